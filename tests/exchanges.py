@@ -6,10 +6,9 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from hypothesis import strategies as st
-
 from tests.apis import chat
 from tests.apis.shapes import SHAPES
+from tests.rules import spoken
 from vtc.apis import APIS
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax.grammar import compiled
@@ -70,6 +69,7 @@ BODY = b"".join(chat.streamed(*(TEXT[i : i + 11] for i in range(0, len(TEXT), 11
 CALLED = chat.Read("Let me look.", "", [("read", {"filePath": "/é"})], [], "tool_calls")
 
 
+WRITTEN = [write("read", {"filePath": "/a\n\nb"}) for write in chat.DIALECTS.values()]
 SNIPPETS = [
     "Hello, ",
     "a < b",
@@ -80,7 +80,7 @@ SNIPPETS = [
     "```\n",
     "<think>",
     "</think>",
-    *(write("read", {"filePath": "/a\n\nb"}) for write in chat.DIALECTS.values()),
+    *WRITTEN,
     "<read>",
     "<filePath>x</filePath>",
     "</read>",
@@ -91,5 +91,5 @@ SNIPPETS = [
     "<function_calls><invoke name=\"list_files\"><parameter name='path'>",
     "<tools>",
 ]
-SAID = st.lists(st.sampled_from(SNIPPETS), max_size=10)
+SAID = spoken(SNIPPETS, WRITTEN, 10)
 """Pieces of replies in which markup may begin, end and be broken."""

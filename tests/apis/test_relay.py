@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.apis import chat
 from tests.apis.toy import Toy
+from vtc.apis.anthropic_messages.encoder import Encoder as MessagesEncoder
+from vtc.apis.base import Decoded
 from vtc.apis.openai_chat.decoder import Decoder
 from vtc.apis.openai_chat.encoder import Encoder
 from vtc.apis.relay import Relay
-from vtc.events import CallDelta, Text
+from vtc.events import CallDelta, End, Text
 from vtc.wire import sse
+from vtc.wire.framing import Frame
 
 
 def entry(index: int, name: str, **more: Any) -> dict[str, Any]:
@@ -181,3 +185,35 @@ def test_entries_of_upstream_pass_as_they_are() -> None:
     text, call = Encoder().write([Text("b"), CallDelta(0, arguments="{}", source=PART)], 0)
     assert text["choices"][0]["delta"] == {"role": "assistant", "content": "b"}
     assert call["choices"][0]["delta"] == {"tool_calls": [PART]}
+
+
+# What ends the reply stands alone in its frame
+
+
+class Joining(Decoder):
+    """A faulty decoder, which tells the end of the reply with what comes before it."""
+
+    def decode(self, frame: Frame) -> Decoded | None:
+        decoded = super().decode(frame)
+        assert decoded
+        return msgspec.structs.replace(decoded, deltas=(*decoded.deltas, End())) if b'"stop"' in frame.raw else decoded
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_an_end_that_does_not_stand_alone_is_a_fault_before_anything_changes(strict: bool) -> None:
+    one = Relay(Joining(), Encoder(), lambda: Toy(guarded=True), strict=strict)
+    hi, held, last = *chat.said("Hi", "[a"), chat.chunk({"content": "x"}, "stop")
+    assert [feed(one, hi), feed(one, held)] == [[hi], []]
+    with pytest.raises(ValueError, match="an `End` stands alone"):
+        feed(one, last)
+    (frame,) = sse.FrameReader().feed(last)
+    assert [*one.release(), *one.passed(frame)] == [held, last]
+
+
+def test_an_end_that_comes_after_a_fault_loses_nothing_of_its_frame() -> None:
+    """It is told in the form of the client's API."""
+    one = Relay(Joining(), MessagesEncoder(), lambda: Toy(guarded=True), passes=False)
+    (frame,) = sse.FrameReader().feed(chat.chunk({"content": "x"}, "stop"))
+    out = b"".join(one.passed(frame))
+    assert b'"text":"x"' in out
+    assert out.count(b"message_stop") == 2  # its name and its type

@@ -58,7 +58,7 @@ class BadRequest(ValueError):
 
 
 class Decoded(msgspec.Struct, frozen=True, gc=False):
-    """What one frame says: its deltas in order, and all else beside them."""
+    """What one frame says: its deltas in order, and all else beside them. An `End` stands alone in its frame."""
 
     deltas: tuple[Delta, ...] = ()
     beside: tuple[Beside, ...] = ()

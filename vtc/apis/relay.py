@@ -97,6 +97,8 @@ class Relay[P: Pipeline]:
             if isinstance(one, Usage) and one.prompt and self.counted:
                 self.counted(one.prompt)
         frame, deltas = decoded.frame or frame, decoded.deltas
+        if len(deltas) + len(decoded.beside) > 1 and any(type(one) is End for one in deltas):
+            raise ValueError("the decoder tells the end of the reply and more in one frame: an `End` stands alone")
         last = deltas[-1] if deltas else None
         failure = last if isinstance(last, Failure) else None
         if failure:
@@ -203,9 +205,9 @@ class Relay[P: Pipeline]:
         if decoded is None or decoded.at_once:
             return [frame.raw]
         said: list[Said] = [*_before(decoded.beside), *as_said(decoded.deltas), *_after(decoded.beside)]
-        if decoded.deltas and isinstance(decoded.deltas[-1], End):
-            return self.leaving.end(frame)
-        return self.leaving.written(said, 0, frame)
+        if not any(isinstance(one, End) for one in decoded.deltas):
+            return self.leaving.written(said, 0, frame)
+        return [*(self.leaving.written(said, 0, frame) if said else ()), *self.leaving.end(frame)]
 
     def _choice(self, index: int) -> Choice:
         """Begin a choice."""

@@ -16,6 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.dialects.material import AGENT, COMMON, DIALECTS, calls, content, described, merged, raw, read
+from tests.rules import rules, spoken
 from vtc.dialects.reading.reader import Own, Reader
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.doubtful import WRAPPERS
@@ -138,7 +139,8 @@ places = st.lists(st.integers(0, 10_000), max_size=4)
 
 def drawn(data: st.DataObject, dialects: list[Description]) -> str:
     every = sorted({piece for dialect in dialects for piece in fragments(dialect)})
-    return "".join(data.draw(st.lists(st.sampled_from(every), max_size=14)))
+    written = [write_calls([call], dialect, AGENT) for dialect in dialects for call in CALLS]
+    return "".join(data.draw(spoken(every, written, 14)))
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -175,7 +177,8 @@ def damaged(draw: st.DrawFn, dialect: Description) -> str:
             del tokens[start : start + len(piece)]
         if draw(st.booleans()):
             tokens[to:to] = piece
-    return draw(st.sampled_from(["", "Hi.\n", "`"])) + "".join(tokens) + draw(st.sampled_from(["", "\nBye.", "\n\n"]))
+    before, after = (st.sampled_from(some) | rules for some in (["", "Hi.\n"], ["", "\nBye.", "\n\n"]))
+    return draw(before) + "".join(tokens) + draw(after)
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

@@ -31,7 +31,7 @@ class Verdict(Enum):
     QUOTED = auto()
     """A call that a code span may quote."""
     ENDS = auto()
-    """The code span ends."""
+    """The code span ends, or what was in doubt is decided."""
     INDENTED = auto()
     """A line of indented code or a quoted one begins, or goes on."""
     UNBOUNDED = auto()

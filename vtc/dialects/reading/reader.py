@@ -3,6 +3,9 @@
 `transitions.py` says what a token does in a state, the classes beside it do it, and this turns the crank. Text is
 consumed strictly forward. Outside a call only what may still become markup is held back; inside a call everything is,
 so that a call that does not complete can be given back as the text it was.
+
+Each step changes the state or the place in the text, and there are not many more steps than characters. A rule that
+breaks this would hold up every exchange for ever, so it is a fault: `Livelock`, at which a reply fails open.
 """
 
 from __future__ import annotations
@@ -38,7 +41,16 @@ MOST_AT_ONCE = 1 << 16
 INDENTING = " \t>"
 """What may stand before markup that must start its line."""
 
+STEPS = 4
+"""Steps that a character may take: of most texts none does, and of those that are read twice two."""
+SPARE = 64
+"""Steps that a text of any length may take."""
+
 _TEXT = Last.TEXT
+
+
+class Livelock(RuntimeError):
+    """The reader makes steps and does not get on: a fault of its rules."""
 
 
 class PlainRule(NamedTuple):
@@ -64,7 +76,20 @@ class Reader:
     its own `client_dialect` do, as what they are written with.
     """
 
-    __slots__ = ("_context", "_cursor", "_first", "_inside", "_row", "_scan", "_speech", "_state")
+    __slots__ = (
+        "_again",
+        "_at",
+        "_context",
+        "_cursor",
+        "_first",
+        "_inside",
+        "_left",
+        "_row",
+        "_scan",
+        "_seek",
+        "_speech",
+        "_state",
+    )
 
     _inside: Inside
     _row: Row[Any]
@@ -99,10 +124,16 @@ class Reader:
         self._speech = context.speech
         self._first: Callable[[str], object] | None = None
         """Finds where a token may begin in text that is still to come; None if all text is to be read."""
+        self._left = SPARE
+        """Steps that the text which is held may still take."""
+        self._again = 0
+        """Characters of it that were counted as they were read again."""
+        self._at = self._seek = -1
+        """The place after the last step."""
         self._begin()
 
     def feed(self, text: str) -> list[Event]:
-        """Read on; everything that can be told by now is returned."""
+        """Read on; everything that can be told by now is returned. Raises `Livelock`."""
         if len(text) > MOST_AT_ONCE:
             return self._in_pieces(text)
         cursor, first = self._cursor, self._first
@@ -117,6 +148,7 @@ class Reader:
                 return [Text(text)]
             return self._inside.plain(text)
         cursor.add(text)
+        self._left += STEPS * len(text)
         self._read()
         return [] if self._context.undecided else self._speech.take()
 
@@ -133,6 +165,7 @@ class Reader:
     def finish(self, *, complete: bool = True) -> list[Event]:
         """The end of the message; not `complete` when the model was cut off (`finish_reason: length`)."""
         self._cursor.final, self._context.complete = True, complete
+        self._left += SPARE
         self._read()
         while (end := self._row.end) is not None:
             self._go(end, end.action(self._inside))
@@ -255,6 +288,7 @@ class Reader:
     def _read(self) -> None:
         """Read as far as can be told by now."""
         context, cursor = self._context, self._cursor
+        self._at = -1
         while True:
             row, scan = self._row, self._scan
             if scan is None:
@@ -280,22 +314,42 @@ class Reader:
                 break
         self._first = None
         # If nothing is held, and no call was made on this line, what follows may be plain.
-        if cursor.at == len(cursor.text) and not (context.undecided or self._speech.has_called_here):
-            if scan is None:
-                self._first = self._inside.passes if isinstance(self._inside, InJson) else None
-            elif row.flows and scan.firsts:
-                self._first = scan.first.search
+        if cursor.at == len(cursor.text):
+            if row.spoken:
+                self._left, self._again = SPARE, 0
+            if not (context.undecided or self._speech.has_called_here):
+                if scan is None:
+                    self._first = self._inside.passes if isinstance(self._inside, InJson) else None
+                elif row.flows and scan.firsts:
+                    self._first = scan.first.search
 
     def _go(self, step: Step, outcome: Outcome) -> None:
+        """Go to the state that follows a step. Raises `Livelock`."""
         data = None
         if isinstance(outcome, tuple):
             outcome, data = outcome
         state = step.next if outcome is None else step.others[outcome]
+        at, seek = self._cursor.at, self._cursor.seek
+        self._left -= 1
+        if (self._left < 0 and not self._reads_again()) or (
+            at == self._at and seek == self._seek and state is self._state
+        ):
+            raise Livelock(f"no progress in state {self._state.value!r}, at {step.action.__qualname__}")
+        self._at, self._seek = at, seek
         if data is not None:
             self._inside = TABLE[state].inside(self._context, data)
         elif state is self._state:
             return
         self._enter(state)
+
+    def _reads_again(self) -> bool:
+        """Allow steps for text that is given back to be read again: as it came, most took none and was not counted."""
+        more = len(self._cursor.text) - self._again
+        if more <= 0:
+            return False
+        self._left += STEPS * more
+        self._again += more
+        return True
 
     def _enter(self, state: State) -> None:
         self._state = state

@@ -62,12 +62,12 @@ class Speech:
         return self.last is Last.TEXT and _INDENTED.search("".join(self.space)) is not None
 
     def take(self) -> list[Event]:
+        """Hand over what was said since the last time."""
         events, pieces = self._events, self._pieces
         if pieces:
             events.append(Text(pieces[0] if len(pieces) == 1 else "".join(pieces)))
             pieces.clear()
-        if events:
-            self._events = []
+        self._events = []
         return events
 
     def emit(self, event: Event) -> None:

@@ -69,7 +69,7 @@ _NO_CALL = {**_COMPLETE, Verdict.SPILLED: State.SPILL}
 _TO_CONTENT = {**_REFUSED, Verdict.CONTENT: State.VALUE}
 _PROMPTED = {Verdict.PROMPTED: State.PROMPTED}
 _REASONS = {Verdict.REASONING: State.REASONING, Verdict.UNKNOWN: State.UNKNOWN}
-_QUOTED_LINE = {Verdict.INDENTED: State.LINE}
+_DECIDED = {Verdict.ENDS: State.TEXT, Verdict.INDENTED: State.LINE}
 _UNBOUNDED = {Verdict.UNBOUNDED: State.SPAN}
 
 
@@ -364,14 +364,14 @@ TABLE: Mapping[State, Row[Any]] = {
         Undecided,
         lambda inside: inside.scan,
         Tokens(
-            o=Step(Undecided.closes, State.UNDECIDED, _QUOTED_LINE),
+            o=Step(Undecided.closes, State.UNDECIDED, _DECIDED),
             next=Step(next_call, State.ARGUMENTS, {Verdict.JSON: State.JSON}),
             h=Step(next_in_line, State.ARGUMENTS, {Verdict.JSON: State.JSON, Verdict.CONTENT: State.AFTER}),
             decided=Step(Undecided.decided, State.AFTER),
-            mark=Step(Undecided.mark, State.TEXT, _QUOTED_LINE),
-            skip=Step(Undecided.no_word, State.UNDECIDED, _QUOTED_LINE),
+            mark=Step(Undecided.mark, State.TEXT, _DECIDED),
+            skip=Step(Undecided.no_word, State.UNDECIDED, _DECIDED),
         ),
-        otherwise=Step(Undecided.goes_on, State.TEXT, _QUOTED_LINE),
+        otherwise=Step(Undecided.goes_on, State.TEXT, _DECIDED),
     ),
     State.WHOLE: Row(
         AfterCall,

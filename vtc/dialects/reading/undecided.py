@@ -17,6 +17,9 @@ MOST_AFTER = 256
 """Characters after a call that are no words, up to the end of its line."""
 QUOTED = "text follows it: it is quoted"
 
+type Decided = Literal[Verdict.ENDS, Verdict.INDENTED]
+"""The doubt ends: text goes on, or all of the line is quoted."""
+
 
 class Undecided(AfterCall):
     """The text after calls that are examples if words follow them: on their line, or at all."""
@@ -27,14 +30,14 @@ class Undecided(AfterCall):
     def scan(self) -> Scan:
         return self.context.grammar.undecided(self.syntax)
 
-    def closes(self, found: Found) -> Literal[Verdict.INDENTED] | None:
+    def closes(self, found: Found) -> Decided | None:
         """Read a closer that the call could do without."""
         if self.context.cursor.seek > self.context.cursor.at:
             return self.no_word(found)
         self._add(self.context.cursor.take(found.end()))
         return None
 
-    def no_word(self, found: Found) -> Literal[Verdict.INDENTED] | None:
+    def no_word(self, found: Found) -> Decided | None:
         """Pass over punctuation, a closing tag or a special token: words may still follow."""
         cursor = self.context.cursor
         name = found[0].strip(" \t\r\n</>")
@@ -43,18 +46,16 @@ class Undecided(AfterCall):
         cursor.seek = found.end()
         return None
 
-    def mark(self, found: Found) -> Literal[Verdict.INDENTED] | None:
+    def mark(self, found: Found) -> Decided:
         """Read a quotation mark: it ends what began directly before the call, or a word follows."""
-        if self.made.sure and (found[0].strip() != self.made.mark or self.context.cursor.seek > self.context.cursor.at):
-            self.whole()
-            return None
-        return self._quoted()
+        if found[0].strip() == self.made.mark and self.context.cursor.seek == self.context.cursor.at:
+            return self._quoted()
+        return self._words()
 
-    def goes_on(self) -> Literal[Verdict.INDENTED] | None:
+    def goes_on(self) -> Decided:
         """Go on with words, or with the end of the reply."""
         if self.context.cursor.final and self.context.cursor.is_blank(self.context.cursor.seek):
-            self.whole()
-            return None
+            return self._called()
         return self._words()
 
     def keep(self, end: int) -> None:
@@ -67,16 +68,17 @@ class Undecided(AfterCall):
         self.whole()
         return None, self.made._replace(calls=[])
 
-    def _words(self) -> Literal[Verdict.INDENTED] | None:
-        if not self.made.sure:
-            return self._quoted()
-        self.whole()
-        return None
+    def _words(self) -> Decided:
+        return self._called() if self.made.sure else self._quoted()
 
-    def _quoted(self) -> Literal[Verdict.INDENTED] | None:
+    def _called(self) -> Literal[Verdict.ENDS]:
+        self.whole()
+        return Verdict.ENDS
+
+    def _quoted(self) -> Decided:
         """Give the calls back; the rest of their line is quoted with them."""
         cursor = self.context.cursor
         rest = cursor.text[cursor.at :]
         self._refuse(QUOTED)
         cursor.seek = cursor.at
-        return None if "\n" in rest[: len(rest) - len(rest.lstrip(WHITE))] else Verdict.INDENTED
+        return Verdict.ENDS if "\n" in rest[: len(rest) - len(rest.lstrip(WHITE))] else Verdict.INDENTED

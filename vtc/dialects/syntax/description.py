@@ -1,7 +1,7 @@
 """What a dialect file says: the text a model writes, with holes.
 
 One description is used both ways. `pattern.py` turns its strings into parts, `grammar.py` compiles
-them for reading and `writer.py` fills them for writing.
+them for reading and `writing/calls.py` fills them for writing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Calls and results as a dialect writes them: the other direction of the same patterns.
 
-Where values between tags would not be read back as what they are (`proof.py`), the arguments are written as one JSON
-object in the call's body, which every dialect reads and in which no marker can occur.
+Where values between tags would not be read back as what they are (`round_trip.py`), the arguments are written as one
+JSON object in the call's body, which every dialect reads and in which no tag can occur.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _call(call: ToolCall, dialect: Description, index: int, proof: RoundTrip, be
 
         if between_tags or proof.survives(call.name, arguments, written):
             return written(arguments)
-        # `<` as an escape: no marker can be found in it.
+        # `<` as an escape, so that no tag is found in it.
         slots["params"] = dumped(arguments).replace("<", "\\u003c") + "\n"
     return pattern.filled(syntax, "call", slots)
 

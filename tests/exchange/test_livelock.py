@@ -1,0 +1,61 @@
+"""A fault of the reader's rules amid a reply: it fails open with all its text, or closed, and holds up nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import msgspec
+import pytest
+
+from tests.apis import chat
+from tests.apis.shapes import SHAPES
+from tests.dialects import faulty
+from tests.exchanges import PROFILES, agent, fed
+from vtc.apis import APIS, Api
+from vtc.exchange import Exchange
+from vtc.guards.chain import Guards
+from vtc.profiles.planner import Planner
+from vtc.profiles.schema import Match, PolicyProfile
+from vtc.profiles.settings import Settings
+
+TEXT = faulty.HEAD + '"filePath": "/a"}}\n</tool_call>\nand more.'
+PIECES = [TEXT[at : at + 5] for at in range(0, len(TEXT), 5)]
+DENYING = PolicyProfile(name="mine", match=Match(), guards=msgspec.convert({"denied_tools": ["rm"]}, Guards))
+STRICT = Planner(dataclasses.replace(PROFILES, policies={"mine": DENYING}), Settings())
+
+
+def opened(api: Api, planner: Planner) -> Exchange:
+    body = chat.encoded(SHAPES[api.name].request(stream=True))
+    return Exchange.open(api, body, agent(api.name, stream=True), planner, "seed")
+
+
+@pytest.fixture(autouse=True, params=faulty.RULES)
+def rule(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    faulty.RULES[request.param](monkeypatch)
+
+
+@pytest.mark.every
+@pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
+def test_a_reply_fails_open_as_it_came(api: Api, caplog: pytest.LogCaptureFixture) -> None:
+    shape = SHAPES[api.name]
+    exchange = opened(api, Planner(PROFILES, Settings()))
+    frames = shape.streamed(*PIECES)
+    assert fed(exchange.stream(), *frames) == b"".join(frames)
+    (failure,) = exchange.report.failures
+    assert failure.startswith("Livelock: no progress in state ")
+    assert "the rest of this reply is forwarded unchanged" in caplog.records[0].message
+    exchange, body = opened(api, Planner(PROFILES, Settings())), chat.encoded(shape.whole(TEXT))
+    assert exchange.body(body) == body
+    assert [one.partition(":")[0] for one in exchange.report.failures] == ["Livelock"]
+
+
+@pytest.mark.every
+@pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
+def test_where_a_policy_refuses_calls_it_fails_closed(api: Api) -> None:
+    shape = SHAPES[api.name]
+    streamed, whole = opened(api, STRICT), opened(api, STRICT)
+    outs = fed(streamed.stream(), *shape.streamed(*PIECES)), whole.body(chat.encoded(shape.whole(TEXT)))
+    for exchange, out in zip((streamed, whole), outs, strict=True):
+        assert b"filePath" not in out
+        assert not exchange.report.failures
+        assert [(one["policy"], one["action"]) for one in exchange.report.policies] == [("unread_calls", "refused")]

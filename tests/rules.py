@@ -1,0 +1,52 @@
+"""Texts by which the rules of the reader decide: whatever draws replies draws them, too.
+
+Quotation marks of all kinds, the tags of what quotes, long runs of what is no word, and lengths about each bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hypothesis import strategies as st
+
+from vtc.dialects.reading.cursor import CONTEXT
+from vtc.dialects.reading.doubt import MOST as MOST_IN_DOUBT
+from vtc.dialects.reading.line import MARKS
+from vtc.dialects.reading.pieces import MOST_HELD
+from vtc.dialects.reading.undecided import MOST_AFTER
+from vtc.dialects.reading.value import MOST_GUESS
+from vtc.dialects.syntax.parts import MOST_SPACE
+from vtc.dialects.syntax.quoting import ELEMENTS, THOUGHTS
+
+QUOTES = [*dict.fromkeys((*MARKS, *MARKS.values())), "`", "``", "```", "~~~\n", "```\n"]
+TAGS = [*(f"</{name}>" for name in ELEMENTS), *(f"<{name}>" for name in THOUGHTS), "<code>", "<pre>", "<!--", "-->"]
+WORDS = [" now.", " and ", "word", "1. ", "> ", "\n> ", "\n    ", "| a | ", "docs/a.md:12: ", "[12:00:01] INFO "]
+"""What stands about a call on its line."""
+
+
+def about(bound: int, text: str) -> list[str]:
+    """Runs of a text of just under, at and just over a bound."""
+    return [(text * bound)[:length] for length in (bound - 1, bound, bound + 1)]
+
+
+RUNS = [
+    *about(MOST_AFTER, "."),
+    *about(MOST_AFTER, "?!…"),
+    *about(CONTEXT, "x"),
+    *about(CONTEXT, "- "),
+    *about(MOST_SPACE, " "),
+    *about(MOST_SPACE, "\n"),
+    *about(16, "</"),
+    *about(64, "`"),
+]
+LONG = [*about(MOST_GUESS, "x"), *about(MOST_HELD, "x "), *about(MOST_IN_DOUBT, "</parameter>\n")]
+"""Of which a text needs one at most."""
+RULES = [*QUOTES, *TAGS, *WORDS, *RUNS]
+rules = st.one_of(*map(st.sampled_from, (QUOTES, TAGS, WORDS, RUNS)))
+
+
+def spoken(pieces: Sequence[str], calls: Sequence[str], most: int) -> st.SearchStrategy[list[str]]:
+    """Draw pieces of a reply, whole calls in what may quote them, and what such rules ask for."""
+    quoted = st.tuples(rules, st.sampled_from(calls), rules).map("".join)
+    one = st.sampled_from(pieces) | rules | quoted
+    return st.lists(one, max_size=most) | st.tuples(one, st.sampled_from(LONG), one).map(list)
