@@ -155,6 +155,10 @@ POLICY = "kind: policy\nname: x\nmatch: {}\nguards:\n"
 @pytest.mark.parametrize(
     ("guards", "problem"),
     [
+        (
+            f"  content:\n  - pattern: '{'(' * 3000}'\n",
+            f"6: guards.content[0].pattern: '{'(' * 3000}' is no regular expression: maximum recursion depth exceeded",
+        ),
         ("  denied_tools: ['/(/']\n", "5: guards.denied_tools[0]: '/(/' is no regular expression: missing )"),
         ("  denied: [a]\n", "5: guards.denied: unknown key; known here are allowed_tools,"),
         (
@@ -208,6 +212,12 @@ def test_every_mistake_of_a_dialect_is_told_at_once(tmp_path: Path) -> None:
     write(tmp_path, x="kind: dialect\nname: x\ncall: '{jso}'\nsection: x\nprompt: '{% if %}'\nresult_start: '('\n")
     told = [line.removeprefix(f"{tmp_path}/x.yaml:").partition(": ")[0] for line in problems_of(tmp_path)]
     assert told == ["3", "4", "5", "6"]
+
+
+def test_a_text_that_is_none_in_unicode_is_told_and_no_error_of_ours(tmp_path: Path) -> None:
+    (tmp_path / "x.yaml").write_text('kind: model\nname: x\nmatch: {}\ndialect: "\\uD800"\n')
+    with pytest.raises(ProfileError, match=r"x\.yaml:4: dialect: .* are halves of characters"):
+        load([tmp_path])
 
 
 def test_the_answer_itself_is_no_field_to_drop(tmp_path: Path) -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 import pytest
 
-from vtc.profiles.document import read
+from vtc.profiles import loader
+from vtc.profiles.document import KeyPath, ProfileError, read
+from vtc.profiles.loader import KINDS
 from vtc.profiles.validation import listed, nearest, problems
 
 
@@ -24,6 +29,7 @@ class Model(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     globs: dict[str, tuple[str, ...] | str] = {}
     flag: bool | None = None
     count: int | None = None
+    window: int | Literal[False] | None = None
     inner: Inner | None = None
     anything: Any = None
 
@@ -32,9 +38,9 @@ class Model(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     ("text", "expected"),
     [
         ("name: x\ntool: native", "2: tool: unknown key; known here are anything, count, flag, globs, inner, "
-         "name, names and tools (did you mean 'tools'?)"),
+         "name, names, tools and window (did you mean 'tools'?)"),
         ("name: x\nzzz: 1", "2: zzz: unknown key; known here are anything, count, flag, globs, inner, "
-         "name, names and tools"),
+         "name, names, tools and window"),
         ("tools: native", "1: name: missing; add `name: …`"),
         ("name: x\ntools: promt", "2: tools: must be native or prompt, not \"promt\" (did you mean 'prompt'?)"),
         ("name: x\ntools: 1", "2: tools: must be native or prompt, not 1"),
@@ -47,6 +53,7 @@ class Model(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         ("name: x\nglobs:\n  a: b\n  c: 3", "4: globs.c: must be a list or a text, not 3; put it in quotes"),
         ("name: x\nglobs:\n  a: [b, 3]", "3: globs.a[1]: must be a text, not 3; put it in quotes"),
         ("name: x\nflag: maybe", '2: flag: must be true or false, not "maybe"'),
+        ("name: x\nwindow: 64k", '2: window: must be a whole number or false, not "64k"'),
         ("name: x\ncount: many", '2: count: must be a whole number, not "many"'),
         ("name: x\ncount: yes", "2: count: must be a whole number, not true"),
         ("name: x\ninner: []", "2: inner: must be a mapping, not a list"),
@@ -97,3 +104,59 @@ def test_words_in_a_list() -> None:
     assert listed(["a"]) == "a"
     assert listed(["a", "b"]) == "a or b"
     assert listed(["a", "b", "c"], "and") == "a, b and c"
+
+
+VALUES = (
+    *("null", "true", "-1", "3", "1" * 30, "1e400", ".nan", "0.5", "64k", '"65536"', '""', "'*'", "'/(/'", "'[['"),
+    *("'{value'", "'$'", r'"\0"', r'"\uD800"', "2024-01-01", "[]", "[null, 1]", "[[[a]]]", "{}", "{a: 1}", "<<"),
+    *("{a: {b: [c]}}", "!!binary aGk=", f"'{'(' * 3000}'", f"'/{'(a|' * 500}/'", f"[{'a, ' * 300}]"),
+)
+"""What may stand for a value: each type of YAML and JSON, and texts that something here takes for more than a text."""
+
+
+def places(schema: Any, defs: Any, within: tuple[str, ...] = (), path: KeyPath = ()) -> Iterator[tuple[str, KeyPath]]:
+    """Each value that a schema knows, as what is asked of it, and where it stands."""
+    if path:
+        asked = {key: value for key, value in schema.items() if key not in ("description", "default", "title")}
+        yield json.dumps(asked, sort_keys=True), path
+    if name := schema.get("$ref", "").rpartition("/")[2]:
+        if name not in within:
+            yield from places(defs[name], defs, (*within, name), path)
+        return
+    parts = [(part, ()) for part in schema.get("anyOf", ())]
+    parts += [(part, (key,)) for key, part in schema.get("properties", {}).items()]
+    for key, step in (("additionalProperties", "a"), ("items", 0)):
+        parts += [(schema[key], (step,))] if isinstance(schema.get(key), dict) else []
+    for part, steps in parts:
+        yield from places(part, defs, within, (*path, *steps))
+
+
+@cache
+def by_schema(kind: str) -> dict[str, KeyPath]:
+    """A place for each thing that is asked of a value."""
+    schema = msgspec.json.schema(KINDS[kind])
+    return dict(places(schema, schema["$defs"]))
+
+
+def written(path: KeyPath, value: str) -> str:
+    for step in reversed(path):
+        value = f"[{value}]" if step == 0 else f"{{{step}: {value}}}"
+    return value[1:-1]
+
+
+@pytest.mark.parametrize("turn", range(6))
+@pytest.mark.parametrize("kind", KINDS)
+def test_any_value_of_any_key_is_taken_or_told(kind: str, turn: int, tmp_path: Path) -> None:
+    """Where it stands is told, whatever it is: no other error, and no end of the one who asks."""
+    values, others = VALUES[turn::6], [*KINDS][: [*KINDS].index(kind)]
+    file = tmp_path / "x.yaml"
+    known = {asked for other in others for asked in by_schema(other)}
+    for path in (path for asked, path in by_schema(kind).items() if asked not in known):
+        head = {"kind": kind, "name": "x", **({} if kind in ("dialect", "policy") else {"match": "{}"})}
+        head.pop(str(path[0]), None)
+        begin = "".join(f"{key}: {value}\n" for key, value in head.items())
+        file.write_text("---\n".join(f"{begin}{written(path, value)}\n" for value in values))
+        assert len(read(file)[0]) == len(values)
+        with pytest.raises(ProfileError) as told:
+            loader.load([file])
+        assert all(str(one).startswith(f"{file}:") for one in told.value.problems)

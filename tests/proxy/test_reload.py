@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from mitmproxy.test import taddons
 
 from tests.apis import chat
 from vtc.apis.openai_chat.request import Request
+from vtc.profiles import loader
 from vtc.profiles.matching import Facts
 from vtc.proxy.addon import VirtualToolCalling
 from vtc.proxy.reload import Reloader
@@ -92,6 +94,63 @@ def test_a_bad_edit_is_told_once_and_the_last_good_set_stays(
     running.edit(GOOD.format("mended"))
     running.reloader.look()
     assert running.model == "mended"
+
+
+MISTAKES = {
+    "a text for a number": b"kind: model\nname: m\nmatch: {}\nready: {context: 64k}\n",
+    "half a character": b'kind: model\nname: m\nmatch: {}\ndialect: "\\uD800"\n',
+    "no text": b"\xff\xfe\x00",
+    "no mapping": b"- 1\n",
+    "no YAML": b"kind: [\n",
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+async def test_the_watch_tells_each_mistake_once_and_sees_that_it_is_mended(
+    mistake: str, running: Running, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO, "vtc")
+    looks = asyncio.Queue[None](1)
+
+    async def each_look(_: float) -> None:
+        await looks.put(None)
+
+    monkeypatch.setattr(asyncio, "sleep", each_look)
+    running.reloader.running()
+    (running.directory / "mine.yaml").write_bytes(MISTAKES[mistake])
+    for _ in range(4):
+        await looks.get()
+    (record,) = caplog.records
+    assert record.levelno == logging.ERROR
+    assert "mine.yaml:" in record.getMessage()
+    running.edit(GOOD.format("mended"))
+    for _ in range(3):
+        await looks.get()
+    assert running.model == "mended"
+    running.reloader.done()
+
+
+def test_a_fault_of_ours_is_told_and_the_next_edit_is_read(
+    running: Running, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(loader, "load", lambda _: 1 / 0)
+        running.edit(GOOD.format("second"))
+        running.reloader.look()
+    assert "the profiles cannot be read" in caplog.text
+    assert "ZeroDivisionError" in caplog.text
+    assert running.model == "first"
+    running.edit(GOOD.format("third"))
+    running.reloader.look()
+    assert running.model == "third"
+
+
+def test_a_file_that_cannot_be_looked_at_is_told_once(running: Running, caplog: pytest.LogCaptureFixture) -> None:
+    (running.directory / "circle.yaml").symlink_to("circle.yaml")
+    running.reloader.look()
+    running.reloader.look()
+    (record,) = caplog.records
+    assert "circle.yaml:1: cannot be read" in record.getMessage()
 
 
 def test_a_directory_that_is_gone_is_a_bad_edit(running: Running, tmp_path: Path) -> None:

@@ -205,6 +205,7 @@ class _Builder:
             self._complain(path, f"JSON has no {node.value}; write a number")
         if isinstance(value, str) and _SURROGATE.search(value):
             self._complain(path, r"\uD800 to \uDFFF are halves of characters; write the character itself")
+            value = _SURROGATE.sub("?", value)  # such a text is none that can be checked any further
         return value
 
     def _refuse_tag(self, node: yaml.Node, path: KeyPath) -> None:

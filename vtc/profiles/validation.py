@@ -141,8 +141,9 @@ def _expected(schemas: list[dict[str, Any]], value: Any) -> str:
     words: list[str] = []
     for schema in schemas:
         if "enum" in schema:
-            words += schema["enum"]
-            wanted += schema["enum"]
+            texts = [one for one in schema["enum"] if isinstance(one, str)]
+            words += texts
+            wanted += texts + [shown(one) for one in schema["enum"] if not isinstance(one, str)]
         else:
             wanted.append(_TYPES[schema.get("type", "object")])
     if len(wanted) > 1:

@@ -23,6 +23,9 @@ INTERVAL = 1.0
 """Seconds between two looks at the files; one takes about 1 ms."""
 
 
+KEPT = "The profiles read before stay in use."
+
+
 class Planned(Protocol):
     planner: Planner | None
     memory: Memory | None
@@ -56,8 +59,11 @@ class Reloader:
         try:
             self._load()
         except exceptions.OptionsError as error:
-            logger.error("%s\nThe profiles read before stay in use.", error)
+            logger.error("%s\n%s", error, KEPT)
             return str(error)
+        except Exception as error:  # a fault of ours does not end the watch, either
+            logger.exception("vtc: the profiles cannot be read\n%s", KEPT)
+            return f"vtc: the profiles cannot be read: {error}"
         assert self._addon.planner is not None
         found = f"vtc: profiles read: {self._addon.planner.profiles.counted()}"
         logger.info(found)
@@ -65,7 +71,7 @@ class Reloader:
 
     def look(self) -> None:
         """Read the profiles again if a file has changed since they were read last."""
-        if loader.signature(options.directories(ctx.options)) != self._seen:
+        if _signature() != self._seen:
             self.reload()
 
     async def _watch(self) -> None:
@@ -75,7 +81,15 @@ class Reloader:
 
     def _load(self) -> None:
         # First, so that an edit while they are read is seen at the next look.
-        self._seen = loader.signature(options.directories(ctx.options))
+        self._seen = _signature()
         self._addon.planner = options.planner(ctx.options)
         self._addon.memory = options.memory()
         self._addon.forget()
+
+
+def _signature() -> object:
+    """What differs when a profile was edited; where files cannot be looked at, why: reading them tells it once."""
+    try:
+        return loader.signature(options.directories(ctx.options))
+    except OSError as error:
+        return str(error)
