@@ -136,7 +136,7 @@ def outcome(talk: Talk, memory: Memory | None, key: str | None = None) -> Outcom
     sent = one.request()
     calls = [chat.DIALECTS[name](talk.tool, {talk.parameter: talk.reply}) for name in ("hermes", "tag")]
     reply = fed(one.stream(), *chat.streamed("I will.\n", *calls))
-    said = one.report.as_dict({})
+    said = one.report.as_dict()
     if key is None:  # what a prompt keeps of the last one of the same client quotes that: see below
         del said["prefix"]
     return repr(one.plan), sent, reply, said

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
+from typing import Any
+
 import pytest
 
 from vtc.scrub import SECRET, escaped, scrub, scrubbed, secrets, told
@@ -89,6 +92,72 @@ def test_what_a_request_brought_is_known_wherever_it_stands() -> None:
     )
     assert set(known) >= {"open-sesame", "first-one", "second"}
     assert scrub("said open-sesame to second, application/json", known) == "said [secret] to [secret], application/json"
+
+
+KEY = "Ab1+/9=zz&Xy"
+FORMS = ("Ab1+/9=zz&Xy", "Ab1%2B%2F9%3Dzz%26Xy", "Ab1%2b%2f9%3dzz%26Xy", "Ab1%2B/9%3Dzz%26Xy", "Ab1+/9=zz&amp;Xy")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("Authorization", "Proxy-Authorization", "x-api-key", "api-key", "x-goog-api-key", "x-litellm-api-key"),
+        *("x-goog-iam-authorization-token", "X-Amz-Security-Token", "Ocp-Apim-Subscription-Key", "Helicone-Auth"),
+        *("CF-Access-Client-Secret", "CF-Access-JWT-Assertion", "X-Auth-Token", "Set-Cookie", "x-password"),
+    ],
+)
+def test_a_credential_is_known_by_the_name_of_its_header_in_each_form(name: str) -> None:
+    known = secrets({name: KEY})
+    assert [scrub(f"said {form}.", known) for form in FORMS] == [f"said {SECRET}."] * len(FORMS)
+
+
+@pytest.mark.parametrize(
+    "name", ["key", "KEY", "api-key", "api_key", "%6bey", "access_token", "X-Amz-Signature", "sig"]
+)
+@pytest.mark.parametrize("written", FORMS[1:4])
+def test_a_credential_of_the_query_is_known_in_each_form(name: str, written: str) -> None:
+    known = secrets({}, f"alt=sse&{name}={written}&x=plain-value")
+    assert [scrub(f"said {form}, plain-value.", known) for form in FORMS] == [f"said {SECRET}, plain-value."] * 5
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"api_key": KEY},
+        {"extra_headers": {"Authorization": f"Bearer {KEY}"}},
+        {"tools": [{"type": "mcp", "authorization": KEY}]},
+        {"mcp_servers": [{"url": "x", "authorization_token": KEY}]},
+    ],
+)
+def test_a_credential_of_the_body_is_known(body: Any) -> None:
+    assert scrub(f"said {KEY}.", secrets({}, "", body)) == f"said {SECRET}."
+
+
+@pytest.mark.parametrize(
+    ("known", "text", "left"),
+    [
+        ("abcdefgh", "in sk-proj-abcdefghijklmnop.", "in [secret]."),
+        ("Ab1;9=zz", "key=Ab1;9=zz.", "key=[secret]."),
+        ("sk-proj-abcdefgh/xyz", "key: 'sk-proj-abcdefgh/xyz'", "key: '[secret]'"),
+        ("sk-proj-abcdefgh/xyz", "in sk-proj-abcdefgh/xyz.", "in [secret]."),
+    ],
+)
+def test_where_one_secret_stands_in_another_all_of_both_goes(known: str, text: str, left: str) -> None:
+    assert scrub(text, [known]) == left
+
+
+def test_what_is_no_credential_is_not_known() -> None:
+    """What is said, what schemas of tools are made of, and keys by which a cache finds a prompt."""
+    tool = {"type": "function", "function": {"name": "read", "parameters": {"properties": {"key": {"default": KEY}}}}}
+    said = {"role": "user", "content": KEY, "key": KEY}
+    body = {"messages": [said], "input": [said], "contents": [said], "tools": [tool], "prompt_cache_key": KEY, "n": 1}
+    headers = {"accept": KEY, "idempotency-key": KEY, "user-agent": KEY, "sec-websocket-key": KEY}
+    assert secrets(headers, f"alt={KEY}&max_tokens={KEY}", body) == ()
+
+
+def test_the_password_of_a_basic_login_is_known() -> None:
+    known = secrets({"authorization": f"Basic {b64encode(b'me:open-sesame').decode()}"})
+    assert scrub("no user with open-sesame", known) == "no user with [secret]"
 
 
 def test_what_is_left_of_a_known_secret_that_was_cut_goes_too() -> None:

@@ -67,6 +67,8 @@ def test_a_stream_that_is_asked_for_in_another_form_is_none_of_the_api() -> None
 
 def test_a_query_keeps_what_means_something_to_every_server() -> None:
     assert IN_PATH.without_own("alt=sse&key=a%2Fb&route=1&beta=2") == ("route=1", "a/b")
+    for name in ("KEY", "%6bey", "Ke%59"):
+        assert IN_PATH.without_own(f"route=1&{name}=a%2Fb&ALT=sse") == ("route=1", "a/b")
     assert PLAIN.without_own("key=a&route=1") == ("key=a&route=1", "")
 
 

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import logging
+import re
+from base64 import b64encode
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
 from mitmproxy.exceptions import CommandError
 
 from tests.apis import chat
+from tests.apis.shapes import SHAPES
 from tests.e2e.conftest import PATH, Lab, Replies, Start
 from tests.e2e.test_stages import Stage
 from tests.e2e.test_text_clients import request
@@ -146,3 +150,62 @@ async def test_no_part_of_a_secret_is_in_an_excerpt(
     said = await everything_said(lab, caplog, tmp_path)
     assert said.count('"excerpt"') == 2
     assert token[:8] not in said
+
+
+OWN = "Ab1+/9=zz~Xy-0f1e2d"
+"""A key of no known form."""
+QUOTED_OWN = quote(OWN, safe="")
+PLACES: dict[str, tuple[dict[str, str], str, dict[str, Any]]] = {
+    **{
+        name: ({name: value}, "", {})
+        for name, value in (
+            *[("authorization", f"Bearer {OWN}"), ("cookie", f"theme=dark; session={OWN}")],
+            *((name, OWN) for name in ("x-api-key", "api-key", "x-goog-api-key", "x-litellm-api-key", "x-auth-token")),
+            ("x-goog-iam-authorization-token", OWN),
+        )
+    },
+    "a password": ({"authorization": f"Basic {b64encode(f'me:{OWN}'.encode()).decode()}"}, "", {}),
+    **{f"?{name}": ({}, f"{name}={QUOTED_OWN}", {}) for name in ("key", "api-key", "access_token", "%6bey", "KEY")},
+    "the body": ({}, "", {"extra_headers": {"Authorization": f"Bearer {OWN}"}}),
+}
+"""Where a request may carry a key: headers, query, fields of the body."""
+REPEATED = f"API key not valid: {OWN} ({QUOTED_OWN}, {re.sub('%..', lambda one: one[0].lower(), QUOTED_OWN)})"
+ANSWERS: dict[str, Reply] = {
+    "an error": Reply([chat.encoded({"error": {"message": REPEATED, "code": 401}})], JSON, 401, framing="length"),
+    "an error with status 200": Reply([chat.encoded({"error": {"message": REPEATED}})], JSON, framing="length"),
+    "a page of a gateway": Reply(
+        [f"<html><h1>Bad Gateway</h1><p>{REPEATED}</p></html>".encode()],
+        {"content-type": "text/html"},
+        *(502, "length"),
+    ),
+    "no JSON": Reply([REPEATED.encode()], {"content-type": "text/plain"}, 400, framing="length"),
+    "no reply": Reply([chat.encoded({"detail": REPEATED})], JSON, framing="length"),
+    "an error amid a stream": Reply([chat.ROLE, *chat.said("Look"), chat.frame({"error": {"message": REPEATED}})]),
+    "a refused call": Reply(chat.streamed(f"<tool_call>{{'name': {OWN}, {QUOTED_OWN}")),
+}
+
+
+@pytest.mark.parametrize("client", ["openai-chat", "gemini-generate"])
+@pytest.mark.parametrize("answer", ANSWERS)
+async def test_a_key_that_the_server_repeats_is_in_nothing_that_is_said(
+    answer: str, client: str, start: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Wherever the request carried it; nor one of a client of another API, whose key goes on by another way."""
+    caplog.set_level(logging.DEBUG)
+    log = tmp_path / "log.jsonl"
+    lab = await start(ANSWERS[answer], vtc_upstream_api="openai-chat", vtc_log=str(log))
+    path = SHAPES[client].at(stream=True, model="qwen3-coder")
+    leaks = []
+    for place, (headers, query, fields) in PLACES.items():
+        caplog.clear()
+        log.unlink(missing_ok=True)
+        (tmp_path / "cases.yaml").unlink(missing_ok=True)
+        asked = f"{path}{'&' if '?' in path else '?'}{query}" if query else path
+        body = SHAPES[client].request(stream=True, model="qwen3-coder", **fields)
+        with suppress(httpx.RemoteProtocolError):
+            await lab.post(body, path=asked, headers=headers)
+        said = await everything_said(lab, caplog, tmp_path)
+        leaks += [
+            (place, said.partition(part)[0][-99:]) for part in (OWN[:8], QUOTED_OWN[:8], OWN[-8:]) if part in said
+        ]
+    assert leaks == []

@@ -30,6 +30,17 @@ def test_which_api() -> None:
     assert flows.api(asked(path="/v1/embeddings")) is None
 
 
+@pytest.mark.parametrize("path", ["/v1/chat", "/v1/chat?a=b", "/v1/chat?%6bey=k%2Fk", "/v1/chat?a=b&access_token=kk"])
+def test_the_path_that_was_asked_is_kept_without_its_keys(path: str) -> None:
+    """They stand in the path that is asked instead, and go back from there when the flow is sent again."""
+    flow = asked(path=path)
+    flows.move(flow, path.replace("/v1/chat", "/api/chat"))
+    assert flow.request.path.startswith("/api/chat")
+    assert "=k" not in str(flow.metadata)
+    flows.move_back(flow)
+    assert (flow.request.path, flow.metadata) == (path, {})
+
+
 def test_both_sides_of_a_flow() -> None:
     flow = asked()
     assert flows.bodies(flow, "request") == Bodies(None, b"went")

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import NamedTuple
-from urllib.parse import parse_qsl, quote, unquote
+from urllib.parse import parse_qsl, quote, unquote, unquote_plus
 
 BEARER = "authorization"
 """The header of keys that stand behind `Bearer`."""
@@ -93,8 +93,8 @@ class Place:
         """Leave out of a query what means nothing to other APIs; return the rest and the key that stood there."""
         own = {*self.own_query, self.key_query, self.stream_query.partition("=")[0]} - {""}
         parts = [part for part in query.split("&") if part]
-        rest = [part for part in parts if part.partition("=")[0] not in own]
-        keys = [value for name, value in parse_qsl(query) if self.key_query and name == self.key_query]
+        rest = [part for part in parts if unquote_plus(part.partition("=")[0]).casefold() not in own]
+        keys = [value for name, value in parse_qsl(query) if self.key_query and name.casefold() == self.key_query]
         return "&".join(rest), next(iter(keys), "")
 
 

@@ -85,7 +85,7 @@ class Exchange:
         planned: Planned | None = None,
     ) -> None:
         """`planned` decides anew, given what the server taught meanwhile; without it, no refusal changes the plan."""
-        self.report = Report(plan.client, plan.model, request.model)
+        self.report = Report(plan.client, plan.model, request.model, secrets=facts.secrets)
         if plan.reply.client_text:
             self.report.form = plan.reply.client_text.dialect.name
         self._api = api
@@ -128,7 +128,7 @@ class Exchange:
         `seed` must differ for every exchange: the ids of calls are derived from it. What later exchanges need of this
         one is kept in `memory`, and nothing else.
         """
-        with as_it_came():
+        with as_it_came(facts.secrets):
             request = api.request(body, facts.path)
             facts = replace(facts, model=request.model, body=request.fields, path=api.place.whole(facts.path))
             planned = planning(planner, facts, request, memory)
@@ -173,7 +173,7 @@ class Exchange:
         if self._outgoing is None:
             plan, request = self.plan.request, self._request
             try:
-                with as_it_came():
+                with as_it_came(self.report.secrets):
                     stop, steer = self._answer_to_loops
                     lines, field = self.report.request, None if self.crosses else plan.thoughts
                     came = self._past.conversation(request, field, lines) if self._past else request.messages
@@ -321,7 +321,7 @@ class Exchange:
                 self.report.intervened("retry", "failed", "", str(error))
                 break
             except Exception as error:
-                logger.error("vtc: upstream is not asked again\n%s", told(error))
+                logger.error("vtc: upstream is not asked again\n%s", told(error, self.report.secrets))
                 self.report.failures.append(f"{type(error).__name__}: {error}")
                 break
             reply = self._attempt(body)
@@ -344,7 +344,7 @@ class Exchange:
 
     def _attempt(self, body: bytes) -> WholeReply:
         """Read and rewrite one reply."""
-        report = Report()
+        report = Report(secrets=self.report.secrets)
         pipelines: list[ReplyPipeline] = []
         strict, is_stream = self.plan.reply.is_strict, self.came.matches(body)
         why = ""  # why some of it was not looked at
@@ -374,7 +374,7 @@ class Exchange:
             why = f"{type(error).__name__}: {error}"
             if not strict:
                 become = "becomes an error" if self.crosses else "is passed on as it came"
-                logger.error("vtc: the reply %s\n%s", become, told(error))
+                logger.error("vtc: the reply %s\n%s", become, told(error, report.secrets))
                 report.failures.append(why)
         if strict and why:
             report = Report()
@@ -395,7 +395,7 @@ class Exchange:
             return folding.streamed(self._api, body, self._request)
         except Exception as error:
             if not isinstance(error, folding.NoReply):  # which was told
-                logger.error("vtc: the reply is passed on whole\n%s", told(error))
+                logger.error("vtc: the reply is passed on whole\n%s", told(error, self.report.secrets))
                 self.report.failures.append(f"{type(error).__name__}: {error}")
         return body
 

@@ -14,7 +14,6 @@ from vtc.profiles.matching import Facts
 from vtc.profiles.memory import Memory
 from vtc.profiles.plan import Plan
 from vtc.profiles.planner import Planner
-from vtc.scrub import secrets
 
 type Planned = Callable[[Mapping[str, Any]], tuple[Plan, Past | None]]
 """Decides about a request, given the steps that its server taught since it came."""
@@ -30,7 +29,7 @@ class Past:
         kept = native and bool(plan.tools) and not request.several
         self.thoughts = PastThoughts(memory, of, model, recalls=recalls, as_text=as_text) if kept else None
         """None where nothing is given back to the model."""
-        self._prompts = LastPrompts(memory, of, model, secrets(facts.headers))
+        self._prompts = LastPrompts(memory, of, model, facts.secrets)
         self._skips_billing = plan.request.skips_billing
 
     def conversation(self, request: Request, field: str | None, told: list[str]) -> Sequence[Message]:

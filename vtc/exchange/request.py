@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from dataclasses import replace as with_fields
@@ -277,12 +277,12 @@ def _structured(
 
 
 @contextmanager
-def as_it_came() -> Iterator[None]:
+def as_it_came(known: Iterable[str] = ()) -> Iterator[None]:
     """Turn a fault of ours into `BadRequest`, so that the request is passed on as it came."""
     try:
         yield
     except BadRequest:
         raise
     except Exception as error:
-        logger.error("vtc: the request is passed on as it came\n%s", told_of(error))
+        logger.error("vtc: the request is passed on as it came\n%s", told_of(error, known))
         raise BadRequest(f"{type(error).__name__}: {error}") from error

@@ -198,10 +198,15 @@ class Stream:
         """Rewrite no more of this reply; return what waited, or what stands for it where nothing may leave unseen."""
         self._fast = None
         if self._strict:
-            logger.error("vtc: rewriting failed; the rest of this reply is withheld\n%s", told(error))
+            logger.error(
+                "vtc: rewriting failed; the rest of this reply is withheld\n%s", told(error, self._report.secrets)
+            )
             return self._withhold(f"rewriting failed: {type(error).__name__}", str(error))
         self.failed = True
-        logger.error("vtc: rewriting failed; the rest of this reply is forwarded unchanged\n%s", told(error))
+        logger.error(
+            "vtc: rewriting failed; the rest of this reply is forwarded unchanged\n%s",
+            told(error, self._report.secrets),
+        )
         self._report.failures.append(f"{type(error).__name__}: {error}")
         return self._given_back(self._relay.release)
 
@@ -271,7 +276,7 @@ class Stream:
         try:
             return give()
         except Exception as error:
-            logger.error("vtc: what was held of the reply is lost\n%s", told(error))
+            logger.error("vtc: what was held of the reply is lost\n%s", told(error, self._report.secrets))
             return [*else_]
 
 

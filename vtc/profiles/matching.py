@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from vtc.profiles.loader import Source
 from vtc.profiles.schema import Match
-from vtc.scrub import CREDENTIALS
+from vtc.scrub import CREDENTIALS, in_query, secrets
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,7 @@ class Facts:
     port: int = 0
     path: str = ""
     """Of the URL; a query is ignored."""
+    query: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
     """By name in lower case."""
     body: Any = None
@@ -39,7 +40,12 @@ class Facts:
     def whose(self) -> tuple[str, ...]:
         """Tell one upstream, as one client saw it, from all others: no reply to a client counts for another one."""
         shown = (self.headers.get(name, "") for name in CREDENTIALS)
-        return (self.host, str(self.port), self.path, self.user_agent, *shown)
+        return (self.host, str(self.port), self.path, self.user_agent, *shown, *in_query(self.query))
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Collect what the request carries as a credential."""
+        return secrets(self.headers, self.query, self.body)
 
 
 class Matched(Protocol):

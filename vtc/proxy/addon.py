@@ -40,7 +40,7 @@ from vtc.proxy.stream_callable import HOLDING, observing, rewriting
 from vtc.proxy.turns import Turns
 from vtc.proxy.whole import dealt_with
 from vtc.reporting.report import Report
-from vtc.scrub import escaped, scrub, scrubbed, secrets
+from vtc.scrub import escaped, scrub, scrubbed
 from vtc.wire.compression import UnsupportedEncoding
 
 logger = logging.getLogger(__name__)
@@ -139,6 +139,7 @@ class VirtualToolCalling:
             self.forget()
             self._refuse(flow, str(error))
             return
+        flows.keep_secrets(flow, exchange.report.secrets)
         live = self._live[flow] = Live(exchange, bodies.keep(), time.perf_counter() - started)
         went = len(rewritten) if ctx.options.vtc_mode == "rewrite" else len(body)
         exchange.report.settings = self.planner.settings.chosen()
@@ -167,7 +168,7 @@ class VirtualToolCalling:
                 flow.request.headers["accept-encoding"] = "identity"
 
     def _left_alone(self, flow: http.HTTPFlow, why: str) -> None:
-        left, known = f"left alone: {why}", secrets(flow.request.headers)
+        left, known = f"left alone: {why}", flows.secrets(flow)
         said: dict[str, object] = escaped(scrubbed({"request": [left]}, known))
         self._say(flow, said, escaped(scrub(f"vtc: {left}", known)), "left alone")
 
@@ -247,7 +248,7 @@ class VirtualToolCalling:
             return None
         told = reaching.explained(flow, why)
         if live is None:
-            logger.error("vtc: %s - %s", told, where(flow))
+            logger.error("vtc: %s - %s", escaped(scrub(told, flows.secrets(flow))), where(flow))
             return reaching.answer(api, told)
         live.answered, errors = True, live.exchange.report.errors
         if not errors:  # else it was reached, and broke off
@@ -282,10 +283,9 @@ class VirtualToolCalling:
         summary = report.summary()
         if summary and ctx.options.vtc_mode == "observe":
             summary = summary.replace("vtc: ", "vtc (observing): ", 1)
-        known = secrets(flow.request.headers)
-        said = report.as_dict(known)
+        said = report.as_dict()
         self._stats.add(said)
-        self._say(flow, said, scrub(summary, known), report.outcome)
+        self._say(flow, said, summary, report.outcome)
         self.forget()
 
     def forget(self) -> None:

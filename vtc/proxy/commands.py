@@ -25,7 +25,6 @@ from vtc.proxy.reload import Reloader
 from vtc.proxy.stats import Stats, counted
 from vtc.reporting import case, view
 from vtc.reporting.case import Case
-from vtc.scrub import secrets
 
 logger = logging.getLogger(__name__)
 
@@ -129,7 +128,7 @@ class Commands:
         reply = replies[0]
         # Where the server parted the reasoning off, none is looked for in the text.
         thinking = Thinking(()) if reply.message.reasoning else plan.reading.thinking
-        known = secrets(dict(one.request.headers))
+        known = flows.secrets(one)
         name, text = f"{plan.model} {one.id[:8]}", reply.message.text
         return Case.recorded(name, text, plan.reading, complete=reply.complete, thinking=thinking, secrets=known)
 

@@ -7,7 +7,7 @@ from mitmproxy import http
 from vtc.apis import APIS
 from vtc.apis.place import BEARER, Place
 from vtc.exchange import Exchange
-from vtc.proxy.flows import CAME_TO
+from vtc.proxy import flows
 
 KEYS = {api.place.key for api in APIS} - {BEARER}
 """The headers that hold a key and nothing else."""
@@ -22,19 +22,15 @@ def redirect(flow: http.HTTPFlow, client: Place, exchange: Exchange) -> None:
     found = client.found(path)
     if not exchange.crosses:
         if found and found.model and found[1:] != (model, streams):
-            _move(flow, server.written(found.base, model, query, streams=streams))
+            flows.move(flow, server.written(found.base, model, query, streams=streams))
         return
     rest, key = client.without_own(query)
     base = f"{client.root(found.base) if found else ''}{server.version}"
     given = exchange.plan.server_path
     at = server.found(given) if given else None
     went = server.written(at.base if at else base, model, rest, streams=streams)
-    _move(flow, f"{given}?{rest}".removesuffix("?") if given and not at else went)
+    flows.move(flow, f"{given}?{rest}".removesuffix("?") if given and not at else went)
     _tell(request.headers, key, server)
-
-
-def _move(flow: http.HTTPFlow, path: str) -> None:
-    flow.metadata[CAME_TO], flow.request.path = flow.request.path, path
 
 
 def _tell(headers: http.Headers, key: str, server: Place) -> None:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, BinaryIO
+from weakref import WeakKeyDictionary
 
 from mitmproxy import exceptions, http
 from mitmproxy.io import FlowReader
 
 from vtc import apis
+from vtc.apis.fields import object_of
 from vtc.profiles.matching import Facts
 from vtc.profiles.planner import Planner
 from vtc.reporting.view import Bodies, Side
+from vtc.scrub import parted
 
 METADATA = "vtc"
 """Key of a flow's metadata under which its report is kept, as plain data."""
@@ -21,7 +25,13 @@ CAME: Mapping[Side, str] = {"request": "vtc_request", "reply": "vtc_reply"}
 
 
 CAME_TO = "vtc_path"
-"""Key of a flow's metadata under which the path stands that the client asked, where the server was asked another."""
+"""Key of a flow's metadata under which the path stands that the client asked, where the server was asked another;
+without the keys of its query."""
+
+
+_SECRETS: WeakKeyDictionary[http.HTTPFlow, tuple[str, ...]] = WeakKeyDictionary()
+_MOST_READ = 1 << 20
+"""Bytes of a request beyond which one that was left alone is not looked through."""
 
 
 SPEAKER, NOTHING = "vtc", "nothing was changed"
@@ -42,6 +52,20 @@ def asked_path(flow: http.HTTPFlow) -> str:
 def _asked(flow: http.HTTPFlow) -> str:
     """The path that the client asked, with the query."""
     return str(flow.metadata.get(CAME_TO) or flow.request.path)
+
+
+def move(flow: http.HTTPFlow, path: str) -> None:
+    """Send a flow to another path."""
+    asked, _, query = flow.request.path.partition("?")
+    flow.metadata[CAME_TO] = f"{asked}?{'&'.join(parted(query)[0])}".removesuffix("?")
+    flow.request.path = path
+
+
+def move_back(flow: http.HTTPFlow) -> None:
+    """Have a flow sent to the path that the client asked, with the keys that still stand in its query."""
+    if asked := flow.metadata.pop(CAME_TO, ""):
+        keys = "&".join(parted(flow.request.path.partition("?")[2])[1])
+        flow.request.path = f"{asked}{'&' if '?' in asked else '?'}{keys}" if keys else asked
 
 
 def server_api(flow: http.HTTPFlow) -> apis.Api | None:
@@ -67,8 +91,23 @@ def facts(flow: http.HTTPFlow) -> Facts:
         host=flow.request.pretty_host,
         port=flow.request.port,
         path=_asked(flow),
+        query=_asked(flow).partition("?")[2],
         headers=headers,
     )
+
+
+def secrets(flow: http.HTTPFlow) -> tuple[str, ...]:
+    """Collect what the request of a flow carries as a credential, once: some of it may not go on to the server."""
+    if flow not in _SECRETS:
+        content = flow.request.raw_content or b""
+        body = object_of(content) if len(content) <= _MOST_READ else None
+        _SECRETS[flow] = replace(facts(flow), body=body).secrets
+    return _SECRETS[flow]
+
+
+def keep_secrets(flow: http.HTTPFlow, found: tuple[str, ...]) -> None:
+    """Keep what was found to be secret in the request of a flow, as long as there is the flow."""
+    _SECRETS[flow] = found
 
 
 def as_captured(flow: http.HTTPFlow, planner: Planner) -> Planner:

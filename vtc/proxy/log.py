@@ -14,8 +14,9 @@ from typing import Any
 
 from mitmproxy import ctx, exceptions, http
 
+from vtc.proxy import flows
 from vtc.proxy.appending import append
-from vtc.scrub import escaped, scrub, secrets
+from vtc.scrub import escaped, scrub
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +64,7 @@ class Log:
 
 def where(flow: http.HTTPFlow) -> str:
     """The path of a request for logs: without its query, and without keys that stand in it."""
-    return escaped(scrub(flow.request.path.partition("?")[0], secrets(flow.request.headers)))
+    return escaped(scrub(flow.request.path.partition("?")[0], flows.secrets(flow)))
 
 
 def entry(flow: http.HTTPFlow, report: Mapping[str, Any]) -> dict[str, Any]:

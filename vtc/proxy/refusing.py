@@ -15,7 +15,7 @@ def renew(flow: http.HTTPFlow) -> None:
     came = flow.metadata.pop(flows.CAME["request"], None)
     if isinstance(came, bytes):
         flow.request.content = came
-    flow.request.path = flow.metadata.pop(flows.CAME_TO, flow.request.path)
+    flows.move_back(flow)
     for key in (METADATA, flows.CAME["reply"]):
         flow.metadata.pop(key, None)
     if flow.comment.startswith("vtc"):

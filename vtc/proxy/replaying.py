@@ -13,7 +13,7 @@ from vtc.proxy import flows
 from vtc.reporting import transcript
 from vtc.reporting.transcript import Block
 from vtc.reporting.view import Bodies, Side, blocks
-from vtc.scrub import scrub, secrets
+from vtc.scrub import scrub
 
 THEN, NOW = "captured", "today"
 _ID = re.compile(r"\b(call|toolu)_[0-9a-f]{24}\b")
@@ -41,8 +41,7 @@ def replayed(flow: http.HTTPFlow, planner: Planner) -> dict[str, Any]:
                 changes.append(_difference(flow, "reply", exchange.body(came)))
     except ValueError as error:
         return {**found, "result": "skipped", "reason": str(error)}
-    known = secrets(dict(flow.request.headers))
-    changes = [scrub(change, known) for change in changes if change]
+    changes = [scrub(change, flows.secrets(flow)) for change in changes if change]
     summary = exchange.report.summary()
     result = "changed" if changes else "same"
     return {**found, "result": result, "reason": summary, "model": exchange.plan.model, "changes": changes}

@@ -80,6 +80,8 @@ class Report:
     """Time spent in VTC."""
     elapsed: float = 0.0
     """Seconds from the request's first byte to the reply's last."""
+    secrets: tuple[str, ...] = field(default=(), repr=False, compare=False)
+    """What the request carries as a credential: it is in nothing that is told."""
     _known: dict[tuple[Any, ...], dict[str, Any]] = field(default_factory=dict, repr=False, compare=False)
     """Entries that count, by what makes them the same."""
 
@@ -184,12 +186,12 @@ class Report:
         if self.calls:
             parts.append(f"{', '.join(dict.fromkeys(call['dialect'] for call in self.calls))} -> {self.form}")
         parts = [part if len(part) <= LONGEST else f"{part[:LONGEST]}…" for part in [*parts, *self.request]]
-        return escaped(scrub("vtc: " + ", ".join(parts))) if parts else ""
+        return escaped(scrub("vtc: " + ", ".join(parts), self.secrets)) if parts else ""
 
-    def as_dict(self, known: Iterable[str] = ()) -> dict[str, Any]:
-        """Scrubbed of secrets, those `known` among them: an excerpt is the model's text."""
-        said = {one.name: getattr(self, one.name) for one in fields(self) if not one.name.startswith("_")}
-        return escaped(scrubbed(said, known))
+    def as_dict(self) -> dict[str, Any]:
+        """Scrubbed of secrets: an excerpt is the model's text."""
+        names = (one.name for one in fields(self) if one.name != "secrets" and not one.name.startswith("_"))
+        return escaped(scrubbed({name: getattr(self, name) for name in names}, self.secrets))
 
 
 def broken_prefix(prefix: Mapping[str, Any]) -> str:
