@@ -18,6 +18,7 @@ IN_PATH = Place(
     versions=("/v1",),
     key_query="key",
     own_query=("beta",),
+    kinds=("tuned", "endpoints"),
 )
 
 
@@ -31,6 +32,10 @@ IN_PATH = Place(
         (IN_PATH, "/x/v1/models/Qwen/Qwen3:8b:stream", Found("/x/v1", "Qwen/Qwen3:8b", True)),
         (IN_PATH, "/v1/models/Qwen%2FQwen3:generate", Found("/v1", "Qwen/Qwen3", False)),
         (IN_PATH, "/v1/models/qwen3%3A8b%3astream", Found("/v1", "qwen3:8b", True)),
+        (IN_PATH, "/v1/models/a%0Ab\n:generate", Found("/v1", "a\nb\n", False)),
+        (IN_PATH, "/v1/tuned/T:generate", Found("/v1", "tuned/T", False)),
+        (IN_PATH, "/v1/projects/p/endpoints/1:stream", Found("/v1/projects/p", "endpoints/1", True)),
+        (IN_PATH, "/v1/other/T:generate", None),
         (IN_PATH, "/v1/models/:generate", None),
         (IN_PATH, "/v1/models/m:count", None),
     ],
@@ -39,7 +44,10 @@ def test_a_path_says_model_and_form_of_the_reply(place: Place, path: str, found:
     assert place.found(path) == found
 
 
-@pytest.mark.parametrize(("model", "streams"), [("m", False), ("m", True), ("Qwen/Qwen3:8b", True), ("é ?", False)])
+@pytest.mark.parametrize(
+    ("model", "streams"),
+    [("m", False), ("m", True), ("Qwen/Qwen3:8b", True), ("é ?", False), ("tuned/T", True), ("a\nb", False)],
+)
 def test_what_is_written_is_read(model: str, streams: bool) -> None:
     path, _, query = IN_PATH.written("/x", model, "a=1&alt=sse", streams=streams).partition("?")
     assert IN_PATH.found(path) == Found("/x", model, streams)
@@ -57,6 +65,12 @@ def test_a_name_leads_nowhere_else(model: str) -> None:
         found = IN_PATH.found(path)
         assert found is not None
         assert found.model == model.strip("/")
+
+
+def test_a_name_may_say_its_kind() -> None:
+    """As Google's list of models writes names, which clients of other APIs ask for."""
+    for name, path in {"models/x": "/models/x", "tuned/x": "/tuned/x", "other/x": "/models/other/x"}.items():
+        assert IN_PATH.written("/v1", name) == f"/v1{path}:generate"
 
 
 def test_a_stream_that_is_asked_for_in_another_form_is_none_of_the_api() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.apis import chat, messages, ollama, responses
+from tests.apis import chat, gemini, messages, ollama, responses
 from tests.e2e.conftest import PATIENCE, Start
 from tests.e2e.test_policies import guarded
 from tests.e2e.upstream import JSON, SSE, Reply
@@ -22,7 +22,15 @@ CLOSE: dict[str, tuple[Any, str]] = {
     "/v1/responses/resp_1/cancel": (responses.request(), "a response that the server kept"),
     "/v1/completions": ({"model": chat.MODEL, "prompt": "Read /a"}, "text completions have no tools"),
     "/api/generate": ({"model": chat.MODEL, "prompt": "Read /a"}, "text completions have no tools"),
+    "/v1internal:streamGenerateContent?alt=sse": ({"request": gemini.request()}, "after a login at Google"),
+    "/v1beta/dynamic/x:generateContent": (gemini.request(), "is none of `models`"),
+    "/v1beta/tunedModels/x:streamGenerateContent": (gemini.request(), "ask for it by alt=sse"),
+    "/v1beta/interactions/i": ({"input": "x"}, "Interactions"),
+    "/v1/projects/p/publishers/anthropic/models/c:streamRawPredict": (messages.request(), "Claude on Vertex"),
+    "/model/us.anthropic.claude%3A0/invoke-with-response-stream": (messages.request(), "Bedrock"),
+    "/model/m/converse": (messages.request(), "Bedrock"),
 }
+MAY_CALL = [path for path, (_, why) in CLOSE.items() if "tokens" not in why and "completions" not in why]
 STREAMED = pytest.mark.parametrize("headers", [SSE, ollama.NDJSON], ids=["events", "lines"])
 
 
@@ -60,6 +68,27 @@ async def test_kept_reply_does_not_leave_where_a_policy_refuses_calls(path: str,
     assert b"bash" not in answer.content
     assert answer.status_code >= 400
     assert lab.upstream.seen == []
+
+
+async def test_nothing_is_asked_at_a_path_close_by_where_a_policy_refuses_calls(start: Start, tmp_path: Path) -> None:
+    lab = await start(Reply([b"{}"], JSON, framing="length"), vtc_profiles=guarded(tmp_path, denied_tools=["bash"]))
+    for path in MAY_CALL:
+        asked, why = CLOSE[path]
+        answer = await lab.post(asked, path=path)
+        assert (answer.status, why in answer.body.decode()) == (400, True), path
+    assert lab.upstream.seen == []
+
+
+@pytest.mark.parametrize("path", ["/tunedModels/T", "/projects/p/locations/l/endpoints/1", "/models/a%0Ab"])
+async def test_a_policy_holds_at_every_address_of_a_model(path: str, start: Start, tmp_path: Path) -> None:
+    called = gemini.reply(gemini.text("Hi"), gemini.call("bash"))
+    lab = await start(
+        Reply([chat.encoded(called)], JSON, framing="length"), vtc_profiles=guarded(tmp_path, denied_tools=["bash"])
+    )
+    answer = await lab.post(gemini.request(), path=f"/v1beta{path}:generateContent")
+    assert b"functionCall" not in answer.body
+    assert b"Hi" in answer.body
+    assert [seen.path for seen in lab.upstream.seen] == [f"/v1beta{path}:generateContent"]
 
 
 @pytest.mark.parametrize("path", ["/v1/models", "/v1/embeddings", "/"])

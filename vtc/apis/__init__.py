@@ -7,6 +7,7 @@ from urllib.parse import unquote
 
 from vtc.apis import anthropic_messages, gemini_generate, ollama_chat, openai_chat, openai_responses
 from vtc.apis.base import Api, BadRequest, Reply, Request, Unread
+from vtc.apis.place import is_within
 
 APIS = (openai_chat.API, anthropic_messages.API, openai_responses.API, ollama_chat.API, gemini_generate.API)
 
@@ -52,7 +53,7 @@ def unread(method: str, path: str) -> Unread | None:
     plain = f"/{plain_path(path)}/"
     if method in ("OPTIONS", "HEAD") or find(method, path):
         return None
-    return next((one for api in APIS for close, one in api.unread.items() if f"{close}/" in plain), None)
+    return next((one for api in APIS for close, one in api.unread.items() if is_within(plain, close)), None)
 
 
 __all__ = ["APIS", "Api", "BadRequest", "Reply", "Request", "Unread", "find", "may_be_reply", "named", "unread"]

@@ -388,7 +388,10 @@ class Api:
     questions: Sequence[Question] = ()
     """What its clients ask besides replies."""
     unread: Mapping[str, Unread] = field(default_factory=dict)
-    """Paths close to its own, and why requests to them, or below, are left alone; the first that fits counts."""
+    """Paths close to its own, and why requests to them, or below, are left alone; the first that fits counts.
+
+    `{model}` is any name.
+    """
 
     @property
     def framing(self) -> Framing:

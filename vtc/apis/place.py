@@ -43,6 +43,8 @@ class Place:
     """Stands before that on a server that has several APIs."""
     versions: Collection[str] = ()
     """Others that clients put there."""
+    kinds: Collection[str] = ()
+    """What else may stand in the place of `models` before a name, which tells it then (`tunedModels/NAME`)."""
     key: str = BEARER
     """The header that holds the key."""
     key_query: str = ""
@@ -57,7 +59,7 @@ class Place:
     @cached_property
     def _patterns(self) -> tuple[tuple[re.Pattern[str], bool], ...]:
         ends = ((self.streamed, True), (self.path, False)) if self.streamed else ((self.path, False),)
-        return tuple((re.compile(rf"{_expression(end)}/*\Z", re.IGNORECASE), streams) for end, streams in ends)
+        return tuple((re.compile(rf"{_expression(end, self.kinds)}/*\Z", _FLAGS), streams) for end, streams in ends)
 
     def found(self, path: str, query: str | None = None) -> Found | None:
         """Read a path without its query; None if it is none of the API, or the `query` makes it none."""
@@ -65,7 +67,7 @@ class Place:
             if match := pattern.search(path):
                 if streams and query is not None and self.stream_query not in query.split("&"):
                     return None
-                model = match["model"] if pattern.groups else ""
+                model = next(filter(None, match.groups()), "")
                 return Found(path[: match.start()], unquote(model).strip("/"), streams)
         return None
 
@@ -82,9 +84,14 @@ class Place:
     def written(self, base: str, model: str, query: str = "", *, streams: bool = False) -> str:
         """Write a path with its query, which says `query` besides."""
         streams = streams and bool(self.streamed)
-        # No part of a name is one that leads elsewhere: `../files/x` is one part.
-        slash = "" if {"", ".", ".."} & {*model.split("/")} else "/"
-        path = (self.streamed if streams else self.path).replace(_MODEL, quote(model, slash))
+        path = self.streamed if streams else self.path
+        before, is_named, after = path.partition(_MODEL)
+        if is_named:
+            # No part of a name is one that leads elsewhere: `../files/x` is one part.
+            kind, *rest = parts = model.split("/")
+            slash = "" if {"", ".", ".."} & {*parts} else "/"
+            has_kind = slash and rest and self.kinds and f"/{kind}/" in (before, *(f"/{one}/" for one in self.kinds))
+            path = f"{'/' if has_kind else before}{quote(model, slash)}{after}"
         asked = [self.stream_query] if streams and self.stream_query else []
         said = "&".join([*asked, *(part for part in query.split("&") if part not in ("", self.stream_query))])
         return f"{base}{path}?{said}" if said else f"{base}{path}"
@@ -98,9 +105,27 @@ class Place:
         return "&".join(rest), next(iter(keys), "")
 
 
-def _expression(end: str) -> str:
+_FLAGS = re.IGNORECASE | re.DOTALL
+"""A name may hold whatever is written as `%0A`, too."""
+
+
+def _expression(end: str, kinds: Collection[str] = ()) -> str:
     """Write the end of a path as an expression; some clients write its `:` as `%3A`."""
-    return re.escape(end).replace(":", "(?::|%3A)").replace(re.escape(_MODEL), "(?P<model>.+)")
+    before, is_named, after = (re.escape(one).replace(":", "(?::|%3A)") for one in end.partition(_MODEL))
+    if not is_named:
+        return before
+    others = f"|/((?:{'|'.join(kinds)})/[^/]+)" if kinds else ""
+    return f"(?:{before}(.+){others}){after}"
+
+
+@cache
+def _within(path: str) -> re.Pattern[str]:
+    return re.compile(f"{_expression(path)}/", _FLAGS)
+
+
+def is_within(path: str, end: str) -> bool:
+    """True if a path holds what another one ends in, which may have `{model}` in it, up to a `/`."""
+    return _within(end).search(path) is not None
 
 
 @cache

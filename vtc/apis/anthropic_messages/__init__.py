@@ -10,6 +10,9 @@ from vtc.apis.anthropic_messages.words import NAME
 from vtc.apis.base import COUNTED, Api, Unread
 from vtc.apis.place import Place
 
+_VERTEX = Unread("Claude on Vertex (`rawPredict`) is not read: ask for it at /v1/messages", may_call=True)
+_BEDROCK = Unread("the API of Amazon Bedrock is not read: ask for the model at /v1/messages", may_call=True)
+
 API = Api(
     NAME,
     Place(
@@ -35,5 +38,10 @@ API = Api(
     unread={
         "/v1/messages/count_tokens": COUNTED,
         "/v1/messages/batches": Unread("the requests and replies of a batch are not read", may_call=True),
+        **dict.fromkeys(("/{model}:rawpredict", "/{model}:streamrawpredict"), _VERTEX),
+        **{
+            f"/model/{{model}}/{what}": _BEDROCK
+            for what in ("invoke", "invoke-with-response-stream", "converse", "converse-stream")
+        },
     },
 )

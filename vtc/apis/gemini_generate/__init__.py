@@ -8,6 +8,11 @@ from vtc.apis.gemini_generate.reply import Decoder, Encoder
 from vtc.apis.gemini_generate.request import PLACE, Request
 from vtc.apis.gemini_generate.words import NAME
 
+_LOGIN = Unread("what Gemini CLI asks after a login at Google has another form: give it a key", may_call=True)
+_LIST = Unread("a stream that is a list of JSON is not read: ask for it by alt=sse", may_call=True)
+_OTHER = Unread("what is asked at this address is none of `models`, `tunedModels` and `endpoints`", may_call=True)
+_INTERACTIONS = Unread("the Interactions API is not read: use generateContent", may_call=True)
+
 API = Api(
     NAME,
     PLACE,
@@ -23,7 +28,10 @@ API = Api(
     in_pieces=False,
     questions=QUESTIONS,
     unread={
-        ":streamgeneratecontent": Unread("a stream that is a list of JSON is not read: ask for it by alt=sse", True),
+        **dict.fromkeys(("/v1internal:generatecontent", "/v1internal:streamgeneratecontent"), _LOGIN),
+        **{f"/{kind}/{{model}}:streamgeneratecontent": _LIST for kind in ("models", *PLACE.kinds)},
+        **dict.fromkeys(("/{model}:generatecontent", "/{model}:streamgeneratecontent"), _OTHER),
+        **dict.fromkeys(("/v1beta/interactions", "/v1alpha/interactions"), _INTERACTIONS),
         ":batchgeneratecontent": Unread("the requests and replies of a batch are not read", True),
     },
 )

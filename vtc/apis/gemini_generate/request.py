@@ -31,6 +31,7 @@ PLACE = Place(
     "alt=sse",
     "/v1beta",
     versions=("/v1", "/v1alpha"),
+    kinds=("tunedModels", "endpoints"),
     key="x-goog-api-key",
     key_query="key",
     own_headers="x-goog-",
