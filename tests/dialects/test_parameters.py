@@ -150,10 +150,22 @@ def test_parameters_that_a_value_quotes_whole_are_content(dialect: Description) 
 
 ENDS = {name: end for name, one in TAGGED.items() if (end := closer(one, "content").strip()).startswith("</")}
 """The closing tags that an element of a document may end with, too."""
+WRAPPERS = {
+    name: end
+    for name, one in TAGGED.items()
+    if name in ENDS and (end := CallSyntax(one, one.calls[0]).closing_tags("write")[0]).startswith("</")
+}
+"""The closing tags of calls of theirs that an element may end with, too."""
 ELEMENTS = {
     "one": '<{tag} class="x">1</{tag}>',
     "empty": '<{tag} class="x" />',
     "both": '<{tag} a="/"/>\n<{tag} a="b">1</{tag}>',
+    "plain": "<{tag}>\n  <level>3</level>\n</{tag}>",
+    "plain and empty": "<{tag}/>\n<{tag} />\n<{tag}>1</{tag}>",
+    "two in a row": "<{tag}>1</{tag}>\n<{tag}>2</{tag}>",
+    "nested": "<{tag}><{tag}>1</{tag}></{tag}>",
+    "in a call's": "<{call}>\n<{tag}>1</{tag}>\n</{call}>",
+    "in two calls'": '<{call} a="b"><{tag}>1</{tag}></{call}>\n<{call}/>\n<{call}>\n  <{tag}>2</{tag}>\n</{call}>',
 }
 
 
@@ -162,11 +174,50 @@ ELEMENTS = {
 @pytest.mark.parametrize("text", ELEMENTS.values(), ids=ELEMENTS.keys())
 def test_an_element_that_is_named_like_a_closing_tag_is_content(name: str, text: str, last: bool) -> None:
     """Of a document that the value holds: its opening tag has other attributes than a parameter's, or is none."""
-    dialect, value = TAGGED[name], text.format(tag=ENDS[name][2:-1])
+    dialect, value = TAGGED[name], text.format(tag=ENDS[name][2:-1], call=WRAPPERS.get(name, "</call>")[2:-1])
     arguments = {"filePath": "a.xml", "content": value} if last else {"content": value, "filePath": "a.xml"}
     events = every_cut(dialect, reply(dialect, call(dialect, "write", arguments)))
     assert calls(events) == [("write", arguments)]
     assert repairs(events) == []
+
+
+WORDS = {
+    "a parameter's": "the <{tag}> tag",
+    "both": "the <{call}> tag, and then <{tag}>",
+    "a call's": "the <{call}> tag",
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+@pytest.mark.parametrize("last", [False, True], ids=["first", "last"])
+@pytest.mark.parametrize("text", WORDS.values(), ids=WORDS.keys())
+def test_an_opening_tag_that_is_a_word_takes_no_end_from_its_call(name: str, text: str, last: bool) -> None:
+    dialect, value = TAGGED[name], text.format(tag=ENDS[name][2:-1], call=WRAPPERS.get(name, "</call>")[2:-1])
+    arguments = {"filePath": "a.xml", "content": value} if last else {"content": value, "filePath": "a.xml"}
+    again = call(dialect, "bash", {"command": "ls"})
+    for more, wanted in (("", []), (again, [("bash", {"command": "ls"})])):
+        events = every_cut(dialect, reply(dialect, call(dialect, "write", arguments) + "\n" + more))
+        assert calls(events) == [("write", arguments), *wanted]
+        assert {*repairs(events)} <= {"unpaired-opener"}
+
+
+@EACH_WITH_TAGS
+@pytest.mark.parametrize("last", [False, True], ids=["first", "last"])
+def test_an_opening_tag_that_stands_twice_counts_once(dialect: Description, last: bool) -> None:
+    value = opener(dialect, "content").strip() + "x"
+    written = {"filePath": "a.md", "content": value} if last else {"content": value, "filePath": "a.md"}
+    events = every_cut(dialect, reply(dialect, call(dialect, "write", written)))
+    assert calls(events) == [("write", {**written, "content": "x"})]
+    # GLM's families describe the doubled tag.
+    described = any(text.count("{value}") and value[:-1] in text for text in dialect.params)
+    assert repairs(events) == ["doubled-opener"] * (not described)
+
+
+@EACH_WITH_TAGS
+def test_a_parameter_that_a_value_holds_whole_is_content_at_its_beginning(dialect: Description) -> None:
+    value = f"{opener(dialect, 'content').strip()}x{closer(dialect, 'content').strip()}"
+    events = every_cut(dialect, reply(dialect, call(dialect, "write", {"filePath": "a.md", "content": value})))
+    assert calls(events) == [("write", {"filePath": "a.md", "content": value})]
 
 
 @EACH

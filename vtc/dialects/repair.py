@@ -31,6 +31,8 @@ class Repair(StrEnum):
     CORRUPT_CLOSER = "corrupt-closer", "Of the call's closing tag only a part is there, or it is garbled."
     SELF_CLOSING = "self-closing", "The call's opening tag closes itself, and the call has no parameters."
     DOUBLED_CLOSER = "doubled-closer", "A parameter's closing tag stands there several times and counts once."
+    DOUBLED_OPENER = "doubled-opener", "A parameter's opening tag stands there twice and counts once."
+    UNPAIRED_OPENER = "unpaired-opener", "An opening tag in a value pairs with no closing tag; it is text."
     ORPHAN_CLOSER = "orphan-closer", "A parameter's closing tag stands there that nothing opened."
     MISSING_PARAMETER_CLOSER = (
         "missing-parameter-closer",

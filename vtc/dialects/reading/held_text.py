@@ -37,6 +37,15 @@ class HeldText:
         self._pieces.append(text)
         self.size += len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
+    def ends_with(self, text: str) -> bool:
+        """Tell if it ends with a text, white space aside."""
+        end = ""
+        for piece in reversed(self._pieces):
+            end = (piece + end).rstrip()
+            if len(end) >= len(text):
+                break
+        return end.endswith(text)
+
     def begin_body(self) -> None:
         """Begin the body: the text so far is the head."""
         self._body = len(self._pieces)

@@ -22,7 +22,7 @@ from vtc.dialects.reading.text_pieces import TextPieces
 from vtc.dialects.repair import Repair
 from vtc.dialects.syntax import tool_names
 from vtc.dialects.syntax.forms import CallSyntax
-from vtc.dialects.syntax.heads import closers_written
+from vtc.dialects.syntax.heads import begins_call, closers_written
 from vtc.events import Call, CallPiece, Tool, ToolCall
 
 
@@ -39,6 +39,7 @@ class OpenCall:
         "_next",
         "_no_value",
         "_others",
+        "_possible_end",
         "_swallowed",
         "_wrong_end",
         "before",
@@ -92,6 +93,7 @@ class OpenCall:
         self._lenient = lenient
         self._wrong_end = 0  # of the body, where a closing tag of another kind ends
         self._next = self._swallowed = 0  # of the body, where a call that a value may have swallowed begins and ends
+        self._possible_end: int | None = None  # of the body, if what its last value opens are words; 0 if it cannot
         self._no_value = False
         self._index, self._given_id = index, id_
         self._name(written, tools)
@@ -264,6 +266,20 @@ class OpenCall:
         """Note that another call follows a closing tag in its value, after some `more` characters; or in no value."""
         self._next, self._no_value = len(self.text.body) + more, empty
 
+    def note_opener(self, opener: str) -> None:
+        """Note an opening tag with which the value begins: it may be the parameter's own, written twice."""
+        if self.parameters.is_empty and self.text.ends_with(opener.rstrip()):
+            self.parameters.opens_twice = True
+
+    def note_possible_end(self, more: int) -> None:
+        """Note that the call ends after some `more` characters if the openers in its value are words of a text.
+
+        The first such place counts; none does where the value lays a call out, as it quotes that.
+        """
+        if self._possible_end is None:
+            quotes = self.syntax.quotes_call(self.written, self.parameters.value)
+            self._possible_end = 0 if quotes else len(self.text.body) + more
+
     def note_end(self) -> None:
         """Note that the call that its value may have swallowed ends here."""
         self._swallowed = len(self.text.body)
@@ -301,6 +317,7 @@ class OpenCall:
         closers = closers_written(self.syntax, self.written)
         try:
             if self.json is None:
+                repair = Repair.MISSING_CLOSER
                 if self._next:
                     body, rest = body[: self._next], body[self._next :]
                     ended = self.swallows or rest.rstrip().endswith(tuple(closers))
@@ -309,9 +326,12 @@ class OpenCall:
                     if self._no_value:
                         self._swallowed, self.fault = self._next, "a parameter has no value"
                         return [], ""
+                elif self._possible_end and self._is_end(body[self._possible_end :], closers):
+                    body, rest = body[: self._possible_end], body[self._possible_end :]
+                    repair = Repair.UNPAIRED_OPENER
                 elif self.parameters.quotes_calls:
                     return [], ""  # with a call in it, it could be read in two ways
-                split = self.parameters.split(body)
+                split = self.parameters.split(body, repair)
                 if not split or (self._next and Repair.MISSING_PARAMETER_CLOSER in self.repairs):
                     return [], ""  # a value without any closer may hold the other call
                 self.text.replace_body(body)
@@ -346,6 +366,12 @@ class OpenCall:
             self.text.replace_body(body)
             self.fault = str(error)
             return [], ""
+
+    def _is_end(self, rest: str, closers: Sequence[str]) -> bool:
+        """Tell if a call may end before the `rest`: no more than closers follows, or the next call."""
+        while closer := next((closer for closer in closers if rest.lstrip().startswith(closer)), ""):
+            rest = rest.lstrip().removeprefix(closer)
+        return not rest.strip() or begins_call(self.syntax, rest, self.named.offered)
 
     def _checked(self, events: list[Call], fault: str) -> list[Call]:
         for event in events:

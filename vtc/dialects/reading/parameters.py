@@ -52,6 +52,7 @@ class Parameters:
         "balance",
         "escaped",
         "given",
+        "opens_twice",
         "pieces",
         "quotes_calls",
         "undeclared",
@@ -73,6 +74,8 @@ class Parameters:
         """Openers of parameters less closers, in and around values."""
         self.unsure = False
         """True if a value ends where it may have swallowed a parameter."""
+        self.opens_twice = False
+        """True if a value begins with its parameter's own opening tag."""
         self.quotes_calls = False
         """True if a value holds the opening tag of a call."""
         self.escaped = False
@@ -103,6 +106,11 @@ class Parameters:
         self._begun.value.append(text)
         if self.pieces:
             self.pieces.feed(text)
+
+    @property
+    def value(self) -> str:
+        """The text of the value that is read, so far."""
+        return "".join(self._begun.value)
 
     @property
     def is_empty(self) -> bool:
@@ -202,15 +210,21 @@ class Parameters:
         if self.balance > 0 and syntax.closers_alike:
             required = [*missing, *(key for key in syntax.next_params(body) if key not in self.given)]
         if required and syntax.param_opener(tuple(required)).search(body):
-            if not self._lenient or not self.split(body):
+            if not self._lenient or not self.split(body, Repair.UNPAIRED_OPENER):
                 raise envelope.NotACall(
                     f"a parameter may have swallowed {required[0]!r}, as its closing tag is missing"
                 )
+        elif self.opens_twice and self.balance > 0:
+            if not self._lenient or not self.split(body, Repair.UNPAIRED_OPENER):
+                raise envelope.NotACall("the opening tag of a parameter stands there twice")
         elif self.unsure:
             raise envelope.NotACall("a parameter may have swallowed another, as its closing tag is missing")
 
-    def split(self, body: str) -> bool:
-        """Read those of a body whose closers are missing or wrong; False if that cannot be told."""
+    def split(self, body: str, repair: Repair = Repair.MISSING_CLOSER) -> bool:
+        """Read those of a body whose closers are missing or wrong; False if that cannot be told.
+
+        What it took is `repair` if every parameter has its own.
+        """
         syntax, declared = self._syntax, self._named.declared
         if not declared or syntax.ends_with_quote:  # a value may hold what looks like its end
             return False
@@ -229,7 +243,7 @@ class Parameters:
             return False
         self.given.clear()
         self._repairs.clear()
-        self._repairs |= dict.fromkeys(found[1] or [Repair.MISSING_CLOSER])
+        self._repairs |= dict.fromkeys(found[1] or [repair])
         for written, text in found[0].items():
             self._set(keys[written], text)
             self._note_undeclared(keys[written])

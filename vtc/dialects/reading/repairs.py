@@ -297,7 +297,7 @@ def tagged(
     `heads` finds the openers of declared parameters (group 1 is which), which begin with one of `openings`. `closers`
     are those of each parameter and `tail` the closing tags of the call. `unclosed` makes a value of the parameter's
     name, the text up to the next tag, and whether it is the last; None if that is a guess. Every parameter must open
-    exactly once, every required one must be there, and nothing may stand outside of them.
+    exactly once (or twice in a row), every required one must be there, and nothing may stand outside of them.
     """
     notes: dict[str, None] = {}
     body = _without_closers(text, tail)
@@ -308,25 +308,58 @@ def tagged(
         rest, garbled = without_corrupt_closer(body, tail)
         body = _with_space(rest, body) if garbled else body
         notes.update({Repair.CORRUPT_CLOSER: None} if garbled else {})
-    openers = list(heads.finditer(body))
-    keys = [found[1] for found in openers]
-    if not openers or body[: openers[0].start()].strip() or len(set(keys)) < len(keys) or set(required) - set(keys):
+    openers = _openers(heads, body, closers)
+    if not openers or body[: next(iter(openers.values())).start].strip() or set(required) - {*openers}:
         return None
     found: dict[str, str] = {}
-    for opener, following in zip(openers, [*openers[1:], None], strict=True):
-        piece = body[opener.end() : following.start() if following else None]
-        value, note = _closed_value(piece, closers[opener[1]], [] if following else tail, openings)
+    for (key, opener), following in zip(openers.items(), [*[*openers.values()][1:], None], strict=True):
+        piece = body[opener.end : following.start if following else None]
+        closer = closers[key]
+        value, note = _closed_value(piece, closer, [] if following else tail, openings)
         if note == Repair.MISSING_PARAMETER_CLOSER:
             # The last one is complete only where the call's own end follows it.
-            value = unclosed(opener[1], piece, not following) if following or ended or garbled else None
+            value = unclosed(key, piece, not following) if following or ended or garbled else None
             if not following and garbled and value != piece:
                 return None  # the garbled tag may be its own
         if value is None:
             return None
+        if opener.doubled:
+            if closer in value:
+                return None  # is the second one the value's own?
+            notes[Repair.DOUBLED_OPENER] = None
         if note:
             notes[note] = None
-        found[opener[1]] = value
+        found[key] = value
     return found, list(notes)
+
+
+class _Opener(NamedTuple):
+    """Where a parameter opens; `doubled` if its tag stands there twice."""
+
+    start: int
+    end: int
+    doubled: bool = False
+
+
+def _openers(heads: re.Pattern[str], body: str, closers: Mapping[str, str]) -> dict[str, _Opener] | None:
+    """The openers of parameters; None if one opens twice.
+
+    An opener whose last tag stands there twice is one, and in its own value it is a word.
+    """
+    openers: dict[str, _Opener] = {}
+    last, closes = None, -1
+    for found in heads.finditer(body):
+        key, start, end = found[1], found.start(), found.end()
+        if last and (start < openers[last].end or (key == last and not 0 <= closes < start)):
+            continue
+        if key in openers:
+            return None
+        twice = re.compile(rf"\s*{_choice([found[0], *_LAST_TAG.findall(found[0])])}")
+        while again := twice.match(body, end):
+            end = again.end()
+        openers[key] = _Opener(start, end, end > found.end())
+        last, closes = key, body.find(closers[key], end)
+    return openers
 
 
 def _closed_value(piece: str, closer: str, tail: Sequence[str], openings: Sequence[str]) -> tuple[str | None, str]:
@@ -356,6 +389,8 @@ def _closed_value(piece: str, closer: str, tail: Sequence[str], openings: Sequen
     return piece, Repair.MISSING_PARAMETER_CLOSER
 
 
+_LAST_TAG = re.compile(r"(?<=>)\s*(<[^<>]*>)\Z")
+"""The last tag of an opener that has several."""
 _BEGUN = re.compile(r"</?[\w:.-]{0,64}\Z")
 _TAG = re.compile(r"</?[\w:.-]{1,64}>")
 

@@ -292,6 +292,7 @@ TABLE: Mapping[State, Row[Any]] = {
         Tokens(
             o=Step(InValue.quoted_param, State.VALUE),
             q=Step(InValue.quoted_call, State.VALUE),
+            w=Step(InValue.quoted_wrapper, State.VALUE),
             tail=Step(InValue.quoted_tail, State.VALUE, {**_REFUSED, Verdict.DAMAGED: State.DAMAGED}),
             lost=Step(InValue.lost_call, State.VALUE, {**_REFUSED, Verdict.DAMAGED: State.DAMAGED}),
             c=Step(InValue.closer, State.CLOSING, _REFUSED),

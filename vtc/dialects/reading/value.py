@@ -15,6 +15,7 @@ from vtc.dialects.reading.cursor import Found
 from vtc.dialects.reading.nesting import NEXT_CALL, Nesting
 from vtc.dialects.reading.open_call import OpenCall
 from vtc.dialects.repair import Repair
+from vtc.dialects.syntax.forms import closes_itself
 from vtc.dialects.syntax.heads import unslashed
 from vtc.dialects.syntax.scan import Scan
 from vtc.events import Event
@@ -76,7 +77,19 @@ def no_arguments(context: Context, call: OpenCall) -> Refused:
 class InValue:
     """One parameter, from its opening tag to a closing tag with structure after it."""
 
-    __slots__ = ("_closers", "_guess", "_key", "_nesting", "_only", "_paired", "_param", "_size", "call", "context")
+    __slots__ = (
+        "_closers",
+        "_guess",
+        "_key",
+        "_may_have_ended",
+        "_nesting",
+        "_only",
+        "_paired",
+        "_param",
+        "_size",
+        "call",
+        "context",
+    )
 
     def __init__(self, context: Context, param: OpenParam) -> None:
         self.context = context
@@ -88,6 +101,8 @@ class InValue:
         """Closers that follow each other, the last of which was just read."""
         self._paired = False
         """That pairs with an opener in the value."""
+        self._may_have_ended = False
+        """A parameter's opener has followed such a closer: if that pairs with none, the value ended there."""
 
     @property
     def scan(self) -> Scan:
@@ -132,14 +147,22 @@ class InValue:
     def quoted_param(self, found: Found) -> None:
         """Read an opener of the value's own, which a closer then pairs with, unless it closes itself."""
         self.call.wait()
-        if not found[0].endswith("/>"):
+        if self.context.cursor.is_blank_to(found.start()):
+            self.call.note_opener(found[0])
+        if not closes_itself(found[0]):
             self._nesting.open_parameter()
         self.context.cursor.seek = found.end()
 
     def quoted_call(self, found: Found) -> None:
-        self.call.wait()
-        self._nesting.open_call()
+        """Read the opener of another call."""
         self.call.parameters.quotes_calls = True
+        self.quoted_wrapper(found)
+
+    def quoted_wrapper(self, found: Found) -> None:
+        """Read a tag that a closer of the call pairs with, unless it closes itself."""
+        self.call.wait()
+        if not closes_itself(found[0]):
+            self._nesting.open_call()
         self.context.cursor.seek = found.end()
 
     def quoted_tail(self, found: Found) -> Damaged | Refused | None:
@@ -161,6 +184,8 @@ class InValue:
         What follows to the end of the reply then shows whether the value holds both, or has lost its closer.
         """
         self.call.wait()
+        if self._may_have_ended:
+            self.call.note_possible_end(end - self.context.cursor.at)
         if kind != NEXT_CALL:
             self.context.cursor.seek = end
             return None
@@ -224,6 +249,7 @@ class InValue:
     def next_param(self, found: Found) -> Opened | Content:
         """Read a parameter's opener after the closer."""
         if self._paired:
+            self._may_have_ended = True
             self._nesting.adjacent |= not self._nesting.calls
             return self.content()
         param = int((found.lastgroup or "p0")[1:])
@@ -241,6 +267,7 @@ class InValue:
         if self._guess and not self._only:
             return no_arguments(self.context, self.call)
         if self._paired and self._nesting.calls:
+            self.call.note_possible_end(found.end() - self.context.cursor.at)
             return self.content()
         self.call.parameters.unsure |= self._paired and self._nesting.adjacent
         self._close(last=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -215,9 +215,9 @@ class CallSyntax:
 
     def is_balanced(self, text: str) -> bool:
         """True if a text closes no parameter that it does not open."""
-        closer = re.compile(whole(self.param_tail(0, ""), ""))
-        openers = [re.compile(whole(head, "")) for head in (*self.quoted_params(0, ""), *self.quoted_elements(0, ""))]
-        opened = {found.start(): 1 for opener in openers for found in opener.finditer(text)}
+        closer = re.compile(whole(self.param_tail(0, "")))
+        opener = re.compile(_either((*self.quoted_params(0, ""), *self.quoted_elements(0, ""))))
+        opened = {found.start(): 1 for found in opener.finditer(text) if not closes_itself(found[0])}
         depth = 0
         for _, step in sorted([*opened.items(), *((found.start(), -1) for found in closer.finditer(text))]):
             depth += step
@@ -274,11 +274,9 @@ class CallSyntax:
         return [head for i, head in heads if isinstance(head[0], Lit) and self.param_tail(i, key) == closer]
 
     def quoted_elements(self, index: int, key: str) -> list[tuple[Part, ...]]:
-        """The opening tags that pair with the same closing tag: `<a b="c">` of documents, `<a=b>` of other dialects."""
-        match self.param_tail(index, key):
-            case (Lit("<") as first, Space(), Lit("/"), Space(), *name, Space(), Lit(">")):
-                return [(first, *name, AnyOf(((Chars(r"\s", 16),), (Space(), Lit("=")))), Chars("^<>", 256), Lit(">"))]
-        return []
+        """The opening tags of documents and of other dialects that pair with the same closing tag."""
+        closer = self.param_tail(index, key)
+        return _elements(trimmed(closer[:-1])) if closer[-1:] == (Lit(">"),) else []
 
     def quoted_heads(self, name: str) -> list[tuple[Part, ...]]:
         """The openers of calls that pair with the closing tag of the call `name` if they stand in a value of it."""
@@ -290,6 +288,17 @@ class CallSyntax:
                     head = trimmed(head[1:])  # the marker may be missing, and literal text begins it then
                 heads += [head] * isinstance(head[0], Lit)
         return heads
+
+    def quoted_wrappers(self, name: str) -> list[tuple[Part, ...]]:
+        """The opening tags of documents that pair with the closing tag of the call `name`, whatever they say."""
+        closers = (closer for closer in self.closing_tags(name)[:1] if closer.endswith(">"))
+        return [tag for closer in closers for tag in _elements(loosened(literal(closer[:-1], self.dialect)))]
+
+    def quotes_call(self, name: str, value: str) -> bool:
+        """Tell if a value holds the opening tag of a call with that of a parameter directly after it."""
+        call = _either((*self.quoted_heads(name), *self.quoted_wrappers(name)))
+        param = _either((*self.quoted_params(0, ""), *self.quoted_elements(0, "")))
+        return re.search(rf"{call}\s*{param}", value) is not None
 
     def param_openers(self) -> list[tuple[Part, ...]]:
         """What the openers of parameters begin with, where that is a tag's name: `<parameter`."""
@@ -321,12 +330,31 @@ class CallSyntax:
         return loosened(trimmed(markup(after, self.dialect, {"key": (Lit(key),)})))
 
 
+def _elements(closer: Sequence[Part]) -> list[tuple[Part, ...]]:
+    """The opening tags that a closing tag, without its bracket, pairs with by its name: `<a>`, `<a b="c">`, `<a=b>`."""
+    match tuple(closer):
+        case (Lit("<") as first, Space(), Lit("/"), Space(), *name):
+            more = AnyOf(((Chars(r"\s", 16),), (Space(), Lit("="))))
+            return [(first, *name, Maybe((more, Maybe((Chars("^<>", 256),)))), Lit(">"))]
+    return []
+
+
+def _either(choices: Sequence[tuple[Part, ...]]) -> str:
+    """The expression for one of some sequences; it finds nothing if there are none."""
+    return f"(?:{'|'.join(map(whole, choices)) or '(?!)'})"
+
+
 def _param_slots(key: Part) -> dict[str, tuple[Part, ...]]:
     return {
         "key": (key,),
         "string": (OneOf(("true", "false"), "string"),),
         "type": (Chars(r"\w", 32, "type"),),
     }
+
+
+def closes_itself(tag: str) -> bool:
+    """Tell if an opening tag pairs with no closing one, as it is one itself: `<parameter/>`."""
+    return tag.endswith("/>")
 
 
 def closing_itself(parts: tuple[Part, ...]) -> tuple[Part, ...] | None:

@@ -241,6 +241,7 @@ class Grammar:
                 *(Token(f"o{i}", parts) for i, parts in enumerate(openers)),
                 Token("c", close),
                 *(Token(f"q{i}", head) for i, head in enumerate(heads)),
+                *(Token(f"w{i}", tag) for i, tag in enumerate(syntax.quoted_wrappers(name))),
                 *(Token(f"lost{i}", (*tail, Space(), Group(head, "head"))) for i, head in enumerate(following)),
                 Token("tail", tail),
             ]

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Literal
 
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.forms import CallSyntax, call_syntaxes, closing_itself, variants
 from vtc.dialects.syntax.markup import literal, trimmed
-from vtc.dialects.syntax.parts import Chars, Group, Lit, Part, Space
+from vtc.dialects.syntax.parts import Chars, Group, Lit, Part, Space, whole
 from vtc.dialects.syntax.pattern import body
+from vtc.dialects.syntax.scan import OFFERED
 
 type Opening = Literal["body", "attributes", "closed"]
 """What follows a head: a body, parameters as attributes, or nothing, as its tag closes itself."""
@@ -41,6 +42,15 @@ def heads_after_unclosed(syntax: CallSyntax, name: str) -> list[tuple[Part, ...]
     each = [CallSyntax(dialect, call, section) for call in calls for section in ("", *dialect.sections)]
     heads = [head for one in each for head in variants(one) if isinstance(head[0], Lit)]
     return after_unslashed(syntax, name, heads)
+
+
+def begins_call(syntax: CallSyntax, text: str, offered: Callable[[str], object]) -> bool:
+    """Tell if the text after a call begins with another, of an `offered` tool where the name is all that marks it."""
+    for parts in (*(parts for _, parts, _ in openings(syntax.dialect)), *next_heads(syntax)):
+        if found := re.match(whole(parts, "head"), text.lstrip()):
+            name = found.groupdict().get(f"{OFFERED}_head")
+            return name is None or offered(name) is not None
+    return False
 
 
 def unslashed(syntax: CallSyntax, name: str) -> str:
