@@ -9,7 +9,7 @@ from vtc.dialects.constrain.schema import in_tags, is_open, kind_of, options_of
 from vtc.dialects.constrain.tree import NOTHING, Chars, Member, Node, Some, Text, choice, each, seq
 from vtc.dialects.syntax import pattern
 from vtc.dialects.syntax.description import Description
-from vtc.dialects.syntax.forms import CallSyntax
+from vtc.dialects.syntax.forms import CallSyntax, last_tag
 from vtc.dialects.syntax.parts import Lit, Part, Space
 from vtc.dialects.syntax.pattern import Slot
 from vtc.events import Tool
@@ -81,10 +81,9 @@ class Params:
         return self._texts[of]
 
     def _doubled(self) -> list[tuple[Part, ...]]:
-        """The tag before a value, where models write it twice: the second would be none of the value."""
-        before = self._dialect.params[0].partition("{value}")[0]
-        tag = before[before.rfind("<") :].strip()
-        return [(Lit(tag),)] if any(tag * 2 in one for one in self._dialect.params) else []
+        """The tag before a value after others of its opener, which models write twice: the reader leaves one out."""
+        tag = last_tag(self._dialect.params[0].partition("{value}")[0].strip())
+        return [(Lit(tag),)] if tag else []
 
     def _ends(self, name: str, key: str) -> tuple[tuple[tuple[Part, ...], ...], tuple[tuple[Part, ...], ...]]:
         """What ends the value of a parameter, or opens what a closer would pair with; and what it may not end in.

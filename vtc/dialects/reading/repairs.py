@@ -18,6 +18,7 @@ from vtc.dialects.arguments.gemma import GemmaBody, with_quote
 from vtc.dialects.arguments.json_object import JsonBody, encodable, items, written
 from vtc.dialects.bounded_cache import COMPILED, PER_CHARACTER
 from vtc.dialects.repair import Repair
+from vtc.dialects.syntax.forms import last_tag
 
 MOST_CLOSERS = 16
 """Places in a text at which a broken call is taken to end."""
@@ -354,7 +355,7 @@ def _openers(heads: re.Pattern[str], body: str, closers: Mapping[str, str]) -> d
             continue
         if key in openers:
             return None
-        twice = re.compile(rf"\s*{_choice([found[0], *_LAST_TAG.findall(found[0])])}")
+        twice = re.compile(rf"\s*{_choice([*filter(None, (found[0], last_tag(found[0])))])}")
         while again := twice.match(body, end):
             end = again.end()
         openers[key] = _Opener(start, end, end > found.end())
@@ -389,8 +390,6 @@ def _closed_value(piece: str, closer: str, tail: Sequence[str], openings: Sequen
     return piece, Repair.MISSING_PARAMETER_CLOSER
 
 
-_LAST_TAG = re.compile(r"(?<=>)\s*(<[^<>]*>)\Z")
-"""The last tag of an opener that has several."""
 _BEGUN = re.compile(r"</?[\w:.-]{0,64}\Z")
 _TAG = re.compile(r"</?[\w:.-]{1,64}>")
 

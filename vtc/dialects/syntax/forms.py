@@ -29,6 +29,7 @@ ELEMENT = "<{key}>{value}</{key}>"
 _TAG_NAME = re.compile(r"<[\w:.-]{3,}")
 _TAGS = re.compile(r"(?:<[^<>]*>|\S)+")
 _BETWEEN_TAGS = re.compile(r"\s*\n\s*|(?<=>)\s*(?=<)")
+_LAST_TAG = re.compile(r"(?<=>)\s*(<[^<>]*>)\Z")
 _BRACKETS = re.compile(r"^[\])}]+(?=<[|/\w]|\[/)")
 COMMENTS = ("//", "/*", "#")
 """Marks with which models begin a comment in JSON."""
@@ -350,6 +351,12 @@ def _param_slots(key: Part) -> dict[str, tuple[Part, ...]]:
         "string": (OneOf(("true", "false"), "string"),),
         "type": (Chars(r"\w", 32, "type"),),
     }
+
+
+def last_tag(opener: str) -> str:
+    """The last tag of an opener that has several; else empty."""
+    found = _LAST_TAG.search(opener)
+    return found[1] if found else ""
 
 
 def closes_itself(tag: str) -> bool:
