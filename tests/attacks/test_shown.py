@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.apis import chat, pairs
+from tests.apis import chat, pairs, responses
 from tests.apis.named_events import Json
 from tests.apis.pairs import PAIRS
 from tests.apis.shapes import asked
@@ -167,3 +167,46 @@ def test_a_text_and_a_refusal_after_it_stay_apart(client: str, stream: bool) -> 
         assert shown(client, out, stream=stream) == expected
         if client == "anthropic-messages":
             assert b'"stop_reason":"refusal"' in out
+
+
+NAMES = ("mcp__fs.delete", "mcp__fs__delete", "delete")
+"""The names of Codex's tool `delete` in the namespace `mcp__fs`."""
+
+
+@pytest.mark.parametrize("server", pairs.NAMES)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_tool_in_a_namespace_is_denied_by_any_of_its_names(server: str, name: str) -> None:
+    """It is neither offered nor called, by whichever of its names the server or the text calls it."""
+    tools = [responses.namespace("mcp__fs", responses.tool("delete", filePath="string")), responses.READ]
+    no = {"name": "no", "then": {"refuse": "No."}}
+    for guards, offered in (
+        ({"denied_tools": [name]}, False),
+        ({"allowed_tools": ["read"]}, False),
+        ({"reactors": [{**no, "when": {"tools": name, "arguments": {"filePath": "a"}}}]}, True),
+    ):
+        for called in NAMES:
+            for stream in (True, False):
+                exchange = opened("openai-responses", server, guards, stream=stream, tools=tools)
+                assert (b"delete" in exchange.request()) == offered
+                for body in (
+                    pairs.streamed(server, ["Hi"], [(called, {"filePath": "a"})]),
+                    pairs.streamed(server, ["Hi", HERMES.format(called, '{"filePath": "a"}')]),
+                ):
+                    exchange = opened("openai-responses", server, guards, stream=stream, tools=tools)
+                    out = fed(exchange.stream(), body) if stream else exchange.body(body)
+                    assert not [item for item in responses.read(out).items if item["type"] == "function_call"]
+                    assert exchange.report.failures == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_tool_in_a_namespace_is_allowed_by_any_of_its_names(name: str) -> None:
+    """By the short one only where no other tool has it."""
+    fs = responses.namespace("mcp__fs", responses.tool("delete", filePath="string"))
+    git = responses.namespace("mcp__git", responses.tool("delete", filePath="string"))
+    for tools in ([fs, responses.READ], [fs, git]):
+        exchange = opened("openai-responses", "openai-chat", {"allowed_tools": [name]}, stream=True, tools=tools)
+        is_allowed = name != "delete" or git not in tools
+        assert (b"mcp__fs__delete" in exchange.request()) == is_allowed
+        body = pairs.streamed("openai-chat", [], [("mcp__fs__delete", {"filePath": "a"})])
+        found = responses.read(fed(exchange.stream(), body))
+        assert found.namespaces == (["mcp__fs"] if is_allowed else [])

@@ -16,7 +16,7 @@ READ, BASH = (Call(f"<{name}>", ToolCall(name, "{}"), "tag") for name in ("read"
 
 def policies(guards: Sequence[Guard], monkeypatch: pytest.MonkeyPatch) -> Guards:
     """Make policies that consist of these guards."""
-    monkeypatch.setattr(Guards, "on_each_call", lambda self, tools, budget=None: iter(guards))
+    monkeypatch.setattr(Guards, "on_each_call", lambda *_, **__: iter(guards))
     return Guards()
 
 

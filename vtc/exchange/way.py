@@ -141,8 +141,9 @@ class Way:
         openers: list[str] = []
         if client := plan.client_text:
             openers = conversation.openers(client.dialect, refusable(plan.guards, [*self._tools, *client.known_tools]))
-        guarded = plan.guards or client
-        guards = chain(plan.guards, self._tools, is_text=bool(client), budget=self._budget) if guarded else None
+        guards, declared = None, plan.unoffered
+        if plan.guards or client:
+            guards = chain(plan.guards, self._tools, declared=declared, is_text=bool(client), budget=self._budget)
         text = TextReading()
         if reads:
             reader = self.reader(think.begins(whole=whole), incremental=in_pieces)

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from vtc.events import Call, Denied, Event, Intervention, Manner, OnFailure
 from vtc.guards.guard import Guard
-from vtc.guards.patterns import Patterns, any_match
+from vtc.guards.names import ToolNames
+from vtc.guards.patterns import Patterns
 
 INSTEAD: Mapping[Manner, str] = {
     "steer": "a message stands in its place",
@@ -15,10 +16,10 @@ INSTEAD: Mapping[Manner, str] = {
 }
 
 
-def _fault(allowed: Patterns, denied: Patterns, name: str) -> tuple[str, str] | None:
-    if any_match(denied, name):
+def _fault(names: ToolNames, allowed: Patterns, denied: Patterns, name: str) -> tuple[str, str] | None:
+    if names.match(denied, name):
         return "denied_tools", "it is one of the denied tools"
-    if not any_match(allowed, name):
+    if not names.match_alone(allowed, name):
         return "allowed_tools", "it is none of the allowed tools"
     return None
 
@@ -33,9 +34,11 @@ class Access(Guard):
         manner: Manner,
         message: str = "",
         *,
+        names: ToolNames | None = None,
         on_failure: OnFailure = "refuse",
     ) -> None:
-        super().__init__(refuses=lambda name: _fault(allowed, denied, name) is not None, on_failure=on_failure)
+        names = self._names = names or ToolNames()
+        super().__init__(refuses=lambda name: _fault(names, allowed, denied, name) is not None, on_failure=on_failure)
         self._allowed = allowed
         self._denied = denied
         self._manner: Manner = manner
@@ -43,7 +46,7 @@ class Access(Guard):
 
     def fault(self, name: str) -> tuple[str, str] | None:
         """The policy that forbids a tool, and why; None for one that may be used."""
-        return _fault(self._allowed, self._denied, name)
+        return _fault(self._names, self._allowed, self._denied, name)
 
     def feed(self, event: Event) -> list[Event]:
         if not isinstance(event, Call) or (fault := self.fault(event.call.name)) is None:

@@ -14,7 +14,7 @@ from vtc.guards.content import Content, Joined, Rule
 from vtc.guards.guard import Guard, UndeclaredRefusalError
 from vtc.guards.keys import Keys
 from vtc.guards.loops import Loop
-from vtc.guards.names import Names, is_name
+from vtc.guards.names import Names, ToolNames, is_name
 from vtc.guards.patterns import Patterns, check, each
 from vtc.guards.reactors import MOST_REASON, Reactor, Reactors
 
@@ -32,9 +32,11 @@ class Guards(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """Policies, on the calls of a model whichever way they are written, and on its text."""
 
     allowed_tools: Patterns = ("*",)
-    """The tools that are offered and may be called: globs, or regular expressions between slashes."""
+    """The tools that are offered and may be called: globs, or regular expressions between slashes. One in a namespace
+    goes by `fs.read` and `fs__read`, and by `read` if no other tool has that name."""
     denied_tools: Patterns = ()
-    """The tools that are not offered and may not be called, in the same way."""
+    """The tools that are not offered and may not be called, in the same way; one in a namespace goes by any of these
+    names."""
     on_denied: Manner = "text"
     """What stands in the place of a call that is not allowed. For a client that reads calls out of the text, where
     `text` would carry it out, that is as `steer`."""
@@ -76,21 +78,22 @@ class Guards(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         reactors = [name for one in self.reactors for name in each(one.when.tools)]
         return [name for name in (*each(self.denied_tools), *reactors) if is_name(name)]
 
-    def on_each_call(self, tools: Mapping[str, Tool], budget: Budget | None = None) -> Iterator[Guard]:
+    def on_each_call(
+        self, tools: Mapping[str, Tool], budget: Budget | None = None, names: ToolNames | None = None
+    ) -> Iterator[Guard]:
         """Make the guards that look at calls. All that these policies may refuse is asked of them."""
-        how = self.on_failure
+        how, names = self.on_failure, names or ToolNames(tools)
         if self.reactors:
-            yield Reactors(self.reactors, tools, how, budget)
+            yield Reactors(self.reactors, tools, how, budget, names)
         if self.is_access:
-            yield self.access()
+            yield self.access(names)
         if self.arguments:
             coerce, misfit = self.arguments.coerce, self.arguments.misfit
             yield Arguments(tools, coerce=coerce, manner=misfit, on_failure=how, budget=budget)
 
-    def access(self) -> Access:
-        return Access(
-            self.allowed_tools, self.denied_tools, self.on_denied, self.denied_message, on_failure=self.on_failure
-        )
+    def access(self, names: ToolNames) -> Access:
+        lists, how = (self.allowed_tools, self.denied_tools), (self.on_denied, self.denied_message)
+        return Access(*lists, *how, names=names, on_failure=self.on_failure)
 
 
 ORDER = (Reactors, Access, Arguments)
@@ -159,28 +162,34 @@ def _failed(guard: Guard, error: Exception, tool: str = "", *, refuses: bool = F
 
 
 def chain(
-    configured: Sequence[Guards], tools: Mapping[str, Tool], *, is_text: bool = False, budget: Budget | None = None
+    configured: Sequence[Guards],
+    tools: Mapping[str, Tool],
+    *,
+    declared: Collection[str] = (),
+    is_text: bool = False,
+    budget: Budget | None = None,
 ) -> Chain:
     """The guards of several profiles; `is_text` if the client reads calls out of the text. All work on
-    calls is done within one `budget`, also where a reply has several choices.
+    calls is done within one `budget`, also where a reply has several choices. More tools than these may be `declared`.
     """
     budget = budget or Budget()
+    names = ToolNames([*tools, *declared])
     found: list[Guard] = [Content(rule) for guards in configured for rule in guards.content]
-    on_calls = [guard for guards in configured for guard in guards.on_each_call(tools, budget)]
+    on_calls = [guard for guards in configured for guard in guards.on_each_call(tools, budget, names)]
     if is_text or on_calls:
         found.append(Names(tools))
     strict = [guards for guards in configured if guards.on_failure == "refuse"]
     rules = [one for guards in strict for one in guards.reactors if one.then.guards]
     checks_all = any(guards.arguments and guards.arguments.misfit for guards in strict)
     if rules or checks_all:
-        found.append(Keys(rules, tools, checks_all=checks_all, budget=budget))
+        found.append(Keys(rules, tools, names, checks_all=checks_all, budget=budget))
     return Chain([*found, *sorted(on_calls, key=lambda guard: ORDER.index(type(guard)))])
 
 
 def refusable(configured: Sequence[Guards], known: Collection[str]) -> list[str]:
     """The names of tools, of those `known` and those that policies spell out, whose calls may be refused."""
     spelled = [name for guards in configured for name in guards.spelled]
-    on_calls = [guard for guards in configured for guard in guards.on_each_call({})]
+    on_calls = [guard for guards in configured for guard in guards.on_each_call({}, names=ToolNames(known))]
     names = dict.fromkeys([*known, *spelled])
     return [name for name in names if any(guard.may_refuse(name) for guard in on_calls)]
 

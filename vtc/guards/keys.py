@@ -16,7 +16,7 @@ from vtc import json_text
 from vtc.events import Call, Denied, Event, Intervention, Tool
 from vtc.guards.budget import Budget
 from vtc.guards.guard import Guard
-from vtc.guards.patterns import any_match
+from vtc.guards.names import ToolNames
 from vtc.guards.reactors import Reactor
 
 PER_STEP = 8
@@ -58,21 +58,28 @@ def _collect(node: Mapping[str, Any], here: set[str], inside: set[str]) -> None:
         _collect(child, inside if leads_on and place else here, inside)
 
 
-def _rules(reactors: Sequence[Reactor], name: str) -> list[Reactor]:
+def _rules(reactors: Sequence[Reactor], name: str, names: ToolNames) -> list[Reactor]:
     """The rules that a call of this tool must not get round."""
-    return [one for one in reactors if one.then.guards and any_match(one.when.tools, name)]
+    return [one for one in reactors if one.then.guards and names.match(one.when.tools, name)]
 
 
 class Keys(Guard):
     """Refuses calls with keys that may be taken for others, of the tools that rules on arguments are for."""
 
     def __init__(
-        self, reactors: Sequence[Reactor], tools: Mapping[str, Tool], *, checks_all: bool, budget: Budget | None = None
+        self,
+        reactors: Sequence[Reactor],
+        tools: Mapping[str, Tool],
+        names: ToolNames,
+        *,
+        checks_all: bool,
+        budget: Budget | None = None,
     ) -> None:
         # What tells of it holds no guard: a circle would be kept, with the tools, until the collector comes.
-        super().__init__(refuses=lambda name: checks_all or bool(_rules(reactors, name)), on_failure="refuse")
+        super().__init__(refuses=lambda name: checks_all or bool(_rules(reactors, name, names)), on_failure="refuse")
         self._reactors = reactors
         self._tools = tools
+        self._names = names
         self._budget = budget or Budget()
 
     def feed(self, event: Event) -> list[Event]:
@@ -83,7 +90,8 @@ class Keys(Guard):
         except ValueError:
             return [event]  # those who look at them tell so
         schema = self._tools[name].parameters if name in self._tools else {}
-        key = next(self._doubtful(arguments, [schema], schema, named(_rules(self._reactors, name))), None)
+        rules = _rules(self._reactors, name, self._names)
+        key = next(self._doubtful(arguments, [schema], schema, named(rules)), None)
         if key is None:
             return [event]
         reason = "a key of its arguments is another only in upper and lower case"

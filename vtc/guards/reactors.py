@@ -26,7 +26,8 @@ from vtc.events import Call, Denied, Event, Intervention, OnFailure, Rewritten, 
 from vtc.guards.arguments import Checker
 from vtc.guards.budget import Budget
 from vtc.guards.guard import Guard
-from vtc.guards.patterns import Expression, Patterns, any_match, check, expression, naming
+from vtc.guards.names import ToolNames
+from vtc.guards.patterns import Expression, Patterns, check, expression, naming
 
 MOST_REASON = 200
 """Characters that are told of what a rule fails with."""
@@ -58,7 +59,8 @@ class When(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """Which calls a reactor is for: all that is given must hold."""
 
     tools: Patterns = ("*",)
-    """The tools whose calls it is for: globs, or regular expressions between slashes."""
+    """The tools whose calls it is for: globs, or regular expressions between slashes. One in a namespace goes by any of
+    `fs.read`, `fs__read` and `read`; under `unless` by the last only if no other tool has that name."""
     arguments: dict[Path, Expression | Test] = {}
     """By JMESPath: a regular expression, or a test."""
     fits: bool | None = None
@@ -72,10 +74,11 @@ class When(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             with naming(f"arguments.{path}"):
                 expression(test if isinstance(test, str) else test.matches or "")
 
-    def holds(self, name: str, arguments: Any, budget: Budget, checker: Callable[[], Checker | None]) -> bool:
-        """Raises TakesTooLongError, and `Uncheckable` where `fits` is asked of a tool whose schema is none."""
-        if not any_match(self.tools, name):
-            return False
+    def holds(self, arguments: Any, budget: Budget, checker: Callable[[], Checker | None]) -> bool:
+        """Tell if all but the tool is as it must be.
+
+        Raises TakesTooLongError, and `Uncheckable` where `fits` is asked of a tool whose schema is none.
+        """
         for path, given in self.arguments.items():
             test = Test(matches=given) if isinstance(given, str) else given
             budget.spend(_looks(arguments))
@@ -160,15 +163,18 @@ def as_written(reactors: Sequence[Reactor], tools: Mapping[str, Tool]) -> dict[s
         for pattern in (patterns,) if isinstance(patterns, str) else patterns:
             if reactor.then.rename_tool in tools and pattern not in meant and re.fullmatch(r"[\w.:-]+", pattern):
                 meant[pattern] = reactor.then.rename_tool
-    return {written: _declaring(tools[name], written, reactors) for written, name in meant.items()}
+    names = ToolNames(tools)
+    return {written: _declaring(tools[name], written, reactors, names) for written, name in meant.items()}
 
 
-def _declaring(tool: Tool, written: str, reactors: Sequence[Reactor]) -> Tool:
+def _declaring(tool: Tool, written: str, reactors: Sequence[Reactor], names: ToolNames) -> Tool:
     """A tool as it is called by the name `written`, with the arguments that reactors rename to its own."""
     declared = tool.parameters.get("properties")
     old: dict[str, Any] = {}
     for reactor in reversed(reactors):  # one may rename what another makes of an argument
-        if isinstance(declared, Mapping) and any(any_match(reactor.when.tools, name) for name in (written, tool.name)):
+        if isinstance(declared, Mapping) and any(
+            names.match(reactor.when.tools, name) for name in (written, tool.name)
+        ):
             known = {**old, **declared}
             renamed = reactor.then.rename_arguments.items()
             old |= {old_name: known[new] for old_name, new in renamed if new in known and old_name not in declared}
@@ -187,9 +193,11 @@ class Reactors(Guard):
         tools: Mapping[str, Tool],
         on_failure: OnFailure = "refuse",
         budget: Budget | None = None,
+        names: ToolNames | None = None,
     ) -> None:
         rules = [one for one in reactors if one.then.guards]
-        refuses = (lambda name: any(any_match(one.when.tools, name) for one in rules)) if rules else None
+        names = self._names = names or ToolNames(tools)
+        refuses = (lambda name: any(names.match(one.when.tools, name) for one in rules)) if rules else None
         super().__init__(refuses=refuses, on_failure=on_failure)
         self._budget = budget or Budget()
         self._checkers: dict[str, Checker] = {}
@@ -229,15 +237,19 @@ class Reactors(Guard):
 
     def _is_for(self, reactor: Reactor, call: ToolCall, arguments: Any, fault: str) -> bool:
         """Whether a rule is for a call; one that must not let it leave as it is is for what cannot be read, too."""
-        name = call.name
+        name, unless = call.name, reactor.unless
+        if not self._names.match(reactor.when.tools, name):
+            return False
         if fault:
             # The input of a custom tool is text: there are no arguments to change.
             changes = reactor.then.guards and self.on_failure == "refuse" and not call.is_custom
-            return (bool(reactor.then.refuse) or changes) and any_match(reactor.when.tools, name)
+            return bool(reactor.then.refuse) or changes
         checker = partial(self._checker, name)
-        if not reactor.when.holds(name, arguments, self._budget, checker):
+        if not reactor.when.holds(arguments, self._budget, checker):
             return False
-        return not (reactor.unless and reactor.unless.holds(name, arguments, self._budget, checker))
+        if unless is None or not self._names.match_alone(unless.tools, name):
+            return True
+        return not unless.holds(arguments, self._budget, checker)
 
     def _checker(self, name: str) -> Checker | None:
         """What checks arguments against a tool's schema; None for a tool that is not known."""

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from vtc.dialects.text_client import documented_tools
 from vtc.events import Tool
 from vtc.guards.chain import Guards
+from vtc.guards.names import ToolNames
 from vtc.guards.reactors import as_written
 from vtc.profiles.constraining import constraining
 from vtc.profiles.loader import Profiles
@@ -340,7 +341,8 @@ def _recalls(found: _Found) -> bool:
 
 def _withheld(configured: Iterable[Guards], names: Iterable[str]) -> frozenset[str]:
     """Find the tools that a policy does not allow."""
-    access = [guards.access() for guards in configured if guards.is_access]
+    names = frozenset(names)
+    access = [guards.access(ToolNames(names)) for guards in configured if guards.is_access]
     return frozenset(name for name in names if any(one.fault(name) for one in access))
 
 
