@@ -56,6 +56,42 @@ async def test_a_call_is_tried_through_a_running_proxy(text: str, code: int, sta
     assert ("it came as `tool_calls`" if code == 0 else "'I cannot do that.'") in done.output
 
 
+@pytest.mark.parametrize("odd", [["vllm"], {"a": ["b"]}, None, 5, "x"], ids=str)
+async def test_odd_lists_of_models_and_replies_end_nothing(odd: object, start: Start) -> None:
+    """In the place of each value: of an owner, an id, an entry, the list; of a message, a call, its function."""
+    listed = [{"data": [{"id": "m", "owned_by": odd}, {"id": odd, "name": odd}, odd]}, {"data": odd}, odd]
+    replied = [{"message": odd}, {"message": {"tool_calls": odd}}, {"message": {"tool_calls": [{"function": odd}]}}]
+    turn = 0
+
+    def answer(seen: Seen) -> Reply:
+        value = listed[turn] if seen.path.endswith("/models") else {"choices": [replied[turn]]}
+        return Reply([json.dumps(value).encode()], JSON, framing="length")
+
+    async with serving(answer) as upstream:
+        lab = await start([], mode=[f"reverse:{upstream.url}"])
+        for turn in range(3):  # noqa: B007 - `answer` reads it
+            done = await doctor(upstream.url, "--port", lab.proxy.url.rpartition(":")[2])
+            assert not done.exception or isinstance(done.exception, SystemExit), done.exception
+
+
+async def test_what_a_server_says_is_printed_in_one_line_and_does_nothing_to_a_terminal(start: Start) -> None:
+    name, text = "m\x1b]0;pwn\x07\nok  all is well", "\x1b[2J\x9b1m\u202e"
+    body = {"data": [{"id": name, "owned_by": "vllm"}]}
+
+    def answer(seen: Seen) -> Reply:
+        if seen.path.endswith("/models"):
+            return Reply([json.dumps(body).encode()], JSON, framing="length")
+        error = json.dumps({"error": {"message": f"no such model: {name}{text}"}}).encode()
+        return Reply([error], JSON, status=404, framing="length")
+
+    async with serving(answer) as upstream:
+        lab = await start([], mode=[f"reverse:{upstream.url}"])
+        done = await doctor(upstream.url, "--port", lab.proxy.url.rpartition(":")[2])
+    assert "all is well" in done.output
+    assert not any(line.startswith("ok  all is well") for line in done.output.splitlines())
+    assert not set(done.output) & set(f"\x1b\x07{text}".replace("[2J", "").replace("1m", ""))
+
+
 async def test_nothing_runs_and_nothing_is_sent() -> None:
     done = await doctor("--port", "9")
     assert done.exit_code == 0

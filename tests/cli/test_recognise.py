@@ -33,7 +33,18 @@ async def asked(body: bytes, status: int = 200) -> tuple[str | None, str]:
 
 @pytest.mark.parametrize(
     ("owner", "name"),
-    [("vllm", "vllm"), ("sglang", "sglang"), ("llamacpp", "llama.cpp"), ("library", None), ("openai", None), (5, None)],
+    [
+        ("vllm", "vllm"),
+        ("sglang", "sglang"),
+        ("llamacpp", "llama.cpp"),
+        ("library", None),
+        ("openai", None),
+        (5, None),
+        (["vllm"], None),
+        ({"vllm": 1}, None),
+        ([[]], None),
+        (None, None),
+    ],
 )
 async def test_a_server_is_known_by_whom_it_names_as_owner(owner: Any, name: str | None) -> None:
     found, said = await asked(models(owner))

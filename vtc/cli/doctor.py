@@ -26,7 +26,7 @@ from vtc.profiles.document import ProfileError
 from vtc.profiles.loader import Profiles
 from vtc.proxy import launch
 from vtc.reporting import hints
-from vtc.scrub import scrub
+from vtc.scrub import escaped, scrub
 
 SECONDS = 120
 """For the reply to the test call: a model may have to be loaded first."""
@@ -93,7 +93,7 @@ def _findings(upstream: str, port: int | None, directories: tuple[Path, ...], *,
     server, models = upstream or settings.upstream, list[str]()
     if server:
         server = (server if "://" in server else f"http://{server}").rstrip("/")
-        yield from _server(server, profiles, models)
+        yield from map(_escaped, _server(server, profiles, models))
     else:
         yield Finding("note", "no model server was named: vtc doctor http://127.0.0.1:8000")
     at = port or settings.port or launch.PORT
@@ -102,7 +102,7 @@ def _findings(upstream: str, port: int | None, directories: tuple[Path, ...], *,
     elif not call or not models:
         yield Finding("note", f"something listens at 127.0.0.1:{at}; no call was tried")
     else:
-        yield _call(f"http://127.0.0.1:{at}", models[0])
+        yield _escaped(_call(f"http://127.0.0.1:{at}", models[0]))
 
 
 def _certificate() -> Finding:
@@ -159,13 +159,18 @@ def _call(base: str, model: str) -> Finding:
         return Finding("wrong", f"{asked}: {hints.explained(answer.status, answer.body)}")
     try:
         message = answer.json["choices"][0]["message"]
-    except (LookupError, TypeError) as error:
+        calls = [one["function"]["name"] for one in message.get("tool_calls") or []]
+    except (LookupError, TypeError, AttributeError) as error:
         return Finding("wrong", f"{asked}: no reply ({type(error).__name__})")
-    calls = [one.get("function", {}).get("name") for one in message.get("tool_calls") or []]
     if "report_word" in calls:
         return Finding("ok", f"{asked}: it came as `tool_calls`")
     text = " ".join(str(message.get("content") or "").split())
     return Finding("wrong", f"{asked}: none came, but {text[:200]!r}; `vtc explain` says how its replies are read")
+
+
+def _escaped(found: Finding) -> Finding:
+    """Keep what a server says in one line, and a terminal from doing what it says."""
+    return found._replace(said=escaped(found.said))
 
 
 def _bare(text: str) -> str:

@@ -45,8 +45,7 @@ def recognised(asker: Asker, profiles: Profiles) -> tuple[str | None, str]:
 
 def owned(listed: Any, profiles: Profiles) -> ServerProfile | None:
     """Find the profile of a server by the owners in its list of models."""
-    owners = {one.get("owned_by") for one in entries(listed)}
-    names = {one for one in owners if isinstance(one, str)}
+    names = {one for entry in entries(listed) if isinstance(one := entry.get("owned_by"), str)}
     return next((one for one in profiles.servers.values() if names.intersection(one.owned_by)), None)
 
 

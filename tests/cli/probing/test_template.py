@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+from threading import active_count
+
 import pytest
 
 from tests.cli.probing.test_command import TEMPLATE
-from vtc.cli.probing.template import Seen, look
+from vtc.cli.probing import template
+from vtc.cli.probing.template import MOST_MEMORY, Seen, look
 from vtc.profiles import loader
 from vtc.profiles.tool_protocol import UNKNOWN_MODEL, read_dialects
 
@@ -46,6 +50,10 @@ QWEN_CODER = """\
 {% endfor %}
 {%- if add_generation_prompt %}<|im_start|>assistant
 {% endif %}"""
+
+
+DOUBLED = "{{% for _ in range(60) %}}{{% set ns.x = {} %}}{{% endfor %}}{{{{ ns.x | length }}}}"
+"""Sixty times what it was: 10^18 characters."""
 
 
 def seen(source: str) -> Seen:
@@ -91,7 +99,31 @@ def test_tools_thinking_dialect_and_refusals_are_found(source: str, expected: Se
         "{{ 'x' * 1000000000000 }}",
         "{{ 9 ** 9 ** 9 ** 9 }}",
         "x" * (1 << 19),
+        "{{ '%999999999d' % 1 }}",
+        f"{{% set ns = namespace(x=['a']) %}}{DOUBLED.format('ns.x + ns.x')}",
+        f"{{% set ns = namespace(x='a') %}}{DOUBLED.format('ns.x ~ ns.x')}",
+        "{{ 'x'.ljust(999999999) }}",
     ],
 )
 def test_a_template_that_is_none_or_never_ends_is_told_and_does_no_harm(source: str) -> None:
+    threads = active_count()
     assert seen(source).problem
+    assert active_count() == threads
+    if sys.platform == "linux":
+        import resource
+
+        assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss << 10 < MOST_MEMORY
+
+
+def test_a_template_that_computes_for_ever_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(template, "SECONDS", 1)
+    loops = "".join(f"{{% for a{depth} in range(1000) %}}" for depth in range(4)) + "{% endfor %}" * 4
+    assert "too long" in seen(loops).problem
+
+
+def test_a_template_finds_no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also not if it gets out of its sandbox."""
+    monkeypatch.setenv("MY_API_KEY", "abcdefgh")
+    monkeypatch.setenv("MY_SETTING", "plain")
+    assert "MY_API_KEY" not in template.environment()
+    assert template.environment()["MY_SETTING"] == "plain"

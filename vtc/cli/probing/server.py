@@ -167,7 +167,7 @@ def _take_model(server: Server, said: Any) -> None:
         return
     can = said.get("capabilities")
     server.can = tuple(map(str, can)) if isinstance(can, list) else None
-    set_ = re.search(r"^num_ctx\s+(\d+)", str(said.get("parameters") or ""), re.M)
+    set_ = re.search(r"^num_ctx\s+(\d{1,12})\b", str(said.get("parameters") or ""), re.M)
     about = said.get("model_info")
     most = [value for key, value in about.items() if key.endswith(".context_length")] if isinstance(about, dict) else []
     server.context = int(set_[1]) if set_ else next((one for one in most if isinstance(one, int)), server.context)

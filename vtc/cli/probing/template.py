@@ -1,33 +1,33 @@
 """What a chat template does, found out by rendering it: tools, thinking, the form of a call, roles that it refuses.
 
-It comes from the server: it runs in Jinja's sandbox, and what it computes and writes is bounded, as is its time.
+It comes from the server: another process renders it, in Jinja's sandbox, with bounds on its time and memory.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from threading import Thread
 from typing import Any
 
-from jinja2 import TemplateError
-from jinja2.sandbox import ImmutableSandboxedEnvironment
+import msgspec
 
 from vtc.apis.openai_chat import API as CHAT
+from vtc.cli.probing import rendering
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.grammar import compiled
 from vtc.events import Asked, Call, Message, Tool, ToolCall
+from vtc.scrub import is_credential
 
-MOST_RENDERED = 1 << 18
-"""Characters of a rendered conversation; a template that writes more is not looked at further."""
 MOST_TEMPLATE = 1 << 18
-MOST_LOOPS = 1000
-"""Rounds of one loop over a range."""
-MOST_TIMES = 10_000
-"""By which a template may multiply."""
 SECONDS = 5
+"""Of a processor, for all that is rendered; by the clock it may take twice that, and is ended then."""
+MOST_MEMORY = 1 << 29
+"""Bytes of that process, of which Python itself takes some 50 MB."""
 TOOL = Tool("get_weather", "Tells the weather.", {"type": "object", "properties": {"city": {"type": "string"}}})
 USER = Message("user", ("Weather?",))
 CALLED = Message("assistant", (), (ToolCall("get_weather", '{"city": "Paris"}', "abcdefghi"),))
@@ -59,68 +59,44 @@ class Seen:
     """Why nothing is known of it."""
 
 
-class Refused(Exception):
-    """The template raised an error of its own."""
-
-
-class Environment(ImmutableSandboxedEnvironment):
-    """Renders chat templates; none takes all memory by a product or a power."""
-
-    intercepted_binops = frozenset(["*", "**"])
-
-    def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-        times = [one for one in (left, right) if isinstance(one, int | float)]
-        if operator == "**" or any(abs(one) > MOST_TIMES for one in times):
-            raise Refused("it computes too much")
-        return super().call_binop(context, operator, left, right)
+class ProblemError(Exception):
+    """Nothing is known of the template, and why."""
 
 
 def look(source: str, dialects: Sequence[Description], tags: Sequence[tuple[str, str]]) -> Seen:
     """Find out what a template does; `dialects` are those that are read, `tags` open and close thinking."""
-    if len(source) > MOST_TEMPLATE:
-        return Seen(problem="it is too long to be looked at")
-    found = [Seen(problem="it takes too long")]
-
-    def run() -> None:
-        try:
-            found.append(_look(source, dialects, tags))
-        except Exception as error:
-            found.append(Seen(problem=f"it cannot be looked at: {type(error).__name__}"))
-
-    thread = Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(SECONDS)
-    return found[-1]
-
-
-def _look(source: str, dialects: Sequence[Description], tags: Sequence[tuple[str, str]]) -> Seen:
+    conversations: dict[str, Mapping[str, Any]] = {
+        "bare": _fields((USER,)),
+        "with tools": _fields((USER,), tools=[TOOL]),
+        "asked": _fields((USER,), tools=[TOOL], prompt=False),
+        "said": _fields((USER, SAID), tools=[TOOL], prompt=False),
+        "called": _fields((USER, CALLED), tools=[TOOL], prompt=False),
+        **{what: _fields(messages) for what, messages in REFUSABLE.items()},
+    }
     try:
-        template = _environment().from_string(source)
-        bare = _render(template, (USER,))
-    except (TemplateError, Refused, RecursionError) as error:
-        return Seen(problem=f"it cannot be rendered: {error}")
-    refuses = tuple(what for what, messages in REFUSABLE.items() if _tried(template, messages) is None)
-    with_tools = _tried(template, (USER,), tools=[TOOL]) or ""
+        texts = dict(zip(conversations, _rendered(source, [*conversations.values()]), strict=True))
+    except ProblemError as error:
+        return Seen(problem=str(error))
+    if (bare := texts["bare"].get("text")) is None:
+        return Seen(problem=f"it cannot be rendered: {texts['bare'].get('refused')}")
+    written = {what: one.get("text", "") for what, one in texts.items()}
     end = bare.rstrip()
     opens = next((open_ for open_, _ in tags if end.endswith(open_)), "")
     return Seen(
-        takes_tools=TOOL.name in with_tools and TOOL.name not in bare,
+        takes_tools=TOOL.name in written["with tools"] and TOOL.name not in bare,
         opens=opens,
-        dialect=_dialect(_reply(template, opens), dialects),
-        refuses=refuses,
+        dialect=_dialect(_reply(written, opens), dialects),
+        refuses=tuple(what for what in REFUSABLE if "text" not in texts[what]),
     )
 
 
-def _reply(template: Any, opens: str) -> str:
+def _reply(written: Mapping[str, str], opens: str) -> str:
     """Write a past call as the model would have written it: without what stands around a message."""
-    asked, spoken, called = (
-        _tried(template, messages, tools=[TOOL], prompt=False) or ""
-        for messages in ((USER,), (USER, SAID), (USER, CALLED))
-    )
-    prompted = _tried(template, (USER,), tools=[TOOL]) or asked
+    asked = written["asked"]
+    prompted = written["with tools"] or asked
     head = prompted.removeprefix(asked).rstrip().removesuffix(opens).strip()
-    end = spoken.rpartition(SAID.text)[2].strip()
-    return called.removeprefix(asked).strip().removeprefix(head).strip().removesuffix(end).strip()
+    end = written["said"].rpartition(SAID.text)[2].strip()
+    return written["called"].removeprefix(asked).strip().removeprefix(head).strip().removesuffix(end).strip()
 
 
 def _dialect(text: str, dialects: Sequence[Description]) -> str:
@@ -130,38 +106,43 @@ def _dialect(text: str, dialects: Sequence[Description]) -> str:
     return next((one.dialect for one in events if isinstance(one, Call)), "")
 
 
-def _environment() -> Environment:
-    environment = Environment(trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"])
-    environment.filters["tojson"] = lambda value, **_: json.dumps(value, ensure_ascii=False)
-    environment.globals |= {
-        "raise_exception": _raise,
-        "strftime_now": lambda _: "2026-01-01",
-        "range": lambda *of: range(*of)[:MOST_LOOPS],
-    }
-    return environment
-
-
-def _raise(message: object) -> None:
-    raise Refused(str(message))
-
-
-def _tried(template: Any, messages: Sequence[Message], **how: Any) -> str | None:
+def _rendered(source: str, fields: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """Have a template rendered with each of these fields (`rendering.rendered`)."""
+    if len(source) > MOST_TEMPLATE:
+        raise ProblemError("it is too long to be looked at")
+    asked = {"source": source, "fields": fields, "seconds": SECONDS, "bytes": MOST_MEMORY}
+    command = [sys.executable, "-P", rendering.__file__]
     try:
-        return _render(template, messages, **how)
-    except (TemplateError, Refused):
-        return None
+        done = subprocess.run(
+            command,
+            input=json.dumps(asked).encode(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment(),
+            timeout=2 * SECONDS,
+        )
+        found = msgspec.convert(json.loads(done.stdout or b"null"), list[dict[str, str]] | None)
+    except subprocess.TimeoutExpired:
+        raise ProblemError("it takes too long") from None
+    except (OSError, ValueError, msgspec.ValidationError) as error:
+        raise ProblemError(f"it cannot be looked at: {type(error).__name__}") from None
+    if found is None or len(found) != len(fields):
+        raise ProblemError(
+            "it takes too much memory" if done.returncode == 0 else "it takes too long, or too much memory"
+        )
+    return found
 
 
-def _render(template: Any, messages: Sequence[Message], *, tools: Sequence[Tool] = (), prompt: bool = True) -> str:
+def environment() -> dict[str, str]:
+    """Make the environment of the process: what gets out of the sandbox finds no keys either."""
+    return {name: value for name, value in os.environ.items() if not is_credential(name)}
+
+
+def _fields(messages: Sequence[Message], *, tools: Sequence[Tool] = (), prompt: bool = True) -> Mapping[str, Any]:
+    """Write a conversation as templates are given it."""
     asked = CHAT.ask(Asked(model="", messages=tuple(messages), tools=tuple(tools)))
-    fields = {"messages": _as_templates_want(asked["messages"]), "tools": asked.get("tools")}
-    fields["add_generation_prompt"] = prompt
-    try:
-        return "".join(_bounded(template.generate(**fields, bos_token="", eos_token="")))
-    except (TemplateError, Refused):
-        raise
-    except Exception as error:  # templates add texts to lists, and look into what is not there
-        raise Refused(f"{type(error).__name__}: {error}") from None
+    said = _as_templates_want(asked["messages"])
+    return {"messages": said, "tools": asked.get("tools"), "add_generation_prompt": prompt}
 
 
 def _as_templates_want(entries: Sequence[Any]) -> list[Any]:
@@ -172,12 +153,3 @@ def _as_templates_want(entries: Sequence[Any]) -> list[Any]:
         for call in entry.get("tool_calls", ()):
             call["function"]["arguments"] = json.loads(call["function"]["arguments"])
     return [*said]
-
-
-def _bounded(pieces: Iterator[str]) -> Iterator[str]:
-    length = 0
-    for piece in pieces:
-        length += len(piece)
-        if length > MOST_RENDERED:
-            raise Refused("it writes without end")
-        yield piece
