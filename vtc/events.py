@@ -313,6 +313,10 @@ NATIVE = "tool_calls"
 """Stands for the dialect of calls in their structured form."""
 
 
+NOT_COMPARED = "not compared with the results of the request, which hold too much that is like it"
+"""Why it is not known whether a call is an echo."""
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """A complete call, the characters it was written with, and the repairs that reading it took.
@@ -325,6 +329,8 @@ class Call:
     dialect: str
     repairs: tuple[str, ...] = ()
     changed: bool = False
+    compared: bool = True
+    """False if it is not known whether it is an echo (`NOT_COMPARED`)."""
     rest: str | None = None
     """The end of its arguments, if their beginning has left in pieces (`CallPiece`); `raw` is the rest of its text."""
 

@@ -23,6 +23,7 @@ from vtc.dialects.reading.after_call import EXCERPT
 from vtc.dialects.text_client import conversation
 from vtc.events import (
     NATIVE,
+    NOT_COMPARED,
     Call,
     CallPiece,
     Denied,
@@ -150,6 +151,8 @@ class Record:
                 return ()
             case Call(call=call) if event.dialect != NATIVE or event.repairs or not self._structured:
                 self._called(call, event.dialect, event.repairs)
+                if not event.compared:
+                    self._report.intervened("echo", "passed", call.name, NOT_COMPARED)
         return (event,)
 
     def _called(self, call: ToolCall, dialect: str, repairs: Sequence[str]) -> None:

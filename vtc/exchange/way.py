@@ -73,7 +73,8 @@ class Way:
         self._ids = Ids(seed, request.call_ids, form)
         self._budget = Budget()
         blank = BLANK if plan.request.prompt_tools else ""
-        self._own = Own(plan.reading.own, self._echoes(request), plan.reading.echo == "steer", blank)
+        steers = plan.reading.echo == "steer"
+        self._own = Own(plan.reading.own, self._echoes(request), steers, steers or plan.reply.is_strict, blank)
 
     def _echoes(self, request: Request) -> Echoes | None:
         """Look for calls in the results of the request."""

@@ -68,11 +68,18 @@ class Verdict(Enum):
     """More text is needed."""
 
 
+class NotCompared(Exception):
+    """To tell whether a call is an echo would take too much."""
+
+
 class Echoes(Protocol):
     """Knows the calls that stand in the results of the request."""
 
     def of(self, written: str, calls: Iterable[ToolCall]) -> str | None:
-        """Name the tool in whose result these calls stand as they are `written`; None if they are no echo."""
+        """Name the tool in whose result one of these calls stands, which are `written` so; None if they are no echo.
+
+        Raises `NotCompared`.
+        """
 
 
 class Own(NamedTuple):
@@ -83,6 +90,8 @@ class Own(NamedTuple):
     echoes: Echoes | None = None
     steers: bool = False
     """A message stands in the place of an echo."""
+    compares_all: bool = False
+    """A call that takes too much to compare with the results is none."""
     blank: str = ""
     """The text that stands for each value in the example of a call that VTC wrote into the prompt."""
 

@@ -19,6 +19,7 @@ from vtc.dialects.reading.context import (
     Begins,
     Context,
     Inside,
+    NotCompared,
     Outcome,
     Own,
     Thoughts,
@@ -34,7 +35,7 @@ from vtc.dialects.reading.transitions import TABLE, Row, Step
 from vtc.dialects.syntax.grammar import Grammar
 from vtc.events import Event, Reasoning, Text, Tool
 
-__all__ = ["Begins", "Own", "PlainRule", "Reader", "UnknownTools"]
+__all__ = ["Begins", "NotCompared", "Own", "PlainRule", "Reader", "UnknownTools"]
 
 MOST_AT_ONCE = 1 << 16
 """Characters that are searched at once."""
