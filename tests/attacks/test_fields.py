@@ -226,34 +226,40 @@ def test_no_pair_of_a_forbidden_call_leaves_beside_another(
     assert count
 
 
-HOSTED: dict[str, Sequence[Json]] = {
-    "anthropic-messages": (
-        {
-            "type": "content_block_start",
-            "index": 1,
-            "content_block": {"type": "server_tool_use", "id": "s", "input": {}},
-        },
-        {"type": "content_block_stop", "index": 1},
-    ),
-    "openai-responses": (
-        {"type": "response.output_item.added", "output_index": 1, "item": {"type": "web_search_call", "id": "s"}},
-        {"type": "response.output_item.done", "output_index": 1, "item": {"type": "web_search_call", "id": "s"}},
-    ),
-}
-"""What a server carries out itself."""
+_CLICK = {"type": "computer_call", "id": "s", "call_id": "c", "actions": [{"type": "click"}], "status": "completed"}
+_SHELL = {"type": "shell_call", "id": "s", "call_id": "c", "action": {"commands": ["ls"]}, "status": "completed"}
+OWN_KINDS: list[tuple[str, str, Json]] = [
+    ("anthropic-messages", "content_block", {"type": "server_tool_use", "id": "s", "input": {}}),
+    *(("openai-responses", "item", item) for item in ({"type": "web_search_call", "id": "s"}, _CLICK, _SHELL)),
+]
+"""What a server carries out itself, and calls of tools that have a kind of their own."""
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("name", HOSTED)
-def test_no_call_in_other_letters_leaves_in_what_a_server_carries_out(name: str, policy: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "key", "item"), OWN_KINDS, ids=lambda one: one["type"] if isinstance(one, dict) else one
+)
+def test_no_call_in_other_letters_leaves_in_an_item_of_another_kind(
+    name: str, key: str, item: Json, policy: str
+) -> None:
     tool = FORBIDDEN[policy]
     base, told = reply(name, "text", tool, whole=False), pairs_of(reply(name, "forbidden", tool, whole=False), tool)
-    for pair in (one for one in told if '"Type": ' in one):
-        for odd in written(HOSTED[name][0], ("content_block" if name == "anthropic-messages" else "item",), pair):
-            said = [*map(json.dumps, base[:-2]), odd, *map(json.dumps, [*HOSTED[name][1:], *base[-2:]])]
-            stream = opened(name, policy, stream=True).stream()
-            out = b"".join([*stream.feed(stream_of(name, said)), *stream.finish()])
-            assert not is_told(out.decode(), tool), said
+    begun, ended = ("response.output_item.added", "response.output_item.done")
+    events: list[Json] = [{"type": begun, "output_index": 1, key: item}, {"type": ended, "output_index": 1, key: item}]
+    if name == "anthropic-messages":
+        events = [{"type": "content_block_start", "index": 1, key: item}, {"type": "content_block_stop", "index": 1}]
+    for place, event in enumerate(events):
+        for pair in (one for one in told if '"Type": ' in one and key in event):
+            for odd in written(event, (key,), pair):
+                said = [*map(json.dumps, [*base[:-2], *events[:place]]), odd, *map(json.dumps, events[place + 1 :])]
+                stream = opened(name, policy, stream=True).stream()
+                out = b"".join([*stream.feed(stream_of(name, [*said, *map(json.dumps, base[-2:])])), *stream.finish()])
+                assert not is_told(out.decode(), tool), said
+    if name == "openai-responses":
+        for pair in (one for one in told if '"Type": ' in one):
+            for odd in written(item, (), pair):
+                whole = json.dumps(responses.response()).replace('"output": []', f'"output": [{odd}]')
+                assert not is_told(opened(name, policy, stream=False).body(whole.encode()).decode(), tool), odd
 
 
 def _chat(**entry: Any) -> dict[bool, bytes]:

@@ -115,7 +115,7 @@ def call_of(item: Json, form: Form) -> ToolCall:
 def action_of(item: Json) -> str:
     """The arguments of a call of a tool that has a kind of its own (`shell_call`), as JSON."""
     found = next((item[key] for key in _ACTIONS if isinstance(item.get(key), dict)), None)
-    rest = {key: one for key, one in item.items() if key not in _ABOUT}
+    rest = {key: one for key, one in item.items() if key in FIELDS and key not in _ABOUT}
     return json.dumps(rest if found is None else found, ensure_ascii=False)
 
 
