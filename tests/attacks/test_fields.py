@@ -51,7 +51,7 @@ POLICIES: dict[str, Json] = {
 FORBIDDEN = {"denied": "danger", "allowed": "danger", "rule": "read"}
 
 
-def opened(name: str, policy: str, *, stream: bool) -> Exchange:
+def opened(name: str, policy: str, *, stream: bool, body: bytes = b"") -> Exchange:
     api = named(name)
     assert api is not None
     guards = msgspec.convert(POLICIES[policy], Guards)
@@ -59,8 +59,8 @@ def opened(name: str, policy: str, *, stream: bool) -> Exchange:
     profiles = dataclasses.replace(PROFILES, policies={"mine": mine})
     tools: Any = [_TOOL[name]("read", command="string")] if name in _TOOL else None
     tools = tools or [{"functionDeclarations": [gemini.tool("read", command="string")]}]
-    body = SHAPES[name].request(stream=stream, tools=tools)
-    return Exchange.open(api, chat.encoded(body), agent(name, stream=stream), Planner(profiles, Settings()), "seed")
+    body = body or chat.encoded(SHAPES[name].request(stream=stream, tools=tools))
+    return Exchange.open(api, body, agent(name, stream=stream), Planner(profiles, Settings()), "seed")
 
 
 # Replies as values
@@ -323,3 +323,19 @@ def test_no_rule_on_arguments_is_passed_by_a_call_in_another_form(what: str, who
         out = b"".join([*stream.feed(bodies[False]), *stream.finish()])
     assert SECRET not in out.decode()
     assert exchange.report.failures == []
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_request_with_a_key_twice_is_written_anew_under_a_policy(name: str) -> None:
+    """The server would be offered a denied tool that VTC does not see, or take it for another request."""
+    plain = chat.encoded(SHAPES[name].request(stream=True))
+    body = b'{"tools": [{"name": "danger", "function": {"name": "danger"}}], %b' % plain[1:]
+    api = named(name)
+    assert api is not None
+    for policy in ("denied", "rule"):
+        sent = opened(name, policy, stream=True, body=body).request()
+        assert json.loads(sent) == json.loads(plain)
+        assert b"danger" not in sent
+        assert opened(name, policy, stream=True, body=plain).request() == plain
+    free = Exchange.open(api, body, agent(name, stream=True), Planner(PROFILES, Settings()), "seed")
+    assert free.request() == body

@@ -35,7 +35,7 @@ from vtc.exchange.sending import Sending, Sent
 from vtc.exchange.stages import Fault
 from vtc.exchange.stream import Stream
 from vtc.exchange.way import Way
-from vtc.json_text import encode, is_proper
+from vtc.json_text import decode, encode, is_proper
 from vtc.profiles.matching import Facts
 from vtc.profiles.memory import Memory
 from vtc.profiles.plan import Plan
@@ -133,6 +133,9 @@ class Exchange:
             facts = replace(facts, model=request.model, body=request.fields, path=api.place.whole(facts.path))
             planned = planning(planner, facts, request, memory)
             plan, past = planned({})
+            if plan.reply.is_strict and not is_proper(body):  # its server may read another request than VTC
+                body = encode(decode(body))
+                request = api.request(body, facts.path)
             return cls(api, request, body, plan, seed, facts, past, planned)
 
     # The request
