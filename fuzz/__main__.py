@@ -66,7 +66,7 @@ def run(target: str, seconds: int) -> None:
         f"-timeout={SLOW}",
         f"-report_slow_units={SLOW}",
         "-rss_limit_mb=2048",
-        "-max_len=4096",
+        "-max_len=8192",  # nearly twice the longest bound of the reader
         "-print_final_stats=1",
         "-verbosity=0",
         f"-dict={words}",
@@ -87,7 +87,7 @@ def seeds(target: str) -> Iterator[bytes]:
     from tests.apis.replies import REPLIES
     from tests.apis.shapes import SHAPES
 
-    replies = [_string(text) for text in _texts(CASES / "reading")]
+    replies = [_string(text) for text in [*_texts(CASES / "reading"), *_ruled()]]
     for number, text in enumerate(replies):
         if target == "reply":
             yield bytes([number % len(targets.CHOICES), 3 + 16 * (number % 3 == 0)]) + text
@@ -132,12 +132,25 @@ def _texts(directory: Path) -> Sequence[str]:
     return [case["text"] for file in sorted(directory.glob("*.yaml")) for case in plain(file.read_text("utf-8"))]
 
 
+def _ruled() -> Iterator[str]:
+    """Calls that the rules of the reader decide about: what may quote them, closing tags and long runs beside them."""
+    from tests.exchanges import WRITTEN
+    from tests.rules import LONG, RULES
+
+    for number, rule in enumerate([*RULES, *LONG]):
+        call, other = WRITTEN[number % len(WRITTEN)], RULES[number * 7 % len(RULES)]
+        yield f"Look: {rule}{call}{other}\n{other}{call}{rule}"
+
+
 def _string(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
 def dictionary() -> list[str]:
-    """Words that random bytes would hardly become: the markup of every dialect, and keys of profiles and requests."""
+    """Words that random bytes would hardly become: the markup of every dialect, what the reader's rules decide by, and
+    keys of profiles and requests.
+    """
+    from tests.rules import QUOTES, TAGS, WORDS
     from vtc.profiles.loader import KINDS, builtin_directory, load
 
     dialects = load([builtin_directory()]).dialects.values()
@@ -145,7 +158,10 @@ def dictionary() -> list[str]:
     words = {piece for text in patterns for piece in re.split(r"(?<=>)|(?=<)|[{}]", text) if 1 < len(piece) < 100}
     keys = {f"{key}: " for kind in KINDS.values() for key in kind.__struct_fields__}
     fields = {f'"{key}":' for key in ("choices", "delta", "content", "tool_calls", "index", "finish_reason", "role")}
-    return sorted(words | keys | fields | {"data: ", "[DONE]", "\r\n\r\n", "read", "filePath", "</think>", "```json\n"})
+    rules = {*QUOTES, *TAGS, *WORDS}
+    return sorted(
+        words | keys | fields | rules | {"data: ", "[DONE]", "\r\n\r\n", "read", "filePath", "</think>", "```json\n"}
+    )
 
 
 def _escaped(word: str) -> str:

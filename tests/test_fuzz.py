@@ -32,4 +32,4 @@ def test_every_target_is_known_by_its_name() -> None:
 
 
 def test_the_words_it_is_given() -> None:
-    assert {"<tool_call>", "data: ", "accept: "} <= set(dictionary())
+    assert {"<tool_call>", "data: ", "accept: ", "“", "</example>"} <= set(dictionary())
