@@ -59,8 +59,10 @@ class Upstream:
 
 
 @asynccontextmanager
-async def serving(script: Script, tls: ssl.SSLContext | None = None) -> AsyncIterator[Upstream]:
-    """Answer by `script` on a free port; fails at the end if the script did."""
+async def serving(
+    script: Script, tls: ssl.SSLContext | None = None, at: socket.socket | None = None
+) -> AsyncIterator[Upstream]:
+    """Answer by `script` on a free port, or where a socket is bound; fails at the end if the script did."""
     tasks: set[asyncio.Task[Any]] = set()
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -84,7 +86,8 @@ async def serving(script: Script, tls: ssl.SSLContext | None = None) -> AsyncIte
             tasks.discard(task)
             writer.close()
 
-    server = await asyncio.start_server(connected, "127.0.0.1", 0, ssl=tls)
+    where: dict[str, Any] = {"sock": at} if at else {"host": "127.0.0.1", "port": 0}
+    server = await asyncio.start_server(connected, ssl=tls, **where)
     port = server.sockets[0].getsockname()[1]
     upstream = Upstream(f"{'https' if tls else 'http'}://127.0.0.1:{port}")
     try:

@@ -18,7 +18,7 @@ LISTENING = ["-s", str(script.path()), "--listen-host", "127.0.0.1", "--listen-p
 def test_a_reverse_proxy() -> None:
     program, *arguments = launch.command("mitmdump", "http://127.0.0.1:8000", "127.0.0.1", launch.PORT, ["-q"])
     assert Path(program) == Path(sys.executable).with_name("mitmdump")
-    assert arguments == [*LISTENING, "--mode", "reverse:http://127.0.0.1:8000", "--set", launch.REVERSE, "-q"]
+    assert arguments == [*LISTENING, "--mode", "reverse:http://127.0.0.1:8000", *launch.as_set(launch.REVERSE), "-q"]
 
 
 def test_an_ordinary_proxy() -> None:

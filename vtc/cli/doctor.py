@@ -17,14 +17,14 @@ from cryptography import x509
 from vtc import __version__
 from vtc.apis import beside
 from vtc.cli import config
-from vtc.cli.asker import Asker
 from vtc.cli.common import profile_directories
 from vtc.cli.config import Config
-from vtc.cli.recognise import LIST, recognised, spoken, told
 from vtc.profiles import loader
 from vtc.profiles.document import ProfileError
 from vtc.profiles.loader import Profiles
 from vtc.proxy import launch
+from vtc.proxy.asker import Asker
+from vtc.proxy.recognise import LIST, recognised, spoken, told
 from vtc.reporting import hints
 from vtc.scrub import escaped, scrub
 
@@ -124,7 +124,7 @@ def _certificate() -> Finding:
 def _server(url: str, profiles: Profiles, models: list[str]) -> Iterator[Finding]:
     """Ask a model server which it is, and for its `models`."""
     asker = Asker(url)
-    name, said = recognised(asker, profiles)
+    name, said, _ = recognised(asker, profiles)
     lost = name is None and "answers;" not in said
     yield Finding("wrong" if lost else "ok", said)
     if lost:

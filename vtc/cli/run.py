@@ -16,12 +16,9 @@ from urllib.parse import urlsplit
 import click
 
 from vtc.cli import common, config
-from vtc.cli.asker import Asker
 from vtc.cli.common import completing, profile_directories
 from vtc.cli.config import Config
-from vtc.cli.recognise import recognised, spoken, told
 from vtc.profiles.document import ProfileError
-from vtc.profiles.planner import Planner
 from vtc.profiles.schema import API_NAMES
 from vtc.profiles.validation import nearest
 from vtc.proxy import launch, options
@@ -101,10 +98,9 @@ def run(
     # Of an option of one value the last counts: what is written in the file, then what is typed.
     own = _options(log=log, **given)
     arguments = [*settings.arguments(), *launch.as_set(own), *more]
-    plans = _plans([f"vtc_profiles={one}" for one in directories] + launch.settings(arguments))
+    _check_options([f"vtc_profiles={one}" for one in directories] + launch.settings(arguments))
     arguments = [*launch.as_set(f"vtc_profiles={one.absolute()}" for one in directories), *arguments]
-    seen = _seen(server, plans) if server and not dry_run else []
-    command = launch.command(program, server, address, at, [*launch.as_set(seen), *arguments], quiet=not verbose)
+    command = launch.command(program, server, address, at, arguments, quiet=not verbose)
     if dry_run:
         click.echo(shlex.join(command))
         return
@@ -183,25 +179,12 @@ def _options(
     return found
 
 
-def _plans(given: Sequence[str]) -> Planner:
-    """What plans exchanges with these `NAME=VALUE`s; ends the program with what is wrong."""
+def _check_options(given: Sequence[str]) -> None:
+    """End the program if the addon would refuse these `NAME=VALUE`s."""
     try:
-        return options.planned(given)
+        options.planned(given)
     except ProfileError as error:
         click.echo(str(error), err=True)
         sys.exit(1)
     except options.RefusedOption as error:
         raise click.UsageError(str(error)) from None
-
-
-def _seen(server: str, plans: Planner) -> list[str]:
-    """Ask the server for what the user left open, as `NAME=VALUE`s, and tell it."""
-    found = []
-    if not plans.settings.server:
-        name, said = recognised(Asker(server), plans.profiles)
-        found += [f"vtc_server={name}"] * bool(name)
-        click.echo(f"vtc: {said}", err=True)
-    if not plans.settings.upstream_api and (apis := spoken(Asker(server))):
-        found += [f"vtc_upstream_api={','.join(apis)}"]
-        click.echo(f"vtc: {told(apis)}", err=True)
-    return found

@@ -27,6 +27,7 @@ from vtc.proxy.beside import Beside
 from vtc.proxy.bodies import Passing
 from vtc.proxy.commands import Commands
 from vtc.proxy.crossing import redirect
+from vtc.proxy.discovery import Discovery
 from vtc.proxy.flows import METADATA
 from vtc.proxy.live import Live
 from vtc.proxy.log import Log, where
@@ -85,6 +86,7 @@ class VirtualToolCalling:
         self._unread: WeakKeyDictionary[http.HTTPFlow, Passing] = WeakKeyDictionary()
         """Replies that are streamed unread, where they are kept."""
         self._beside = Beside()
+        self._discovery = Discovery(self, clock)
         self._why = 0
         """The hash of the reasons for the last plan; not the reasons, in which there are names of tools."""
         self._stats = Stats()
@@ -93,6 +95,7 @@ class VirtualToolCalling:
         page = Page(self._stats)
         commands = Commands(self, reloader, self._stats, page)
         self.addons = [Startup(self), reloader, commands, self._log, Metrics(self._stats), page, Turns(), self._beside]
+        self.addons.append(self._discovery)
 
     def load(self, loader: Loader) -> None:
         options.add(loader)
@@ -113,10 +116,11 @@ class VirtualToolCalling:
         api = self._api(flow)
         if self.planner is None or ctx.options.vtc_mode == "off":
             return
+        planner = self._discovery.informed(flow, self.planner)
         if not flow.live and (flow.response or flow.error):  # opened from a file: mitmproxy runs all hooks again
             return
         if api is None:
-            if self._beside.take(flow, self.planner):
+            if self._beside.take(flow, planner):
                 return
             if unread := flows.unread(flow):
                 self._left_alone(flow, unread.why)
@@ -132,7 +136,7 @@ class VirtualToolCalling:
                 raise BadRequest("the body is streamed")
             if len(body) > ctx.options.vtc_max_body_bytes:
                 raise BadRequest(f"the body is longer than vtc_max_body_bytes ({len(body)} bytes)")
-            exchange = Exchange.open(api, body, flows.facts(flow), self.planner, flow.id, self.memory)
+            exchange = Exchange.open(api, body, flows.facts(flow), planner, flow.id, self.memory)
             rewritten = exchange.request()
         except ValueError as error:
             self._left_alone(flow, str(error))
@@ -142,7 +146,7 @@ class VirtualToolCalling:
         flows.keep_secrets(flow, exchange.report.secrets)
         live = self._live[flow] = Live(exchange, bodies.keep(), time.perf_counter() - started)
         went = len(rewritten) if ctx.options.vtc_mode == "rewrite" else len(body)
-        exchange.report.settings = self.planner.settings.chosen()
+        exchange.report.settings = planner.settings.chosen()
         exchange.report.sizes.update(request_came=len(body), request_went=went)
         why = exchange.plan.why
         if hash(why) != self._why:  # mitmproxy spends more on a record than VTC on a request

@@ -116,6 +116,7 @@ class Commands:
         if api is None:
             raise ValueError(flows.unread(one) or "")
         assert planner is not None
+        planner = flows.as_captured(one, planner)
         request = api.request(flows.original(one, "request"), flows.facts(one).path)
         return planner.plan(replace(flows.facts(one), model=request.model, body=request.fields), request)
 

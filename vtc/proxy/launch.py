@@ -22,8 +22,9 @@ PORT = 8088
 COLUMNS = ("comment", "method", "status", "size", "time")
 """Those of mitmweb's flow list: beside a path, which is nearly always the same, the comment would be too narrow."""
 
-REVERSE = "connection_strategy=lazy"
+LAZY = "connection_strategy=lazy"
 """So that a client of a server that is down gets a 502 that says so, and the flow is listed."""
+REVERSE = (LAZY, "vtc_discover=on")
 
 
 def command(
@@ -42,7 +43,7 @@ def command(
     ours, columns = list[str](), list[str]()
     if upstream:
         arguments += ["--mode", f"reverse:{upstream}"]
-        ours += [REVERSE]
+        ours += REVERSE
     if program == "mitmweb":
         # Replies that pass untouched are streamed, too: without this nothing of them could be looked at.
         ours += ["store_streamed_bodies=true"]

@@ -22,6 +22,7 @@ from vtc.proxy import deferred
 
 def add(loader: Loader | OptManager) -> None:
     """Declare the options."""
+    _add_of_server(loader)
     loader.add_option(
         "vtc_mode",
         str,
@@ -40,24 +41,6 @@ def add(loader: Loader | OptManager) -> None:
         "vtc_client", str, "", "Name of the client profile to use for every request (empty: by matching)."
     )
     loader.add_option("vtc_model", str, "", "Name of the model profile to use for every request (empty: by matching).")
-    loader.add_option(
-        "vtc_server", str, "", "Name of the server profile to use for every request (empty: by matching)."
-    )
-    loader.add_option(
-        "vtc_upstream_api",
-        str,
-        "auto",
-        f"The API that the model server speaks: {', '.join(API_NAMES[:-1])} or {API_NAMES[-1]}; "
-        "requests and replies of clients of another are translated. Several are parted by commas, the one that others "
-        "are translated to first. same: the client's. auto: as the server's or the model's profile says, else same.",
-    )
-    loader.add_option(
-        "vtc_models",
-        Sequence[str],
-        [],
-        "Models that the server is asked for in place of others, as GLOB=NAME: claude-*=qwen3-coder. The first that "
-        "fits counts.",
-    )
     loader.add_option(
         "vtc_tools",
         str,
@@ -156,6 +139,37 @@ def add(loader: Loader | OptManager) -> None:
     )
     loader.add_option(
         "vtc_max_body_bytes", int, 64 << 20, "Longest request or unstreamed reply in bytes that is looked at."
+    )
+
+
+def _add_of_server(loader: Loader | OptManager) -> None:
+    """Declare what there is to say of the model server."""
+    loader.add_option(
+        "vtc_server", str, "", "Name of the server profile to use for every request (empty: by matching)."
+    )
+    loader.add_option(
+        "vtc_upstream_api",
+        str,
+        "auto",
+        f"The API that the model server speaks: {', '.join(API_NAMES[:-1])} or {API_NAMES[-1]}; "
+        "requests and replies of clients of another are translated. Several are parted by commas, the one that others "
+        "are translated to first. same: the client's. auto: as the server's or the model's profile says, else same.",
+    )
+    loader.add_option(
+        "vtc_discover",
+        str,
+        "off",
+        "Whether the model server of a reverse proxy is asked what it is and which APIs it speaks, where vtc_server "
+        "and vtc_upstream_api leave that open: when VTC starts, and before requests until the server is there. "
+        "`vtc run` says on.",
+        choices=("on", "off"),
+    )
+    loader.add_option(
+        "vtc_models",
+        Sequence[str],
+        [],
+        "Models that the server is asked for in place of others, as GLOB=NAME: claude-*=qwen3-coder. The first that "
+        "fits counts.",
     )
 
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from vtc.apis.place import BEARER
-from vtc.cli.asker import Answer, Asker
+from vtc.proxy.asker import Answer, Asker
 
 MOST_REQUESTS = 30
 LATE = 2

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from vtc.apis import beside
-from vtc.cli.asker import Answer, Asker
-from vtc.cli.recognise import LIST, entries, owned, spoken
 from vtc.json_text import encode
 from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import Facts, best, value_at
 from vtc.profiles.schema import ServerProfile
+from vtc.proxy.asker import Answer, Asker
+from vtc.proxy.recognise import LIST, entries, owned, spoken
 
 
 class About(NamedTuple):

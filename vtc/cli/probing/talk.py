@@ -12,7 +12,6 @@ from functools import cached_property
 from typing import Any
 
 from vtc.apis import Api, Reply, summary
-from vtc.cli.asker import Answer
 from vtc.cli.probing.bounded import Bounded, NotAskedError
 from vtc.cli.probing.finding import Outcome
 from vtc.cli.probing.scenarios import Scenario
@@ -22,6 +21,7 @@ from vtc.exchange import Exchange
 from vtc.json_text import encode
 from vtc.profiles.planner import Planner
 from vtc.profiles.thinking import COMMON_TAGS
+from vtc.proxy.asker import Answer
 from vtc.reporting import hints
 
 NOTHING = Reply(Message("assistant"))

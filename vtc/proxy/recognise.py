@@ -1,23 +1,38 @@
-"""Which server an upstream is, asked once before it is used: by its list of models, as clients ask for it."""
+"""Which server an upstream is, asked before it is used: by its list of models, as clients ask for it."""
 
 from __future__ import annotations
 
 import ssl
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from vtc.apis import APIS
-from vtc.cli.asker import Asker
 from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import Facts, best
 from vtc.profiles.schema import ServerProfile
+from vtc.proxy.asker import Asker
 from vtc.proxy.reaching import UNTRUSTED
 
 LIST = "/v1/models"
 
 
-def recognised(asker: Asker, profiles: Profiles) -> tuple[str | None, str]:
-    """The server profile of an upstream, None if it is not known, and what to tell the user.
+STARTING = (502, 503, 504)
+"""Answers of a server that loads its model, and of a gateway before one that is not there."""
+
+
+class Identity(NamedTuple):
+    """Which server an upstream is."""
+
+    server: str | None
+    """Its profile; None if it is not known."""
+    told: str
+    """What to tell the user."""
+    is_there: bool = True
+    """It answered, or need not be asked."""
+
+
+def recognised(asker: Asker, profiles: Profiles) -> Identity:
+    """Find out which server an upstream is.
 
     A hosted API that is known by its name is not asked: it would want a key, and is hardly down. Nor is a server for
     which the user has a profile.
@@ -25,22 +40,27 @@ def recognised(asker: Asker, profiles: Profiles) -> tuple[str | None, str]:
     upstream, url = asker.url, urlsplit(asker.url)
     named = best(profiles.servers, Facts(host=url.hostname or "", port=url.port or 0), profiles.sources).profile
     if named and not profiles.sources["server", named.name].builtin:
-        return named.name, f"{upstream} has a profile of yours: {named.name}"
+        return Identity(named.name, f"{upstream} has a profile of yours: {named.name}")
     if named and url.scheme == "https":
-        return named.name, f"{upstream} is one of: {named.description or named.name}"
+        return Identity(named.name, f"{upstream} is one of: {named.description or named.name}")
     answer = asker.ask(LIST)
     if isinstance(answer.error, ssl.SSLCertVerificationError):
         why = f"({answer.error.verify_message}): {UNTRUSTED} (after `--`)"
-        return None, f"the certificate of {upstream} is not trusted {why}"
+        return Identity(None, f"the certificate of {upstream} is not trusted {why}")
     if answer.error and not isinstance(answer.error, OSError):
-        return None, f"{upstream} does not answer in HTTP: is it the model server?"
+        return Identity(None, f"{upstream} does not answer in HTTP: is it the model server?", is_there=False)
     if answer.error:
-        return None, f"{upstream} cannot be reached now ({answer.why}): is the model server running?"
+        why = f"({answer.why}): is the model server running?"
+        return Identity(None, f"{upstream} cannot be reached now {why}", is_there=False)
+    if answer.status in STARTING:
+        said = f"{upstream} answers {answer.status} to GET {LIST}: does it still load its model?"
+        return Identity(None, said, is_there=False)
     if not answer.ok:
-        return None, f"{upstream} answers {answer.status} to GET {LIST}, so it is not known which server it is"
+        said = f"{upstream} answers {answer.status} to GET {LIST}, so it is not known which server it is"
+        return Identity(None, said)
     if server := owned(answer.json, profiles):
-        return server.name, f"{upstream} is {server.description or server.name}"
-    return None, f"{upstream} answers; it needs no profile, or name one with --server"
+        return Identity(server.name, f"{upstream} is {server.description or server.name}")
+    return Identity(None, f"{upstream} answers; it needs no profile, or name one with --server")
 
 
 def owned(listed: Any, profiles: Profiles) -> ServerProfile | None:

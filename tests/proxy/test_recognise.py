@@ -13,9 +13,9 @@ import pytest
 from tests.apis import pairs
 from tests.apis.shapes import SHAPES
 from tests.e2e.upstream import JSON, Reply, Seen, serving
-from vtc.cli.asker import Asker
-from vtc.cli.recognise import recognised, spoken, told
 from vtc.profiles import loader
+from vtc.proxy.asker import Asker
+from vtc.proxy.recognise import Identity, recognised, spoken, told
 
 PROFILES = loader.load([loader.builtin_directory()])
 
@@ -24,7 +24,7 @@ def models(owner: Any) -> bytes:
     return json.dumps({"object": "list", "data": [{"id": "m", "object": "model", "owned_by": owner}]}).encode()
 
 
-async def asked(body: bytes, status: int = 200) -> tuple[str | None, str]:
+async def asked(body: bytes, status: int = 200) -> Identity:
     async with serving(lambda _: Reply([body], JSON, status=status, framing="length")) as upstream:
         found = await asyncio.to_thread(recognised, Asker(upstream.url), PROFILES)
         assert [(seen.method, seen.path) for seen in upstream.seen] == [("GET", "/v1/models")]
@@ -47,7 +47,7 @@ async def asked(body: bytes, status: int = 200) -> tuple[str | None, str]:
     ],
 )
 async def test_a_server_is_known_by_whom_it_names_as_owner(owner: Any, name: str | None) -> None:
-    found, said = await asked(models(owner))
+    found, said, _ = await asked(models(owner))
     assert found == name
     assert (PROFILES.servers[name].description in said) if name else ("answers" in said)
 
@@ -58,17 +58,26 @@ async def test_any_answer_will_do(body: bytes) -> None:
 
 
 async def test_one_that_wants_a_key_is_not_known() -> None:
-    found, said = await asked(b"{}", 401)
+    found, said, is_there = await asked(b"{}", 401)
     assert found is None
+    assert is_there
     assert "answers 401" in said
+
+
+async def test_one_that_loads_its_model_is_not_there_yet() -> None:
+    found, said, is_there = await asked(b'{"error": {"message": "Loading model", "code": 503}}', 503)
+    assert found is None
+    assert not is_there
+    assert "answers 503" in said
 
 
 def test_one_that_is_down_is_told() -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{nobody.getsockname()[1]}"
-        found, said = recognised(Asker(url), PROFILES)
+        found, said, is_there = recognised(Asker(url), PROFILES)
     assert found is None
+    assert not is_there
     assert f"{url} cannot be reached now" in said
     assert "is the model server running?" in said
 
@@ -81,8 +90,8 @@ async def test_one_that_speaks_another_protocol_is_told() -> None:
 
     async with await asyncio.start_server(greet, "127.0.0.1", 0) as server:
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        found, said = await asyncio.to_thread(recognised, Asker(url), PROFILES)
-    assert (found, said) == (None, f"{url} does not answer in HTTP: is it the model server?")
+        found = await asyncio.to_thread(recognised, Asker(url), PROFILES)
+    assert found == Identity(None, f"{url} does not answer in HTTP: is it the model server?", is_there=False)
 
 
 def test_a_hosted_api_is_known_by_its_name_and_not_asked() -> None:
@@ -90,6 +99,7 @@ def test_a_hosted_api_is_known_by_its_name_and_not_asked() -> None:
     assert recognised(Asker("https://no-such-host.openrouter.ai"), PROFILES) == (
         "hosted",
         "https://no-such-host.openrouter.ai is one of: hosted APIs",
+        True,
     )
 
 
@@ -98,7 +108,7 @@ def test_one_for_which_the_user_has_a_profile_is_not_asked(tmp_path: Path) -> No
     (tmp_path / "mine.yaml").write_text('{kind: server, name: mine, match: {host: "127.0.0.1:1"}}')
     own = loader.load([loader.builtin_directory(), tmp_path])
     said = "http://127.0.0.1:1 has a profile of yours: mine"
-    assert recognised(Asker("http://127.0.0.1:1"), own) == ("mine", said)
+    assert recognised(Asker("http://127.0.0.1:1"), own) == Identity("mine", said)
 
 
 @pytest.mark.parametrize("server", pairs.NAMES)
