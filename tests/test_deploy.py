@@ -96,7 +96,46 @@ def test_compose_starts_the_workers_that_nginx_knows() -> None:
     assert all(one["network_mode"] == "service:network" for name, one in services.items() if name != "network")
 
 
-KUBERNETES = sorted((DEPLOY / "kubernetes").glob("*.yaml"))
+NO_QUERY = {
+    "$remote_addr",
+    "$time_local",
+    "$request_method",
+    "$uri",
+    "$status",
+    "$body_bytes_sent",
+    "$request_time",
+} | {
+    "$upstream_addr",
+    "$upstream_status",
+}
+"""Variables of nginx that hold nothing of a query."""
+
+
+def test_no_query_is_logged_by_what_stands_before() -> None:
+    """Keys may stand in it; errors are logged with whole requests, but for those of the start."""
+    text = (DEPLOY / "nginx.conf").read_text("utf-8")
+    formats = dict(re.findall(r"^ *log_format (\w+) '(.*)';$", text, re.M))
+    logs = re.findall(r"\baccess_log (.*);", text)
+    assert logs
+    assert all(one.split()[1] in formats for one in logs)
+    data = resources()["ConfigMap"]["data"]
+    for one in (*formats.values(), data["log-format"]):
+        assert {*re.findall(r"\$\w+", one)} <= NO_QUERY
+    assert [one.split()[-1] for one in re.findall(r"\berror_log (.*);", text)] == ["emerg"]
+    assert data["error-log-level"] == "emerg"
+
+
+def test_every_container_of_compose_has_bounds() -> None:
+    services = yaml.safe_load((DEPLOY / "compose.yaml").read_text("utf-8"))["services"]
+    for name, one in services.items():
+        assert one["cap_drop"] == ["ALL"], name
+        assert one["security_opt"] == ["no-new-privileges:true"], name
+        assert one["read_only"] is True, name
+        assert one["mem_limit"], name
+        assert one["pids_limit"], name
+
+
+KUBERNETES = sorted((DEPLOY / "kubernetes").rglob("*.yaml"))
 
 
 def resources() -> dict[str, Any]:
@@ -135,6 +174,12 @@ def test_the_manifests_fit_each_other_and_the_container() -> None:
     assert "replicas" not in deployment  # they are the autoscaler's
     assert pod["terminationGracePeriodSeconds"] > worker["lifecycle"]["preStop"]["sleep"]["seconds"]
     assert f"--uid {pod['securityContext']['runAsUser']} " in dict(instructions())["RUN"]
+    policy = found["NetworkPolicy"]["spec"]
+    assert policy["podSelector"]["matchLabels"] == labels
+    assert {*policy["policyTypes"]} == {"Ingress", "Egress"}
+    assert [one["ports"] for one in policy["ingress"]] == [[{"port": port["name"]}]]
+    assert all(one["from"] for one in policy["ingress"])
+    assert f":{policy['egress'][0]['ports'][0]['port']}" in worker["args"][-1]
     (rule,) = found["Ingress"]["spec"]["rules"]
     (path,) = rule["http"]["paths"]
     backend = path["backend"]["service"]
@@ -159,6 +204,14 @@ def test_systemd_takes_the_unit(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, env=user)
     ours = [line for line in done.stderr.splitlines() if "vtc.service" in line]
     assert (done.returncode, ours) == (0, []), done.stderr
+
+
+def test_the_unit_confines_the_service() -> None:
+    lines = (DEPLOY / "vtc.service").read_text("utf-8").splitlines()
+    found = dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
+    assert (found["ProtectSystem"], found["ProtectHome"], found["NoNewPrivileges"]) == ("strict", "read-only", "true")
+    assert found["ReadWritePaths"] == "%h/.mitmproxy"
+    assert found["MemoryMax"]
 
 
 def test_the_log_is_rotated() -> None:

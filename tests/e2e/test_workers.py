@@ -51,7 +51,7 @@ async def nginx(directory: Path, *ports: int) -> AsyncIterator[str]:
     text, listens = LISTEN.subn(f"listen 127.0.0.1:{own}; add_header x-worker $upstream_addr always;", text)
     assert (found, listens) == (1, 1)
     kept = "".join(f"{kind}_temp_path {directory};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
-    text = text.replace("http {", f"http {{ access_log off; {kept}")
+    text = text.replace("http {", f"http {{ {kept}").replace("/var/log/nginx", str(directory))
     (directory / "nginx.conf").write_text(f"daemon off; pid {directory}/pid; error_log stderr;\n{text}")
     assert NGINX
     process = await asyncio.create_subprocess_exec(NGINX, "-p", str(directory), "-c", str(directory / "nginx.conf"))
@@ -179,6 +179,19 @@ async def test_a_conversation_stays_with_one_worker_until_that_ends(confdir: Pat
         assert {*await everyone(3)} == {stays.port}  # none of them failed
     result = CliRunner().invoke(main, ["stats", "--json", *(str(one.log) for one in found.workers)])
     assert json.loads(result.output)["total"]["calls"] == 1 + 3 * len(CONVERSATIONS)
+
+
+async def test_no_key_of_a_query_is_in_the_logs_of_nginx(confdir: Path, tmp_path: Path) -> None:
+    """Nor where a worker is gone, of which nginx would log an error with the whole request."""
+    async with site(lambda: [chat.ROLE, chat.STOP, chat.DONE], 1, confdir, tmp_path) as found:
+        path = "/v1/chat/completions?key=open-sesame"
+        assert (await found.client.post(path, json=chat.request(stream=True))).status_code == 200
+        found.workers[0].process.kill()
+        await found.workers[0].process.wait()
+        assert (await found.client.post(path, json=chat.request(stream=True))).status_code == 502
+    log = (tmp_path / "access.log").read_text()
+    assert [line.split('"')[1] for line in log.splitlines()] == ["POST /v1/chat/completions"] * 2
+    assert "open-sesame" not in log + (tmp_path / "error.log").read_text()
 
 
 TURNS = 50
