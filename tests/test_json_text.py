@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vtc.json_text import decode, encode, encode_line, exactly, read, referred, rewritten
+from vtc.json_text import decode, encode, encode_line, exactly, is_distinct, is_proper, read, referred, rewritten
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.text()
 VALUES = st.recursive(LEAVES, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner))
@@ -93,3 +94,30 @@ def test_numbers_that_would_not_be_written_as_they_were(text: str, exact: bool) 
 @given(st.recursive(st.none() | st.floats(allow_nan=False, allow_infinity=False) | st.text(), st.lists, max_leaves=5))
 def test_what_python_writes_is_read_exactly(value: object) -> None:
     assert read(json.dumps(value), exactly) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "proper"),
+    [
+        ('{"a": 1, "b": {"a": 2}}', True),
+        ('[{"a": 1}, {"a": 1}]', True),
+        ('{"a": 1, "a": 1}', False),
+        ('{"a": {"b": 1, "\\u0062": 2}}', False),
+        ('{"a": 1, "A": 2}', False),
+        ('{"type": 1, "K": 2, "\u212a": 3}', False),
+        ('{"a": 1} x', False),
+        ("[" * 100_000, False),
+    ],
+)
+def test_json_is_proper_if_every_client_reads_the_same(text: str, proper: bool) -> None:
+    assert is_proper(text.encode()) is proper
+    if proper:
+        assert is_distinct(decode(text.encode()))
+
+
+def test_a_value_is_looked_through_however_deep_it_is() -> None:
+    inner: Any = {"k": 1}
+    for _ in range(100_000):
+        inner = [inner]
+    assert is_distinct(inner)
+    assert not is_distinct((inner, {"x": {"key": 1, "Key": 2}}))

@@ -59,9 +59,16 @@ def is_proper(data: bytes) -> bool:
 
 def is_distinct(value: Any) -> bool:
     """True if no object in a value has two keys that some client takes for one."""
-    if isinstance(value, dict):
-        return len({folded(key) for key in value}) == len(value) and all(map(is_distinct, value.values()))
-    return not isinstance(value, list | tuple) or all(map(is_distinct, value))
+    rest = [value]
+    while rest:
+        one = rest.pop()
+        if isinstance(one, dict):
+            if len(one) > 1 and len({folded(key) for key in one}) < len(one):
+                return False
+            rest += one.values()
+        elif isinstance(one, list | tuple):
+            rest += one
+    return True
 
 
 def folded(key: str) -> str:
