@@ -20,7 +20,7 @@ from tests.e2e.conftest import PATH, PATIENCE, Lab, NewerTls, Start
 from tests.e2e.test_policies import BROKEN, policy
 from tests.e2e.upstream import JSON, SSE, Reply, Seen
 from vtc.proxy.turns import MOST_READ
-from vtc.proxy.whole import LONG
+from vtc.proxy.work import LONG
 from vtc.wire import compression
 
 
@@ -57,11 +57,12 @@ async def test_long_reply_is_read_in_small_pieces(framing: Any, start: Start) ->
 
 
 class Gate(ThreadPoolExecutor):
-    """Does what is left to it, beside the event loop, once it may."""
+    """Does what is left to it beside the event loop; one piece of work has to wait until the gate is opened."""
 
     def __init__(self) -> None:
-        super().__init__(1)
-        self.asked = asyncio.Event()
+        super().__init__(2)
+        self.holds_next = False
+        self.holds = asyncio.Event()
         self.open = threading.Event()
 
     def submit[T](self, work: Callable[..., T], /, *args: Any, **more: Any) -> Future[T]:
@@ -69,7 +70,10 @@ class Gate(ThreadPoolExecutor):
             self.open.wait(PATIENCE)
             return work(*args, **more)
 
-        self.asked.set()
+        if not self.holds_next:
+            return super().submit(work, *args, **more)
+        self.holds_next = False
+        self.holds.set()
         return super().submit(later)
 
 
@@ -104,18 +108,23 @@ async def test_another_exchange_ends_while_a_long_reply_is_dealt_with(
     """However often the server was asked before that came."""
     left = [*replies]
 
-    def script(seen: Seen) -> Reply:
-        return Reply(chat.streamed("Well.\n", CALL)) if b"another" in seen.body else left.pop(0)
-
     gate = Gate()
+
+    def script(seen: Seen) -> Reply:
+        if b"another" in seen.body:
+            return Reply(chat.streamed("Well.\n", CALL))
+        reply = left.pop(0)
+        gate.holds_next = reply not in (REFUSAL, SHORT) and not gate.holds.is_set()
+        return reply
+
     asyncio.get_running_loop().set_default_executor(gate)
     lab = await start(script, vtc_profiles=policy(tmp_path, retry={"max": 1}))
     try:
         first = asyncio.create_task(lab.post(asking(IMAGE, stream=stream)))
-        left_to_it = asyncio.create_task(gate.asked.wait())
+        held = asyncio.create_task(gate.holds.wait())
         async with asyncio.timeout(PATIENCE):
-            await asyncio.wait([first, left_to_it], return_when=asyncio.FIRST_COMPLETED)
-        assert gate.asked.is_set()
+            await asyncio.wait([first, held], return_when=asyncio.FIRST_COMPLETED)
+        assert gate.holds.is_set()
         answer = await lab.post(chat.request(stream=True, user="another"))
         assert answer.message.calls == [("read", {"filePath": "/a"})]
         assert not first.done()

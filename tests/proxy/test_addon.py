@@ -37,14 +37,14 @@ class Flows:
         fields = http.Headers([(b"accept-encoding", b"gzip"), *headers])
         request = tutils.treq(method=b"POST", path=path.encode(), headers=fields, content=content)
         flow = tflow.tflow(req=request)
-        self.addon.request(flow)
+        asyncio.run(self.addon.request(flow))
         return flow
 
     def answering(self, headers: http.Headers = SSE, status: int = 200, **asked: Any) -> http.HTTPFlow:
         """A flow whose reply's headers have been through."""
         flow = self.asked(**asked)
         flow.response = tutils.tresp(headers=headers.copy(), status_code=status, content=None)
-        self.addon.responseheaders(flow)
+        asyncio.run(self.addon.responseheaders(flow))
         return flow
 
     def responded(self, flow: http.HTTPFlow) -> None:
@@ -189,7 +189,7 @@ def test_headers_of_a_rewritten_stream(
         [(b"content-type", b"text/event-stream"), *((k.encode(), v.encode()) for k, v in before.items())]
     )
     flow.response = tutils.tresp(http_version=version.encode(), headers=headers, content=None)
-    flows.addon.responseheaders(flow)
+    asyncio.run(flows.addon.responseheaders(flow))
     assert dict(flow.response.headers) == {"content-type": "text/event-stream", **after}
 
 
@@ -215,7 +215,7 @@ def test_a_request_with_a_broken_coding_is_left_alone(flows: Flows) -> None:
 def test_other_flows_have_no_report(headers: http.Headers, flows: Flows) -> None:
     flow = flows.asked(path="/v1/embeddings")
     flow.response = tutils.tresp(headers=headers.copy(), content=None)
-    flows.addon.responseheaders(flow)
+    asyncio.run(flows.addon.responseheaders(flow))
     assert flow.response.stream is (headers is SSE)  # mitmproxy would keep a stream back up to its end
     flows.responded(flow)
     flows.addon.error(flow)
@@ -311,7 +311,7 @@ def test_a_flow_that_is_sent_again_is_dealt_with_anew() -> None:
     addon, body = VirtualToolCalling(), chat.encoded(chat.request())
 
     def answered(flow: http.HTTPFlow, said: str) -> None:
-        addon.request(flow)
+        asyncio.run(addon.request(flow))
         reply = chat.encoded(chat.completion(said))
         flow.response = http.Response.make(200, reply, {"content-type": "application/json"})
         asyncio.run(addon.response(flow))
@@ -337,6 +337,6 @@ def test_a_client_of_http_1_0_is_sent_no_chunks(version: str, chunked: bool, flo
     headers = http.Headers(content_type="text/event-stream", content_length="9")
     flow.response = tutils.tresp(headers=headers, content=None)
     flow.response.http_version = "HTTP/1.1"
-    flows.addon.responseheaders(flow)
+    asyncio.run(flows.addon.responseheaders(flow))
     assert ("transfer-encoding" in flow.response.headers) is chunked
     assert "content-length" not in flow.response.headers

@@ -47,10 +47,10 @@ class Session:
         headers = http.Headers(content_type="application/json", authorization=f"Bearer {key}", user_agent="tests")
         body, path = asked(api, stream=False, **fields), path or shape.at(model=fields.get("model"))
         flow = tflow.tflow(req=tutils.treq(method=b"POST", path=path.encode(), headers=headers, content=body))
-        self.addon.request(flow)
+        asyncio.run(self.addon.request(flow))
         body = chat.encoded(reply or shape.whole(text))
         flow.response = http.Response.make(200, body, {"content-type": "application/json"})
-        self.addon.responseheaders(flow)
+        asyncio.run(self.addon.responseheaders(flow))
         asyncio.run(self.addon.response(flow))
         self.view.add([flow])
         return flow

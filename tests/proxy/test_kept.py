@@ -118,10 +118,10 @@ def exchange(addon: VirtualToolCalling, body: bytes, reply: str, *, streamed: bo
     headers = http.Headers(content_type="application/json", user_agent=f"Cline/{mark()}")
     request = tutils.treq(method=b"POST", path=b"/v1/chat/completions", headers=headers, content=body)
     flow = tflow.tflow(req=request)
-    addon.request(flow)
+    asyncio.run(addon.request(flow))
     if streamed:
         flow.response = tutils.tresp(headers=http.Headers(content_type="text/event-stream"), content=None)
-        addon.responseheaders(flow)
+        asyncio.run(addon.responseheaders(flow))
         assert callable(flow.response.stream)
         for frame in [*chat.streamed(*(reply[i : i + 9] for i in range(0, len(reply), 9))), b""]:
             for word in (b"chatcmpl-", chat.MODEL.encode()):
@@ -130,7 +130,7 @@ def exchange(addon: VirtualToolCalling, body: bytes, reply: str, *, streamed: bo
     else:
         whole = chat.encoded(chat.completion(reply))
         flow.response = tutils.tresp(headers=http.Headers(content_type="application/json"), content=whole)
-        addon.responseheaders(flow)
+        asyncio.run(addon.responseheaders(flow))
     asyncio.run(addon.response(flow))
 
 
@@ -142,7 +142,7 @@ def converse(addon: VirtualToolCalling, most: int = 2) -> None:
                 body = {**conversation(number), "stream": streamed}
                 exchange(addon, chat.encoded(body), reply.replace("_read0", f"_read{number}"), streamed=streamed)
     unfit = tflow.tflow(req=tutils.treq(method=b"POST", path=b"/v1/chat/completions", content=mark().encode()))
-    addon.request(unfit)
+    asyncio.run(addon.request(unfit))
 
 
 # The search

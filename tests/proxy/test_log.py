@@ -38,9 +38,9 @@ def exchange(
     headers = http.Headers(content_type="application/json", authorization="Bearer open-sesame")
     content = chat.encoded(chat.request("My question.")) if body is None else body
     flow = tflow.tflow(req=tutils.treq(method=b"POST", path=path.encode(), headers=headers, content=content))
-    addon.request(flow)
+    asyncio.run(addon.request(flow))
     flow.response = http.Response.make(200, chat.encoded(chat.completion(text)), {"content-type": "application/json"})
-    addon.responseheaders(flow)
+    asyncio.run(addon.responseheaders(flow))
     asyncio.run(addon.response(flow))
     return flow
 

@@ -44,11 +44,11 @@ def captured(
     addon = VirtualToolCalling()
     with taddons.context(addon) as context:
         context.configure(addon, **{"vtc_keep_bodies": "on", "vtc_mode": "rewrite" if seen else "off", **options})
-        addon.request(flow)
+        asyncio.run(addon.request(flow))
         reply = b"".join(shape.streamed(*text)) if stream else chat.encoded(body or shape.whole(text))
         kind = shape.media_type if stream else "application/json"
         flow.response = http.Response.make(status, reply, {"content-type": kind})
-        addon.responseheaders(flow)
+        asyncio.run(addon.responseheaders(flow))
         if callable(flow.response.stream):
             for piece in (reply, b""):
                 flow.response.stream(piece)

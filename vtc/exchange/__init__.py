@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -34,7 +34,7 @@ from vtc.exchange.request import as_it_came
 from vtc.exchange.sending import Sending, Sent
 from vtc.exchange.stages import Fault
 from vtc.exchange.stream import Stream
-from vtc.exchange.way import Way
+from vtc.exchange.way import Way, is_warm
 from vtc.json_text import decode, encode, is_proper
 from vtc.profiles.matching import Facts
 from vtc.profiles.memory import Memory
@@ -68,6 +68,25 @@ type Ask = Callable[[bytes], Generator[Any, Any, bytes]]
 
 It yields what somebody else has to wait for.
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """A request that is decoded and decided about, and of which no exchange was made yet."""
+
+    _plan: Plan
+    _make: Callable[[], Exchange]
+    _facts: Facts
+
+    @property
+    def is_warm(self) -> bool:
+        """True if all is compiled that reading its reply takes."""
+        return is_warm(self._plan.reading)
+
+    def exchange(self) -> Exchange:
+        """Make the exchange; raises `BadRequest`."""
+        with as_it_came(self._facts.secrets):
+            return self._make()
 
 
 class Exchange:
@@ -128,6 +147,13 @@ class Exchange:
         `seed` must differ for every exchange: the ids of calls are derived from it. What later exchanges need of this
         one is kept in `memory`, and nothing else.
         """
+        return cls.opening(api, body, facts, planner, seed, memory).exchange()
+
+    @classmethod
+    def opening(
+        cls, api: Api, body: bytes, facts: Facts, planner: Planner, seed: str, memory: Memory | None = None
+    ) -> Opening:
+        """Begin what `open` does, and leave what takes long where this model is new to `Opening.exchange`."""
         with as_it_came(facts.secrets):
             request = api.request(body, facts.path)
             facts = replace(facts, model=request.model, body=request.fields, path=api.place.whole(facts.path))
@@ -136,7 +162,7 @@ class Exchange:
             if plan.reply.is_strict and not is_proper(body):  # its server may read another request than VTC
                 body = encode(decode(body))
                 request = api.request(body, facts.path)
-            return cls(api, request, body, plan, seed, facts, past, planned)
+        return Opening(plan, partial(cls, api, request, body, plan, seed, facts, past, planned), facts)
 
     # The request
 
@@ -238,6 +264,16 @@ class Exchange:
     def reads(self) -> bool:
         """True if this plan can change the reply. If False, the body is streamed through unread."""
         return self.plan.may_change_reply or self.crosses
+
+    def warm(self) -> None:
+        """Compile what reading the reply takes before it comes: for the first with a model that is a tenth of a second.
+
+        It is done once for all exchanges of the kind (`Opening.is_warm`).
+        """
+        try:
+            self._way.warm()
+        except Exception as error:  # the reply itself will say so
+            logger.debug("vtc: nothing is compiled beforehand\n%s", told(error))
 
     @property
     def came(self) -> Framing:

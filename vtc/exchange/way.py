@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 
 from msgspec.structs import replace as replace_fields
@@ -12,11 +12,12 @@ from vtc.apis import Api, Request
 from vtc.apis.crossed import Crossed, Renamed
 from vtc.apis.crossing import Names
 from vtc.apis.relay import Relay
+from vtc.dialects.bounded_cache import COMPILED
 from vtc.dialects.reading.reader import Begins, Own, Reader
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.grammar import compiled
 from vtc.dialects.text_client import conversation
-from vtc.dialects.writing.example import BLANK
+from vtc.dialects.writing.example import BLANK, written
 from vtc.events import Tool
 from vtc.exchange import echoes
 from vtc.exchange.call_in_name import reader_of_names
@@ -32,9 +33,22 @@ from vtc.exchange.text_reading import TextReading, Thoughts
 from vtc.exchange.thoughts import PastThoughts
 from vtc.guards.budget import Budget
 from vtc.guards.chain import chain, refusable
-from vtc.profiles.plan import Plan, ReplyPlan
+from vtc.profiles.plan import Plan, ReadingPlan, ReplyPlan
 from vtc.reporting.report import Report
 from vtc.wire import compression
+
+SAMPLE = Tool("write_file", "", {"properties": {"path": {"type": "string"}, "text": {"type": "string"}}})
+"""The tool whose call is read before a model's first reply."""
+
+
+def _warmth(reading: ReadingPlan) -> Hashable:
+    """The key under which it is noted that what reads such replies is compiled."""
+    return "warm", reading.dialects, reading.thinking.tags, reading.markers, reading.answer
+
+
+def is_warm(reading: ReadingPlan) -> bool:
+    """True if what reads replies by this plan is compiled, or if it reads none."""
+    return not (reading.dialects and reading.tools) or COMPILED.get(_warmth(reading)) is not None
 
 
 class Way:
@@ -159,6 +173,27 @@ class Way:
             read_name=reader_of_names(dialects, self.reader),
             held=self.held,
         )
+
+    def warm(self) -> None:
+        """Compile what reading the reply takes, unless it is there: read one such as the model may write."""
+        if not is_warm(self._plan.reading):
+            COMPILED.get_or_make(_warmth(self._plan.reading), self._read_sample, lambda _: 0, lasting=True)
+
+    def _read_sample(self) -> bool:
+        """Read calls of a tool of ours, in small pieces: the names of a client's own are not to be kept for it."""
+        plan, thinking, own = self._plan.reading, self._plan.reading.thinking, self._own._replace(echoes=None)
+        grammar = compiled(plan.dialects, thinking.tags, plan.markers, plan.answer)
+        call = written(plan.dialects[0], SAMPLE, {"path": "a", "text": "b < c"})
+        for begins in dict.fromkeys(thinking.begins(whole=whole) for whole in (False, True)):
+            reader = Reader(grammar, {SAMPLE.name: SAMPLE}, think=thinking.to, begins=begins, own=own)
+            thought = "".join(
+                f"{'' if begins == 'reasoning' else opened}\n{closed}" for opened, closed in thinking.tags[:1]
+            )
+            text = f"{thought}\nIt is `a` < b:\n\n{call}"
+            for at in range(0, len(text), 4):
+                reader.feed(text[at : at + 4])
+            reader.finish()
+        return True
 
     def _tools_written(self) -> dict[str, Tool]:
         """The tools, also by the names by which the server knows them."""

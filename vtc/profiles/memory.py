@@ -73,7 +73,8 @@ class Lessons:
     def learn(self, steps: Mapping[str, Any]) -> None:
         """Take note of steps with which a request was taken that had been refused without."""
         now = self.clock()
-        self._known.update((name, (value, now)) for name, value in steps.items())
+        # One that reads them in another thread has the old ones or the new.
+        self._known = {**self._known, **{name: (value, now) for name, value in steps.items()}}
 
 
 class Memory:

@@ -6,11 +6,13 @@ callable that `responseheaders` sets (`stream_callable.py`), any other in `respo
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
 import time
 from collections.abc import Callable
-from functools import cache
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
 from weakref import WeakKeyDictionary
 
 from mitmproxy import ctx, http
@@ -18,7 +20,8 @@ from mitmproxy.addonmanager import Loader
 
 from vtc.apis import Api, BadRequest
 from vtc.dialects.bounded_cache import COMPILED
-from vtc.exchange import Exchange
+from vtc.exchange import Exchange, Opening
+from vtc.profiles.matching import Facts
 from vtc.profiles.memory import Memory
 from vtc.profiles.planner import Planner
 from vtc.proxy import bodies, breaking_off, flows, options, reaching, views
@@ -40,6 +43,7 @@ from vtc.proxy.stats import Stats
 from vtc.proxy.stream_callable import HOLDING, observing, rewriting
 from vtc.proxy.turns import Turns
 from vtc.proxy.whole import dealt_with
+from vtc.proxy.work import done, is_long
 from vtc.reporting.report import Report
 from vtc.scrub import escaped, scrub, scrubbed
 from vtc.wire.compression import UnsupportedEncoding
@@ -73,6 +77,24 @@ def _freeze() -> None:
     gc.freeze()
 
 
+def _opening(
+    api: Api, request: http.Request, facts: Facts, planner: Planner, seed: str, memory: Memory | None
+) -> tuple[Opening, bytes]:
+    """Read a request; return its body, too."""
+    most = ctx.options.vtc_max_body_bytes
+    body = bodies.decoded(request, most)
+    if body is None:
+        raise BadRequest("the body is streamed")
+    if len(body) > most:
+        raise BadRequest(f"the body is longer than vtc_max_body_bytes ({len(body)} bytes)")
+    return Exchange.opening(api, body, facts, planner, seed, memory), body
+
+
+def _rewritten(opening: Opening) -> tuple[Exchange, bytes]:
+    exchange = opening.exchange()
+    return exchange, exchange.request()
+
+
 class VirtualToolCalling:
     """Rewrites tool calls between LLM clients and model servers."""
 
@@ -87,6 +109,8 @@ class VirtualToolCalling:
         """Replies that are streamed unread, where they are kept."""
         self._beside = Beside()
         self._discovery = Discovery(self, clock)
+        self._warmer = ThreadPoolExecutor(1, "vtc-warm")
+        """Compiles what replies need, for one model after the other."""
         self._why = 0
         """The hash of the reasons for the last plan; not the reasons, in which there are names of tools."""
         self._stats = Stats()
@@ -112,7 +136,7 @@ class VirtualToolCalling:
 
     # The request
 
-    def request(self, flow: http.HTTPFlow) -> None:
+    async def request(self, flow: http.HTTPFlow) -> None:
         api = self._api(flow)
         if self.planner is None or ctx.options.vtc_mode == "off":
             return
@@ -127,17 +151,14 @@ class VirtualToolCalling:
                 if unread.may_call and "upgrade" not in flow.request.headers:  # of a WebSocket it is only told
                     self._refuse(flow, unread.why)
             return
-        started = time.perf_counter()
         if flow.is_replay == "request":
             renew(flow)
+        started = time.perf_counter()
+        long, of = is_long(flow.request), (flows.facts(flow), planner, flow.id, self.memory)
         try:
-            body = bodies.decoded(flow.request, ctx.options.vtc_max_body_bytes)
-            if body is None:
-                raise BadRequest("the body is streamed")
-            if len(body) > ctx.options.vtc_max_body_bytes:
-                raise BadRequest(f"the body is longer than vtc_max_body_bytes ({len(body)} bytes)")
-            exchange = Exchange.open(api, body, flows.facts(flow), planner, flow.id, self.memory)
-            rewritten = exchange.request()
+            opening, body = await done(partial(_opening, api, flow.request, *of), much=long)
+            is_warm = opening.is_warm
+            exchange, rewritten = await done(partial(_rewritten, opening), much=long or not is_warm)
         except ValueError as error:
             self._left_alone(flow, str(error))
             self.forget()
@@ -170,6 +191,8 @@ class VirtualToolCalling:
             if exchange.reads:
                 # A reply that cannot be decoded could not be read; clients take identity as they take any other.
                 flow.request.headers["accept-encoding"] = "identity"
+        if exchange.reads and not is_warm:
+            live.warming = self._warmer.submit(exchange.warm)
 
     def _left_alone(self, flow: http.HTTPFlow, why: str) -> None:
         left, known = f"left alone: {why}", flows.secrets(flow)
@@ -186,10 +209,12 @@ class VirtualToolCalling:
 
     # The reply
 
-    def responseheaders(self, flow: http.HTTPFlow) -> None:
+    async def responseheaders(self, flow: http.HTTPFlow) -> None:
         live, response = self._live.get(flow), flow.response
         if response is None or AGAIN in flow.metadata:
             return
+        if live and live.warming:
+            await asyncio.wrap_future(live.warming)
         strict = live is not None and live.exchange.plan.reply.is_strict
         if not (200 <= response.status_code < 300 or (strict and streams_large())):
             return  # an error: it is looked at when it is there, if at all

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from mitmproxy import http
@@ -26,6 +27,8 @@ class Live:
     """The content-encoding in which a streamed reply comes."""
     observed: bool = False
     """A streamed reply is read, and passes as it comes."""
+    warming: Future[None] | None = None
+    """What reading the reply takes is compiled, beside the event loop, while the server is asked."""
     killed: bool = False
     """Nothing of the reply may leave."""
     came: Passing = field(init=False)

@@ -1,13 +1,11 @@
 """Whole replies and errors: looked at, asked for again where that helps, and rewritten.
 
 All that is one generator. It yields the questions to the server, which the event loop awaits, and does the rest
-between two of them: beside the event loop, where all other exchanges go on, if there is much to do. `dealt_with` is
-the one place that decides this.
+between two of them: beside the event loop if there is much to do. `dealt_with` is the one place that decides this.
 """
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import suppress
@@ -23,10 +21,8 @@ from vtc.proxy.asking import PATIENCE, Asker
 from vtc.proxy.bodies import Whole
 from vtc.proxy.live import Live
 from vtc.proxy.refusing import put, withhold
+from vtc.proxy.work import done, is_long
 from vtc.reporting import hints
-
-LONG = 1 << 17
-"""Bytes of a request or a whole reply beyond which it is dealt with beside the event loop."""
 
 type Question = Callable[[], Awaitable[http.Response]]
 type Steps[T] = Generator[Question, http.Response, T]
@@ -38,7 +34,7 @@ async def dealt_with(flow: http.HTTPFlow, live: Live, response: http.Response) -
     steps, last = _steps(flow, live, response), response
     step: Callable[[], Question] = partial(next, steps)
     while True:
-        question, seconds = await (asyncio.to_thread(_timed, step) if _is_long(flow, last) else _at_once(step))
+        question, seconds = await done(partial(_timed, step), much=is_long(flow.request, last))
         live.seconds += seconds
         if question is None:
             return
@@ -47,16 +43,6 @@ async def dealt_with(flow: http.HTTPFlow, live: Live, response: http.Response) -
             step = partial(steps.send, last)
         except NoAnswer as error:
             step = partial(steps.throw, error)
-
-
-def _is_long(flow: http.HTTPFlow, response: http.Response) -> bool:
-    """Tell whether there may be much to do; a few bytes of a coded body may stand for many."""
-    sizes = (len(message.raw_content or b"") for message in (flow.request, response))
-    return max(sizes) > LONG or "content-encoding" in response.headers
-
-
-async def _at_once(step: Callable[[], Question]) -> tuple[Question | None, float]:
-    return _timed(step)
 
 
 def _timed(step: Callable[[], Question]) -> tuple[Question | None, float]:

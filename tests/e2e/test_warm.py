@@ -1,0 +1,76 @@
+"""What a first reply takes to be read is compiled before it comes: it would hold up all others."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections import OrderedDict, defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tests.apis import chat
+from tests.e2e.conftest import Start
+from tests.e2e.upstream import SSE, Reply
+from tests.exchanges import PROFILES, fed, opened
+from vtc.dialects.bounded_cache import COMPILED
+from vtc.dialects.writing.example import written
+from vtc.events import Tool
+
+MOST = 10_000
+"""Characters of expressions that may be compiled for the names of a client's tools; a dialect has up to 80,000."""
+FIELDS = {"filePath": {"type": "string"}, "content": {"type": "string"}}
+TOOL = Tool("create_file", "", {"type": "object", "properties": FIELDS})
+OFFERED: Any = [TOOL.as_openai()]
+
+type Compiled = Mapping[int, int]
+"""Characters of the expressions that each thread has compiled."""
+
+
+@pytest.fixture
+def frames(dialect: str) -> list[bytes]:
+    """Words and a call, in small pieces."""
+    call = written(PROFILES.dialects[dialect], TOOL, {"filePath": "/a", "content": "x < y\n"})
+    text = f"I write `it`:\n\n{call}"
+    return chat.streamed(*(text[at : at + 4] for at in range(0, len(text), 4)))
+
+
+@pytest.fixture
+def compiled(frames: list[bytes], monkeypatch: pytest.MonkeyPatch) -> Compiled:
+    """Nothing is compiled any more, and what is will be counted."""
+    lengths: dict[int, int] = defaultdict(int)
+    compile_ = re._compiler.compile  # type: ignore[attr-defined]
+
+    def counting(pattern: str, flags: int = 0) -> re.Pattern[str]:
+        lengths[threading.get_ident()] += len(pattern)
+        return compile_(pattern, flags)  # type: ignore[no-any-return]
+
+    re.purge()
+    monkeypatch.setattr(COMPILED, "_entries", OrderedDict())
+    monkeypatch.setattr(COMPILED, "size", 0)
+    monkeypatch.setattr("re._compiler.compile", counting)
+    return lengths
+
+
+@pytest.mark.parametrize("dialect", sorted(PROFILES.dialects))
+def test_a_first_reply_compiles_little(dialect: str, frames: list[bytes], compiled: Compiled) -> None:
+    exchange = opened(tools=OFFERED, settings={"dialect": dialect})
+    exchange.request()
+    exchange.warm()
+    here = threading.get_ident()
+    before = compiled[here]
+    fed(exchange.stream(), *frames)
+    assert compiled[here] - before < MOST
+
+
+@pytest.mark.parametrize("dialect", ["qwen3-coder"])
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+async def test_it_is_compiled_beside_the_event_loop(
+    stream: bool, dialect: str, frames: list[bytes], compiled: Compiled, start: Start
+) -> None:
+    lab = await start(Reply(frames, SSE), vtc_dialect=dialect)
+    answer = await lab.post(chat.request(tools=OFFERED, stream=stream))
+    assert [name for name, _ in answer.message.calls] == [TOOL.name]
+    assert compiled[threading.get_ident()] < MOST
+    assert sum(compiled.values()) > 2 * MOST
