@@ -110,7 +110,7 @@ async def test_no_secret_is_in_anything_that_is_said(
     body, replies = CASES[case]
     lab = await start(replies, vtc_mode=mode, vtc_tools="prompt", vtc_log=str(tmp_path / "log.jsonl"))
     headers = {**HEADERS, **({"user-agent": "Cline/3"} if case == "a text client" else {})}
-    path = f"{PATH}?key={QUERY}&api_key={QUERY}"
+    path = f"/{TOKEN}{PATH}?key={QUERY}&api_key={QUERY}"
     with suppress(httpx.RemoteProtocolError):
         await lab.post(body, path=path, headers=headers)
     said = await everything_said(lab, caplog, tmp_path)

@@ -94,9 +94,8 @@ def _of_flows(plans: Planner, file: Path, call: ToolCall | None) -> Iterator[dic
                 if api is None and not flows.unread(flow):
                     continue
                 status = f" {flow.response.status_code}" if flow.response else ""
-                path = flow.request.path.partition("?")[0]
                 about: dict[str, Any] = {
-                    "flow": f"{flow.request.pretty_host}{path}{status} {flow.id[:8]}",
+                    "flow": f"{flow.request.pretty_host}{flows.where(flow)}{status} {flow.id[:8]}",
                     "comment": flow.comment,
                     "done": dict(view.sections(flows.report(flow) or {})),
                 }

@@ -33,7 +33,7 @@ from vtc.proxy.crossing import redirect
 from vtc.proxy.discovery import Discovery
 from vtc.proxy.flows import METADATA
 from vtc.proxy.live import Live
-from vtc.proxy.log import Log, where
+from vtc.proxy.log import Log
 from vtc.proxy.metrics import Metrics
 from vtc.proxy.page import Page
 from vtc.proxy.refusing import refuse, renew, streams_large, withholding
@@ -277,7 +277,7 @@ class VirtualToolCalling:
             return None
         told = reaching.explained(flow, why)
         if live is None:
-            logger.error("vtc: %s - %s", escaped(scrub(told, flows.secrets(flow))), where(flow))
+            logger.error("vtc: %s - %s", escaped(scrub(told, flows.secrets(flow))), flows.where(flow))
             return reaching.answer(api, told)
         live.answered, errors = True, live.exchange.report.errors
         if not errors:  # else it was reached, and broke off
@@ -352,4 +352,4 @@ class VirtualToolCalling:
             flow.marked = MARKS.get(outcome, "")
             model = f"{asked} at " if asked else ""
             level = LEVELS.get(outcome, logging.INFO)
-            logger.log(level, "%s - %s%s%s", summary, model, flow.request.pretty_host, where(flow))
+            logger.log(level, "%s - %s%s%s", summary, model, flow.request.pretty_host, flows.where(flow))

@@ -135,7 +135,7 @@ class Commands:
 
 
 def _title(one: http.HTTPFlow) -> str:
-    return f"{one.request.method} {one.request.pretty_host}{one.request.path.partition('?')[0]}"
+    return f"{one.request.method} {one.request.pretty_host}{flows.where(one)}"
 
 
 def _exchanges(chosen: Sequence[flow.Flow]) -> list[http.HTTPFlow]:

@@ -15,7 +15,7 @@ from vtc.apis.fields import object_of
 from vtc.profiles.matching import Facts
 from vtc.profiles.planner import Planner
 from vtc.reporting.view import Bodies, Side
-from vtc.scrub import parted
+from vtc.scrub import escaped, parted, scrub
 
 METADATA = "vtc"
 """Key of a flow's metadata under which its report is kept, as plain data."""
@@ -103,6 +103,11 @@ def secrets(flow: http.HTTPFlow) -> tuple[str, ...]:
         body = object_of(content) if len(content) <= _MOST_READ else None
         _SECRETS[flow] = replace(facts(flow), body=body).secrets
     return _SECRETS[flow]
+
+
+def where(flow: http.HTTPFlow) -> str:
+    """The path of a request for people: without its query, and without keys that stand in it."""
+    return escaped(scrub(flow.request.path.partition("?")[0], secrets(flow)))
 
 
 def keep_secrets(flow: http.HTTPFlow, found: tuple[str, ...]) -> None:

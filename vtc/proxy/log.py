@@ -16,7 +16,6 @@ from mitmproxy import ctx, exceptions, http
 
 from vtc.proxy import flows
 from vtc.proxy.appending import append
-from vtc.scrub import escaped, scrub
 
 logger = logging.getLogger(__name__)
 
@@ -62,11 +61,6 @@ class Log:
             self._failed = False
 
 
-def where(flow: http.HTTPFlow) -> str:
-    """The path of a request for logs: without its query, and without keys that stand in it."""
-    return escaped(scrub(flow.request.path.partition("?")[0], flows.secrets(flow)))
-
-
 def entry(flow: http.HTTPFlow, report: Mapping[str, Any]) -> dict[str, Any]:
     """An exchange as a line of the log has it; `report` is scrubbed already."""
     said = {key: _bare(value) for key, value in report.items() if key not in _LEFT_OUT}
@@ -74,7 +68,7 @@ def entry(flow: http.HTTPFlow, report: Mapping[str, Any]) -> dict[str, Any]:
         "time": datetime.fromtimestamp(flow.request.timestamp_start, UTC).isoformat(timespec="milliseconds"),
         "id": flow.id,
         "host": flow.request.pretty_host,
-        "path": where(flow),
+        "path": flows.where(flow),
         "status": flow.response.status_code if flow.response else None,
         "outcome": report["outcome"],
         **said,

@@ -82,7 +82,7 @@ def detail(flow: http.HTTPFlow) -> str:
     told = dict(view.sections(flows.report(flow) or {}))
     done = told.pop(view.DONE, [])
     sides = [_side(flow, side) for side in ("reply", "request")]  # what one looks for first
-    where = f"{flow.request.pretty_host}{flow.request.path.partition('?')[0]}"
+    where = f"{flow.request.pretty_host}{flows.where(flow)}"
     status = flow.response.status_code if flow.response else None
     about = listing.about(flow)
     return _template().render(

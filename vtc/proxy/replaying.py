@@ -27,8 +27,7 @@ def replayed(flow: http.HTTPFlow, planner: Planner) -> dict[str, Any]:
     """
     api = flows.api(flow)
     assert api is not None
-    path = flow.request.path.partition("?")[0]
-    found: dict[str, Any] = {"name": f"{flow.request.pretty_host}{path} {flow.id[:8]}", "id": flow.id}
+    found: dict[str, Any] = {"name": f"{flow.request.pretty_host}{flows.where(flow)} {flow.id[:8]}", "id": flow.id}
     try:
         planner = flows.as_captured(flow, planner)
         exchange = Exchange.open(api, flows.original(flow, "request"), flows.facts(flow), planner, flow.id)
