@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import itertools
 import json
 import socket
@@ -79,6 +80,58 @@ async def test_a_server_that_is_down_is_an_error_of_the_api_and_a_flow(api: str,
     assert said in flow.comment
     assert "is it running?" in flow.comment
     assert flow.marked == ":x:"
+
+
+NONE = {
+    "empty": (Reply([], JSON, framing="length"), "the reply is empty"),
+    "blank": (Reply([b"\n"], JSON, framing="length"), "the reply is empty"),
+    "empty and coded": (Reply([gzip.compress(b"")], {**JSON, "content-encoding": "gzip"}), "the reply is empty"),
+    "cut": (Reply([b'{"id": '], JSON, framing="length", cut=True), "the server broke off in the middle of its reply"),
+    "cut in chunks": (Reply([b'{"id": '], JSON, cut=True), "the server broke off in the middle of its reply"),
+    "reset": (Reply([b'{"id": '], JSON, framing="length", cut="reset"), "the server broke off "),
+}
+
+
+@pytest.mark.parametrize("fault", NONE)
+@pytest.mark.parametrize("server", ["same", "openai-chat", "anthropic-messages"])
+async def test_a_whole_reply_that_is_none_is_an_error_of_the_api_and_told(
+    server: str, fault: str, start: Start
+) -> None:
+    reply, said = NONE[fault]
+    lab = await start(reply, vtc_upstream_api=server)
+    for api in SHAPES:
+        for tools in ({}, {"tools": []}):  # a reply that is read, and one that need not be
+            body = {**json.loads(asked(api)), **tools}
+            answer = await lab.post(body, path=SHAPES[api].at())
+            flow = await lab.flow()
+            assert answer.status == 502
+            assert answer.headers["content-type"] == "application/json"
+            assert "content-encoding" not in answer.headers
+            error = json.loads(answer.body)["error"]
+            assert said in (error if api == "ollama-chat" else error["message"])
+            assert said in flow.comment
+            assert flow.marked == ":x:"
+            assert len(flow.metadata["vtc"]["errors"]) == 1
+
+
+@pytest.mark.parametrize("fault", ["empty", "cut"])
+async def test_a_reply_that_is_none_is_as_it_came_where_vtc_observes(fault: str, start: Start) -> None:
+    reply, said = NONE[fault]
+    lab = await start(reply, vtc_mode="observe")
+    answer = await lab.post(chat.request())
+    assert answer.status == (200 if fault == "empty" else 502)
+    assert not answer.body or b"<html>" in answer.body
+    assert said in (await lab.flow()).comment
+
+
+async def test_a_list_of_models_that_is_cut_off_is_an_error_of_the_api(
+    start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    lab = await start(NONE["cut"][0])
+    answer = await lab.client.get("/v1/models")
+    assert answer.status_code == 502
+    assert "broke off in the middle of its reply" in answer.json()["error"]["message"]
+    assert "broke off in the middle of its reply" in caplog.text
 
 
 async def test_a_client_that_lists_models_is_told_of_a_server_that_is_down(

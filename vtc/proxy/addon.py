@@ -32,7 +32,7 @@ from vtc.proxy.commands import Commands
 from vtc.proxy.crossing import redirect
 from vtc.proxy.discovery import Discovery
 from vtc.proxy.flows import METADATA
-from vtc.proxy.live import Live
+from vtc.proxy.live import Live, broken_off
 from vtc.proxy.log import Log
 from vtc.proxy.metrics import Metrics
 from vtc.proxy.page import Page
@@ -275,7 +275,7 @@ class VirtualToolCalling:
         live, api = self._live.get(flow), reaching.api(flow)
         if api is None or AGAIN in flow.metadata or ctx.options.vtc_mode != "rewrite":
             return None
-        told = reaching.explained(flow, why)
+        told = broken_off(flow, why) if flow.response else reaching.explained(flow, why)
         if live is None:
             logger.error("vtc: %s - %s", escaped(scrub(told, flows.secrets(flow))), flows.where(flow))
             return reaching.answer(api, told)

@@ -3,7 +3,7 @@
 mitmproxy calls a stream callable for each chunk and at a clean end, but not where a connection is reset, a body lacks
 its end or HTTP/2 gives up a stream. Nothing can be sent any more by the time of its `error` hook. The one method of its
 that deals with all of these asks first for what is held, and sends it as it sends any chunk. Where nothing of a reply
-came, mitmproxy answers with a page of HTML, which clients of an API show as it is: an error of theirs takes its place.
+left, mitmproxy answers with a page of HTML, which clients of an API show as it is: an error of theirs takes its place.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Holder(Protocol):
         ...
 
     def server_gave_none(self, flow: http.HTTPFlow, why: str) -> http.Response | None:
-        """Take mitmproxy's words for why there is no reply at all; return what to answer, None for its own page."""
+        """Take mitmproxy's words for why there is no whole reply; return what to answer, None for its own page."""
         ...
 
 
@@ -44,7 +44,8 @@ def _ask_first(stream: HttpStream, event: RequestProtocolError | ResponseProtoco
         for holder in [*HOLDERS]:
             for piece in holder.server_broke_off(stream.flow, event.message):
                 yield SendHttp(ResponseData(stream.stream_id, piece), stream.context.client)
-        unanswered = event.code in UNANSWERED and stream.flow.response is None
+        response = stream.flow.response
+        unanswered = event.code in UNANSWERED and (response is None or not response.stream)  # nothing has left
         answers = (holder.server_gave_none(stream.flow, event.message) for holder in [*HOLDERS])
         if unanswered and stream.client_state == stream.state_done and (answer := next(filter(None, answers), None)):
             stream.flow.response = answer

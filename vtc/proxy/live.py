@@ -12,6 +12,12 @@ from vtc.exchange.stream import Stream
 from vtc.proxy.bodies import Passing
 
 
+def broken_off(flow: http.HTTPFlow, why: str, size: int = 0) -> str:
+    """Say that the server broke off, `why` in mitmproxy's words, after it sent so many bytes that were looked at."""
+    place = "before it answered" if flow.response is None else "in the middle of its reply"
+    return f"the server broke off {f'after {size} bytes of its reply' if size else place} ({why})"
+
+
 @dataclass(slots=True)
 class Live:
     """An exchange on its way through, the seconds spent on it, and its reply as it came and as it went."""
@@ -53,10 +59,7 @@ class Live:
         return [] if self.observed else out
 
     def _broken_off(self, flow: http.HTTPFlow, why: str) -> list[bytes]:
-        place = "before it answered" if flow.response is None else "in the middle of its reply"
-        if self.came.size:
-            place = f"after {self.came.size} bytes of its reply"
-        told = f"the server broke off {place} ({why})"
+        told = broken_off(flow, why, self.came.size)
         if self.stream is None:
             self.exchange.report.errors.append(told)
             return []

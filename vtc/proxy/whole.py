@@ -16,13 +16,19 @@ from mitmproxy import ctx, http
 from vtc.apis.fields import is_error, object_of
 from vtc.exchange import NoAnswer
 from vtc.exchange.sending import MOST_ASKED
-from vtc.proxy import bodies, flows
+from vtc.proxy import bodies, flows, reaching
 from vtc.proxy.asking import PATIENCE, Asker
 from vtc.proxy.bodies import Whole
 from vtc.proxy.live import Live
 from vtc.proxy.refusing import put, withhold
 from vtc.proxy.work import done, is_long
 from vtc.reporting import hints
+
+OK = 200
+"""The status of a reply; of the others that tell of no error some have no body."""
+SHORT = 100
+"""Bytes of a body beyond which it holds something, in whichever coding."""
+EMPTY = "the reply is empty"
 
 type Question = Callable[[], Awaitable[http.Response]]
 type Steps[T] = Generator[Question, http.Response, T]
@@ -71,9 +77,29 @@ def _steps(flow: http.HTTPFlow, live: Live, response: http.Response) -> Steps[No
             live.went.add(went[1])
             bodies.replace(response, went[1], "application/json")
             response.status_code, whole = went[0], Whole(response)
+    if status == OK and not response.stream and _is_empty(response, whole):
+        exchange.report.errors.append(EMPTY)
+        if _rewrites():
+            _put_error(flow, live, response)
+        return
     if exchange.reads and not response.stream and (200 <= status < 300 or exchange.plan.reply.is_strict):
         yield from _rewritten(flow, live, response, whole)
     exchange.report.errors[:] = [told] if told else exchange.report.errors
+
+
+def _is_empty(response: http.Response, whole: Whole) -> bool:
+    """Tell whether nothing is said; a long body is not looked at for it, as it may be none that is read."""
+    return len(response.raw_content or b"") <= SHORT and not whole.why and not whole.body.strip()
+
+
+def _put_error(flow: http.HTTPFlow, live: Live, response: http.Response) -> None:
+    """Have an error of the client's API say in the place of the reply that there is none."""
+    if api := flows.api(flow):
+        error = reaching.answer(api, EMPTY)
+        body = error.content or b""
+        live.went.add(body)
+        response.status_code, response.reason = error.status_code, error.reason
+        bodies.replace(response, body, "application/json")
 
 
 def _rewrites() -> bool:
@@ -84,8 +110,6 @@ def _rewritten(flow: http.HTTPFlow, live: Live, response: http.Response, whole: 
     exchange, rewrites = live.exchange, _rewrites()
     if whole.why:
         withhold(exchange, response, f"the body cannot be decoded: {whole.why}", rewrites=rewrites)
-        return
-    if not whole.body:
         return
     if why := _too_long(whole):
         withhold(exchange, response, f"the reply is {why}", rewrites=rewrites)
@@ -118,6 +142,8 @@ def answered(asker: Asker, body: bytes) -> Steps[bytes]:
         raise NoAnswer(f"the reply cannot be decoded: {whole.why}")
     if why := _too_long(whole):
         raise NoAnswer(f"the reply is {why}")
+    if not whole.body.strip():
+        raise NoAnswer(EMPTY)
     return whole.body
 
 
