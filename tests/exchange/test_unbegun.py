@@ -75,10 +75,10 @@ def test_a_refusal_is_told_and_what_the_server_ran_is_named(client: str) -> None
 
 @OTHERS
 def test_a_custom_tool_and_one_of_the_server_are_calls(client: str) -> None:
-    raw = {"type": "custom_tool_call", "id": "ctc_1", "call_id": "call_2", "name": "read", "input": 'a"b'}
+    raw = {"type": "custom_tool_call", "id": "ctc_1", "call_id": "call_2", "name": "patch", "input": 'a"b'}
     shell = {"type": "local_shell_call", "id": "l", "call_id": "call_3", "action": {"command": ["ls"]}}
     found = told(opened(client), client, streamed(raw, output=[raw, shell]), stream=True)
-    assert [name for name, _ in found.calls] == ["read", "local_shell"]
+    assert [name for name, _ in found.calls] == ["patch", "local_shell"]
     assert [json.loads(one) for _, one in found.calls] == [{"input": 'a"b'}, {"command": ["ls"]}]
 
 

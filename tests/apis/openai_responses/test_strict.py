@@ -241,3 +241,12 @@ def test_a_request_for_approval_does_not_leave_under_strict() -> None:
     frames = responses.streamed(responses.text_events("Hi"), item_events(asks))
     assert MARK.encode() not in strict(*frames)
     assert responses.read(strict(*frames)).content == "Hi"
+
+
+def test_arguments_of_an_item_that_is_no_call_are_no_text() -> None:
+    events_ = responses.text_events("Hi")
+    astray = {"type": "response.function_call_arguments.delta", "item_id": "msg_1", "delta": MARK}
+    frames = responses.streamed([*events_[:3], astray, *events_[3:]])
+    assert MARK.encode() not in strict(*frames)
+    assert responses.read(strict(*frames)).content == "Hi"
+    assert run_same(*frames) == b"".join(frames)

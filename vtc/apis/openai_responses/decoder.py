@@ -78,11 +78,9 @@ _READ = {
     **{f"{events}.delta": {"delta", "logprobs"} for events in _TEXTS},
     **{f"{events}.done": {"text", "refusal", "logprobs"} for events in _TEXTS},
     "response.output_text.annotation.added": {"annotation", "annotation_index"},
-    **{f"response.{events}.delta": {"delta"} for events, _ in CALLS.values()},
-    **{f"response.{events}.done": {field, "name"} for events, field in CALLS.values()},
     "keepalive": set[str](),
 }
-"""Events that are known, and their own fields."""
+"""Events that are known, and their own fields; those of calls are read with their items."""
 _FIELDS = {
     "item": {"id", "type", "status", "role", "content", "summary", "phase", "encrypted_content"},
     "part": {"type", "text", "refusal", "annotations", "logprobs"},
