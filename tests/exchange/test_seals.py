@@ -240,10 +240,11 @@ def test_a_seal_that_the_client_sends_back_itself_comes_once(client: str, form: 
     assert "given back" not in str(talk.exchange.report.request)
 
 
-@FORM
+@pytest.mark.parametrize("what", ["messages", "responses", "chat of Google"])
 @STREAM
-async def test_a_seal_comes_back_through_googles_client(form: Form, stream: bool) -> None:
+async def test_a_seal_comes_back_through_googles_client(what: str, stream: bool) -> None:
     """It reads a signature as bytes, and fails at what is no base64."""
+    form = FORMS[what]
     talk = Talk("gemini-generate", form.server, facts=Facts(user_agent="google-genai", host=form.host, port=443))
     talk.model = form.model
     asked = {"generationConfig": {"thinkingConfig": {"includeThoughts": True}}}
