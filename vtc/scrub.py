@@ -23,13 +23,13 @@ SECRET = "[secret]"
 
 CREDENTIALS = ("authorization", "x-api-key", "api-key", "x-goog-api-key", "proxy-authorization")
 """Headers by which a client says who it is."""
-_CREDENTIAL = re.compile(
-    r"(?:key|token|auth|authori[sz]ation|authentication|secret|password|passwd|passphrase|credentials?|cookie"
-    r"|assertion|signature|sig|jwt)\Z",
-    re.I,
+_CREDENTIAL = (
+    *("key", "token", "auth", "authorization", "authorisation", "authentication", "secret", "password", "passwd"),
+    *("passphrase", "credential", "credentials", "cookie", "assertion", "signature", "sig", "jwt"),
 )
 """How the names of headers, parameters of a query and fields of a body end that hold a credential."""
-_NO_CREDENTIAL = re.compile(r"(?:cache|idempotency|websocket)[-_]?key\Z", re.I)
+_NO_CREDENTIAL = ("cachekey", "idempotencykey", "websocketkey")
+"""How some of them end that do not, without low lines and hyphens."""
 _CONVERSATION = frozenset(
     ("messages", "contents", "input", "prompt", "system", "instructions", "systemInstruction", "system_instruction")
 )
@@ -204,7 +204,8 @@ def secrets(headers: Mapping[str, str], query: str = "", body: Any = None) -> tu
 
 def is_credential(name: str) -> bool:
     """True if what is named so says who a client is."""
-    return _CREDENTIAL.search(name) is not None and _NO_CREDENTIAL.search(name) is None
+    folded = name.casefold()
+    return folded.endswith(_CREDENTIAL) and not folded.replace("-", "").replace("_", "").endswith(_NO_CREDENTIAL)
 
 
 def in_query(query: str) -> Iterator[str]:

@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, Protocol
 
 from vtc.profiles.loader import Source
@@ -20,7 +20,7 @@ from vtc.profiles.schema import Match
 from vtc.scrub import CREDENTIALS, in_query, secrets
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Facts:
     """What is known of a request; "" and empty where nothing is."""
 
@@ -42,7 +42,7 @@ class Facts:
         shown = (self.headers.get(name, "") for name in CREDENTIALS)
         return (self.host, str(self.port), self.path, self.user_agent, *shown, *in_query(self.query))
 
-    @property
+    @cached_property
     def secrets(self) -> tuple[str, ...]:
         """Collect what the request carries as a credential."""
         return secrets(self.headers, self.query, self.body)
