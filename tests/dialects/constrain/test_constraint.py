@@ -13,6 +13,7 @@ import jsonschema
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import astuple
 
 from tests.dialects.constrain import material
 from tests.dialects.constrain.checker import Checker
@@ -28,9 +29,9 @@ from tests.dialects.constrain.material import (
     text_of,
 )
 from tests.dialects.material import DIALECTS, content, read
-from vtc.dialects.constrain.calls import Demand
+from vtc.dialects.constrain.calls import Demand, reply
 from vtc.dialects.constrain.constraint import written
-from vtc.dialects.constrain.tree import Inexpressible
+from vtc.dialects.constrain.tree import MOST_MADE, Inexpressible, Nodes
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.writing.calls import write_calls
 from vtc.events import Call, Tool
@@ -199,6 +200,80 @@ def test_a_schema_that_refers_to_itself_ends() -> None:
         "$defs": {"node": {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}}}},
     }
     assert written("gbnf", DIALECTS["hermes"], [Tool("f", "", schema)], Demand(demanded=True))
+
+
+REFERRING = {
+    "properties": {"a": {"$ref": "#/$defs/d0"}},
+    "$defs": {
+        **{
+            f"d{level}": {
+                "properties": {f"p{place}": {"$ref": f"#/$defs/d{level + 1}"} for place in range(4)},
+                "required": ["p0", "p1", "p2", "p3"],
+            }
+            for level in range(10)
+        },
+        "d10": {"type": "string"},
+    },
+}
+"""Ten definitions, of four properties that each refer to the next one: written out it would have a million leaves."""
+
+
+def grown(depth: int, name: str = "k") -> dict[str, Any]:
+    """Objects of four members in each other, none of which is like another."""
+    if not depth:
+        return {"type": "string"}
+    return {"properties": {f"{name}{place}": grown(depth - 1, f"{name}{place}") for place in range(4)}}
+
+
+BEYOND = {
+    "choices": {"enum": [f"value-{number:06}" for number in range(20000)]},
+    "beginnings of each other": {"enum": ["x" * number for number in range(1, 1500)]},
+    "objects in each other": grown(6),
+}
+
+
+def nodes_of(tree: Any) -> int:
+    """Count the nodes of a tree, one that stands in several places once."""
+    known: dict[int, Any] = {}
+    waiting = [tree]
+    while waiting:
+        if id(node := waiting.pop()) not in known:
+            known[id(node)] = node
+            waiting += node if isinstance(node, tuple) else getattr(node, "__struct_fields__", ()) and astuple(node)
+    return len(known)
+
+
+@pytest.mark.parametrize("name", ["hermes", "qwen3-coder", "llama3"])
+def test_what_schemas_refer_to_is_made_once(name: str) -> None:
+    tools = [Tool(f"tool_{number}", "", REFERRING) for number in range(20)]
+    one, many = (nodes_of(reply(DIALECTS[name], some, Demand(demanded=True))) for some in (tools[:1], tools))
+    assert one < 500
+    assert many < 20 * one
+    grammars = [written("gbnf", DIALECTS[name], some, Demand(demanded=True)) for some in (tools[:1], tools)]
+    assert len(grammars[1]) < len(grammars[0]) + 20 * 200
+
+
+@pytest.mark.parametrize("name", ["hermes", "qwen3-coder", "llama3"])
+@pytest.mark.parametrize("schema", BEYOND.values(), ids=BEYOND)
+def test_a_grammar_that_is_too_long_is_given_up_while_it_is_made(schema: dict[str, Any], name: str) -> None:
+    tools = [Tool(f"tool_{number}", "", {"properties": {"a": schema}}) for number in range(20)]
+    with pytest.raises(Inexpressible, match="longer than"):
+        reply(DIALECTS[name], tools, Demand(demanded=True))
+
+
+def test_no_more_schemas_are_read_than_a_grammar_may_say() -> None:
+    nodes = Nodes()
+    for _ in range(MOST_MADE):
+        nodes.make()
+    with pytest.raises(Inexpressible, match="of more than"):
+        nodes.make()
+
+
+def test_a_schema_of_json_is_given_up_while_it_is_made() -> None:
+    for schema in (REFERRING, {"properties": {"a": BEYOND["beginnings of each other"]}}):
+        tools = [Tool(f"tool_{number}", "", schema) for number in range(20)]
+        with pytest.raises(Inexpressible, match=r"longer than|of more than"):
+            written("json_schema", DIALECTS["llama3"], tools, Demand(demanded=True))
 
 
 def test_many_tools_have_less_freedom_and_then_none() -> None:

@@ -9,6 +9,7 @@ import pytest
 from tests.dialects.material import DIALECTS
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.forms import CallSyntax, call_syntaxes, closers, variants
+from vtc.dialects.syntax.heads import heads_after_unclosed
 from vtc.dialects.syntax.parts import Lit, whole
 
 
@@ -53,6 +54,18 @@ def test_a_tag_may_carry_a_known_namespace() -> None:
     tail = whole(one("invoke").tail("read"))
     assert re.fullmatch(tail, "</invoke>")
     assert not re.fullmatch(tail, "</x:invoke>")
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_no_markup_after_the_head_speaks_of_a_name_unless_it_repeats_it(dialect: str) -> None:
+    """So one expression serves all names that a model may write."""
+
+    def after_head(syntax: CallSyntax, name: str) -> list[object]:
+        written = [syntax.tail(name), syntax.written_tail(name), syntax.closing_tags(name), syntax.last_tags(name)]
+        return [*written, syntax.quoted_heads(name), syntax.following_heads(name), heads_after_unclosed(syntax, name)]
+
+    for syntax in call_syntaxes(DIALECTS[dialect]):
+        assert (after_head(syntax, "one") == after_head(syntax, "another")) or syntax.repeats_name
 
 
 def test_closing_tags_are_those_of_the_call_and_its_section() -> None:

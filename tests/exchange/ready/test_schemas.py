@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -78,6 +79,21 @@ def test_a_schema_that_refers_to_itself_ends() -> None:
     found, told = simplified({"$ref": "#/$defs/node", "$defs": {"node": node}})
     assert found == {"type": "object", "properties": {"left": {"type": "object"}, "right": {"type": "object"}}}
     assert told == ["1 schema simplified (go: $ref, depth)"]
+
+
+def test_the_schemas_of_all_tools_together_are_bounded() -> None:
+    """Each refers twice to the next one, so that a tool of eleven definitions has two thousand schemas."""
+    definitions: Json = {
+        f"d{level}": {"properties": {place: {"$ref": f"#/$defs/d{level + 1}"} for place in "ab"}} for level in range(10)
+    }
+    schema = {"$ref": "#/$defs/d0", "$defs": {**definitions, "d10": {"type": "string"}}}
+    tools = tuple(Tool(f"go{number}", "", schema) for number in range(20))
+    found, told = made_ready(Asked(model="m", messages=(), tools=tools), {"schemas": "grammar"}, given())
+    sizes = [len(json.dumps(tool.parameters)) for tool in found.tools]
+    assert sizes[0] == max(sizes) > 20_000
+    assert sum(sizes) < 8 * sizes[0]
+    assert all(tool.parameters["type"] == "object" for tool in found.tools)
+    assert any("go19" in line or "…" in line for line in told.values())
 
 
 def test_a_tool_without_parameters_has_those_of_an_object() -> None:

@@ -20,6 +20,7 @@ from vtc.dialects.constrain.tree import (
     Inexpressible,
     Member,
     Node,
+    Nodes,
     Reply,
     Some,
     Way,
@@ -174,7 +175,8 @@ class _Calls:
         self._dialect = dialect
         self._several = several
         self._free, self._free_inside = freedom
-        self._params = Params(dialect, *freedom)
+        self._nodes = Nodes()
+        self._params = Params(dialect, *freedom, self._nodes)
         self._bodies: dict[tuple[str, str], Node] = {}
 
     def calls(self, form: _Form, tool: Tool | None = None) -> Node:
@@ -202,7 +204,8 @@ class _Calls:
                 return NUMBER
         # The same for each way in which a call may begin.
         if (slot, tool.name) not in self._bodies:
-            self._bodies[slot, tool.name] = self._body(slot, tool)
+            self._nodes.make()
+            self._bodies[slot, tool.name] = self._nodes.once(self._body(slot, tool))
         return self._bodies[slot, tool.name]
 
     def _body(self, slot: str, tool: Tool) -> Node:
@@ -216,7 +219,7 @@ class _Calls:
         return self._params.of(tool)
 
     def _values(self, tool: Tool) -> Values:
-        return Values(tool.parameters, "json", self._free_inside)
+        return Values(tool.parameters, "json", self._free_inside, self._nodes)
 
     def _envelope(self, tool: Tool) -> Node:
         """The object of a whole call, its keys in the order in which they are written."""
@@ -238,7 +241,7 @@ class _Calls:
         return seq(Lit("{"), BLANK, *members, BLANK, Lit("}"))
 
     def _keywords(self, tool: Tool) -> Node:
-        made = Values(tool.parameters, "python", self._free_inside)
+        made = Values(tool.parameters, "python", self._free_inside, self._nodes)
         needed = values.required(tool.parameters)
         declared = values.properties(tool.parameters)
         if not declared and is_open(tool.parameters):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Literal
 
 from vtc.dialects.constrain import gbnf, json_reply, structural_tag
@@ -26,13 +27,15 @@ def written(kind: Kind, dialect: Description, tools: Sequence[Tool], demand: Dem
             raise Inexpressible(f"dialect {dialect.name}: {dialect.unconstrained}")
         return json_reply.write(dialect, tools)
     write = structural_tag.write if kind == "structural_tag" else gbnf.write
-    for freedom in FREEDOM:
-        tree = reply(dialect, tools, demand, freedom)
-        try:
-            return write(tree)
-        except Inexpressible as error:
-            longest = error
-    raise longest
+    freest, *freedoms, least = FREEDOM
+    tree = reply(dialect, tools, demand, freest)
+    with suppress(Inexpressible):
+        return write(tree)
+    shortest = write(reply(dialect, tools, demand, least))  # where that is too long, all are
+    for freedom in freedoms:
+        with suppress(Inexpressible):
+            return write(reply(dialect, tools, demand, freedom))
+    return shortest
 
 
 __all__ = ["Demand", "Inexpressible", "Kind", "quoting", "written"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from vtc.dialects.arguments import values
-from vtc.dialects.constrain.schema import in_tags, is_open, kind_of, options_of
-from vtc.dialects.constrain.tree import NOTHING, Chars, Member, Node, Some, Text, choice, each, seq
+from vtc.dialects.constrain.schema import Form, Values, in_tags, is_open, kind_of, options_of
+from vtc.dialects.constrain.tree import NOTHING, Chars, Member, Node, Nodes, Some, Text, choice, each, seq
 from vtc.dialects.syntax import pattern
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.forms import CallSyntax, last_tag
@@ -21,14 +21,16 @@ KEY = Chars("0-9A-Za-z_.-", 1, 64)
 class Params:
     """Makes the parameters of calls in one dialect."""
 
-    def __init__(self, dialect: Description, free: int, free_inside: int) -> None:
+    def __init__(self, dialect: Description, free: int, free_inside: int, nodes: Nodes) -> None:
         """`free` parameters stand in any order, and so many members of objects in them."""
         self._dialect = dialect
         self._free = free
         self._free_inside = free_inside
+        self._nodes = nodes
         self._syntax = CallSyntax(dialect, dialect.calls[0])
         self._parts = pattern.parse(dialect.params[0], "param") if dialect.params else []
         self._texts: dict[tuple[str, str], Text] = {}
+        self._made: dict[tuple[str, Text], Values] = {}
 
     def of(self, tool: Tool) -> Node:
         """Make those of a tool."""
@@ -45,7 +47,7 @@ class Params:
         dialect, root = self._dialect, tool.parameters
         style = dialect.values
         assert style in ("json", "python", "repr")
-        kind, words, node = in_tags(schema, root, style, self._free_inside, self._text(tool.name, key))
+        kind, words, node = in_tags(schema, root, style, self._values(tool, key))
         parts = self._parts
         names_type = any(part in (Slot("type"), Slot("string")) for part in parts)
         if node is not None:
@@ -57,8 +59,16 @@ class Params:
             return choice(*(self._filled(parts, Lit(dialect.escaped(key)), one, node) for one in kinds))
         said: Node = self._text(tool.name, key)
         if kind == "words":
-            said = choice(*(Lit(self._framed(word)) for word in words))
+            said = self._nodes.once(choice(*(Lit(self._framed(word)) for word in words)))
         return self._filled(parts, Lit(dialect.escaped(key)), "string", said)
+
+    def _values(self, tool: Tool, key: str) -> Values:
+        """What makes the values of a parameter; one for all of a tool, as far as its closer names nothing."""
+        within = self._text(tool.name, key)
+        if (tool.name, within) not in self._made:
+            form: Form = "python" if self._dialect.values == "repr" else "json"
+            self._made[tool.name, within] = Values(tool.parameters, form, self._free_inside, self._nodes, within)
+        return self._made[tool.name, within]
 
     def _framed(self, word: str) -> str:
         return f"\n{word}\n" if self._dialect.frame == "multiline" and "\n" in word else word

@@ -5,12 +5,12 @@ Types, names, choices, required ones and the items of lists are said; patterns, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from typing import Any, Literal
 
 from vtc.dialects.arguments import values
 from vtc.dialects.arguments.values import Schema
-from vtc.dialects.constrain.tree import NOTHING, Leaf, Member, Node, Some, Text, choice, each, seq
+from vtc.dialects.constrain.tree import NOTHING, Leaf, Member, Node, Nodes, Some, Text, choice, each, seq
 from vtc.dialects.syntax.parts import Lit
 from vtc.json_text import write
 
@@ -29,13 +29,15 @@ BLANK = Leaf("blank")
 class Values:
     """Makes the trees of values of one tool, whose schemas may refer to its own."""
 
-    def __init__(self, root: Schema, form: Form, free: int, within: Text | None = None) -> None:
+    def __init__(self, root: Schema, form: Form, free: int, nodes: Nodes, within: Text | None = None) -> None:
         """`free` members of each object stand in any order. `within` is what text between the same tags may be."""
         self._within = within
         self._root = root
         self._shared = {key: root[key] for key in ("$defs", "definitions") if key in root}
         self._form = form
         self._free = free
+        self._nodes = nodes
+        self._known: dict[Hashable, tuple[Schema, Node]] = {}
 
     def arguments(self, free: int) -> Node:
         """Make the object of all arguments."""
@@ -44,6 +46,13 @@ class Values:
     def of(self, schema: Any, depth: int = 0) -> Node:
         """Make the tree of the values of a schema."""
         schema = values.resolved_of(schema, self._root)
+        known = (depth, *_identity(schema))
+        if known not in self._known:
+            self._nodes.make()
+            self._known[known] = (schema, self._nodes.once(self._made(schema, depth)))
+        return self._known[known][1]
+
+    def _made(self, schema: Schema, depth: int) -> Node:
         if options := options_of(schema):
             return choice(*(node for option in options for node in self._literals(option)))
         kinds = values.types_of(schema, self._root)
@@ -112,6 +121,17 @@ def _quoted(quote: str, within: Text, escape: Node) -> Node:
     return seq(Lit(quote), plain, Some(seq(escape, plain), NOTHING, 0), Lit(quote))
 
 
+def _identity(schema: Schema) -> Iterator[Hashable]:
+    """Tell a schema from others by the parts that it consists of: where references are resolved it is a copy."""
+    for key, inside in schema.items():
+        if isinstance(inside, Mapping):
+            yield key, *((name, id(one)) for name, one in inside.items())
+        elif isinstance(inside, list):
+            yield key, *map(id, inside)
+        else:
+            yield key, id(inside)
+
+
 def is_open(schema: Schema) -> bool:
     """True if an object of no declared members may have any: its schema says so, or says nothing of members."""
     others = schema.get("additionalProperties")
@@ -146,7 +166,7 @@ def kind_of(value: Any) -> str:
 
 
 def in_tags(
-    schema: Any, root: Schema, form: Literal["json", "python", "repr"], free: int, within: Text
+    schema: Any, root: Schema, form: Literal["json", "python", "repr"], made: Values
 ) -> tuple[str, list[str], Node | None]:
     """Tell how a value stands between tags: as `text`, as one of some `words`, or as a `value` of its own writing."""
     schema = values.resolved_of(schema, root)
@@ -155,7 +175,6 @@ def in_tags(
         return "words", [*dict.fromkeys(options)], None
     if values.takes_text(schema, root):
         return "text", [], None
-    made = Values(root, "python" if form == "repr" else "json", free, within)
     node = made.of(schema)
     if form == "python":  # scalars alone are Python's
         kinds = {kind for kind, _ in values.types_of(schema, root)}

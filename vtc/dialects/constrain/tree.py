@@ -104,6 +104,64 @@ class Inexpressible(ValueError):
     """No grammar says this; the text says why, for people."""
 
 
+MOST = 192 << 10
+"""Characters of what no grammar leaves out, of all tools of a request together."""
+MOST_MADE = 1 << 14
+"""Schemas that are read for it."""
+
+
+_PER_MEMBER = 20
+"""Characters of the rule of a member, and of one that names it."""
+
+
+class Nodes:
+    """The nodes that are made for a reply: each is there once, and they are no more than a grammar may hold.
+
+    What is compared or written is compared and written once then, however often schemas refer to it.
+    """
+
+    def __init__(self, most: int = MOST) -> None:
+        """`most` characters may be written."""
+        self._nodes: dict[Node, Node] = {}
+        self._most = most
+        self.written = self.made = 0
+
+    def make(self) -> None:
+        """Count a schema that is read. Raises `Inexpressible` if they are too many."""
+        self.made += 1
+        if self.made > MOST_MADE:
+            raise Inexpressible(f"the grammar would be of more than {MOST_MADE} schemas")
+
+    def write(self, characters: int) -> None:
+        """Count characters. Raises `Inexpressible` if they are too many."""
+        self.written += characters
+        if self.written > self._most:
+            raise Inexpressible(f"the grammar would be longer than {self._most >> 10} KB")
+
+    def once(self, node: Node) -> Node:
+        """Get the node that is the same as this one. Raises `Inexpressible` as `write` does."""
+        if node not in self._nodes:
+            self._nodes[node] = node
+            self.write(_characters(node))
+        return self._nodes[node]
+
+
+def _characters(node: Node, *, ruled: bool = False) -> int:
+    """Count what a node takes at the least, without others in it which have rules of their own."""
+    match node:
+        case Lit(text):
+            return len(text) + 2
+        case Leaf(name):
+            return len(name)
+        case Seq(parts):
+            return sum(_characters(one, ruled=ruled) for one in parts)
+        case Choice(options) if not ruled:
+            return sum(2 + _characters(one, ruled=True) for one in options)
+        case Each(free, rest) if not ruled:
+            return sum(_PER_MEMBER + _characters(one.node, ruled=True) for one in (*free, *rest))
+    return 0
+
+
 def seq(*parts: Node) -> Node:
     """Join parts, and literals that stand side by side; one alone is itself."""
     found: list[Node] = []

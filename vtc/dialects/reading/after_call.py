@@ -393,7 +393,7 @@ class Spilled(SaysText):
 
     def __init__(self, context: Context, call: OpenCall) -> None:
         super().__init__(context)
-        self._scan = context.grammar.closer(call.syntax, call.written)
+        self._scan = context.grammar.closer(call.syntax, call.name_in_markup)
 
     @property
     def scan(self) -> Scan:

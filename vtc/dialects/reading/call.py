@@ -102,7 +102,7 @@ class InCall:
 
     @property
     def arguments(self) -> Scan:
-        return self.context.grammar.arguments(self.call.syntax, self.call.written)
+        return self.context.grammar.arguments(self.call.syntax, self.call.name_in_markup)
 
     @property
     def attributes(self) -> Scan:
@@ -110,13 +110,13 @@ class InCall:
 
     @property
     def tail(self) -> Scan:
-        return self.context.grammar.tail(self.call.syntax, self.call.written)
+        return self.context.grammar.tail(self.call.syntax, self.call.name_in_markup)
 
     @property
     def damaged(self) -> Scan:
         if self.call.swallows:
             return NEVER
-        return self.context.grammar.damaged(self.call.syntax, self.call.written)
+        return self.context.grammar.damaged(self.call.syntax, self.call.name_in_markup)
 
     def plain(self, text: str) -> list[Event]:
         hold(self.context, self.call, text)
@@ -158,7 +158,7 @@ class InCall:
 
     @property
     def sole(self) -> Scan:
-        return self.context.grammar.sole(self.call.syntax, self.call.written)
+        return self.context.grammar.sole(self.call.syntax, self.call.name_in_markup)
 
     def sole_value(self, end: int) -> Refused | None:
         """Keep text that may be the value of the one parameter that the tool needs."""

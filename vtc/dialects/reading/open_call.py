@@ -103,6 +103,14 @@ class OpenCall:
         self.parameters = Parameters(self.syntax, self.named, self.repairs, lenient=self._lenient)
 
     @property
+    def name_in_markup(self) -> str:
+        """The name as it was written, where markup after the head may say it, too; empty where it cannot.
+
+        Expressions are made for each name that a model writes, which takes milliseconds.
+        """
+        return self.written if self.syntax.repeats_name else ""
+
+    @property
     def written(self) -> str:
         """The name as the model wrote it; empty as long as it is inside JSON."""
         return self.named.written

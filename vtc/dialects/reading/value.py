@@ -106,7 +106,7 @@ class InValue:
 
     @property
     def scan(self) -> Scan:
-        return self.context.grammar.value(self.call.syntax, self.call.written, self._param, self._key)
+        return self.context.grammar.value(self.call.syntax, self.call.name_in_markup, self._param, self._key)
 
     @property
     def guess(self) -> Scan:
@@ -114,7 +114,7 @@ class InValue:
 
     @property
     def closing(self) -> Scan:
-        return self.context.grammar.closing(self.call.syntax, self.call.written, self._param, self._key)
+        return self.context.grammar.closing(self.call.syntax, self.call.name_in_markup, self._param, self._key)
 
     # Its text
 

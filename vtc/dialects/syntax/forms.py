@@ -107,6 +107,12 @@ class CallSyntax:
         """True if a call's tag is nothing but the tool's name."""
         return self.call.startswith("<{name}>")
 
+    @cached_property
+    def repeats_name(self) -> bool:
+        """True if what stands after the head of a call may say the name of the tool again."""
+        _, after = pattern.split(pattern.parse(self.call, "call"), pattern.BODIES)
+        return self.dialect.names == "declared" or Slot("name") in after
+
     @property
     def lists_calls(self) -> bool:
         """True if its section is a list in brackets."""

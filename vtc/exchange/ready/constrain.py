@@ -12,6 +12,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from vtc.dialects.arguments import values
+from vtc.dialects.arguments.values import Schema
 from vtc.dialects.constrain.constraint import Inexpressible, quoting
 from vtc.events import Asked, Message
 from vtc.exchange.ready.given import Given, counted
@@ -52,7 +53,7 @@ def strict(asked: Asked, _value: Any, _given: Given) -> tuple[Asked, str]:
     """Declare tools as strict, where each of their objects can be closed; those without parameters stay."""
     tools = tuple(
         with_fields(tool, strict=True, parameters=found)
-        if not tool.strict and values.properties(tool.parameters) and (found := closed(tool.parameters)) is not None
+        if not tool.strict and _has_members(tool.parameters) and (found := closed(tool.parameters)) is not None
         else tool
         for tool in asked.tools
     )
@@ -60,6 +61,11 @@ def strict(asked: Asked, _value: Any, _given: Given) -> tuple[Asked, str]:
     if not changed:
         return asked, ""
     return replace(asked, tools=tools), f"{counted(changed, 'tool')} declared as strict"
+
+
+def _has_members(schema: Schema) -> bool:
+    """True if an object declares members. What they are is not looked at: references may double on each level."""
+    return bool(values.resolved_of(schema, schema).get("properties"))
 
 
 class _Open(ValueError):

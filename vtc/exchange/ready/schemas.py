@@ -16,6 +16,8 @@ from vtc.events import Asked, Tool
 from vtc.exchange.ready.given import Given, counted
 from vtc.exchange.ready.simple_schema import Simple
 
+MOST_PARTS = 12000
+"""Schemas within those of all tools that are looked at."""
 MOST_TOLD = 6
 """Tools that are named in the report."""
 
@@ -24,9 +26,11 @@ def schemas(asked: Asked, value: Any, _given: Given) -> tuple[Asked, str]:
     """Simplify the schemas that say more than types, names and choices."""
     tools: list[Tool] = []
     told: list[str] = []
+    left = MOST_PARTS
     for tool in asked.tools:
-        simple = Simple(tool.parameters, plain=value == "plain")
+        simple = Simple(tool.parameters, plain=value == "plain", most=left)
         parameters = simple.of(tool.parameters)
+        left -= simple.parts
         if parameters is not tool.parameters:
             told.append(f"{tool.name}: {', '.join([*simple.gone])}" if simple.gone else tool.name)
             tool = with_fields(tool, parameters=parameters)

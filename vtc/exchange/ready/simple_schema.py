@@ -30,27 +30,29 @@ MOST_PARTS = 2000
 class Simple:
     """One schema being simplified."""
 
-    def __init__(self, root: Mapping[str, Any], *, plain: bool) -> None:
+    def __init__(self, root: Mapping[str, Any], *, plain: bool, most: int = MOST_PARTS) -> None:
         self.root = root
         self.gone: dict[str, None] = {}
         """What was left out, or is said otherwise."""
         self._plain = plain
-        self._left = MOST_PARTS
+        self.parts = 0
+        """Schemas that were looked at."""
+        self._most = min(most, MOST_PARTS)
 
     def of(self, schema: Any, within: tuple[str, ...] = ()) -> Any:
         """Simplify a schema and those inside; return the very one if there is nothing to it.
 
         `within` are the references that led here, and the keys: one that leads to itself ends with its type.
         """
-        self._left -= 1
+        self.parts += 1
         if not isinstance(schema, Mapping):
             return {"type": "string"} if schema is True else schema
         reference = schema.get("$ref")
-        if len(within) > MOST_DEPTH or self._left < 0 or reference in within:
+        if len(within) > MOST_DEPTH or self.parts > self._most or reference in within:
             self.gone["depth"] = None
-            found = referred(self.root, reference) or schema
-            kind = found.get("type") if isinstance(found, Mapping) else None
-            return {"type": kind if isinstance(kind, str) else _kind(schema)}
+            found = there if isinstance(there := referred(self.root, reference), Mapping) else schema
+            kind = found.get("type") if within else "object"  # arguments are one
+            return {"type": kind if isinstance(kind, str) else _kind(found)}
         depth, within = len(within), (*within, reference if isinstance(reference, str) else "")
         keys = schema.keys()
         is_simple = isinstance(schema.get("type"), str) and keys.isdisjoint(_LOOKED_AT)
