@@ -68,6 +68,7 @@ def test_what_may_be_a_call_of_a_tool_is_told_with_its_name(text: str) -> None:
         "`read_file(path)` reads a file",
         "```\n@@read_file(path=a.py)@@\n```",
         "```\n@@read_file(path=a.py)@@",
+        "A page:\n```html\n<ls>\n<li class='x'>read_file</li>\n```\nand so on.",
         "<b>read_files</b> (false)",
         "the also (wells) of",
         "I ls (all of them) here",
@@ -92,10 +93,12 @@ def test_prose_and_code_are_not(text: str) -> None:
 
 @pytest.mark.every
 @pytest.mark.parametrize("name", [name for name, dialect in DIALECTS.items() if dialect.is_framed])
-def test_a_call_in_a_block_that_ends_the_reply_is_told_in_every_framed_dialect(name: str) -> None:
+def test_a_call_in_a_code_block_is_told_in_every_framed_dialect(name: str) -> None:
+    """Also one with words after it, where the markup is that of calls."""
     tool = Tool("bash", parameters={"type": "object", "properties": {"command": {"type": "string"}}})
     text = write_calls([ToolCall("bash", '{"command": "ls"}', id="c1")], DIALECTS[name], {"bash": tool})
-    assert "bash" in possible_call(f"I list them:\n````\n{text}\n````", ["bash"])
+    for after in ("", "\n", "\nThen I wait.\n```\nx\n```\n"):
+        assert "bash" in possible_call(f"I list them:\n````\n{text}\n````{after}", ["bash"])
 
 
 def test_without_tools_there_is_no_call() -> None:

@@ -13,10 +13,12 @@ AROUND = 32
 MOST = 1 << 14
 """Characters at the end of a reply that are looked at."""
 
+_RUN = re.compile(r"(\s{64})\s+|(`{64})`+")
+"""White space and backticks beyond these: in the expressions each of them would be looked at again from each."""
 _QUOTED = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`|<(code|pre|kbd|samp)\b[^<>]*>.{0,400}?</\1>", re.DOTALL)
 _TYPED = str.maketrans("“”„‘’", '"""\'\'')
 """Quotation marks that models write for those of JSON."""
-_LAST_BLOCK = re.compile(r"(`{3,})[^\n`]*\n((?:(?!\1).)*)(?:\1)?\s*\Z", re.DOTALL)
+_BLOCK = re.compile(r"(`{3,})[^\n`]*\n((?:(?!\1).)*)(?:\1(?:\s*\Z)?|\Z)", re.DOTALL)
 _ARGUMENTS = r"""["'](?:arguments|parameters|params|args|input|kwargs)["']\s*:"""
 _NAMED = r"(?:(?<![\w.-])|(?<=functions\.))(?:{names})(?![\w-])"
 _FORMS = (
@@ -38,13 +40,19 @@ _BEFORE_BLOCK = (
     r"""(?P<fence>`{{3,}})[^\n`]*\n\s*\{{(?:(?!\n\s*(?P=fence))[\s\S])*\n\s*(?P=fence)(?:<[^\n]*)?\s*`*\s*\Z""",
 )
 """A tool's name at the end of a line of markup or of three words, and an object in a block that ends the reply."""
+_MARKED = (
+    # <|tool_call_start|>[read_file(
+    r"""<[^<>\n]{{0,60}}(?i:[|｜]|tool|call|func|invoke)[^<>\n]{{0,60}}>[^`]{{0,60}}{name}""",
+    # <a:invoke name="read_file">
+    r"""<[^<>\n]{{0,60}}(?i:[|｜]|tool|call|func|invoke)[^<>\n]{{0,60}}[=:"'\s]{name}["']?[\s/>]""",
+    r"""(?:\[TOOL_CALLS?\]|\[Calling tool:|✿FUNCTION✿)[^`]{{0,40}}{name}""",
+)
+"""The same in any code block: with markup that only calls have."""
 _IN_BLOCK = (
     r"""["']{name}["']\s*[,}}]\s*(?:"\w+":\s*"[^"\n]*",\s*)?""" + _ARGUMENTS,
     _ARGUMENTS + r"""[^`]{{0,400}}["']{name}["']""",
     r"""<(?:[\w:.-]+[\s=]+)?(?:name\s*=\s*)?["']?{name}["']?\s*/?>""",
-    r"""<[^<>\n]*(?:[|｜]|tool|call|func|invoke)[^<>\n]*>[^`]{{0,60}}{name}""",  # <|tool_call_start|>[read_file(
-    r"""<[^<>\n]*(?:[|｜]|tool|call|func|invoke)[^<>\n]*["'\s]{name}["'\s][^<>\n]*>""",  # <a:invoke name="read_file">
-    r"""(?:\[TOOL_CALLS?\]|\[Calling tool:|✿FUNCTION✿)[^`]{{0,40}}{name}""",
+    *_MARKED,
 )
 """The same in a code block that ends a reply: there most names are those of functions."""
 
@@ -52,16 +60,22 @@ _IN_BLOCK = (
 def possible_call(text: str, tools: Iterable[str]) -> str:
     """Find what looks like a call of one of the tools, and return it with what stands around; empty if nothing does.
 
-    Code is passed over, as there a name is an example; but for a block that ends the reply: models write calls there.
+    Code is passed over, as there a name is an example; but for a block that ends the reply, where models write calls,
+    and for the markup of calls in any block.
     """
-    text = text[-MOST:].translate(_TYPED)
+    text = _shortened(text[-MOST:].translate(_TYPED))
     known = sorted((name for name in tools if name and name in text), key=len, reverse=True)
     if not known:
         return ""
     name = _NAMED.format(names="|".join(map(re.escape, known)))
-    last = _LAST_BLOCK.search(text)
-    found = _found(_QUOTED.sub(" ", text), _FORMS, name) or _found(text, _BEFORE_BLOCK, name)
-    return found or (_found(last[2], _IN_BLOCK, name) if last else "")
+    found = _found(_shortened(_QUOTED.sub(" ", text)), _FORMS, name) or _found(text, _BEFORE_BLOCK, name)
+    blocks = ((one[2], one.end() == len(text)) for one in _BLOCK.finditer(text))
+    in_blocks = (_found(block, _IN_BLOCK if is_last else _MARKED, name) for block, is_last in blocks)
+    return found or next(filter(None, in_blocks), "")
+
+
+def _shortened(text: str) -> str:
+    return _RUN.sub(r"\1\2", text)
 
 
 def _found(text: str, forms: Iterable[str], name: str) -> str:
