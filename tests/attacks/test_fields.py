@@ -10,6 +10,7 @@ import dataclasses
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -51,16 +52,19 @@ POLICIES: dict[str, Json] = {
 FORBIDDEN = {"denied": "danger", "allowed": "danger", "rule": "read"}
 
 
+@cache
+def planner(policy: str) -> Planner:
+    mine = PolicyProfile(name="mine", match=Match(), guards=msgspec.convert(POLICIES[policy], Guards))
+    return Planner(dataclasses.replace(PROFILES, policies={"mine": mine}), Settings())
+
+
 def opened(name: str, policy: str, *, stream: bool, body: bytes = b"") -> Exchange:
     api = named(name)
     assert api is not None
-    guards = msgspec.convert(POLICIES[policy], Guards)
-    mine = PolicyProfile(name="mine", match=Match(), guards=guards)
-    profiles = dataclasses.replace(PROFILES, policies={"mine": mine})
     tools: Any = [_TOOL[name]("read", command="string")] if name in _TOOL else None
     tools = tools or [{"functionDeclarations": [gemini.tool("read", command="string")]}]
     body = body or chat.encoded(SHAPES[name].request(stream=stream, tools=tools))
-    return Exchange.open(api, body, agent(name, stream=stream), Planner(profiles, Settings()), "seed")
+    return Exchange.open(api, body, agent(name, stream=stream), planner(policy), "seed")
 
 
 # Replies as values
