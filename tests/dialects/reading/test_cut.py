@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from typing import Any
@@ -10,6 +11,8 @@ import pytest
 
 from tests.dialects.material import AGENT, DIALECTS, calls, content, raw, read, typed
 from vtc.dialects.reading.cut import json_closers
+from vtc.dialects.syntax.forms import CallSyntax
+from vtc.dialects.syntax.heads import closers_written
 from vtc.dialects.writing.calls import write_calls
 from vtc.events import Refusal, Tool, ToolCall
 
@@ -43,6 +46,27 @@ def test_a_call_that_the_reply_ends_in_has_no_half_of_a_value(name: str, tool: s
         events = read([text[:end]], [DIALECTS[name]], TOOLS)
         assert raw(events) == text[:end]
         assert all(made == tool and begins(some, arguments) for made, some in calls(events)), text[:end]
+
+
+@pytest.mark.parametrize("after", ["", "\n"])
+@pytest.mark.parametrize(
+    "name", ["hermes", "function-tag", "nemotron", "plamo", "qwen3-coder", "invoke", "glm-4.5", "tag"]
+)
+def test_the_beginning_of_a_closing_tag_at_the_end_of_a_reply_ends_its_call(name: str, after: str) -> None:
+    """Also the beginning of its name alone, behind a value that is whole."""
+    text = write_calls([ToolCall("bash", '{"command": "ls"}')], DIALECTS[name], AGENT)
+    closers = closers_written(CallSyntax(DIALECTS[name], DIALECTS[name].calls[0]), "bash")
+    whole, _, _ = text.partition(closers[0])
+    for missing, stump in itertools.product(("", "}"), (closers[0].strip("</>")[:3], closers[0][:5])):
+        for between in ("", "\n"):
+            begun = whole.rstrip().removesuffix(missing) + between + stump + after
+            called = calls(read([begun], [DIALECTS[name]], AGENT))
+            assert called == [("bash", {"command": "ls"})], begun
+
+
+def test_the_beginning_of_a_name_is_no_beginning_of_a_closing_tag() -> None:
+    for end in (",too", ": too", "{too", "t", "to"):
+        assert json_closers('{"command": "ls"' + end, ["</tool_call>"]) is None
 
 
 JSON = [
