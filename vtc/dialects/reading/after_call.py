@@ -65,7 +65,7 @@ def hold(context: Context, call: OpenCall, text: str, *, value: bool = False) ->
 def in_pieces(context: Context, call: OpenCall) -> InPieces | None:
     """Tell what of a call may leave as it is read; None if something may show that it is quoted, or an echo."""
     dialect = call.syntax.dialect
-    quotable = dialect.may_be_quoted and call.place.in_line
+    quotable = dialect.may_be_quoted and (call.place.in_line or call.syntax.is_indented)
     if not context.incremental or context.undecided or call.earlier or quotable or context.own.echoes:
         return None
     if context.client_dialect is None:
@@ -203,8 +203,8 @@ def accept(context: Context, call: OpenCall, events: list[Call]) -> Completed | 
             return Verdict.INDENTED
         sure = place.follows_call or call.is_laid_out or (call.is_whole and context.is_own(syntax))
         undecided = place.in_line and (place.mark or not sure)
-        if undecided or syntax.dialect.ends_reply:
-            sure = sure and not syntax.dialect.ends_reply
+        if undecided or syntax.ends_reply:
+            sure = sure and not syntax.ends_reply
             return Verdict.UNDECIDED, Made(syntax, calls, call.text.size, place.mark, sure)
     deliver_all(context, calls)
     return None, Made(syntax, [], call.text.size)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal, Protocol
 
 from vtc.dialects.reading.after_call import AfterCall, Made, hold, in_pieces, listed
@@ -27,16 +28,17 @@ class HasContext(Protocol):
     def context(self) -> Context: ...
 
 
-def begin_call(inside: HasContext, found: Found) -> Begun:
-    """Begin a call; without a verdict its parameters follow."""
+def begin_call(inside: HasContext, found: Found, *, indented: bool = False) -> Begun:
+    """Begin a call, `indented` if it stands in indented code; without a verdict its parameters follow."""
     context = inside.context
     assert found.lastgroup is not None
     context.speech.say(context.cursor.take(found.start()))
     head = context.grammar.heads[found.lastgroup]
+    syntax = replace(head.syntax, is_indented=True) if indented else head.syntax
     if head.closed:
-        return _open_closed(context, found, head.syntax)
+        return _open_closed(context, found, syntax)
     if not head.attributes:
-        return _open(context, found, head.syntax)
+        return _open(context, found, syntax)
     return _open_with_attributes(context, found, head)
 
 
@@ -66,7 +68,7 @@ def next_in_line(after: Undecided, found: Found) -> BeginsNext | tuple[Literal[V
     if head.attributes or head.closed:
         return Verdict.CONTENT, after.decided(found)[1]
     after.keep(found.start())
-    return _open(after.context, found, head.syntax, after.made)
+    return _open(after.context, found, replace(head.syntax, is_indented=after.syntax.is_indented), after.made)
 
 
 def _open(context: Context, found: Found, syntax: CallSyntax, after: Made | None = None) -> BeginsNext:

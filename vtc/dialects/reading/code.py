@@ -107,8 +107,10 @@ class InCode(SaysText):
         return Verdict.ENDS if found[0] == self._run else None
 
     def call(self, found: Found) -> Begun:
-        """Begin a call, in a dialect whose calls count in code."""
-        return begin_call(self, found)
+        """Begin a call, in a dialect whose calls count in code; in indented code in its own special tokens, too."""
+        assert found.lastgroup is not None
+        in_code = self.context.grammar.heads[found.lastgroup].syntax.dialect.in_code
+        return begin_call(self, found, indented=self._run.isspace() and in_code != "call")
 
     def fenced_call(self, found: Found) -> Begun | Literal[Verdict.QUOTED]:
         """Read a call in a code block: only its end shows whether it is one, where the model marks calls by tokens."""
@@ -185,7 +187,7 @@ def begin_in_text(inside: InText, found: Found) -> Begun | QuotedLine:
     quotable, own = syntax.dialect.may_be_quoted, context.is_own(syntax)
     if quotable and (verdict := open_line(inside, found.start(), own=own)):
         return verdict
-    return begin_call(inside, found)
+    return begin_call(inside, found, indented=quotable and own and context.speech.is_indented_code)
 
 
 def begin_line(inside: InText, found: Found) -> QuotedLine | None:
@@ -202,8 +204,8 @@ def begin_first_line(inside: InText, found: Found) -> Literal[Verdict.PROMPTED] 
 def open_line(inside: InText, end: int, *, own: bool = False) -> QuotedLine | None:
     """Say the text up to `end`; begin a line of indented code or a quoted one if it stands in one.
 
-    All of that line is an example, whatever stands before a call in it; but indentation quotes no call in the model's
-    `own` special tokens.
+    All of that line is an example, whatever stands before a call in it; but indentation quotes a call in the model's
+    `own` special tokens only where words follow it.
     """
     context = inside.context
     inside.say(end)

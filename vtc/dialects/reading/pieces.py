@@ -42,7 +42,7 @@ _MARK = re.compile(r'["{}\[\],:]|[^"{}\[\],:]+')
 def is_possible(syntax: CallSyntax, written: str) -> bool:
     """True if a call can leave in pieces: its end shows by tags, and nothing but the call itself decides about it."""
     dialect = syntax.dialect
-    if dialect.names != "any" or syntax.whole_reply or dialect.ends_reply or dialect.codec != "json":
+    if dialect.names != "any" or syntax.whole_reply or syntax.ends_reply or dialect.codec != "json":
         return False
     closers = _closers(syntax, written)
     return bool(closers) and all(closer.startswith("<") for closer in closers)

@@ -50,6 +50,13 @@ class CallSyntax:
     section: str = ""
     fence: str = ""
     """The fence of the code block that holds the calls and is the whole reply; empty if there is none."""
+    is_indented: bool = False
+    """It stands in indented code, where only calls that end the reply are calls."""
+
+    @property
+    def ends_reply(self) -> bool:
+        """True if words after its calls, on any line, show that they are examples."""
+        return self.is_indented or self.dialect.ends_reply
 
     @cached_property
     def body(self) -> str:

@@ -331,7 +331,7 @@ class Grammar:
 
     def _undecided(self, syntax: CallSyntax) -> Scan:
         """Behind a call that may be quoted: closers that may still come, and what shows that it is not."""
-        line_end = [] if syntax.dialect.ends_reply else [Token("decided", (OneOf(("\n", "\\n")),))]
+        line_end = [] if syntax.ends_reply else [Token("decided", (OneOf(("\n", "\\n")),))]
         shown = [*self._markers, *self._results]
         decided = [Token(f"decided{i}", token.parts) for i, token in enumerate(shown)]
         closers, following, tail = self._closers(syntax), next_heads(syntax), syntax.section_tail()
