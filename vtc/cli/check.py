@@ -9,8 +9,9 @@ from pathlib import Path
 import click
 
 from vtc.cli.common import json_output, show_json
+from vtc.dialects.writing.read_back import flaws
 from vtc.profiles import loader
-from vtc.profiles.document import ProfileError
+from vtc.profiles.document import Problem, ProfileError, read
 
 
 @click.command(short_help="Validate profiles.")
@@ -19,14 +20,16 @@ from vtc.profiles.document import ProfileError
 def check(paths: tuple[Path, ...], as_json: bool) -> None:
     """Validate the profiles in PATHS, files or directories, together with the built-in ones.
 
-    Each mistake is told with file, line, key and what would do. Ends with 1 if there are any, or no profile at all.
+    A call is written and read in each of your dialects: one that does not read what it writes is a mistake, and one
+    whose calls must be shown to the model in another way is warned of. Each mistake is told with file, line, key and
+    what would do. Ends with 1 if there are any, or no profile at all.
     """
     try:
         found = loader.load([loader.builtin_directory(), *paths])
+        warnings = _of_dialects(found)
     except ProfileError as error:
         if as_json:
-            keys = ("file", "line", "key", "message")
-            show_json({"ok": False, "problems": [{key: getattr(one, key) for key in keys} for one in error.problems]})
+            show_json({"ok": False, "problems": [*map(_entry, error.problems)]})
         else:
             click.echo(str(error), err=True)
         sys.exit(1)
@@ -34,8 +37,29 @@ def check(paths: tuple[Path, ...], as_json: bool) -> None:
         if not any(path == one.path or path in one.path.parents for one in found.sources.values()):
             raise click.ClickException(f"{path}: no profile in it (files that end in .yaml or .yml)")
     if as_json:
-        show_json({"ok": True, **found.counts()})
+        show_json({"ok": True, **found.counts(), **({"warnings": [*map(_entry, warnings)]} if warnings else {})})
         return
+    for warning in warnings:
+        click.echo(f"warning: {warning}", err=True)
     yours = Counter(kind for (kind, _), source in found.sources.items() if not source.builtin)
     of_yours = ", ".join(f"{count} {loader.plural(kind, count)}" for kind, count in sorted(yours.items()))
     click.echo(f"ok: yours: {of_yours}; all: {found.counted()}" if yours else f"ok: {found.counted()}")
+
+
+def _of_dialects(profiles: loader.Profiles) -> list[Problem]:
+    """Find what the user's own dialects do not read back; raise `ProfileError` if one reads no call that it writes."""
+    mistakes: list[Problem] = []
+    warnings: list[Problem] = []
+    for (kind, name), source in profiles.sources.items():
+        if kind != "dialect" or source.builtin:
+            continue
+        document = next(one for one in read(source.path)[0] if one.lines.get(("name",)) == source.line)
+        for flaw in flaws(profiles.dialects[name]):
+            (mistakes if flaw.is_fatal else warnings).append(document.problem((flaw.key,), flaw.message))
+    if mistakes:
+        raise ProfileError(mistakes)
+    return sorted(warnings)
+
+
+def _entry(problem: Problem) -> dict[str, str | int]:
+    return {"file": problem.file, "line": problem.line, "key": problem.key, "message": problem.message}

@@ -44,6 +44,11 @@ class RoundTrip:
             self._tried[alike] = self._reads_back(write(short), name, short)
         return self._tried[alike]
 
+    @property
+    def has_failed(self) -> bool:
+        """True if a call was not read back."""
+        return not all(self._tried.values())
+
     def _shortened(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         if name not in self._texts:
             self._texts[name] = self._searches(name)

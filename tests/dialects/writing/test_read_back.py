@@ -1,0 +1,26 @@
+"""Every built-in dialect reads the calls that it writes, as it writes them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.dialects.material import DIALECTS, described
+from vtc.dialects.writing.read_back import flaws
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+def test_a_built_in_dialect_has_no_flaws(name: str) -> None:
+    assert [*flaws(DIALECTS[name])] == []
+
+
+@pytest.mark.parametrize(
+    ("description", "key", "is_fatal"),
+    [
+        ("call: '@tool {name} {kwargs}@@'", "call", True),
+        ("call: '<<CALL {name}>>{params}<<END>>', param: '<<{key}>> {value} <</{key}>>'", "param", False),
+        ("call: '<<CALL {name}>>{params}<<END>>', param: '{key}: {value};'", "param", False),
+    ],
+)
+def test_what_is_not_read_back_is_told_by_its_key(description: str, key: str, is_fatal: bool) -> None:
+    (flaw,) = flaws(described(f"{{kind: dialect, name: x, {description}}}"))
+    assert (flaw.key, flaw.is_fatal) == (key, is_fatal)

@@ -1,0 +1,64 @@
+"""Whether what a dialect writes can be read back by its own description: what `vtc check` says of one that cannot."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from vtc.dialects.reading.reader import Reader
+from vtc.dialects.syntax import pattern
+from vtc.dialects.syntax.description import Description
+from vtc.dialects.syntax.grammar import compiled
+from vtc.dialects.writing.calls import write_calls
+from vtc.dialects.writing.round_trip import RoundTrip
+from vtc.events import Call, Refusal, Tool, ToolCall
+
+_TOOL = Tool(
+    "read_file",
+    parameters={
+        "type": "object",
+        "properties": {"path": {"type": "string"}, "limit": {"type": "integer"}},
+        "required": ["path"],
+    },
+)
+_ARGUMENTS = {"path": "a.py", "limit": 20}
+
+
+class Flaw(NamedTuple):
+    """What a description does not do that it should."""
+
+    key: str
+    message: str
+    is_fatal: bool
+    """False if calls are read and written all the same, though not as it says."""
+
+
+def flaws(dialect: Description) -> Iterator[Flaw]:
+    """Write a plain call as a dialect does, and read it."""
+    tools = {_TOOL.name: _TOOL}
+    proof = RoundTrip(dialect, tools)
+    text = write_calls([ToolCall(_TOOL.name, json.dumps(_ARGUMENTS), "call1")], dialect, tools, proof)
+    events = Reader(compiled((dialect,)), tools).whole(text)
+    made = [(event.call.name, json.loads(event.call.arguments)) for event in events if isinstance(event, Call)]
+    if made != [(_TOOL.name, _ARGUMENTS)]:
+        reasons = [event.reason for event in events if isinstance(event, Refusal)]
+        why = f": {reasons[0]}" if reasons else ""
+        yield Flaw(
+            "call",
+            f"a call that is written so is not read back, `{text.strip()}`{why}; {_advice(dialect)}",
+            is_fatal=True,
+        )
+    elif proof.has_failed:
+        yield Flaw(
+            "param",
+            "a parameter that is written so is not read back, so the model is shown each call with a JSON object "
+            "in its place; end {value} with markup that no value holds, and write no blanks beside it",
+            is_fatal=False,
+        )
+
+
+def _advice(dialect: Description) -> str:
+    if pattern.body(dialect.calls[0]) == "kwargs":
+        return "{kwargs} is read between brackets alone: write `({kwargs})`"
+    return "write markup before and after its holes that they cannot hold themselves"
