@@ -122,6 +122,7 @@ def told(client: str, server: str, field: str, text: str, guards: Json, *, as_te
         body = reply(server, field, *pieces, stream=stream)
         out = fed(exchange.stream(), body) if stream else exchange.body(body)
         assert exchange.report.failures == []
+        assert not guards.get("content") or b"SECRET" not in out
         found.append(shown(client, out, stream=stream))
     assert found == [found[0]] * len(found)
     return found[0]
@@ -210,3 +211,33 @@ def test_a_tool_in_a_namespace_is_allowed_by_any_of_its_names(name: str) -> None
         body = pairs.streamed("openai-chat", [], [("mcp__fs__delete", {"filePath": "a"})])
         found = responses.read(fed(exchange.stream(), body))
         assert found.namespaces == (["mcp__fs"] if is_allowed else [])
+
+
+REPEATED = "I say SECRET1."
+RULE: Json = {"content": [{"pattern": r"SECRET\d+", "replacement": "***"}]}
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+def test_a_text_that_a_server_repeats_beside_its_messages_is_that_which_the_client_is_told(stream: bool) -> None:
+    """Some servers of Responses do so in `output_text`."""
+    frames = responses.all_events(responses.text_events("I say SEC", "RET1."))
+    frames[-1]["response"]["output_text"] = REPEATED
+    body = b"".join(responses.numbered(frames)) if stream else chat.encoded(frames[-1]["response"])
+    for guards in ({}, RULE):
+        exchange = opened("openai-responses", "openai-responses", guards, stream=stream)
+        out = fed(exchange.stream(), body) if stream else exchange.body(body)
+        if guards:
+            assert b"SECRET" not in out
+            assert out.replace(b" ", b"").count(b'"output_text":"Isay***."') == 1
+        else:
+            assert out == body
+
+
+@pytest.mark.parametrize("client", pairs.NAMES)
+def test_a_refusal_in_a_part_of_the_content_is_one(client: str) -> None:
+    content = [{"type": "text", "text": "Well. "}, {"type": "refusal", "refusal": REPEATED}]
+    body = chat.encoded(chat.completion(None, message={"role": "assistant", "content": content}))
+    for guards, said in (({}, REPEATED), (RULE, "I say ***.")):
+        out = opened(client, "openai-chat", guards, stream=False).body(body)
+        assert said.encode() in out
+        assert guards == {} or b"SECRET" not in out

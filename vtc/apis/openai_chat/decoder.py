@@ -288,15 +288,15 @@ def _deltas(choice: int, entry: Json, part: Json) -> list[Delta]:
     else:
         deltas += [
             ReasoningDelta(_text(one["thinking"]), choice, Origin(NAME, "delta.content", [one], choice, harmless=True))
-            for one in _parts(part.get("content"))
-            if isinstance(one, dict) and one.get("thinking")
+            for one in _entries(part.get("content"))
+            if one.get("thinking")
         ]
     deltas += [read_call(call, choice) for call in part.get("tool_calls") or ()]
     if call := part.get("function_call"):
         deltas.append(read_function_call(call, choice))
     deltas.append(TextDelta(_text(part.get("content")), choice))
-    if part.get("refusal"):
-        deltas.append(TextDelta(str(part["refusal"]), choice, refusal=True))
+    if refusal := "".join(str(one["refusal"]) for one in (part, *_entries(part.get("content"))) if one.get("refusal")):
+        deltas.append(TextDelta(refusal, choice, refusal=True))
     if reason := entry.get("finish_reason"):
         deltas.append(Finish(REASONS.get(reason, "stop"), choice, str(reason)))
     return deltas
@@ -311,7 +311,7 @@ def _beside(chunk: Json) -> Iterator[Beside]:
         index, delta = entry.get("index") or 0, part_of(entry, "delta")
         yield from _origins("choice", entry, index)
         yield from _origins("delta", delta, index)
-        parts = [one for one in _parts(delta.get("content")) if isinstance(one, dict) and not one.get("text")]
+        parts = [one for one in _entries(delta.get("content")) if not (one.get("text") or one.get("refusal"))]
         if parts := [one for one in parts if one.get("type") != "thinking"]:
             harmless = all(one.get("type") in _PARTS for one in parts)
             yield Origin(NAME, "delta.content", parts, index, harmless, lost=str(parts[0].get("type") or "part"))
@@ -342,6 +342,10 @@ def _reasoning(key: str, said: Any, choice: int) -> ReasoningDelta:
     """Read reasoning, which has two names."""
     own = None if key == "reasoning_content" else Origin(NAME, f"delta.{key}", said, choice, harmless=True)
     return ReasoningDelta(said if isinstance(said, str) else "", choice, own)
+
+
+def _entries(content: Any) -> list[dict[str, Any]]:
+    return [one for one in _parts(content) if isinstance(one, dict)]
 
 
 def _parts(content: Any) -> list[str | dict[str, Any]]:

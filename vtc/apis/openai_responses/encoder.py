@@ -293,6 +293,8 @@ class Encoder(Told):
         output = [item for _, item in sorted(self.done, key=lambda one: one[0])]
         told = {"status": status, "incomplete_details": closing.get("incomplete_details") or why}
         told |= {"id": self.id, "output": output, "usage": usage_of(self.usage or Usage())}
+        if "output_text" in closing:
+            told["output_text"] = self._output_text
         yield {"type": f"response.{status}", "response": self._left({**self.head, **closing, **told})}
 
     def _failed(self, failure: Failure) -> Iterator[Json]:

@@ -210,6 +210,12 @@ class Opened(msgspec.Struct):
         told = [essence(item) for _, item in self.done]
         return isinstance(output, list) and [essence(item) for item in output] == told
 
+    @property
+    def _output_text(self) -> str:
+        """All text of the messages that were told, as some servers repeat it beside them."""
+        parts = [part for _, item in sorted(self.done, key=lambda one: one[0]) for part in item.get("content") or ()]
+        return "".join(str(part.get("text") or "") for part in parts if part.get("type") == "output_text")
+
 
 def _names(part: Json | None) -> tuple[str, str, str]:
     return PARTS.get((part or {}).get("type"), ("content_part", "", ""))

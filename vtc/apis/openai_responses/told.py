@@ -130,7 +130,8 @@ class Told(Opened):
                 return bool(fields["id"] == self.id)
             case Origin(kind="end", value=(_, fields)):
                 self.over = True
-                return open_ is None and fields.get("id") == self.id and self._is_told(fields.get("output"))
+                is_told = fields.get("output_text") in (None, self._output_text)
+                return open_ is None and fields.get("id") == self.id and is_told and self._is_told(fields.get("output"))
             case Failure():
                 self.over = True
             case Call() | Reasoning() | Rewritten():
