@@ -6,9 +6,11 @@ import shlex
 from pathlib import Path
 
 import click
+import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.profiles.test_validation import VALUES
 from vtc.cli import config, main
 from vtc.cli.config import Config
 from vtc.profiles import reference
@@ -103,6 +105,7 @@ def test_one_in_the_users_folder_and_one_that_is_named(here: Path, tmp_path: Pat
         ("a: [\n", "not valid YAML"),
         ("dialect: hermez\n", "did you mean 'hermes'?"),
         ("profiles: [nowhere]\n", "nowhere: no such directory"),
+        ('profiles: ["a\\0"]\n', "vtc.yaml:1: profiles[0]: holds the character NUL"),
     ],
 )
 def test_a_mistake_is_told_and_nothing_is_started(text: str, said: str, here: Path) -> None:
@@ -122,3 +125,18 @@ def test_a_file_with_mistakes_cannot_be_read(here: Path) -> None:
     with pytest.raises(ProfileError) as refused:
         config.read(here / "vtc.yaml")
     assert len(refused.value.problems) == 2
+
+
+@pytest.mark.parametrize("key", msgspec.structs.fields(config.Config), ids=lambda key: key.name)
+def test_any_value_of_any_key_is_taken_or_told(key: msgspec.structs.FieldInfo, tmp_path: Path) -> None:
+    file = tmp_path / "vtc.yaml"
+    told = list[str]()
+    for value in VALUES:
+        for written in (value, f"{{a: {value}}}", f"[{value}]"):
+            file.write_text(f"{key.name}: {written}\n")
+            try:
+                config.read(file).arguments()
+            except ProfileError as error:
+                told += map(str, error.problems)
+    assert len(told) > len(VALUES)
+    assert all(one.startswith(f"{file}:1: ") for one in told)

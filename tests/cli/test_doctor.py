@@ -99,6 +99,14 @@ async def test_nothing_runs_and_nothing_is_sent() -> None:
     assert "profiles: " in done.output
 
 
+@pytest.mark.parametrize("upstream", ["http://[::1", "[[", "::", "a b", "ftp://x", "http://x:99999"])
+async def test_what_is_no_upstream_is_told(upstream: str, here: Path) -> None:
+    (here / "vtc.yaml").write_text(f"upstream: {json.dumps(upstream)}\n")
+    done = await doctor("--port", "9")
+    assert done.exit_code == 1
+    assert f"!!  {upstream}: no " in done.output
+
+
 async def test_what_is_wrong_is_told_and_ends_with_1(here: Path) -> None:
     (here / "vtc.yaml").write_text("upstream: http://127.0.0.1:9\nprofiles: [mine.yaml]\n")
     (here / "mine.yaml").write_text("kind: model\nname: x\nmatch: {}\ntols: native\n")

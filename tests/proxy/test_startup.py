@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from mitmproxy.log import MitmFormatter
 from mitmproxy.proxy.mode_specs import ProxyMode
 from mitmproxy.test import taddons
 
+from tests.e2e.conftest import running_proxy
 from vtc import __version__
 from vtc.proxy import startup
 from vtc.proxy.addon import VirtualToolCalling
@@ -98,3 +101,17 @@ def test_your_own_profiles_are_named(context: taddons.context, tmp_path: Any) ->
     assert addon.planner
     (who,) = startup.greeting(addon.planner.profiles, [])
     assert who.endswith(f"dialects, yours from {tmp_path}")
+
+
+@pytest.mark.parametrize("how", ["removed", "loaded anew", "ended"])
+async def test_it_says_so_when_it_is_gone_and_mitmproxy_goes_on(
+    how: str, confdir: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """mitmproxy drops a script whose file is not there for a moment, as while VTC is installed anew."""
+    async with running_proxy(confdir) as proxy:
+        if how != "ended":
+            proxy.master.addons.remove(proxy.addon)
+        if how == "loaded anew":
+            proxy.master.addons.add(VirtualToolCalling())
+        await asyncio.sleep(0)
+    assert ("VTC is off from now on" in caplog.text) == (how == "removed")

@@ -101,7 +101,7 @@ def url(text: str, hint: str) -> SplitResult:
     """The parts of a URL, or of a host and port, that a user typed."""
     try:
         found = urlsplit(text if "://" in text else f"http://{text}")
-        sound = found.scheme in ("http", "https") and re.fullmatch(r"[^\s/@]+", found.hostname or "")
+        sound = found.scheme in ("http", "https") and re.fullmatch(r"[^\s/@\x00-\x1f]+", found.hostname or "")
         if sound and (found.port is None or found.port):
             return found
     except ValueError as error:

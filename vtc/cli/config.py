@@ -18,7 +18,7 @@ import click
 import msgspec
 
 from vtc.profiles import document, validation
-from vtc.profiles.document import ProfileError
+from vtc.profiles.document import KeyPath, ProfileError
 
 NAME = "vtc.yaml"
 
@@ -71,9 +71,27 @@ def read(file: Path) -> Config:
         return Config()
     for one in documents:
         problems += validation.problems(one, Config)
+        problems += [
+            one.problem(path, "holds the character NUL, which no argument of a program can; remove it")
+            for path, text in _texts(one.value, ())
+            if "\0" in text
+        ]
     if problems:
         raise ProfileError(problems)
     return msgspec.convert(documents[0].value, Config)
+
+
+def _texts(value: object, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
+    """Each text of a document, names of keys too, and where it stands."""
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield (*path, key), key
+            yield from _texts(inner, (*path, key))
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _texts(inner, (*path, index))
 
 
 def beside(file: Path, path: str) -> Path:

@@ -16,7 +16,7 @@ from cryptography import x509
 
 from vtc import __version__
 from vtc.apis import beside
-from vtc.cli import config
+from vtc.cli import common, config
 from vtc.cli.common import profile_directories
 from vtc.cli.config import Config
 from vtc.profiles import loader
@@ -92,8 +92,11 @@ def _findings(upstream: str, port: int | None, directories: tuple[Path, ...], *,
     yield _certificate()
     server, models = upstream or settings.upstream, list[str]()
     if server:
-        server = (server if "://" in server else f"http://{server}").rstrip("/")
-        yield from map(_escaped, _server(server, profiles, models))
+        try:
+            url = common.url(server, "UPSTREAM").geturl().rstrip("/")
+            yield from map(_escaped, _server(url, profiles, models))
+        except click.BadParameter as error:
+            yield _escaped(Finding("wrong", error.message))
     else:
         yield Finding("note", "no model server was named: vtc doctor http://127.0.0.1:8000")
     at = port or settings.port or launch.PORT

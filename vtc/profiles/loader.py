@@ -110,10 +110,11 @@ def load(directories: Sequence[Path]) -> Profiles:
     documents: list[Document] = []
     merged: dict[tuple[str, str], tuple[Profile, Source]] = {}
     for directory in directories:
-        is_builtin = directory.resolve() == builtin_directory()
         sources: dict[tuple[str, str], Source] = {}
         if not directory.exists():
             unreadable.append(Problem(str(directory), 0, "", "no such directory; create it or correct the path"))
+            continue
+        is_builtin = directory.resolve() == builtin_directory()
         for document in _documents(directory, unreadable):
             documents.append(document)
             profile = _profile(document, problems, is_builtin=is_builtin)

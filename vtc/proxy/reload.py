@@ -91,5 +91,5 @@ def _signature() -> object:
     """What differs when a profile was edited; where files cannot be looked at, why: reading them tells it once."""
     try:
         return loader.signature(options.directories(ctx.options))
-    except OSError as error:
+    except (OSError, ValueError) as error:  # no path may hold the character NUL
         return str(error)

@@ -1,4 +1,5 @@
-"""What is said when VTC starts: options that were given and not taken, where clients connect, who else could.
+"""What is said when VTC starts: options that were given and not taken, where clients connect, who else could; and when
+it is gone while mitmproxy goes on.
 
 A mistake in an option is told in one line, without a trace: it is the user's, not ours.
 """
@@ -75,6 +76,18 @@ class Startup:
                     "vtc: every machine of the network can use this proxy; --listen-host 127.0.0.1 (`vtc run` without "
                     "--host) keeps it to this one"
                 )
+
+    def done(self) -> None:
+        loop = ctx.master.event_loop
+        if loop.is_running() and not ctx.master.should_exit.is_set():
+            loop.call_soon(self._tell_if_gone)  # the script may be loaded anew, as it was edited
+
+    def _tell_if_gone(self) -> None:
+        if not ctx.master.addons.get(self.name):
+            logger.error(
+                "vtc: VTC is off from now on, and all passes as it comes: its script was removed, or cannot be loaded. "
+                "Start mitmproxy again"
+            )
 
 
 def without_trace(record: logging.LogRecord) -> bool:
