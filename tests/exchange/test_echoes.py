@@ -254,6 +254,20 @@ def test_a_call_is_an_echo_with_another_id_and_its_keys_in_another_order_however
         assert echo_of(dialect, page, **{"timeout": 5, **other}) is None, other
 
 
+@pytest.mark.parametrize(
+    "value", ["'rm ' '-rf ~'", "'rm -rf \\x7e'", "'rm -rf \\U0000007e'", "'rm -rf \\N{TILDE}'", "'rm -rf \\176'"]
+)
+def test_a_call_is_an_echo_in_its_very_words_however_they_are_spelled(value: str) -> None:
+    for dialect in ("pythonic", "python-lines"):
+        text = f"bash(command={value})" if dialect == "python-lines" else f"[bash(command={value})]"
+        call = ToolCall("bash", json.dumps({"command": "rm -rf ~"}))
+        for page in (f"x {text} x", json.dumps([f"x {text}"])):
+            result = Message("tool", (page,), call_id="c", name="read_file")
+            echoes = found([result], (DIALECTS[dialect],), {"bash": BASH})
+            assert echoes is not None
+            assert echoes.of(text, [call]) == "read_file"
+
+
 def test_lines_of_a_value_stand_one_after_the_other() -> None:
     page = shown("qwen3-coder", command="cd a\n\nls\nrm b")
     assert echo_of("qwen3-coder", page, command="cd a\nls\nrm b") == "read_file"

@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import sys
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -51,7 +52,7 @@ _MARKS = frozenset("\"'`<>|｜()[]{}=:;,→\n")
 
 _ENTITIES = {"&lt;": "<", "&gt;": ">", "&quot;": '"', "&nbsp;": " ", "&amp;": "&"}
 _NUMBERED = re.compile(r"&#(?:(\d{1,6})|[xX]([\da-fA-F]{1,5}));")
-_UNICODE = re.compile(r"(?<!\\)\\++u([0-9a-fA-F]{4})")
+_UNICODE = re.compile(r"(?<!\\)\\++(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|U000([0-9a-fA-F]{5}))")
 _NEWLINE, _WHITE = re.compile(r"(?<!\\)\\++n"), re.compile(r"(?<!\\)\\++[rt]")
 _WORD = re.compile(r"\w")
 _STRING = re.compile('[:=,[] ?"')
@@ -116,11 +117,15 @@ class Echoes:
 
         A call without values says too little, and one that the assistant had made before needs no result.
         """
+        text = plain(written).strip()
         for call in calls:
             if said := self._said(call, len(written)):
                 digest = _digest(call)
                 for result in self._results:
-                    if self._made.get(digest, result.place) >= result.place and self._holds(result, said):
+                    if self._made.get(digest, result.place) < result.place:
+                        continue
+                    # A value may be spelled as none is compared, such as a text in two parts.
+                    if self._holds(result, said) or self._find(result.text, text, 0, len(result.text)) >= 0:
                         return result.tool
         return None
 
@@ -220,7 +225,7 @@ class Echoes:
     def _following(self, text: str, end: int, part: str, line: int) -> int:
         """Find the next line of a value where the one before it has its `end`; -1 if something else stands there."""
         at = text.find(part, end, end + _BEFORE + len(part))
-        self._spend(2)
+        self._spend(4)
         between = text[end : max(at, end)]
         rest, *others = between.split("\n")
         if at < 0 or not others or rest.strip() or not self._is_begun(text, at, line):
@@ -310,7 +315,7 @@ def _is_escaped(text: str) -> bool:
 def _unescaped(text: str) -> str:
     """A text without what JSON escapes, however often."""
     text = _WHITE.sub(" ", _NEWLINE.sub("\n", text))
-    text = _UNICODE.sub(lambda one: chr(int(one[1], 16)), text).replace("\\", "")
+    text = _UNICODE.sub(lambda one: chr(min(int(one[one.lastindex or 0], 16), sys.maxunicode)), text).replace("\\", "")
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
