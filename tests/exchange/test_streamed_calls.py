@@ -156,6 +156,16 @@ def test_other_objects_in_the_arguments_are_calls_of_their_own(api: str) -> None
 
 
 @each
+@pytest.mark.parametrize("last", [["{}"], ['{"filePath": "c"}'], ['{"file', 'Path": "c"', "}"]])
+def test_other_objects_in_the_arguments_are_calls_before_those_that_come_later(api: str, last: list[str]) -> None:
+    for pieces in (['{"filePath": "a"}', '{"filePath": "b"}'], ['{"filePath": "a"}{"filePath"', ': "b"}']):
+        frames = calling(api, ("read", pieces), ("write", last), ("read", ['{"filePath": "d"}']))
+        calls = said(api, b"".join(through(exchange(api).stream(), frames)))
+        later = [("write", json.loads("".join(last))), ("read", {"filePath": "d"})]
+        assert calls == [("read", {"filePath": "a"}), ("read", {"filePath": "b"}), *later]
+
+
+@each
 def test_fault_in_what_has_left_is_told_and_the_rest_leaves_as_it_came(api: str) -> None:
     pieces = ['{"filePath": "a", ', '"limit": 1', ",", "}"]
     one = exchange(api)

@@ -97,6 +97,8 @@ class _Streamed:
     waits: str = ""
     """What has not left: that value, or all after a fault."""
     repairs: dict[str, None] = field(default_factory=dict)
+    has_told: bool = False
+    """True once the calls that follow it in its arguments were told."""
     held: str | None = None
     """What may leave of its last piece, which waits as it does not end the object."""
 
@@ -134,6 +136,11 @@ class _Streamed:
         else:
             out.append(text[mark:])
         return "".join(out)
+
+    @property
+    def has_more(self) -> bool:
+        """True if something follows its object: another one, perhaps, which is a call before those that come later."""
+        return self.arguments.done and bool(self.waits.strip())
 
     @property
     def shows(self) -> bool:
@@ -190,6 +197,7 @@ class StreamedCalls:
         if call is None or delta.name:
             known = call is None and delta.name in self._tools and len(delta.arguments) <= MOST_AT_ONCE
             known = known and all(delta.name != one.name for one in self._given)
+            known = known and not any(other.has_more for other in self._calls.values())
             if not (known and delta.clean and delta.id and delta.id not in self._ids):
                 self._held.add(number)
                 return None
@@ -212,6 +220,14 @@ class StreamedCalls:
             return None  # whether it was cut off shows with the end of the message
         return delta if left == delta.arguments else replace(delta, arguments=left)
 
+    def following(self) -> list[Ended]:
+        """End the calls that others follow in their arguments, before those that came later are made."""
+        found = [call for call in self._calls.values() if call.streams and call.has_more and not call.has_told]
+        ended = [self._ended(call, complete=True) for call in found]
+        for call in found:
+            call.has_told = True
+        return ended
+
     def finish(self, *, complete: bool) -> list[Ended]:
         """End the calls that left."""
         return [self._ended(call, complete=complete) for call in self._calls.values() if call.streams]
@@ -227,7 +243,7 @@ class StreamedCalls:
                 )
                 more, others = (
                     _after(left, found.calls[0].arguments),
-                    tuple(replace_fields(one, source=None) for one in found.calls[1:]),
+                    tuple(replace_fields(one, source=None) for one in found.calls[1:] if not call.has_told),
                 )
                 call.repairs |= dict.fromkeys(found.repairs)
             except (NotInOrder, ValueError) as error:

@@ -58,8 +58,9 @@ class UpstreamCalls:
 
     def whole(self, calls: Sequence[ToolCall]) -> list[Event]:
         """Take calls that waited, before the end of the message."""
-        self._waited += calls
-        return self.meant(calls, complete=True)
+        before = self.streamed.following() if self.streamed else []
+        self._waited += [*(one for ended in before for one in ended.others), *calls]
+        return [*self._others(before), *self.meant(calls, complete=True)]
 
     def end(self, *, complete: bool) -> dict[int | None, CallDelta | None]:
         """End the calls that left as they came; return what is missing of each, by its number."""
@@ -68,7 +69,10 @@ class UpstreamCalls:
 
     def others(self) -> list[Event]:
         """Return the calls that stood in the arguments of those that left."""
-        return [event for one in self.ended for call in one.others for event in self.made_anew(call, one.repairs)]
+        return self._others(self.ended)
+
+    def _others(self, ended: Iterable[Ended]) -> list[Event]:
+        return [event for one in ended for call in one.others for event in self.made_anew(call, one.repairs)]
 
     def meant(self, calls: Iterable[ToolCall], *, complete: bool) -> list[Event]:
         """Read calls that upstream made itself; one that cannot be put in order stays, for a text client as text."""
