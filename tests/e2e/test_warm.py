@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import threading
 from collections import OrderedDict, defaultdict
@@ -62,6 +63,17 @@ def test_a_first_reply_compiles_little(dialect: str, frames: list[bytes], compil
     before = compiled[here]
     fed(exchange.stream(), *frames)
     assert compiled[here] - before < MOST
+
+
+@pytest.mark.parametrize("dialect", ["qwen3-coder"])
+def test_what_is_compiled_is_little_to_go_through_for_the_collector(dialect: str, compiled: Compiled) -> None:
+    """All streams wait while Python looks for garbage among it."""
+    exchange = opened(tools=OFFERED, settings={"dialect": dialect})
+    gc.collect()
+    before = len(gc.get_objects())
+    exchange.warm()
+    gc.collect()
+    assert len(gc.get_objects()) - before < 3_000
 
 
 @pytest.mark.parametrize("dialect", ["qwen3-coder"])

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from vtc.dialects.bounded_cache import COMPILED
 from vtc.dialects.syntax.description import SYNONYMS, Description
@@ -57,8 +58,7 @@ type Tags = tuple[tuple[str, str], ...]
 _numbers = itertools.count()
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(msgspec.Struct, frozen=True, gc=False):
     """How a call may begin; `token` is its name in the expressions that look for it."""
 
     syntax: CallSyntax

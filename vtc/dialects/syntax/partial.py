@@ -13,6 +13,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache
 
+import msgspec
+
 from vtc.dialects.syntax.parts import MOST_SPACE, SPACE, AnyOf, Chars, Group, Lit, Maybe, OneOf, Part, Space
 
 PER_ATOM = 360
@@ -29,16 +31,16 @@ _SPACE = re.compile(SPACE)
 _LINE_START = re.compile(rf"^[ \t>]{{0,{INDENT}}}\Z", re.MULTILINE)
 
 
-class _Node:
-    """A place in the trie: what may follow there. White space is apart, as it stands between all that is loose."""
+class _Node(msgspec.Struct, eq=False, gc=False):
+    """A place in the trie: what may follow there. White space is apart, as it stands between all that is loose.
 
-    __slots__ = ("_steps", "literals", "parts", "space")
+    There are ten thousands of them, of which none leads back: Python's collector need not go through them.
+    """
 
-    def __init__(self) -> None:
-        self.literals: dict[str, _Node] = {}
-        self.parts: tuple[tuple[Part, _Node], ...] = ()
-        self.space: _Node | None = None
-        self._steps: dict[str, tuple[_Step, ...]] = {}
+    literals: dict[str, _Node] = {}
+    parts: tuple[tuple[Part, _Node], ...] = ()
+    space: _Node | None = None
+    _steps: dict[str, tuple[_Step, ...]] = {}
 
     def add(self, parts: Iterable[Part]) -> None:
         """Add a sequence that may follow here."""

@@ -1,6 +1,7 @@
 """The parts that markup is made of as it is read, and the expressions for a sequence of them.
 
-A sequence gives an expression for the whole of it; `partial.py` finds its beginnings.
+A sequence gives an expression for the whole of it; `partial.py` finds its beginnings. Grammars hold them by the ten
+thousand: as they never refer to themselves, Python's collector need not go through them.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ SPACE = rf"(?:\s|\\n){{0,{MOST_SPACE}}}+"
 back is; possessive, so that no run of it is tried twice."""
 
 
-class Lit(msgspec.Struct, frozen=True):
+class Lit(msgspec.Struct, frozen=True, gc=False):
     """Exactly this text, of at least one character."""
 
     text: str
 
 
-class Space(msgspec.Struct, frozen=True):
+class Space(msgspec.Struct, frozen=True, gc=False):
     """Any run of white space, also none."""
 
 
-class Chars(msgspec.Struct, frozen=True):
+class Chars(msgspec.Struct, frozen=True, gc=False):
     """A bounded run of characters of a class, e.g. a tool's name."""
 
     allowed: str
@@ -34,7 +35,7 @@ class Chars(msgspec.Struct, frozen=True):
     group: str = ""
 
 
-class OneOf(msgspec.Struct, frozen=True):
+class OneOf(msgspec.Struct, frozen=True, gc=False):
     """One of some words."""
 
     words: tuple[str, ...]
@@ -42,19 +43,19 @@ class OneOf(msgspec.Struct, frozen=True):
     any_case: bool = False
 
 
-class Maybe(msgspec.Struct, frozen=True):
+class Maybe(msgspec.Struct, frozen=True, gc=False):
     """A sequence that may be missing."""
 
     parts: tuple[Part, ...]
 
 
-class AnyOf(msgspec.Struct, frozen=True):
+class AnyOf(msgspec.Struct, frozen=True, gc=False):
     """One of some sequences."""
 
     choices: tuple[tuple[Part, ...], ...]
 
 
-class Group(msgspec.Struct, frozen=True):
+class Group(msgspec.Struct, frozen=True, gc=False):
     """A sequence whose place in the text is asked for by name."""
 
     parts: tuple[Part, ...]

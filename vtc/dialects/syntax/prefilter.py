@@ -120,9 +120,9 @@ class Prefilter(_ByBeginning):
         return self._some(text, lambda: [token for token, own in self._own if any(text.startswith(t) for t, _ in own)])
 
     @cached_property
-    def _own(self) -> list[tuple[Token, list[Beginning]]]:
+    def _own(self) -> tuple[tuple[Token, tuple[Beginning, ...]], ...]:
         # A head of which a lenient reading leaves no markup to begin with is not looked for.
-        return [(token, [one for one in beginnings(token) if one[0]]) for token in self.tokens]
+        return tuple((token, tuple(one for one in beginnings(token) if one[0])) for token in self.tokens)
 
 
 @lru_cache(maxsize=8)

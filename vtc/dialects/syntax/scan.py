@@ -28,7 +28,7 @@ ON_LINE_START = "(?(1)|(?!))"
 """Says that it matched: an expression asks it once, in its first group."""
 
 
-class Token(msgspec.Struct, frozen=True):
+class Token(msgspec.Struct, frozen=True, gc=False):
     """Something that leaves a state, and the name it goes by, if any; what is searched for starts with a literal."""
 
     name: str
@@ -284,7 +284,7 @@ def _search(tokens: Sequence[Token], at_end: Sequence[Token] = ()) -> str:
     return "|".join(filter(None, (anchored, unanchored)))
 
 
-class _Sought(msgspec.Struct, frozen=True):
+class _Sought(msgspec.Struct, frozen=True, gc=False):
     """The atoms of a token after its first character; `start` and `end` are asserted there."""
 
     name: str
