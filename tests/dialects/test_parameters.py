@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import chain
 
+import msgspec
 import pytest
 
 from tests.dialects.material import DIALECTS, calls, content, described, merged, random_cuts, raw, read, single_cuts
@@ -242,6 +243,32 @@ def test_a_call_whose_only_closing_tag_may_be_missing(end: str, after: str) -> N
     events = every_cut(SHOUT, text, singly=True)
     assert calls(events) == [("bash", arguments)]
     assert content(events) == after.strip()
+
+
+NAMED_CLOSERS = {"named": "<</{key}>>", "alike": "<</>>"}
+
+
+@pytest.mark.parametrize("closing", NAMED_CLOSERS.values(), ids=NAMED_CLOSERS.keys())
+def test_a_closing_tag_that_may_be_missing_cuts_no_value(closing: str) -> None:
+    """Where it is written, or a closing tag of the value comes later, the value goes on to there."""
+    dialect = msgspec.structs.replace(SHOUT, param=f"<<{{key}}>>{{value}}{closing}\n")
+    close, ls, pwd = closer(dialect, "content").strip(), {"command": "ls"}, {"command": "pwd"}
+    value = {"filePath": "a.py", "content": f"x{close}\ny"}
+    text = call(dialect, "write", value)
+    bare, again = text.removesuffix("<<END>>"), call(dialect, "bash", ls)
+    for written in (text, bare, f"{text}\n{again}", f"{bare}\n{again}"):
+        events = every_cut(dialect, written, singly=written == text)
+        assert calls(events) == [("write", value), *[("bash", ls)] * (again in written)]
+        assert repairs(events) == []
+    for after in ("\nSo.", f"\nSo {close}.", "\nSo. <<END>>"):
+        events = every_cut(dialect, bare + after)
+        assert calls(events) == []
+        assert content(events).strip() == (bare + after).strip()
+    bare, other = again.removesuffix("<<END>>"), call(dialect, "bash", pwd).removesuffix("<<END>>")
+    for between in ("", "\nNow:\n"):
+        events = every_cut(dialect, bare + between + other)
+        assert calls(events) == [("bash", ls), ("bash", pwd)]
+        assert content(events).strip() == between.strip()
 
 
 @pytest.mark.parametrize("name", QUOTED)

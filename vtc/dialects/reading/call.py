@@ -57,8 +57,10 @@ _IN_STRING: Search = re.compile(r'["\\\x00-\x1f]').search
 type BeginsJson = tuple[Literal[Verdict.JSON], OpenCall]
 
 
-def value_ends(inside: InValue) -> Damaged | Refused:
-    """Try to repair a call when the reply ends in a value: a closer may be missing."""
+def value_ends(inside: InValue) -> Damaged | Ended:
+    """End a call that needs no closer when the reply ends in a value, or try to repair it: a closer may be missing."""
+    if (end := inside.open_end) and inside.context.complete and not inside.call.text.spilled:
+        return inside.end_open_at(end)
     if inside.context.may_mend and not inside.call.text.spilled:
         return damage(inside.call, ENDS)
     return ends(inside)

@@ -134,6 +134,10 @@ class Parameters:
         if self.pieces:
             self.pieces.end(given[key])
 
+    def cut(self, size: int) -> None:
+        """Take no more than the beginning of this size for the value of the parameter that has begun."""
+        self._begun.value[:] = [self.value[:size]]
+
     def pass_over(self) -> None:
         """Leave the value of the parameter out, of a call that is too long: its name decides what tags mean."""
         self.given[self._begun.key] = None

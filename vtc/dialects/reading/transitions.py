@@ -298,7 +298,7 @@ TABLE: Mapping[State, Row[Any]] = {
             c=Step(InValue.closer, State.CLOSING, _REFUSED),
         ),
         text=Step(InValue.hold, State.VALUE),
-        end=Step(value_ends, State.TEXT, {**_REFUSED, Verdict.DAMAGED: State.DAMAGED}),
+        end=Step(value_ends, State.AFTER, {**_NO_CALL, Verdict.DAMAGED: State.DAMAGED}),
         flows=True,
     ),
     State.GUESS: Row(
@@ -320,7 +320,7 @@ TABLE: Mapping[State, Row[Any]] = {
             c=Step(InValue.closer_again, State.CLOSING, _TO_CONTENT),
             last=Step(InValue.last_tag, State.AFTER, {**_TO_CONTENT, **_NO_CALL}),
             wrong=Step(InValue.wrong_wrapper, State.AFTER, {**_TO_CONTENT, **_NO_CALL}),
-            m=Step(InValue.call_follows, State.VALUE, _TO_CONTENT),
+            m=Step(InValue.call_follows, State.AFTER, {**_TO_CONTENT, **_NO_CALL}),
             garbled=Step(InValue.garbled_opener, State.VALUE, _TO_CONTENT),
         ),
         otherwise=Step(InValue.content_or_end, State.AFTER, {**_TO_CONTENT, **_NO_CALL}),

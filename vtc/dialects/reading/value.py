@@ -74,6 +74,17 @@ def no_arguments(context: Context, call: OpenCall) -> Refused:
     return refuse(context, call, "no parameter follows the opening tag")
 
 
+class OpenEnd(NamedTuple):
+    """Where a call may end that nothing closes."""
+
+    value: int
+    """Characters of the value before it."""
+    body: int
+    """Characters of the call's body before it."""
+    balance: int
+    doubled: bool
+
+
 class InValue:
     """One parameter, from its opening tag to a closing tag with structure after it."""
 
@@ -84,6 +95,7 @@ class InValue:
         "_may_have_ended",
         "_nesting",
         "_only",
+        "_open_ends",
         "_paired",
         "_param",
         "_size",
@@ -101,6 +113,7 @@ class InValue:
         """Closers that follow each other, the last of which was just read."""
         self._paired = False
         """That pairs with an opener in the value."""
+        self._open_ends: list[OpenEnd] = []
         self._may_have_ended = False
         """A parameter's opener has followed such a closer: if that pairs with none, the value ended there."""
 
@@ -167,7 +180,10 @@ class InValue:
 
     def quoted_tail(self, found: Found) -> Damaged | Refused | None:
         """Read a closer of the call: it never ends the value, only a parameter's closer does."""
-        return self._close_call(self._nesting.close_call(), found.end())
+        kind = self._nesting.close_call()
+        if kind is None and self._open_ends:
+            self._open_ends.append(self._open_ends[0])  # it has a closer: that it ended before can be told no more
+        return self._close_call(kind, found.end())
 
     def lost_call(self, found: Found) -> Damaged | Refused | None:
         """Read the same with another call right after it."""
@@ -227,8 +243,14 @@ class InValue:
         """Refuse the call: in what may be no value stands a tag."""
         return self.hold_guess(found.start()) or no_arguments(self.context, self.call)
 
-    def call_follows(self, found: Found) -> Content:
-        """Read a call's opener after the closer: content, unless all that follows shows that it is the next call."""
+    def call_follows(self, found: Found) -> Ended | Content:
+        """Read a call's opener after the closer: content, unless all that follows shows that it is the next call.
+
+        Where a call needs no closer, it does.
+        """
+        if self.call.syntax.may_lack_closer and not (self._paired or self._guess):
+            self._close(last=True)
+            return complete(self.context, self.call, None)
         if not self._paired:
             after = found.groupdict().get(f"next_{found.lastgroup}") or found[0].lstrip()
             self.call.note_next(found.end() - len(after) - self.context.cursor.at)
@@ -293,11 +315,35 @@ class InValue:
         cursor = self.context.cursor
         in_doubt = self._paired or self._guess or self.call.syntax.ends_with_quote
         ended = cursor.final and cursor.is_blank(cursor.seek) and not in_doubt
-        if not ended or not mends(self.context, self.call, Repair.MISSING_CLOSER):
+        is_open = self.call.syntax.may_lack_closer and not in_doubt and self.context.complete
+        if not ended or not (is_open or mends(self.context, self.call, Repair.MISSING_CLOSER)):
+            self._note_open_end(in_doubt=in_doubt)
             return self.content()
         self._close(last=True)
         hold(self.context, self.call, cursor.take_all())
         return complete(self.context, self.call, None)
+
+    def _note_open_end(self, *, in_doubt: bool) -> None:
+        """Note that text follows a closer, of a call that needs none: it ends there if this is the only such place."""
+        if self.call.syntax.may_lack_closer and not (in_doubt or self.call.text.spilled):
+            size = len(self.call.text.body) + self.context.cursor.seek - self.context.cursor.at
+            balance, doubled = self._nesting.balance + 1, self._closers > 1
+            self._open_ends.append(OpenEnd(len(self.call.parameters.value), size, balance, doubled))
+
+    @property
+    def open_end(self) -> OpenEnd | None:
+        """Where the call ends if nothing closes it; None if that cannot be told."""
+        return self._open_ends[0] if len(self._open_ends) == 1 else None
+
+    def end_open_at(self, end: OpenEnd) -> Ended:
+        """End the call there: what follows is text."""
+        call, body = self.call, self.call.text.body
+        call.text.replace_body(body[: end.body])
+        call.parameters.cut(end.value)
+        call.parameters.balance += end.balance
+        call.end_parameter(doubled=end.doubled)
+        self.context.cursor.again(body[end.body :])
+        return complete(self.context, call, None)
 
     def _close(self, *, last: bool = False) -> None:
         if last and self._only:

@@ -179,6 +179,11 @@ class CallSyntax:
             return tail
         return tuple(inner for part in tail for inner in (part.parts if isinstance(part, Maybe) else (part,)))
 
+    @cached_property
+    def may_lack_closer(self) -> bool:
+        """True if nothing need close a call: it is the model's habit to leave all of that out."""
+        return self.tail("") != self.written_tail("")
+
     def section_tail(self) -> tuple[Part, ...]:
         tail: tuple[Part, ...] = ()
         if self.section:

@@ -260,7 +260,7 @@ class Grammar:
 
     def _closing(self, syntax: CallSyntax, name: str, index: int, key: str) -> Scan:
         """After a parameter's closer: structure, which makes it one, or anything else, which makes it content."""
-        close, tail, loose = syntax.param_tail(index, key), syntax.written_tail(name), syntax.tail(name)
+        close, tail = syntax.param_tail(index, key), syntax.written_tail(name)
         comma = syntax.dialect.param_separator.strip()
         between = (Maybe((Lit(comma), Space())),) if comma else ()
         own, elements = _param_tokens(syntax, between)
@@ -276,7 +276,6 @@ class Grammar:
                 *(Token(f"garbled{i}", parts) for i, parts in enumerate(syntax.param_openers())),
                 *elements,
                 *self._wrong_tail(syntax, name),
-                *_missing_tail(tail, loose),
             ]
         )
 
