@@ -47,6 +47,8 @@ rules = st.one_of(*map(st.sampled_from, (QUOTES, TAGS, WORDS, RUNS)))
 
 def spoken(pieces: Sequence[str], calls: Sequence[str], most: int) -> st.SearchStrategy[list[str]]:
     """Draw pieces of a reply, whole calls in what may quote them, and what such rules ask for."""
-    quoted = st.tuples(rules, st.sampled_from(calls), rules).map("".join)
+    # Mostly a quotation mark before a call and no word after it: there most is decided.
+    before, after = st.sampled_from(QUOTES) | rules, st.sampled_from([*TAGS, *RUNS]) | rules
+    quoted = st.tuples(before, st.sampled_from(calls), after).map("".join)
     one = st.sampled_from(pieces) | rules | quoted
     return st.lists(one, max_size=most) | st.tuples(one, st.sampled_from(LONG), one).map(list)
