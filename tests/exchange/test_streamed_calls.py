@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,7 @@ def through(stream: Stream, frames: list[bytes]) -> list[bytes]:
     return [b"".join(stream.feed(frame)) for frame in frames] + [b"".join(stream.finish())]
 
 
+_COMMA = re.compile(r",\s*([}\]])")
 WRITE = ("write", ['{"file', 'Path": "a.py", ', '"content": "x = ', '\\"1\\"\\n', 'y = 2\\n"', "}"])
 
 
@@ -90,7 +92,7 @@ def test_pieces_of_a_clean_call_leave_as_they_come(api: str) -> None:
     assert b"".join(left) == b"".join(frames)
     late = [place for place, (frame, out) in enumerate(zip(frames, left, strict=False)) if frame not in out]
     assert all(b"y = 2" not in frames[place] and frames[place] != b"1" for place in late)
-    assert len(late) <= 3 * 2  # the beginnings, until the first key is known
+    assert len(late) <= 4 * 2  # the beginnings, until the first key is known, and a comma
 
 
 @each
@@ -117,6 +119,50 @@ def test_what_is_wrong_later_is_mended_all_the_same(
     body = b"".join(through(one.stream(), calling(api, ("read", pieces))))
     assert said(api, body) == [("read", arguments)]
     assert [repair] == [name for call in one.report.calls for name in call["repairs"]]
+
+
+@each
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        ['{"filePath": "a"', ",}"],
+        ['{"filePath": "a"', ",", "}"],
+        ['{"filePath"', ': "a",', " \n", " }"],
+        ['{"filePath"', ': "a",', "", "}", ""],
+        ['{"filePath": "a", "tags": ["x"', ",", "]", "}"],
+        ['{"filePath": "a", "tags"', ': ["x"],', "}"],
+    ],
+)
+@pytest.mark.parametrize("others", [[], [WRITE]], ids=["alone", "before another"])
+def test_a_trailing_comma_leaves_at_no_cut(api: str, pieces: list[str], others: list[Any]) -> None:
+    one = exchange(api)
+    body = b"".join(through(one.stream(), calling(api, ("read", pieces), *others)))
+    name, arguments = said(api, body)[0]
+    assert (name, arguments) == ("read", json.loads(_COMMA.sub(r"\1", "".join(pieces))))
+    assert [call for call, _ in said(api, body)] == ["read", *(name for name, _ in others)]
+    assert "json-trailing-comma" in {name for call in one.report.calls for name in call["repairs"]}
+    assert one.report.refusals == []
+
+
+@pytest.mark.parametrize(
+    "pieces", [['{"filePath": "a",', "}"], ['{"filePath": "a"', ",", "}"], ['{"filePath": "a"', ",}"]]
+)
+def test_a_trailing_comma_leaves_not_where_the_finish_stands_in_its_frame(pieces: list[str]) -> None:
+    *frames, _, used, done = calling("openai-chat", ("read", pieces[:-1]))
+    end = chat.chunk({"tool_calls": [chat.native(0, arguments=pieces[-1])]}, "tool_calls")
+    one = exchange("openai-chat")
+    body = b"".join(through(one.stream(), [*frames, end, used, done]))
+    assert said("openai-chat", body) == [("read", {"filePath": "a"})]
+    assert chat.read(body).finish_reason == "tool_calls"
+
+
+@each
+def test_frames_with_a_comma_leave_as_they_came_where_it_is_one(api: str) -> None:
+    pieces = ['{"filePath": "a"', ",", " ", '"tags"', ': ["x",', '"y"', ",", '"z"], ', '"limit"', ": 1}"]
+    frames = calling(api, ("read", pieces), WRITE)
+    left = through(exchange(api).stream(), frames)
+    assert b"".join(left) == b"".join(frames)
+    assert len([out for out in left[:-1] if not out]) <= 5 + 3 * 2  # commas, and the beginnings of two calls
 
 
 @each
@@ -167,7 +213,7 @@ def test_other_objects_in_the_arguments_are_calls_before_those_that_come_later(a
 
 @each
 def test_fault_in_what_has_left_is_told_and_the_rest_leaves_as_it_came(api: str) -> None:
-    pieces = ['{"filePath": "a", ', '"limit": 1', ",", "}"]
+    pieces = ['{"filePath": "a", ', '"limit": 1', ": 2", "}"]
     one = exchange(api)
     body = b"".join(through(one.stream(), calling(api, ("read", pieces))))
     assert [refusal["name"] for refusal in one.report.refusals] == ["read"]

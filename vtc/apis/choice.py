@@ -7,7 +7,7 @@ shows as another one begins. A choice is replaced with every frame, and never ch
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, Protocol
 
 import msgspec
@@ -194,11 +194,12 @@ def read(choice: Choice, entry: Waiting, deltas: Sequence[Delta]) -> tuple[Choic
                 after.append(delta)
             case Finish(reason=reason):
                 lifted = _calls(events)
-                choice, made, pieces, fate = finish(choice, calls, complete=reason not in CUT_OFF, lifted=lifted)
+                waited = len(calls)
+                choice, made, pieces, calls, fate = finish(choice, calls, complete=reason not in CUT_OFF, lifted=lifted)
                 told = told_reason(reason, choice, fate)
                 events += made
                 after += pieces
-                intact = intact and not pieces
+                intact = intact and not pieces and len(calls) == waited
                 after.append(delta if told == reason else replace(delta, reason=told))
                 intact = intact and told == reason and not (calls and fate == "written")
                 calls = [] if fate == "written" else calls
@@ -237,31 +238,52 @@ def _calls(events: Sequence[object]) -> bool:
 
 def finish(
     choice: Choice, calls: Sequence[CallDelta], *, complete: bool, lifted: bool = False
-) -> tuple[Choice, Made, list[CallDelta], Fate]:
-    """End a choice; return also the last pieces of calls that have left."""
+) -> tuple[Choice, Made, list[CallDelta], list[CallDelta], Fate]:
+    """End a choice; return also the last pieces of calls that have left, and those of `calls` that still wait."""
     ended = choice.pipeline.end_calls(complete=complete)
+    placed: set[int | None] = set()
     if any(one.calls for one in choice.waiting):
-        numbers = frozenset(ended)
-        choice = replace(choice, waiting=deque(_with_end(one, numbers, ended) for one in choice.waiting))
-    pieces = [piece for piece in ended.values() if piece]
+        choice = replace(choice, waiting=deque(_with_end(one, ended, placed) for one in choice.waiting))
+    last, calls = _last_pieces(calls, ended, placed)
+    pieces = [*last, *(piece for number, piece in ended.items() if piece and number not in placed)]
     gathered, clean = _gathered(choice, calls)
     made = choice.pipeline.finish(complete=complete, calls=gathered)
     choice = replace(choice, ended=True, lifted=choice.lifted or lifted)
     choice, left, fate = _decided(choice, gathered, made, clean=clean)
-    return choice, left, pieces, fate
+    return choice, left, pieces, calls, fate
 
 
-def _with_end(
-    entry: Waiting, numbers: frozenset[int | None], missing_of: dict[int | None, CallDelta | None]
-) -> Waiting:
-    """Let the last pieces of these calls leave, which waited for the end of the message, with what is missing."""
-    held = [one for one in entry.calls if one.last and not one.name and one.index in numbers]
-    if not held:
+type Missing = Mapping[int | None, CallDelta | None]
+"""What calls that have left still lack, by their numbers; None for one that lacks nothing."""
+
+
+def _with_end(entry: Waiting, missing: Missing, placed: set[int | None]) -> Waiting:
+    """Let the last pieces of these calls leave, which waited for the end of the message."""
+    last, calls = _last_pieces(entry.calls, missing, placed)
+    if len(calls) == len(entry.calls):
         return entry
-    missing = [missing_of.pop(one.index, None) for one in held]
-    last = [piece or one for one, piece in zip(held, missing, strict=True)]
-    calls = tuple(one for one in entry.calls if one not in held)
-    return replace(entry, calls=calls, after=(*last, *entry.after), intact=entry.intact and not any(missing))
+    came = [piece for piece in entry.calls if piece not in calls]
+    return replace(entry, calls=(*calls,), after=(*last, *entry.after), intact=entry.intact and last == came)
+
+
+def _last_pieces(
+    pieces: Sequence[CallDelta], missing: Missing, placed: set[int | None]
+) -> tuple[list[CallDelta], list[CallDelta]]:
+    """Part the pieces that waited of calls that have left from those of others.
+
+    What such a call lacks stands in the place of all of them, once: `placed` are the numbers of those that have it.
+    """
+    last: list[CallDelta] = []
+    others: list[CallDelta] = []
+    for piece in pieces:
+        if piece.name or piece.index not in missing:
+            others.append(piece)
+        elif (end := missing[piece.index]) is None:
+            last.append(piece)
+        elif piece.index not in placed:
+            placed.add(piece.index)
+            last.append(end)
+    return last, others
 
 
 def _ended_calls(choice: Choice, begins: CallDelta) -> tuple[Choice, Made]:

@@ -253,7 +253,7 @@ class Relay[P: Pipeline]:
         for choice in self._choices.values():
             if choice.ended:
                 continue
-            choice, events, pieces, fate = finish(choice, [], complete=complete)
+            choice, events, pieces, _, fate = finish(choice, [], complete=complete)
             entry = Waiting(self._last, after=(*pieces,), intact=False, written=True)
             is_called = choice.lifted or fate == "written"
             if (is_called or not leaving.passes) and not breaks:

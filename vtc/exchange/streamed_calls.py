@@ -1,9 +1,10 @@
 """Upstream's own calls that leave piece by piece, as they come: clients draw a file while it is written.
 
 A call does so if its beginning is in order: an offered tool, an id of its own, an object whose first key the tool
-declares. Of such a call three things are still mended. A string where the schema allows no text waits for its end and
-leaves as what it means; nothing leaves after the whole object; and if the JSON breaks, the rest waits for the end of
-the call, and leaves as it should be if that continues what has left, else as it came.
+declares. Of such a call four things are still mended. A string where the schema allows no text waits for its end and
+leaves as what it means; a piece that ends in a comma waits for the next one, as that may be one too many; nothing leaves
+after the whole object; and if the JSON breaks, the rest waits for the end of the call, and leaves as it should be if
+that continues what has left, else as it came.
 """
 
 from __future__ import annotations
@@ -41,6 +42,11 @@ class _Arguments(JsonBody):
 
     def is_in_string(self) -> bool:
         return self.in_string
+
+    @property
+    def follows_comma(self) -> bool:
+        """True if a member or an item must follow, also where something else did."""
+        return self._expect.startswith("next") and not self.in_string
 
     def is_over(self) -> bool:
         """True after the whole object, or after a fault."""
@@ -101,6 +107,10 @@ class _Streamed:
     """True once the calls that follow it in its arguments were told."""
     held: str | None = None
     """What may leave of its last piece, which waits as it does not end the object."""
+    comma: str = ""
+    """Text from a comma on that may be one too many: what follows it shows that."""
+    comma_waits: bool = False
+    """True if whole pieces wait with it; else the text before it has left."""
 
     def take(self, piece: str) -> str:
         """Read a piece of the arguments; return what of them may leave."""
@@ -135,7 +145,10 @@ class _Streamed:
             self.waits += text[mark:] if not self.waiting or read.has_failed() else text[mark:at]
         else:
             out.append(text[mark:])
-        return "".join(out)
+        left, self.comma = self.comma + "".join(out), ""
+        if read.follows_comma and (end := left.rstrip()).endswith(","):
+            left, self.comma = end[:-1], left[len(end) - 1 :]
+        return left
 
     @property
     def has_more(self) -> bool:
@@ -203,7 +216,12 @@ class StreamedCalls:
                 return None
             self._ids.add(delta.id)
             call = self._calls[number] = _Streamed(delta, self._tools[delta.name].parameters)
+        before = call.comma if call.comma_waits else ""
         left = call.take(delta.arguments)
+        waits = call.comma and (call.comma_waits or left + call.comma + call.waits == delta.arguments)
+        if waits and not delta.last:  # up to what shows whether the comma is one too many, or to the end of the call
+            call.comma, call.comma_waits = left + call.comma, True
+            return None
         if not call.streams:
             if not call.shows:
                 return None
@@ -213,11 +231,13 @@ class StreamedCalls:
                 return None
             call.streams = True
             call.left = [*call.text[:-1]]  # the pieces that waited leave now
-        call.left.append(left)
+        elif not delta.last or call.arguments.done:
+            call.left.append(before)
         if delta.last and not call.arguments.done:
-            call.held = left
-            call.left.pop()
+            call.held, call.comma = left + call.comma, ""
             return None  # whether it was cut off shows with the end of the message
+        left, call.comma_waits = left.removeprefix(before), False
+        call.left.append(left)
         return delta if left == delta.arguments else replace(delta, arguments=left)
 
     def following(self) -> list[Ended]:
@@ -247,7 +267,9 @@ class StreamedCalls:
                 )
                 call.repairs |= dict.fromkeys(found.repairs)
             except (NotInOrder, ValueError) as error:
-                more, fault = ("", "") if call.arguments.done else ((call.held or "") + call.waits, str(error))
+                more, fault = (
+                    ("", "") if call.arguments.done else ((call.held or "") + call.comma + call.waits, str(error))
+                )
         piece = CallDelta(call.first.index, arguments=more, choice=call.first.choice) if more else None
         return Ended(
             replace_fields(made, arguments=left + more), call.first.index, piece, (*call.repairs,), fault, others
