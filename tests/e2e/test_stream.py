@@ -191,9 +191,9 @@ async def test_choices_are_read_apart(start: Start) -> None:
 
 async def test_what_is_not_text_passes(start: Start) -> None:
     """Usage in any place, logprobs, reasoning_content, refusal and fields that nobody knows are all still there."""
+    refusal = {"refusal": "no"}  # a text of its own: no call goes on after it
     extra = {
         "reasoning_content": "hm",
-        "refusal": "no",
         "annotations": [{"type": "url_citation"}],
         "x_delta": {"deep": [1, None]},
     }
@@ -202,6 +202,7 @@ async def test_what_is_not_text_passes(start: Start) -> None:
     frames = [
         chat.ROLE,
         b": keep-alive\n\n",
+        chat.chunk(refusal),
         chat.frame({**chat.HEAD, "choices": [choice], "usage": chat.USAGE, "x_top": "é", "system_fingerprint": "fp"}),
         *chat.said("<filePath>/a</filePath></read>"),
         b"event: ping\ndata: {}\n\n",
@@ -211,12 +212,13 @@ async def test_what_is_not_text_passes(start: Start) -> None:
     ]
     lab = await start(frames)
     body = (await lab.post(ASK)).body
-    assert body.startswith(b"".join(frames[:2]))
-    assert frames[4] in body
+    assert body.startswith(b"".join(frames[:3]))
+    assert frames[5] in body
     assert body.endswith(frames[-2] + frames[-1])
     written = [one for one in chat.events(body) if isinstance(one, dict) and one.get("choices")]
     entries = [one["choices"][0] for one in written]
-    assert {key: one for entry in entries for key, one in entry["delta"].items() if key in extra} == extra
+    all_of_it = {**extra, **refusal}
+    assert {key: one for entry in entries for key, one in entry["delta"].items() if key in all_of_it} == all_of_it
     assert [entry["logprobs"] for entry in entries if "logprobs" in entry] == [logprobs]
     for key, value in {"usage": chat.USAGE, "x_top": "é", "system_fingerprint": "fp"}.items():
         assert value in [one.get(key) for one in written]

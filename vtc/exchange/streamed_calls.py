@@ -2,9 +2,9 @@
 
 A call does so if its beginning is in order: an offered tool, an id of its own, an object whose first key the tool
 declares. Of such a call four things are still mended. A string where the schema allows no text waits for its end and
-leaves as what it means; a piece that ends in a comma waits for the next one, as that may be one too many; nothing leaves
-after the whole object; and if the JSON breaks, the rest waits for the end of the call, and leaves as it should be if
-that continues what has left, else as it came.
+leaves as what it means; a piece that ends in a comma waits for the next one, as that may be one too many; nothing
+leaves after the whole object; and if the JSON breaks, the rest waits for the end of the call, and leaves as it should
+be if that continues what has left, else as it came.
 """
 
 from __future__ import annotations

@@ -109,10 +109,17 @@ def test_a_template_that_is_none_or_never_ends_is_told_and_does_no_harm(source: 
     threads = active_count()
     assert seen(source).problem
     assert active_count() == threads
-    if sys.platform == "linux":
-        import resource
 
-        assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss << 10 < MOST_MEMORY
+
+@pytest.mark.alone
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not bound the memory of a process")
+def test_what_renders_templates_keeps_to_its_memory() -> None:
+    import resource
+
+    doubled = DOUBLED.format("ns.x ~ ns.x")
+    for source in ("{{ '%999999999d' % 1 }}", f"{{% set ns = namespace(x='a') %}}{doubled}"):
+        assert seen(source).problem
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss << 10 < MOST_MEMORY
 
 
 def test_a_template_that_computes_for_ever_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
