@@ -8,6 +8,7 @@ import threading
 from collections import OrderedDict, defaultdict
 from collections.abc import Mapping
 from typing import Any
+from weakref import WeakValueDictionary
 
 import pytest
 
@@ -16,6 +17,7 @@ from tests.e2e.conftest import Start
 from tests.e2e.upstream import SSE, Reply
 from tests.exchanges import PROFILES, fed, opened
 from vtc.dialects.bounded_cache import COMPILED
+from vtc.dialects.syntax import prefilter, scan
 from vtc.dialects.writing.example import written
 from vtc.events import Tool
 
@@ -50,6 +52,8 @@ def compiled(frames: list[bytes], monkeypatch: pytest.MonkeyPatch) -> Compiled:
     re.purge()
     monkeypatch.setattr(COMPILED, "_entries", OrderedDict())
     monkeypatch.setattr(COMPILED, "size", 0)
+    monkeypatch.setattr(scan, "_patterns", WeakValueDictionary())  # grammars of other tests may hold the same ones
+    prefilter._scan.cache_clear()
     monkeypatch.setattr("re._compiler.compile", counting)
     return lengths
 
