@@ -1,4 +1,4 @@
-"""The rules of the source tree: layers, purity, mirror tests, the length of functions, and standing alone.
+"""The rules of the source tree: layers, purity, the length of functions, and standing alone.
 
 Each check takes the tree as `{path: source}` and returns one `path:line: what is wrong; what to do` for
 each violation, so that it can be shown a made-up tree that breaks the rule.
@@ -215,25 +215,6 @@ def touches_a_file(function: ast.expr) -> bool:
     return False
 
 
-def check_mirrors(tree: Tree) -> list[str]:
-    """A module that another folder imports is public, and public behaviour has tests of its own."""
-    problems = []
-    public = {
-        name
-        for path, module in modules(tree)
-        for _, name in imports(path, module, tree)
-        if name.rpartition(".")[0] != ".".join(PurePosixPath(path).parent.parts)
-    }
-    for path, _ in modules(tree):
-        module = PurePosixPath(path)
-        if module.stem in ("__init__", "__main__") or ".".join(module.with_suffix("").parts) not in public:
-            continue
-        mirror = PurePosixPath("tests", *module.parent.parts[1:], f"test_{module.stem.removeprefix('_')}.py")
-        if str(mirror) not in tree:
-            problems.append(f"{path}:1: has no test file; add {mirror}")
-    return problems
-
-
 def check_size(tree: Tree) -> list[str]:
     """Bound functions, not files: a limit on lines of a file is met by shaving and by splitting one noun."""
     problems = []
@@ -275,7 +256,6 @@ CHECKS: tuple[Check, ...] = (
     check_layers,
     check_circles,
     check_purity,
-    check_mirrors,
     check_size,
     check_standalone,
     check_codes,
@@ -442,16 +422,6 @@ def test_effects_are_for_the_outer_layers_and_files_for_profiles() -> None:
     assert run(check_purity, "vtc/cli.py", effects) == []
     assert run(check_purity, "vtc/demo/server.py", effects) == []
     assert run(check_purity, "vtc/profiles/loader.py", "open('f')\npath.read_text()") == []
-
-
-def test_a_module_without_a_mirror_test_is_found() -> None:
-    modules = {"vtc/wire/sse.py": "", "vtc/stream.py": "from vtc.wire import sse", "tests/test_sse.py": ""}
-    assert check_mirrors(modules) == ["vtc/wire/sse.py:1: has no test file; add tests/wire/test_sse.py"]
-
-
-def test_a_mirror_test_is_found_where_it_belongs() -> None:
-    modules = {"vtc/__init__.py": "", "vtc/events.py": "", "vtc/wire/sse.py": "", "vtc/cli/__main__.py": ""}
-    assert check_mirrors({**modules, "tests/test_events.py": "", "tests/wire/test_sse.py": ""}) == []
 
 
 def test_a_long_module_is_found() -> None:
