@@ -24,8 +24,8 @@ from benchmarks.figures import Figure, interleaved, ratios
 from benchmarks.proxy.processes import ROOT, Process, cpus, running
 from benchmarks.samples import SHAPES, Shape
 from vtc.apis.relay import Relay
-from vtc.exchange.reply import ReplyPipeline
-from vtc.exchange.stream import Stream
+from vtc.exchange.replying.reply import ReplyPipeline
+from vtc.exchange.replying.stream import Stream
 from vtc.profiles import loader
 from vtc.profiles.planner import Planner
 from vtc.profiles.settings import Settings

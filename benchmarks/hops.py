@@ -19,7 +19,7 @@ import vtc
 from benchmarks import frames, samples
 from benchmarks.figures import Figure
 from benchmarks.samples import SHAPES, Shape
-from vtc.exchange.stream import Stream
+from vtc.exchange.replying.stream import Stream
 from vtc.profiles import loader
 
 HERE = str(Path(vtc.__file__).parent) + "/"

@@ -13,7 +13,7 @@ from vtc.apis import APIS
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax.grammar import compiled
 from vtc.exchange import Exchange
-from vtc.exchange.stream import Stream
+from vtc.exchange.replying.stream import Stream
 from vtc.profiles.loader import builtin_directory, load
 from vtc.profiles.matching import Facts
 from vtc.profiles.memory import Memory

@@ -9,14 +9,13 @@ from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
-from vtc.dialects.reading.cursor import CONTEXT
-from vtc.dialects.reading.doubt import MOST as MOST_IN_DOUBT
-from vtc.dialects.reading.line import MARKS
-from vtc.dialects.reading.pieces import MOST_HELD
-from vtc.dialects.reading.undecided import MOST_AFTER
+from vtc.dialects.reading.after_call import MOST_AFTER
+from vtc.dialects.reading.code import MOST as MOST_IN_DOUBT
+from vtc.dialects.reading.cursor import CONTEXT, MARKS
+from vtc.dialects.reading.held_text import MOST_HELD
 from vtc.dialects.reading.value import MOST_GUESS
-from vtc.dialects.syntax.parts import MOST_SPACE
-from vtc.dialects.syntax.quoting import ELEMENTS, THOUGHTS
+from vtc.dialects.syntax.grammar import ELEMENTS, THOUGHTS
+from vtc.dialects.syntax.pattern import MOST_SPACE
 
 QUOTES = [*dict.fromkeys((*MARKS, *MARKS.values())), "`", "``", "```", "~~~\n", "```\n"]
 TAGS = [*(f"</{name}>" for name in ELEMENTS), *(f"<{name}>" for name in THOUGHTS), "<code>", "<pre>", "<!--", "-->"]

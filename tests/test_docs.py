@@ -29,7 +29,8 @@ from vtc.apis import APIS
 from vtc.cli import main
 from vtc.cli.config import Config
 from vtc.profiles import reference
-from vtc.proxy import options, script
+from vtc.proxy import launch as script
+from vtc.proxy import options
 from vtc.proxy.addon import VirtualToolCalling
 
 pytestmark = pytest.mark.every

@@ -11,7 +11,8 @@ from typing import Any
 
 from tests.apis import gemini, messages, ollama, responses
 from tests.apis.named_events import Json
-from vtc.apis import APIS, summary
+from vtc.apis import APIS
+from vtc.apis import whole as summary
 from vtc.events import Message
 
 BY_NAME = {api.name: api for api in APIS}

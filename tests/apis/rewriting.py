@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from vtc.apis import Api
-from vtc.apis.choice import Pipeline
-from vtc.apis.folding import NoReply, folded, streamed
 from vtc.apis.relay import Relay
+from vtc.apis.relay.choice import Pipeline
+from vtc.apis.whole import NoReply, folded, streamed
 
 
 def rewritten(api: Api, body: bytes, pipeline: Callable[[], Pipeline], form: Any = None, drop: Any = ()) -> bytes:

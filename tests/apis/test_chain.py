@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vtc.apis.chain import Chain, joined
+from vtc.apis.contract import Chain, joined
 
 
 @given(st.lists(st.text()))

@@ -8,10 +8,8 @@ from typing import Any
 
 from tests.apis import chat, messages
 from vtc.apis import anthropic_messages, openai_chat
-from vtc.apis.base import Api
-from vtc.apis.crossed import Crossed
-from vtc.apis.crossing import Names
-from vtc.apis.sealed import opened, origin_of
+from vtc.apis.contract import Api
+from vtc.apis.crossing import Crossed, Names, opened, origin_of
 from vtc.events import CallDelta, Seal, Start, Thought
 from vtc.wire.framing import Frame
 

@@ -8,8 +8,9 @@ import pytest
 
 from tests.apis import chat
 from tests.apis.shapes import SHAPES
-from vtc.apis import APIS, Api, summary
-from vtc.apis.folding import NoReply, folded, streamed
+from vtc.apis import APIS, Api
+from vtc.apis import whole as summary
+from vtc.apis.whole import NoReply, folded, streamed
 
 each = pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
 TEXTS = ["", "Hi", "é\n<b>", "\ud83d"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from vtc.apis import media
+from vtc.apis import content as media
 from vtc.events import Media, Message, Opaque
 
 PNG = "data:image/png;base64,AAAA"

@@ -14,9 +14,9 @@ from tests.apis import chat, ollama
 from tests.apis.toy import Toy
 from tests.exchanges import AGENT, fed, planner
 from vtc.apis import BadRequest, find
-from vtc.apis.folding import streamed
 from vtc.apis.ollama_chat import API, Request
 from vtc.apis.relay import Relay
+from vtc.apis.whole import streamed
 from vtc.events import ToolCall
 from vtc.exchange import Exchange
 from vtc.wire.ndjson import LineReader

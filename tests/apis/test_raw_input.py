@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vtc.apis.raw_input import INPUT, RawInput, freeform
+from vtc.apis.calls import INPUT, RawInput, freeform
 from vtc.events import Tool
 
 

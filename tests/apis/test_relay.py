@@ -10,7 +10,7 @@ import pytest
 from tests.apis import chat
 from tests.apis.toy import Toy
 from vtc.apis.anthropic_messages.encoder import Encoder as MessagesEncoder
-from vtc.apis.base import Decoded
+from vtc.apis.contract import Decoded
 from vtc.apis.openai_chat.decoder import Decoder
 from vtc.apis.openai_chat.encoder import Encoder
 from vtc.apis.relay import Relay

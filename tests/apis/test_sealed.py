@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vtc.apis.sealed import opened, origin_of, sealed
+from vtc.apis.crossing import opened, origin_of, sealed
 from vtc.events import Thought
 
 HERE = origin_of("anthropic-messages", "a", 443)

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from tests.apis import chat, messages
-from vtc.apis import anthropic_messages, openai_chat, summary
-from vtc.apis.base import Reply
+from vtc.apis import anthropic_messages, openai_chat
+from vtc.apis import whole as summary
+from vtc.apis.contract import Reply
 from vtc.events import ToolCall
 
 

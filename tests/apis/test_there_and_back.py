@@ -19,7 +19,7 @@ from tests.exchanges import agent, planner
 from vtc.apis import APIS
 from vtc.events import Answer, Asked, Message, Tool, ToolCall
 from vtc.exchange import Exchange
-from vtc.exchange.ready import made_ready
+from vtc.exchange.asking.steps import made_ready
 
 BY_NAME = {api.name: api for api in APIS}
 LIMITS = {

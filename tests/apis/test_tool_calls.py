@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from vtc.apis.tool_calls import Nesting, ToolCallAccumulator
+from vtc.apis.calls import Nesting, ToolCallAccumulator
 from vtc.events import CallDelta, ToolCall
 
 

@@ -13,7 +13,7 @@ from tests.apis import chat, messages, ollama, responses
 from tests.exchanges import AGENT, planner
 from vtc.apis import APIS as ALL
 from vtc.exchange import Exchange
-from vtc.exchange.own_reply import WITHHELD
+from vtc.exchange.replying.own_reply import WITHHELD
 
 pytestmark = pytest.mark.every
 

@@ -12,12 +12,12 @@ from tests.apis import chat
 from tests.attacks.clients import called
 from tests.attacks.lab import native, streamed, under, whole
 from tests.test_hostile import impatient, steps
-from vtc.apis.choice import MOST_CALLS
 from vtc.apis.relay import MOST_CHOICES
+from vtc.apis.relay.choice import MOST_CALLS
 from vtc.dialects.bounded_cache import COMPILED
 from vtc.dialects.text_client import documented_tools
 from vtc.dialects.text_client.documented_tools import MOST_PROMPT
-from vtc.reporting import unread
+from vtc.reporting import hints as unread
 
 MOST_STEPS = 1_200_000
 """Calls of functions, ours and the interpreter's, that one read of a stream, or a request, may make: some 0.2 s."""

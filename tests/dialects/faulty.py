@@ -6,9 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from vtc.dialects.reading.states import State
 from vtc.dialects.reading.text import InText
-from vtc.dialects.reading.transitions import TABLE, Row, Step, Tokens
+from vtc.dialects.reading.transitions import TABLE, Row, State, Step, Tokens
 
 HEAD = 'Look.\n\n<tool_call>\n{"name": "read", "arguments": {'
 """A text that meets them."""

@@ -15,7 +15,7 @@ from tests.e2e.test_policies import BASH, BROKEN, calling, guarded, policies, po
 from tests.e2e.test_text_clients import AGENT
 from tests.e2e.test_text_clients import request as cline_request
 from tests.e2e.upstream import JSON, SSE, Reply
-from vtc.exchange.own_reply import WITHHELD
+from vtc.exchange.replying.own_reply import WITHHELD
 
 STREAM = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 COMMAND = "<command>rm -rf .</command>"
@@ -250,7 +250,7 @@ async def test_a_request_that_cannot_be_rewritten_keeps_its_policies(
     def broken(*_: Any, **__: Any) -> Any:
         raise ZeroDivisionError("planted")
 
-    monkeypatch.setattr("vtc.exchange.request.prepared", broken)
+    monkeypatch.setattr("vtc.exchange.asking.request.prepared", broken)
     lab = await start(whole_call(), vtc_profiles=guarded(tmp_path, denied_tools=["bash"], on_denied="drop"))
     assert (await lab.post(chat.request(tools=[BASH]))).message.calls == []
     report = await lab.report()

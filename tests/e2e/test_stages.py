@@ -21,18 +21,24 @@ from tests.e2e.test_text_clients import AGENT, profiles, request
 from tests.e2e.test_transport import gzipped
 from tests.e2e.upstream import JSON, SSE, Reply
 from vtc import exchange
-from vtc.apis import choice, fields, folding, leaving, relay, tool_calls
+from vtc.apis import calls as tool_calls
+from vtc.apis import fields, relay
+from vtc.apis import whole as folding
 from vtc.apis.openai_chat import request as chat_request
 from vtc.apis.openai_chat.decoder import Decoder
 from vtc.apis.openai_chat.encoder import Encoder
+from vtc.apis.relay import choice
+from vtc.apis.relay import writer as leaving
 from vtc.dialects.reading import open_call, parameters
 from vtc.dialects.reading.cursor import Cursor
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.reading.speech import Speech
 from vtc.dialects.text_client import conversation, documented_tools
 from vtc.dialects.writing import history
-from vtc.exchange import limit, reply, shapes, stages, upstream_calls, way
-from vtc.exchange.fast_path import FastPath
+from vtc.exchange.replying import fast_path as shapes
+from vtc.exchange.replying import reply, stages, upstream_calls, way
+from vtc.exchange.replying import stages as limit
+from vtc.exchange.replying.fast_path import FastPath
 from vtc.profiles.planner import Planner
 from vtc.proxy import addon
 from vtc.wire import compression, sse

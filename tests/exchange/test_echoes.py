@@ -18,7 +18,7 @@ from tests.exchanges import AGENT, API, PROFILES, fed
 from vtc.dialects.writing.calls import write_calls
 from vtc.events import Message, Tool, ToolCall
 from vtc.exchange import Exchange
-from vtc.exchange.echoes import EFFORT, MOST_KEPT, found
+from vtc.exchange.remembering.echoes import EFFORT, MOST_KEPT, found
 from vtc.profiles.loader import builtin_directory, load
 from vtc.profiles.planner import Planner
 from vtc.profiles.settings import Settings

@@ -11,7 +11,7 @@ from tests.apis import chat
 from tests.dialects.material import DIALECTS
 from tests.exchanges import fed, opened
 from vtc.dialects.writing.calls import write_calls
-from vtc.dialects.writing.example import BLANK
+from vtc.dialects.writing.history import BLANK
 from vtc.events import Tool, ToolCall
 
 SCHEMA = {

@@ -12,7 +12,7 @@ from tests.apis import chat
 from tests.exchanges import AGENT, API, BODY, TEXT, fed, opened, planner
 from vtc.apis import BadRequest
 from vtc.exchange import Exchange
-from vtc.exchange import request as outgoing
+from vtc.exchange.asking import request as outgoing
 from vtc.profiles.planner import Planner
 from vtc.reporting.report import Report
 

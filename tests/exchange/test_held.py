@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from vtc.events import Tool, ToolCall
-from vtc.exchange.held import Held
+from vtc.exchange.replying.held import Held
 
 SCHEMA = {"properties": {"path": {"type": "string"}, "mode": {"enum": ["r", "w"]}}, "required": ["path"]}
 HELD = Held(strict={"read": Tool("read", "", SCHEMA, strict=True)})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from vtc.events import NATIVE, Call, Event, Intervention, Markup, Refusal, Text, ToolCall
-from vtc.exchange.limit import Limit
+from vtc.exchange.replying.stages import Limit
 from vtc.profiles.plan import ReplyPlan
 
 

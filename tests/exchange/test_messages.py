@@ -20,7 +20,7 @@ from tests.exchanges import PROFILES, SAID, fed, planner, shows_reasoning
 from vtc.apis import APIS
 from vtc.dialects.reading.reader import Reader
 from vtc.exchange import Exchange
-from vtc.exchange.fast_path import FastPath
+from vtc.exchange.replying.fast_path import FastPath
 from vtc.profiles.matching import Facts
 
 (API,) = [api for api in APIS if api.name == "anthropic-messages"]

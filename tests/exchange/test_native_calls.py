@@ -11,11 +11,11 @@ from tests.apis import chat, gemini, messages, ollama, responses
 from tests.apis.shapes import SHAPES
 from tests.exchanges import fed, planner
 from vtc.apis import APIS
-from vtc.apis.raw_input import INPUT
+from vtc.apis.calls import INPUT
 from vtc.dialects.repair import Repair
 from vtc.events import Tool, ToolCall
 from vtc.exchange import Exchange
-from vtc.exchange.native_calls import NotInOrder, in_order
+from vtc.exchange.replying.native_calls import NotInOrder, in_order
 from vtc.profiles.matching import Facts
 
 READ = {

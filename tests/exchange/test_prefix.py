@@ -13,7 +13,7 @@ from tests.apis import chat, messages
 from tests.apis.conversations import asks
 from tests.apis.shapes import SHAPES
 from tests.exchange.test_thoughts import Talk
-from vtc.exchange.prefix import first_difference
+from vtc.exchange.remembering.past import first_difference
 from vtc.profiles.matching import Facts
 from vtc.reporting.report import broken_prefix
 

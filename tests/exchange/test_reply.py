@@ -7,9 +7,9 @@ import pytest
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax.grammar import compiled
 from vtc.events import Call, Event, Markup, Reasoning, Text, Tool
-from vtc.exchange.reply import ReplyPipeline, Stages
-from vtc.exchange.stages import Ids
-from vtc.exchange.text_reading import TextReading, Thoughts
+from vtc.exchange.replying.reply import ReplyPipeline, Stages
+from vtc.exchange.replying.stages import Ids
+from vtc.exchange.replying.text_reading import TextReading, Thoughts
 from vtc.guards.chain import Guards, chain
 from vtc.profiles import loader
 from vtc.profiles.plan import ReplyPlan

@@ -11,7 +11,7 @@ import pytest
 from tests.apis import chat
 from tests.exchanges import opened
 from vtc.apis import APIS
-from vtc.exchange.request import encoded, prepared
+from vtc.exchange.asking.request import encoded, prepared
 from vtc.profiles.loader import builtin_directory, load
 from vtc.profiles.matching import Facts
 from vtc.profiles.plan import RequestPlan

@@ -16,7 +16,7 @@ from tests.apis.shapes import SHAPES
 from tests.exchanges import planner
 from vtc.apis import APIS
 from vtc.exchange import Exchange
-from vtc.exchange.stream import Stream
+from vtc.exchange.replying.stream import Stream
 from vtc.profiles.loader import builtin_directory, load
 from vtc.profiles.matching import Facts
 from vtc.profiles.planner import Planner

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from vtc.events import Call, Denied, Intervention, Text, ToolCall
-from vtc.guards.access import Access
+from vtc.guards.guard import Access
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from vtc.events import Call, Denied, Event, Intervention, Manner, Text, Tool, ToolCall
 from vtc.guards.arguments import Arguments, Checker, Uncheckable
-from vtc.guards.budget import Budget
+from vtc.guards.patterns import Budget
 
 SCHEMA = {
     "type": "object",

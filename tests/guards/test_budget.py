@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import regex
 
-from vtc.guards.budget import Budget, TakesTooLongError
+from vtc.guards.patterns import Budget, TakesTooLongError
 
 ENDLESS = r"^(a|a)*$"
 LETTERS = "a" * 60 + "!"

@@ -9,7 +9,7 @@ import pytest
 
 from vtc.events import Call, Denied, Tool, ToolCall
 from vtc.guards.chain import Guards, chain
-from vtc.guards.names import ToolNames
+from vtc.guards.guard import ToolNames
 
 ALONE = ("mcp__fs.delete", "read")
 SHARED = (*ALONE, "mcp__git.delete")

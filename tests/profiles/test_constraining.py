@@ -8,9 +8,9 @@ import pytest
 
 from tests.apis import chat
 from tests.exchanges import API, planner
-from vtc.profiles.constraining import Constraining
 from vtc.profiles.matching import Facts
 from vtc.profiles.plan import Plan
+from vtc.profiles.planner import Constraining
 
 TOOL = {"name": "read", "parameters": {"type": "object", "properties": {"path": {"type": "string"}}}}
 REQUIRED: dict[str, Any] = {"tools": [{"type": "function", "function": TOOL}], "tool_choice": "required"}

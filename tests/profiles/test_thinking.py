@@ -10,8 +10,8 @@ from vtc.apis.asking import thinks
 from vtc.profiles.matching import Facts
 from vtc.profiles.memory import AGREEING, Memory
 from vtc.profiles.plan import Thinking
+from vtc.profiles.planner import COMMON_TAGS, thinking
 from vtc.profiles.schema import Match, ModelProfile, Reasoning, ServerProfile
-from vtc.profiles.thinking import COMMON_TAGS, thinking
 
 SERVER = ServerProfile(name="server", match=Match())
 PARTS = ServerProfile(name="parts", match=Match(), parts_reasoning=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from vtc.profiles.loader import builtin_directory, load
-from vtc.profiles.tool_protocol import UNKNOWN_MODEL, read_dialects
+from vtc.profiles.planner import UNKNOWN_MODEL, read_dialects
 
 PROFILES = load([builtin_directory()])
 

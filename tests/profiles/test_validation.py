@@ -12,9 +12,8 @@ import msgspec
 import pytest
 
 from vtc.profiles import loader
-from vtc.profiles.document import KeyPath, ProfileError, read
+from vtc.profiles.document import KeyPath, ProfileError, listed, nearest, problems, read
 from vtc.profiles.loader import KINDS
-from vtc.profiles.validation import listed, nearest, problems
 
 
 class Inner(msgspec.Struct, forbid_unknown_fields=True):

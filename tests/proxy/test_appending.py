@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from vtc.proxy.appending import append
+from vtc.proxy.log import append
 
 
 @contextmanager

@@ -10,7 +10,8 @@ import pytest
 from mitmproxy.test import taddons
 from mitmproxy.tools.web.webaddons import WebAddon
 
-from vtc.proxy import launch, script
+from vtc.proxy import launch
+from vtc.proxy import launch as script
 
 LISTENING = ["-s", str(script.path()), "--listen-host", "127.0.0.1", "--listen-port", "8088"]
 

@@ -10,9 +10,10 @@ from mitmproxy.addons.view import View
 from mitmproxy.test import taddons
 
 from tests.proxy.test_replaying import CALL, captured
-from vtc.proxy import listing, page
+from vtc.proxy import page
+from vtc.proxy import page as listing
 from vtc.proxy.addon import MARKS
-from vtc.proxy.listing import Listing
+from vtc.proxy.page import Listing
 from vtc.proxy.stats import Stats
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from mitmproxy.test import tflow
 
-from vtc.proxy import reaching
+from vtc.proxy import beside as reaching
 
 
 @pytest.mark.parametrize(

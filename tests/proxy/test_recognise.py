@@ -14,8 +14,7 @@ from tests.apis import pairs
 from tests.apis.shapes import SHAPES
 from tests.e2e.upstream import JSON, Reply, Seen, serving
 from vtc.profiles import loader
-from vtc.proxy.asker import Asker
-from vtc.proxy.recognise import Identity, recognised, spoken, told
+from vtc.proxy.discovery import Asker, Identity, recognised, spoken, told
 
 PROFILES = loader.load([loader.builtin_directory()])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import runpy
 
-from vtc.proxy import script
+from vtc.proxy import launch as script
 from vtc.proxy.addon import VirtualToolCalling
 
 

@@ -6,7 +6,7 @@ import json
 from urllib.parse import unquote
 
 from vtc.apis import anthropic_messages, gemini_generate, ollama_chat, openai_chat, openai_responses
-from vtc.apis.base import Api, BadRequest, Reply, Request, Unread
+from vtc.apis.contract import Api, BadRequest, Reply, Request, Unread
 from vtc.apis.place import is_within
 
 APIS = (openai_chat.API, anthropic_messages.API, openai_responses.API, ollama_chat.API, gemini_generate.API)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from vtc.apis import APIS, Api, crossing, openai_chat, plain_path
-from vtc.apis.base import Question
+from vtc.apis.contract import Question
 from vtc.events import Asked, Opaque
 from vtc.json_text import decode, encode
 

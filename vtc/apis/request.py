@@ -13,8 +13,9 @@ from typing import Any, ClassVar
 import msgspec
 from msgspec.structs import replace
 
-from vtc.apis import asking, base, content
-from vtc.apis.base import BadRequest
+from vtc.apis import asking, content
+from vtc.apis import contract as base
+from vtc.apis.contract import BadRequest
 from vtc.apis.fields import UNFIT, changed, items, raws, told
 from vtc.events import Message, Opaque, Tool, ToolCall
 

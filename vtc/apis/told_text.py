@@ -15,8 +15,8 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from vtc.apis.choice import as_said
-from vtc.apis.leaving import Leaving
+from vtc.apis.relay.choice import as_said
+from vtc.apis.relay.writer import Leaving
 from vtc.events import ReasoningDelta, TextDelta
 
 _PROBE = "vtc probe"

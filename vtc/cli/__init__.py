@@ -5,9 +5,8 @@ from __future__ import annotations
 import click
 
 from vtc import __version__
-from vtc.cli.addon_path import addon_path
 from vtc.cli.check import check
-from vtc.cli.common import Commands
+from vtc.cli.common import Commands, addon_path
 from vtc.cli.demo import demo
 from vtc.cli.doctor import doctor
 from vtc.cli.explain import explain

@@ -23,6 +23,19 @@ from vtc.profiles.document import ProfileError
 from vtc.profiles.loader import Profiles
 from vtc.profiles.planner import Planner
 from vtc.profiles.settings import Settings, UnknownName
+from vtc.proxy import launch as script
+
+# `vtc addon-path`: what `mitmdump -s` takes.
+
+
+@click.command("addon-path", short_help="Print where the addon lies, for your own mitmproxy.")
+def addon_path() -> None:
+    """Print the path of the addon's script: `mitmdump -s "$(vtc addon-path)"`.
+
+    mitmproxy must run in the environment that VTC is installed in, or have its packages.
+    """
+    click.echo(script.path())
+
 
 profile_directories = click.option(
     "--profiles",

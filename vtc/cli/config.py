@@ -17,7 +17,8 @@ from typing import Annotated, Literal
 import click
 import msgspec
 
-from vtc.profiles import document, validation
+from vtc.profiles import document
+from vtc.profiles import document as validation
 from vtc.profiles.document import KeyPath, ProfileError
 
 NAME = "vtc.yaml"

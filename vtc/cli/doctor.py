@@ -23,8 +23,7 @@ from vtc.profiles import loader
 from vtc.profiles.document import ProfileError
 from vtc.profiles.loader import Profiles
 from vtc.proxy import launch
-from vtc.proxy.asker import Asker
-from vtc.proxy.recognise import LIST, recognised, spoken, told
+from vtc.proxy.discovery import LIST, Asker, recognised, spoken, told
 from vtc.reporting import hints
 from vtc.scrub import escaped, scrub
 

@@ -15,22 +15,21 @@ from rich.markup import escape
 from vtc.apis import APIS
 from vtc.apis.openai_chat.words import REASONS
 from vtc.cli.common import completing, loaded, profile_directories, read_text
-from vtc.dialects.arguments import fitting
+from vtc.dialects.arguments import parameter as fitting
 from vtc.dialects.reading.reader import Own, Reader
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.grammar import compiled
 from vtc.events import CUT_OFF, Call, Reasoning, Refusal, Text, Tool
-from vtc.exchange.limit import Limit
+from vtc.exchange.replying.stages import Limit
 from vtc.json_text import encode
 from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import Facts, best
 from vtc.profiles.plan import ReplyPlan
+from vtc.profiles.planner import UNKNOWN_MODEL, own_tokens, read_dialects, thinking
 from vtc.profiles.schema import ModelProfile
 from vtc.profiles.settings import UnknownName
-from vtc.profiles.thinking import thinking
-from vtc.profiles.tool_protocol import UNKNOWN_MODEL, own_tokens, read_dialects
+from vtc.reporting.hints import possible_call
 from vtc.reporting.report import as_entry, fate
-from vtc.reporting.unread import possible_call
 
 
 @click.command(short_help="Read a model's reply: message, calls, repairs, refusals.")

@@ -14,9 +14,9 @@ from vtc.cli.common import completing, planner, profile_directories
 from vtc.dialects.constrain.constraint import Inexpressible
 from vtc.exchange import Exchange
 from vtc.json_text import encode
-from vtc.profiles.constraining import held_to
 from vtc.profiles.matching import Facts
 from vtc.profiles.plan import Plan
+from vtc.profiles.planner import held_to
 from vtc.profiles.settings import Settings
 from vtc.reporting import transcript
 

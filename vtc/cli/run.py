@@ -18,9 +18,8 @@ import click
 from vtc.cli import common, config
 from vtc.cli.common import completing, profile_directories
 from vtc.cli.config import Config
-from vtc.profiles.document import ProfileError
+from vtc.profiles.document import ProfileError, nearest
 from vtc.profiles.schema import API_NAMES
-from vtc.profiles.validation import nearest
 from vtc.proxy import launch, options
 
 

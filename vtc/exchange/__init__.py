@@ -20,21 +20,23 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
-from vtc.apis import Api, BadRequest, Request, folding, may_be_reply, named, summary
-from vtc.apis.base import FULL
-from vtc.apis.sealed import origin_of
+from vtc.apis import Api, BadRequest, Request, may_be_reply, named
+from vtc.apis import whole as folding
+from vtc.apis import whole as summary
+from vtc.apis.contract import FULL
+from vtc.apis.crossing import origin_of
 from vtc.events import Failure
-from vtc.exchange import error_reply
-from vtc.exchange import request as outgoing
-from vtc.exchange.looping import answer_to_loops
-from vtc.exchange.own_reply import WITHHELD, own_reply, saying
-from vtc.exchange.past import Past, Planned, planning
-from vtc.exchange.reply import ReplyPipeline, WholeReply
-from vtc.exchange.request import as_it_came
-from vtc.exchange.sending import Sending, Sent
-from vtc.exchange.stages import Fault
-from vtc.exchange.stream import Stream
-from vtc.exchange.way import Way, is_warm
+from vtc.exchange.asking import answer_to_loops
+from vtc.exchange.asking import request as outgoing
+from vtc.exchange.asking.request import as_it_came
+from vtc.exchange.asking.sending import Sending, Sent
+from vtc.exchange.remembering.past import Past, Planned, planning
+from vtc.exchange.replying import own_reply as error_reply
+from vtc.exchange.replying.own_reply import WITHHELD, own_reply, saying
+from vtc.exchange.replying.reply import ReplyPipeline, WholeReply
+from vtc.exchange.replying.stages import Fault
+from vtc.exchange.replying.stream import Stream
+from vtc.exchange.replying.way import Way, is_warm
 from vtc.json_text import decode, encode, is_proper
 from vtc.profiles.matching import Facts
 from vtc.profiles.memory import Memory

@@ -7,15 +7,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import msgspec
 
 from vtc.events import Call, Denied, Event, Intervention, Manner, OnFailure, Text, Tool
-from vtc.guards.access import Access
 from vtc.guards.arguments import Arguments
-from vtc.guards.budget import Budget
 from vtc.guards.content import Content, Joined, Rule
-from vtc.guards.guard import Guard, UndeclaredRefusalError
+from vtc.guards.guard import Access, Guard, Names, ToolNames, UndeclaredRefusalError, is_name
 from vtc.guards.keys import Keys
 from vtc.guards.loops import Loop
-from vtc.guards.names import Names, ToolNames, is_name
-from vtc.guards.patterns import Patterns, check, each
+from vtc.guards.patterns import Budget, Patterns, check, each
 from vtc.guards.reactors import MOST_REASON, Reactor, Reactors
 
 

@@ -14,9 +14,8 @@ import msgspec
 import regex  # for its partial matches: whether a text is the beginning of one
 
 from vtc.events import Event, Intervention, Markup, Refusal, Rewritten, Text
-from vtc.guards.budget import MOST_SECONDS, TakesTooLongError
 from vtc.guards.guard import Guard
-from vtc.guards.patterns import expression, naming
+from vtc.guards.patterns import MOST_SECONDS, TakesTooLongError, expression, naming
 
 type Pattern = Annotated[str, msgspec.Meta(min_length=1, extra_json_schema={"format": "pattern of a text"})]
 

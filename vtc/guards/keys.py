@@ -14,9 +14,8 @@ import jmespath
 
 from vtc import json_text
 from vtc.events import Call, Denied, Event, Intervention, Tool
-from vtc.guards.budget import Budget
-from vtc.guards.guard import Guard
-from vtc.guards.names import ToolNames
+from vtc.guards.guard import Guard, ToolNames
+from vtc.guards.patterns import Budget
 from vtc.guards.reactors import Reactor
 
 PER_STEP = 8

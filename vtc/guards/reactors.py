@@ -24,10 +24,8 @@ from jmespath.exceptions import JMESPathError, JMESPathTypeError
 from vtc import json_text
 from vtc.events import Call, Denied, Event, Intervention, OnFailure, Rewritten, Tool, ToolCall
 from vtc.guards.arguments import Checker
-from vtc.guards.budget import Budget
-from vtc.guards.guard import Guard
-from vtc.guards.names import ToolNames
-from vtc.guards.patterns import Expression, Patterns, check, expression, naming
+from vtc.guards.guard import Guard, ToolNames
+from vtc.guards.patterns import Budget, Expression, Patterns, check, expression, naming
 
 MOST_REASON = 200
 """Characters that are told of what a rule fails with."""

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from vtc.dialects.syntax.description import Description
-from vtc.profiles import validation
+from vtc.profiles import document as validation
 from vtc.profiles.document import Document, KeyPath, Problem, ProfileError, read
 from vtc.profiles.schema import ClientProfile, Match, ModelProfile, PolicyProfile, ServerProfile
 from vtc.profiles.settings import UnknownName

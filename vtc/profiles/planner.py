@@ -9,32 +9,320 @@ import fnmatch
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as dataclass_replace
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, get_args
 
 import msgspec
 from msgspec.structs import replace
 
+from vtc.apis.crossing import FIELDS, Field
+from vtc.dialects.constrain.constraint import Demand, Kind, written
+from vtc.dialects.syntax.description import Description
 from vtc.dialects.text_client import documented_tools
-from vtc.events import Tool
+from vtc.events import Answer, Message, Tool
 from vtc.guards.chain import Guards
-from vtc.guards.names import ToolNames
+from vtc.guards.guard import ToolNames
 from vtc.guards.reactors import as_written
-from vtc.profiles.constraining import constraining
 from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import Choice, Facts, Matched, best, every
-from vtc.profiles.memory import Lessons, Memory
-from vtc.profiles.plan import Plan, ReadingPlan, ReplyPlan, RequestPlan, Thinking
-from vtc.profiles.schema import (
-    ClientProfile,
-    Exchanged,
-    ModelProfile,
-    PolicyProfile,
-    Retry,
-    ServerProfile,
-)
+from vtc.profiles.memory import Learned, Lessons, Memory
+from vtc.profiles.plan import Plan, ReadingPlan, ReplyPlan, RequestPlan, TextClient, Thinking
+from vtc.profiles.schema import ClientProfile, Exchanged, Form, Match, ModelProfile, PolicyProfile, Retry, ServerProfile
 from vtc.profiles.settings import Settings, UnknownName
-from vtc.profiles.thinking import thinking, told_thoughts
-from vtc.profiles.tool_protocol import UNKNOWN_CLIENT, UNKNOWN_MODEL, Asked, ToolProtocol, ToolProtocols, own_tokens
+
+# Where a reply thinks: which tags stand around it, and whether the prompt opened the first of them already.
+#
+# Many templates end the prompt with `<think>`, so that only `</think>` shows in the reply. Whether one did is known,
+# in this order, from the request's own switches, from what this upstream did with this model before, from the server's
+# profile (some part the thinking off themselves) and from the model's profile. What it did before counts for the
+# client that saw it, and only if several replies agree.
+
+
+COMMON_TAGS = (("<think>", "</think>"), ("<thinking>", "</thinking>"), ("<thought>", "</thought>"))
+"""Tags that models of any family write; others are read only for the models whose profiles name them."""
+
+
+def thinking(
+    model: ModelProfile | None,
+    server: ServerProfile,
+    facts: Facts,
+    memory: Memory | None,
+    *,
+    asked: bool | None = None,
+    text_client: bool = False,
+) -> Thinking:
+    """Decide how the reasoning of a reply is read; `model` is None if it is not known.
+
+    `asked` is what the request says about thinking: true, false, or None if it says nothing.
+
+    A model that is not known keeps its tags where they are, but no call between them is one. Of one whose prompt is not
+    known to open the tag, a whole reply shows it, and what it shows counts for the next stream.
+    """
+    others = () if text_client else COMMON_TAGS  # such clients read tags that they prompt for themselves
+    own = model.reasoning if model else None
+    tags = tuple(dict.fromkeys([(own.open, own.close), *others])) if own else others
+    to: Literal["reasoning_content", "keep", "drop"] = own.to if own else "keep"
+    prefilled = own is not None and (own.prefilled is True or (own.prefilled == "asked" and bool(asked)))
+    never = model is not None and own is None
+    if asked is False or never or not tags or (server.parts_reasoning and not prefilled):
+        return Thinking(tags, to, never=never or asked is False)
+    learned = memory.learned(*facts.whose, facts.model, str(asked)) if memory is not None else Learned()
+    begins_inside = learned.begins_inside
+    if begins_inside is None:
+        begins_inside = prefilled and not server.parts_reasoning
+    return Thinking(tags, to, prefilled, begins_inside, may_show=not prefilled, learned=learned)
+
+
+def told_thoughts(facts: Facts, memory: Memory | None) -> Field:
+    """Tell the field in which an upstream told last what a model thought."""
+    told = memory.learned(*facts.whose, facts.model, "thoughts").thoughts if memory is not None else ""
+    return next((one for one in FIELDS if one == told), FIELDS[0])
+
+
+# How tools and calls travel between a client and a model: as fields of the API, or as text in a dialect.
+
+
+TEXT_DIALECT = "cline"
+"""The dialect of a text client whose profile names none."""
+UNKNOWN_CLIENT = ClientProfile(name="unknown", match=Match())
+UNKNOWN_MODEL = ModelProfile(name="unknown", match=Match(), recalls=True)
+"""The rescue default: the request is left alone, and a call that leaked into the text is lifted."""
+
+
+class Asked(Protocol):
+    """What a plan depends on in a request."""
+
+    model: str
+    messages: Sequence[Message]
+    tools: Sequence[Tool]
+    declared: Sequence[str]
+    tool_choice: str
+    parallel: bool
+    stream: bool
+    thinks: bool | None
+    answer: Answer | None
+    constrained: bool
+    unliftable: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolProtocol:
+    """How tools and calls travel between this client and this model; `why` tells people."""
+
+    tools: tuple[Tool, ...] = ()
+    dialects: tuple[Description, ...] = ()
+    write: Description | None = None
+    prompt_tools: bool = False
+    promote: bool = False
+    client_text: TextClient | None = None
+    max_calls: int | None = None
+    limits_native: bool = False
+    why: tuple[str, ...]
+
+
+class ToolProtocols:
+    """Decides how tools and calls travel."""
+
+    def __init__(self, profiles: Profiles, settings: Settings) -> None:
+        self.profiles = profiles
+        self.settings = settings
+
+    def native(self, model: ModelProfile, request: Asked) -> ToolProtocol:
+        """Decide for a client that sends tools and reads calls as the API's own fields."""
+        dialect = self._dialect(model)
+        allowed = bool(request.tools) and request.tool_choice != "none"
+        prompted = self._tools(model) == "prompt" and (request.tools or _has_calls(request.messages))
+        write = dialect if prompted else None
+        # A model that is not prompted in a dialect writes what its profile accepts.
+        named = model.accept == "auto" and model is not UNKNOWN_MODEL
+        expected = [dialect] if write or self.settings.dialect or named else []
+        dialects = self._read(model, *expected) if allowed else ()
+        why = []
+        written = write.name if write else ""
+        answers = {one.name for one in dialects if one.is_json_reply and one.name != written}
+        if request.answer and answers:
+            dialects = tuple(one for one in dialects if one.name not in answers)
+            expected = [one for one in expected if one.name not in answers]
+            why.append("the request asks for JSON: an object that is the whole reply is no call")
+        if write:
+            why.append(f"the model knows no tools: conversation{' and tools' * allowed} written as {write.name}")
+        if dialects:
+            why.append(_read_as(dialects, model, *expected))
+        else:
+            why.append("nothing is read: the request " + ("forbids calls" if request.tools else "offers no tools"))
+        return ToolProtocol(
+            tools=tuple(request.tools),
+            dialects=dialects,
+            write=write,
+            prompt_tools=bool(write) and allowed,
+            max_calls=1 if not request.parallel else model.max_calls,
+            limits_native=bool(request.tools) and (not request.parallel or model.max_calls is not None),
+            why=tuple(why),
+        )
+
+    def text(
+        self, client: ClientProfile, model: ModelProfile, guards: Sequence[Guards], documented: Sequence[Tool]
+    ) -> ToolProtocol:
+        """Decide for a client that documents tools in its prompt and reads calls out of the text."""
+        own = self.profiles.dialects[client.dialect or TEXT_DIALECT]
+        if any(one.on_calls for one in guards):
+            own = replace(own, in_code="call")  # such clients carry out calls in code blocks, too
+        text = TextClient(
+            own,
+            client.tool_sections,
+            client.call_gap,
+            client.extra_calls,
+            client.final_call,
+            client.known_tools,
+            client.known_parameters,
+        )
+        if not documented and not any(one.is_strict for one in guards):
+            reason = "no tools are found in its prompt, so its text is left alone; the server's own calls become text"
+            return ToolProtocol(client_text=text, why=(reason,))
+        dialect = self._dialect(model)
+        how = self.settings.tools if self.settings.tools != "auto" else "native" if model.promote else model.tools
+        promote = how == "native" and (model.promote or self.settings.tools == "native")
+        write = dialect if how == "prompt" and dialect is not own else None
+        expected = [write, own] if write else [own, dialect] if self.settings.dialect else [own]
+        dialects = self._read(model, *expected)
+        why = []
+        if promote:
+            why.append(
+                f"the model is given the {len(documented)} documented tools as `tools`, calls go back as {own.name}"
+            )
+        elif write:
+            why.append(f"conversation and tools are written as {write.name}, calls go back as {own.name}")
+        return ToolProtocol(
+            tools=tuple(documented),
+            dialects=dialects,
+            write=write,
+            prompt_tools=bool(write),
+            promote=promote,
+            client_text=text,
+            max_calls=client.max_calls or model.max_calls,
+            why=(*why, _read_as(dialects, model, *expected)),
+        )
+
+    def _tools(self, model: ModelProfile) -> str:
+        return self.settings.tools if self.settings.tools != "auto" else model.tools
+
+    def _dialect(self, model: ModelProfile) -> Description:
+        return self.profiles.dialects[self.settings.dialect or model.dialect]
+
+    def _read(self, model: ModelProfile, *first: Description) -> tuple[Description, ...]:
+        return read_dialects(self.profiles, model, *first)
+
+
+def own_tokens(model: ModelProfile) -> frozenset[str]:
+    """Name the dialects of which the special tokens are the model's own."""
+    return frozenset(model.accept if model.special_tokens and model.accept != "auto" else ())
+
+
+def read_dialects(profiles: Profiles, model: ModelProfile, *first: Description) -> tuple[Description, ...]:
+    """List the dialects that are read: those that are expected, then all others as far as no one writes them by chance.
+
+    Where two would read the same text, the one that more models write is named.
+    """
+    own = () if model.accept == "auto" else model.accept
+    read: dict[str, Description] = {}
+    known = (profiles.dialects[name] for name in own)
+    for dialect in (*first, *known, *profiles.rescued):
+        read.setdefault(dialect.name, replace(dialect, fenced=True) if dialect.name in own else dialect)
+    return tuple(read.values())
+
+
+def _read_as(dialects: Sequence[Description], model: ModelProfile, *first: Description) -> str:
+    """Name the dialects that are expected, and count the others."""
+    own = () if model.accept == "auto" else model.accept
+    names = list(dict.fromkeys([*(one.name for one in first), *own]))
+    if others := len(dialects) - len(names):
+        names.append(f"any of {others} other dialects" if names else f"any of {others} dialects")
+    return f"calls are read as {', '.join(names)}"
+
+
+def _has_calls(messages: Iterable[Message]) -> bool:
+    return any(message.calls or message.role == "tool" for message in messages)
+
+
+# Whether a server is told by which grammar its model must write, and of what.
+#
+# Never over what the client says of its answer's form, and never while the model thinks: a grammar that begins in the
+# middle of its thoughts would cut them off.
+
+
+type Wish = Literal["off", "required", "auto"]
+"""When the user wants it: never, where a call is demanded, or for all requests with tools."""
+KINDS: dict[Form, Kind] = {
+    "structural_tag": "structural_tag",
+    "gbnf": "gbnf",
+    "gbnf_string": "gbnf",
+    "gbnf_format": "gbnf",
+    "json_schema": "json_schema",
+}
+"""What each form of a request holds."""
+assert set(KINDS) == {*get_args(Form.__value__)}
+
+
+class Constraining(msgspec.Struct, frozen=True):
+    """What the grammar of a reply is made of."""
+
+    form: Form
+    dialect: Description
+    tools: tuple[Tool, ...]
+    demand: Demand
+
+    def written(self) -> Any:
+        """Write the grammar: its text, or plain data. Raises `Inexpressible`, which says why there is none."""
+        return written(KINDS[self.form], self.dialect, self.tools, self.demand)
+
+
+def constraining(
+    form: Form,
+    wish: Wish,
+    request: Asked,
+    protocol: ToolProtocol,
+    offered: Sequence[Tool],
+    tool_choice: str,
+    thinking: Thinking,
+) -> tuple[Constraining | None, str]:
+    """Decide about a request whose tools stand in the prompt; None if it is left alone, and why for people.
+
+    Nothing is said where nobody would expect a grammar.
+    """
+    demanded = tool_choice not in ("auto", "none")
+    if protocol.write is None or not protocol.prompt_tools or not offered or wish == "off":
+        return None, ""
+    if wish == "required" and not demanded:
+        return None, "no grammar: no call is demanded (vtc_constrain=auto constrains calls in free text, too)"
+    if protocol.write.unconstrained:
+        return None, f"no grammar: dialect {protocol.write.name}: {protocol.write.unconstrained}"
+    if request.constrained:
+        return None, "no grammar: the request says the form of its answer itself"
+    if thinking.begins_inside and not form.startswith("gbnf"):
+        return None, "no grammar: replies begin with thoughts, and the server may not wait for their end"
+    found = held_to(form, protocol.write, offered, tool_choice, thinking, several=protocol.max_calls != 1)
+    told = "calls alone may be written" if demanded else "calls in free text are held to it"
+    return found, f"a grammar of {protocol.write.name} is to be sent ({form}): {told}"
+
+
+def held_to(
+    form: Form,
+    dialect: Description,
+    offered: Sequence[Tool],
+    tool_choice: str,
+    thinking: Thinking,
+    *,
+    several: bool = True,
+) -> Constraining:
+    """Say what the grammar of a reply is made of."""
+    demand = Demand(
+        demanded=tool_choice not in ("auto", "none"),
+        several=several,
+        thoughts=() if thinking.never else thinking.tags,
+        begun=tuple(close for _, close in thinking.tags[:1] if thinking.may_begin_inside),
+    )
+    tools = tuple(tool for tool in offered if tool.name == tool_choice) or tuple(offered)
+    return Constraining(form, dialect, tools, demand)
+
 
 PROMPT = "prompt"
 """The lesson that the server cannot read the calls of its own model: the tools are written into the prompt."""

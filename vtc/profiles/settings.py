@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from vtc.profiles.validation import nearest
+from vtc.profiles.document import nearest
 
 CLIENT_PATTERNS = ("cline", "kilo", "roo")
 """Parts of the user agents of clients that read calls out of the text, when they declare no tools."""

@@ -24,26 +24,24 @@ from vtc.exchange import Exchange, Opening
 from vtc.profiles.matching import Facts
 from vtc.profiles.memory import Memory
 from vtc.profiles.planner import Planner
-from vtc.proxy import bodies, breaking_off, flows, options, reaching, views
+from vtc.proxy import beside as reaching
+from vtc.proxy import bodies, breaking_off, flows, options, views
 from vtc.proxy.asking import AGAIN
 from vtc.proxy.beside import Beside
 from vtc.proxy.bodies import Passing
 from vtc.proxy.commands import Commands
-from vtc.proxy.crossing import redirect
 from vtc.proxy.discovery import Discovery
 from vtc.proxy.flows import METADATA
-from vtc.proxy.live import Live, broken_off
 from vtc.proxy.log import Log
 from vtc.proxy.metrics import Metrics
 from vtc.proxy.page import Page
-from vtc.proxy.refusing import refuse, renew, streams_large, withholding
+from vtc.proxy.refusing import redirect, refuse, renew, streams_large, withholding
 from vtc.proxy.reload import Reloader
 from vtc.proxy.startup import Startup
 from vtc.proxy.stats import Stats
-from vtc.proxy.stream_callable import HOLDING, observing, rewriting
+from vtc.proxy.stream_callable import HOLDING, Live, broken_off, observing, rewriting
 from vtc.proxy.turns import Turns
-from vtc.proxy.whole import dealt_with
-from vtc.proxy.work import done, is_long
+from vtc.proxy.whole import dealt_with, done, is_long
 from vtc.reporting.report import Report
 from vtc.scrub import escaped, scrub, scrubbed
 from vtc.wire.compression import UnsupportedEncoding

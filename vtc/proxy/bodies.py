@@ -13,10 +13,10 @@ from functools import cached_property
 
 from mitmproxy import ctx, http
 
-from vtc.apis import summary
+from vtc.apis import whole as summary
 from vtc.events import Tool
 from vtc.proxy import flows
-from vtc.reporting import unread
+from vtc.reporting import hints as unread
 from vtc.wire import compression
 
 _SLICE = 1 << 10

@@ -15,11 +15,11 @@ from typing import Protocol
 
 from mitmproxy import command, exceptions, flow, http, types
 
-from vtc.apis import summary
+from vtc.apis import whole as summary
 from vtc.profiles.plan import Plan, Thinking
 from vtc.profiles.planner import Planner
 from vtc.proxy import flows
-from vtc.proxy.appending import append
+from vtc.proxy.log import append
 from vtc.proxy.page import Page
 from vtc.proxy.reload import Reloader
 from vtc.proxy.stats import Stats, counted

@@ -8,21 +8,220 @@ So a server that takes minutes to load may start after VTC. What it showed stand
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
+import socket
+import ssl
+import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from threading import Event, Timer
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 from mitmproxy import ctx, http
 from mitmproxy.addons.proxyserver import Proxyserver
 from mitmproxy.proxy.mode_specs import ProxyMode, ReverseMode
 from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 
+from vtc.apis import APIS
+from vtc.apis.place import BEARER
 from vtc.profiles.loader import Profiles
+from vtc.profiles.matching import Facts, best
 from vtc.profiles.planner import Planner
-from vtc.proxy.asker import Asker
-from vtc.proxy.recognise import recognised, spoken, told
+from vtc.profiles.schema import ServerProfile
+from vtc.proxy.beside import UNTRUSTED
 from vtc.proxy.reload import Planned
+
+# Asks a model server over HTTP, within a time: no proxy, no redirect, one connection a question.
+#
+# A key is sent to that server alone, and stands in nothing that is told.
+
+
+MOST = 4 << 20
+"""Bytes of an answer that are read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer of a server, or why there is none (`error`)."""
+
+    status: int = 0
+    body: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """By name in lower case."""
+    error: OSError | HTTPException | None = None
+    seconds: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        """True for an answer whose status tells of no error."""
+        return 200 <= self.status < 300
+
+    @property
+    def json(self) -> Any:
+        """The body as plain data; None if it is no JSON, or tells of an error."""
+        try:
+            return json.loads(self.body) if self.ok else None
+        except (ValueError, RecursionError):
+            return None
+
+    @property
+    def why(self) -> str:
+        """Why there is no answer, for people."""
+        if isinstance(self.error, OSError):  # a server that hangs up is one, too
+            return self.error.strerror or str(self.error)
+        return "it does not answer in HTTP"
+
+
+class Asker:
+    """Asks one server; each answer is there within `seconds`, or is an error."""
+
+    def __init__(self, url: str, *, key: str = "", seconds: float = 3) -> None:
+        """`url` is that of the server, with what stands before the paths of its APIs."""
+        self.url = url.rstrip("/")
+        self.seconds = seconds
+        self._at = urlsplit(self.url)
+        self._key = key
+
+    @property
+    def has_key(self) -> bool:
+        return bool(self._key)
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The texts that no output may show."""
+        return (self._key,) if self._key else ()
+
+    def ask(
+        self, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None, key: str = BEARER
+    ) -> Answer:
+        """GET a path, or POST a body of JSON to it; `key` names the header for the user's key."""
+        begun = time.monotonic()
+        make = HTTPSConnection if self._at.scheme == "https" else HTTPConnection
+        connection = make(self._at.hostname or "", self._at.port, timeout=self.seconds)
+        late = Event()
+        watch = Timer(self.seconds, _cut, (connection, late))
+        watch.daemon = True
+        watch.start()
+        try:
+            sent = {"content-type": "application/json", "accept": "*/*", **(headers or {})}
+            if self._key:
+                sent[key] = f"Bearer {self._key}" if key == BEARER else self._key
+            connection.request("GET" if body is None else "POST", f"{self._at.path}{path}", body, sent)
+            response = connection.getresponse()
+            found = response.read(MOST)
+            if late.is_set():
+                raise TimeoutError
+            said = {name.lower(): value for name, value in response.getheaders()}
+            return Answer(response.status, found, said, None, time.monotonic() - begun)
+        except (OSError, HTTPException) as error:
+            if late.is_set() or isinstance(error, TimeoutError):
+                error = TimeoutError(None, f"no answer within {self.seconds:g} seconds")
+            return Answer(error=error, seconds=time.monotonic() - begun)
+        finally:
+            watch.cancel()
+            connection.close()
+
+
+def _cut(connection: HTTPConnection, late: Event) -> None:
+    """End a connection whose time is up, however slowly it trickles."""
+    late.set()
+    if connection.sock is not None:
+        with suppress(OSError):
+            connection.sock.shutdown(socket.SHUT_RDWR)
+
+
+# Which server an upstream is, asked before it is used: by its list of models, as clients ask for it.
+
+
+LIST = "/v1/models"
+
+
+STARTING = (502, 503, 504)
+"""Answers of a server that loads its model, and of a gateway before one that is not there."""
+
+
+class Identity(NamedTuple):
+    """Which server an upstream is."""
+
+    server: str | None
+    """Its profile; None if it is not known."""
+    told: str
+    """What to tell the user."""
+    is_there: bool = True
+    """It answered, or need not be asked."""
+
+
+def recognised(asker: Asker, profiles: Profiles) -> Identity:
+    """Find out which server an upstream is.
+
+    A hosted API that is known by its name is not asked: it would want a key, and is hardly down. Nor is a server for
+    which the user has a profile.
+    """
+    upstream, url = asker.url, urlsplit(asker.url)
+    named = best(profiles.servers, Facts(host=url.hostname or "", port=url.port or 0), profiles.sources).profile
+    if named and not profiles.sources["server", named.name].builtin:
+        return Identity(named.name, f"{upstream} has a profile of yours: {named.name}")
+    if named and url.scheme == "https":
+        return Identity(named.name, f"{upstream} is one of: {named.description or named.name}")
+    answer = asker.ask(LIST)
+    if isinstance(answer.error, ssl.SSLCertVerificationError):
+        why = f"({answer.error.verify_message}): {UNTRUSTED} (after `--`)"
+        return Identity(None, f"the certificate of {upstream} is not trusted {why}")
+    if answer.error and not isinstance(answer.error, OSError):
+        return Identity(None, f"{upstream} does not answer in HTTP: is it the model server?", is_there=False)
+    if answer.error:
+        why = f"({answer.why}): is the model server running?"
+        return Identity(None, f"{upstream} cannot be reached now {why}", is_there=False)
+    if answer.status in STARTING:
+        said = f"{upstream} answers {answer.status} to GET {LIST}: does it still load its model?"
+        return Identity(None, said, is_there=False)
+    if not answer.ok:
+        said = f"{upstream} answers {answer.status} to GET {LIST}, so it is not known which server it is"
+        return Identity(None, said)
+    if server := owned(answer.json, profiles):
+        return Identity(server.name, f"{upstream} is {server.description or server.name}")
+    return Identity(None, f"{upstream} answers; it needs no profile, or name one with --server")
+
+
+def owned(listed: Any, profiles: Profiles) -> ServerProfile | None:
+    """Find the profile of a server by the owners in its list of models."""
+    names = {one for entry in entries(listed) if isinstance(one := entry.get("owned_by"), str)}
+    return next((one for one in profiles.servers.values() if names.intersection(one.owned_by)), None)
+
+
+def entries(listed: Any) -> list[dict[str, Any]]:
+    """The entries of a list of models; none if it is no such list."""
+    found = listed.get("data") if isinstance(listed, dict) else None
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+
+
+def spoken(asker: Asker) -> tuple[str, ...]:
+    """Find the APIs that a server speaks, the one first that servers know best; none if that does not show.
+
+    Each is asked with an empty object, which no server answers with a reply: what it does not speak is not found.
+    """
+    if urlsplit(asker.url).scheme == "https" and not asker.has_key:
+        return ()  # it would want one
+    found = tuple(api.name for api in APIS if _is_spoken(asker, api.place.written(api.place.version, "none")))
+    return () if len(found) == len(APIS) else found
+
+
+def _is_spoken(asker: Asker, path: str) -> bool:
+    answer = asker.ask(path, b"{}")
+    if answer.ok:
+        return b"nexpected endpoint" not in answer.body  # LM Studio
+    return answer.error is None and answer.status not in (404, 405, 501)
+
+
+def told(apis: tuple[str, ...]) -> str:
+    """Say which clients are served by way of another API."""
+    others = [api.name for api in APIS if api.name not in apis]
+    return f"it speaks {' and '.join(apis)}: clients of {', '.join(others)} are translated to {apis[0]}"
+
 
 logger = logging.getLogger(__name__)
 

@@ -12,9 +12,17 @@ from typing import Literal
 from mitmproxy.options import CONF_BASENAME, CONF_DIR
 from mitmproxy.version import VERSION as MITMPROXY
 
-from vtc.proxy import script
-
 __all__ = ["MITMPROXY", "PORT", "as_set", "certificate", "command", "settings"]
+
+# Where the script lies that mitmproxy loads (`mitmdump -s …`).
+
+
+def path() -> Path:
+    """`addons/addon.py`: inside the package when installed, beside it in a checkout."""
+    package = Path(__file__).resolve().parents[1]
+    installed = package / "addons" / "addon.py"
+    return installed if installed.is_file() else package.parent / "addons" / "addon.py"
+
 
 PORT = 8088
 """Where clients connect: 8080, mitmproxy's own, is also llama.cpp's."""
@@ -39,7 +47,7 @@ def command(
 
     `quiet`: without mitmproxy's own lines for each connection and request.
     """
-    arguments = ["-s", str(script.path()), "--listen-host", host, "--listen-port", str(port)]
+    arguments = ["-s", str(path()), "--listen-host", host, "--listen-port", str(port)]
     ours, columns = list[str](), list[str]()
     if upstream:
         arguments += ["--mode", f"reverse:{upstream}"]

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,23 @@ from typing import Any
 from mitmproxy import ctx, exceptions, http
 
 from vtc.proxy import flows
-from vtc.proxy.appending import append
+
+# Text added to a file, all of it or nothing: on a full disk half a line would spoil the next one, too.
+
+
+def append(path: Path, text: str) -> None:
+    """Add text to the end of a file, which is made if it is not there; raises OSError, and then nothing was added."""
+    data = text.encode()
+    with path.open("ab", buffering=0) as file:
+        before = os.fstat(file.fileno()).st_size
+        try:
+            while data:
+                data = data[file.write(data) :]
+        except OSError:
+            with suppress(OSError):  # a device or a pipe cannot take anything back
+                file.truncate(before)
+            raise
+
 
 logger = logging.getLogger(__name__)
 

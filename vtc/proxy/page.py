@@ -6,24 +6,265 @@ script hears of changes where mitmweb's own page does, and has the page written 
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
+from mimetypes import guess_type
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+from weakref import WeakKeyDictionary
 
 from jinja2 import Environment, Template
 from mitmproxy import ctx, http
 from mitmproxy.addons.view import View
 from mitmproxy.flow import Flow
+from mitmproxy.tools.web.app import Application, IndexHandler, RequestHandler
 
 from vtc import __version__
-from vtc.proxy import flows, listing
-from vtc.proxy.listing import Chosen, Listing
+from vtc.proxy import flows
 from vtc.proxy.stats import Stats
 from vtc.reporting import picture, transcript, view
-from vtc.reporting.side_by_side import Row, rows
+from vtc.reporting.picture import Row, Sample, rows
+from vtc.reporting.report import count
+
+# What the page `/vtc` lists: the exchanges that mitmweb has, chosen by outcome, model and client, some at a time.
+#
+# Nothing is kept but what was read out of a flow once, as long as the flow is there: a page looks through thousands.
+
+
+MOST = 100
+"""Exchanges that are listed at once, the latest first."""
+CHOICES = ("outcome", "model", "client")
+"""What they are chosen by."""
+
+
+class Look(NamedTuple):
+    """How an outcome is shown: never by its colour alone."""
+
+    sign: str
+    word: str
+    tone: str
+
+
+OUTCOMES: Mapping[str, Look] = {
+    "failed": Look("✱", "failed open", "bad"),
+    "error": Look("✕", "server error", "bad"),
+    "denied": Look("⊘", "denied", "warn"),
+    "refused": Look("△", "left as text", "warn"),
+    "repaired": Look("✚", "repaired", "mended"),
+    "rewritten": Look("✓", "rewritten", "good"),
+    "": Look("○", "unchanged", "quiet"),
+    "left alone": Look("–", "left alone", "quiet"),
+    "under way": Look("…", "under way", "quiet"),
+}
+"""By the outcome of a report, the most serious first."""
+UNCHANGED = "unchanged"
+"""How the empty outcome is written in an address."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One row of the list."""
+
+    id: str
+    at: float
+    """Seconds since the epoch."""
+    outcome: str
+    model: str
+    """As the request names it."""
+    client: str
+    happened: str
+    sample: Sample
+    """Of the picture."""
+
+    @property
+    def look(self) -> Look:
+        return OUTCOMES[self.outcome]
+
+
+class Choice(NamedTuple):
+    """A value to choose, how many exchanges have it, and the address that chooses it."""
+
+    name: str
+    value: str
+    exchanges: int
+    address: str
+    chosen: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What an address asks for; empty texts stand for all."""
+
+    outcome: str = ""
+    model: str = ""
+    client: str = ""
+    start: int = 0
+    """Exchanges before the first that is listed."""
+
+    @classmethod
+    def of(cls, query: Mapping[str, str]) -> Chosen:
+        """Read an address; what means nothing in it chooses nothing."""
+        start = query.get("from", "")
+        values = {name: query.get(name, "") for name in CHOICES}
+        return cls(**values, start=int(start) if _is_number(start) else 0)
+
+    def address(self, **changed: str) -> str:
+        """The address of the page with another choice, from its first row on, unless `from` says otherwise."""
+        said = {name: changed.get(name, getattr(self, name)) for name in CHOICES} | {"from": changed.get("from", "")}
+        query = urlencode({name: value for name, value in said.items() if value})
+        return f"/vtc?{query}" if query else "/vtc"
+
+    def is_among(self, one: Exchange) -> bool:
+        """True for an exchange of the model and the client that are chosen."""
+        return self.model in ("", one.model) and self.client in ("", one.client)
+
+    def fits(self, one: Exchange) -> bool:
+        """True for an exchange that is chosen."""
+        return self.is_among(one) and self.outcome in ("", one.outcome or UNCHANGED)
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) < 10
+
+
+class Listing:
+    """Reads exchanges out of mitmweb's flows."""
+
+    def __init__(self) -> None:
+        self._read: WeakKeyDictionary[http.HTTPFlow, tuple[object, str, Exchange]] = WeakKeyDictionary()
+        """Those that are over, beside the report and the comment that they were read from."""
+
+    def every(self, view: View) -> list[Exchange]:
+        """All that are exchanges with a model, the latest first."""
+        found = (self._exchange(flow) for flow in reversed(view) if isinstance(flow, http.HTTPFlow))
+        return [one for one in found if one]
+
+    def _exchange(self, flow: http.HTTPFlow) -> Exchange | None:
+        report = flows.report(flow)
+        if report is None:
+            return about_flow(flow) if flows.api(flow) else None
+        known = self._read.get(flow)
+        if known is None or known[0] is not report or known[1] != flow.comment:
+            known = self._read[flow] = report, flow.comment, about_flow(flow)
+        return known[2]
+
+
+def about_flow(flow: http.HTTPFlow) -> Exchange:
+    """One exchange, under way or over."""
+    report = flows.report(flow) or {}
+    under_way = flow.live and not report
+    outcome = "under way" if under_way else str(report.get("outcome", ""))
+    outcome = outcome if outcome in OUTCOMES else ""
+    at = flow.request.timestamp_start
+    return Exchange(
+        id=flow.id,
+        at=at,
+        outcome=outcome,
+        model=report.get("asked", "") or (_model(flow) if under_way else ""),
+        client=report.get("client", ""),
+        happened=flows.happened(flow) or ("under way" if under_way else flows.NOTHING),
+        sample=_sample(at, OUTCOMES[outcome].tone, report),
+    )
+
+
+def _sample(at: float, tone: str, report: Mapping[str, Any]) -> Sample:
+    calls, prefix = report.get("calls", ()), report.get("prefix") or {"chars": 0, "chars_of": 0}
+    repaired = count(call for call in calls if call["repairs"])
+    return Sample(
+        at=at,
+        tone=tone,
+        made=count(calls) - repaired,
+        repaired=repaired,
+        refused=count(report.get("refusals", ())),
+        kept=prefix["chars"],
+        lost=max(0, prefix["chars_of"] - prefix["chars"]),
+        seconds=report.get("seconds", 0.0),
+    )
+
+
+def _model(flow: http.HTTPFlow) -> str:
+    """The model that is asked; empty if the request does not say."""
+    api, bodies = flows.server_api(flow), flows.bodies(flow, "request")
+    try:
+        return api.request(bodies.went, flow.request.path).model if api and bodies else ""
+    except ValueError:
+        return ""
+
+
+def outcomes(every: Sequence[Exchange], chosen: Chosen) -> Iterator[Choice]:
+    """All outcomes together, then those there are, counted among what else is chosen."""
+    fitting = [one for one in every if chosen.is_among(one)]
+    yield Choice("", "", len(fitting), chosen.address(outcome=""), not chosen.outcome)
+    counts = Counter(one.outcome for one in fitting)
+    for outcome in OUTCOMES:
+        value = outcome or UNCHANGED
+        if counts[outcome] or value == chosen.outcome:
+            yield Choice(outcome, value, counts[outcome], chosen.address(outcome=value), value == chosen.outcome)
+
+
+def values(every: Iterable[Exchange], name: str, chosen: Chosen) -> list[Choice]:
+    """The models or clients there are, by name."""
+    counts = Counter(getattr(one, name) for one in every)
+    counts.setdefault(getattr(chosen, name), 0)
+    return [
+        Choice(value, value, number, chosen.address(**{name: value}), value == getattr(chosen, name))
+        for value, number in sorted(counts.items())
+        if value
+    ]
+
+
+# How mitmweb's web application serves the page `/vtc`: behind its own token, with its own headers.
+
+
+logger = logging.getLogger(__name__)
+
+type Shown = Callable[..., str | None]
+"""Writes a page, given the query of its address and the parts of its path that vary; None if there is no such page."""
+
+STYLES = b'<link rel="stylesheet" href="/vtc/list.css"></head>'
+
+
+class Handler(RequestHandler):
+    """Serves one page."""
+
+    def initialize(self, shown: Shown) -> None:
+        self.shown = shown
+
+    def auth_fail(self, invalid_password: bool) -> None:
+        self.write("Open mitmweb first: the address that it printed has the token that this page needs, too.")
+
+    def get(self, *parts: str) -> None:
+        query = {name: self.get_query_argument(name) for name in self.request.query_arguments}
+        text = self.shown(query, *parts)
+        if text is None:
+            self.send_error(404)
+        else:
+            kind = guess_type(self.request.path)[0] or "text/html"
+            self.set_header("Content-Type", f"{kind}; charset=UTF-8")
+            self.set_header("Cache-Control", "no-store")  # what was said is for no browser's disk
+            self.write(text)
+
+
+class Index(IndexHandler):
+    """mitmweb's own page, with styles for its column of comments, which ends where the next column begins."""
+
+    def render_string(self, template_name: str, **values: Any) -> bytes:
+        return super().render_string(template_name, **values).replace(b"</head>", STYLES)
+
+
+def add(app: Application, pages: Mapping[str, Shown]) -> str:
+    """Serve the pages, each at the paths that an expression matches; say and return where."""
+    app.add_handlers(r".*", [(path, Handler, {"shown": shown}) for path, shown in pages.items()])
+    app.add_handlers(r".*", [("/", Index)])
+    base, mark, token = app.master.web_url.partition("?")
+    logger.info("vtc: exchanges live at %svtc%s%s", base, mark, token)
+    return f"{base}vtc"
 
 
 class Page:
@@ -43,15 +284,15 @@ class Page:
         app = getattr(ctx.master, "app", None)
         listed = ctx.master.addons.get("view")
         if app is not None and isinstance(listed, View):
-            from vtc.proxy import page_handlers  # mitmweb's own web application, which mitmdump does not load
+            # mitmweb's own web application, which mitmdump does not load
 
-            pages: dict[str, page_handlers.Shown] = {
+            pages: dict[str, Shown] = {
                 r"/vtc": lambda query: overview(listed, self._stats, query, self._listing),
                 r"/vtc/said": lambda _: said(self.said),
                 r"/vtc/(page\.css|page\.js|list\.css)": lambda _, name: _file(name),
                 r"/vtc/([0-9a-f-]+)": lambda _, id_: _detail(listed.get_by_id(id_)),
             }
-            self.address = page_handlers.add(app, pages)
+            self.address = add(app, pages)
 
 
 def overview(listed: View, stats: Stats, query: Mapping[str, str], reading: Listing) -> str:
@@ -60,18 +301,18 @@ def overview(listed: View, stats: Stats, query: Mapping[str, str], reading: List
     every = reading.every(listed)
     fitting = [one for one in every if chosen.fits(one)]
     start = chosen.start if chosen.start < len(fitting) else 0
-    end = start + listing.MOST
+    end = start + MOST
     return _template().render(
         version=__version__,
         total=stats.total.summary(),
         charts=picture.charts([one.sample for one in fitting]),
         chosen=chosen,
-        outcomes=listing.outcomes(every, chosen),
-        looks=listing.OUTCOMES,
-        selects={name: listing.values(every, name, chosen) for name in ("model", "client")},
+        outcomes=outcomes(every, chosen),
+        looks=OUTCOMES,
+        selects={name: values(every, name, chosen) for name in ("model", "client")},
         exchanges=fitting[start:end],
         span=(start + 1, min(end, len(fitting)), len(fitting)),
-        later=chosen.address(**{"from": str(start - listing.MOST) if start > listing.MOST else ""}) if start else "",
+        later=chosen.address(**{"from": str(start - MOST) if start > MOST else ""}) if start else "",
         earlier=chosen.address(**{"from": str(end)}) if end < len(fitting) else "",
         figures=list(_figures(stats)),
     )
@@ -84,7 +325,7 @@ def detail(flow: http.HTTPFlow) -> str:
     sides = [_side(flow, side) for side in ("reply", "request")]  # what one looks for first
     where = f"{flow.request.pretty_host}{flows.where(flow)}"
     status = flow.response.status_code if flow.response else None
-    about = listing.about(flow)
+    about = about_flow(flow)
     return _template().render(
         flow=about, where=[about.model, about.client, where, status], done=done, sides=sides, sections=told.items()
     )

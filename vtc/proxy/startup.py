@@ -21,7 +21,7 @@ from mitmproxy.proxy.mode_specs import ProxyMode, ReverseMode
 
 from vtc import __version__
 from vtc.profiles.loader import Profiles
-from vtc.proxy import deferred
+from vtc.proxy import options as deferred
 from vtc.proxy.reload import Planned
 
 logger = logging.getLogger(__name__)

@@ -6,6 +6,7 @@ between two of them: beside the event loop if there is much to do. `dealt_with` 
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import suppress
@@ -15,14 +16,31 @@ from mitmproxy import ctx, http
 
 from vtc.apis.fields import is_error, object_of
 from vtc.exchange import NoAnswer
-from vtc.exchange.sending import MOST_ASKED
-from vtc.proxy import bodies, flows, reaching
+from vtc.exchange.asking.sending import MOST_ASKED
+from vtc.proxy import beside as reaching
+from vtc.proxy import bodies, flows
 from vtc.proxy.asking import PATIENCE, Asker
 from vtc.proxy.bodies import Whole
-from vtc.proxy.live import Live
 from vtc.proxy.refusing import put, withhold
-from vtc.proxy.work import done, is_long
+from vtc.proxy.stream_callable import Live
 from vtc.reporting import hints
+
+# Work that may take long, done beside the event loop, where all other exchanges go on.
+
+
+LONG = 1 << 17
+"""Bytes of a request or a whole reply beyond which there may be much to do."""
+
+
+def is_long(*messages: http.Message) -> bool:
+    """Tell whether there may be much to do about one of these; a few bytes of a coded body may stand for many."""
+    return any(len(one.raw_content or b"") > LONG or "content-encoding" in one.headers for one in messages)
+
+
+async def done[T](work: Callable[[], T], *, much: bool) -> T:
+    """Do work: in another thread if it is `much`, as handing it over takes a tenth of a short exchange."""
+    return await asyncio.to_thread(work) if much else work()
+
 
 OK = 200
 """The status of a reply; of the others that tell of no error some have no body."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from vtc.apis.fields import is_error
@@ -89,3 +89,87 @@ def words_of(body: bytes, most: int = MOST) -> str:
     said = str(found)[: 4 * most] if isinstance(found, str | Mapping) and found else ""
     text = " ".join(said.split())
     return text if len(text) <= most else f"{text[:most]} …"
+
+
+# A possible call that no dialect reads: an offered tool's name next to markup, in a reply in which no call was found.
+#
+# Only a guess, and only told: it says where to look when an agent "just stopped".
+
+
+AROUND = 32
+"""Characters that are shown before and after the name."""
+MOST_UNREAD = 1 << 14
+"""Characters at the end of a reply that are looked at."""
+
+_RUN = re.compile(r"(\s{64})\s+|(`{64})`+")
+"""White space and backticks beyond these: in the expressions each of them would be looked at again from each."""
+_QUOTED = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`|<(code|pre|kbd|samp)\b[^<>]*>.{0,400}?</\1>", re.DOTALL)
+_TYPED = str.maketrans("“”„‘’", '"""\'\'')
+"""Quotation marks that models write for those of JSON."""
+_BLOCK = re.compile(r"(`{3,})[^\n`]*\n((?:(?!\1).)*)(?:\1(?:\s*\Z)?|\Z)", re.DOTALL)
+_ARGUMENTS = r"""["'](?:arguments|parameters|params|args|input|kwargs)["']\s*:"""
+_NAMED = r"(?:(?<![\w.-])|(?<=functions\.))(?:{names})(?![\w-])"
+_FORMS = (
+    r"""[<\[{{(@|="'#:>/✿$]\s?{name}["']?\s*[>\](){{}}|:,=@\n]""",  # <read_file>  @@read_file(  "read_file",
+    r"""{name}["']?\s*\([^()\n]{{0,200}}[=:"'{{]""",  # read_file(path="a")
+    r"""{name}["']?\s*(?:[=-]>|[:=|])?\s*(?:\{{\s*["'\w]|\[\s*[{{"'])""",  # read_file {{"path": "a"}}
+    r"""{name}[^\n{{}}]{{0,40}}\n?\s*\{{\s*["']\w+["']\s*:""",  # read_file with arguments {{"path": "a"}}
+    r"""{name}\s*\n?\s*<(\w[\w.-]*)>[^<]*</""",  # read_file <path>a</path>
+    r"""<[^<>\n]{{0,60}}{name}[^<>\n]{{0,200}}>""",  # <call read_file path="a">
+    # <run>read_file a.py</run>
+    r"""<(?P<tag>\w[\w.-]{{2,60}})(?:\s[^<>\n]{{0,200}})?>\s*{name}\s[^<]*</(?P=tag)>(?=\s*(?:<|\n|\Z))""",
+    # <tool>read_file</tool><args>
+    r"""<(?P<of>\w[\w.-]{{0,60}})(?:\s[^<>\n]{{0,200}})?>\s*{name}\s*</(?P=of)>\s*<(?!(?P=of)\b)\w""",
+    r"""\[\[?[^\[\]\n]{{0,60}}{name}[^\[\]\n]{{0,200}}[=:{{"'][^\[\]\n]{{0,200}}\]""",  # [call read_file path=a]
+)
+"""What a call of a tool may look like in text."""
+_BEFORE_BLOCK = (
+    r"""(?:\A|\n)(?:[^\n]*>|[^\w\n]*(?:\w+[^\w\n]+){{0,2}}){name}[^\w\n]*\n\s*"""
+    r"""(?P<fence>`{{3,}})[^\n`]*\n\s*\{{(?:(?!\n\s*(?P=fence))[\s\S])*\n\s*(?P=fence)(?:<[^\n]*)?\s*`*\s*\Z""",
+)
+"""A tool's name at the end of a line of markup or of three words, and an object in a block that ends the reply."""
+_MARKED = (
+    # <|tool_call_start|>[read_file(
+    r"""<[^<>\n]{{0,60}}(?i:[|｜]|tool|call|func|invoke)[^<>\n]{{0,60}}>[^`]{{0,60}}{name}""",
+    # <a:invoke name="read_file">
+    r"""<[^<>\n]{{0,60}}(?i:[|｜]|tool|call|func|invoke)[^<>\n]{{0,60}}[=:"'\s]{name}["']?[\s/>]""",
+    r"""(?:\[TOOL_CALLS?\]|\[Calling tool:|✿FUNCTION✿)[^`]{{0,40}}{name}""",
+)
+"""The same in any code block: with markup that only calls have."""
+_IN_BLOCK = (
+    r"""["']{name}["']\s*[,}}]\s*(?:"\w+":\s*"[^"\n]*",\s*)?""" + _ARGUMENTS,
+    _ARGUMENTS + r"""[^`]{{0,400}}["']{name}["']""",
+    r"""<(?:[\w:.-]+[\s=]+)?(?:name\s*=\s*)?["']?{name}["']?\s*/?>""",
+    *_MARKED,
+)
+"""The same in a code block that ends a reply: there most names are those of functions."""
+
+
+def possible_call(text: str, tools: Iterable[str]) -> str:
+    """Find what looks like a call of one of the tools, and return it with what stands around; empty if nothing does.
+
+    Code is passed over, as there a name is an example; but for a block that ends the reply, where models write calls,
+    and for the markup of calls in any block.
+    """
+    text = _shortened(text[-MOST_UNREAD:].translate(_TYPED))
+    known = sorted((name for name in tools if name and name in text), key=len, reverse=True)
+    if not known:
+        return ""
+    name = _NAMED.format(names="|".join(map(re.escape, known)))
+    found = _found(_shortened(_QUOTED.sub(" ", text)), _FORMS, name) or _found(text, _BEFORE_BLOCK, name)
+    blocks = ((one[2], one.end() == len(text)) for one in _BLOCK.finditer(text))
+    in_blocks = (_found(block, _IN_BLOCK if is_last else _MARKED, name) for block, is_last in blocks)
+    return found or next(filter(None, in_blocks), "")
+
+
+def _shortened(text: str) -> str:
+    return _RUN.sub(r"\1\2", text)
+
+
+def _found(text: str, forms: Iterable[str], name: str) -> str:
+    found = re.search("|".join(form.format(name=name) for form in forms), text)
+    if not found:
+        return ""
+    start, end = max(0, found.start() - AROUND), min(found.end(), found.start() + 2 * AROUND) + AROUND
+    shown = " ".join(text[start:end].split())
+    return f"{'…' * (start > 0)}{shown}{'…' * (end < len(text))}"

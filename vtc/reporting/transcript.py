@@ -19,7 +19,8 @@ from difflib import SequenceMatcher, unified_diff
 from textwrap import indent
 from typing import Any
 
-from vtc.apis import Api, summary
+from vtc.apis import Api
+from vtc.apis import whole as summary
 from vtc.events import Message, Opaque, Tool, ToolCall
 
 FOLDED = 72

@@ -9,7 +9,7 @@ import pytest
 from tests.apis import messages
 from tests.apis.named_events import Json, events
 from vtc.apis.anthropic_messages import API
-from vtc.apis.folding import streamed as streamed_of
+from vtc.apis.whole import streamed as streamed_of
 from vtc.wire.sse import FrameReader
 
 

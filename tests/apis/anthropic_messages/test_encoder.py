@@ -16,8 +16,8 @@ from tests.apis.replies import REPLIES
 from tests.apis.toy import Toy
 from vtc.apis import APIS, Api
 from vtc.apis.anthropic_messages import API
-from vtc.apis.folding import joined
 from vtc.apis.relay import Relay
+from vtc.apis.whole import joined
 from vtc.events import (
     BlockEnd,
     BlockStart,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from vtc.apis.openai_chat.asking import ask, error, meaning
+from vtc.apis.openai_chat.request import ask, error, meaning
 from vtc.events import Answer, Asked, Failure, Media, Message, Opaque, Tool, ToolCall
 
 USER = Message("user", ("hi",))

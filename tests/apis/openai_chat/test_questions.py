@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from openai.types import Model
 
-from vtc.apis.openai_chat.questions import listed
+from vtc.apis.openai_chat.request import listed
 
 
 def test_the_sdk_reads_each_model() -> None:

@@ -15,7 +15,7 @@ from tests.apis import chat, ollama, responses, sdks
 from tests.apis.named_events import StreamError, events
 from tests.apis.toy import Toy
 from vtc.apis import openai_chat
-from vtc.apis.base import Api, Said
+from vtc.apis.contract import Api, Said
 from vtc.apis.ollama_chat import API as OLLAMA
 from vtc.apis.openai_responses import API
 from vtc.apis.openai_responses.items import Form

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vtc.apis.openai_responses.questions import listed
+from vtc.apis.openai_responses.request import listed
 
 
 def test_codex_finds_the_list_that_it_demands_and_nothing_in_it() -> None:

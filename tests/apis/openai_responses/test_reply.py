@@ -31,7 +31,7 @@ from vtc.apis.openai_responses.items import Form
 from vtc.apis.relay import Relay
 from vtc.events import BlockEnd, Call, CallDelta, End, Finish, ReasoningDelta, TextDelta
 from vtc.exchange import Exchange
-from vtc.exchange.stream import Stream
+from vtc.exchange.replying.stream import Stream
 from vtc.profiles.matching import Facts
 from vtc.profiles.planner import Planner
 from vtc.profiles.settings import Settings

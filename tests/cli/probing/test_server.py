@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tests.e2e.upstream import JSON, Reply, Seen, serving
-from vtc.cli.probing.server import ABOUT, CONTEXTS, learn
+from vtc.cli.probing.talk import ABOUT, CONTEXTS, learn
 from vtc.profiles import loader
-from vtc.proxy.asker import Asker
+from vtc.proxy.discovery import Asker
 
 PROFILES = loader.load([loader.builtin_directory()])
 ODD: list[Any] = [["vllm"], {"a": ["b"]}, None, 5, "x" * 9, True]

@@ -11,7 +11,7 @@ from tests.cli.probing.test_command import TEMPLATE
 from vtc.cli.probing import template
 from vtc.cli.probing.template import MOST_MEMORY, Seen, look
 from vtc.profiles import loader
-from vtc.profiles.tool_protocol import UNKNOWN_MODEL, read_dialects
+from vtc.profiles.planner import UNKNOWN_MODEL, read_dialects
 
 PROFILES = loader.load([loader.builtin_directory()])
 TAGS = (("<think>", "</think>"), ("[THINK]", "[/THINK]"))

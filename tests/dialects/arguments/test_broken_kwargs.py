@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.test_hostile import steps
-from vtc.dialects.arguments.broken_kwargs import read
+from vtc.dialects.arguments.kwargs import read
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from vtc.dialects.arguments.fitting import fitted, fitted_text
+from vtc.dialects.arguments.parameter import fitted, fitted_text
 
 SCHEMA = {
     "type": "object",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from vtc.dialects.arguments.framing import unclosed, unframed
+from vtc.dialects.arguments.parameter import unclosed, unframed
 
 NEWLINES = "<p={key}>\n{value}\n</p>"
 NONE = "<p={key}>{value}</p>"

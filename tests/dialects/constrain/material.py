@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from tests.dialects.constrain.checker import Checker
 from tests.dialects.material import DIALECTS
 from vtc.dialects.constrain import gbnf
-from vtc.dialects.constrain.calls import Demand, reply
-from vtc.dialects.constrain.constraint import written
+from vtc.dialects.constrain.constraint import Demand, reply, written
 from vtc.dialects.writing.calls import write_calls
 from vtc.events import Tool, ToolCall
 

@@ -29,8 +29,7 @@ from tests.dialects.constrain.material import (
     text_of,
 )
 from tests.dialects.material import DIALECTS, content, read
-from vtc.dialects.constrain.calls import Demand, reply
-from vtc.dialects.constrain.constraint import written
+from vtc.dialects.constrain.constraint import Demand, reply, written
 from vtc.dialects.constrain.tree import MOST_MADE, Inexpressible, Nodes
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.writing.calls import write_calls

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from tests.dialects.constrain.checker import Checker
 from tests.dialects.material import DIALECTS
 from vtc.dialects.constrain import gbnf
-from vtc.dialects.constrain.calls import Demand, reply
+from vtc.dialects.constrain.constraint import Demand, reply
 from vtc.dialects.constrain.tree import NOTHING, Each, Leaf, Member, Node, Some, Text, choice, each, seq
-from vtc.dialects.syntax.parts import Lit
+from vtc.dialects.syntax.pattern import Lit
 from vtc.events import Tool
 
 HERMES = r"""root ::= r0

@@ -6,9 +6,8 @@ import pytest
 
 from tests.dialects.constrain.material import call, required, text_of
 from tests.dialects.material import DIALECTS, calls, read
-from vtc.dialects.constrain.text import holds
-from vtc.dialects.constrain.tree import Text
-from vtc.dialects.syntax.parts import Lit, OneOf, Space
+from vtc.dialects.constrain.tree import Text, holds
+from vtc.dialects.syntax.pattern import Lit, OneOf, Space
 from vtc.events import Tool
 
 STOP = Text(((Lit("</a"), Space(), Lit(">"), Space(), OneOf(("<b", "<c"))),), ((Lit("</a>"), Space()),))

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from tests.dialects.material import AGENT, DIALECTS, calls, content, raw, read, typed
-from vtc.dialects.reading.cut import json_closers
+from vtc.dialects.reading.repairs import json_closers
 from vtc.dialects.syntax.forms import CallSyntax
-from vtc.dialects.syntax.heads import closers_written
+from vtc.dialects.syntax.grammar import closers_written
 from vtc.dialects.writing.calls import write_calls
 from vtc.events import Refusal, Tool, ToolCall
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.dialects.material import DIALECTS, TOOLS, content
-from vtc.dialects.reading.doubt import MOST
+from vtc.dialects.reading.code import MOST
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax.grammar import compiled
 

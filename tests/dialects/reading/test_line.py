@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from vtc.dialects.reading.line import ENDINGS, MARKS, Place, place
+from vtc.dialects.reading.cursor import ENDINGS, MARKS, Place, place
 
 
 def before(text: str) -> Place:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.dialects.material import AGENT
-from vtc.dialects.reading.named_tool import NamedTool
+from vtc.dialects.reading.parameters import NamedTool
 
 
 def test_a_name_means_a_tool_with_its_parameters() -> None:

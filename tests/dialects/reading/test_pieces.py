@@ -19,7 +19,7 @@ from tests.dialects import material, test_malformed
 from tests.dialects.material import AGENT, DIALECTS, cases, random_cuts, raw, read
 from tests.dialects.test_malformed import Malformed
 from vtc.dialects.arguments.json_object import JsonBody, loaded
-from vtc.dialects.reading.pieces import MOST_HELD, Content, is_possible
+from vtc.dialects.reading.held_text import MOST_HELD, Content, is_possible
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax.forms import call_syntaxes
 from vtc.dialects.syntax.grammar import compiled

@@ -19,8 +19,7 @@ from tests.dialects.material import AGENT, COMMON, DIALECTS, calls, content, des
 from tests.rules import rules, spoken
 from vtc.dialects.reading.reader import Own, Reader
 from vtc.dialects.syntax.description import Description
-from vtc.dialects.syntax.doubtful import WRAPPERS
-from vtc.dialects.syntax.grammar import ELEMENTS, TURN_ENDS, compiled
+from vtc.dialects.syntax.grammar import ELEMENTS, TURN_ENDS, WRAPPERS, compiled
 from vtc.dialects.syntax.tool_names import PREFIXES
 from vtc.dialects.writing.calls import write_calls
 from vtc.events import Call, Markup, Reasoning, Text, ToolCall

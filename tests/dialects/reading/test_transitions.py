@@ -16,8 +16,7 @@ import pytest
 from tests.dialects.material import DIALECTS
 from vtc.dialects.reading.code import INFO
 from vtc.dialects.reading.context import Verdict
-from vtc.dialects.reading.states import State
-from vtc.dialects.reading.transitions import TABLE, Row, Step
+from vtc.dialects.reading.transitions import TABLE, Row, State, Step
 from vtc.dialects.syntax.grammar import ATTRIBUTES_END, Grammar
 from vtc.dialects.syntax.prefilter import Expected, Prefilter
 from vtc.dialects.syntax.scan import OrElse, Scan

@@ -6,9 +6,9 @@ import pytest
 
 from tests.dialects.material import AGENT, DIALECTS, calls, merged, raw, read
 from tests.rules import about
-from vtc.dialects.reading.line import MARKS
-from vtc.dialects.reading.undecided import MOST_AFTER
-from vtc.dialects.syntax.quoting import ELEMENTS
+from vtc.dialects.reading.after_call import MOST_AFTER
+from vtc.dialects.reading.cursor import MARKS
+from vtc.dialects.syntax.grammar import ELEMENTS
 from vtc.dialects.writing.calls import write_calls
 from vtc.events import ToolCall
 

@@ -9,8 +9,8 @@ import pytest
 from tests.dialects.material import DIALECTS
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.forms import CallSyntax, call_syntaxes, closers, variants
-from vtc.dialects.syntax.heads import heads_after_unclosed
-from vtc.dialects.syntax.parts import Lit, whole
+from vtc.dialects.syntax.grammar import heads_after_unclosed
+from vtc.dialects.syntax.pattern import Lit, whole
 
 
 def one(name: str) -> CallSyntax:

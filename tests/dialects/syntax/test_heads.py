@@ -8,8 +8,8 @@ import pytest
 
 from tests.dialects.material import DIALECTS
 from vtc.dialects.syntax.forms import CallSyntax, call_syntaxes
-from vtc.dialects.syntax.heads import after_unslashed, closers_written, heads_after_unclosed, unslashed
-from vtc.dialects.syntax.parts import whole
+from vtc.dialects.syntax.grammar import after_unslashed, closers_written, heads_after_unclosed, unslashed
+from vtc.dialects.syntax.pattern import whole
 
 
 def syntax(dialect: str) -> CallSyntax:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.dialects.material import described
 from vtc.dialects.syntax.markup import by_spelling, literal, loosened, trimmed
-from vtc.dialects.syntax.parts import whole
+from vtc.dialects.syntax.pattern import whole
 
 DIALECT = described("""
     kind: dialect

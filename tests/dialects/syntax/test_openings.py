@@ -7,8 +7,8 @@ import re
 import pytest
 
 from tests.dialects.material import DIALECTS
-from vtc.dialects.syntax.openings import ENCODED_TWICE, declared_envelopes, opening_of_json
-from vtc.dialects.syntax.parts import Part, whole
+from vtc.dialects.syntax.markup import ENCODED_TWICE, declared_envelopes, opening_of_json
+from vtc.dialects.syntax.pattern import Part, whole
 
 
 def begins(parts: tuple[Part, ...], text: str) -> bool:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from vtc.dialects.syntax.partial import Partial
-from vtc.dialects.syntax.parts import Chars, Group, Lit, Maybe, OneOf, Part, Space, whole, whole_of
+from vtc.dialects.syntax.pattern import Chars, Group, Lit, Maybe, OneOf, Part, Space, whole, whole_of
+from vtc.dialects.syntax.scan import Partial
 
 
 @pytest.mark.parametrize(

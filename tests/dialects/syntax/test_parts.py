@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from vtc.dialects.syntax.parts import Chars, Group, Lit, OneOf, whole, whole_of
+from vtc.dialects.syntax.pattern import Chars, Group, Lit, OneOf, whole, whole_of
 
 
 def test_a_group_has_a_name_only_in_a_token() -> None:

@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.dialects.material import DIALECTS
-from vtc.dialects.syntax.grammar import Grammar
-from vtc.dialects.syntax.parts import Chars, Lit, Maybe, OneOf, Part, Space
+from vtc.dialects.syntax.grammar import FENCES, TICKS, Grammar
+from vtc.dialects.syntax.pattern import Chars, Lit, Maybe, OneOf, Part, Space
 from vtc.dialects.syntax.prefilter import Expected, Following, Prefilter, beginnings
-from vtc.dialects.syntax.quoting import FENCES, TICKS
 from vtc.dialects.syntax.scan import OFFERED, Finder, Scan, Token, expecting, searching
 
 RESCUED = [one.rescued for one in DIALECTS.values() if one.rescued]

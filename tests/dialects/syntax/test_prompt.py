@@ -8,7 +8,7 @@ import jinja2
 import pytest
 
 from tests.dialects.material import AGENT, DIALECTS, TOOLS
-from vtc.dialects.syntax import prompt
+from vtc.dialects.syntax import description as prompt
 from vtc.dialects.syntax.pattern import PatternError
 from vtc.dialects.writing.history import tool_list
 from vtc.events import Tool

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from vtc.dialects.syntax.parts import Chars, Lit, Space
+from vtc.dialects.syntax.pattern import Chars, Lit, Space
 from vtc.dialects.syntax.scan import Token, expecting, searching
 
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.dialects.material import DIALECTS
-from vtc.dialects.text_client.client_reader import ClientReader, is_tagged, trimmed
+from vtc.dialects.text_client.conversation import ClientReader, is_tagged, trimmed
 from vtc.events import ToolCall
 
 CLINE = DIALECTS["cline"]

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from tests.dialects.material import AGENT, DIALECTS, calls, read
-from vtc.dialects.writing.example import NAMELESS, example
-from vtc.dialects.writing.history import tool_list
+from vtc.dialects.writing.history import NAMELESS, example, tool_list
 from vtc.events import Tool
 
 PROMPTED = [name for name, dialect in DIALECTS.items() if dialect.prompt]

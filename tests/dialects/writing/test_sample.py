@@ -8,8 +8,8 @@ import jsonschema
 import pytest
 
 from tests.dialects.material import AGENT, DIALECTS, TOOLS, calls, read
-from vtc.dialects.arguments import fitting
-from vtc.dialects.writing.sample import filled, usage
+from vtc.dialects.arguments import parameter as fitting
+from vtc.dialects.writing.history import filled, usage
 from vtc.events import Tool
 
 TEXT = {"type": "string"}

@@ -10,8 +10,8 @@ from vtc.apis import APIS, crossing
 from vtc.apis.crossing import Names
 from vtc.dialects.constrain.constraint import Demand
 from vtc.events import Asked, Message, Tool, ToolCall
-from vtc.exchange.ready import BRIDGED, Given, made_ready
-from vtc.profiles.constraining import Constraining
+from vtc.exchange.asking.steps import BRIDGED, Given, made_ready
+from vtc.profiles.planner import Constraining
 
 BY_NAME = {api.name: api for api in APIS}
 ALL: dict[str, Any] = {

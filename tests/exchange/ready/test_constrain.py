@@ -12,7 +12,7 @@ from tests.apis.shapes import asked
 from tests.exchange.ready.steps import BY_NAME
 from tests.exchanges import AGENT, API, planner
 from vtc.exchange import Exchange
-from vtc.exchange.ready.constrain import closed
+from vtc.exchange.asking.steps.tools import closed
 
 TEXT = {"type": "string"}
 TOOL = {"name": "read", "parameters": {"type": "object", "properties": {"path": TEXT}, "required": ["path"]}}

@@ -8,8 +8,8 @@ import pytest
 
 from tests.exchange.ready.steps import given, said
 from vtc.events import Asked, Message, Opaque, Tool, ToolCall
-from vtc.exchange.ready import made_ready
-from vtc.exchange.ready.context import size
+from vtc.exchange.asking.steps import made_ready
+from vtc.exchange.asking.steps.limits import size
 
 
 def limits(server: str, steps: dict[str, Any], limits: dict[str, Any], text: str = "x") -> tuple[dict[str, Any], str]:

@@ -8,8 +8,8 @@ import pytest
 
 from tests.exchange.ready.steps import after, given, result, said
 from vtc.events import Asked, Message, Tool, ToolCall
-from vtc.exchange.ready import BRIDGED, made_ready
-from vtc.exchange.ready.results import NO_RESULT
+from vtc.exchange.asking.steps import BRIDGED, made_ready
+from vtc.exchange.asking.steps.calls import NO_RESULT
 
 CALL, OTHER = ToolCall("read", "{}", "c1"), ToolCall("list", "{}", "c2")
 

@@ -17,7 +17,7 @@ from tests.exchanges import AGENT, planner
 from vtc.apis.crossing import Names
 from vtc.events import Asked
 from vtc.exchange import Exchange
-from vtc.exchange.ready import STEPS, Given, made_ready
+from vtc.exchange.asking.steps import STEPS, Given, made_ready
 
 type Json = dict[str, Any]
 

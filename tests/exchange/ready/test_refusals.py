@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from vtc.exchange.ready.refusals import Lesson, lesson
+from vtc.exchange.asking.refusals import Lesson, lesson
 
 pytestmark = pytest.mark.every
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.exchange.ready.steps import given
 from vtc.events import Asked, Tool
-from vtc.exchange.ready import made_ready
+from vtc.exchange.asking.steps import made_ready
 
 type Json = dict[str, Any]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from vtc.apis.base import FULL
-from vtc.exchange.ready.window import cut, full
+from vtc.apis.contract import FULL
+from vtc.exchange.asking.refusals import cut, full
 
 FULL_WORDS = {
     "vLLM": (

@@ -1,13 +1,10 @@
 """Anthropic Messages (`POST …/v1/messages`), as Claude Code and the Anthropic SDKs speak it."""
 
-from vtc.apis.anthropic_messages import asking
-from vtc.apis.anthropic_messages.answer import answer, folded, unfolded
+from vtc.apis.anthropic_messages import request as asking
 from vtc.apis.anthropic_messages.decoder import Decoder
 from vtc.apis.anthropic_messages.encoder import Encoder
-from vtc.apis.anthropic_messages.questions import QUESTIONS
-from vtc.apis.anthropic_messages.request import Request
-from vtc.apis.anthropic_messages.words import NAME
-from vtc.apis.base import COUNTED, Api, Unread
+from vtc.apis.anthropic_messages.request import NAME, QUESTIONS, Request, answer, folded, unfolded
+from vtc.apis.contract import COUNTED, Api, Unread
 from vtc.apis.place import Place
 
 _VERTEX = Unread("Claude on Vertex (`rawPredict`) is not read: ask for it at /v1/messages", may_call=True)

@@ -21,10 +21,10 @@ from typing import Any, ClassVar
 import msgspec
 from msgspec.structs import replace
 
-from vtc.apis.anthropic_messages.words import DELTA, FRAMING, NAME, REASONS, START, STOP
-from vtc.apis.base import Decoded, Json
+from vtc.apis.anthropic_messages.request import DELTA, FRAMING, NAME, REASONS, START, STOP
+from vtc.apis.calls import arguments_text
+from vtc.apis.contract import Decoded, Json
 from vtc.apis.fields import cleaned, count_of, is_error, object_of, part_of
-from vtc.apis.tool_calls import arguments_text
 from vtc.events import (
     BlockEnd,
     BlockStart,

@@ -9,6 +9,8 @@ of which nothing changed keeps its bytes; in any other the blocks of unknown typ
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
@@ -16,11 +18,357 @@ from typing import Any
 from msgspec.structs import replace
 
 from vtc.apis import content, request
-from vtc.apis.anthropic_messages import asking
-from vtc.apis.anthropic_messages.answer import block_of
+from vtc.apis import content as media
+from vtc.apis.asking import placed
+from vtc.apis.calls import arguments_text
+from vtc.apis.contract import Json, Question
+from vtc.apis.contract import Request as AnyRequest
 from vtc.apis.fields import part_of
-from vtc.apis.tool_calls import arguments_text
-from vtc.events import Message, Opaque, Tool, ToolCall
+from vtc.apis.whole import add
+from vtc.events import Asked, Failure, Finish, Media, Message, Opaque, Origin, Reason, Seal, Tool, ToolCall, Usage
+from vtc.json_text import decode
+from vtc.wire.sse import EventStream
+
+# Names that the decoder and the encoder of Anthropic Messages share.
+
+
+NAME = "anthropic-messages"
+FRAMING = EventStream(named_by="type")
+REASONS: dict[str, Reason] = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "tool_use": "tool_calls",
+    "pause_turn": "other",
+    "refusal": "halted",
+    "compaction": "other",
+}
+"""Stop reasons; any other is a stop."""
+START, DELTA, STOP = (f"content_block_{what}" for what in ("start", "delta", "stop"))
+NO_BLOCK = -2
+"""Stands for the number of what is about no block."""
+
+
+def number_of(one: Origin) -> int:
+    """Find upstream's number of the block that an event is about."""
+    event = one.value if isinstance(one.value, dict) else {}
+    number = event.get("index")
+    return number if isinstance(number, int) and event.get("type") in (START, DELTA, STOP) else NO_BLOCK
+
+
+# Whole replies as streams, and replies that no model wrote.
+#
+# A stream has the order that Anthropic writes: the message without content, each block with one delta of its text or
+# arguments, the reason with the usage, the stop.
+
+
+_TEXTS = {"text": ("text",), "thinking": ("thinking", "signature")}
+"""The fields of blocks that come in deltas of their own."""
+
+
+_ERRORS = {
+    *("invalid_request", "authentication", "billing", "permission", "not_found", "request_too_large"),
+    *("rate_limit", "timeout", "overloaded"),
+}
+"""The types of errors, without their ending."""
+
+
+def answer(request: AnyRequest, text: str, digest: str, _created: int) -> Json:
+    """Make a whole reply that says a text."""
+    return {
+        "id": f"msg_{digest[:24]}",
+        "type": "message",
+        "role": "assistant",
+        "model": request.model,
+        "content": [{"type": "text", "text": text}],
+        "stop_reason": "end_turn",
+        "stop_sequence": None,
+        "usage": {"input_tokens": 0, "output_tokens": 0},
+    }
+
+
+def unfolded(reply: Any, _: AnyRequest | None = None) -> Iterator[Json]:
+    """Tell a whole reply by the events of a stream."""
+    if not isinstance(reply["content"], list):
+        raise TypeError("`content` is no list")
+    usage = reply.get("usage") or {}
+    used = {"output_tokens": usage.get("output_tokens") or 0}
+    open_: dict[str, Any] = {"content": [], "stop_reason": None, "stop_sequence": None}
+    began = {"input_tokens": usage.get("input_tokens") or 0, **usage, "output_tokens": 0}
+    yield {"type": "message_start", "message": {**reply, **open_, "usage": began}}
+    for index, block in enumerate(reply["content"]):
+        yield from events_of(block, index)
+    how = {"stop_reason": reply.get("stop_reason") or "end_turn", "stop_sequence": reply.get("stop_sequence")}
+    yield {"type": "message_delta", "delta": how, "usage": used}
+    yield {"type": "message_stop"}
+
+
+def folded(events: Iterable[Json]) -> dict[str, Any]:
+    """Add up the events of a stream to a whole reply."""
+    reply: dict[str, Any] = {}
+    blocks: dict[int, Any] = {}
+    for event in events:
+        match event:
+            case {"type": "message_start", "message": message}:
+                reply = message
+            case {"type": "content_block_start", "index": index, "content_block": block}:
+                blocks[index] = {**block}
+            case {"type": "content_block_delta", "index": index, "delta": {"citation": citation}}:
+                add(blocks[index], {"citations": [citation]})
+            case {"type": "content_block_delta", "index": index, "delta": delta}:
+                add(blocks[index], {key: value for key, value in delta.items() if key != "type"})
+            case {"type": "message_delta", "delta": how}:
+                reply |= how
+                if "usage" in reply:
+                    reply["usage"] |= event.get("usage") or {}
+    for index, block in [*blocks.items()]:
+        if (written := block.pop("partial_json", None)) is not None:
+            try:
+                block["input"] = decode(written.encode()) if written else {}
+            except ValueError:
+                if reply.get("stop_reason") != "max_tokens":
+                    raise
+                blocks[index] = {"type": "text", "text": f"{block.get('name')} {written}"}
+    return {**reply, "content": [*blocks.values()]}
+
+
+def events_of(block: Json, index: int) -> Iterator[Json]:
+    """Write the events by which a stream tells of a block; a kind that has no deltas comes whole in its start."""
+    start: dict[str, Any] = {**block}
+    deltas: list[Json] = []
+    for key in _TEXTS.get(block["type"], ()):
+        start[key] = ""
+        deltas.append({"type": f"{key}_delta", key: block.get(key) or ""})
+    if block["type"] == "text":
+        deltas += [{"type": "citations_delta", "citation": one} for one in start.pop("citations", None) or ()]
+    if block["type"] in ("tool_use", "server_tool_use", "mcp_tool_use"):
+        start["input"] = {}
+        deltas.append({"type": "input_json_delta", "partial_json": arguments_text(block.get("input")) or "{}"})
+    yield {"type": "content_block_start", "index": index, "content_block": start}
+    for delta in deltas:
+        yield {"type": "content_block_delta", "index": index, "delta": delta}
+    yield {"type": "content_block_stop", "index": index}
+
+
+def block_of(call: ToolCall) -> dict[str, Any]:
+    """Write a call as a block, with the fields that VTC does not know (`caller`)."""
+    try:
+        arguments = json.loads(call.arguments)
+    except ValueError:
+        arguments = {}
+    source = call.source if isinstance(call.source, dict) else {}
+    return {**source, "type": "tool_use", "id": call.id, "name": call.name, "input": arguments}
+
+
+def stopped(end: Finish, delta: Json, *, called: bool, refused: bool, native: bool) -> Json:
+    """Write why a message ended, by what was sent: in upstream's own word where that is one of this API and true."""
+    is_own = REASONS.get(end.said, "stop" if native else None) == end.reason
+    if is_own and called is {"stop": False, "tool_calls": True}.get(end.reason, called):
+        return {"stop_reason": end.said, "stop_sequence": delta.get("stop_sequence")}
+    word = "tool_use" if called else "refusal" if refused else "end_turn"
+    if end.reason == "length":
+        word = "max_tokens"
+    elif end.reason == "halted":
+        word = "refusal"
+    return {"stop_reason": word, "stop_sequence": None}
+
+
+def counts_of(usage: Usage) -> Json:
+    """Write the tokens used: those of the prompt without those that were cached."""
+    return {
+        "input_tokens": max(usage.prompt - usage.cached, 0),
+        "cache_read_input_tokens": usage.cached,
+        "output_tokens": usage.completion,
+    }
+
+
+def error_of(failure: Failure) -> Json:
+    """Write an error of a server of another API."""
+    kind = failure.kind if failure.kind.removesuffix("_error") in _ERRORS else "api_error"
+    return {"type": "error", "error": {"type": kind, "message": failure.message}}
+
+
+# Requests of Anthropic Messages that stand for those of another API.
+#
+# What the model thought is left out, unless this very server told it: it may want the signature that it made.
+
+
+LIMITS: Mapping[str, Sequence[str]] = {
+    **{name: (name,) for name in ("max_tokens", "temperature", "top_p", "top_k")},
+    "stop": ("stop_sequences",),
+}
+CARRIED: Sequence[str] = (
+    *("model", "messages", "system", "stream", "tools", "tool_choice", "thinking.type", "thinking.display"),
+    *("output_config.effort", "output_config.format", "output_format"),
+    *("max_tokens", "temperature", "top_p", "top_k", "stop_sequences", "metadata", "cache_control"),
+)
+MOST_TOKENS = 8192
+"""The limit of a reply where the client set none, as this API demands one: the most that all of its models take."""
+MOST_WITH_THOUGHTS = 32_000
+"""The same for models that think, whose thoughts count."""
+_EFFORTS = {"minimal": "low", "xhigh": "high"}
+QUIET = ("thinking", "redacted_thinking")
+"""Blocks of what the model thought. They cannot hold `cache_control`."""
+_KINDS = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+    529: "overloaded_error",
+}
+
+
+def ask(asked: Asked) -> Json:
+    """Write a request."""
+    opening, *rest = asked.messages if asked.messages[:1] else [Message("user")]
+    is_prompt = opening.role == "system"
+    fields: dict[str, Any] = {"model": asked.model, "max_tokens": MOST_TOKENS, **placed(asked.limits, LIMITS)}
+    if is_prompt:
+        fields["system"] = opening.text
+    fields["messages"] = _entries(rest if is_prompt else asked.messages)
+    fields["stream"] = asked.stream
+    if asked.tools:
+        fields["tools"] = [
+            {
+                "name": one.name,
+                "description": one.description,
+                "input_schema": dict(one.parameters),
+                **({"strict": True} if one.strict else {}),
+            }
+            for one in asked.tools
+        ]
+        choice: dict[str, Any] = {"type": {"required": "any"}.get(asked.choice, asked.choice)}
+        if asked.choice not in ("auto", "none", "required"):
+            choice = {"type": "tool", "name": asked.choice}
+        if not asked.parallel and asked.choice != "none":
+            choice["disable_parallel_tool_use"] = True
+        if choice != {"type": "auto"}:
+            fields["tool_choice"] = choice
+    told: dict[str, Any] = {}
+    if asked.effort == "none":
+        fields["thinking"] = {"type": "disabled"}
+    elif asked.effort and asked.choice in ("auto", "none"):  # with a call that is demanded it is an error
+        fields["thinking"] = {"type": "adaptive"}
+        fields["max_tokens"] = asked.limits.get("max_tokens", MOST_WITH_THOUGHTS)
+    if asked.effort not in (None, "none", "auto"):
+        told["effort"] = _EFFORTS.get(str(asked.effort), asked.effort)
+    if asked.answer and asked.answer.schema:
+        told["format"] = {"type": "json_schema", "schema": asked.answer.schema}
+    return {**fields, "output_config": told} if told else fields
+
+
+def _entries(messages: Sequence[Message]) -> list[Json]:
+    """Write messages; results, and what the user says after them, are one message."""
+    entries: list[dict[str, Any]] = []
+    for message in messages:
+        role = "assistant" if message.role == "assistant" else "user"
+        if not entries or entries[-1]["role"] != role:
+            entries.append({"role": role, "content": []})
+        entries[-1]["content"] += _blocks_asked(message)
+    return [entry for entry in entries if entry["content"]]
+
+
+def _blocks_asked(message: Message) -> list[Json]:
+    said = [block for part in message.content for block in _blocks_of(part)]
+    if message.role != "tool":
+        thought = [thinking(message)] if message.seal and (message.reasoning or message.seal != Seal()) else []
+        return [*thought, *said, *map(block_of, message.calls)]
+    return [{"type": "tool_result", "tool_use_id": message.call_id, "content": said}]
+
+
+def _blocks_of(part: str | Opaque) -> Iterator[Json]:
+    if isinstance(part, str):
+        if part.strip():
+            yield {"type": "text", "text": part}
+    elif part.media:
+        yield _block(part.media)
+    elif part.thought and part.thought.signature:
+        yield {"type": "thinking", "thinking": part.thought.text, "signature": part.thought.signature}
+    elif part.thought:
+        yield {"type": "redacted_thinking", "data": part.thought.encrypted}
+
+
+def thinking(message: Message) -> Json:
+    """Write the block of what the model thought."""
+    if message.seal and message.seal.encrypted:
+        return {"type": "redacted_thinking", "data": message.seal.encrypted}
+    signature = message.seal.signature if message.seal else ""
+    return {"type": "thinking", "thinking": message.reasoning, "signature": signature}
+
+
+def _block(one: Media) -> Json:
+    if one.data:
+        source = {"type": "base64", "media_type": one.media_type, "data": one.data}
+    else:
+        source = {"type": "url", "url": one.url}
+    return {"type": one.kind, "source": source}
+
+
+def meaning(part: Any) -> str | Media | Seal | None:
+    """Tell what a block is."""
+    match part:
+        case str():
+            return part
+        case {"type": ("image" | "document") as kind, "source": {"type": "base64", "data": str(data), **rest}}:
+            return Media(kind, str(rest.get("media_type") or ""), data, name=str(part.get("title") or ""))
+        case {"type": ("image" | "document") as kind, "source": {"type": "url", "url": url}}:
+            return media.from_url(kind, url, str(part.get("title") or ""))
+        case {"type": "document", "source": {"type": "text", "data": str(text)}}:
+            return _about(part, text)
+        case {"type": "document", "source": {"type": "content", "content": str(text)}}:
+            return _about(part, text)
+        case {"type": "document", "source": {"type": "content", "content": list(found)}} if all(
+            isinstance(one, dict) and one.get("type") == "text" for one in found
+        ):
+            return _about(part, _joined(found))
+        case {"type": "search_result", "content": list(found)}:
+            return _about(part, _joined(found))
+        case {"type": "tool_reference", "tool_name": str(name)}:
+            return f"The tool {name} can be called now."
+        case {"type": "text", "text": str(text)}:
+            return text
+        case {"type": "thinking", "signature": str(value)} | {"type": "redacted_thinking", "data": str(value)}:
+            return Seal(value)
+    return None
+
+
+def _joined(blocks: Sequence[Any]) -> str:
+    return "\n".join(str(one.get("text") or "") for one in blocks if isinstance(one, dict))
+
+
+def _about(part: Json, text: str) -> str:
+    """Tell the text of a document or a search result, after what its fields say of it: where it is from, too."""
+    said = [part.get(key) for key in ("title", "source", "context")]
+    return "\n".join(one for one in (*said, text) if isinstance(one, str))
+
+
+def unsaid(part: Any) -> Iterator[str]:
+    """Name the fields of a document or of a search result that no other API has a word for."""
+    if isinstance(part, dict) and part.get("type") in ("document", "search_result"):
+        if isinstance(citations := part.get("citations"), dict) and citations.get("enabled"):
+            yield "citations"
+        if part.get("context") and not isinstance(meaning(part), str):
+            yield "context of documents"
+
+
+def kind(part: Any) -> str:
+    """Name a block that cannot be told; what was thought before is left out without a word."""
+    type_ = str(part.get("type") or "part") if isinstance(part, dict) else "part"
+    return "" if type_ in QUIET else type_
+
+
+def error(failure: Failure, status: int) -> Json:
+    """Write an error, by its status."""
+    words = re.match(r"(\w+)_error$", failure.kind)
+    known = _KINDS.get(status, "invalid_request_error" if status < 500 else "api_error")
+    return {
+        "type": "error",
+        "error": {"type": failure.kind if words and status == 200 else known, "message": failure.message},
+    }
+
 
 _THINKING = ("enabled", "adaptive")
 type Block = dict[str, Any]
@@ -31,10 +379,10 @@ class Request(request.Request):
 
     NAME = "request of Anthropic Messages"
     PROMPT = "system"
-    LIMITS = asking.LIMITS
-    CARRIED = asking.CARRIED
-    meaning = staticmethod(asking.meaning)
-    kind = staticmethod(asking.kind)
+    LIMITS = LIMITS
+    CARRIED = CARRIED
+    meaning = staticmethod(meaning)
+    kind = staticmethod(kind)
 
     def _decode(self) -> None:
         blocks = (block for entry in self.fields["messages"] for block in _blocks(entry["content"]))
@@ -50,18 +398,18 @@ class Request(request.Request):
         return str(part.get("tool_name") or "") if part.get("type") == "tool_reference" else ""
 
     def has_thoughts(self, message: Message) -> bool:
-        return any(isinstance(one, Opaque) and one.part.get("type") in asking.QUIET for one in message.content)
+        return any(isinstance(one, Opaque) and one.part.get("type") in QUIET for one in message.content)
 
     def has_seal(self, message: Message) -> bool:
         blocks = (one.part for one in message.content if isinstance(one, Opaque))
-        return any(one.get("type") in asking.QUIET and (one.get("signature") or one.get("data")) for one in blocks)
+        return any(one.get("type") in QUIET and (one.get("signature") or one.get("data")) for one in blocks)
 
     def with_thoughts(self, message: Message, field: str) -> Message:
-        said = (one for one in message.content if isinstance(one, str) or one.part.get("type") not in asking.QUIET)
-        return replace(message, content=(Opaque(asking.thinking(message)), *said))
+        said = (one for one in message.content if isinstance(one, str) or one.part.get("type") not in QUIET)
+        return replace(message, content=(Opaque(thinking(message)), *said))
 
     def unsaid(self, message: Message) -> Iterable[str]:
-        return (name for one in message.content if isinstance(one, Opaque) for name in asking.unsaid(one.part))
+        return (name for one in message.content if isinstance(one, Opaque) for name in unsaid(one.part))
 
     def failed(self, message: Message) -> bool:
         return isinstance(message.source, dict) and message.source.get("is_error") is True
@@ -187,7 +535,7 @@ def _written(parts: Iterable[str | Opaque], originals: Sequence[Block]) -> list[
     blocks = [block for block in blocks if block.get("type") != "text" or str(block.get("text")).strip()]
     marks = [block["cache_control"] for block in originals if block.get("cache_control")]
     kept = [block for block in blocks if block.get("cache_control")]
-    if len(kept) < len(marks) and blocks and blocks[-1].get("type") not in asking.QUIET:
+    if len(kept) < len(marks) and blocks and blocks[-1].get("type") not in QUIET:
         blocks[-1] = {"cache_control": marks[-1], **blocks[-1]}
     return blocks
 
@@ -200,3 +548,22 @@ def _join(blocks: list[Block], more: Iterable[Block]) -> None:
             blocks[-1] = {**last, **block, "text": f"{last['text']}\n\n{block['text']}"}
         else:
             blocks.append(block)
+
+
+# What clients of Anthropic Messages ask besides replies.
+
+
+def listed(names: Sequence[str]) -> Json:
+    """Write a list of models."""
+    data = [{"type": "model", "id": one, "display_name": one, "created_at": "1970-01-01T00:00:00Z"} for one in names]
+    ends: Sequence[str | None] = names or (None,)
+    return {"data": data, "has_more": False, "first_id": ends[0], "last_id": ends[-1]}
+
+
+QUESTIONS = (
+    Question(
+        "alive", "HEAD", "/", lambda _: {}, lambda _, headers: "claude" in headers.get("user-agent", "").casefold()
+    ),
+    Question("models", "GET", "/v1/models", listed, lambda _, headers: "anthropic-version" in headers),
+    Question("count", "POST", "/v1/messages/count_tokens", lambda count: {"input_tokens": count}),
+)

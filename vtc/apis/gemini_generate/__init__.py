@@ -1,12 +1,10 @@
 """Gemini's API (`POST …/models/MODEL:generateContent`), as Gemini CLI and Google's SDKs speak it."""
 
-from vtc.apis.base import Api, Unread
-from vtc.apis.gemini_generate import asking
-from vtc.apis.gemini_generate.answer import answer, folded, unfolded
-from vtc.apis.gemini_generate.questions import QUESTIONS
-from vtc.apis.gemini_generate.reply import Decoder, Encoder
-from vtc.apis.gemini_generate.request import PLACE, Request
-from vtc.apis.gemini_generate.words import NAME
+from vtc.apis.contract import Api, Unread
+from vtc.apis.gemini_generate import request as asking
+from vtc.apis.gemini_generate.parts import NAME
+from vtc.apis.gemini_generate.reply import Decoder, Encoder, answer, folded, unfolded
+from vtc.apis.gemini_generate.request import PLACE, QUESTIONS, Request
 
 _LOGIN = Unread("what Gemini CLI asks after a login at Google has another form: give it a key", may_call=True)
 _LIST = Unread("a stream that is a list of JSON is not read: ask for it by alt=sse", may_call=True)

@@ -10,17 +10,16 @@ that the stream ends. The format is that of ai.google.dev/api/generate-content.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import msgspec
 
 from vtc import events
-from vtc.apis.base import Decoded, Json, Said
+from vtc.apis.calls import ToolCallAccumulator, in_words
+from vtc.apis.contract import Decoded, Json, Request, Said
 from vtc.apis.fields import cleaned, count_of, is_error, object_of, part_of
-from vtc.apis.gemini_generate.parts import call_of, call_part
-from vtc.apis.gemini_generate.words import FRAMING, NAME, REASONS, camel, origin
-from vtc.apis.tool_calls import ToolCallAccumulator, in_words
+from vtc.apis.gemini_generate.parts import FRAMING, NAME, REASONS, call_of, call_part, camel, origin
 from vtc.events import (
     Beside,
     Call,
@@ -284,3 +283,56 @@ def _usage(usage: Usage) -> Json:
         "cachedContentTokenCount": usage.cached,
         "totalTokenCount": usage.prompt + usage.completion,
     }
+
+
+# Whole replies of Gemini's API as streams, and replies that no model wrote. A whole one has the form of an event.
+
+
+def answer(request: Request, text: str, digest: str, _created: int) -> dict[str, Any]:
+    """Make a reply that says a text."""
+    content = {"parts": [{"text": text}], "role": "model"}
+    return {
+        "candidates": [{"content": content, "finishReason": "STOP", "index": 0}],
+        "usageMetadata": {"promptTokenCount": 0, "candidatesTokenCount": 0, "totalTokenCount": 0},
+        "modelVersion": request.model,
+        "responseId": digest[:24],
+    }
+
+
+def unfolded(reply: Any, _: Request | None) -> Iterator[Mapping[str, Any]]:
+    """Tell a reply by events: one for each candidate. Raises KeyError if it is none."""
+    said = camel(reply)
+    candidates = said.get("candidates") or []
+    if not candidates and "promptFeedback" not in said:
+        raise KeyError("candidates")
+    rest = {key: value for key, value in said.items() if key != "candidates"}
+    *first, last = candidates or [None]
+    for candidate in first:
+        yield {"candidates": [candidate]}
+    yield {"candidates": [last], **rest} if last else rest
+
+
+def folded(events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Add up events to a whole reply."""
+    reply: dict[str, Any] = {}
+    candidates: dict[int, dict[str, Any]] = {}
+    for event in events:
+        reply.update(event)
+        for one in event.get("candidates") or ():
+            candidate = candidates.setdefault(one.get("index") or 0, {"content": {"parts": [], "role": "model"}})
+            said = one.get("content") or {}
+            for part in said.get("parts") or ():
+                _add(candidate["content"]["parts"], part)
+            candidate.update((key, value) for key, value in one.items() if key != "content")
+    return {**reply, "candidates": [*candidates.values()]} if candidates else reply
+
+
+def _add(parts: list[dict[str, Any]], part: Mapping[str, Any]) -> None:
+    """Add a part; texts of one kind that follow each other are one."""
+    last = parts[-1] if parts else {}
+    if "text" not in part or part.keys() - {"text", "thought"}:
+        parts.append({**part})
+    elif "text" in last and not last.keys() - {"text", "thought"} and last.get("thought") == part.get("thought"):
+        last["text"] += part["text"]
+    elif part["text"] or not parts:
+        parts.append({**part})

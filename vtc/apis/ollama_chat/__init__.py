@@ -1,9 +1,8 @@
 """Ollama's own chat API (`POST …/api/chat`)."""
 
-from vtc.apis.base import PLAIN, Api
-from vtc.apis.ollama_chat.questions import QUESTIONS
+from vtc.apis.contract import PLAIN, Api
 from vtc.apis.ollama_chat.reply import Decoder, Encoder, answer, folded, unfolded
-from vtc.apis.ollama_chat.request import LIMITS, NAME, Request, ask, constrain, error
+from vtc.apis.ollama_chat.request import LIMITS, NAME, QUESTIONS, Request, ask, constrain, error
 from vtc.apis.place import Place
 
 API = Api(

@@ -17,13 +17,13 @@ from typing import Any, ClassVar
 import msgspec
 
 from vtc import events
-from vtc.apis import base
-from vtc.apis.base import Decoded, Json, Said
+from vtc.apis import contract as base
+from vtc.apis.calls import ToolCallAccumulator, arguments_text, in_words
+from vtc.apis.contract import Decoded, Json, Said
 from vtc.apis.fields import cleaned, count_of, is_error, object_of
-from vtc.apis.folding import add
 from vtc.apis.ollama_chat.request import NAME, entry_of
 from vtc.apis.openai_chat.words import REASONS
-from vtc.apis.tool_calls import ToolCallAccumulator, arguments_text, in_words
+from vtc.apis.whole import add
 from vtc.events import (
     CUT_OFF,
     Beside,

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from vtc import events
 from vtc.apis.asking import placed
-from vtc.apis.base import Json
-from vtc.apis.media import note, parts_of
+from vtc.apis.content import note, parts_of
+from vtc.apis.contract import Json, Question
 from vtc.apis.openai_chat import request as openai_chat
 from vtc.events import Asked, Failure, Media, Message, ToolCall
 
@@ -119,3 +119,25 @@ def _written(message: Message) -> Json:
 def error(failure: Failure, _status: int) -> Json:
     """Write an error."""
     return {"error": failure.message}
+
+
+# What Ollama's clients ask besides replies.
+
+
+def listed(names: Sequence[str]) -> Json:
+    """Write a list of models."""
+    entry: dict[str, Any] = {"modified_at": "1970-01-01T00:00:00Z", "size": 0, "digest": "", "details": {}}
+    return {"models": [{"name": one, "model": one, **entry} for one in names]}
+
+
+QUESTIONS = (
+    Question("alive", "HEAD", "/", lambda _: {}),
+    Question("models", "GET", "/api/tags", listed),
+    Question("version", "GET", "/api/version", lambda _: {"version": "0.0.0"}),
+    Question(
+        "show",
+        "POST",
+        "/api/show",
+        lambda _: {"details": {}, "model_info": {}, "capabilities": ["completion", "tools"]},
+    ),
+)

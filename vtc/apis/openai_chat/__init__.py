@@ -1,12 +1,10 @@
 """OpenAI chat completions (`POST …/chat/completions`), the form that model servers share."""
 
-from vtc.apis.base import PLAIN, Api, Unread
-from vtc.apis.openai_chat import asking
-from vtc.apis.openai_chat.answer import answer, folded, unfolded
+from vtc.apis.contract import PLAIN, Api, Unread
+from vtc.apis.openai_chat import request as asking
 from vtc.apis.openai_chat.decoder import Decoder
 from vtc.apis.openai_chat.encoder import Encoder
-from vtc.apis.openai_chat.questions import QUESTIONS
-from vtc.apis.openai_chat.request import Request
+from vtc.apis.openai_chat.request import QUESTIONS, Request, answer, folded, unfolded
 from vtc.apis.openai_chat.words import NAME, Form
 from vtc.apis.place import Place
 

@@ -18,13 +18,11 @@ from typing import Any, ClassVar
 import msgspec
 from msgspec.structs import replace
 
-from vtc.apis.base import Decoded, Json
+from vtc.apis.contract import Decoded, Json
 from vtc.apis.crossing import FIELDS
 from vtc.apis.fields import cleaned, count_of, is_error, object_of, part_of
-from vtc.apis.openai_chat import details
-from vtc.apis.openai_chat.calls import LEGACY, read_call, read_function_call
-from vtc.apis.openai_chat.details import Pieces
-from vtc.apis.openai_chat.words import FRAMING, NAME, REASONS
+from vtc.apis.openai_chat import words as details
+from vtc.apis.openai_chat.words import FRAMING, LEGACY, NAME, REASONS, Pieces, read_call, read_function_call
 from vtc.events import (
     Beside,
     BlockStart,

@@ -7,13 +7,11 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from vtc.apis.base import Json, Said
+from vtc.apis.calls import RawInput, raw_input
+from vtc.apis.contract import Json, Said
 from vtc.apis.crossing import FIELDS
-from vtc.apis.openai_chat import details
-from vtc.apis.openai_chat.calls import HARMLESS, LEGACY, entry_of
-from vtc.apis.openai_chat.words import FRAMING, NAME, REASONS, Form
-from vtc.apis.raw_input import RawInput
-from vtc.apis.tool_calls import raw_input
+from vtc.apis.openai_chat import words as details
+from vtc.apis.openai_chat.words import FRAMING, HARMLESS, LEGACY, NAME, REASONS, Form, entry_of
 from vtc.events import (
     Call,
     CallDelta,

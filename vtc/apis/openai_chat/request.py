@@ -2,21 +2,173 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace as with_fields
 from typing import Any, ClassVar
 
 from msgspec.structs import replace
 
 from vtc.apis import content, request
+from vtc.apis import content as media
+from vtc.apis.asking import placed
+from vtc.apis.calls import arguments_text, freeform
+from vtc.apis.contract import FULL, Json, Question
+from vtc.apis.contract import Request as AnyRequest
 from vtc.apis.crossing import FIELDS
 from vtc.apis.fields import part_of
-from vtc.apis.openai_chat import asking, details
-from vtc.apis.openai_chat.calls import entry_of, function_of
-from vtc.apis.openai_chat.words import Form
-from vtc.apis.raw_input import freeform
-from vtc.apis.tool_calls import arguments_text
-from vtc.events import Message, Tool, ToolCall
+from vtc.apis.openai_chat import words as details
+from vtc.apis.openai_chat.words import Form, entry_of, function_of
+from vtc.apis.whole import add
+from vtc.events import Asked, Failure, Media, Message, Tool, ToolCall
+
+# Requests of chat completions that stand for those of another API.
+
+
+LIMITS: Mapping[str, Sequence[str]] = {
+    "max_tokens": ("max_tokens", "max_completion_tokens"),
+    **{
+        name: (name,)
+        for name in ("temperature", "top_p", "top_k", "min_p", "seed", "stop", "presence_penalty", "frequency_penalty")
+    },
+}
+CARRIED: Sequence[str] = (
+    *("model", "messages", "stream", "stream_options", "tools", "functions", "tool_choice", "function_call"),
+    *("parallel_tool_calls", "max_tokens", "max_completion_tokens", "temperature", "top_p", "top_k", "min_p", "seed"),
+    *("stop", "presence_penalty", "frequency_penalty", "reasoning_effort", "response_format", "n", "user", "store"),
+    *("metadata", "prompt_cache_key", "safety_identifier"),
+)
+EFFORTS = {"max": "xhigh"}
+"""Words for how much to think that only other APIs have."""
+
+
+def ask(asked: Asked) -> Json:
+    """Write a request; usage is always asked for, as other APIs tell it."""
+    fields: dict[str, Any] = {
+        "model": asked.model,
+        "messages": [*_entries(asked.messages, asked.thoughts)],
+        **placed(asked.limits, LIMITS),
+        "stream": asked.stream,
+    }
+    if asked.stream:
+        fields["stream_options"] = {"include_usage": True}
+    if asked.tools:
+        fields["tools"] = [tool.as_openai() for tool in asked.tools]
+        if asked.choice != "auto":
+            fields["tool_choice"] = chosen(asked.choice)
+        if not asked.parallel:
+            fields["parallel_tool_calls"] = False
+    if asked.effort not in (None, "auto"):
+        fields["reasoning_effort"] = EFFORTS.get(str(asked.effort), asked.effort)
+    if answer := asked.answer:
+        schema = {"name": answer.name, "schema": answer.schema, "strict": answer.strict}
+        kept = {key: value for key, value in schema.items() if value is not None}
+        form = {"type": "json_schema", "json_schema": kept} if answer.schema else {"type": "json_object"}
+        fields["response_format"] = form
+    return fields
+
+
+def constrain(form: str, value: Any) -> Json:
+    """Tell the grammar of a reply, in the field that the server has for it."""
+    match form:
+        case "structural_tag":
+            return {"response_format": {"type": "structural_tag", "format": value}}
+        case "gbnf":
+            return {"grammar": value}
+        case "gbnf_string":
+            return {"grammar_string": value}
+        case "gbnf_format":
+            return {"response_format": {"type": "grammar", "grammar": value}}
+    return {
+        "response_format": {"type": "json_schema", "json_schema": {"name": "call", "schema": value, "strict": True}}
+    }
+
+
+def chosen(choice: str) -> Any:
+    """Write the choice of a tool."""
+    return choice if choice in ("none", "required") else {"type": "function", "function": {"name": choice}}
+
+
+def _entries(messages: Sequence[Message], thoughts: str) -> Iterator[Mapping[str, Any]]:
+    """Write messages; images in results are shown by the user behind all of them, as results hold text alone."""
+    shown: list[Mapping[str, Any]] = []
+    for message in messages:
+        if message.role == "tool":
+            yield {"role": "tool", "tool_call_id": message.call_id, "content": _text(message)}
+            if found := [part for part in media.parts_of(message) if isinstance(part, Media)]:
+                about = {"type": "text", "text": f"From the result of {message.name or 'the tool'}:"}
+                shown += [about, *map(_part, found)]
+            continue
+        entry = _entry(message, thoughts)
+        if shown and message.role == "user":
+            said = entry["content"]
+            more = [{"type": "text", "text": said}] if isinstance(said, str) else said
+            entry = {**entry, "content": [*shown, *more]}
+        elif shown:
+            yield {"role": "user", "content": shown}
+        shown = []
+        yield entry
+    if shown:
+        yield {"role": "user", "content": shown}
+
+
+def _entry(message: Message, thoughts: str) -> Mapping[str, Any]:
+    plain = all(isinstance(part, str) for part in message.content) or message.role != "user"
+    parts = [
+        {"type": "text", "text": part} if isinstance(part, str) else _part(part) for part in media.parts_of(message)
+    ]
+    entry: dict[str, Any] = {"role": message.role, "content": _text(message) if plain else parts}
+    past = [*details.past(message)]
+    if found := [one for one in past if one.get("type") != details.CALL]:
+        entry[details.FIELD] = found
+    if message.reasoning and _squeezed(details.text_of(found)) != _squeezed(message.reasoning):
+        entry[thoughts] = message.reasoning
+    if message.calls:
+        entry["tool_calls"] = details.on_calls([call.as_openai() for call in message.calls], past)
+        entry["content"] = entry["content"] or ("" if message.content == ("",) else None)
+    return entry
+
+
+def _squeezed(text: str) -> str:
+    return "".join(text.split())
+
+
+def _text(message: Message) -> str:
+    return "\n".join(part for part in message.content if isinstance(part, str))
+
+
+def _part(one: Media) -> Mapping[str, Any]:
+    if one.kind == "image":
+        detail = {"detail": one.detail} if one.detail else {}
+        return {"type": "image_url", "image_url": {"url": media.to_url(one), **detail}}
+    if one.data:
+        return {"type": "file", "file": {"filename": one.name or "document.pdf", "file_data": media.to_url(one)}}
+    return {"type": "text", "text": media.note(one)}
+
+
+def meaning(part: Any) -> str | Media | None:
+    """Tell what a part of a message is."""
+    match part:
+        case str():
+            return part
+        case {"type": "image_url", "image_url": {"url": url, **rest}}:
+            return media.from_url("image", url, detail=rest.get("detail"))
+        case {"type": "image_url", "image_url": str(url)}:
+            return media.from_url("image", url)
+        case {"type": "file", "file": {"file_data": url, **rest}}:
+            return media.from_url("document", url, str(rest.get("filename") or ""))
+        case {"text": str(text)} | {"refusal": str(text)}:
+            return text
+    return None
+
+
+def error(failure: Failure, status: int) -> Json:
+    """Write an error."""
+    if failure.kind == FULL:
+        kind, code = "invalid_request_error", FULL
+    else:
+        kind, code = failure.kind or ("invalid_request_error" if status < 500 else "server_error"), None
+    return {"error": {"message": failure.message, "type": kind, "param": None, "code": code}}
+
 
 ROLES = {"developer": "system", "function": "tool"}
 """Roles by another name."""
@@ -30,11 +182,11 @@ class Request(request.Request):
     """A chat completion request; a reply has the older form of tools if the request has it."""
 
     NAME = "chat completion request"
-    LIMITS = asking.LIMITS
-    CARRIED = asking.CARRIED
+    LIMITS = LIMITS
+    CARRIED = CARRIED
     SAID: ClassVar[Collection[str]] = ("refusal", details.FIELD, "cache_control")
     """Fields of a message besides those of every one, that other APIs are told of, or that mean nothing to them."""
-    meaning = staticmethod(asking.meaning)
+    meaning = staticmethod(meaning)
 
     def _decode(self) -> None:
         calls = (one for entry in self._conversation for one in entry.get("tool_calls") or ())
@@ -192,3 +344,101 @@ def _encoded(message: Message) -> dict[str, Any]:
     if same_role:
         entry.update((key, value) for key, value in source.items() if key not in OWN_FIELDS)
     return entry
+
+
+# What clients of chat completions ask besides replies.
+
+
+def listed(names: Sequence[str]) -> Json:
+    """Write a list of models."""
+    data = [{"id": one, "object": "model", "created": 0, "owned_by": "vtc"} for one in names]
+    return {"object": "list", "data": data}
+
+
+QUESTIONS = (Question("models", "GET", "/v1/models", listed),)
+
+
+# Whole chat completions as streams, and replies that no model wrote.
+#
+# A stream has the order that servers write: a chunk with the role, the reasoning, the text, one chunk for each call,
+# one with the finish reason, the usage if it was asked for, `[DONE]`.
+
+
+SAID = ("role", "content", *FIELDS, details.FIELD, "tool_calls")
+"""Fields of a message that get chunks of their own; the others share one."""
+
+
+def answer(request: AnyRequest, text: str, digest: str, created: int) -> dict[str, Any]:
+    """Make a chat completion that says a text."""
+    message = {"role": "assistant", "content": text}
+    return {
+        "id": f"chatcmpl-{digest[:24]}",
+        "object": "chat.completion",
+        "created": created,
+        "model": request.model,
+        "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0},
+    }
+
+
+def unfolded(reply: Any, request: AnyRequest | None) -> Iterator[dict[str, Any]]:
+    """Tell a chat completion by chunks; one for each choice if no client asked for them. Raises ValueError."""
+    head = {key: value for key, value in reply.items() if key not in ("choices", "usage")}
+    head["object"] = "chat.completion.chunk"
+    asked = request.fields.get("stream_options") if request else {"include_usage": True}
+    for entry in reply["choices"]:
+        if entry.get("delta"):
+            raise ValueError("a choice of a whole reply has a `delta`, as chunks do")
+        for choice in _choices(entry) if request else (_whole(entry),):
+            yield {**head, "choices": [choice]}
+    if isinstance(asked, dict) and asked.get("include_usage") and reply.get("usage") is not None:
+        yield {**head, "choices": [], "usage": reply["usage"]}
+
+
+def folded(chunks: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Add up chunks to a chat completion."""
+    reply: dict[str, Any] = {}
+    choices: dict[int, dict[str, Any]] = {}
+    for chunk in chunks:
+        reply.update(chunk)
+        for entry in chunk["choices"]:
+            choice = choices.setdefault(entry["index"], {"message": {"content": ""}})
+            add(choice["message"], {key: value for key, value in entry["delta"].items() if key != "tool_calls"})
+            for call in entry["delta"].get("tool_calls") or ():
+                calls = choice["message"].setdefault("tool_calls", {})
+                add(calls.setdefault(call["index"], {}), {key: call[key] for key in call if key != "index"})
+            choice.update((key, value) for key, value in entry.items() if key != "delta")
+    for choice in choices.values():
+        message = choice["message"]
+        if "tool_calls" in message:
+            message["tool_calls"] = [*message["tool_calls"].values()]
+        if "tool_calls" in message or "function_call" in message:
+            message["content"] = message["content"] or None
+    return {**reply, "object": "chat.completion", "choices": [*choices.values()]}
+
+
+def _whole(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """What a choice becomes in one chunk."""
+    rest = {key: value for key, value in entry.items() if key != "message"}
+    delta = {**(entry.get("message") or {})}
+    if delta.get("tool_calls"):
+        delta["tool_calls"] = [{**call, "index": number} for number, call in enumerate(delta["tool_calls"])]
+    return {"index": 0, **rest, "delta": delta, "finish_reason": entry.get("finish_reason") or "stop"}
+
+
+def _choices(entry: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """What a choice becomes in each of its chunks."""
+    message = entry.get("message") or {}
+    index = entry.get("index", 0)
+    others = {key: value for key, value in message.items() if key not in SAID and value not in (None, [])}
+    deltas: list[dict[str, Any]] = [{"role": message.get("role") or "assistant", "content": ""}]
+    thoughts: dict[str, Any] = {key: message[key] for key in (*FIELDS, details.FIELD) if message.get(key)}
+    deltas += [thoughts] if thoughts else []  # one thing, whatever its names
+    deltas += [{"content": message["content"]}] if message.get("content") else []
+    deltas += [others] if others else []
+    calls = message.get("tool_calls") or []
+    deltas += [{"tool_calls": [{**call, "index": number}]} for number, call in enumerate(calls)]
+    for delta in deltas:
+        yield {"index": index, "delta": delta, "finish_reason": None}
+    rest = {key: value for key, value in entry.items() if key not in ("index", "message", "finish_reason")}
+    yield {"index": index, "delta": {}, **rest, "finish_reason": entry.get("finish_reason") or "stop"}

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
 import msgspec
 
-from vtc.events import Reason
+from vtc.apis.calls import arguments_text, raw_input
+from vtc.events import CallDelta, Message, Opaque, Reason, ToolCall
+from vtc.json_text import decode, encode
 from vtc.wire.sse import EventStream
 
 NAME = "openai-chat"
@@ -34,3 +39,161 @@ REASONS: dict[str, Reason] = {
     "function_call": "tool_calls",
 }
 """Finish reasons; any other is a stop."""
+
+
+# Reads and writes what a model thought, as OpenRouter tells it and wants it back: `reasoning_details`.
+#
+#     {"type": "reasoning.text", "text": …, "signature": …, "format": …, "index": 0}
+#     {"type": "reasoning.summary", "summary": …, …}
+#     {"type": "reasoning.encrypted", "data": …, …}
+#
+# Google has a signature of what was thought on a call (`extra_content`), which must come back there. It crosses as an
+# entry of our own, `{"type": "call", "id": …, "extra_content": …}`.
+#
+# In a stream an entry comes in pieces, of one type and index. One with a signature, or encrypted, must come back, with
+# all entries before it; so they are one seal. The others are text, as a field of their own mostly says, too.
+
+
+FIELD = "reasoning_details"
+_TEXTS = ("text", "summary")
+_SEALS = ("signature", "data")
+CALL = "call"
+EXTRA = "extra_content"
+type Json = Mapping[str, Any]
+type Pieces = tuple[Any, Sequence[Json]] | None
+"""The entries of a chunk, after those that came before."""
+
+
+def entries_of(message: Json) -> list[Json]:
+    """Find the entries of a message, or of a delta."""
+    found = message.get(FIELD)
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+
+
+def text_of(entries: Sequence[Json]) -> str:
+    """Join the text of entries."""
+    return "".join(one[key] for one in entries for key in _TEXTS if isinstance(one.get(key), str))
+
+
+def is_sealed(entries: Sequence[Json]) -> bool:
+    """True if one of them must come back as it is."""
+    return any(one.get(key) for one in entries for key in _SEALS)
+
+
+def sealed(pieces: Pieces) -> str:
+    """Write all entries so far as one value."""
+    chunks: list[Sequence[Json]] = []
+    while pieces:
+        pieces, entries = pieces
+        chunks.append(entries)
+    whole: list[dict[str, Any]] = []
+    texts: list[str] = []
+    for one in (one for entries in reversed(chunks) for one in entries):
+        key = next((key for key in _TEXTS if isinstance(one.get(key), str)), "")
+        last = whole[-1] if whole else {}
+        if last and _about(last) == _about(one) and not is_sealed([last]) and not one.get("data"):
+            last |= {name: value for name, value in one.items() if value is not None and name not in _TEXTS}
+        else:
+            whole.append({**one})
+            texts = []
+        if key:
+            texts.append(one[key])
+            whole[-1][key] = texts  # joined once, as there may be thousands
+    for one in whole:
+        one |= {key: "".join(one[key]) for key in _TEXTS if isinstance(one.get(key), list)}
+    return encode(whole).decode()
+
+
+def opened(value: str) -> list[Json]:
+    """Read entries that were written as one value; none if it is no such."""
+    try:
+        found = decode(value.encode())
+    except ValueError:
+        return []
+    return entries_of({FIELD: found})
+
+
+def of_calls(message: Json) -> list[Json]:
+    """Find what stands on the calls of a delta and must come back with them; return it as entries."""
+    calls = message.get("tool_calls")
+    found = [one for one in calls if isinstance(one, dict)] if isinstance(calls, list) else []
+    return [{"type": CALL, "id": one.get("id"), EXTRA: one[EXTRA]} for one in found if one.get(EXTRA)]
+
+
+def on_calls(calls: Sequence[Json], entries: Sequence[Json]) -> list[Json]:
+    """Write calls with what stood on them; those that have other ids by now, or had none, by their order."""
+    ids = {call["id"] for call in calls}
+    extras = {one["id"]: one[EXTRA] for one in entries if one.get("type") == CALL and one["id"] in ids}
+    rest = iter([one[EXTRA] for one in entries if one.get("type") == CALL and one["id"] not in ids])
+    found = [extras.get(call["id"]) or next(rest, None) for call in calls]
+    return [{**call, EXTRA: extra} if extra else call for call, extra in zip(calls, found, strict=True)]
+
+
+def past(message: Message) -> Iterator[Json]:
+    """Find the entries of a past message that must come back."""
+    if message.seal:
+        yield from opened(message.seal.encrypted)
+    for part in message.content:
+        if isinstance(part, Opaque) and part.thought:
+            yield from opened(part.thought.encrypted)
+
+
+def _about(entry: Json) -> tuple[Any, Any]:
+    return entry.get("type"), entry.get("index")
+
+
+# Calls of chat completions: entries of `tool_calls`, and the older `function_call`.
+
+
+LEGACY = -1
+"""Stands for the index of a call in the older form, which has none."""
+_KNOWN = ("index", "id", "type", "function", "custom", "name", "arguments")
+HARMLESS = frozenset((*_KNOWN, EXTRA))
+"""The fields of a call in which no client finds another one."""
+
+
+def read_call(call: Mapping[str, Any], choice: int) -> CallDelta:
+    """Read an entry of `tool_calls`, or a piece of one; it is not clean if it breaks a rule that clients rely on."""
+    function = function_of(call)
+    index, id_, name, arguments = (
+        call.get("index"),
+        call.get("id"),
+        function.get("name") or "",
+        function.get("arguments"),
+    )
+    clean = isinstance(index, int) and (not name or bool(id_ and call.get("type") in ("function", "custom")))
+    clean = clean and isinstance(arguments, str | None)
+    return CallDelta(
+        index if isinstance(index, int) else None,
+        id_ if isinstance(id_, str) else None,
+        name if isinstance(name, str) else "",
+        arguments_text(function.get("input") if arguments is None else arguments),
+        call,
+        choice,
+        clean,
+    )
+
+
+def read_function_call(function: Mapping[str, Any], choice: int) -> CallDelta:
+    """Read a call, or a piece of one, in the older form."""
+    arguments = arguments_text(function.get("arguments"))
+    return CallDelta(LEGACY, None, function.get("name") or "", arguments, function, choice)
+
+
+def function_of(entry: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what an entry of `tool_calls` calls, or one of `tools` declares: a function or a custom tool."""
+    found = entry.get("function") or entry.get("custom")
+    return found if isinstance(found, Mapping) else {}
+
+
+def entry_of(call: ToolCall, custom: Collection[str] = ()) -> dict[str, Any]:
+    """Write a call as an entry of `tool_calls`, with the fields that VTC does not know (thought signatures).
+
+    `custom` are the names of custom tools.
+    """
+    source = call.source if isinstance(call.source, dict) else {}
+    rest = {key: value for key, value in source.items() if key not in _KNOWN}
+    if "custom" in source or call.name in custom:
+        said = {"name": call.name, "input": raw_input(call.arguments)}
+        return {**rest, "id": call.id, "type": "custom", "custom": said}
+    return {**rest, **call.as_openai()}

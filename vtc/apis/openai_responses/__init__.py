@@ -1,13 +1,11 @@
 """OpenAI Responses (`POST …/responses`), the API of Codex."""
 
-from vtc.apis.base import COUNTED, Api, Unread
-from vtc.apis.openai_responses import asking
-from vtc.apis.openai_responses.answer import answer, folded, unfolded
+from vtc.apis.contract import COUNTED, Api, Unread
+from vtc.apis.openai_responses import request as asking
 from vtc.apis.openai_responses.decoder import Decoder
 from vtc.apis.openai_responses.encoder import Encoder
 from vtc.apis.openai_responses.items import NAME, Form
-from vtc.apis.openai_responses.questions import QUESTIONS
-from vtc.apis.openai_responses.request import Request
+from vtc.apis.openai_responses.request import QUESTIONS, Request, answer, folded, unfolded
 from vtc.apis.place import Place
 
 API = Api(

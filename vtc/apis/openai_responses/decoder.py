@@ -11,16 +11,13 @@ Items are told apart by the order in which they began: some servers number none,
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import msgspec
 
-from vtc.apis.base import Decoded, Json
-from vtc.apis.chain import Chain, joined
+from vtc.apis.contract import Chain, Decoded, Json, joined
 from vtc.apis.fields import cleaned, count_of, is_error, object_of, part_of
-from vtc.apis.openai_responses import unbegun
-from vtc.apis.openai_responses.ending import failure_in, usage_in
 from vtc.apis.openai_responses.items import (
     ADDED,
     CALLS,
@@ -33,10 +30,12 @@ from vtc.apis.openai_responses.items import (
     SERVERS,
     Form,
     action_of,
+    call_of,
     is_as_declared,
     is_call,
     name_of,
     parted,
+    text_of,
 )
 from vtc.events import (
     Beside,
@@ -57,6 +56,73 @@ from vtc.events import (
 )
 from vtc.wire import sse
 from vtc.wire.framing import Frame
+
+# Reads what the end of a reply of Responses says besides its reason: the tokens used, an error.
+
+
+def usage_in(usage: Any) -> Iterator[Usage]:
+    """Read how many tokens were used."""
+    if isinstance(usage, Mapping):
+        cached = count_of(part_of(usage, "input_tokens_details"), "cached_tokens")
+        thoughts = count_of(part_of(usage, "output_tokens_details"), "reasoning_tokens")
+        own = Origin(NAME, "usage", usage, harmless=True)
+        yield Usage(count_of(usage, "input_tokens"), count_of(usage, "output_tokens"), cached, thoughts, own=own)
+
+
+def failure_in(value: Json) -> Failure:
+    """Read an error, which some servers put under `error`."""
+    response = part_of(value, "response")
+    error = part_of(response, "error") or part_of(value, "error") or value
+    own = {key: value[key] for key in ("type", "code", "message", "param") if key in value}
+    own |= {"error": {**error}} if part_of(value, "error") else {}
+    kind = str(error.get("code") or error.get("type") or "")
+    harmless = value["type"] == "error"
+    status = str(response.get("status") or "failed")
+    said = str(error.get("message") or f"The server ended the reply as {status}, and did not say why.")
+    return Failure(
+        said, "" if kind == "error" else kind, own=Origin(NAME, "error", own, harmless=True) if harmless else None
+    )
+
+
+# Items of a streamed reply that no event began: some servers tell them by their end alone, or by that of the reply.
+#
+# A client of this API finds them there. For one of another they are told at that place.
+
+
+def told(item: Json, number: int, form: Form) -> Iterator[Delta | Origin | Seal]:
+    """Tell a whole item by deltas, and by what stands beside them."""
+    kind = str(item.get("type") or "message")
+    if kind in CALLS:
+        call = call_of(item, form)
+        yield CallDelta(number, call.id, call.name, call.arguments, item, last=True)
+    elif is_call(kind):
+        name = kind.removesuffix("_call")
+        yield CallDelta(number, item.get("call_id") or item.get("id"), name, action_of(item), item, last=True)
+    elif kind == "reasoning":
+        texts = [str(text_of(part) or "") for part in (*_parts(item, "summary"), *_parts(item, "content"))]
+        yield ReasoningDelta("".join(texts))
+        if isinstance(item.get("encrypted_content"), str):
+            yield Seal(encrypted=item["encrypted_content"])
+    elif kind == "message":
+        for part in _parts(item, "content"):
+            text = str(text_of(part) or "")
+            yield TextDelta(text, refusal=part.get("type") == "refusal")
+        yield BlockEnd()
+    else:
+        yield Origin(NAME, "event", (None, {"item": item}), lost=kind)
+
+
+def left(output: Any, begun: Sequence[str]) -> list[Json]:
+    """Find the items of a whole reply that follow those which began, by their types; none if these differ."""
+    items = [one for one in output if isinstance(one, Mapping)] if isinstance(output, list) else []
+    kinds = [str(one.get("type") or "message") for one in items]
+    return items[len(begun) :] if kinds[: len(begun)] == [*begun] else []
+
+
+def _parts(item: Json, key: str) -> list[Json]:
+    found = item.get(key)
+    return [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []
+
 
 TEXT = "response.output_text.delta"
 _THOUGHTS = ("response.reasoning_text.delta", "response.reasoning_summary_text.delta")
@@ -174,10 +240,10 @@ class Decoder(msgspec.Struct):
             self.ended += 1
             items = [part_of(value, "item")] if is_new else []
         else:
-            items = unbegun.left(part_of(value, "response").get("output"), self.items) if type_ in ENDS else []
+            items = left(part_of(value, "response").get("output"), self.items) if type_ in ENDS else []
         said: list[Delta | Beside] = [self._silent()] if items and self.speaking else []
         for item in items:
-            said += unbegun.told(item, len(self.items), self.form)
+            said += told(item, len(self.items), self.form)
             self.items = (*self.items, str(item.get("type") or "message"))
         return [*said, *self._of_response(value, type_)] if items and type_ in ENDS else said
 

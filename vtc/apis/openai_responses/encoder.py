@@ -6,25 +6,36 @@ that come in pieces one is written after the other, the first as it comes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
+import msgspec
 from msgspec.structs import replace
 
-from vtc.apis.base import Json, Said
-from vtc.apis.chain import joined
+from vtc.apis.calls import Nesting, RawInput, raw_input
+from vtc.apis.contract import Chain, Json, Said, joined
 from vtc.apis.openai_responses.items import (
     ADDED,
+    CALLS,
     DONE,
     FIELDS,
     FRAMING,
+    IDS,
     NAME,
+    PARTS,
+    Form,
+    action_of,
     done_item,
+    essence,
     events_of,
+    head_of,
+    id_of,
+    is_call,
+    item_of,
+    text_of,
     usage_of,
 )
-from vtc.apis.openai_responses.pieces import Pieces
-from vtc.apis.openai_responses.told import KINDS, Told
 from vtc.events import (
     BlockEnd,
     BlockStart,
@@ -40,9 +51,444 @@ from vtc.events import (
     Seal,
     Start,
     Text,
+    ToolCall,
     Usage,
 )
+from vtc.json_text import decode
 from vtc.wire import sse
+
+# A call that comes in pieces, as an encoder must know it that writes one call after the other.
+
+
+class Pieces(msgspec.Struct, frozen=True, gc=False):
+    """All that came of one call."""
+
+    number: int
+    """By which its pieces are known."""
+    id: str = ""
+    name: str = ""
+    source: Mapping[str, Any] = {}
+    said: Chain = None
+    """Its arguments."""
+    nesting: Nesting = Nesting()
+    ended: bool = False
+    """True if the server said so."""
+
+    @property
+    def is_whole(self) -> bool:
+        """True if nothing of it is to come: its arguments are a whole value."""
+        return self.ended or self.nesting.is_whole
+
+    @property
+    def may_begin(self) -> bool:
+        """True if all is there that its beginning says."""
+        return bool(self.name and (self.id or self.nesting.begun or self.ended))
+
+    @property
+    def arguments(self) -> str:
+        """Its arguments so far; no arguments at all are an empty object."""
+        return joined(self.said) or "{}"
+
+    def more(self, piece: CallDelta) -> Pieces:
+        """Add a piece."""
+        source = piece.source if isinstance(piece.source, Mapping) else {}
+        pieces = replace(
+            self,
+            id=self.id or piece.id or "",
+            name=self.name if piece.name == self.name else self.name + piece.name,
+            source={**self.source, **source} if source else self.source,
+            ended=self.ended or (not piece.name and is_call(str(source.get("type")))),
+        )
+        if not piece.arguments:
+            return pieces
+        return replace(pieces, said=(self.said, piece.arguments), nesting=self.nesting.after(piece.arguments))
+
+    @property
+    def is_hosted(self) -> bool:
+        """True for a call of a tool that has a kind of its own."""
+        kind = str(self.source.get("type"))
+        return is_call(kind) and kind not in CALLS and kind == f"{self.name}_call"
+
+
+# The items of a reply as a client was told them: what is open, what is done, and the events of each step.
+
+
+_SAYING = ("message", "reasoning")
+"""Kinds of items that hold text."""
+_LISTS = {"reasoning_summary_part": "summary", "content_part": "content"}
+
+
+class Item(msgspec.Struct, frozen=True, gc=False):
+    """An item that the client was told the beginning of, and not the end."""
+
+    kind: str
+    number: int
+    """Upstream's."""
+    index: int
+    """The client's."""
+    fields: Json
+    parts: tuple[tuple[str, Json], ...] = ()
+    """Those that are done, each with the list that it stands in."""
+    part: Json | None = None
+    """The one that is not."""
+    settled: bool = False
+    """True if the client was told that its text, or its arguments, are complete."""
+
+    @property
+    def place(self) -> str:
+        """The list in which the open part stands."""
+        return _LISTS[_names(self.part)[0]]
+
+    @property
+    def at(self) -> dict[str, Any]:
+        """Tell an event where it belongs."""
+        at = {"item_id": self.fields["id"], "output_index": self.index}
+        if self.part is None:
+            return at
+        return {**at, f"{self.place}_index": sum(one == self.place for one, _ in self.parts)}
+
+
+class Opened(msgspec.Struct):
+    """It is copied for each frame: a field gets a new value, and is not changed."""
+
+    form: Form = Form()
+    drop: frozenset[str] = frozenset()
+    id: str = ""
+    """Of the reply."""
+    count: int = 0
+    """Items that began."""
+    open: Item | None = None
+    said: Chain = None
+    """The text of the open part, or what was told of the open call's arguments."""
+    raw: RawInput = RawInput()
+    """That of the open call, if it is one of a custom tool."""
+    calls: dict[int, Pieces] = {}
+    """Calls that came in pieces and are not done."""
+    notes: dict[str, Json] = {}
+    """What upstream says of the beginning or the end of an item or a part, until that is told."""
+    done: tuple[tuple[int, Json], ...] = ()
+    """Items that are done, by their index."""
+
+    def _take(self, key: str) -> Json | None:
+        """Take a note."""
+        found = self.notes.get(key)
+        if found is not None:
+            self.notes = {one: note for one, note in self.notes.items() if one != key}
+        return found
+
+    # Messages and reasoning
+
+    def _begin(self, kind: str, number: int, fields: Json) -> Iterator[Json]:
+        own = f"{IDS[kind]}_vtc{self.count}_{self.id.removeprefix('resp_')}"
+        lists = {"role": "assistant", "content": []} if kind == "message" else {"summary": []}
+        about = {"id": own, "type": kind}
+        about |= {} if kind == "reasoning" and fields else {"status": "in_progress"}
+        rest = {key: one for key, one in fields.items() if key not in ("content", "summary", "id")}
+        if (id_ := fields.get("id")) and not any(item["id"] == id_ for _, item in self.done):
+            rest["id"] = id_
+        lists |= {"content": []} if "content" in fields else {}
+        self.open = Item(kind, number, self.count, {**about, **rest, **lists})
+        self.count += 1
+        yield {"type": ADDED, "output_index": self.open.index, "item": self.open.fields}
+
+    def _begin_part(self, part: Json) -> Iterator[Json]:
+        assert self.open is not None
+        around, _, field = _names(part)
+        more: Json = {"annotations": [], "logprobs": []} if field == "text" and self.open.kind == "message" else {}
+        part = {**({field: "", **more} if field else {}), **part}
+        self.open, self.said = replace(self.open, part=part, settled=False), None
+        yield {"type": f"response.{around}.added", **self.open.at, "part": part}
+
+    def _say(self, text: str, logprobs: Any = ()) -> Iterator[Json]:
+        assert self.open is not None
+        self.said = (self.said, text)
+        _, events, _ = _names(self.open.part)
+        more: Json = {"logprobs": [*logprobs]} if events == "output_text" else {}
+        yield {"type": f"response.{events}.delta", **self.open.at, "delta": text, **more}
+
+    def _end_part(self) -> Iterator[Json]:
+        """End the open part, as upstream does if it says the same text."""
+        open_, noted = self.open, self._take("part_done")
+        if open_ is None or open_.part is None:
+            return
+        text, (around, events, field) = joined(self.said), _names(open_.part)
+        part = {**open_.part, **(noted or {})} if noted is None or not field or noted.get(field) == text else open_.part
+        if field:
+            part = {**part, field: text}
+            if not open_.settled:
+                more: Json = {"logprobs": part["logprobs"]} if events == "output_text" else {}
+                yield {"type": f"response.{events}.done", **open_.at, field: text, **more}
+        yield {"type": f"response.{around}.done", **open_.at, "part": part}
+        self.open = replace(open_, part=None, parts=(*open_.parts, (open_.place, part)))
+
+    def _end(self, status: str = "completed") -> Iterator[Json]:
+        """End what is open."""
+        if self.open is not None and self.open.number in self.calls and self.open.kind not in _SAYING:
+            yield from self._end_call()
+            return
+        yield from self._end_part()
+        open_, noted = self.open, self._take("item_done") or {}
+        if open_ is None:
+            return
+        rest = {key: one for key, one in noted.items() if key not in ("id", "type", "content", "summary")}
+        lists = {key: [part for place, part in open_.parts if place == key] for key in ("summary", "content")}
+        kept = {key: parts for key, parts in lists.items() if parts or key in open_.fields}
+        told = {"status": status} if "status" in open_.fields else {}
+        item = {**open_.fields, **told, **rest, **kept}
+        self._finished(open_.index, item)
+        yield {"type": DONE, "output_index": open_.index, "item": item}
+
+    def _finished(self, index: int, item: Json) -> None:
+        self.done, self.open, self.said = (*self.done, (index, item)), None, None
+
+    # Calls that come in pieces
+
+    def _begin_call(self, call: Pieces) -> Iterator[Json]:
+        id_ = call.id or f"call_vtc{self.count}_{self.id.removeprefix('resp_')}"
+        arguments = action_of(call.source) if call.is_hosted else "{}"
+        item = item_of(ToolCall(call.name, arguments, id_, call.source), self.form)
+        if item["type"] in CALLS:
+            item[CALLS[item["type"]][1]] = ""
+        item = {**item, "id": item.get("id") or id_of(item), "status": "in_progress"}
+        self.open, self.count = Item(item["type"], call.number, self.count, item), self.count + 1
+        self.said, self.raw = None, RawInput()
+        yield {"type": ADDED, "output_index": self.open.index, "item": item}
+        if call.nesting.begun:
+            yield from self._argue(joined(call.said))
+
+    def _argue(self, arguments: str) -> Iterator[Json]:
+        """Write a piece of the open call's arguments, of a custom tool what that has of its raw input."""
+        assert self.open is not None
+        piece = arguments
+        if self.open.kind == "custom_tool_call":
+            self.raw, piece = self.raw.more(arguments)
+        if self.open.kind in CALLS and piece:
+            self.said = (self.said, piece)
+            yield {"type": f"response.{CALLS[self.open.kind][0]}.delta", **self.open.at, "delta": piece}
+
+    def _end_call(self) -> Iterator[Json]:
+        open_ = self.open
+        assert open_ is not None
+        call = self._taken(open_.number)
+        item = {**open_.fields, "status": "completed" if call.is_whole or not call.nesting.begun else "incomplete"}
+        ours = call.source if str(call.source.get("type")) == open_.kind else {}
+        item |= {key: one for key, one in ours.items() if key not in (*open_.fields, "arguments", "input")}
+        if open_.kind in CALLS:
+            events, field = CALLS[open_.kind]
+            told, said = joined(self.said), call.arguments if field == "arguments" else raw_input(call.arguments)
+            item[field] = said = said if said.startswith(told) else told
+            if len(said) > len(told) and not open_.settled:
+                yield {"type": f"response.{events}.delta", **open_.at, "delta": said[len(told) :]}
+            if not open_.settled:
+                yield {"type": f"response.{events}.done", **open_.at, "name": item["name"], field: said}
+        else:
+            item |= ours
+        self._finished(open_.index, item)
+        yield {"type": DONE, "output_index": open_.index, "item": item}
+
+    def _taken(self, number: int) -> Pieces:
+        call = self.calls[number]
+        self.calls = {key: one for key, one in self.calls.items() if key != number}
+        return call
+
+    def _is_told(self, output: Any) -> bool:
+        """True if the last event repeats the items that were told."""
+        told = [essence(item) for _, item in self.done]
+        return isinstance(output, list) and [essence(item) for item in output] == told
+
+    @property
+    def _output_text(self) -> str:
+        """All text of the messages that were told, as some servers repeat it beside them."""
+        parts = [part for _, item in sorted(self.done, key=lambda one: one[0]) for part in item.get("content") or ()]
+        return "".join(str(part.get("text") or "") for part in parts if part.get("type") == "output_text")
+
+
+def _names(part: Json | None) -> tuple[str, str, str]:
+    return PARTS.get((part or {}).get("type"), ("content_part", "", ""))
+
+
+# What a client was told of a reply, by frames of the same API that passed: they are followed to the letter.
+#
+# A frame that a strict client would fail at is out of step, and all after it is written anew.
+
+
+KINDS = {"text": "message", "reasoning": "reasoning"}
+_DELTA = re.compile(rb'"delta"\s*:\s*("(?:[^"\\]|\\.)*+")')  # no string holds the quotes around the name as they are
+_NUMBER = re.compile(rb'"sequence_number"\s*:\s*(\d+)')
+_QUIET = ("text_done", "part_done", "item_done", "item", "part", "nothing")
+_DEMANDED = ("id", "object", "created_at", "status", "model", "output")
+"""Fields of a response without which some client fails at its beginning."""
+_THOUGHTS = frozenset({"thinking", "reasoning", "reasoning_content"})
+
+
+class Told(Opened):
+    """It counts the events, and knows which item is open, for the encoder."""
+
+    in_step: bool = True
+    head: Json = msgspec.field(default_factory=dict)
+    """The fields of the response; empty before its beginning was told."""
+    next: int | None = 0
+    """The number of the next event, if they have numbers."""
+    noted: tuple[Said, ...] = ()
+    """What frames say that leave with the next one."""
+    frames: int = 0
+    """How many these are."""
+    like: tuple[int, Json] = (-1, {})
+    """Upstream's last message: its number and fields, which one that goes on after a call has, too."""
+    indices: dict[int, int] = msgspec.field(default_factory=dict)
+    """Where the client has upstream's items that are neither text nor calls."""
+    over: bool = False
+    unread: bytes = b""
+    """The last frames that left unread."""
+
+    def passed(self, data: bytes) -> None:
+        """Take note of frames that left unread (`base.Following`)."""
+        self.unread = data
+        if self.open is not None and self.open.part is not None:
+            self.said = (self.said, "".join(decode(b"[%b]" % b",".join(_DELTA.findall(data)), "replace")))
+
+    def _numbered(self, events: Sequence[Json], frames: int = 0) -> list[Json]:
+        """Number events; `frames` have left with their own numbers."""
+        if self.unread and (numbers := _NUMBER.findall(self.unread)):
+            self.next = int(numbers[-1]) + 1
+        self.unread = b""
+        if self.next is None:
+            return [*events]
+        first, self.next = self.next + frames, self.next + frames + len(events)
+        return [{**event, "sequence_number": first + place} for place, event in enumerate(events)]
+
+    # Following
+
+    def follow(self, said: Sequence[Said], choice: int) -> bool:
+        if said and all(map(_is_quiet, said)):
+            self.noted, self.frames = (*self.noted, *said), self.frames + 1
+            return False
+        noted, self.noted, frames, self.frames = self.noted, (), self.frames + 1, 0
+        self._numbered((), frames if self.head or self.next else 0)
+        for one in (*noted, *said):
+            self.in_step = self._track(one) and self.in_step
+        return True
+
+    def _track(self, one: Said) -> bool:
+        """Take note of what is told in a frame that passes; False if a strict client would fail at it."""
+        open_ = self.open
+        match one:
+            case Start(own=Origin(value=(number, fields))):
+                self._created(one, fields)
+                self.next = None if number is None else number + 1
+                demanded = isinstance(fields.get("created_at"), int | float) and isinstance(fields.get("model"), str)
+                return demanded and bool(one.id) and fields.get("output") == []
+            case BlockStart(own=Origin(kind="item", value=(place, fields))):
+                sound = open_ is None and place == self.count and not self._is_hidden(one.kind)
+                self.like = (one.number, fields) if one.kind == "text" else self.like
+                [*self._begin(KINDS[one.kind], one.number, fields)]
+                return sound
+            case BlockStart(own=Origin(kind="part", value=(place, fields))):
+                if open_ is None or open_.part is not None:
+                    return False
+                (begun,) = self._begin_part(fields)
+                at = begun.get("content_index", begun.get("summary_index"))
+                return bool(place == at and one.id == open_.fields["id"])
+            case Text(raw=text) | ReasoningDelta(text=text) | Refused(text=text):
+                self.said = (self.said, text)
+                return not text or (open_ is not None and (open_.part or {}).get("type") in _types(one))
+            case CallDelta():
+                return self._track_call(one)
+            case Origin(kind=kind, value=(number, value)) if kind in ("text_done", "part_done", "item_done"):
+                if open_ is None or open_.number != number:
+                    return False
+                return self._track_end(kind, value)
+            case Origin(kind="event", value=(number, value)):
+                if value["type"] == ADDED:
+                    self.indices = {**self.indices, number: self.count}
+                    self.count += 1
+                    return open_ is None and value.get("output_index") == self.count - 1
+                if value["type"] == DONE and number in self.indices:
+                    self.done = (*self.done, (self.indices[number], value["item"]))
+            case Origin(kind="status", value=(_, fields)):
+                return bool(fields["id"] == self.id)
+            case Origin(kind="end", value=(_, fields)):
+                self.over = True
+                is_told = fields.get("output_text") in (None, self._output_text)
+                return open_ is None and fields.get("id") == self.id and is_told and self._is_told(fields.get("output"))
+            case Failure():
+                self.over = True
+            case Call() | Reasoning() | Rewritten():
+                return False
+        return True
+
+    def _track_end(self, kind: str, value: Any) -> bool:
+        open_ = self.open
+        assert open_ is not None
+        if kind == "text_done":
+            self.open = replace(open_, settled=True)
+            return open_.part is None or value == joined(self.said)
+        if kind == "part_done":
+            if open_.part is None:
+                return False
+            sound = text_of(value) in (None, joined(self.said))
+            self.notes = {**self.notes, "part_done": value}
+            [*self._end_part()]
+            return sound
+        if open_.part is not None or value.get("id") != open_.fields["id"]:
+            return False
+        told = [text_of(part) for _, part in open_.parts]
+        parts = [*(value.get("summary") or ()), *(value.get("content") or ())]
+        self._finished(open_.index, {**open_.fields, **value})
+        return [text_of(part) for part in parts] == told
+
+    def _track_call(self, piece: CallDelta) -> bool:
+        number, open_ = piece.index or 0, self.open
+        if piece.name:
+            self.calls = {**self.calls, number: Pieces(number).more(piece)}
+            [*self._begin_call(self.calls[number])]
+            return open_ is None and piece.clean and number == self.count - 1
+        if open_ is None or open_.number != number or number not in self.calls:
+            return False
+        self.calls = {**self.calls, number: (call := self.calls[number].more(piece))}
+        [*self._argue(piece.arguments)]
+        if call.ended:
+            self._taken(number)
+            self._finished(open_.index, {**open_.fields, **(piece.source or {})})
+        return piece.clean
+
+    # The beginning
+
+    def _is_hidden(self, kind: str) -> bool:
+        return kind == "reasoning" and bool(self.drop & _THOUGHTS)
+
+    def _created(self, start: Start, fields: Json | None = None) -> Iterator[Json]:
+        """Begin the reply."""
+        if self.head:
+            return iter(())
+        id_ = start.id if start.id.startswith("resp_") or fields else f"resp_{start.id or 'vtc'}"
+        head = head_of(id_, self.form.model or start.model, start.created)
+        if fields:
+            own = {key: one for key, one in fields.items() if one is not None or key not in _DEMANDED}
+            head = {**{key: head[key] for key in _DEMANDED}, **own}
+        self.head = self._left(head)
+        self.id = self.head["id"] = self.head["id"] or "resp_vtc"
+        types = ("response.created",) if fields else ("response.created", "response.in_progress")
+        return iter([{"type": type_, "response": self.head} for type_ in types])
+
+    def _left(self, response: Json) -> dict[str, Any]:
+        return {key: one for key, one in response.items() if key not in self.drop}
+
+
+def _is_quiet(one: Said) -> bool:
+    """True for what is told with what follows."""
+    if isinstance(one, Origin):
+        return one.kind.partition(".")[0] in _QUIET
+    if isinstance(one, BlockStart | BlockEnd):
+        return True
+    return isinstance(one, Refused | ReasoningDelta) and not one.text
+
+
+def _types(one: Said) -> tuple[str, ...]:
+    if isinstance(one, Refused):
+        return ("refusal",)
+    return ("output_text",) if isinstance(one, Text) else ("reasoning_text", "summary_text")
+
 
 _TYPES = {
     "output_text": ("output_text",),

@@ -17,11 +17,10 @@ from typing import Any
 
 import msgspec
 
-from vtc.apis.tool_calls import Nesting, arguments_text, raw_input
+from vtc.apis.calls import Nesting, arguments_text, raw_input
+from vtc.apis.contract import Json
 from vtc.events import ToolCall, Usage
 from vtc.wire.sse import EventStream
-
-type Json = Mapping[str, Any]
 
 NAME = "openai-responses"
 FRAMING = EventStream(named_by="type")

@@ -8,6 +8,7 @@ Tools may be declared in the conversation, too, by items of their own (Codex dec
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, groupby
 from typing import Any
@@ -15,12 +16,157 @@ from typing import Any
 from msgspec.structs import replace
 
 from vtc.apis import content, request
+from vtc.apis import content as media
+from vtc.apis.asking import placed
+from vtc.apis.calls import freeform
+from vtc.apis.contract import Json, Question
+from vtc.apis.contract import Request as AnyRequest
 from vtc.apis.fields import part_of
-from vtc.apis.openai_responses import asking
-from vtc.apis.openai_responses.items import BARE, CALLS, Form, Json, call_of, item_of
-from vtc.apis.raw_input import freeform
-from vtc.events import Message, Opaque, Tool
+from vtc.apis.openai_chat import request as openai_chat
+from vtc.apis.openai_chat import request as questions
+from vtc.apis.openai_responses.items import (
+    BARE,
+    CALLS,
+    ENDS,
+    FAILED,
+    Form,
+    call_of,
+    events_of,
+    head_of,
+    item_of,
+    own_item,
+    usage_of,
+)
+from vtc.events import Asked, Failure, Media, Message, Opaque, Seal, Tool, Usage
 from vtc.json_text import decode, encode
+
+# Requests of Responses that stand for those of another API.
+#
+# What the model thought is left out, unless this very server told it: it may want the content that it encrypted.
+
+
+LIMITS: Mapping[str, Sequence[str]] = {
+    "max_tokens": ("max_output_tokens",),
+    **{name: (name,) for name in ("temperature", "top_p")},
+}
+CARRIED: Sequence[str] = (
+    *("model", "input", "instructions", "stream", "stream_options", "tools", "tool_choice", "parallel_tool_calls"),
+    *("max_output_tokens", "temperature", "top_p", "reasoning.effort", "reasoning.summary", "text.format"),
+    *("store", "include", "metadata", "user"),
+    *("prompt_cache_key", "client_metadata", "safety_identifier", "service_tier"),
+)
+
+
+def ask(asked: Asked) -> Json:
+    """Write a request; the server is to keep nothing of it."""
+    opening = asked.messages[0] if asked.messages else Message("user")
+    is_prompt = opening.role == "system"
+    fields: dict[str, Any] = {"model": asked.model}
+    if is_prompt:
+        fields["instructions"] = opening.text
+    rest = asked.messages[1:] if is_prompt else asked.messages
+    fields |= {"input": [item for message in rest for item in _items(message)], **placed(asked.limits, LIMITS)}
+    fields |= {"stream": asked.stream, "store": False}
+    if asked.tools:
+        declared = ({**one.as_openai()["function"], "strict": one.strict} for one in asked.tools)
+        fields["tools"] = [{"type": "function", **one} for one in declared]
+        if asked.choice != "auto":
+            is_word = asked.choice in ("none", "required")
+            fields["tool_choice"] = asked.choice if is_word else {"type": "function", "name": asked.choice}
+        if not asked.parallel:
+            fields["parallel_tool_calls"] = False
+    if asked.effort not in (None, "auto"):
+        fields["reasoning"] = {"effort": openai_chat.EFFORTS.get(str(asked.effort), asked.effort)}
+    if asked.effort not in (None, "none"):
+        fields["include"] = ["reasoning.encrypted_content"]  # else it could not come back, as the server keeps nothing
+    if answer := asked.answer:
+        form: dict[str, Any] = {"type": "json_object"}
+        if answer.schema:
+            form = {"type": "json_schema", "name": answer.name, "schema": answer.schema, "strict": bool(answer.strict)}
+        fields["text"] = {"format": form}
+    return fields
+
+
+def _items(message: Message) -> Iterator[Json]:
+    if message.role == "tool":
+        plain = all(isinstance(part, str) for part in message.content)
+        output = "\n".join(map(str, message.content)) if plain else _parts(message, "input_text")
+        yield {"type": "function_call_output", "call_id": message.call_id, "output": output}
+        return
+    if message.seal and (message.reasoning or message.seal.encrypted):
+        yield thinking(message)
+    kind = "output_text" if message.role == "assistant" else "input_text"
+    for thought, some in groupby(message.content, lambda one: one.thought if isinstance(one, Opaque) else None):
+        if thought:
+            yield {"type": "reasoning", "summary": [], "encrypted_content": thought.encrypted}
+        else:
+            yield {"type": "message", "role": message.role, "content": _parts(replace(message, content=(*some,)), kind)}
+    for call in message.calls:
+        yield {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": call.arguments}
+
+
+def thinking(message: Message) -> Json:
+    """Write the item of what the model thought: the encrypted one alone, else its text.
+
+    Its id is the same in every turn. What is encrypted has none, as its server would know that as another's.
+    """
+    sealed = message.seal.encrypted if message.seal else ""
+    if sealed or not message.reasoning:
+        return {"type": "reasoning", "summary": [], "encrypted_content": sealed}
+    id_ = hashlib.sha256(message.reasoning.encode(errors="surrogatepass")).hexdigest()[:24]
+    return {
+        "type": "reasoning",
+        "id": f"rs_{id_}",
+        "summary": [],
+        "content": [{"type": "reasoning_text", "text": message.reasoning}],
+    }
+
+
+def _parts(message: Message, kind: str) -> list[Json]:
+    return [{"type": kind, "text": part} if isinstance(part, str) else _part(part) for part in media.parts_of(message)]
+
+
+def _part(one: Media) -> Json:
+    if one.kind == "image":
+        return {"type": "input_image", "image_url": media.to_url(one), **({"detail": one.detail} if one.detail else {})}
+    if one.url:
+        return {"type": "input_file", "file_url": one.url}
+    return {"type": "input_file", "filename": one.name or "document.pdf", "file_data": media.to_url(one)}
+
+
+def meaning(part: Any) -> str | Media | Seal | None:
+    """Tell what a part of a message, or an item, is."""
+    match part:
+        case str():
+            return part
+        case {"type": "input_image", "image_url": url, **rest}:
+            return media.from_url("image", url, detail=rest.get("detail"))
+        case {"type": "input_file", **rest}:
+            url = rest.get("file_data") or rest.get("file_url")
+            return media.from_url("document", url, str(rest.get("filename") or ""))
+        case {"type": "refusal", "refusal": str(text)} | {"text": str(text)}:
+            return text
+        case {"type": str(kind), "content": str(text)} if kind != "reasoning":
+            return text
+        case {"type": str(kind), "content": list(parts)} if kind != "reasoning":
+            return "\n".join(said for one in parts if isinstance(said := meaning(one), str)) or None
+        case {"type": "reasoning", "encrypted_content": str(value)}:
+            return Seal(encrypted=value)
+        case {"type": str(kind), "output": str(text)} if kind.endswith("_output"):
+            return text
+    return None
+
+
+def kind(part: Any) -> str:
+    """Name an item that cannot be told; what was thought before, and tools that are told elsewhere, are no news."""
+    type_ = str(part.get("type") or "part") if isinstance(part, dict) else "part"
+    return "" if type_ in ("reasoning", "additional_tools") else type_
+
+
+def error(failure: Failure, status: int) -> Json:
+    """Write an error, as chat completions have it."""
+    return openai_chat.error(failure, status)
+
 
 OUTPUTS = {f"{kind}_output": kind for kind in CALLS}
 """The kinds of results, each with that of its call."""
@@ -49,10 +195,10 @@ class Request(request.Request):
     NAME = "request for a response"
     ENTRIES = "input"
     PROMPT = "instructions"
-    LIMITS = asking.LIMITS
-    CARRIED = asking.CARRIED
-    meaning = staticmethod(asking.meaning)
-    kind = staticmethod(asking.kind)
+    LIMITS = LIMITS
+    CARRIED = CARRIED
+    meaning = staticmethod(meaning)
+    kind = staticmethod(kind)
 
     @property
     def _conversation(self) -> Any:
@@ -165,7 +311,7 @@ class Request(request.Request):
 
     def with_thoughts(self, message: Message, field: str) -> Message:
         kept = (one for one in message.content if not (isinstance(one, Opaque) and one.part.get("type") == "reasoning"))
-        return replace(message, content=(Opaque(_Item(asking.thinking(message))), *kept))
+        return replace(message, content=(Opaque(_Item(thinking(message))), *kept))
 
     def _add(self, entries: list[Any], message: Message, called: Collection[str | None]) -> None:
         entries += _written(message, self.form)
@@ -293,3 +439,49 @@ def _written(message: Message, form: Form) -> Iterable[Json]:
             items.append({**kept, "type": "message", "role": role, "content": parts})
             kept = {}
     return [*items, *(item_of(call, form) for call in message.calls)]
+
+
+# What clients of Responses ask besides replies: Codex says its version when it asks for the models.
+
+
+def listed(names: Sequence[str]) -> Json:
+    """Write a list of models. Codex reads another one, where an entry would replace its prompt."""
+    return {**questions.listed(names), "models": []}
+
+
+QUESTIONS = (Question("models", "GET", "/v1/models", listed, lambda query, _: "client_version=" in query),)
+
+
+# Whole replies of Responses: the response object, and the stream that says the same.
+
+
+def unfolded(reply: Any, _: AnyRequest | None = None) -> Iterator[Json]:
+    """Tell a whole reply by the events of a stream."""
+    return ({**event, "sequence_number": number} for number, event in enumerate(_events(reply)))
+
+
+def _events(reply: Any) -> Iterator[dict[str, Any]]:
+    begun = {**reply, "status": "in_progress", "output": [], "usage": None, "incomplete_details": None}
+    yield {"type": "response.created", "response": begun}
+    yield {"type": "response.in_progress", "response": begun}
+    output = []
+    for index, item in enumerate(reply["output"]):
+        item = {**item, "id": item.get("id") or f"item_vtc{index}_{reply.get('id')}"}
+        yield from events_of(item, index)
+        output.append(item)
+    status = reply.get("status")
+    status = status if status in ("incomplete", *FAILED) else "completed"
+    yield {"type": f"response.{status}", "response": {**reply, "status": status, "output": output}}
+
+
+def folded(events: Iterable[Json]) -> Json:
+    """The whole reply, which the last event of a stream repeats."""
+    last = (*ENDS, *(f"response.{status}" for status in FAILED))
+    return next(event["response"] for event in events if event["type"] in last)
+
+
+def answer(request: AnyRequest, text: str, digest: str, created: int) -> Json:
+    """Make a whole reply that says a text."""
+    output = [own_item("message", f"msg_{digest[:48]}", text, "completed")]
+    head = head_of(f"resp_{digest[:48]}", request.model, created)
+    return {**head, "status": "completed", "output": output, "usage": usage_of(Usage())}

@@ -15,8 +15,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from vtc.cli.common import completing, json_output, loaded, profile_directories, show_json, url
 from vtc.cli.probing import report
-from vtc.cli.probing.bounded import MOST_REQUESTS, Bounded
 from vtc.cli.probing.probe import Probe, Seen
+from vtc.cli.probing.template import MOST_REQUESTS, Bounded
 from vtc.profiles.schema import API_NAMES
 from vtc.scrub import escaped, scrubbed
 

@@ -2,12 +2,91 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from vtc.cli.probing import advice, scenarios, words
-from vtc.cli.probing.finding import Finding, Outcome
+from vtc.cli.probing import scenarios, words
 from vtc.cli.probing.probe import Seen
-from vtc.cli.probing.talk import Heard
+from vtc.cli.probing.talk import Finding, Heard, Outcome
+
+# The one flag of a server that changes what was seen.
+
+
+PARSERS: Mapping[str, Mapping[str, str]] = {
+    "vllm": {
+        "hermes": "hermes",
+        "qwen3-coder": "qwen3_coder",
+        "mistral": "mistral",
+        "mistral-v3": "mistral",
+        "llama3": "llama3_json",
+        "deepseek-v3": "deepseek_v3",
+        "deepseek-v3.1": "deepseek_v31",
+        "deepseek-v3.2": "deepseek_v32",
+        "kimi-k2": "kimi_k2",
+        "glm-4.5": "glm45",
+        "glm-4.7": "glm47",
+        "granite": "granite",
+        "internlm": "internlm",
+        "jamba": "jamba",
+        "minimax-m2": "minimax_m2",
+        "hunyuan": "hunyuan_a13b",
+        "harmony": "openai",
+        "pythonic": "pythonic",
+        "olmo-3": "olmo3",
+        "step-3": "step3",
+        "seed-oss": "seed_oss",
+    },
+    "sglang": {
+        "hermes": "qwen",
+        "qwen3-coder": "qwen3_coder",
+        "mistral": "mistral",
+        "mistral-v3": "mistral",
+        "llama3": "llama3",
+        "deepseek-v3": "deepseekv3",
+        "deepseek-v3.1": "deepseekv31",
+        "kimi-k2": "kimi_k2",
+        "glm-4.5": "glm45",
+        "glm-4.7": "glm47",
+        "harmony": "gpt-oss",
+        "pythonic": "pythonic",
+        "minimax-m2": "minimax-m2",
+        "step-3": "step3",
+    },
+}
+"""The parser of calls by server and dialect, as `--tool-call-parser` names it."""
+
+
+def parser(server: str, dialects: Iterable[str]) -> str:
+    """Say which flags make a server read calls itself; empty if that is not known."""
+    known = PARSERS.get(server, {})
+    name = next((known[one] for one in dialects if one in known), "NAME")
+    if server == "vllm":
+        return f"start vLLM with `--enable-auto-tool-choice --tool-call-parser {name}`"
+    if server == "sglang":
+        return f"start SGLang with `--tool-call-parser {name}`"
+    if server == "llama.cpp":
+        return "restart llama-server with `--jinja`"
+    if server == "ollama":
+        return "take a model for which `ollama show` lists the capability tools"
+    return ""
+
+
+def reasoning(server: str) -> str:
+    """Say which flag makes a server part reasoning off itself."""
+    return {
+        "vllm": "start vLLM with `--reasoning-parser NAME`",
+        "sglang": "start SGLang with `--reasoning-parser NAME`",
+        "llama.cpp": "restart llama-server with `--reasoning-format auto`",
+    }.get(server, "")
+
+
+def context(server: str) -> str:
+    """Say how a server is given more context."""
+    return {
+        "ollama": "start Ollama with `OLLAMA_CONTEXT_LENGTH=32768`, or set `num_ctx` in the Modelfile",
+        "llama.cpp": "restart llama-server with a larger `--ctx-size`",
+        "lm-studio": "load the model with a larger context length",
+    }.get(server, "give the server a larger context")
+
 
 ORDER: dict[words.Tools, Outcome] = {"parsed": "works", "leaked": "mended", "ignored": "seen", "refused": "refused"}
 THOUGHTS: dict[words.Thoughts, tuple[str, Outcome]] = {
@@ -68,14 +147,14 @@ def _tools(seen: Seen) -> Iterator[Finding]:
         yield Finding("Does it take `tools`?", "no reply came", "broken", heard.problem)
         return
     usual = (*seen.base.accept, seen.base.dialect) if seen.base else ()
-    flag = advice.parser(seen.kind, [seen.dialect, *heard.dialects, *usual])
+    flag = parser(seen.kind, [seen.dialect, *heard.dialects, *usual])
     answers = {
         "parsed": "yes, and calls come as calls",
         "leaked": f"yes, but calls come as text ({', '.join(heard.dialects)}), which VTC reads",
         "ignored": "it took them and answered with text: neither a pass nor a failure",
         "refused": "no",
     }
-    wants = seen.tools == "refused" or (seen.tools == "leaked" and seen.kind in advice.PARSERS)
+    wants = seen.tools == "refused" or (seen.tools == "leaked" and seen.kind in PARSERS)
     saw = f"{heard.saw}; {words.hidden(heard)}".removesuffix("; ")
     yield Finding("Does it take `tools`?", answers[seen.tools], ORDER[seen.tools], saw, flag if wants else "")
     if seen.tools == "parsed":
@@ -171,7 +250,7 @@ def _thinking(seen: Seen) -> Iterator[Finding]:
         return
     answer, outcome = THOUGHTS[seen.thinking.how]
     name = f", as `{seen.thinking.field}`" if seen.thinking.field else ""
-    flag = advice.reasoning(seen.kind) if seen.thinking.how in ("raw", "prefilled") else ""
+    flag = reasoning(seen.kind) if seen.thinking.how in ("raw", "prefilled") else ""
     yield Finding("How does reasoning come?", answer + name, outcome, seen.thinking.open, flag)
 
 
@@ -195,7 +274,7 @@ def _cache(seen: Seen) -> Iterator[Finding]:
     question, usage = "Does it cut a long prompt without a word?", long.direct.usage
     counted = f"{usage.prompt:,} tokens were counted" if usage else ""
     if words.is_cut(long):
-        yield Finding(question, "yes", "broken", f"{counted} of about 6,000", advice.context(seen.kind))
+        yield Finding(question, "yes", "broken", f"{counted} of about 6,000", context(seen.kind))
     elif long.problem:
         yield Finding(question, "no reply" if not long.refused else "no: it refuses", "seen", long.problem)
     elif long.misses:

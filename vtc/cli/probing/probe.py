@@ -12,17 +12,15 @@ from dataclasses import dataclass, field
 from vtc import apis
 from vtc.apis import Api
 from vtc.cli.probing import scenarios, template, words
-from vtc.cli.probing.bounded import Bounded
 from vtc.cli.probing.proposal import Proposal, begin
 from vtc.cli.probing.scenarios import Scenario
-from vtc.cli.probing.server import Server, learn
-from vtc.cli.probing.talk import Heard, Talk
+from vtc.cli.probing.talk import Heard, Server, Talk, learn
+from vtc.cli.probing.template import Bounded
 from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import best
-from vtc.profiles.planner import Planner
+from vtc.profiles.planner import UNKNOWN_MODEL, Planner, read_dialects
 from vtc.profiles.schema import ModelProfile, Reasoning
 from vtc.profiles.settings import Settings
-from vtc.profiles.tool_protocol import UNKNOWN_MODEL, read_dialects
 
 USUAL_DIALECTS = ("hermes", "qwen3-coder", "tag")
 """Tried for models of which nothing is known; most are made for the first."""

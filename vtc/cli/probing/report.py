@@ -12,10 +12,10 @@ import click
 
 from vtc.cli.common import show_table
 from vtc.cli.probing import words
-from vtc.cli.probing.finding import WORDS, Outcome
 from vtc.cli.probing.findings import findings
 from vtc.cli.probing.probe import Seen
 from vtc.cli.probing.scenarios import COMPARED, CONSTRAINED, STRICT
+from vtc.cli.probing.talk import WORDS, Outcome
 from vtc.proxy.launch import PORT
 
 CLIENTS = (

@@ -13,7 +13,7 @@ from typing import Any
 
 from vtc.events import Answer, Message, Tool, ToolCall
 from vtc.guards.arguments import Checker
-from vtc.guards.budget import Budget
+from vtc.guards.patterns import Budget
 
 
 def _tool(name: str, description: str, required: Sequence[str] = (), **properties: Any) -> Tool:

@@ -11,8 +11,8 @@ from vtc.cli.probing.scenarios import LONG, SEAL
 from vtc.cli.probing.talk import Heard
 from vtc.dialects.syntax.description import Description
 from vtc.profiles.loader import Profiles
+from vtc.profiles.planner import COMMON_TAGS
 from vtc.profiles.schema import ModelProfile
-from vtc.profiles.thinking import COMMON_TAGS
 
 type Tools = Literal["parsed", "leaked", "ignored", "refused"]
 type Thoughts = Literal["parted", "raw", "prefilled", "none"]

@@ -9,12 +9,55 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from vtc.dialects.arguments import values
+from vtc.dialects.arguments.json_object import dumped, encodable, members, written
 from vtc.dialects.arguments.values import Schema
 from vtc.dialects.repair import Repair
+from vtc.events import Tool
+
+# The line breaks that only set a value off from its tags.
+
+
+_LINES = re.compile(r"\n\r?\n\Z")
+_INDENTS = re.compile(r"\n[ \t]+\Z")
+
+
+def unframed(text: str, frame: str, param: str) -> str:
+    """A value without the newlines that only set it off from its tags: at most one on either side."""
+    before, _, after = param.partition("{value}")
+    if frame == "multiline":
+        if not text.startswith(("\n", "\r\n")):
+            return text
+        newline = "\n" if text[0] == "\n" else "\r\n"
+        return text.removeprefix(newline).removesuffix(newline)
+    if before.endswith("\n"):
+        text = text[2:] if text.startswith("\r\n") else text.removeprefix("\n")
+    if after.startswith("\n"):
+        text = text[:-2] if text.endswith("\r\n") else text.removesuffix("\n")
+    return text
+
+
+def unclosed(text: str, frame: str, param: str, more: str = "") -> str | None:
+    """A value whose closing tag is missing, up to the tag that follows; its frame is still to be taken off.
+
+    Where the dialect writes that tag on a line of its own, one newline is no part of the value: `more` is the white
+    space that it writes after the parameter. None if the value may end in two ways: the missing tag may have had a line
+    of its own, of which only the tag is missing, or the tag that follows may be indented.
+    """
+    after = param.partition("{value}")[2]
+    own_line = after.startswith("\n") or (frame == "multiline" and text.startswith(("\n", "\r\n")))
+    follows = after.rstrip() + "\n" in after + more
+    if not (own_line or follows):
+        return text
+    if _INDENTS.search(text) or (own_line and follows and _LINES.search(text)):
+        return None
+    if own_line:
+        return text  # that newline is the frame's
+    return text[:-2] if text.endswith("\r\n") else text.removesuffix("\n")
+
 
 _ATTRIBUTE = re.compile(r"""([\w.:-]+)\s*=\s*(\\?["'])(.*?)\2(?=\s*/?>\s*\Z|\s+[\w.:-]+\s*=\s*\\?["'])\s*""", re.DOTALL)
 _CDATA = re.compile(r"\s*<!\[CDATA\[(.*)\]\]>\s*", re.DOTALL)
@@ -99,3 +142,93 @@ def _unescaped(text: str) -> str | None:
         return str(json.loads(f'"{text}"', strict=False))
     except ValueError:
         return None
+
+
+# Fit the arguments of an object to a tool's schema, where there is but one way to.
+
+
+_NAME = re.compile(r"[\w.:-]+")
+_TEXT = {"type": "string"}
+"""What is known of a parameter that is not declared: any value may stay."""
+
+
+def declares(tool: Tool, arguments: Mapping[str, Any]) -> bool:
+    """True if a tool declares all of these arguments, and they are all that it requires."""
+    return arguments.keys() <= values.properties(tool.parameters).keys() and (
+        {*values.required(tool.parameters)} <= arguments.keys()
+    )
+
+
+def fitted(
+    arguments: Mapping[str, Any], schema: Mapping[str, Any], *, lenient: bool = True
+) -> tuple[dict[str, Any], list[str]]:
+    """Return arguments and the repairs that they took: names with markup, and what is text although none is allowed."""
+    declared = values.properties(schema)
+    found: dict[str, Any] = {}
+    notes: list[str] = []
+    for key, value in arguments.items():
+        name = key
+        if key not in declared:
+            stem = _NAME.match(key.strip())
+            if stem and stem[0] in declared and stem[0] not in arguments:
+                name = stem[0]
+                notes.append(Repair.PARAMETER_NAME.of(name))
+        own = declared.get(name, _TEXT)
+        if isinstance(value, str) and own.get("type") != "string" and not values.takes_text(own, schema):
+            typed, repair = read(value, name, own, schema, is_string=True, lenient=lenient)
+            if repair != Repair.UNTYPED.of(name):
+                value = typed
+                notes.append(repair)
+        found[name] = value
+    return found, notes
+
+
+def only(schema: Mapping[str, Any]) -> str | None:
+    """Return the parameter that a single argument is, whatever it is called; None if it may be another.
+
+    It is required text, and the tool takes nothing else.
+    """
+    takes_more = len(values.properties(schema)) > 1 or schema.get("additionalProperties")
+    return None if takes_more else values.sole(schema)
+
+
+def renamed(
+    text: str, arguments: Mapping[str, Any], schema: Mapping[str, Any]
+) -> tuple[str, Mapping[str, Any], list[str]]:
+    """Give a single argument that is not declared the name of the tool's only parameter, if that is text; else keep it.
+
+    Return the JSON text, the arguments and the repairs.
+    """
+    name, ((key, value), *more) = only(schema), arguments.items() or [("", None)]
+    stem = _NAME.match(key.strip())
+    if name is None or more or not isinstance(value, str) or (stem and stem[0] == name):
+        return text, arguments, []
+    return encodable(written({name: members(text)[key]})), {name: value}, [Repair.ONLY_PARAMETER.of(name)]
+
+
+def undeclared(arguments: Collection[str], schema: Mapping[str, Any]) -> list[str]:
+    """List the repairs for parameters that a tool does not declare, unless its schema says that there may be more."""
+    declared = values.properties(schema)
+    if not declared or schema.get("additionalProperties"):
+        return []
+    stems = (_NAME.match(key.strip()) for key in arguments)
+    named = {stem[0] if stem and stem[0] in declared else key for key, stem in zip(arguments, stems, strict=True)}
+    return [Repair.UNDECLARED.of(key) for key in arguments if key in named - declared.keys()]
+
+
+def missing(arguments: Collection[str], schema: Mapping[str, Any]) -> list[str]:
+    """List the required parameters that are not there."""
+    return [key for key in values.required(schema) if key not in arguments]
+
+
+def fitted_text(
+    text: str, arguments: Mapping[str, Any], schema: Mapping[str, Any], *, lenient: bool = True
+) -> tuple[str, list[str]]:
+    """Do so for arguments that are JSON text as well: what fits stays as it is written."""
+    found, notes = fitted(arguments, schema, lenient=lenient) if schema else (arguments, [])
+    if not notes:
+        return text, notes
+    raws = members(text)
+    pairs = zip(arguments.items(), found.items(), strict=True)
+    fitting = {name: raws[key] if new is value else dumped(new) for (key, value), (name, new) in pairs}
+    return encodable(written(fitting)), notes

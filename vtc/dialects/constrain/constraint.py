@@ -2,15 +2,390 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Literal
 
-from vtc.dialects.constrain import gbnf, json_reply, structural_tag
-from vtc.dialects.constrain.calls import FREEDOM, Demand, quoting, reply
-from vtc.dialects.constrain.tree import Inexpressible
+import msgspec
+
+from vtc import json_text
+from vtc.dialects.arguments import values
+from vtc.dialects.arguments.values import Schema
+from vtc.dialects.constrain import gbnf
+from vtc.dialects.constrain.schema import BLANK, MOST_DEPTH, Params, Values, is_open
+from vtc.dialects.constrain.tree import (
+    NOTHING,
+    Chars,
+    Choice,
+    Inexpressible,
+    Member,
+    Node,
+    Nodes,
+    Reply,
+    Seq,
+    Some,
+    Way,
+    choice,
+    each,
+    maybe,
+    seq,
+)
+from vtc.dialects.syntax import pattern
 from vtc.dialects.syntax.description import Description
+from vtc.dialects.syntax.pattern import Lit, Slot
 from vtc.events import Tool
+from vtc.json_text import write
+
+__all__ = ["Demand", "Inexpressible", "Kind", "quoting", "written"]
+
+# A dialect's patterns, filled in with tools, as the tree of a reply.
+#
+# What is written is the first of each pattern; in free text every way counts in which the reader knows that a call
+# begins, as a way that the grammar does not know would leave the call free of it, and nobody would see that.
+
+
+LEAST_TRIGGER = 5
+"""Characters without which text may begin so by accident."""
+_MARKER = re.compile(rf"[^>\]]{{{LEAST_TRIGGER - 1},}}?[>\]]")
+"""Finds the first tag or marker of an opening."""
+ID = Chars("0-9A-Za-z_.:-", 1, 64)
+WORD = Chars("A-Za-z_", 1, 64)
+NUMBER = Chars("0-9", 1, 3)
+
+
+class Demand(msgspec.Struct, frozen=True, kw_only=True):
+    """What a reply must be."""
+
+    demanded: bool
+    """It is calls, and nothing else."""
+    several: bool = True
+    """It may hold more than one."""
+    thoughts: tuple[tuple[str, str], ...] = ()
+    """The tags around reasoning, which may stand before the calls."""
+    begun: tuple[str, ...] = ()
+    """The tags that end a reasoning which the prompt may have begun."""
+
+
+FREEDOM = ((4, 2), (3, 1), (2, 0), (0, 0))
+"""Of how many parameters, and of how many members of objects in them, the order is free: less where there are many."""
+
+
+class _Form(msgspec.Struct, frozen=True):
+    """One way of writing calls: the parts of a pattern for a call, and the section around calls if there is one."""
+
+    call: tuple[str | Slot, ...]
+    before: str = ""
+    after: str = ""
+
+    def spelled(self, word: str, otherwise: str) -> _Form:
+        """The same with a word of its markup written otherwise."""
+        call = tuple(one.replace(word, otherwise) if isinstance(one, str) else one for one in self.call)
+        return _Form(call, self.before.replace(word, otherwise), self.after.replace(word, otherwise))
+
+    @property
+    def is_marked(self) -> bool:
+        """True if text of the dialect's own tells that a call begins."""
+        return bool(self.before.strip() or (isinstance(first := self.call[0], str) and first.strip()))
+
+
+def reply(dialect: Description, tools: Sequence[Tool], asked: Demand, freedom: tuple[int, int] = FREEDOM[0]) -> Reply:
+    """Make the tree of a reply. Raises `Inexpressible`, which says why there is none."""
+    if dialect.unconstrained:
+        raise Inexpressible(f"dialect {dialect.name}: {dialect.unconstrained}")
+    if not tools:
+        raise Inexpressible("no tools are offered")
+    made = _Calls(dialect, tools, asked.several, freedom)
+    first = next(_forms(dialect))
+    ways: list[Way] = []
+    if not asked.demanded:
+        if dialect.section_anchor == "message" or not first.is_marked:
+            raise Inexpressible(
+                f"dialect {dialect.name}: only a whole reply is a call, so there is no free text beside"
+            )
+        ways = [*_ways(dialect, made)]
+    return Reply(made.calls(first), tuple(ways), asked.thoughts, asked.begun, asked.several)
+
+
+def quoting(dialect: Description) -> str:
+    """The text with which a parameter begins, which no value between tags can hold; empty if any value can be written.
+
+    Where the key makes the tag, only its own is not to be written.
+    """
+    if pattern.body(dialect.calls[0]) != "params":
+        return ""
+    opening = dialect.params[0].partition("{")[0]
+    return opening if len(opening) >= LEAST_TRIGGER else ""
+
+
+def _ways(dialect: Description, made: _Calls) -> Iterator[Way]:
+    """List the ways in which a call may begin in free text: of those that begin alike the first."""
+    found: dict[str, tuple[_Form, Tool | None]] = {}
+    for form in _forms(dialect):
+        if opening := _opening(form):
+            found.setdefault(opening, (form, None))
+        elif dialect.names == "declared":  # its tag is the tool's name
+            for tool in made.tools:
+                found.setdefault(_opening(form, tool.name), (form, tool))
+    shortest = [
+        one for one in found if one and not any(one != other and one.startswith(other) for other in found if other)
+    ]
+    if not shortest:
+        raise Inexpressible(f"dialect {dialect.name}: nothing tells the beginning of a call from other text")
+    for trigger in shortest:
+        form, of = next(one for opening, one in found.items() if opening.startswith(trigger))
+        yield Way(trigger, made.calls(form, of))
+
+
+def _forms(dialect: Description) -> Iterator[_Form]:
+    """List all forms that are read, the written one first: in other spellings, without markers that may be missing."""
+    in_section = dialect.section_required or dialect.section_anchor == "anywhere"
+    sections = [*dialect.sections, *([] if dialect.section_required else [""])]
+    written = dialect.sections[0] if dialect.sections and in_section else ""
+    for section in dict.fromkeys((written, *sections)):
+        before, after = ("", "")
+        if section:
+            around = pattern.split(pattern.parse(section, "section"), ("calls",))
+            before, after = ("".join(part for part in parts if isinstance(part, str)) for parts in around)
+        for call in dialect.calls:
+            form = _Form(tuple(pattern.parse(call, "call")), before.lstrip(), after)
+            yield form
+            yield from (form.spelled(words[0], word) for words in dialect.spellings for word in words[1:])
+            if any(call.startswith(marker) for marker in dialect.optional):
+                for marker in dialect.optional:
+                    form = form.spelled(marker, "")
+                yield _Form((str(form.call[0]).lstrip(), *form.call[1:]), form.before, form.after)
+
+
+def _opening(form: _Form, name: str = "") -> str:
+    """The text by which a form is known in other text: its first, up to the end of a tag or of the line, or a quote.
+
+    Empty if that may be prose. With the `name` of a tool, that may be part of it.
+    """
+    text = form.before
+    for part in () if text else form.call:
+        if isinstance(part, Slot) and not (name and part.name == "name"):
+            break
+        text += part if isinstance(part, str) else name
+    text = text.lstrip()
+    line = text.partition("\n")[0].partition('"')[0]
+    opening = found[0] if (found := _MARKER.match(line)) else line
+    is_prose = not form.before and (opening[:1].isalnum() or opening[:1] in "-`")
+    is_open = opening[:1] == "<" and opening[-1:].isspace()  # <function foo at 0x7f>
+    least = 3 if name else LEAST_TRIGGER
+    return "" if is_prose or is_open or len(opening) < least else opening.rstrip()
+
+
+class _Calls:
+    """Makes the calls of some tools in one dialect."""
+
+    def __init__(self, dialect: Description, tools: Sequence[Tool], several: bool, freedom: tuple[int, int]) -> None:
+        self.tools = tools
+        self._dialect = dialect
+        self._several = several
+        self._free, self._free_inside = freedom
+        self._nodes = Nodes()
+        self._params = Params(dialect, *freedom, self._nodes)
+        self._bodies: dict[tuple[str, str], Node] = {}
+
+    def calls(self, form: _Form, tool: Tool | None = None) -> Node:
+        """Make calls of all tools, or of one, with the section around them."""
+        call = choice(*(self._call(form, one) for one in ([tool] if tool else self.tools)))
+        between = Lit(self._dialect.separator) if self._dialect.separator else NOTHING
+        calls = Some(call, between, 1, None if self._several else 1)
+        return seq(Lit(form.before), calls, Lit(form.after)) if form.before or form.after else calls
+
+    def _call(self, form: _Form, tool: Tool) -> Node:
+        parts = [*form.call]
+        if isinstance(first := parts[0], str) and not form.before:
+            parts[0] = first.lstrip()
+        if isinstance(last := parts[-1], str):
+            parts[-1] = last.rstrip("\n")
+        return seq(*(Lit(part) if isinstance(part, str) else self._slot(part.name, tool) for part in parts))
+
+    def _slot(self, slot: str, tool: Tool) -> Node:
+        match slot:
+            case "name":
+                return Lit(tool.name)
+            case "id":
+                return ID
+            case "index" | "number":
+                return NUMBER
+        # The same for each way in which a call may begin.
+        if (slot, tool.name) not in self._bodies:
+            self._nodes.make()
+            self._bodies[slot, tool.name] = self._nodes.once(self._body(slot, tool))
+        return self._bodies[slot, tool.name]
+
+    def _body(self, slot: str, tool: Tool) -> Node:
+        match slot:
+            case "json":
+                return self._envelope(tool)
+            case "args":
+                return self._values(tool).arguments(self._free)
+            case "kwargs":
+                return self._keywords(tool)
+        return self._params.of(tool)
+
+    def _values(self, tool: Tool) -> Values:
+        return Values(tool.parameters, "json", self._free_inside, self._nodes)
+
+    def _envelope(self, tool: Tool) -> Node:
+        """The object of a whole call, its keys in the order in which they are written."""
+        keys = self._dialect.json
+        said = {
+            "name": seq(Lit(f'"{keys.name[0]}":'), BLANK, Lit(write(tool.name))),
+            "arguments": seq(Lit(f'"{keys.arguments[0]}":'), BLANK, self._values(tool).arguments(self._free)),
+        }
+        comma = seq(Lit(","), BLANK)
+        members: list[Node] = []
+        for one in keys.order:
+            if one != "id":
+                members.append(seq(comma, said[one]) if members else said[one])
+            elif keys.id:
+                id_ = seq(Lit(f'"{keys.id}":'), BLANK, Lit('"'), ID, Lit('"'))
+                members.append(maybe(seq(comma, id_)) if members else seq(id_, comma))
+        if keys.order[0] == "id" and keys.id:
+            members = [maybe(members[0]), said[keys.order[1]], *members[2:]]
+        return seq(Lit("{"), BLANK, *members, BLANK, Lit("}"))
+
+    def _keywords(self, tool: Tool) -> Node:
+        made = Values(tool.parameters, "python", self._free_inside, self._nodes)
+        needed = values.required(tool.parameters)
+        declared = values.properties(tool.parameters)
+        if not declared and is_open(tool.parameters):
+            return Some(seq(WORD, Lit("="), made.of({})), seq(Lit(","), maybe(Lit(" "))), 0)
+        members = tuple(Member(seq(Lit(f"{key}="), made.of(entry)), key in needed) for key, entry in declared.items())
+        return each(members, seq(Lit(","), maybe(Lit(" "))), self._free)
+
+
+# A call that is one JSON object, and the whole reply, as JSON Schema: for servers that take nothing else.
+#
+# References are followed, as each tool has its own, and objects are closed, as these servers hold their models to
+# both.
+
+
+MOST_JSON = 512 << 10
+"""Characters of a schema."""
+SAID = ("type", "enum", "const", "required")
+"""What is kept of a schema besides the schemas in it."""
+
+
+def json_reply(dialect: Description, tools: Sequence[Tool]) -> Mapping[str, Any]:
+    """Write the schema of a reply that is one call. Raises `Inexpressible` if a call is anything but JSON."""
+    in_section = dialect.sections and (dialect.section_required or dialect.section_anchor == "anywhere")
+    around = dialect.sections[0].replace("{calls}", "") if in_section else ""
+    if pattern.body(dialect.calls[0]) != "json" or dialect.calls[0] != "{json}" or around not in ("", "[]"):
+        raise Inexpressible(f"dialect {dialect.name}: a call is not a JSON object that is the whole reply")
+    if not tools:
+        raise Inexpressible("no tools are offered")
+    nodes = Nodes(MOST_JSON)
+    calls = [_call(dialect, tool, nodes) for tool in tools]
+    call = calls[0] if len(calls) == 1 else {"anyOf": calls}
+    return {"type": "array", "items": call, "minItems": 1} if around else call
+
+
+def _call(dialect: Description, tool: Tool, nodes: Nodes) -> Mapping[str, Any]:
+    name, arguments = dialect.json.name[0], dialect.json.arguments[0]
+    said = {
+        name: {"const": tool.name},
+        arguments: {"type": "object", **closed(tool.parameters, tool.parameters, nodes)},
+    }
+    return {"type": "object", "properties": said, "required": [name, arguments], "additionalProperties": False}
+
+
+def closed(schema: Any, root: Schema, nodes: Nodes, depth: int = 0) -> Mapping[str, Any]:
+    """Leave of a schema types, names and choices, and close its objects; beyond some depth any value may stand."""
+    nodes.make()
+    schema = values.resolved_of(schema, root)
+    if depth > MOST_DEPTH:
+        return {}
+    found: dict[str, Any] = {key: schema[key] for key in SAID if key in schema}
+    nodes.write(len(json_text.write(found)))
+    for key in ("anyOf", "oneOf"):
+        if isinstance(options := schema.get(key), list):
+            found["anyOf"] = [closed(one, root, nodes, depth + 1) for one in options]
+    if isinstance(items := schema.get("items"), Mapping):
+        found["items"] = closed(items, root, nodes, depth + 1)
+    if isinstance(declared := schema.get("properties"), Mapping):
+        nodes.write(sum(len(key) + 5 for key in declared))
+        found["properties"] = {key: closed(one, root, nodes, depth + 1) for key, one in declared.items()}
+    others = schema.get("additionalProperties")
+    if isinstance(others, Mapping):
+        found["additionalProperties"] = closed(others, root, nodes, depth + 1)
+    elif (declared or depth == 0) and not others:
+        found["additionalProperties"] = False
+        found.setdefault("properties", {})
+    return found
+
+
+# The tree as a structural tag: how vLLM, SGLang and TensorRT-LLM are told to decode, by xgrammar.
+#
+# Free text with calls in it is `triggered_tags`: at each trigger one of the tags must follow that begins with it. What
+# is in a tag is the same GBNF that other servers are given, so that both are one language, with the same bounds. Tags
+# share nothing: where that would be too long, one grammar says all.
+
+
+MOST_TAG = 192 << 10
+"""Characters of the contents of all tags."""
+
+type Format = Mapping[str, Any]
+
+
+def structural_tag(reply: Reply) -> Format:
+    """Write the format of a reply. Raises `Inexpressible` if it is too long."""
+    if not reply.ways:
+        return {"type": "grammar", "grammar": gbnf.write(reply)}
+    contents: list[str] = []
+    for way in reply.ways:
+        contents.append(gbnf.text_of(behind(way.node, way.trigger)))
+        if sum(map(len, contents)) > MOST_TAG:
+            return {"type": "grammar", "grammar": gbnf.write(reply)}
+    tags = [
+        {
+            "type": "tag",
+            "begin": way.trigger,
+            "content": {"type": "grammar", "grammar": content},
+            "end": "",
+        }
+        for way, content in zip(reply.ways, contents, strict=True)
+    ]
+    said = {
+        "type": "triggered_tags",
+        "triggers": [way.trigger for way in reply.ways],
+        "tags": tags,
+        "at_least_one": False,
+        "stop_after_first": not reply.several,
+    }
+    thoughts = [*(_tag(open_, close) for open_, close in reply.thoughts), *(_tag("", close) for close in reply.begun)]
+    if not thoughts:
+        return said
+    return {"type": "or", "elements": [*(_sequence([one, said]) for one in thoughts), said]}
+
+
+def _tag(begin: str, end: str) -> Format:
+    return {"type": "tag", "begin": begin, "content": {"type": "any_text"}, "end": end}
+
+
+def _sequence(elements: Sequence[Format]) -> Format:
+    return {"type": "sequence", "elements": elements}
+
+
+def behind(node: Node, text: str) -> Node:
+    """Leave out the text with which a tree begins."""
+    match node:
+        case Lit(whole):
+            assert whole.startswith(text)
+            return Lit(whole[len(text) :]) if len(whole) > len(text) else NOTHING
+        case Seq((first, *rest)):
+            return seq(behind(first, text), *rest)
+        case Choice(options):
+            return choice(*(behind(one, text) for one in options))
+        case Some(part, between, _, most):
+            more = Some(seq(between, part), NOTHING, 0)
+            return behind(part, text) if most == 1 else seq(behind(part, text), more)
+    raise AssertionError(f"{node} does not begin with {text!r}")
+
 
 type Kind = Literal["structural_tag", "gbnf", "json_schema"]
 
@@ -25,8 +400,8 @@ def written(kind: Kind, dialect: Description, tools: Sequence[Tool], demand: Dem
             raise Inexpressible("a JSON Schema is of the whole reply, so a call must be demanded")
         if dialect.unconstrained:
             raise Inexpressible(f"dialect {dialect.name}: {dialect.unconstrained}")
-        return json_reply.write(dialect, tools)
-    write = structural_tag.write if kind == "structural_tag" else gbnf.write
+        return json_reply(dialect, tools)
+    write = structural_tag if kind == "structural_tag" else gbnf.write
     freest, *freedoms, least = FREEDOM
     tree = reply(dialect, tools, demand, freest)
     with suppress(Inexpressible):
@@ -36,6 +411,3 @@ def written(kind: Kind, dialect: Description, tools: Sequence[Tool], demand: Dem
         with suppress(Inexpressible):
             return write(reply(dialect, tools, demand, freedom))
     return shortest
-
-
-__all__ = ["Demand", "Inexpressible", "Kind", "quoting", "written"]

@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal, Protocol
 
-from vtc.dialects.reading.after_call import AfterCall, Made, hold, in_pieces, listed
+from vtc.dialects.reading.after_call import AfterCall, Made, Undecided, hold, in_pieces, listed
 from vtc.dialects.reading.call import MORE_ON_LINE, BeginsJson, InCall, open_json
 from vtc.dialects.reading.context import Context, Verdict
-from vtc.dialects.reading.cursor import Found
-from vtc.dialects.reading.line import place
+from vtc.dialects.reading.cursor import Found, place
 from vtc.dialects.reading.open_call import OpenCall
-from vtc.dialects.reading.undecided import Undecided
 from vtc.dialects.repair import Repair
 from vtc.dialects.syntax.forms import CallSyntax
 from vtc.dialects.syntax.grammar import Head

@@ -2,6 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, Protocol, Self
+
+from vtc.dialects.arguments import values
+from vtc.dialects.arguments.json_object import JsonBody, encodable, loaded
+from vtc.dialects.arguments.parameter import unframed
+from vtc.dialects.syntax.description import AROUND, Envelope
+from vtc.dialects.syntax.forms import CallSyntax
+from vtc.events import CallPiece, Tool
+
 
 class HeldText:
     """A text in pieces: a head, and the body after it."""
@@ -71,3 +83,438 @@ class HeldText:
         """Keep none of it, and none of what follows: it is given back."""
         self.spilled = True
         self._pieces.clear()
+
+
+# What of a call's arguments may leave while the call is read (`deliver: incremental`).
+#
+#     <function=write><parameter=content>     {"content":"          the name is known, and the value is text
+#     def f():                                def f():
+#       ret                                   \n  ret
+#     </para                                                        held: a closing tag may begin here
+#     meter></function>                       "}                    the call is complete
+#
+# A value that is text leaves as it comes, but for what may belong to its end: white space, tags and halves of tags,
+# which a repair may take for the end. All else waits for the next text, or for the end of the call. So does everything
+# from a tag on that the value may hold or end with.
+
+
+MOST_HELD = 1024
+"""Characters of a value that are held as they may belong to its end."""
+MOST_TAGS = 16
+"""Tags at the end of a text that may belong to it."""
+_WHITE = " \t\r\n"
+_TAG = re.compile(r"(?:</?[^<>\s]{0,64}|/[\w:.-]{0,64}|[\w:.-]{1,64})>?\Z")
+_WINDOW = 70
+"""Characters that such a tag has at the most."""
+_ESCAPED = re.compile(r"(?<!\\)((?:\\\\)*)\\(?:[nrt]|u00[01][0-9a-f])\Z")
+_RUN = re.compile(r'(?:[^"\\]|\\.)*+', re.DOTALL)
+_MARK = re.compile(r'["{}\[\],:]|[^"{}\[\],:]+')
+
+
+def is_possible(syntax: CallSyntax, written: str) -> bool:
+    """True if a call can leave in pieces: its end shows by tags, and nothing but the call itself decides about it."""
+    dialect = syntax.dialect
+    if dialect.names != "any" or syntax.whole_reply or syntax.ends_reply or dialect.codec != "json":
+        return False
+    closers = _closers(syntax, written)
+    return bool(closers) and all(closer.startswith("<") for closer in closers)
+
+
+def _closers(syntax: CallSyntax, written: str) -> list[str]:
+    closers = syntax.closing_tags(written)
+    if syntax.body == "params":
+        closers += [syntax.param_closer("")] if syntax.closers_alike else ["no"]
+    return closers
+
+
+def _dumped(value: Any) -> str:
+    return encodable(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+
+
+type InPieces = Literal["arguments", "text"]
+"""What leaves of a call as it is read: its arguments, or the very text for a client that reads calls out of it."""
+
+
+class Pieces:
+    """What of one call's arguments has left, and what may leave now."""
+
+    as_text = False
+    """True if the text of the call itself leaves."""
+
+    __slots__ = ("_content", "_ready", "begun", "halted", "id", "left", "stopped", "tool")
+
+    def __init__(self, tool: Tool | None, id_: str | None) -> None:
+        self.tool = tool
+        self.id = id_
+        self.begun = False
+        """True once it is certain that a call of the tool has begun."""
+        self.halted = False
+        """True if all that is still to be read waits for the end of the call."""
+        self.stopped = False
+        """True if so does what was read: it may be the end of the call, and another one after it."""
+        self.left: list[str] = []
+        self._ready: list[str] = []
+        self._content: Content | None = None
+        """The value that is read, if it may leave."""
+
+    def stop(self) -> None:
+        """Let nothing more leave before the end of the call."""
+        self.halted = self.stopped = True
+
+    def leave(self, text: HeldText) -> CallPiece | None:
+        """Take what may leave now of the call that is written as this text."""
+        arguments, begins = "".join(self._ready), self.begun and not text.told
+        if self.tool is None or self.stopped or not (arguments or begins):
+            return None
+        self._ready.clear()
+        self.left.append(arguments)
+        raw = text.tell(but=self._content.held if self._content else "")
+        return CallPiece(raw, self.tool.name if begins else "", self.id if begins else None, arguments)
+
+    def rest(self, name: str, arguments: str) -> str | None:
+        """Return what is missing of the arguments; None if what has left is the beginning of others."""
+        left = "".join(self.left)
+        if self.tool is None or name != self.tool.name:
+            return None
+        if arguments.startswith(left):
+            return arguments[len(left) :]
+        body = JsonBody(lenient=False)  # a repair wrote them with other white space
+        body.feed(arguments, 0, final=True)
+        return body.text()[len(left) :] if body.text().startswith(left) else None
+
+
+class Content:
+    """The text of a value, but for what may belong to its end."""
+
+    __slots__ = ("_frames", "_in_json", "_names", "held")
+
+    def __init__(self, closers: Sequence[str], *, in_json: bool) -> None:
+        self._names = {name for closer in closers if (name := closer.strip("</> \n"))}
+        self._in_json = in_json
+        self._frames = _WHITE + "]}" * in_json
+        self.held = ""
+
+    def feed(self, text: str) -> str:
+        """Take more of the value; return what may leave."""
+        text = self.held + text
+        end = max(self._end(text), len(text) - MOST_HELD)
+        self.held = text[end:]
+        return text[:end]
+
+    def _end(self, text: str) -> int:
+        end = len(text)
+        for _ in range(MOST_TAGS):
+            at = end
+            end = len(text[:end].rstrip(self._frames))
+            if self._in_json and (escape := _ESCAPED.search(text, max(0, end - _WINDOW), end)):
+                end = escape.end(1)
+            elif (tag := _TAG.search(text, max(0, end - _WINDOW), end)) and self._may_close(tag[0]):
+                end = tag.start()
+            if end == at:
+                break
+        return end
+
+    def _may_close(self, text: str) -> bool:
+        """True if a text may be a closing tag, or what is left of one."""
+        if text[0] == "<":
+            return True
+        word = text.lstrip("/").rstrip(">")
+        return any(name[: min(3, len(word))] == word[:3] for name in self._names)
+
+
+class TaggedPieces(Pieces):
+    """The arguments of a call whose parameters stand between tags."""
+
+    __slots__ = ("_closers", "_keys", "_lead", "_raw", "_said", "_schema", "_syntax")
+
+    def __init__(self, syntax: CallSyntax, written: str, tool: Tool, id_: str | None) -> None:
+        super().__init__(tool, id_)
+        self._syntax = syntax
+        self._schema: Mapping[str, Any] = tool.parameters
+        self._closers = _closers(syntax, written)
+        self._keys: set[str] = set()
+        self._raw: str | None = None  # the beginning of a value, until its frame shows
+        self._said: list[str] = []  # what is ready or left of the value
+        self._lead: Callable[[str], str] = str
+
+    def begin(self, key: str, pattern: int, *, is_string: bool | None) -> None:
+        """Begin a parameter."""
+        declared = values.properties(self._schema)
+        if key not in declared or key in self._keys:
+            self.halted = True
+        if self.halted:
+            return
+        self._ready.append(("," if self._keys else "{") + _dumped(key) + ":")
+        self._keys.add(key)
+        self.begun = True
+        self._said = []
+        is_text = values.is_text(declared[key], self._schema) and is_string is not False
+        self._content = Content(self._closers, in_json=False) if is_text else None
+        self._raw = ""
+        frame, written = self._syntax.frame(pattern), self._syntax.params[pattern]
+        self._lead = lambda text: unframed(f"{text}.", frame, written)[:-1]
+
+    def feed(self, text: str) -> None:
+        """Take more of the value of the parameter."""
+        if self.halted or self._content is None:
+            return
+        if self._raw is not None:
+            text = self._raw + text
+            if text[:1] in ("", "\r") and len(text) < 2:
+                self._raw = text
+                return
+            if self._syntax.may_hold_sections and (bare := text.lstrip(_WHITE))[:1] in ("", "<"):
+                if bare or len(text) > MOST_HELD:
+                    self._content = None  # a section of XML, perhaps
+                self._raw = text
+                return
+            text, self._raw = self._lead(text), None
+            self._say('"')
+        if text := self._content.feed(text):
+            self._say(_dumped(text)[1:-1])
+
+    def end(self, value: Any) -> None:
+        """End the parameter; `value` is what it is."""
+        if self.halted:
+            return
+        whole, said = _dumped(value), "".join(self._said)
+        if whole.startswith(said):
+            self._ready.append(whole[len(said) :])
+        else:
+            self.halted = True
+
+    def _say(self, text: str) -> None:
+        self._said.append(text)
+        self._ready.append(text)
+
+
+class Offered(Protocol):
+    def __call__(self, written: str, /) -> Tool | None: ...
+
+
+class JsonPieces(Pieces):
+    """The arguments of a call that are JSON, alone or in an object with the call's name (`keys`)."""
+
+    __slots__ = (
+        "_awaits_key",
+        "_closers",
+        "_depth",
+        "_first",
+        "_held",
+        "_in_string",
+        "_is_key",
+        "_key",
+        "_keys",
+        "_offered",
+        "_open",
+        "_string",
+    )
+
+    def __init__(
+        self,
+        syntax: CallSyntax,
+        written: str,
+        tool: Tool | None,
+        id_: str | None,
+        *,
+        keys: Envelope | None,
+        offered: Offered,
+    ) -> None:
+        super().__init__(tool, id_)
+        self._closers = _closers(syntax, written)
+        self._keys = keys
+        self._offered = offered
+        self._open: list[str] = []
+        self._depth: int | None = None  # at which the arguments' keys stand
+        self._awaits_key = self._in_string = self._is_key = False
+        self._key = ""
+        self._first = True
+        self._string: list[str] = []
+        self._held: list[str] = []  # of the arguments, what waits for the next text
+
+    def feed(self, text: str) -> None:
+        """Take more of the body, as strict JSON without white space."""
+        at = 0
+        while at < len(text) and not self.halted:
+            if not self._in_string:
+                found = _MARK.match(text, at)
+                assert found is not None
+                at = found.end()
+                self._mark(found[0])
+                continue
+            run = _RUN.match(text, at)
+            assert run is not None
+            at = run.end()
+            self._run(run[0])
+            if at < len(text):
+                at += 1
+                self._end_string()
+
+    def _run(self, text: str) -> None:
+        if self._content is None:
+            self._string.append(text)
+            return
+        known = self._content.held + text
+        if any(closer in known for closer in self._closers):
+            self.stop()
+            return
+        if text := self._content.feed(text):
+            self._ready.append(text)
+
+    def _mark(self, mark: str) -> None:
+        if mark == '"':
+            self._begin_string()
+            return
+        if mark in "{[":
+            self._begin(mark)
+        elif mark in "}]":
+            self._open.pop()
+            if self._depth is None or len(self._open) < self._depth:
+                self.halted = True
+        elif mark == ",":
+            self._awaits_key = self._open[-1] == "{"
+        elif self._depth is None and mark != ":" and self._key not in ("id", "index"):
+            self.halted = True
+        self._held.append(mark)
+
+    def _begin(self, mark: str) -> None:
+        keys = self._keys
+        self._open.append(mark)
+        self._awaits_key = mark == "{"
+        if self._depth is not None or (keys and len(self._open) == 1 and mark == "{"):
+            return
+        named = self.tool is not None and (not keys or self._key in keys.arguments)
+        if not named or mark == "[":
+            self.halted = True
+        self._depth = len(self._open)
+        self._held.clear()
+
+    def _begin_string(self) -> None:
+        self._in_string, self._is_key = True, self._awaits_key
+        self._awaits_key = False
+        self._string, self._content = [], None
+        if self._is_key or self._depth is None:
+            self._held.append('"')
+            return
+        assert self.tool is not None
+        own = values.properties(self.tool.parameters).get(self._key)
+        at_top = len(self._open) == self._depth
+        if at_top and own is not None and own.get("type") != "string":
+            self.halted = not values.takes_text(own, self.tool.parameters)
+        if not self.halted:
+            self._content = Content(self._closers, in_json=True)
+            self._ready += [*self._held, '"']
+            self._held.clear()
+
+    def _end_string(self) -> None:
+        self._in_string = False
+        if self._content is not None:
+            self._held += [self._content.held, '"']
+            return
+        written = "".join(self._string)
+        if self._depth is not None:
+            self._held += [written, '"']
+        if self._is_key and len(self._open) == (self._depth or 1):
+            self._key = str(loaded(f'"{written}"'))
+            if self._depth is not None:
+                self._check_key()
+        elif self._depth is None:
+            self._read_field(str(loaded(f'"{written}"')))
+
+    def _check_key(self) -> None:
+        """Go on with a parameter of the tool; wait with any other."""
+        assert self.tool is not None
+        declared = values.properties(self.tool.parameters)
+        if declared and self._key not in declared:
+            self.halted = True
+        elif self._first:
+            self.begun = True
+        self._first = False
+
+    def _read_field(self, value: str) -> None:
+        """Read a text that stands beside the arguments."""
+        assert self._keys is not None
+        if self._key in self._keys.name and self._key not in AROUND and self.tool is None:
+            self.tool = self._offered(value)
+            self.halted = self.tool is None
+        elif self._keys.id and self._key == self._keys.id:
+            self.id = value
+        elif self._key not in ("id", "type", "index"):
+            self.halted = True
+
+
+# What of a call's text may leave while the call is read, to a client that reads calls of its dialect out of the text.
+#
+#     <write_to_file><path>a.py</path>     leaves
+#     <content>if a                        leaves, as it is written
+#      < b:                                waits: what may be markup is decided where the value ends
+#     </content></write_to_file>           the call is complete
+#
+# Whether the text proves to be a call or not, the client is sent the same characters. Only a repair would write
+# others: so what it could change waits. No frame is cut in two for that: one of which a part waits, waits whole.
+
+
+MARKUP = "<"
+"""What a tag begins with."""
+
+
+class TextPieces(Pieces):
+    """The text of a call whose parameters stand between tags."""
+
+    __slots__ = ("_is_text", "_keys", "_syntax", "_value", "_waits")
+
+    as_text = True
+
+    def __init__(self, syntax: CallSyntax, tool: Tool) -> None:
+        super().__init__(tool, None)
+        self._syntax = syntax
+        self._keys: set[str] = set()
+        self._is_text = True
+        self._value: list[str] = []  # of one that is no text
+        self._waits = False  # the value holds what may be markup
+
+    @classmethod
+    def of(cls, syntax: CallSyntax, written: str, tool: Tool | None) -> Self | None:
+        """Make those of a call; None if the client might not read it, or not be able to tell its end by tags."""
+        closers = [*syntax.closing_tags(written), syntax.param_closer("key")]
+        by_tags = syntax.body == "params" and all(closer.startswith(MARKUP) for closer in closers)
+        return cls(syntax, tool) if by_tags and tool and tool.name == written else None
+
+    def begin(self, key: str, pattern: int, *, is_string: bool | None) -> None:
+        """Begin a parameter."""
+        assert self.tool is not None
+        schema = self.tool.parameters
+        declared = values.properties(schema)
+        if pattern or key not in declared or key in self._keys:
+            self.halted = True
+            return
+        self.begun = True
+        self._keys.add(key)
+        self._is_text = values.is_text(declared[key], schema) and is_string is not False
+        self._waits = False
+        self._value.clear()
+
+    def feed(self, text: str) -> None:
+        """Take more of the value of the parameter."""
+        if not self._is_text:
+            self._value.append(text)
+        elif MARKUP in text:
+            self._waits = True
+
+    def end(self, value: Any) -> None:
+        """End the parameter; `value` is what it is."""
+        if not self._is_text and values.write(value, self._syntax.dialect.values) != "".join(self._value).strip():
+            self.halted = True  # what was written means another value
+        self._is_text, self._waits = True, False
+
+    def leave(self, text: HeldText) -> CallPiece | None:
+        """Take what may leave now of the text of the call."""
+        if self.tool is None or self._waits or not self._is_text or self.halted or not self.begun:
+            return None
+        begins = not text.told
+        raw = text.tell()
+        return CallPiece(raw, self.tool.name if begins else "") if raw else None
+
+    def rest(self, name: str, arguments: str) -> str | None:
+        """Return nothing: the arguments stand in the text."""
+        return ""

@@ -2,28 +2,86 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from vtc.dialects.arguments import envelope, fitting, values
+from vtc.dialects.arguments import envelope, values
+from vtc.dialects.arguments import parameter as fitting
 from vtc.dialects.arguments.broken_json import Expected
+from vtc.dialects.arguments.envelope import NotACall
 from vtc.dialects.arguments.gemma import GemmaBody
 from vtc.dialects.arguments.json_object import JsonBody, items
 from vtc.dialects.arguments.kwargs import KwargsBody
-from vtc.dialects.reading import checks, repairs
-from vtc.dialects.reading.cut import json_closers
-from vtc.dialects.reading.held_text import HeldText
-from vtc.dialects.reading.json_bodies import read_bodies
-from vtc.dialects.reading.line import Place
-from vtc.dialects.reading.named_tool import NamedTool
-from vtc.dialects.reading.parameters import Parameters
-from vtc.dialects.reading.pieces import InPieces, JsonPieces, Pieces, TaggedPieces, is_possible
-from vtc.dialects.reading.text_pieces import TextPieces
+from vtc.dialects.reading import repairs
+from vtc.dialects.reading.cursor import Place
+from vtc.dialects.reading.held_text import HeldText, InPieces, JsonPieces, Pieces, TaggedPieces, TextPieces, is_possible
+from vtc.dialects.reading.parameters import NamedTool, Parameters
+from vtc.dialects.reading.repairs import json_closers
 from vtc.dialects.repair import Repair
 from vtc.dialects.syntax import tool_names
+from vtc.dialects.syntax.description import Envelope
 from vtc.dialects.syntax.forms import CallSyntax
-from vtc.dialects.syntax.heads import begins_call, closers_written
+from vtc.dialects.syntax.grammar import begins_call, closers_written
 from vtc.events import Call, CallPiece, Tool, ToolCall
+
+# Doubts about a call that was read: each raises `envelope.NotACall`.
+
+
+def repaired(event: Call, tools: Mapping[str, Tool], body: str, fault: str) -> None:
+    """Refuse mended JSON that may have lost an argument; `fault` is what was wrong with its `body`."""
+    tool = tools.get(event.call.name)
+    schema = tool.parameters if tool else {}
+    arguments = json.loads(event.call.arguments)
+    if not isinstance(arguments, dict):
+        raise NotACall(f"{fault}, and its arguments are no object")
+    keys = arguments.keys()
+    if not keys and Repair.JSON_CUT in event.repairs and "{}" not in "".join(body.split()):
+        raise NotACall(f"{fault}, and its arguments are missing")
+    if lost := set(values.required(schema)) - keys:
+        raise NotACall(f"{fault}, and {min(lost)!r} is missing")
+
+
+def unfilled(events: Iterable[Call], blank: str) -> str:
+    """Find an argument that is still the `blank` of the example that the model was shown; empty if there is none."""
+    given = (
+        json.loads(event.call.arguments) for event in events if blank and json.dumps(blank) in event.call.arguments
+    )
+    return next((key for arguments in given for key, value in arguments.items() if value == blank), "")
+
+
+def answer(arguments: Collection[str], tool: Tool) -> None:
+    """Refuse an object that is as well an answer, since the tool takes other arguments."""
+    if lost := set(values.required(tool.parameters)) - {*arguments}:
+        raise NotACall(f"{min(lost)!r} is missing")
+
+
+# The calls that the JSON after one head says: whole calls, or the arguments of the tool that the head names.
+
+
+def read_bodies(syntax: CallSyntax, named: NamedTool, bodies: Sequence[str], *, lenient: bool) -> list[envelope.Read]:
+    """Read the JSON of a call whose head named a tool, if it does. Raises `envelope.NotACall`."""
+    if syntax.body == "json":
+        keys, bare = syntax.dialect.json, syntax.dialect.names == "declared"
+        return [envelope.read(body, keys, needs_arguments=bare, offered=named.offered) for body in bodies]
+    if len(bodies) > 1:
+        raise envelope.NotACall("its arguments are several objects")
+    if named.tool is None and tool_names.is_bare_id(named.written):
+        with contextlib.suppress(envelope.NotACall):  # Kimi: an id stands for the name, which the arguments hold
+            return [envelope.read(body, Envelope(), needs_arguments=True, offered=named.offered) for body in bodies]
+        if lenient and (found := _by_arguments(named, bodies[0])):
+            return [found]
+    return [envelope.read_arguments(named.written, body, named.tool) for body in bodies]
+
+
+def _by_arguments(named: NamedTool, body: str) -> envelope.Read | None:
+    """Read a call with a bare id for a name, if its arguments fit only one of the offered tools."""
+    read = envelope.read_arguments(named.written, body, None)
+    fits = [tool for tool in named.tools.values() if fitting.declares(tool, read.arguments)]
+    if not read.arguments or len({tool.name for tool in fits}) != 1:
+        return None
+    return read._replace(name=fits[0].name, tool=fits[0], repairs=(*read.repairs, Repair.TOOL_BY_ARGUMENTS))
 
 
 class OpenCall:
@@ -383,7 +441,7 @@ class OpenCall:
 
     def _checked(self, events: list[Call], fault: str) -> list[Call]:
         for event in events:
-            checks.repaired(event, self.named.tools, self.text.body, fault)
+            repaired(event, self.named.tools, self.text.body, fault)
         return events
 
     def _events(self, bodies: Sequence[str], unknown_tools: str) -> list[Call]:
@@ -405,7 +463,7 @@ class OpenCall:
                 text, fitted = fitting.fitted_text(text, arguments, schema, lenient=self._lenient)
                 notes = (*notes, *named, *fitted, *(fitting.undeclared(arguments, schema) if self.json else ()))
             if dialect.names == "declared" and self.syntax.whole_reply:
-                checks.answer(read.arguments, self.named.tools[name])
+                answer(read.arguments, self.named.tools[name])
             events.append(
                 Call(self.text.raw * (not events), ToolCall(name, text, read.id or self._id), dialect.name, notes)
             )

@@ -4,19 +4,59 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from vtc.dialects.arguments import envelope, fitting, framing, parameter, typed_tags, values
+from vtc.dialects.arguments import envelope, parameter, typed_tags, values
+from vtc.dialects.arguments import parameter as fitting
+from vtc.dialects.arguments import parameter as framing
 from vtc.dialects.arguments.json_object import dumped
+from vtc.dialects.arguments.values import Schema
 from vtc.dialects.reading import repairs
-from vtc.dialects.reading.named_tool import NamedTool
-from vtc.dialects.reading.pieces import TaggedPieces
-from vtc.dialects.reading.text_pieces import TextPieces
+from vtc.dialects.reading.held_text import TaggedPieces, TextPieces
 from vtc.dialects.repair import Repair
+from vtc.dialects.syntax import tool_names
 from vtc.dialects.syntax.description import SYNONYMS
 from vtc.dialects.syntax.forms import CallSyntax
-from vtc.dialects.syntax.heads import unslashed
+from vtc.dialects.syntax.grammar import unslashed
+from vtc.events import Tool
+
+# The tool that the name of a call means.
+
+
+class NamedTool:
+    """A name as the model wrote it, empty as long as it is inside JSON, and the offered tool that it means."""
+
+    __slots__ = ("declared", "schema", "tool", "tools", "written")
+
+    def __init__(self, written: str, tools: Mapping[str, Tool]) -> None:
+        self.written = written
+        self.tools = tools
+        """All that are offered."""
+        self.tool = self.offered(written)
+        """None if no such tool is offered."""
+        self.schema: Schema = self.tool.parameters if self.tool else {}
+        self.declared: Mapping[str, Schema] = values.properties(self.schema)
+        """The tool's parameters."""
+
+    def offered(self, written: str) -> Tool | None:
+        """Find the tool that a name means."""
+        return self.tools.get(tool_names.resolve(written, self.tools) or "")
+
+    def without_key(self) -> tuple[str, str] | None:
+        """Part a tool's name and the name of one of its parameters that stand together; None if they do not.
+
+        GLM leaves the key's opening tag out: `<tool_call>bashcommand</arg_key><arg_value>ls`.
+        """
+        found = [
+            (tool.name, key)
+            for tool in self.tools.values()
+            if self.written.startswith(tool.name)
+            and (key := self.written[len(tool.name) :]) in values.properties(tool.parameters)
+        ]
+        return found[0] if len(found) == 1 and self.tool is None else None
+
 
 _BETWEEN = re.compile(r"(?<=>)(?=<)")
 """Parts closing tags without white space between them."""

@@ -26,12 +26,10 @@ from vtc.dialects.reading.context import (
     UnknownTools,
     Verdict,
 )
-from vtc.dialects.reading.cursor import CONTEXT, WHITE
-from vtc.dialects.reading.line import ENDINGS
+from vtc.dialects.reading.cursor import CONTEXT, ENDINGS, WHITE
 from vtc.dialects.reading.speech import Last, out_of_reasoning
-from vtc.dialects.reading.states import State
 from vtc.dialects.reading.text import KINDS, InReasoning, InText
-from vtc.dialects.reading.transitions import TABLE, Row, Step
+from vtc.dialects.reading.transitions import TABLE, Row, State, Step
 from vtc.dialects.syntax.grammar import Grammar
 from vtc.events import Event, Reasoning, Text, Tool
 

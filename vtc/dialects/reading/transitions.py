@@ -7,20 +7,78 @@ data of the next object. What the table does not know in a state is an error of 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from enum import Enum
 from typing import Any, NamedTuple
 
-from vtc.dialects.reading.after_call import NEVER, AfterCall, Invented, Spilled
+from vtc.dialects.reading.after_call import NEVER, AfterCall, Invented, Spilled, Undecided
 from vtc.dialects.reading.beginning import next_call, next_closed, next_in_line, next_listed
 from vtc.dialects.reading.call import InCall, InJson, ends, value_ends
-from vtc.dialects.reading.code import InCode, begin_first_line, begin_in_text, begin_line, open_code
+from vtc.dialects.reading.code import InCode, InDoubt, begin_first_line, begin_in_text, begin_line, doubt, open_code
 from vtc.dialects.reading.context import Inside, Outcome, Verdict
-from vtc.dialects.reading.doubt import InDoubt, doubt
-from vtc.dialects.reading.states import State
 from vtc.dialects.reading.text import InReasoning, InText
-from vtc.dialects.reading.undecided import Undecided
 from vtc.dialects.reading.value import InValue
 from vtc.dialects.syntax.grammar import DOUBTFUL
 from vtc.dialects.syntax.scan import Scan
+
+# The states of the reader. `transitions.py` says what each looks for, and which follows.
+
+
+class State(Enum):
+    __hash__ = object.__hash__  # that of `Enum` is a call in Python, and states are looked up for every token
+
+    START = "start"
+    """Nothing but white space yet: what only counts for a whole reply may begin here."""
+    PROMPTED = "prompted"
+    """The same where the prompt may have opened the reasoning: a reply that begins with a call does not think."""
+    TEXT = "text"
+    ANSWER = "answer"
+    """Between markers that say that all is text."""
+    DOUBT = "doubt"
+    """Behind markup that is none of the message where a call follows it, or the end of the reply."""
+    INFO = "info"
+    """After a code block's opening fence, up to the end of its line."""
+    FENCE = "fence"
+    """In a code block, or in an element that quotes."""
+    FENCED = "fenced"
+    """In a code block, after the opening tag of a call in the model's special tokens."""
+    LINE = "line"
+    """In a line of indented code, or in one that quotes."""
+    SPAN = "span"
+    """After backticks that may open a code span."""
+    QUOTED = "quoted"
+    """In a code span, after the opening tag of a call."""
+    REASONING = "reasoning"
+    UNKNOWN = "unknown"
+    """In the first text of a whole reply, which may be reasoning that the prompt opened."""
+    ARGUMENTS = "arguments"
+    """After a call's opening tag: parameters follow."""
+    SOLE = "sole"
+    """After a call's opening tag: the value of its one parameter, without tags."""
+    CLOSED = "closed"
+    """The opening tag of a call that closes itself was read."""
+    ATTRIBUTES = "attributes"
+    """In the opening tag of a call whose parameters are attributes."""
+    VALUE = "value"
+    GUESS = "guess"
+    """In the value of a parameter that may be none."""
+    CLOSING = "closing"
+    """After a closer in a value: structure follows, or it is content."""
+    JSON = "json"
+    """In arguments that know their own end."""
+    TAIL = "tail"
+    """After those: closers follow."""
+    AFTER = "after"
+    """After a call."""
+    INVENTED = "invented"
+    """In a result that the model wrote itself, up to the end of the reply."""
+    UNDECIDED = "undecided"
+    """After a call that is quoted if text follows."""
+    WHOLE = "whole"
+    """After a section that must be the whole reply."""
+    DAMAGED = "damaged"
+    """In a call that broke, up to the next call or the end of the reply."""
+    SPILL = "spill"
+    """In text that was a call until it broke, up to its closer."""
 
 
 class Step(NamedTuple):

@@ -10,17 +10,23 @@ from functools import cached_property
 from vtc.dialects.repair import stands_whole
 from vtc.dialects.syntax import pattern, tool_names
 from vtc.dialects.syntax.description import AROUND, Description
-from vtc.dialects.syntax.markup import QUOTES, by_spelling, literal, loosened, markup, spaced, trimmed, with_attributes
-from vtc.dialects.syntax.openings import (
+from vtc.dialects.syntax.markup import (
     ENCODED_TWICE,
     MOST_NAME,
+    QUOTES,
+    by_spelling,
     declared_envelopes,
+    literal,
+    loosened,
+    markup,
     opening_of_json,
+    spaced,
     spaced_name,
     tool_name,
+    trimmed,
+    with_attributes,
 )
-from vtc.dialects.syntax.parts import AnyOf, Chars, Group, Lit, Maybe, OneOf, Part, Space, whole
-from vtc.dialects.syntax.pattern import Slot
+from vtc.dialects.syntax.pattern import AnyOf, Chars, Group, Lit, Maybe, OneOf, Part, Slot, Space, whole
 
 KEY = r"^\s<>\"'=/\\"
 ESCAPED_KEY = r"^\"\\"

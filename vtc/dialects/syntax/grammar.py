@@ -9,39 +9,229 @@ expression of what leaves it; `reader.py` says what happens then.
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from typing import Literal
 
 import msgspec
 
 from vtc.dialects.bounded_cache import COMPILED
 from vtc.dialects.syntax.description import SYNONYMS, Description
-from vtc.dialects.syntax.doubtful import TURN_ENDS, doubtful, orphans, section_openers
-from vtc.dialects.syntax.ends import END_OF_LINE, NO_QUOTE, NOTHING
 from vtc.dialects.syntax.forms import (
     CODE_BLOCK,
     CallSyntax,
+    call_syntaxes,
     closers,
     closing_itself,
+    variants,
 )
-from vtc.dialects.syntax.heads import after_unslashed, heads_after_unclosed, next_heads, openings
-from vtc.dialects.syntax.markup import QUOTES, by_spelling, literal, loosened, trimmed
-from vtc.dialects.syntax.openings import ENCODED_TWICE, marker, opening_of_json
-from vtc.dialects.syntax.parts import SPACE, Chars, Group, Lit, Maybe, OneOf, Part, Space
+from vtc.dialects.syntax.markup import (
+    ENCODED_TWICE,
+    QUOTES,
+    by_spelling,
+    literal,
+    loosened,
+    marker,
+    opening_of_json,
+    trimmed,
+)
+from vtc.dialects.syntax.pattern import SPACE, AnyOf, Chars, Group, Lit, Maybe, OneOf, Part, Space, body, whole
 from vtc.dialects.syntax.prefilter import Expected, Following, Prefilter
-from vtc.dialects.syntax.quoting import (
-    BLANK_LINE,
-    COMMENT,
-    ELEMENTS,
-    FENCES,
-    FIRST_LINE,
-    IN_LINE,
-    INDENTED,
-    LINES,
-    NO_WORDS,
-    QUOTING,
-    TICKS,
+from vtc.dialects.syntax.scan import OFFERED, OrElse, Scan, Token, expecting, searching
+
+# Patterns of the text that may follow arguments which no closing tag ends.
+
+
+END_OF_LINE = Scan(
+    r"(?P<hold>(?:[ \t\r]{0,256}|\}\s{0,256})\Z)|(?P<tail>[ \t\r]{0,256}(?=\n))",
+    r"(?P<tail>[ \t\r]{0,256}(?:(?=\n)|\Z))|(?P<extra0>\}(?=\s{0,256}\Z))",
 )
-from vtc.dialects.syntax.scan import OrElse, Scan, Token, expecting, searching
+"""The end of the line; with a brace too many, the end of the reply: elsewhere it may stand in a string of the JSON."""
+NOTHING = Scan("(?P<tail>)", "(?P<tail>)")
+"""Anything: what ends there shows its own end."""
+_GOES_ON = (
+    r"(?:[ \t]{0,256}[\"']|\}\s{0,256}[^\s\]},<]|[^\n\r{<\[\"']{1,400}+[\"'][ \t]{0,256}[},\]]|\[(?![A-Z/])"
+    r"|`(?![\s.,;:)]|\Z)|(?!functions\.|\w{1,128}\[|call:|to=|commentary)[\w$\\/:.\#+=@&*!?~^%{(-]|[^\x00-\x7f✿])"
+)
+_HELD = r"(?P<hold>(?:[^\n\r{<\[\"']{0,400}\[?|[^\n\r{<\[\"']{1,400}[\"'][ \t]{0,256}|\}\s{0,256})\Z)"
+NO_QUOTE = Scan(rf"{_HELD}|(?P<tail>)(?!{_GOES_ON})", rf"(?P<tail>)(?!{_GOES_ON})")
+"""Anything but what may belong to a string of the JSON that has a quote which is not escaped."""
+
+
+# Markup that is none of the message where a call follows it, or the end of the reply: tags and ends of turns.
+#
+# `reading/doubt.py` says what becomes of it.
+
+
+TURN_ENDS = (
+    *("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|eot|>", "<|eom|>", "<|end_of_text|>"),
+    *("<end_of_turn>", "<eos>", "</s>"),
+)
+"""How the templates of many families end a turn. Servers that keep special tokens show them."""
+
+
+def section_openers(dialects: Iterable[Description]) -> list[str]:
+    """List the tags that open a section of calls, or stand before each."""
+    openers = {section.partition("{calls}")[0].strip() for dialect in dialects for section in dialect.sections}
+    openers |= {marker for dialect in dialects for marker in dialect.optional}
+    openers |= {found[0] for dialect in dialects for call in dialect.calls if (found := _FIRST_MARK.match(call))}
+    return sorted({*WRAPPERS, *(one for one in openers if one[:1] in ("<", "[") and one[:2] != "</" and len(one) > 4)})
+
+
+_FIRST_MARK = re.compile(r"<[|｜][^<>{}]*[|｜]>|\[[A-Z_]{4,64}\]|<[\w:.-]+>(?=\s*<)")
+"""Finds the marker that a call begins with, or the tag around it."""
+SPECIAL = re.compile(r"(?:<[|｜][^<>]*[|｜]>|\[[A-Z_]{4,64}\]|\s+)+")
+"""Finds nothing but special tokens, which no one writes by accident."""
+_SPECIAL = (Lit("<|"), Lit("<｜"))
+"""What special tokens begin with."""
+WRAPPERS = ("<tool_calls>", "<function_calls>")
+"""Tags around calls that models of any family write, though their dialect has none."""
+
+
+def doubtful(orphans: Iterable[tuple[Part, ...]], wrappers: Iterable[str]) -> list[Token]:
+    """The tokens of markup that is none of the message where a call follows it, or the end of the reply.
+
+    A closing tag is such markup only at the beginning of a line, unless it is a special token: elsewhere a sentence may
+    speak of it.
+    """
+    tags = [Token(f"orphan{i}", parts, line_start=parts[0] not in _SPECIAL) for i, parts in enumerate(orphans)]
+    return [
+        *(Token(f"ending{i}", (Lit(end),)) for i, end in enumerate(TURN_ENDS)),
+        *(tag for tag in tags if tag.first == "<"),
+        *(
+            Token(f"{'bare' if SPECIAL.fullmatch(opener) else 'wrapper'}{i}", (Lit(opener),))
+            for i, opener in enumerate(wrappers)
+        ),
+    ]
+
+
+def orphans(dialects: Iterable[Description]) -> list[tuple[Part, ...]]:
+    """List the closing tags of some dialects: those that begin alike as one, as there are many."""
+    found = [parts for dialect in dialects for one in call_syntaxes(dialect) for parts in one.closing_markup()]
+    found += [(Lit(wrapper.replace("<", "</")),) for wrapper in WRAPPERS]
+    alike: dict[str, dict[tuple[Part, ...], None]] = {}
+    for first, *rest in found:
+        assert isinstance(first, Lit)
+        begins, more = first.text[:2], first.text[2:]
+        alike.setdefault(begins, {})[(*([Lit(more)] if more else []), *rest)] = None
+    return [(Lit(begins), AnyOf(tuple(choices))) for begins, choices in sorted(alike.items())]
+
+
+# The heads of calls, all that stands before their arguments: how a call may begin, the first one and the next.
+
+
+type Opening = Literal["body", "attributes", "closed"]
+"""What follows a head: a body, parameters as attributes, or nothing, as its tag closes itself."""
+
+
+@lru_cache(maxsize=1024)
+def openings(dialect: Description) -> list[tuple[CallSyntax, tuple[Part, ...], Opening]]:
+    """The ways a call of a dialect may begin."""
+    found: list[tuple[CallSyntax, tuple[Part, ...], Opening]] = []
+    for syntax in call_syntaxes(dialect):
+        heads = variants(syntax)
+        if syntax.body == "params":  # a name may hold a slash, too
+            found += [(syntax, closed, "closed") for parts in heads if (closed := closing_itself(parts))]
+        found += [(syntax, parts, "body") for parts in heads]
+        if tag := syntax.attribute_head():
+            found.append((syntax, tag, "attributes"))
+    # A head that ends in the name is the beginning of others: <tool_call>bash, <tool_call>bash>{
+    return sorted(found, key=lambda one: one[0].body == "params" and isinstance(one[1][-1], Chars | Group))
+
+
+def heads_after_unclosed(syntax: CallSyntax, name: str) -> list[tuple[Part, ...]]:
+    """List how a call begins that follows one without its closing tags: with its section and its marker, or without."""
+    dialect = syntax.dialect
+    if dialect.names == "declared":
+        return syntax.quoted_heads(name)
+    calls = [call for call in dialect.calls if body(call) == "params"]
+    each = [CallSyntax(dialect, call, section) for call in calls for section in ("", *dialect.sections)]
+    heads = [head for one in each for head in variants(one) if isinstance(head[0], Lit)]
+    return after_unslashed(syntax, name, heads)
+
+
+def begins_call(syntax: CallSyntax, text: str, offered: Callable[[str], object]) -> bool:
+    """Tell if the text after a call begins with another, of an `offered` tool where the name is all that marks it."""
+    for parts in (*(parts for _, parts, _ in openings(syntax.dialect)), *next_heads(syntax)):
+        if found := re.match(whole(parts, "head"), text.lstrip()):
+            name = found.groupdict().get(f"{OFFERED}_head")
+            return name is None or offered(name) is not None
+    return False
+
+
+def unslashed(syntax: CallSyntax, name: str) -> str:
+    """The call's only closing tag, as models write it that forget the slash: `<tool_call>`; empty if it has others."""
+    tags = syntax.closing_tags(name)
+    return tags[0].replace("</", "<", 1) if len(tags) == 1 and tags[0].startswith("</") else ""
+
+
+def closers_written(syntax: CallSyntax, name: str) -> list[str]:
+    """The call's closing tags; where it has none, that of the tag it opens with, which models write all the same."""
+    tag = _OPENING_TAG.match(syntax.call)
+    return syntax.closing_tags(name) or ([f"</{tag[1]}>"] if tag else [])
+
+
+_OPENING_TAG = re.compile(r"<([A-Za-z][\w:.-]*)>")
+
+
+def after_unslashed(syntax: CallSyntax, name: str, heads: Iterable[tuple[Part, ...]]) -> list[tuple[Part, ...]]:
+    """List some heads of the next call, and the same after a closing tag without its slash: as `next`."""
+    heads, closer = list(heads), unslashed(syntax, name)
+    ends = trimmed(literal(closer, syntax.dialect)) if closer else ()
+    return [*heads, *((*ends, Space(), Group(head, "next")) for head in heads if ends)]
+
+
+def next_heads(syntax: CallSyntax) -> list[tuple[Part, ...]]:
+    """List how the next call begins, in a section or where calls follow one another."""
+    each = heads = variants(CallSyntax(syntax.dialect, syntax.call))
+    comma = syntax.dialect.separator.strip()
+    if comma:
+        heads = [(Lit(comma), Space(), *parts) for parts in heads] + heads
+    if syntax.lists_calls:  # each in a list of its own
+        heads = heads + [(Lit("]"), Space(), Lit("["), Space(), *parts) for parts in each]
+    return [parts for parts in heads if isinstance(parts[0], Lit) or not comma]
+
+
+# What quotes a call, and what stands beside one and does not: code, elements, lines, punctuation.
+
+
+FENCES = (
+    Token("fence", (Lit("```"), Maybe((Chars("`", 61),))), line_start=True),
+    Token("tilde", (Lit("~~~"), Maybe((Chars("~", 61),))), line_start=True),
+)
+RESULTS = ("tool_response", "function_results", "tool_result", "observation")
+THOUGHTS = ("reasoning", "analysis", "scratchpad", "reflection", "think", "thinking", "thought")
+ELEMENTS = (*RESULTS, *THOUGHTS, "example", "examples", "pre", "code", "samp", "blockquote", "details")
+"""Elements in which a call is quoted: what a tool answered, an example, thoughts in tags of no family."""
+COMMENT = "<!--"
+"""What opens a comment of HTML, which quotes as well."""
+_ATTRIBUTES = Maybe((Chars(" \\t", 1), Chars("^<>\\n", 256)))
+_QUOTING = [(Lit(COMMENT),), *((Lit(f"<{name}"), _ATTRIBUTES, Lit(">")) for name in ELEMENTS)]
+QUOTING = [Token(f"quote{i}", parts, line_start=True) for i, parts in enumerate(_QUOTING)]
+_QUOTED = (Maybe((Lit(">"),)), Chars("^>", 1))
+"""The rest of `>` or `>>` that quotes, with the character after it: Functionary writes `>>>` before a call."""
+INDENTED = tuple((Lit(f"\n{blanks}"),) for blanks in ("    ", *(" " * count + "\t" for count in range(4))))
+LINES = [
+    Token(f"line{i}", parts)
+    for i, parts in enumerate((*INDENTED, *((Lit(f"\n{' ' * count}>"), *_QUOTED) for count in range(4))))
+]
+"""How a line of code begins, or one that quotes."""
+FIRST_LINE = Token("line", (Lit(">"), *_QUOTED))
+"""How the first line of a reply begins that quotes. Indentation says nothing there: it is no code."""
+TICKS = Token("ticks", (Lit("`"), Maybe((Chars("`", 63),))))
+IN_LINE = r"[ \t\r]{0,256}+"
+BLANK_LINE = Token("blank", (Lit("\n"), Maybe((Chars(" \\t\\r", 64),)), Lit("\n")))
+
+NO_WORDS = (
+    Token("mark", (OneOf(('"', "'", "”", "’", "»", "“", "」", "』", "|")),)),
+    Token("skip0", (Lit("</"), Chars(r"\w:.\-", 64), Space(), Lit(">"))),
+    Token("skip1", (Lit("<|"), Chars("^<>|\\s", 64), Lit("|>"))),
+    Token("skip2", (Lit("<｜"), Chars("^<>｜\\s", 64), Lit("｜>"))),
+    Token("skip3", (OneOf((".", ",", ";", ":", "!", "?", "…", "。", "，", "、", "；", "：", "！", "？")),)),
+)
+"""What may follow a call on its line and is no word."""
+
 
 PER_HEAD = 512
 """Bytes that a grammar takes for each way in which a call may begin."""

@@ -15,7 +15,7 @@ from functools import cached_property, lru_cache
 from typing import Self
 
 from vtc.dialects.bounded_cache import COMPILED
-from vtc.dialects.syntax.parts import SPACE, Lit, Maybe, OneOf, Part
+from vtc.dialects.syntax.pattern import SPACE, Lit, Maybe, OneOf, Part
 from vtc.dialects.syntax.scan import Finder, Scan, Token, expecting, searching
 
 _numbers = itertools.count()

@@ -3,17 +3,70 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace as with_fields
+from typing import Any
 
 from msgspec.structs import replace
 
-from vtc.dialects.syntax import prompt
+from vtc.dialects.arguments import values
+from vtc.dialects.arguments.json_object import dumped
+from vtc.dialects.syntax import description as prompt
+from vtc.dialects.syntax import pattern
 from vtc.dialects.syntax.description import Description
-from vtc.dialects.writing.calls import write_calls, write_result
-from vtc.dialects.writing.example import example
-from vtc.dialects.writing.round_trip import RoundTrip
-from vtc.events import Message, Opaque, Tool
+from vtc.dialects.writing.calls import RoundTrip, write_calls, write_result
+from vtc.events import Message, Opaque, Tool, ToolCall
+
+# The example of a call in a prompt, as the dialect writes it, with nothing in it that means anything.
+#
+# Small models copy an example as it stands. Values that look real are carried out, and the tool that is shown is
+# called more often than it should (benchmarks/README.md has what was measured). So every value is `...`, and so are
+# the names where the call is a JSON object, whose keys say what is what. Elsewhere models need to see where real names
+# go.
+
+
+BLANK = "..."
+ID = "a1b2c3d4e5"
+"""As long as the ids of the dialect that writes them into its calls (Solar)."""
+NAMELESS = Tool(BLANK, parameters={"properties": {BLANK: {"type": "string"}}})
+ENOUGH = 2
+"""Texts that show how one argument follows another."""
+
+
+def example(dialect: Description, tools: Sequence[Tool]) -> str:
+    """Write a call of no tool, or of the first one that shows two texts, or as many as there are.
+
+    Empty if there are no tools.
+    """
+    if not tools:
+        return ""
+    is_object = pattern.body(dialect.calls[0]) == "json"
+    tool = NAMELESS if is_object else max(tools, key=_fitness)
+    return written(dialect, tool, dict.fromkeys(shown(tool), BLANK))
+
+
+def written(dialect: Description, tool: Tool, arguments: Mapping[str, Any]) -> str:
+    """Write a call of a tool with blanks or plain words, which every dialect reads back as what they are.
+
+    So that need not be proved for each set of tools.
+    """
+    # Where an id is no part of the text, as in JSON, no model has to think of one.
+    call = ToolCall(tool.name, dumped(arguments), ID if "{id}" in dialect.calls[0] else "")
+    return write_calls([call], replace(dialect, json_body=False), {tool.name: tool}).strip()
+
+
+def _fitness(tool: Tool) -> int:
+    """Count the texts in its call, but no more than enough, less the values that are no text."""
+    declared, names = values.properties(tool.parameters), shown(tool)
+    texts = sum(values.is_text(declared[name], tool.parameters) for name in names)
+    return min(texts, ENOUGH) - (len(names) - texts)
+
+
+def shown(tool: Tool) -> list[str]:
+    """The parameters that it requires, or all that it has if it requires none."""
+    declared, required = values.properties(tool.parameters), values.required(tool.parameters)
+    return [name for name in declared if name in required] or list(declared)
 
 
 def to_text(messages: Iterable[Message], dialect: Description, tools: Mapping[str, Tool]) -> list[Message]:
@@ -103,3 +156,67 @@ def with_tools(
 def tool_list(dialect: Description, tools: Sequence[Tool], must_call: str = "") -> str:
     """The prompt of `dialect` for some tools; `must_call` says in words which of them the reply must call."""
     return prompt.render(dialect.prompt, tools, {"must_call": must_call, "example": example(dialect, tools)})
+
+
+# A call of a tool, filled in: values that its schema allows, to show how a call of it is written.
+#
+# A model that is asked again is shown its own tool's call. Prompts show `...` instead (`example.py`): there models
+# copied values that look real (benchmarks/README.md).
+
+
+MOST_DEPTH = 4
+"""Objects and lists within each other that are filled."""
+_PLAIN = re.compile(r"\w(?:[\w .,:/@+-]{0,60}\w)?")
+"""Text of a client's schema that no dialect's markup is in."""
+_WORDS = (
+    (r"dir|folder", "src"),
+    (r"path|file", "notes.txt"),
+    (r"command|cmd|script", "ls"),
+    (r"city|location|place|town", "Paris"),
+    (r"ur[il]|link", "https://example.com/"),
+    (r"country", "France"),
+    (r"date", "2026-01-31"),
+    (r"mail", "ada@example.com"),
+    (r"language", "English"),
+    (r"pattern|query|search|term|keyword", "apple"),
+    (r"content|text|body|message", "Hello"),
+    (r"old|before|from", "apple"),
+    (r"new|after|to", "pear"),
+    (r"name|user|author", "Ada"),
+)
+"""What a text may be, by words of its parameter's name."""
+
+
+def usage(dialect: Description, tool: Tool) -> str:
+    """Write a call of a tool as a dialect does, filled in."""
+    return written(dialect, tool, filled(tool))
+
+
+def filled(tool: Tool) -> dict[str, Any]:
+    """Make a value for all that a tool requires, or all that it takes if that is nothing."""
+    declared = values.properties(tool.parameters)
+    return {name: _value(name, declared[name], tool.parameters, 0) for name in shown(tool)}
+
+
+def _value(name: str, schema: Any, root: Mapping[str, Any], depth: int) -> Any:
+    schema = values.resolved_of(schema, root)
+    options = [schema.get(key) for key in ("const", "default")]
+    options += [one for key in ("examples", "enum") if isinstance(many := schema.get(key), list) for one in many[:1]]
+    for one in options:
+        if isinstance(one, bool | int | float) or (isinstance(one, str) and _PLAIN.fullmatch(one)):
+            return one
+    types = values.types_of(schema, root)
+    kind, entry = next((one for one in types if one[0] != "null"), ("string", schema))
+    match kind:
+        case "boolean":
+            return True
+        case "integer" | "number":
+            least = entry.get("minimum")
+            return least if isinstance(least, int) and not isinstance(least, bool) else 1
+        case "array":
+            return [_value(name, entry.get("items"), root, depth + 1)] if depth < MOST_DEPTH else []
+        case "object":
+            inner, needed = values.properties(entry), values.required(entry)
+            keys = [key for key in inner if key in needed] if depth < MOST_DEPTH else []
+            return {key: _value(key, inner[key], root, depth + 1) for key in keys}
+    return next((word for words, word in _WORDS if re.search(words, name.lower())), "apple")

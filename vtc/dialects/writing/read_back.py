@@ -10,8 +10,7 @@ from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax import pattern
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.grammar import compiled
-from vtc.dialects.writing.calls import write_calls
-from vtc.dialects.writing.round_trip import RoundTrip
+from vtc.dialects.writing.calls import RoundTrip, write_calls
 from vtc.events import Call, Refusal, Tool, ToolCall
 
 _TOOL = Tool(

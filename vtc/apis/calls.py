@@ -1,0 +1,254 @@
+"""Calls in their structured form, put together from the pieces that a reply has them in.
+
+Pieces of several calls may be mixed, some servers number nothing or number all calls alike, and one piece may be all of
+a call.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from vtc.apis.contract import Chain, joined
+from vtc.events import CallDelta, Tool, ToolCall
+from vtc.json_text import decode
+
+_TOKEN = re.compile(r'\\.?|["{}\[\]]', re.DOTALL)
+
+
+def arguments_text(arguments: Any) -> str:
+    """Write arguments as text, which some servers send and others not; empty for none."""
+    return arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False) if arguments else ""
+
+
+def raw_input(arguments: str) -> str:
+    """Read the raw input of a custom tool from its arguments, `{"input": …}`; what is no such object is the input."""
+    try:
+        decoded = json.loads(arguments)
+    except ValueError:
+        return arguments
+    found = decoded.get("input") if isinstance(decoded, dict) else None
+    return found if isinstance(found, str) else arguments
+
+
+def object_in(arguments: str) -> dict[str, Any] | None:
+    """Read the arguments of a call; None if they are no JSON object."""
+    try:
+        found = decode(arguments.encode(errors="surrogatepass"))
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def in_words(call: ToolCall) -> str | None:
+    """Write a call as text for an API whose calls hold an object, where its arguments are cut or none; else None."""
+    return f"{call.name} {call.arguments}".strip() if object_in(call.arguments) is None else None
+
+
+def lacks_arguments(call: Any) -> bool:
+    """Tell whether a call, as an API spells it, has null or an empty text where its arguments should be."""
+    fields = call if isinstance(call, Mapping) else {}
+    fields = next((fields[key] for key in ("function", "functionCall") if isinstance(fields.get(key), Mapping)), fields)
+    written = [fields[key] for key in ("arguments", "input", "args") if key in fields]
+    return any(one is None or (isinstance(one, str) and not one.strip()) for one in written)
+
+
+class Nesting(msgspec.Struct, frozen=True, gc=False):
+    """Where in the JSON of its arguments a call is; pieces may be cut anywhere."""
+
+    depth: int = 0
+    in_string: bool = False
+    escaped: bool = False
+    """True if the next character belongs to an escape that has begun."""
+    begun: bool = False
+
+    @property
+    def is_whole(self) -> bool:
+        """True after the brace that closes the arguments."""
+        return self.begun and not self.depth and not self.in_string
+
+    @property
+    def is_cut(self) -> bool:
+        """True within the arguments: if nothing follows they were cut off."""
+        return self.depth > 0 or self.in_string
+
+    def after(self, piece: str) -> Nesting:
+        """Go on over another piece."""
+        if not piece:
+            return self
+        depth, in_string, escaped = self.depth, self.in_string, False
+        for found in _TOKEN.finditer(piece, int(self.escaped)):
+            token = found[0]
+            if token == '"':
+                in_string = not in_string
+            elif token == "\\":
+                escaped = True
+            elif not in_string and token in "{[":
+                depth += 1
+            elif not in_string and token in "}]":
+                depth -= 1
+        return Nesting(depth, in_string, escaped, self.begun or not piece.isspace())
+
+
+class _Pieces:
+    """One call so far. Its arguments are joined only at the end, since those of a long call come in thousands."""
+
+    __slots__ = ("arguments", "id", "name", "nesting", "scanned", "source")
+
+    def __init__(self) -> None:
+        self.id: str | None = None
+        self.name = ""
+        self.arguments: list[str] = []
+        self.source: dict[str, Any] = {}
+        self.scanned = 0
+        self.nesting = Nesting()
+
+    def is_whole(self) -> bool:
+        """True if its arguments end with the brace that closes them; each piece is looked at once."""
+        for piece in self.arguments[self.scanned :]:
+            self.nesting = self.nesting.after(piece)
+        self.scanned = len(self.arguments)
+        return self.nesting.is_whole
+
+
+def _differ(one: str | None, other: str | None) -> bool:
+    """True if two pieces have ids, and not the same."""
+    return bool(one and other and one != other)
+
+
+def _is_another(known: _Pieces, piece: CallDelta) -> bool:
+    """True if a piece begins another call: with a name, after whole arguments. Some servers change the id in between.
+
+    Before that another name does, if the id says so, too, or if calls are not numbered.
+    """
+    differs = _differ(piece.id, known.id)
+    if not piece.name or not (known.name or differs) or (piece.id and piece.id == known.id):
+        return False
+    return known.is_whole() or (piece.name != known.name and (differs or piece.index is None))
+
+
+class ToolCallAccumulator:
+    """The calls of one message."""
+
+    def __init__(self, pieces: Iterable[CallDelta] = ()) -> None:
+        self._calls: dict[int, _Pieces] = {}
+        self._places: dict[int, int] = {}  # by upstream's number, where that call stands
+        self._last = -1
+        self.clean = True
+        """False if clients would read the pieces otherwise: calls of one number, a name twice, an id missing."""
+        for piece in pieces:
+            self.add(piece)
+
+    def add(self, piece: CallDelta) -> None:
+        """Add a piece to the call that it belongs to."""
+        place = self._place(piece)
+        call = self._calls.get(place)
+        if call is None:
+            call = self._calls[place] = _Pieces()
+            self._last = max(self._last, place)
+            self.clean = self.clean and piece.clean and bool(piece.name)
+        elif piece.name or not piece.clean or _differ(piece.id, call.id):
+            self.clean = False
+        if isinstance(piece.source, Mapping):
+            call.source.update(piece.source)
+        call.id = call.id or piece.id
+        if piece.name != call.name:  # some servers repeat it with every piece
+            call.name += piece.name
+        call.arguments.append(piece.arguments)
+
+    def _place(self, piece: CallDelta) -> int:
+        """Find the call of a piece by its number, and by what begins another call of the same number."""
+        last = self._last
+        if piece.index is None:
+            place = max(last, 0)
+        else:
+            if piece.index not in self._places:
+                self._places[piece.index] = self._of_id(piece, piece.index)
+            place = self._places[piece.index]
+            if place not in self._calls:
+                return place
+        known = self._calls.get(place)
+        if known is None or not _is_another(known, piece):
+            return place
+        if piece.index is not None:
+            self.clean = False
+            self._places[piece.index] = last + 1
+        return last + 1
+
+    def _of_id(self, piece: CallDelta, number: int) -> int:
+        """Find the place of a new number: of its own, unless the piece has no name and the id of the last call."""
+        known = self._calls.get(self._last)
+        if not (known and not piece.name and piece.id and piece.id == known.id):
+            return number
+        self.clean = False
+        return self._last
+
+    def calls(self) -> list[ToolCall]:
+        """Return the calls in the order of their numbers; no arguments at all are `{}`.
+
+        Where they are JSON as text, clients expect some.
+        """
+        calls = [call for _, call in sorted(self._calls.items())]
+        written = ["".join(call.arguments) for call in calls]
+        if any(not text and "function" in call.source for text, call in zip(written, calls, strict=True)):
+            self.clean = False
+        said = [
+            arguments_text({"input": text}) if "custom" in call.source else text or "{}"  # of chat completions: raw
+            for text, call in zip(written, calls, strict=True)
+        ]
+        return [ToolCall(call.name, text, call.id, call.source) for text, call in zip(said, calls, strict=True)]
+
+
+# The raw input of a custom tool, read from the JSON of a call's arguments as it comes: `{"input": "*** Begin…"}`.
+#
+# Servers that know no custom tools are told a function with one text, so they write JSON; the client gets the text.
+
+
+_BEGIN = re.compile(r'\s*\{\s*"input"\s*:\s*"')
+_RUN = re.compile(
+    r'(?:[^"\\]|\\["\\/bfnrt]|\\u(?![dD][89abAB])[0-9a-fA-F]{4}|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[0-9a-fA-F]{4})*+'
+)
+"""Characters of a JSON string that are whole: none is cut in an escape, or between two that are one character."""
+
+
+INPUT = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
+"""The parameters of a custom tool: raw text."""
+
+
+def freeform(name: str, description: str, grammar: object) -> Tool:
+    """Tell a custom tool as a function with one text; its description says the `grammar` of that, if it has one."""
+    said = f"{description}\n\nThe input follows this grammar:\n{grammar}".lstrip() if grammar else description
+    return Tool(name, said, INPUT)
+
+
+class RawInput(msgspec.Struct, frozen=True, gc=False):
+    """The input so far."""
+
+    said: Chain = None
+    """The arguments as they came."""
+    told: Chain = None
+    tail: str = ""
+    """The end of the arguments, which is no input yet."""
+    begun: bool = False
+
+    def more(self, arguments: str) -> tuple[RawInput, str]:
+        """Go on with a piece of the arguments; return also what it adds to the input."""
+        said, text, begun = (self.said, arguments), self.tail + arguments, self.begun
+        if not begun:
+            if (found := _BEGIN.match(text)) is None:
+                return RawInput(said, self.told, text), ""
+            text, begun = text[found.end() :], True
+        found = _RUN.match(text)
+        assert found is not None
+        piece = str(json.loads(f'"{found[0]}"', strict=False))
+        return RawInput(said, (self.told, piece) if piece else self.told, text[found.end() :], begun), piece
+
+    @property
+    def rest(self) -> str:
+        """Return what is missing of the input; arguments that are no such object are it as they came."""
+        told, whole = joined(self.told), raw_input(joined(self.said) or "{}")
+        return whole[len(told) :] if whole.startswith(told) else ""

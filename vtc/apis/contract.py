@@ -1,0 +1,430 @@
+"""The contract of an API: all that its author writes.
+
+    request body -> Api.request -> Request           what is asked, in canonical form
+    Asked -> Api.ask -> request body                 the same for a server of this API, whoever asks
+    frame -> Decoder.decode -> deltas, and what else the frame says
+    deltas, events -> Encoder.write -> JSON values   what the client is told
+
+The decoder belongs to the server's API and the encoder to the client's; neither knows the other. Which frames wait,
+which leave as their own bytes and which are written anew is up to the relay (`relay.py`), once for all APIs.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
+
+import msgspec
+
+from vtc.apis.place import Place, ending
+from vtc.events import (
+    Answer,
+    Asked,
+    Beside,
+    BlockEnd,
+    Call,
+    CallDelta,
+    Delta,
+    Failure,
+    Finish,
+    Media,
+    Message,
+    Reasoning,
+    ReasoningDelta,
+    Refused,
+    Rewritten,
+    Seal,
+    Text,
+    Tool,
+    Usage,
+)
+from vtc.wire.framing import Frame, Framing
+
+type Json = Mapping[str, Any]
+type Said = (
+    Text | Reasoning | ReasoningDelta | Refused | Rewritten | Call | CallDelta | BlockEnd | Finish | Failure | Beside
+)
+"""What a client can be told. After a `BlockEnd` the next block of the reply begins."""
+
+
+FULL = "context_length_exceeded"
+"""The kind of a `Failure` of a prompt that is too long: each API has its own error for it, which agents know."""
+
+
+class BadRequest(ValueError):
+    """The body is no request of this API; it is passed on untouched."""
+
+
+class Decoded(msgspec.Struct, frozen=True, gc=False):
+    """What one frame says: its deltas in order, and all else beside them. An `End` stands alone in its frame."""
+
+    deltas: tuple[Delta, ...] = ()
+    beside: tuple[Beside, ...] = ()
+    """What needs no reading; a field that the decoder does not know is an `Origin`."""
+    frame: Frame | None = None
+    """Stands for the frame that came, where a part of that is not passed on."""
+    at_once: bool = False
+    """True for a frame that tells the client nothing (a ping): it need not take its turn."""
+
+
+class Decoder(Protocol):
+    """One reply in the form of the server's API. Made anew for each reply.
+
+    The relay hands each frame to a copy (`copy.copy`), and keeps the copy if all went well: a field may be given a
+    new value, but a list or dict in it must not be changed in place. The same holds for an `Encoder`.
+    """
+
+    @property
+    def framing(self) -> Framing:
+        """How frames are cut."""
+        ...
+
+    def tells_thoughts(self, data: bytes, *, plain: bool) -> bool:
+        """True if some of these frames may tell what the model thinks; of frames that do not, mostly False.
+
+        Unless `plain` text counts, too, only if there may be a seal for it.
+        """
+        ...
+
+    def decode(self, frame: Frame) -> Decoded | None:
+        """Read one frame; None for one that is nothing of this API. May raise where a value has a wrong type."""
+        ...
+
+
+class Encoder(Protocol):
+    """One reply in the form of the client's API, made of what is said and of nothing else. Made anew for each reply.
+
+    It keeps the numbers and the open blocks of the client. Where both APIs are the same it is also told (`follow`) what
+    left in frames of the server's.
+    """
+
+    @property
+    def framing(self) -> Framing:
+        """How frames are made."""
+        ...
+
+    @property
+    def counts(self) -> bool:
+        """True if frames are numbered, so that one more or less gives all after it other numbers."""
+        ...
+
+    @property
+    def in_step(self) -> bool:
+        """True if what was told last has the number that upstream gave it."""
+        ...
+
+    @property
+    def call_fields(self) -> Collection[str]:
+        """The fields of a call's own object in which no client finds another call: under a strict policy only these
+        leave besides what VTC has read."""
+        ...
+
+    def write(self, said: Sequence[Said], choice: int) -> list[Json]:
+        """Write something as the data of frames; without any it is told with what follows (the start of a block)."""
+        ...
+
+    def follow(self, said: Sequence[Said], choice: int) -> bool:
+        """Take note of what is about to leave in a frame of the same API; False where `write` would write nothing."""
+        ...
+
+    def end(self) -> list[Json]:
+        """End the reply: write what is still open, and the last event, if the API has one (idempotent)."""
+        ...
+
+    def keep_alive(self) -> bytes | None:
+        """Make a frame that tells a client nothing, for one that waits; None while none may be sent."""
+        ...
+
+
+@runtime_checkable
+class Noting(Protocol):
+    """A decoder that must know of reasoning in frames that were not decoded, since it tells their text later."""
+
+    def thought_more(self, texts: Sequence[bytes]) -> None:
+        """Take note of texts, as JSON has them; may change the decoder in place."""
+        ...
+
+
+@runtime_checkable
+class Following(Protocol):
+    """An encoder that must know which frames left without it, since it repeats their text later or counts them."""
+
+    def passed(self, data: bytes) -> None:
+        """Take note of whole frames that left unread; may change the encoder in place."""
+        ...
+
+
+class Request(ABC):
+    """A decoded request."""
+
+    model: str
+    stream: bool
+    messages: Sequence[Message]
+    """Raises `BadRequest` where they turn out to be none."""
+    call_ids: Collection[str]
+    """Of all calls in the conversation."""
+    tools: Sequence[Tool]
+    declared: Sequence[str]
+    """Names of all that is declared: of `tools`, and of tools that are no functions."""
+    deferred: Collection[str] = ()
+    """Names of tools of which the model is told nothing before a result loads them."""
+    tool_choice: str
+    """`auto`, `none`, `required`, or the name of a tool."""
+    parallel: bool
+    """True if the reply may hold more than one call."""
+    thinks: bool | None
+    """True or False if it turns the reasoning on or off, None if it says nothing of that."""
+    effort: str | None
+    """How much to think, as `Asked.effort`."""
+    answer: Answer | None
+    """The form that the answer must have; None if it is free."""
+    constrained: bool
+    """True if it says the form of its answer, or a grammar of it."""
+    several: bool
+    """True if it asks for more than one choice."""
+    form: Any = None
+    """What decoder and encoder of the reply must know of the request; it is kept by `forget`."""
+    fields: Mapping[str, Any]
+    """The whole request as plain data, for profiles that match on it."""
+    LIMITS: ClassVar[Mapping[str, Sequence[str]]] = {}
+    """Where limits and sampling stand, by their names in chat completions: dotted paths, the one to write first."""
+    CARRIED: ClassVar[Collection[str]] = ()
+    """The fields that other APIs are told of, and those that mean nothing to them; parts of objects by dotted paths."""
+    refers: str = ""
+    """The field by which it refers to a conversation that only its own server has; empty if it has all of it."""
+    idle: bool = False
+    """True if it asks for no reply, but to have the model loaded."""
+    unliftable: str = ""
+    """Why no call may be read from the text of the reply; empty if it may."""
+
+    @abstractmethod
+    def meaning(self, part: Any) -> str | Media | Seal | None:
+        """Tell another API what an opaque part of a message is; None if it has no word for it.
+
+        Of past reasoning that is its seal.
+        """
+
+    def beside(self, message: Message) -> Sequence[Media]:
+        """The media of a message that stand beside its content."""
+        return ()
+
+    def declined(self, message: Message) -> str:
+        """The text by which the model declined to answer, where it stands beside the content of a past message."""
+        return ""
+
+    def unsaid(self, message: Message) -> Iterable[str]:
+        """Name the fields of a message that no other API is told."""
+        return ()
+
+    def form_with(self, thoughts: tuple[str, ...]) -> Any:
+        """Return the `form` for a client that is told what the model thinks in these fields, if its API has several."""
+        return self.form
+
+    def loads(self, part: Any) -> str:
+        """Name the tool that the model may call from an opaque part on; empty for any other part."""
+        return ""
+
+    @abstractmethod
+    def has_thoughts(self, message: Message) -> bool:
+        """True if a past message of the model's holds what it thought, be it encrypted."""
+
+    @abstractmethod
+    def has_seal(self, message: Message) -> bool:
+        """True if a past message of the model's holds what only its server reads of what it thought."""
+
+    @abstractmethod
+    def with_thoughts(self, message: Message, field: str) -> Message:
+        """Write the `reasoning` of a past message and its seal, which its own object lacks, into that.
+
+        `field` is where servers of chat completions want it.
+        """
+
+    def failed(self, message: Message) -> bool:
+        """True for a result that is an error."""
+        return False
+
+    def without_beside(self, message: Message) -> Message:
+        """Leave out the media that stand beside the content."""
+        return message
+
+    def usual(self, message: Message) -> Message:
+        """Call its role by the usual name, where it is a message under another one (`developer`)."""
+        return message
+
+    def as_text(self, message: Message) -> Message:
+        """Have a message written as a text, where its content is a list of texts alone."""
+        return message
+
+    def is_null(self, message: Message) -> bool:
+        """True if a server of chat completions would get null for its content."""
+        return message.source is None and bool(message.calls) and not message.content
+
+    def kind(self, part: Any) -> str:
+        """Name a part that cannot be told, for people; empty for one that need not be."""
+        return str(part.get("type") or "part") if isinstance(part, Mapping) else "part"
+
+    @abstractmethod
+    def forget(self) -> None:
+        """Let go of the conversation and of all else that only sending the request needs."""
+
+    @abstractmethod
+    def encode(
+        self,
+        *,
+        messages: Sequence[Message] | None = None,
+        drop: Sequence[str] = (),
+        set_: Mapping[str, Any] | None = None,
+        tools: Sequence[Tool] | None = None,
+        withheld: Collection[str] = (),
+        unstreamed: bool = False,
+        model: str = "",
+        redeclared: Mapping[str, Tool] | None = None,
+        undemanded: bool = False,
+        limits: Mapping[str, Any] | None = None,
+    ) -> bytes:
+        """Encode the request with these changes; what is not changed keeps its bytes.
+
+        `drop` holds dotted paths, `*` being any key or index. `tools` replaces the declared tools; with none at all,
+        what is about tools is left out. Otherwise those named in `withheld` are left out. `unstreamed` asks for a whole
+        reply, `model` for another model. `redeclared` holds tools by the names under which they were declared: their
+        declarations say the name and the parameters that these have, and keep all else. `undemanded` leaves the choice
+        to the model. `limits` are by the names that `LIMITS` has.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One choice of a reply as the message it adds up to, for people to read."""
+
+    message: Message
+    finish_reason: str | None = None
+    """The API's own word."""
+    complete: bool = True
+    """False if the model was cut off."""
+    usage: Usage | None = None
+    in_order: bool = True
+    """False if a piece of a call breaks a rule of the API."""
+    thoughts: str = ""
+    """The name under which the reasoning came, where it is not the API's usual one."""
+
+
+class Question(NamedTuple):
+    """What clients of an API ask besides replies."""
+
+    kind: Literal["alive", "models", "count", "version", "show"]
+    method: str
+    path: str
+    """How its path ends, with `{model}` for the name of a model; `/` is all of it."""
+    write: Callable[[Any], Json]
+    """Writes the answer: of the names of models, or of a number of tokens; to any other question it is always this."""
+    sign: Callable[[str, Mapping[str, str]], bool] | None = None
+    """Tells clients of this API, by query and headers, from those of others that ask the same; None for all others."""
+
+    def base(self, path: str) -> str | None:
+        """Return what stands before a path that ends in this way; None if it does not."""
+        if self.path == "/":
+            return "" if path == "/" else None
+        found = ending(self.path).found(path)
+        return found.base if found else None
+
+
+class Unread(NamedTuple):
+    """Why requests to a path are left alone."""
+
+    why: str
+    may_call: bool
+    """True if a reply may hold a call, so that none leaves where a policy refuses calls."""
+
+    def __str__(self) -> str:
+        return self.why
+
+
+COUNTED = Unread("tokens are counted without what VTC would write into the request", may_call=False)
+PLAIN = Unread("text completions have no tools, and are not read", may_call=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """One HTTP shape; a row of the registry (`apis/__init__.py`)."""
+
+    name: str
+    place: Place
+    """Where its requests are sent."""
+    make_request: Callable[[bytes, str], Request]
+    """Decodes a request: its body, and its path for APIs that say something there."""
+    make_decoder: Callable[[Any, frozenset[str]], Decoder]
+    """Makes the decoder of one reply, from the `form` of its request and names of fields not to send to the client."""
+    make_encoder: Callable[[Any, frozenset[str]], Encoder]
+    """Makes the encoder of one reply, from the same."""
+    unfold: Callable[[Any, Request | None], Iterable[Mapping[str, Any]]]
+    """Tells a whole reply by the events of a stream: all that it says, or what the request asks to be told.
+
+    Raises `UNFIT` (`fields.py`) if it is none.
+    """
+    fold: Callable[[Sequence[Mapping[str, Any]]], Mapping[str, Any]]
+    """Adds up the events of a stream to a whole reply."""
+    answer: Callable[[Request, str, str, int], Mapping[str, Any]]
+    """Makes a whole reply that says a text; for its id 64 hex digits, for its time seconds since 1970."""
+    ask: Callable[[Asked], Mapping[str, Any]]
+    """Writes a request of this API."""
+    error: Callable[[Failure, int], Mapping[str, Any]]
+    """Writes the body of an error with its HTTP status."""
+    limits: Mapping[str, Sequence[str]]
+    """The limits and sampling that its requests can tell, as `Request.LIMITS`."""
+    constrain: Callable[[str, Any], Mapping[str, Any]] = lambda _, __: {}
+    """Writes the fields that tell the grammar of a reply, from its form and its value; none if there are none."""
+    call_ids: str = "call_"
+    """How ids of calls begin."""
+    in_pieces: bool = True
+    """True if its streams tell a call piece by piece."""
+    signs: bool = False
+    """True if what it seals of reasoning is for the text of that alone."""
+    demands: bool = True
+    """True if its requests can demand a call, or forbid one."""
+    any_json: bool = True
+    """True if its requests can ask for JSON without a schema."""
+    questions: Sequence[Question] = ()
+    """What its clients ask besides replies."""
+    unread: Mapping[str, Unread] = field(default_factory=dict)
+    """Paths close to its own, and why requests to them, or below, are left alone; the first that fits counts.
+
+    `{model}` is any name.
+    """
+
+    @property
+    def framing(self) -> Framing:
+        """How a streamed reply is cut into frames."""
+        return self.decoder().framing
+
+    def request(self, body: bytes, path: str = "") -> Request:
+        """Decode a request. Raises `BadRequest`."""
+        return self.make_request(body, path)
+
+    def decoder(self, form: Any = None, drop: Collection[str] = ()) -> Decoder:
+        """Make the decoder of one reply."""
+        return self.make_decoder(form, frozenset(drop))
+
+    def encoder(self, form: Any = None, drop: Collection[str] = ()) -> Encoder:
+        """Make the encoder of one reply."""
+        return self.make_encoder(form, frozenset(drop))
+
+    def call_id(self, digest: str) -> str:
+        """Make the id of a call from 64 hex digits."""
+        return f"{self.call_ids}{digest[:24]}"
+
+
+# A text that comes in pieces, each with those before it, so that adding one copies none.
+
+
+type Chain = tuple[Any, str] | None
+
+
+def joined(chain: Chain) -> str:
+    """Join the pieces of a text."""
+    pieces: list[str] = []
+    while chain:
+        chain, piece = chain
+        pieces.append(piece)
+    return "".join(reversed(pieces))

@@ -1,0 +1,361 @@
+"""One choice of a reply: its deltas through the reader and the stages, and what becomes of upstream's own calls.
+
+Of upstream's calls those leave piece by piece that the pipeline lets; each of the others waits for its own end, which
+shows as another one begins. A choice is replaced with every frame, and never changed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, Protocol
+
+import msgspec
+from msgspec.structs import replace
+
+from vtc.apis.calls import ToolCallAccumulator, object_in
+from vtc.apis.contract import Said
+from vtc.apis.relay.pending import Made, Waiting
+from vtc.events import (
+    CUT_OFF,
+    BlockEnd,
+    BlockStart,
+    Call,
+    CallDelta,
+    CallPiece,
+    Delta,
+    Event,
+    Failure,
+    Finish,
+    Reason,
+    ReasoningDelta,
+    Refused,
+    Rewritten,
+    Start,
+    Text,
+    TextDelta,
+    ToolCall,
+)
+
+MOST_CALLS = 512
+"""Calls of upstream's own in one message: they are dealt with at its end, while all other streams wait."""
+
+
+class Pipeline(Protocol):
+    """One choice of a reply: text in, events out. The `raw` of all events, joined, is that text."""
+
+    @property
+    def structured(self) -> bool:
+        """True if the client reads calls in their structured form."""
+        ...
+
+    @property
+    def takes_calls(self) -> bool:
+        """True if upstream's own calls go through `finish`; if not, they pass."""
+        ...
+
+    @property
+    def guarded(self) -> bool:
+        """True if no call may reach the client that a policy has not seen."""
+        ...
+
+    def feed(self, text: str) -> list[Event]: ...
+    def reasoned(self, text: str) -> None:
+        """Take reasoning that upstream parted off itself: none is to be looked for in the text."""
+
+    def piece(self, delta: CallDelta) -> CallDelta | None:
+        """Take a piece of a call of upstream's; return what may leave of it now, None if its call waits."""
+        ...
+
+    def upstream(self, calls: Sequence[ToolCall]) -> list[Event]:
+        """Take calls of upstream's that waited and are whole; the message goes on."""
+        ...
+
+    def pause(self) -> list[Event]:
+        """End one block of text; the message goes on with another."""
+        ...
+
+    def release(self) -> list[Event]:
+        """Upstream makes calls itself: give back what is held; text that follows is text."""
+        ...
+
+    def end_calls(self, *, complete: bool) -> dict[int | None, CallDelta | None]:
+        """End the calls of upstream's that left as they came; return what is missing of each, by its number."""
+        ...
+
+    def finish(self, *, complete: bool, calls: Sequence[ToolCall] = ()) -> list[Event]:
+        """End the message; `calls` are those of upstream's that waited."""
+        ...
+
+    def late(self) -> None:
+        """Upstream went on after the end of its message, and that is dropped."""
+
+
+class Choice(msgspec.Struct, frozen=True, gc=False):
+    """One choice of the reply; replaced with every frame."""
+
+    index: int
+    pipeline: Pipeline
+    waiting: deque[Waiting]
+    native: bool = False
+    """True once upstream makes calls itself."""
+    paused: bool = False
+    """True after the end of a block, until the message goes on."""
+    refusing: bool = False
+    """True while the text that comes is a refusal: one block ends where it begins."""
+    kept: bool = False
+    """True once calls of upstream's have left in their frames."""
+    stuck: bool = False
+    """True once a call that waits was not whole as another one began: all that wait do so until the end."""
+    lifted: bool = False
+    """True once the client was given calls that it would not have been given otherwise."""
+    ended: bool = False
+    anew: bool = False
+    """True if calls that wait leave in frames of our own only."""
+
+
+type Fate = Literal["none", "kept", "written"]
+"""What became of upstream's own calls: there are none, they leave in their frames, or they are written anew."""
+
+
+def as_said(deltas: Iterable[Delta]) -> list[Said]:
+    """Turn deltas into what is said where no stage looks at them."""
+    said: list[Said] = []
+    for delta in deltas:
+        match delta:
+            case TextDelta(text=text):
+                said.append(Refused(text) if delta.refusal else Text(text))
+            case ReasoningDelta() | CallDelta() | BlockEnd() | Finish() | Failure():
+                said.append(delta)
+    return said
+
+
+def read(choice: Choice, entry: Waiting, deltas: Sequence[Delta]) -> tuple[Choice, Waiting, Made]:
+    """Put the deltas that a frame has for one choice through its pipeline."""
+    pipeline = choice.pipeline
+    events: Made = []
+    if (
+        len(deltas) == 1
+        and isinstance(one := deltas[0], TextDelta)
+        and one.text
+        and not (choice.ended or choice.paused or one.refusal or choice.refusing)
+    ):
+        events += pipeline.feed(one.text)  # as for nearly all, a long call's above all
+        if events and not choice.lifted and _calls(events):
+            choice = replace(choice, lifted=True)
+        return choice, replace(entry, text=one.text), events
+    calls: list[CallDelta] = []
+    thoughts: list[Said] = []
+    after: list[Said] = []
+    text, intact = "", True
+    for delta in deltas:
+        if choice.ended:
+            if pipeline.guarded and not (pipeline.structured and isinstance(delta, TextDelta)):
+                pipeline.late()
+                intact = False
+            elif isinstance(delta, TextDelta):
+                text += delta.text
+                events += [Text(delta.text)] if delta.text else []
+            else:
+                after += as_said([delta])
+            continue
+        choice, made = _next_block(choice, delta)
+        events += made
+        match delta:
+            case TextDelta():
+                text += delta.text
+                if delta.text:
+                    events += pipeline.feed(delta.text)
+            case ReasoningDelta():
+                pipeline.reasoned(delta.text)
+                thoughts.append(delta)
+            case CallDelta():
+                if pipeline.structured and not choice.native:
+                    choice = replace(choice, native=True)
+                    events += pipeline.release()
+                if delta.name:
+                    choice, made = _ended_calls(choice, delta)
+                    events += made
+                # Calls keep their order.
+                waits = bool(delta.name) and (choice.stuck or any(one.index != delta.index for one in calls))
+                left = delta if not pipeline.takes_calls else None if waits else pipeline.piece(delta)
+                if left is None:
+                    calls.append(delta)
+                    continue
+                choice = replace(choice, kept=True)
+                if any(one.calls for one in choice.waiting):
+                    choice = replace(choice, waiting=deque(_begun(one, delta) for one in choice.waiting))
+                events += [one for one in calls if one.index == delta.index]
+                calls = [one for one in calls if one.index != delta.index]
+                events += [left] if left.name or left.arguments or left is delta else []
+                intact = intact and left is delta
+            case BlockEnd():
+                choice = replace(choice, paused=True)
+                after.append(delta)
+            case Finish(reason=reason):
+                lifted = _calls(events)
+                waited = len(calls)
+                choice, made, pieces, calls, fate = finish(choice, calls, complete=reason not in CUT_OFF, lifted=lifted)
+                told = told_reason(reason, choice, fate)
+                events += made
+                after += pieces
+                intact = intact and not pieces and len(calls) == waited
+                after.append(delta if told == reason else replace(delta, reason=told))
+                intact = intact and told == reason and not (calls and fate == "written")
+                calls = [] if fate == "written" else calls
+    if not choice.lifted and _calls(events):
+        choice = replace(choice, lifted=True)
+    before = entry.before
+    if thoughts:
+        starts = sum(isinstance(one, Start | BlockStart) for one in before)
+        before = (*before[:starts], *thoughts, *before[starts:])
+    entry = replace(entry, before=before, text=text, calls=(*calls,), after=(*after, *entry.after), intact=intact)
+    return choice, replace(entry, refusal=_refusal(deltas)), events
+
+
+def _next_block(choice: Choice, delta: Delta) -> tuple[Choice, Made]:
+    """End the block of text before this, if it begins another: after the end of that one, or where a refusal begins."""
+    is_ended = choice.paused and not isinstance(delta, BlockEnd | Finish)
+    refusing = delta.refusal if isinstance(delta, TextDelta) and delta.text else choice.refusing
+    if not is_ended and refusing == choice.refusing:
+        return choice, []
+    made: Made = [*choice.pipeline.pause(), *([BlockEnd(choice.index)] if is_ended else [])]
+    return replace(choice, paused=choice.paused and not is_ended, refusing=refusing), made
+
+
+def _refusal(deltas: Sequence[Delta]) -> int:
+    """Count the characters of a refusal, which comes after all other text of its frame."""
+    texts = [delta for delta in deltas if isinstance(delta, TextDelta)]
+    begun = next((place for place, delta in enumerate(texts) if delta.refusal), len(texts))
+    return sum(len(delta.text) for delta in texts[begun:])
+
+
+def _calls(events: Sequence[object]) -> bool:
+    """True if the client is given a call, or a piece of one."""
+    kinds = [*map(type, events)]
+    return Call in kinds or CallPiece in kinds
+
+
+def finish(
+    choice: Choice, calls: Sequence[CallDelta], *, complete: bool, lifted: bool = False
+) -> tuple[Choice, Made, list[CallDelta], list[CallDelta], Fate]:
+    """End a choice; return also the last pieces of calls that have left, and those of `calls` that still wait."""
+    ended = choice.pipeline.end_calls(complete=complete)
+    placed: set[int | None] = set()
+    if any(one.calls for one in choice.waiting):
+        choice = replace(choice, waiting=deque(_with_end(one, ended, placed) for one in choice.waiting))
+    last, calls = _last_pieces(calls, ended, placed)
+    pieces = [*last, *(piece for number, piece in ended.items() if piece and number not in placed)]
+    gathered, clean = _gathered(choice, calls)
+    made = choice.pipeline.finish(complete=complete, calls=gathered)
+    choice = replace(choice, ended=True, lifted=choice.lifted or lifted)
+    choice, left, fate = _decided(choice, gathered, made, clean=clean)
+    return choice, left, pieces, calls, fate
+
+
+type Missing = Mapping[int | None, CallDelta | None]
+"""What calls that have left still lack, by their numbers; None for one that lacks nothing."""
+
+
+def _with_end(entry: Waiting, missing: Missing, placed: set[int | None]) -> Waiting:
+    """Let the last pieces of these calls leave, which waited for the end of the message."""
+    last, calls = _last_pieces(entry.calls, missing, placed)
+    if len(calls) == len(entry.calls):
+        return entry
+    came = [piece for piece in entry.calls if piece not in calls]
+    return replace(entry, calls=(*calls,), after=(*last, *entry.after), intact=entry.intact and last == came)
+
+
+def _last_pieces(
+    pieces: Sequence[CallDelta], missing: Missing, placed: set[int | None]
+) -> tuple[list[CallDelta], list[CallDelta]]:
+    """Part the pieces that waited of calls that have left from those of others.
+
+    What such a call lacks stands in the place of all of them, once: `placed` are the numbers of those that have it.
+    """
+    last: list[CallDelta] = []
+    others: list[CallDelta] = []
+    for piece in pieces:
+        if piece.name or piece.index not in missing:
+            others.append(piece)
+        elif (end := missing[piece.index]) is None:
+            last.append(piece)
+        elif piece.index not in placed:
+            placed.add(piece.index)
+            last.append(end)
+    return last, others
+
+
+def _ended_calls(choice: Choice, begins: CallDelta) -> tuple[Choice, Made]:
+    """Deal with the calls of frames that wait, as another call `begins`."""
+    pieces = [piece for entry in choice.waiting for piece in entry.calls]
+    if not pieces or choice.stuck or pieces[0].index in (None, begins.index):
+        return choice, []
+    if any(one.text[one.taken :].strip() for one in choice.waiting):
+        return replace(choice, stuck=True), []  # what becomes of a call must not leave before text that came before it
+    said: dict[int | None, str] = {}
+    for piece in pieces:
+        said[piece.index] = said.get(piece.index, "") + piece.arguments
+    if {None, begins.index} & said.keys() or not all(map(object_in, said.values())):
+        return replace(choice, stuck=True), []
+    gathered, clean = _gathered(choice, ())
+    choice, made, fate = _decided(choice, gathered, choice.pipeline.upstream(gathered), clean=clean)
+    if fate == "kept":
+        waiting = deque(replace(one, calls=(), after=(*one.calls, *one.after)) for one in choice.waiting)
+        choice = replace(choice, waiting=waiting, kept=True)
+    return choice, made
+
+
+def _gathered(choice: Choice, calls: Sequence[CallDelta]) -> tuple[list[ToolCall], bool]:
+    """Put together the calls that wait; also tell whether their pieces are clean."""
+    accumulated = ToolCallAccumulator([*[piece for entry in choice.waiting for piece in entry.calls], *calls])
+    gathered = accumulated.calls()
+    if len(gathered) > MOST_CALLS and choice.pipeline.takes_calls:
+        raise ValueError(f"the reply has more than {MOST_CALLS} calls")
+    return gathered, accumulated.clean
+
+
+def _decided(
+    choice: Choice, gathered: Sequence[ToolCall], made: list[Event], *, clean: bool
+) -> tuple[Choice, Made, Fate]:
+    """Decide how upstream's own calls leave: those that are clean, and that no stage changed, in their frames.
+
+    Where no frame may leave that was not read, calls are written anew: what else a frame of one says may be another. So
+    they are for a client of another API, which is told them whole.
+    """
+    if not gathered:
+        return replace(choice, lifted=choice.lifted or _calls(made)), [*made], "none"
+    left = [event.call for event in made if isinstance(event, Call)]
+    rewritten = any(isinstance(event, Rewritten) for event in made)
+    if clean and not rewritten and not choice.anew and _is_same(left, gathered):
+        return choice, [event for event in made if not isinstance(event, Call)], "kept"
+    waiting = deque(map(_without_calls, choice.waiting))
+    return replace(choice, waiting=waiting, lifted=choice.lifted or _calls(made)), [*made], "written"
+
+
+def _begun(entry: Waiting, piece: CallDelta) -> Waiting:
+    """Let the pieces of a call leave that waited for its beginning."""
+    if not entry.calls:
+        return entry
+    begun = tuple(one for one in entry.calls if one.index == piece.index)
+    rest = tuple(one for one in entry.calls if one.index != piece.index)
+    return replace(entry, calls=rest, after=(*begun, *entry.after))
+
+
+def _is_same(left: Sequence[ToolCall], gathered: Sequence[ToolCall]) -> bool:
+    """True if calls leave as upstream made them; an id for one that came without makes no difference."""
+    said = [(call.name, call.arguments, call.id) for call in left]
+    return len(left) == len(gathered) and all(
+        one == (own.name, own.arguments, own.id or one[2]) for one, own in zip(said, gathered, strict=True)
+    )
+
+
+def _without_calls(entry: Waiting) -> Waiting:
+    return replace(entry, calls=(), intact=False) if entry.calls else entry
+
+
+def told_reason(reason: Reason, choice: Choice, fate: Fate) -> Reason:
+    """Tell the reason that goes with the calls that the client is given."""
+    if choice.lifted or choice.kept or fate == "kept":
+        return reason if reason in CUT_OFF or reason == "other" else "tool_calls"
+    return "stop" if reason == "tool_calls" and (fate == "written" or not choice.native) else reason

@@ -1,0 +1,205 @@
+"""How frames leave: as they came, or written by the encoder of the client's API.
+
+A frame leaves as it came if both APIs are the same, nothing of it changed and the client's numbers are still the
+server's; where a policy is strict, only if the decoder knows all that it holds. All else is written anew.
+
+A client of another API is told that a reply was cut off where one of its calls was, whatever the server says of it.
+
+A frame for which the encoder writes nothing (the start of a block) stays here until something after it leaves. It is
+left out if the encoder has to write in its place.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from vtc.apis.calls import Nesting
+from vtc.apis.contract import Encoder, Said
+from vtc.apis.relay.pending import Waiting
+from vtc.events import Call, CallDelta, Failure, Finish, Origin, Rewritten
+from vtc.json_text import is_distinct, is_proper
+from vtc.wire.framing import Frame
+
+NOTHING = "The server ended the reply before it said anything."
+
+
+class Leaving(msgspec.Struct):
+    """What of a reply the client was told. It is copied for each frame: fields get new values, and are not changed."""
+
+    encoder: Encoder
+    passes: bool = True
+    """True if the server's API is the client's: frames may leave as they came."""
+    strict: bool = False
+    """True if nothing may leave that the decoder does not know."""
+    kept: tuple[bytes, ...] = ()
+    """Frames that leave with what comes after them."""
+    behind: bool = False
+    """True if the encoder has to write what stood in frames that were left out."""
+    shifted: bool = False
+    """True once frames have other numbers than they came with, for the rest of the reply."""
+    ended: bool = False
+    failure: str = ""
+    """The error by which a reply of another API ended."""
+    told: bool = False
+    """True once something was written."""
+    calls: dict[tuple[int, int | None], Nesting] = {}
+    """The calls that a client of another API was told in pieces, by choice and number."""
+    cut: frozenset[int] = frozenset()
+    """The choices in which one such was told whole, and lacks its end."""
+    breaks: bool = False
+    """True where the server broke off: a call that lacks its end is text then, as a client may run what it is told."""
+    left_out: tuple[str, ...] = ()
+    """What did not leave, as no encoder or no policy takes it, for people."""
+    heed: Callable[[Iterable[Said], int], object] | None = None
+    """Takes what leaves of a choice, but for frames of plain text or reasoning that need not be read."""
+
+    def copy(self) -> Leaving:
+        """Return a copy, whose encoder is one, too."""
+        return replace(self, encoder=copy.copy(self.encoder))
+
+    @property
+    def in_step(self) -> bool:
+        """True if frames still leave as they came, where nothing of them changes."""
+        return self.passes and not (self.shifted or self.behind) and self.encoder.in_step
+
+    def may_pass(self, entry: Waiting) -> bool:
+        """True if all that a frame holds may leave."""
+        if not (self.passes and self.strict):
+            return self.passes
+        frame = entry.frame
+        return not entry.unknown and self.encoder.framing.shows_all(frame) and is_proper(frame.data or b"null")
+
+    def whole(self, frame: Frame, entries: Sequence[tuple[int, Sequence[Said]]]) -> list[bytes]:
+        """Let a frame leave of which nothing changed; `entries` is what it says of each choice."""
+        if self.passes and not (self.shifted or self.behind):
+            before = copy.copy(self.encoder)
+            told = [self.encoder.follow(said, choice) for choice, said in entries]
+            tells = any(told)
+            for choice, said in entries if self.heed and (self.encoder.in_step or not tells) else ():
+                self.heed(said, choice)  # type: ignore[misc]  # asked for above
+            if not tells and any(said for _, said in entries):
+                self.kept = (*self.kept, frame.raw)
+                return []
+            if self.encoder.in_step:
+                out, self.kept = [*self.kept, frame.raw], ()
+                return out
+            self.encoder = before
+        return [piece for choice, said in entries for piece in self.written(said, choice, frame)]
+
+    def written(
+        self, said: Iterable[Said], choice: int, like: Frame | None = None, *, first: bool = True
+    ) -> list[bytes]:
+        """Let the encoder write something, in the place of the frame `like` or of a part of it.
+
+        A client of another API is told one choice: no two APIs have several.
+        """
+        if choice and not self.passes:
+            self._leave_out("more than one choice")
+            return []
+        said = [*said]
+        if self.heed:
+            self.heed(said, choice)
+        values = self.encoder.write([*self._known(said, choice)], choice)
+        self.told = self.told or bool(values)
+        if self.kept:
+            self.kept, self.behind = (), not values
+        elif values:
+            self.behind = False
+        self.shifted = self.shifted or self.encoder.counts
+        return self._framed(values, like, first=first)
+
+    def at_once(self, frame: Frame) -> list[bytes]:
+        """Let a frame leave that tells nothing, after those that stay here."""
+        if not self.kept:
+            return [frame.raw]
+        self.kept = (*self.kept, frame.raw)
+        return []
+
+    def left(self) -> None:
+        """Take note that a frame was left out: without its text, a block whose start is kept may never begin."""
+        if self.kept:
+            self.written((), 0)
+        self.shifted = self.shifted or self.encoder.counts
+
+    def end(self, frame: Frame | None = None) -> list[bytes]:
+        """End the reply; `frame` is how upstream ended it."""
+        out: list[bytes] = []
+        if frame is not None and self.in_step and not self.strict:
+            out, self.kept = [*self.kept, frame.raw], ()
+        elif frame is not None or not self.passes:
+            values = self.encoder.end()
+            if not (values or self.told or self.passes or self.ended):
+                self.failure = NOTHING
+                values = self.encoder.write([Failure(NOTHING)], 0)
+            out, self.kept = self._framed(values, frame), ()
+            if not self.ended and self.encoder.framing.last:
+                out.append(self.encoder.framing.last)
+        self.ended = True
+        return out
+
+    def close(self) -> list[bytes]:
+        """Return the frames that stayed here; for the end of the body, or after a failure."""
+        out, self.kept = [*self.kept], ()
+        return out
+
+    def _known(self, said: Iterable[Said], choice: int) -> Iterable[Said]:
+        """Leave out what only an unknown part of the server's API says; for a client of another, its objects, too."""
+        for came in said:
+            one = self._alone(came) if self.passes else self._crossed(came, choice)
+            own: Any = one if isinstance(one, Origin) else getattr(one, "own", None)
+            harmless = own is not None and own.harmless and (not self.strict or is_distinct(own.value))
+            if own is None or (self.passes and (harmless or not self.strict)):
+                yield one
+                continue
+            lost = "" if harmless or not (self.passes or own is one) else own.kind
+            lost = lost if self.passes else own.lost or lost
+            if lost:
+                self._leave_out(lost)
+            if own is not one:
+                yield replace(one, own=None)  # type: ignore[type-var]  # a struct that has `own`
+
+    def _alone(self, one: Said) -> Said:
+        """Part a call from what else its own object says, where a policy is strict: that may be another call."""
+        source = one.call.source if isinstance(one, Call) else one.source if isinstance(one, CallDelta) else None
+        if not self.strict or source is None:
+            return one
+        fields = self.encoder.call_fields
+        known = {key: value for key, value in source.items() if key in fields} if isinstance(source, dict) else None
+        if isinstance(one, Call):
+            return dataclasses.replace(one, call=dataclasses.replace(one.call, source=known))
+        return replace(one, source=known)
+
+    def _leave_out(self, what: str) -> None:
+        self.left_out = self.left_out if what in self.left_out else (*self.left_out, what)
+
+    def _crossed(self, one: Said, choice: int) -> Said:
+        """Tell a client of another API what its own server would have said."""
+        match one:
+            case CallDelta():
+                key = choice, one.index
+                so_far = self.calls.get(key, Nesting())
+                self.calls = {**self.calls, key: so_far.after(one.arguments)}
+                return replace(one, source=None)
+            case Call(call=call):
+                is_cut = Nesting().after(call.arguments).is_cut
+                if not call.name or (is_cut and self.breaks):
+                    return Rewritten(one.raw, f"{call.name} {call.arguments}" if call.name else call.arguments)
+                self.cut |= {choice} if is_cut else set()
+                return dataclasses.replace(one, call=dataclasses.replace(call, source=None))
+            case Finish():
+                is_cut = choice in self.cut or any(call.is_cut for (of, _), call in self.calls.items() if of == choice)
+                return replace(one, reason="length") if is_cut else one
+            case Failure():
+                self.failure = one.message or "The server broke off with an error."
+        return one
+
+    def _framed(self, values: Sequence[Any], like: Frame | None, *, first: bool = True) -> list[bytes]:
+        framing = self.encoder.framing
+        like = like if self.passes and not self.strict else None
+        return [framing.write(value, like, first=first and not place) for place, value in enumerate(values)]

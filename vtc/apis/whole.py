@@ -1,0 +1,145 @@
+"""Whole replies: read and written as the streams that say the same, so that there is one codec for both.
+
+    body -> Api.unfold -> events -> frames -> the way of a stream -> frames -> events -> Api.fold -> body
+
+A body whose stream comes back unchanged keeps its bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from vtc.apis.calls import ToolCallAccumulator
+from vtc.apis.contract import Api, Reply, Request
+from vtc.apis.fields import UNFIT, told
+from vtc.events import CUT_OFF, CallDelta, Delta, End, Failure, Finish, Message, ReasoningDelta, TextDelta, Usage
+from vtc.json_text import decode, encode
+
+
+class NoReply(ValueError):
+    """The body is no reply of this API."""
+
+
+def streamed(api: Api, body: bytes, request: Request | None = None) -> bytes:
+    """Turn a whole reply into a stream: all that it says, or what `request` asks to be told.
+
+    Raises `NoReply`.
+    """
+    framing = api.decoder().framing
+    try:
+        events = [*api.unfold(decode(body, "replace"), request)]
+    except UNFIT as error:
+        raise NoReply(f"the body is no reply of {api.name}: {told(error)}") from None
+    return b"".join(framing.write(event, None, first=True) for event in events) + framing.last
+
+
+def folded(api: Api, body: bytes, came: bytes, went: bytes) -> bytes:
+    """Turn the stream that a body became, as `came` and rewritten as `went`, into the body that it adds up to.
+
+    A body of which nothing changed keeps its bytes.
+    """
+    if came == went or (reply := _folded(api, went)) == _folded(api, came):
+        return body
+    return encode(reply)
+
+
+def joined(api: Api, stream: bytes) -> bytes:
+    """Turn a stream into the body that it adds up to, whatever that came from."""
+    return encode(_folded(api, stream))
+
+
+def _folded(api: Api, stream: bytes) -> Mapping[str, Any]:
+    framing = api.encoder().framing
+    reader = framing.reader()
+    frames = [*reader.feed(stream.removesuffix(framing.last)), *reader.finish()]
+    return api.fold([decode(one.data) for one in frames if one.data])
+
+
+def add(said: dict[str, Any], more: Mapping[str, Any]) -> None:
+    """Add a piece of a message, of a block or of a call: texts are joined, so are lists."""
+    for key, value in more.items():
+        if isinstance(value, dict):
+            add(said.setdefault(key, {}), value)
+        elif key == "content" and (isinstance(value, list) or isinstance(said.get(key), list)):
+            said[key] = _joined([*_in_parts(said.get(key)), *_in_parts(value)])
+        elif isinstance(value, list):
+            said[key] = [*(said.get(key) or ()), *value]
+        elif isinstance(value, str) and isinstance(said.get(key), str) and key not in ("role", "type"):
+            said[key] += value
+        else:
+            said[key] = value
+
+
+def _in_parts(content: Any) -> list[Any]:
+    """A message's content in parts, as it is where some of it is no text."""
+    return content if isinstance(content, list) else [{"type": "text", "text": content}] if content else []
+
+
+def _joined(parts: Iterable[Any]) -> list[Any]:
+    """Parts of which those of text that follow each other are one."""
+    joined: list[Any] = []
+    for part in parts:
+        last = joined[-1] if joined else None
+        if isinstance(part, dict) and isinstance(last, dict) and part.get("type") == last.get("type") == "text":
+            joined[-1] = {**last, "text": last["text"] + part["text"]}
+        else:
+            joined.append(part)
+    return joined
+
+
+# A reply as the messages that it adds up to: for people to read, never to rewrite.
+
+
+def replies(api: Api, body: bytes) -> list[Reply]:
+    """Read each choice of a reply as one message. Raises ValueError if the body is no reply of this API.
+
+    Of a stream that broke off, what had come.
+    """
+    decoder = api.decoder()
+    if not decoder.framing.matches(body):
+        body = streamed(api, body)
+    reader = decoder.framing.reader()
+    choices: dict[int, list[Delta]] = {}
+    usage: Usage | None = None
+    for frame in [*reader.feed(body), *reader.finish()]:
+        decoded = decoder.decode(frame)
+        usage = next((one for one in decoded.beside if isinstance(one, Usage)), usage) if decoded else usage
+        for delta in decoded.deltas if decoded else ():
+            if isinstance(delta, End | Failure):
+                continue
+            choices.setdefault(delta.choice, []).append(delta)
+    if not choices:
+        raise ValueError(f"the body is no reply of {api.name}")
+    return [_reply(deltas, usage) for _, deltas in sorted(choices.items())]
+
+
+def text(api: Api, body: bytes) -> str:
+    """Return what the first choice says, its calls written as JSON; empty if the body is no reply of this API."""
+    try:
+        message = replies(api, body)[0].message
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return ""
+    calls = [json.dumps({"name": call.name, "arguments": call.arguments}) for call in message.calls]
+    return "\n".join(part for part in (message.text, *calls) if part)
+
+
+def _reply(deltas: Sequence[Delta], usage: Usage | None) -> Reply:
+    said = "".join(delta.text for delta in deltas if isinstance(delta, TextDelta))
+    message = Message(
+        "assistant",
+        (said,) if said else (),
+        tuple(ToolCallAccumulator(delta for delta in deltas if isinstance(delta, CallDelta)).calls()),
+        reasoning="".join(delta.text for delta in deltas if isinstance(delta, ReasoningDelta)),
+    )
+    end = next((delta for delta in reversed(deltas) if isinstance(delta, Finish) and delta.said), None)
+    own = next((delta.own for delta in deltas if isinstance(delta, ReasoningDelta) and delta.own), None)
+    return Reply(
+        message,
+        end.said if end else None,
+        end is None or end.reason not in CUT_OFF,
+        usage,
+        all(delta.clean for delta in deltas if isinstance(delta, CallDelta)),
+        own.kind.rpartition(".")[2] if own else "",
+    )

@@ -1,0 +1,288 @@
+"""What goes upstream: the conversation as the model is shown it, and the request around it."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from dataclasses import replace as with_fields
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from vtc.apis import BadRequest, Request, crossing
+from vtc.apis.asking import limits
+from vtc.apis.calls import lacks_arguments
+from vtc.apis.content import is_billing
+from vtc.apis.fields import changed
+from vtc.dialects.syntax.description import Description
+from vtc.dialects.text_client import conversation, documented_tools
+from vtc.dialects.writing import history
+from vtc.dialects.writing.calls import write_calls
+from vtc.events import Asked, Message, Opaque, Tool, ToolCall
+from vtc.exchange.asking.steps import Given, made_ready
+from vtc.exchange.replying.native_calls import NotInOrder, in_order
+from vtc.profiles.plan import RequestPlan, TextClient
+from vtc.scrub import told as told_of
+
+logger = logging.getLogger(__name__)
+_decode_object = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+def prepared(
+    request: Request,
+    messages: Sequence[Message],
+    plan: RequestPlan,
+    tools: Mapping[str, Tool],
+    remark: str,
+    told: list[str],
+) -> Sequence[Message] | None:
+    """Rewrite the messages for the model; None if they stay as they came in the request.
+
+    `tools` are the client's, by name. `remark` is added for the model alone. A line for people about the tools is added
+    to `told`.
+    """
+    rewritten = plan.write is not None or plan.promote
+    shown: Sequence[Tool] = plan.offered
+    messages = _with_whole_calls(messages, tools, told)
+    if plan.write:
+        messages, shown = _shown(request, messages, plan)
+    if rewritten:
+        if plan.client_text:
+            messages = _structured(messages, plan.client_text, plan.write, tools)
+        if plan.write:
+            messages = history.to_text(messages, plan.write, tools)
+            if plan.client_text:
+                messages = history.joined(messages)
+        if plan.write and plan.prompt_tools and shown:
+            messages = history.with_tools(messages, plan.write, shown, plan.tool_choice)
+        if plan.promote or plan.prompt_tools:
+            form = "`tools`" if plan.write is None else f"{plan.write.name} prompt"
+            told.append(f"{len(shown)} tool{'s' * (len(shown) != 1)} -> {form}")
+    elif plan.client_text and plan.withheld:
+        messages = history.with_rule(messages, f"Tools that must not be used: {', '.join(sorted(plan.withheld))}.")
+    if remark:
+        messages = history.with_note(messages, remark)
+    return None if messages is request.messages else messages
+
+
+def _shown(
+    request: Request, messages: Sequence[Message], plan: RequestPlan
+) -> tuple[Sequence[Message], Sequence[Tool]]:
+    """The conversation with the tools that results load, each at its first place, and the tools that are left.
+
+    So a tool that is loaded later changes nothing of what stands before. What Claude Code puts before its prompt, and
+    changes in each request, is left out.
+    """
+    offered = {tool.name: tool for tool in plan.offered}
+    later = {*request.deferred}
+
+    def told(part: str | Opaque) -> str | Opaque:
+        if isinstance(part, str):
+            return part
+        if name := request.loads(part.part):
+            tool = None if name in seen else offered.get(name)
+            seen.add(name)
+            declared = f":\n{json.dumps(tool.as_openai(), ensure_ascii=False)}" if tool else "."
+            return f"The tool {name} can be called now{declared}\n"
+        meant = request.meaning(part.part)
+        return "" if isinstance(meant, str) and is_billing(meant) and not plan.skips_billing else part
+
+    seen: set[str] = set()
+    out: list[Message] = []
+    for message in messages:
+        content = tuple(told(part) for part in message.content)
+        out.append(message if content == message.content else replace(message, content=tuple(filter(None, content))))
+    later |= seen
+    changed_ = any(one is not other for one, other in zip(out, messages, strict=True))
+    return out if changed_ else messages, [tool for tool in plan.offered if tool.name not in later]
+
+
+def _with_whole_calls(messages: Sequence[Message], tools: Mapping[str, Tool], told: list[str]) -> Sequence[Message]:
+    """Mend past calls whose arguments are no JSON object: servers refuse all that follows in such a conversation."""
+    broken = {place for place, message in enumerate(messages) if any(map(_is_broken, message.calls))}
+    if not broken:
+        return messages
+    told.append(f"{len(broken)} past message{'s' * (len(broken) != 1)} with broken arguments mended")
+    return [
+        replace(message, calls=tuple(_whole(call, tools) for call in message.calls)) if place in broken else message
+        for place, message in enumerate(messages)
+    ]
+
+
+def _is_broken(call: ToolCall) -> bool:
+    if call.is_custom:
+        return False
+    if lacks_arguments(call.source):
+        return True
+    try:
+        _decode_object(call.arguments)
+    except (msgspec.DecodeError, UnicodeError):
+        try:
+            return not isinstance(json.loads(call.arguments), dict)  # half a surrogate pair, a number beyond any type
+        except (ValueError, RecursionError):
+            return True
+    return False
+
+
+def _whole(call: ToolCall, tools: Mapping[str, Tool]) -> ToolCall:
+    if not _is_broken(call):
+        return call
+    try:
+        (found, *more), _ = in_order(call, {**tools, call.name: tools.get(call.name, Tool(call.name))}, lenient=True)
+    except NotInOrder:
+        more = [call]
+    if more:
+        return with_fields(call, arguments=json.dumps({"_raw": call.arguments}, ensure_ascii=False))
+    return with_fields(call, arguments=found.arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A request, rewritten."""
+
+    body: bytes
+    messages: Sequence[Message] | None
+    """Those that the model is shown; None where they stay as they came."""
+    stop: str
+    """Why the agent is stopped instead of asking upstream; empty to ask."""
+
+
+class Encoded(NamedTuple):
+    """A request in the server's API, lines for people, and what its prompt is made of."""
+
+    body: bytes
+    told: list[str]
+    messages: Sequence[Message]
+    tools: Sequence[Tool]
+    took: Collection[str] = ()
+    """The steps that changed something."""
+    constrained: bool = False
+    """The server is told the grammar of its reply."""
+    model: str = ""
+    """The name of the model that it is told, if not the one that the client asked for."""
+
+
+def encoded(
+    request: Request,
+    body: bytes,
+    plan: RequestPlan,
+    messages: Sequence[Message] | None,
+    model: str = "",
+    steps: Mapping[str, Any] | None = None,
+    given: Given | None = None,
+) -> Encoded:
+    """The request with these messages, or its own, made ready; `body`, as it came, if nothing changes."""
+    set_, drop, unstreamed = dict(plan.set), tuple(plan.drop), plan.unstreamed
+    is_native = plan.write is None and plan.client_text is None
+    withheld = plan.withheld if is_native else frozenset[str]()
+    asked = ready = Asked(model="", messages=())
+    took: Mapping[str, str] = {}
+    if steps and given:
+        asked = Asked(
+            model=model,
+            messages=tuple(request.messages if messages is None else messages),
+            tools=plan.offered if is_native or plan.promote else (),
+            choice=plan.tool_choice,
+            limits=limits(request.fields, request.LIMITS),
+        )
+        ready, took = made_ready(asked, steps, given)
+        messages = messages if ready.messages is asked.messages else ready.messages
+    said = request.messages if messages is None else messages
+    declared = ready.tools if steps and given else plan.offered if is_native or plan.promote else ()
+    if messages is None and ready is asked and not (set_ or drop or withheld or unstreamed or model):
+        return Encoded(body, [], said, declared)
+    tools: Sequence[Tool] | None = None
+    if given:
+        set_ = {**_constrained(ready, given), **set_}
+    if plan.write is not None or plan.promote:
+        tools = ready.tools if plan.promote and steps else plan.offered if plan.promote else ()
+    came = {tool.name: tool for tool in asked.tools}
+    left = {given.names.back(tool.name): tool for tool in ready.tools} if given else {}
+    went = request.encode(
+        messages=messages,
+        tools=tools,
+        set_=set_,
+        drop=drop,
+        withheld=withheld | (came.keys() - left.keys()),
+        unstreamed=unstreamed,
+        model=model,
+        redeclared={name: tool for name, tool in left.items() if tool is not came.get(name)},
+        undemanded=ready.choice != asked.choice and ready.choice == "auto",
+        limits={name: one for name, one in ready.limits.items() if asked.limits.get(name) != one},
+    )
+    return Encoded(went, [*took.values()], said, declared, took, ready.constraint is not None, model)
+
+
+def crossed(
+    request: Request,
+    plan: RequestPlan,
+    messages: Sequence[Message] | None,
+    model: str,
+    steps: Mapping[str, Any],
+    given: Given,
+    origin: str = "",
+) -> Encoded:
+    """The request as one of the server's API, made ready; what of it cannot be told there is named."""
+    is_native = plan.write is None and plan.client_text is None
+    tools = plan.offered if is_native or plan.promote else ()
+    said = request.messages if messages is None else messages
+    asked, took = made_ready(crossing.read(request, said, tools, plan.tool_choice, plan.thoughts, origin), steps, given)
+    model = model or asked.model.removesuffix("[1m]")  # by which Claude Code asks for a longer context
+    fields = given.server.ask(replace(asked, model=model, stream=asked.stream and not plan.unstreamed))
+    fields = {**fields, **_constrained(asked, given)}
+    kept = {key: value for key, value in fields.items() if key not in plan.drop}
+    limits = (request.LIMITS.get(name, (name,))[0] for name in asked.limits if name not in given.server.limits)
+    told = [*took.values()]
+    loose = bool(asked.answer and not asked.answer.schema and not given.server.any_json)
+    held = {given.names.back(tool.name) for tool in asked.tools if tool.strict}
+    untold = ["strict of tools"] * bool(crossing.strict_tools(request) & {tool.name for tool in tools} - held)
+    if left_out := [*asked.left_out, *untold, *limits, *(["JSON without a schema"] if loose else [])]:
+        told = [*told, f"not told to the server, whose API has no word for it: {', '.join(left_out)}"]
+    body = changed(kept, plan.drop, plan.set)
+    return Encoded(body, told, asked.messages, asked.tools, took, asked.constraint is not None, model)
+
+
+def _constrained(asked: Asked, given: Given) -> Mapping[str, Any]:
+    """The fields that tell the server the grammar of its reply."""
+    return given.server.constrain(*asked.constraint) if asked.constraint else {}
+
+
+def _structured(
+    messages: Sequence[Message], client: TextClient, write: Description | None, tools: Mapping[str, Tool]
+) -> Sequence[Message]:
+    """A text client's conversation with calls and results as such, and its prompt without what it says of tools."""
+
+    def sample(call: ToolCall) -> str:
+        return write_calls([call], write, tools) if write else f"{call.name}({call.arguments})"
+
+    def told(part: str | Opaque) -> str | Opaque:
+        if isinstance(part, Opaque):
+            return part
+        rest = documented_tools.read(part, client.tool_sections).rest
+        return conversation.with_samples(rest, client.dialect, tools, sample)
+
+    out: list[Message] = []
+    for message in conversation.structured(messages, client.dialect, tools):
+        if message.role == "system":
+            content = tuple(part for part in map(told, message.content) if isinstance(part, Opaque) or part.strip())
+            if not content:  # it was about tools only; servers refuse an empty one
+                continue
+            message = message if content == message.content else replace(message, content=content)
+        out.append(message)
+    return out
+
+
+@contextmanager
+def as_it_came(known: Iterable[str] = ()) -> Iterator[None]:
+    """Turn a fault of ours into `BadRequest`, so that the request is passed on as it came."""
+    try:
+        yield
+    except BadRequest:
+        raise
+    except Exception as error:
+        logger.error("vtc: the request is passed on as it came\n%s", told_of(error, known))
+        raise BadRequest(f"{type(error).__name__}: {error}") from error

@@ -1,0 +1,68 @@
+"""A request made ready for a server that would refuse it, or lose a part of it: small steps in one order.
+
+    request -> billing -> developer -> … -> max_tokens -> what the server is sent
+
+A step is a function of its own module. It changes only what a server with its key cannot take, and returns the very
+request where there is nothing of that; done twice it changes nothing more. What turn n was given, turn n + 1 is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from vtc.events import Asked
+from vtc.exchange.asking.steps.calls import after_results, ids, names, results
+from vtc.exchange.asking.steps.content import billing, images, text
+from vtc.exchange.asking.steps.given import Given, Step
+from vtc.exchange.asking.steps.limits import context, max_tokens, thinking
+from vtc.exchange.asking.steps.messages import alternate, developer, empty, nulls, single, something, system, turns
+from vtc.exchange.asking.steps.tools import choice, constrain, schemas, strict
+
+__all__ = ["BRIDGED", "STEPS", "Callable", "Given", "made_ready"]
+
+STEPS: Mapping[str, Step] = {
+    "billing": billing,
+    "developer": developer,
+    "images": images,
+    "system": system,
+    "empty": empty,
+    "turns": turns,
+    "ids": ids,
+    "results": results,
+    "single": single,
+    "choice": choice,
+    "after_results": after_results,
+    "something": something,
+    "alternate": alternate,
+    "nulls": nulls,
+    "text": text,
+    "thinking": thinking,
+    "schemas": schemas,
+    "strict": strict,
+    "names": names,
+    "constrain": constrain,
+    "context": context,
+    "max_tokens": max_tokens,
+}
+"""By the keys of profiles (`profiles/ready.py`), in their order: results are found by ids, what asks for a call is
+parted from them, what was folded or put in order may have become a neighbour of its own role, and a note is a text."""
+BRIDGED: Mapping[str, Any] = {
+    **dict.fromkeys(("billing", "empty", "turns", "results", "alternate", "text", "names", "something"), True),
+    "system": "folded",
+    "ids": "short",
+}
+"""What is done to each request for a server of another API, unless a profile says otherwise."""
+
+
+def made_ready(asked: Asked, steps: Mapping[str, Any], given: Given) -> tuple[Asked, dict[str, str]]:
+    """Take the steps, by name and value, in order; return the same request if none changes it.
+
+    And a line about each that did, by its name.
+    """
+    lines: dict[str, str] = {}
+    for name, step in STEPS.items():
+        if value := steps.get(name):
+            asked, line = step(asked, value, given)
+            lines |= {name: line} if line else {}
+    return asked, lines

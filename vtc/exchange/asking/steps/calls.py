@@ -1,0 +1,190 @@
+"""Past calls and their results as servers take them: ids, order, names."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace as with_fields
+from typing import Any
+
+from msgspec.structs import replace
+
+from vtc.events import Asked, Message, ToolCall
+from vtc.exchange.asking.steps.given import Given, counted
+
+# Ids of calls, as a server takes them: each its own, and the same in every turn.
+
+
+_SHORT = re.compile(r"[A-Za-z0-9_-]{1,40}")
+_NINE = re.compile(r"[A-Za-z0-9]{9}")
+
+
+def ids(asked: Asked, value: Any, _given: Given) -> tuple[Asked, str]:
+    """Give each call an id of its own in this form, and its result the same; those that have one keep it."""
+    form = _nine if value == "alphanumeric9" else _short
+    if not any(one.calls or one.role == "tool" for one in asked.messages):
+        return asked, ""
+    messages = tuple(_in_form(one, form) for one in _numbered(asked.messages))
+    changed = sum(one is not came for one, came in zip(messages, asked.messages, strict=True))
+    if not changed:
+        return asked, ""
+    return replace(asked, messages=messages), f"ids of calls in {changed} message{'s' * (changed != 1)} made anew"
+
+
+def _short(id_: str) -> str:
+    return id_ if _SHORT.fullmatch(id_) else f"call_{_digest(id_)[:24]}"
+
+
+def _nine(id_: str) -> str:
+    return id_ if _NINE.fullmatch(id_) else _digest(id_)[:9]
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+
+
+def _in_form(message: Message, form: Any) -> Message:
+    given = [call.id and form(call.id) for call in message.calls]
+    call_id = message.call_id and form(message.call_id)
+    if call_id == message.call_id and all(id_ == call.id for id_, call in zip(given, message.calls, strict=True)):
+        return message
+    calls = tuple(with_fields(call, id=id_) for id_, call in zip(given, message.calls, strict=True))
+    return replace(message, calls=calls, call_id=call_id)
+
+
+def _numbered(messages: Iterable[Message]) -> Iterator[Message]:
+    """Give calls ids of their own, by their place in the conversation if need be, and results those of their calls."""
+    count = 0
+    taken: dict[str, str] = {}  # by the id of a call, the one that the last call of this id got
+    waiting: list[tuple[str | None, ToolCall]] = []
+    before = ""
+    for message in messages:
+        calls: list[ToolCall] = []
+        if message.calls and before != "assistant":
+            waiting = [(id_, call) for id_, call in waiting if id_ is None]
+        for call in message.calls:
+            count += 1
+            id_ = call.id or f"call_vtc{count}"
+            if id_ in taken:
+                id_ = f"{id_[:28]}_vtc{count}"
+            taken[call.id or id_] = taken[id_] = id_
+            calls.append(call if id_ == call.id else with_fields(call, id=id_))
+            waiting.append((call.id, calls[-1]))
+        before = message.role
+        if message.role != "tool":
+            same = all(one is came for one, came in zip(calls, message.calls, strict=True))
+            yield message if same else replace(message, calls=tuple(calls))
+            continue
+        wanted = message.call_id or None
+        fits = (
+            one for one in waiting if (one[0] or None) == wanted and (one[0] or message.name in (None, one[1].name))
+        )
+        if found := next(fits, None):
+            waiting.remove(found)
+            yield _answering(message, found[1].id, found[1].name)
+        else:
+            yield _answering(message, taken.get(message.call_id or "", message.call_id), message.name)
+
+
+def _answering(message: Message, call_id: str | None, name: str | None) -> Message:
+    """The result of a call; the name is of no moment where the result says another."""
+    if call_id == message.call_id and (name == message.name or message.name):
+        return message
+    return replace(message, call_id=call_id, name=name)
+
+
+# Results, where servers want them: right after their calls.
+
+
+NO_RESULT = "(The call was not answered.)"
+"""Stands for the result of a call that has none."""
+DONE = "Done."
+"""What the model says between results and the user; other clients write the same."""
+
+
+def results(asked: Asked, _value: Any, _given: Given) -> tuple[Asked, str]:
+    """Put results right after their calls, in their order, one for each.
+
+    One of no call is said by the user, as is a second one of the same call that says something else.
+    """
+    messages = tuple(_answered(asked.messages))
+    came = asked.messages
+    if len(messages) == len(came) and all(one is other for one, other in zip(messages, came, strict=True)):
+        return asked, ""
+    return replace(asked, messages=messages), "results put in the order of their calls"
+
+
+def after_results(asked: Asked, _value: Any, _given: Given) -> tuple[Asked, str]:
+    """Let the model say a word between results and what the user says."""
+    out: list[Message] = []
+    for message in asked.messages:
+        if message.role == "user" and out and out[-1].role == "tool":
+            out.append(Message("assistant", (DONE,)))
+        out.append(message)
+    if not (more := len(out) - len(asked.messages)):
+        return asked, ""
+    return replace(asked, messages=tuple(out)), f"`{DONE}` said between results and the user {more} times"
+
+
+def _answered(messages: Sequence[Message]) -> Iterator[Message]:
+    at = 0
+    while at < len(messages):
+        message = messages[at]
+        at += 1
+        after: list[Message] = []
+        if message.role == "assistant" and message.calls:
+            end = next((at + n for n, one in enumerate(messages[at:]) if one.role == "assistant"), len(messages))
+            after, at = [*messages[at:end]], end
+        elif message.role == "tool":
+            yield _orphan(message)
+            continue
+        yield message
+        if len({call.id for call in message.calls}) < len(message.calls):
+            yield from after  # which result is whose is told by ids alone
+            continue
+        found: dict[str | None, Message] = {}
+        for one in after:
+            if one.role == "tool" and one.call_id in {call.id for call in message.calls}:
+                found.setdefault(one.call_id, one)
+        for call in message.calls:
+            yield found.get(call.id) or Message("tool", (NO_RESULT,), call_id=call.id, name=call.name)
+        for one in after:
+            if one.role != "tool":
+                yield one
+            elif one.call_id not in found or found[one.call_id].content != one.content:
+                yield _orphan(one)
+
+
+def _orphan(result: Message) -> Message:
+    of = f" of {result.name}" if result.name else ""
+    return Message("user", (f"Result{of}:", *result.content)) if result.content else Message("user")
+
+
+# Names of tools that not all servers take: too long, or with other characters.
+
+
+_WORDS = ("auto", "none", "required")
+
+
+def names(asked: Asked, _value: Any, given: Given) -> tuple[Asked, str]:
+    """Give tools names that all take, in declarations, in the choice and in the conversation alike."""
+    known = given.names
+    called = {call.name for message in asked.messages for call in message.calls}
+    called |= {one.name for one in asked.messages if one.role == "tool" and one.name}
+    wire = {name: known.out(name) for name in (*(tool.name for tool in asked.tools), *sorted(called))}
+    changed = {name: one for name, one in wire.items() if name != one}
+    if not changed:
+        return asked, ""
+
+    def renamed(message: Message) -> Message:
+        name = changed.get(message.name or "", message.name) if message.role == "tool" else message.name
+        if name == message.name and not any(call.name in changed for call in message.calls):
+            return message
+        calls = tuple(with_fields(one, name=wire[one.name]) if one.name in changed else one for one in message.calls)
+        return replace(message, calls=calls, name=name)
+
+    tools = tuple(with_fields(one, name=wire[one.name]) if one.name in changed else one for one in asked.tools)
+    chosen = asked.choice if asked.choice in _WORDS else changed.get(asked.choice, asked.choice)
+    told = f"{counted(len(changed), 'name')} of tools shortened ({', '.join(sorted(changed))})"
+    return replace(asked, messages=tuple(map(renamed, asked.messages)), tools=tools, choice=chosen), told

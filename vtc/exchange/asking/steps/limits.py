@@ -1,0 +1,64 @@
+"""How much a model may say and think: its window, and the effort that is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from msgspec.structs import replace
+
+from vtc.events import Asked, Message, Tool
+from vtc.exchange.asking.steps.given import Given
+from vtc.json_text import encode
+
+# The window of the model: Ollama's API is told how long it is, others are not asked for more than is left of it.
+
+
+PER_TOKEN = 3
+"""Bytes of a prompt that are a token, at the least, of text that people and programs write."""
+LEAST = 8
+"""A reply is left at least this part of the window: what is left is only estimated, and the server knows it."""
+
+
+def context(asked: Asked, value: Any, given: Given) -> tuple[Asked, str]:
+    """Say how long the window is, and that the prompt must not be cut, or else lower the limit to what is left."""
+    limits = asked.limits
+    if "context" in given.server.limits:
+        more = {"context": value, "truncate": False}
+        if more.keys() <= limits.keys():
+            return asked, ""
+        told = f"num_ctx {value} set" if "context" not in limits else "truncate false set"
+        return replace(asked, limits={**more, **limits}), told
+    wanted = limits.get("max_tokens")
+    left = max(value - size(asked.messages, asked.tools) // PER_TOKEN, value // LEAST)
+    return _lowered(asked, left) if isinstance(wanted, int) and wanted > left else (asked, "")
+
+
+def max_tokens(asked: Asked, value: Any, _given: Given) -> tuple[Asked, str]:
+    """Lower the limit to the most that the server takes."""
+    wanted = asked.limits.get("max_tokens")
+    return _lowered(asked, value) if isinstance(wanted, int) and wanted > value else (asked, "")
+
+
+def _lowered(asked: Asked, most: int) -> tuple[Asked, str]:
+    limits = {**asked.limits, "max_tokens": most}
+    return replace(asked, limits=limits), f"max_tokens {most}, as the server has room for no more"
+
+
+def size(messages: Iterable[Message], tools: Iterable[Tool]) -> int:
+    """Count the bytes of a prompt and its tools, images aside."""
+    total = 0
+    for message in messages:
+        total += len(message.reasoning) + sum(len(part) for part in message.content if isinstance(part, str))
+        total += sum(len(call.name) + len(call.arguments) for call in message.calls)
+    return total + sum(len(one.description) + len(encode(one.parameters)) for one in tools)
+
+
+# How much to think, for a model that cannot.
+
+
+def thinking(asked: Asked, _value: Any, _given: Given) -> tuple[Asked, str]:
+    """Say nothing of it to a server of another API."""
+    if asked.effort is None:
+        return asked, ""
+    return replace(asked, effort=None), f"not told how much to think ({asked.effort}), which the server refuses"

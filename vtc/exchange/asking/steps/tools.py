@@ -1,0 +1,286 @@
+"""Tools as servers take them: their schemas, the choice among them, the grammar of a reply."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace as with_fields
+from typing import Any
+
+from msgspec.structs import replace
+
+from vtc.dialects.arguments import values
+from vtc.dialects.arguments.values import Schema
+from vtc.dialects.constrain.constraint import Inexpressible, quoting
+from vtc.events import Asked, Message, Tool
+from vtc.exchange.asking.steps.given import Given, counted
+from vtc.exchange.asking.steps.messages import REMINDER, joined
+from vtc.json_text import encode, referred
+from vtc.profiles.planner import Constraining
+
+# One JSON Schema made simple: what only narrows is said in the description, the rest as grammars know it.
+
+
+NARROWS = frozenset(
+    (
+        *("pattern", "format", "minLength", "maxLength", "contentEncoding", "contentMediaType"),
+        *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
+        *("minItems", "maxItems", "uniqueItems", "contains", "minProperties", "maxProperties", "propertyNames"),
+        *("patternProperties", "dependentRequired", "dependentSchemas", "dependencies", "not", "if", "then", "else"),
+    )
+)
+"""What only narrows a value whose type is said besides."""
+_NOT_PLAIN = frozenset(("$schema", "$id", "$comment", "$anchor", "unevaluatedProperties", "readOnly"))
+"""What servers of few words refuse besides, and the model need not be told."""
+_UNIONS = ("anyOf", "oneOf")
+_INSIDE = frozenset(("properties", "items", "additionalProperties", "prefixItems", "anyOf", "oneOf", "allOf"))
+_LOOKED_AT = NARROWS | _NOT_PLAIN | {"$ref", "$defs", "definitions", "const", *_UNIONS}
+MOST_DEPTH = 12
+"""Schemas within schemas beyond which any value may stand: a schema may refer to itself without end."""
+MOST_PARTS = 2000
+"""Schemas within one that are looked at."""
+
+
+class Simple:
+    """One schema being simplified."""
+
+    def __init__(self, root: Mapping[str, Any], *, plain: bool, most: int = MOST_PARTS) -> None:
+        self.root = root
+        self.gone: dict[str, None] = {}
+        """What was left out, or is said otherwise."""
+        self._plain = plain
+        self.parts = 0
+        """Schemas that were looked at."""
+        self._most = min(most, MOST_PARTS)
+
+    def of(self, schema: Any, within: tuple[str, ...] = ()) -> Any:
+        """Simplify a schema and those inside; return the very one if there is nothing to it.
+
+        `within` are the references that led here, and the keys: one that leads to itself ends with its type.
+        """
+        self.parts += 1
+        if not isinstance(schema, Mapping):
+            return {"type": "string"} if schema is True else schema
+        reference = schema.get("$ref")
+        if len(within) > MOST_DEPTH or self.parts > self._most or reference in within:
+            self.gone["depth"] = None
+            found = there if isinstance(there := referred(self.root, reference), Mapping) else schema
+            kind = found.get("type") if within else "object"  # arguments are one
+            return {"type": kind if isinstance(kind, str) else _kind(found)}
+        depth, within = len(within), (*within, reference if isinstance(reference, str) else "")
+        keys = schema.keys()
+        is_simple = isinstance(schema.get("type"), str) and keys.isdisjoint(_LOOKED_AT)
+        found = schema if is_simple else self._simplified(schema, depth)
+        inside = {
+            key: new
+            for key in _INSIDE & found.keys()
+            if (new := self._inside(key, found[key], within)) is not found[key]
+        }
+        found = {**found, **inside} if inside else found
+        if self._plain and found.get("additionalProperties") is False:
+            self.gone["additionalProperties"] = None
+            found = {key: one for key, one in found.items() if key != "additionalProperties"}
+        if depth == 0 and found.get("type") == "object" and "properties" not in found:
+            found = {**found, "properties": {}}
+        if depth == 0 and "$ref" in self.gone:
+            found = {key: one for key, one in found.items() if key not in ("$defs", "definitions")}
+        return found
+
+    def _simplified(self, schema: Mapping[str, Any], depth: int) -> Mapping[str, Any]:
+        """Simplify a schema, but not those inside."""
+        found = self._flat(schema)
+        lost = {key: one for key, one in found.items() if key in NARROWS}
+        silent = _NOT_PLAIN & found.keys() if self._plain else frozenset[str]()
+        kinds = found.get("type")
+        is_known = isinstance(kinds, str) or not found.keys().isdisjoint({"enum", "const", "allOf", *_UNIONS})
+        if found is schema and is_known and not (lost or silent or (self._plain and "const" in found)):
+            return schema
+        out = {key: one for key, one in found.items() if key not in lost and key not in silent}
+        if self._plain and "const" in out:
+            out["enum"] = [out.pop("const")]
+            self.gone["const"] = None
+        others = [one for one in kinds if one != "null"] if isinstance(kinds, list) else []
+        if len(others) == 1:
+            out["type"] = others[0]
+            self.gone["null"] = None
+        elif not (is_known or kinds):
+            out["type"] = "object" if depth == 0 else _kind(out)
+            self.gone["no type"] = None
+        self.gone.update(dict.fromkeys((*lost, *silent)))
+        if lost:
+            said = str(out.get("description") or "")
+            hint = "; ".join(f"{key}: {_short(one)}" for key, one in lost.items())
+            out["description"] = f"{said}\n({hint})" if said else f"({hint})"
+        return out
+
+    def _flat(self, schema: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Resolve a reference, and a union of which only one member is not null."""
+        for _ in range(MOST_DEPTH):
+            if "$ref" in schema:
+                self.gone["$ref"] = None
+                there = referred(self.root, schema["$ref"])
+                rest = {key: one for key, one in schema.items() if key != "$ref"}
+                schema = {**there, **rest} if isinstance(there, Mapping) else rest
+                continue
+            key = next((key for key in _UNIONS if isinstance(schema.get(key), list)), None)
+            others = [one for one in schema[key] if one != {"type": "null"}] if key else []
+            if not key or len(others) != 1 or not isinstance(others[0], Mapping):
+                break
+            self.gone[key] = None
+            schema = {**others[0], **{name: one for name, one in schema.items() if name != key}}
+        return schema
+
+    def _inside(self, key: str, value: Any, within: tuple[str, ...]) -> Any:
+        if key == "properties" and isinstance(value, Mapping):
+            new: Any = {name: self.of(one, within) for name, one in value.items()}
+            return value if all(new[name] is one for name, one in value.items()) else new
+        if isinstance(value, list):
+            new = [self.of(one, within) for one in value]
+            return value if all(one is came for one, came in zip(new, value, strict=True)) else new
+        return self.of(value, within) if isinstance(value, Mapping) else value
+
+
+def _kind(schema: Mapping[str, Any]) -> str:
+    """Tell the type of a value by what is said of it; a text if nothing is."""
+    return "object" if "properties" in schema else "array" if "items" in schema else "string"
+
+
+def _short(value: Any) -> str:
+    return value if isinstance(value, str) else encode(value).decode()
+
+
+# Schemas of tools, for servers that make a grammar of each: one that is beyond them takes all tools with it.
+#
+# What only narrows is said in the description, where the model still reads it; what a call must fit is checked here,
+# against the schema that the client sent. `plain` is for servers that refuse keys besides: `$schema`, `const`,
+# `additionalProperties`.
+
+
+MOST_PARTS_OF_ALL = 12000
+"""Schemas within those of all tools that are looked at."""
+MOST_TOLD = 6
+"""Tools that are named in the report."""
+
+
+def schemas(asked: Asked, value: Any, _given: Given) -> tuple[Asked, str]:
+    """Simplify the schemas that say more than types, names and choices."""
+    tools: list[Tool] = []
+    told: list[str] = []
+    left = MOST_PARTS_OF_ALL
+    for tool in asked.tools:
+        simple = Simple(tool.parameters, plain=value == "plain", most=left)
+        parameters = simple.of(tool.parameters)
+        left -= simple.parts
+        if parameters is not tool.parameters:
+            told.append(f"{tool.name}: {', '.join([*simple.gone])}" if simple.gone else tool.name)
+            tool = with_fields(tool, parameters=parameters)
+        tools.append(tool)
+    if not told:
+        return asked, ""
+    shown = "; ".join(told[:MOST_TOLD]) + "; …" * (len(told) > MOST_TOLD)
+    return replace(asked, tools=tuple(tools)), f"{counted(len(told), 'schema')} simplified ({shown})"
+
+
+# The choice of a tool, for a server that does not heed it.
+
+
+def choice(asked: Asked, _value: Any, _given: Given) -> tuple[Asked, str]:
+    """Send no tools where none may be called, and one where that must be: this is worth more than the prompt cache."""
+    if asked.choice == "auto" or not asked.tools:
+        return asked, ""
+    if asked.choice == "none":
+        return replace(asked, tools=(), choice="auto"), "no tools offered, as none may be called"
+    named = tuple(tool for tool in asked.tools if tool.name == asked.choice)
+    demand = REMINDER.format(f"Call the tool {asked.choice}." if named else "Call one of the tools.")
+    last = asked.messages[-1:]
+    said = Message("user", (demand,))
+    joins = bool(last) and last[0].role == "user"
+    messages = (*asked.messages[:-1], joined([last[0], said], "\n")) if joins else (*asked.messages, said)
+    told = f"tool_choice {asked.choice}: said in the prompt"
+    return replace(asked, messages=messages, tools=named or asked.tools, choice="auto"), told
+
+
+# The grammar of a reply, for a server that decodes by one; and tools that are strict, for one that makes it itself.
+#
+# Fails open: what cannot be said is told, and the request goes without.
+
+
+"""Schemas within schemas that are closed."""
+
+
+def constrain(asked: Asked, value: Any, given: Given) -> tuple[Asked, str]:
+    """Send the grammar of the dialect, filled in with the tools."""
+    assert isinstance(value, Constraining)
+    if (mark := quoting(value.dialect)) and _holds(given.request.messages, mark):
+        return asked, f"no grammar: the conversation quotes {mark}, which no value could hold"
+    try:
+        made = value.written()
+    except Inexpressible as error:
+        return asked, f"no grammar: {error}"
+    constraint = (value.form, made)
+    if not given.server.constrain(*constraint):
+        return asked, f"no grammar: {given.server.name} has no field for it"
+    if constraint == asked.constraint:
+        return asked, ""
+    return replace(asked, constraint=constraint), f"a grammar of {value.dialect.name} sent ({value.form})"
+
+
+def _holds(messages: Iterable[Message], mark: str) -> bool:
+    """True if a text of the conversation, or the arguments of a call, hold a mark: a value may have to hold it, too."""
+    return any(
+        mark in text
+        for message in messages
+        if message.role != "system"
+        for text in (message.text, *(call.arguments for call in message.calls))
+    )
+
+
+def strict(asked: Asked, _value: Any, _given: Given) -> tuple[Asked, str]:
+    """Declare tools as strict, where each of their objects can be closed; those without parameters stay."""
+    tools = tuple(
+        with_fields(tool, strict=True, parameters=found)
+        if not tool.strict and _has_members(tool.parameters) and (found := closed(tool.parameters)) is not None
+        else tool
+        for tool in asked.tools
+    )
+    changed = sum(one is not other for one, other in zip(tools, asked.tools, strict=True))
+    if not changed:
+        return asked, ""
+    return replace(asked, tools=tools), f"{counted(changed, 'tool')} declared as strict"
+
+
+def _has_members(schema: Schema) -> bool:
+    """True if an object declares members. What they are is not looked at: references may double on each level."""
+    return bool(values.resolved_of(schema, schema).get("properties"))
+
+
+class _Open(ValueError):
+    """An object may have any members."""
+
+
+def closed(schema: Any) -> Mapping[str, Any] | None:
+    """Close the objects of a schema that say nothing of other members; None if one of them is open."""
+    try:
+        return _closed(schema, 0)
+    except _Open:
+        return None
+
+
+def _closed(schema: Any, depth: int) -> Mapping[str, Any]:
+    if depth > MOST_DEPTH or not isinstance(schema, Mapping):
+        raise _Open
+    declared = schema.get("properties")
+    is_object = declared is not None or schema.get("type") == "object"
+    if is_object and not (declared and schema.get("additionalProperties", False) is False):
+        raise _Open
+    found = {key: _inside(key, one, depth + 1) for key, one in schema.items()}
+    return {**found, "additionalProperties": False} if is_object else found
+
+
+def _inside(key: str, inside: Any, depth: int) -> Any:
+    if key == "items":
+        return _closed(inside, depth)
+    if key in ("anyOf", "oneOf", "allOf", "prefixItems") and isinstance(inside, list):
+        return [_closed(one, depth) for one in inside]
+    if key in ("properties", "$defs", "definitions") and isinstance(inside, Mapping):
+        return {name: _closed(one, depth) for name, one in inside.items()}
+    return inside

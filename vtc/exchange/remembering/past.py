@@ -1,0 +1,279 @@
+"""What is kept of a client's past exchanges with a model, for one that begins now: its thoughts, its last prompts."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import takewhile
+from typing import Any, NamedTuple
+
+from vtc.apis import Request
+from vtc.apis.content import is_billing
+from vtc.events import Media, Message, Opaque, Seal, Tool
+from vtc.exchange.remembering.thoughts import PastThoughts
+from vtc.json_text import encode
+from vtc.profiles.matching import Facts
+from vtc.profiles.memory import MOST_PROMPTS, Memory, digest
+from vtc.profiles.plan import Plan
+from vtc.profiles.planner import Planner
+from vtc.scrub import scrub
+
+# A request as its server's prompt cache sees it: tools and messages as texts, in the order in which they are read.
+#
+# What the cache does not see is left out: marks for it, the form in which a client writes a text, ids of its items.
+
+
+ENTRY = 100
+"""Bytes that a tool or message takes beside its text."""
+
+
+class Unit(NamedTuple):
+    """A tool or a message."""
+
+    name: str
+    """`tool read`, or the role of a message."""
+    text: str
+
+
+class Prompt(NamedTuple):
+    """All that left for the model."""
+
+    tools: tuple[Unit, ...]
+    messages: tuple[Unit, ...]
+
+    size: int
+    """Bytes that it takes."""
+
+    @property
+    def spoken(self) -> tuple[Unit, ...]:
+        """The messages but for the system's."""
+        return tuple(unit for unit in self.messages if unit.name != "system")
+
+
+def prompt(
+    messages: Sequence[Message],
+    tools: Iterable[Tool],
+    meaning: Callable[[Any], str | Media | Seal | None],
+    *,
+    skips_billing: bool = False,
+) -> Prompt:
+    """Write what leaves as a prompt. `meaning` tells what a part is that is no text.
+
+    `skips_billing` leaves out the line that Claude Code puts before its prompt.
+    """
+
+    def said(part: str | Opaque) -> str:
+        if isinstance(part, str):
+            return part
+        if part.thought:
+            return f"(thought {_digest(repr(part.thought))})"
+        found = part.media or meaning(part.part)
+        if isinstance(found, str):
+            return "" if skips_billing and is_billing(found) else found
+        if not isinstance(found, Media):
+            return encode({key: one for key, one in part.part.items() if key != "cache_control"}).decode()
+        return f"({found.kind} {_digest(found.data or found.url)})"
+
+    declared = tuple(Unit(f"tool {tool.name}", _tool(tool)) for tool in tools)
+    spoken = tuple(Unit(message.role, _text(message, said)) for message in messages)
+    return Prompt(declared, spoken, sum(sys.getsizeof(unit.text) + ENTRY for unit in (*declared, *spoken)))
+
+
+def _text(message: Message, said: Callable[[str | Opaque], str]) -> str:
+    content = message.content
+    if not (message.calls or message.reasoning) and len(content) == 1:  # as for nearly all
+        return said(content[0])
+    thought = [message.reasoning] if message.reasoning else []
+    return "\n".join([*thought, *map(said, content), *(f"-> {one.name} {one.arguments}" for one in message.calls)])
+
+
+def _tool(tool: Tool) -> str:
+    return f"{tool.description}\n{encode(tool.parameters).decode()}"
+
+
+def _digest(data: str) -> str:
+    return hashlib.blake2b(data.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+# How much of the last turn's prompt a request keeps, and where and by what it breaks.
+#
+# Servers keep what they computed for the beginning of a prompt. A character that changes there makes them compute all
+# that comes after it again. So the prompt that left last is kept for each conversation, and compared with the next.
+#
+# Which conversation a request goes on with is not said in it. It is one of the same client, upstream and model, with
+# about the same tools, that begins with the same message, or has most of its messages. One that it goes on with
+# unbroken comes before any other: a title, a summary or another task beside it has a prompt of its own, and breaks
+# none. Of much fewer messages it is a new one, too: the client has compacted it.
+
+
+MOST = 32
+"""Conversations of one client with one model that are told apart."""
+_BEFORE, _AFTER = 24, 40
+"""Characters of an excerpt before and after the place where a prompt broke."""
+_AROUND = 400
+"""Characters on either side in which secrets are looked for: one that is cut in two would not be found."""
+
+
+class Kept(NamedTuple):
+    """What one prompt keeps of another."""
+
+    tools: int
+    """The first tools of both that are the same."""
+    messages: int
+    """The first messages of both that are the same; none where the tools are not."""
+    broken: tuple[Unit | None, Unit | None] | None
+    """What stands at the first difference, before and now, where that is not at the end of either; None for nothing."""
+
+
+class LastPrompts:
+    """The prompts of one client, upstream and model that left last, one for each conversation."""
+
+    def __init__(self, memory: Memory, whose: Sequence[str], model: str, known: Sequence[str] = ()) -> None:
+        """`known` are secrets that no excerpt may hold."""
+        self._memory = memory.prompts
+        self._key = digest(*whose, model)
+        self._known = known
+
+    def left(self, prompt: Prompt) -> dict[str, Any]:
+        """Keep a prompt that leaves; return what it keeps of the last one of its conversation, empty if that is new."""
+        found = self._memory.get(self._key)
+        prompts: list[Prompt] = [*found] if isinstance(found, tuple) else []
+        related = [(one, compared(one, prompt)) for one in prompts if _is_related(one, prompt)]
+        whole = [pair for pair in related if pair[1].broken is None]
+        best = max(whole, key=lambda pair: pair[1].messages, default=None)
+        if best is None:
+            left = (pair for pair in related if 2 * len(prompt.messages) > len(pair[0].messages))
+            best = max(left, key=lambda pair: _shared(pair[0], prompt), default=None)
+        if best is not None and (best[1].broken or len(prompt.messages) >= len(best[0].messages)):
+            prompts.remove(best[0])
+        self._put([prompt, *prompts])
+        return self._told(best[0], prompt, best[1]) if best else {}
+
+    def _put(self, prompts: Sequence[Prompt]) -> None:
+        kept: list[Prompt] = []
+        size = 0
+        for prompt in prompts[:MOST]:
+            size += prompt.size
+            if size > MOST_PROMPTS // 4:
+                break
+            kept.append(prompt)
+        self._memory.put(self._key, tuple(kept), sum(prompt.size for prompt in kept))
+
+    def _told(self, before: Prompt, now: Prompt, kept: Kept) -> dict[str, Any]:
+        """Write it as plain data, with an excerpt of both."""
+        same = (*now.tools[: kept.tools], *now.messages[: kept.messages])
+        chars = sum(len(unit.text) for unit in same)
+        told = {"kept": kept.messages, "of": len(now.messages), "chars": chars, "chars_of": chars}
+        if kept.broken is None:
+            return told
+        old, new = kept.broken
+        at = first_difference(old.text, new.text) if old and new and old.name == new.name else 0
+        how = "changed" if old and new else "is new" if new else "is gone"
+        others = (*before.tools, *before.messages[:-1])
+        return {
+            **told,
+            "chars": chars + at,
+            "chars_of": sum(len(unit.text) for unit in others),
+            "what": (new or old or Unit("", "")).name,
+            "how": f"in the place of {old.name}" if old and new and old.name != new.name else how,
+            "at": at,
+            **dict(zip(("before", "now"), self._excerpts(old, new, at), strict=True)),
+        }
+
+    def _excerpts(self, old: Unit | None, new: Unit | None, at: int) -> tuple[str, str]:
+        start = max(0, at - _AROUND)
+        texts = [scrub(one.text[start : at + _AROUND], self._known) if one else "" for one in (old, new)]
+        here = first_difference(*texts)
+        begin = max(0, here - _BEFORE)
+        first, second = (text[begin : here + _AFTER] for text in texts)
+        return first, second
+
+
+def compared(before: Prompt, now: Prompt) -> Kept:
+    """Compare a prompt with the one before it; what stands last in either may be there for one turn alone."""
+    tools = _common(before.tools, now.tools)
+    if tools < max(len(before.tools), len(now.tools)):
+        pair = _at(before.tools, tools), _at(now.tools, tools)
+        if pair[0] and pair[0].name not in {unit.name for unit in now.tools}:
+            pair = pair[0], None
+        elif pair[1] and pair[1].name not in {unit.name for unit in before.tools}:
+            pair = None, pair[1]
+        return Kept(tools, 0, pair)
+    messages = _common(before.messages, now.messages)
+    if messages >= min(len(before.messages), len(now.messages)) - 1:
+        return Kept(tools, messages, None)
+    return Kept(tools, messages, (before.messages[messages], now.messages[messages]))
+
+
+def first_difference(one: str, other: str) -> int:
+    """Find the first character in which two texts differ, or the length of the shorter one."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _common(before: Sequence[Unit], now: Sequence[Unit]) -> int:
+    return len([*takewhile(lambda pair: pair[0] == pair[1], zip(before, now, strict=False))])
+
+
+def _at(units: Sequence[Unit], place: int) -> Unit | None:
+    return units[place] if place < len(units) else None
+
+
+def _shared(before: Prompt, now: Prompt) -> int:
+    """Count the messages that both have, at whatever place; prompts of the system's do not count."""
+    return len({*before.spoken} & {*now.spoken})
+
+
+def _is_related(before: Prompt, now: Prompt) -> bool:
+    """True if both may be of one conversation."""
+    old, new = ({unit.name for unit in one.tools} for one in (before, now))
+    if 2 * len(old & new) < max(len(old), len(new)):
+        return False
+    said, says = before.spoken, now.spoken
+    if said[:1] == says[:1]:
+        return bool(said)
+    shared = _shared(before, now)
+    return shared > 1 and 2 * shared >= len(said)
+
+
+type Planned = Callable[[Mapping[str, Any]], tuple[Plan, Past | None]]
+"""Decides about a request, given the steps that its server taught since it came."""
+
+
+class Past:
+    """Gives one exchange what it needs of those before it, and keeps what those after it need."""
+
+    def __init__(self, memory: Memory, facts: Facts, plan: Plan, request: Request) -> None:
+        of, model = facts.whose, plan.server_model or request.model
+        native = plan.request.client_text is None
+        recalls, as_text = plan.request.recalls, plan.request.write is not None and native
+        kept = native and bool(plan.tools) and not request.several
+        self.thoughts = PastThoughts(memory, of, model, recalls=recalls, as_text=as_text) if kept else None
+        """None where nothing is given back to the model."""
+        self._prompts = LastPrompts(memory, of, model, facts.secrets)
+        self._skips_billing = plan.request.skips_billing
+
+    def conversation(self, request: Request, field: str | None, told: list[str]) -> Sequence[Message]:
+        """Return the conversation, with what the model thought (`PastThoughts.given_back`)."""
+        return self.thoughts.given_back(request, field, told) if self.thoughts else request.messages
+
+    def kept_prefix(self, messages: Sequence[Message], tools: Sequence[Tool], request: Request) -> dict[str, Any]:
+        """Keep the prompt that leaves; return what it keeps of the last one (`Report.prefix`)."""
+        return self._prompts.left(prompt(messages, tools, request.meaning, skips_billing=self._skips_billing))
+
+
+def planning(planner: Planner, facts: Facts, request: Request, memory: Memory | None) -> Planned:
+    """Make what decides about a request with these facts, once or, when its server teaches what that changes, anew."""
+
+    def planned(taught: Mapping[str, Any]) -> tuple[Plan, Past | None]:
+        plan = planner.plan(facts, request, memory, taught)
+        return plan, Past(memory, facts, plan, request) if memory else None
+
+    return planned

@@ -1,0 +1,334 @@
+"""What a model thought before its calls, and how it wrote them, given back to it where the client lost that.
+
+A client that knows no reasoning sends the calls of a turn back and nothing of what led to them. Some servers refuse
+such a conversation, and the models of others do worse. So what came with calls is kept, and put back into each later
+request of the same conversation, at the same place: then the beginning of the prompt stays the same, too.
+
+Where VTC writes calls into the prompt as text, they stand there as the model wrote them, too: the server has computed
+just these characters. A call that had to be repaired, or was changed, stands there as it should have been written.
+
+All that is found by the client's credentials, the upstream and the model, what the client sent of the conversation up
+to that reply, and the calls of the reply itself. Servers whose ids are the same in every conversation
+(`functions.read:0`) may answer one conversation twice with the same calls and other thoughts: then there are none to
+give back, as any could be the wrong ones.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
+
+import msgspec
+from msgspec.structs import replace
+
+from vtc.apis import Request
+from vtc.apis.calls import ToolCallAccumulator
+from vtc.apis.contract import Decoder, Said
+from vtc.apis.crossing import FIELDS
+from vtc.events import Call, CallDelta, Finish, Message, Opaque, Reasoning, ReasoningDelta, Seal, TextDelta, ToolCall
+from vtc.profiles.memory import Memory
+from vtc.scrub import told
+
+MOST = 1 << 20
+"""Characters of the reasoning of one turn beyond which it is not kept."""
+_REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>", re.S)
+"""What agents add to the last message of a request, and take out of it in the next."""
+_sorted = msgspec.json.Encoder(order="sorted").encode
+_SEVERAL = ""
+"""Stands for turns that differ in what the client lost, where all else is the same."""
+
+
+class Turn(msgspec.Struct, frozen=True):
+    """One turn of a model."""
+
+    thought: str = ""
+    seal: Seal = Seal()
+    wrote: str = ""
+    """All that it wrote besides; empty where that need not come back."""
+    said: str = ""
+    """The same without the calls, and without white space."""
+
+    @property
+    def size(self) -> int:
+        """Characters of all of it."""
+        return sum(map(len, (self.thought, self.seal.signature, self.seal.encrypted, self.wrote, self.said)))
+
+
+class PastThoughts:
+    """Gives thoughts back to one request, and keeps those of its reply."""
+
+    def __init__(
+        self, memory: Memory, whose: Sequence[str], model: str, *, recalls: bool = True, as_text: bool = False
+    ) -> None:
+        """`whose` tells one upstream, as one client sees it, from all others.
+
+        The model `recalls` what it thought as text, and is shown past calls `as_text`. What a server sealed it is
+        always given back.
+        """
+        self.recalls = recalls
+        self.as_text = as_text
+        self._memory = memory.thoughts
+        self._learned = memory.learned(*whose, model, "thoughts")
+        self._of = repr((*whose, model)).encode("utf-8", "surrogatepass")
+        self._said = b""
+        """The digest of the conversation that this request sends."""
+
+    def given_back(self, request: Request, field: str | None, told: list[str]) -> Sequence[Message]:
+        """Return the conversation with what the model thought, where that is lost; its own messages if it is nowhere.
+
+        `field` is where a server of the client's API wants it; None on the way to another API. A line for people is
+        added to `told`.
+        """
+        messages = request.messages
+        found: dict[int, Message] = {}
+        given = 0
+        so_far = hashlib.blake2b(self._of, digest_size=32)
+        for place, turn in _turns(messages):
+            calls = [call for message in turn for call in message.calls]
+            known = self._memory.get(_key(so_far.digest(), calls)) if calls and self._memory.size else None
+            if isinstance(known, Turn):
+                at = next(at for at, message in enumerate(turn) if message.calls)
+                if self._is_lost(request, turn, known):
+                    given += 1
+                    # A signature is for the text that it came with.
+                    text = known.thought or ("" if known.seal.signature else turn[at].reasoning)
+                    found[place + at] = replace(turn[at], reasoning=text, seal=known.seal)
+                    if field:
+                        found[place + at] = request.with_thoughts(found[place + at], field)
+                if self.as_text and known.wrote and len(turn) == 1 and squeezed(turn[0].text) == known.said:
+                    found[place] = _as_written(found.get(place, turn[0]), known.wrote)
+            for message in turn:
+                for part in _said(message):
+                    so_far.update(part)
+        self._said = so_far.digest()
+        if not found:
+            return messages
+        if given:
+            told.append(f"reasoning of {given} past turn{'s' * (given != 1)} given back")
+        return [found.get(place, message) for place, message in enumerate(messages)]
+
+    def _is_lost(self, request: Request, turn: Sequence[Message], known: Turn) -> bool:
+        """True if the client lost what is `known`: a seal wins over its own copy, which is no more than the text."""
+        if known.seal != Seal():
+            return not any(map(request.has_seal, turn))
+        return self.recalls and bool(known.thought) and not any(map(request.has_thoughts, turn))
+
+    def keep(self, turn: Turn, field: str, calls: Sequence[ToolCall]) -> None:
+        """Keep a reply to this request, which made these calls, as the client was given them."""
+        self._learned.thoughts = field or self._learned.thoughts
+        # Some clients send no ids back.
+        for some in (calls, [ToolCall(call.name, call.arguments) for call in calls]):
+            key = _key(self._said, some)
+            known = self._memory.get(key)
+            kept = turn if known in (None, turn) else _SEVERAL
+            self._memory.put(key, kept, 4 * turn.size)
+
+
+def squeezed(text: str) -> str:
+    """Leave out white space: clients trim it."""
+    return "".join(text.split())
+
+
+def _as_written(message: Message, text: str) -> Message:
+    """Write a message as the model wrote it, calls and all."""
+    others = tuple(part for part in message.content if isinstance(part, Opaque))
+    return replace(message, content=(*others, text), calls=())
+
+
+def _turns(messages: Sequence[Message]) -> Iterator[tuple[int, list[Message]]]:
+    """Part a conversation into turns: neighbours of one role, with the place of the first. Prompts are none."""
+    for is_model, some in groupby(enumerate(messages), lambda one: one[1].role == "assistant"):
+        turn = [*some]
+        if is_model:
+            yield turn[0][0], [message for _, message in turn]
+        else:
+            yield from ((place, [message]) for place, message in turn if message.role != "system")
+
+
+def _said(message: Message) -> tuple[bytes, ...]:
+    """Write what a message says, and nothing of what clients change from one request to the next."""
+    text = message.text
+    if "<system-reminder>" in text:
+        text = _REMINDER.sub("", text)
+    if not (text := text.strip()) and message.role == "user":
+        return ()
+    made = (f"{call.id}\0{call.name}\0{call.arguments}" for call in message.calls)
+    about = "\0".join((message.role, str(message.call_id), str(len(text)), *made))
+    return about.encode("utf-8", "surrogatepass"), text.encode("utf-8", "surrogatepass")
+
+
+def _key(said: bytes, calls: Sequence[ToolCall]) -> bytes:
+    has_ids = all(call.id for call in calls)
+    made = sorted((call.id or "" if has_ids else "", call.name, _plain(call.arguments)) for call in calls)
+    found = hashlib.blake2b(said, digest_size=32)
+    for id_, name, arguments in made:
+        found.update(f"{id_}\0{name}\0".encode("utf-8", "surrogatepass"))
+        found.update(arguments)
+    return found.digest()
+
+
+def _plain(arguments: str) -> bytes:
+    """Write arguments in one way: clients read them and write them again."""
+    written = arguments.encode("utf-8", "surrogatepass")
+    try:
+        return _sorted(msgspec.json.decode(written))
+    except (ValueError, RecursionError):
+        return written
+
+
+# Listens to a reply for what the model thought and wrote, and for the calls that the client is given.
+#
+# Reasoning that the server parts off mostly passes unread, as text does. So it is decoded beside its way, some frames
+# at once, and only where they tell some and it is to be kept.
+
+
+logger = logging.getLogger(__name__)
+
+AT_ONCE = 1 << 15
+"""Bytes of frames that are decoded at once: about a hundred, which takes less than a millisecond."""
+
+
+class Heard:
+    """What was heard of the first choice of a reply; `keep` takes it at the end, if there is something to keep."""
+
+    def __init__(
+        self,
+        decoder: Decoder,
+        keep: Callable[[Turn, str, Sequence[ToolCall]], object],
+        markup: Sequence[str] | None = None,
+        closers: Sequence[str] = (),
+        *,
+        plain: bool = True,
+    ) -> None:
+        """`markup` stands around calls in text, and is no part of what is said; None keeps no text.
+
+        Unless `plain` thoughts are to be kept, too, only those are that a server sealed.
+        `closers` end what is thought in the text.
+        """
+        self._markup = markup
+        self._closers = closers
+        self._plain = plain
+        self._wrote: list[str] = []
+        self._in_text: list[str] = []  # the calls as they were written
+        self._as_written = True  # all of them were
+        self._decoder = decoder
+        self._frames = decoder.framing.reader()
+        self._keep = keep
+        self._listens = True
+        self._waiting: list[bytes] = []
+        self._size = 0
+        self._text: list[str] = []
+        self._length = 0
+        self._seal = Seal()
+        self._field = ""
+        self._pieces: list[CallDelta] = []
+        self._calls: list[ToolCall] = []
+
+    def came(self, data: bytes) -> None:
+        """Take what the server sent."""
+        if self._listens:
+            self._waiting.append(data)
+            self._size += len(data)
+            # A line of megabytes is put together once, and not with each piece of it.
+            if self._size >= AT_ONCE and b"\n" in data:
+                self._decode(self._whole_frames())
+
+    def left(self, said: Iterable[Said], choice: int) -> None:
+        """Take what leaves for the client; the end of the message ends the listening."""
+        for one in said if self._listens and not choice else ():
+            match one:
+                case CallDelta():
+                    self._pieces.append(one)
+                    self._as_written = False
+                case Call():
+                    self._calls.append(one.call)
+                    self._in_text.append(one.raw.strip())
+                    self._as_written &= bool(one.raw.strip()) and not (one.repairs or one.changed)
+                case Reasoning(text):
+                    self._thought(text)
+                case Finish():
+                    self.end()
+
+    def end(self) -> None:
+        """Have kept what was heard (idempotent): what the client does next may come before the last byte is here."""
+        if not self._listens:
+            return
+        try:
+            calls = [*self._calls, *ToolCallAccumulator(self._pieces).calls()]
+            if calls:
+                self._decode(b"".join(self._waiting))
+            # A signature is for the text; what is encrypted stands for itself.
+            thought = "".join(self._text) if self._plain or self._seal.signature else ""
+            turn = Turn(thought, self._seal, *self._written())
+            if calls and turn != Turn():
+                self._keep(turn, self._field if self._field in FIELDS else "", calls)
+        except Exception as error:  # the reply itself goes on
+            logger.error("vtc: nothing of this reply is kept for later turns\n%s", told(error))
+        self.stop()
+
+    def stop(self) -> None:
+        """Listen no more, and keep nothing."""
+        self._listens = False
+        self._waiting, self._text, self._wrote, self._pieces, self._calls, self._in_text = [], [], [], [], [], []
+        self._seal = Seal()
+
+    def _written(self) -> tuple[str, str]:
+        """Return what the model wrote, and that without its calls; nothing where calls are not as it wrote them."""
+        if not (self._as_written and self._in_text and self._markup is not None):
+            return "", ""
+        wrote = "".join(self._wrote)
+        for closer in self._closers:
+            wrote = wrote.rpartition(closer)[2]
+        wrote = wrote.strip()
+        said = wrote
+        for text in self._in_text:
+            before, found, after = said.partition(text)
+            if not found:
+                return "", ""
+            said = before + after
+        for text in self._markup:
+            said = said.replace(text, "")
+        return wrote, squeezed(said)
+
+    def _whole_frames(self) -> bytes:
+        """Take the frames that are whole. What follows them waits."""
+        data = b"".join(self._waiting)
+        end = data.rfind(b"\n\n") + 2
+        if end < 2:  # lines of JSON, or what is there is no frame yet
+            end = data.rfind(b"\n") + 1
+        self._waiting, self._size = [data[end:]], 0
+        return data[:end]
+
+    def _decode(self, data: bytes) -> None:
+        if self._markup is None and not self._decoder.tells_thoughts(data, plain=self._plain):
+            return  # as are most replies
+        try:
+            for frame in self._frames.feed(data):
+                decoded = self._decoder.decode(frame)
+                if decoded is None:
+                    continue
+                for delta in decoded.deltas:
+                    if isinstance(delta, ReasoningDelta) and not delta.choice:
+                        self._field = delta.own.kind.removeprefix("delta.") if delta.own else ""
+                        self._thought(delta.text)
+                    elif isinstance(delta, TextDelta) and not delta.choice and self._markup is not None:
+                        self._wrote.append(delta.text)
+                        self._length += len(delta.text)
+                for one in decoded.beside:
+                    if isinstance(one, Seal) and not one.choice:
+                        if self._seal != Seal():  # no one message can have two
+                            self.stop()
+                            return
+                        self._seal = one
+        except Exception:  # the way of the reply says what is wrong with it
+            self.stop()
+
+    def _thought(self, text: str) -> None:
+        self._length += len(text)
+        if text and (self._seal != Seal() or self._length > MOST):  # after its seal no one message can say more
+            self.stop()
+        elif text:
+            self._text.append(text)

@@ -1,0 +1,551 @@
+"""Calls that upstream made in the API's structured form, put in order: by the repairs and types that text gets.
+
+Most servers parse calls themselves, and many parse badly: arguments encoded twice, written twice, cut, or after an
+empty object; raw line breaks; numbers and lists as strings; names with a prefix, with what is left of markup, or with
+the whole call. A clean call stays as it is.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from dataclasses import replace as replace_fields
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from vtc.apis.calls import INPUT, raw_input
+from vtc.dialects.arguments import parameter as fitting
+from vtc.dialects.arguments import values
+from vtc.dialects.arguments.broken_json import Expected
+from vtc.dialects.arguments.json_object import JsonBody, dumped, encodable, loaded
+from vtc.dialects.reading import repairs as repairs_of_text
+from vtc.dialects.reading.reader import Reader
+from vtc.dialects.reading.repairs import json_closers
+from vtc.dialects.repair import Repair
+from vtc.dialects.syntax import pattern, tool_names
+from vtc.dialects.syntax.description import SYNONYMS, Description
+from vtc.events import Call, CallDelta, Text, Tool, ToolCall
+
+# A call whose text upstream's parser took for its name, read in the dialects that it can be written in.
+#
+# name: read<arg_key>filePath</arg_key><arg_value>/a</arg_value>     arguments: {}
+
+
+MOST = 1 << 18
+"""Characters beyond which a name is not read: each opener is tried."""
+_NAME_WITH_CALL = pattern.Slot("name")
+
+
+def reader_of_names(dialects: Sequence[Description], reader: Callable[[], Reader]) -> Callable[[str], Call | None]:
+    """Make what reads the text of a call from its name on; None if it is none.
+
+    Without the opener dialects may differ in which line breaks are the value's own: the first of them is taken.
+    """
+
+    def read(text: str) -> Call | None:
+        openers = _openers(dialects) if len(text) <= MOST else []
+        found = [call for opener in openers if (call := _read(reader(), opener + text))]
+        same = found and all(_meaning(call) == _meaning(found[0]) for call in found)
+        return found[0] if same else None
+
+    return read
+
+
+def _read(reader: Reader, text: str) -> Call | None:
+    events = reader.whole(text)
+    calls = [event for event in events if isinstance(event, Call)]
+    spoken = any(isinstance(event, Text) and not event.raw.isspace() for event in events)
+    return calls[0] if len(calls) == 1 and not spoken else None
+
+
+def _meaning(call: Call) -> tuple[str, dict[str, Any]]:
+    arguments = json.loads(call.call.arguments)
+    return call.call.name, {key: one.strip() if isinstance(one, str) else one for key, one in arguments.items()}
+
+
+def _openers(dialects: Sequence[Description]) -> list[str]:
+    """List what the dialects write before a call's name."""
+    found: dict[str, None] = {}
+    for dialect in dialects:
+        for call in dialect.calls:
+            match pattern.parse(call, "call"):
+                case [str(opener), slot, *_] if slot == _NAME_WITH_CALL:
+                    found[opener] = None
+    return list(found)
+
+
+MOST_OBJECTS = 16
+"""Objects in the arguments of one call beyond which they are not taken apart."""
+MOST_ENCODED = 3
+"""Times that an object is found to be encoded too often."""
+_NAME = re.compile(r"[\w.:/=-]+")
+_AS_ID = re.compile(r"(?P<prefix>(?:functions?|tools?|default_api)[._:/=]+)?(?P<name>.+?)(?P<number>[:_]\d+)?\Z")
+"""A name as the id of a call has it: `functions.read:0`, `functions_read_2`, `function=read`, `functions/read`."""
+_TAG = r"(?:</?[\w:.-]{1,64}/?>|<[|｜][^<>|｜\s]{1,64}[|｜]>)"
+_MARKUP = re.compile(rf"(?:{_TAG}\s*(?:(?:commentary|analysis|final|json)\b)?|</?[\w:.-]*\Z)")
+"""A tag, or the beginning of one, and what stands after tags of harmony."""
+_BEFORE = re.compile(rf"(?:\s|{_TAG}|json\b)*+(?=[{{\[`])")
+_LAST_TAG = re.compile(rf"{_TAG}\Z")
+MOST_TAGS = 16
+"""Tags after the arguments of a call that are taken away."""
+LONGEST_TAG = 70
+_NO_ARGUMENTS = ("", "{}", "null", "None")
+
+
+class NotInOrder(ValueError):
+    """The arguments of a call are no object, and cannot be made one."""
+
+
+class InOrder(NamedTuple):
+    """The calls that one call of upstream's stands for, and the repairs that it took to see that."""
+
+    calls: list[ToolCall]
+    repairs: tuple[str, ...]
+
+
+def in_order(
+    call: ToolCall,
+    tools: Mapping[str, Tool],
+    *,
+    lenient: bool,
+    complete: bool = True,
+    read: Callable[[str], Call | None] = lambda _: None,
+) -> InOrder:
+    """Put a call in order; the same call, and no repairs, if it is. Broken JSON is mended only if `lenient`.
+
+    Raises `NotInOrder`. A call of a tool that is not offered, or of a custom tool, is left alone. In a reply that is
+    not `complete` an object may lack more than its end. `read` takes the text of a call from its name on.
+    """
+    found = Meant(call.name) if call.name in tools else meant(call.name, tools)
+    if found is None or (call.is_custom and tools[found.tool].parameters == INPUT):
+        return InOrder([call], ())
+    call = as_function(call)
+    name, repairs = found.tool, list[str]() if call.name in tools else [Repair.TOOL_NAME]
+    if re.search(r"\w", _MARKUP.sub("", found.rest)):
+        return _from_name(call, name, read)
+    schema = tools[name].parameters
+    objects, notes = _objects(call.arguments, schema, lenient=lenient, complete=complete)
+    if lenient and len(objects) == 1 and (inner := _wrapped(objects[0][1], name, schema)):
+        objects, notes = [(None, inner)], [*notes, Repair.ARGUMENTS_KEY]
+    repairs += notes
+    calls: list[ToolCall] = []
+    for text, value in objects:
+        fitted, notes = fitting.fitted(value, schema, lenient=lenient)
+        repairs += [note for note in notes if note not in repairs]
+        text = json.dumps(fitted, ensure_ascii=False) if notes or text is None else text
+        id_ = None if calls else call.id  # of several calls only the first can have it
+        calls.append(ToolCall(name, text, id_, call.source))
+    return InOrder(calls, tuple(repairs))
+
+
+def as_function(call: ToolCall) -> ToolCall:
+    """Make a call of a function of one of a custom tool: its raw input stands for the arguments."""
+    if not call.is_custom:
+        return call
+    source = {key: one for key, one in call.source.items() if key not in ("type", "custom", "input")}
+    said = raw_input(call.arguments)
+    arguments = said if said == call.arguments else json.dumps(said, ensure_ascii=False)
+    return replace_fields(call, arguments=arguments, source=source)
+
+
+class Meant(NamedTuple):
+    """The offered tool that a name means, and what else stands in the name."""
+
+    tool: str
+    rest: str = ""
+
+
+def meant(written: str, tools: Mapping[str, Tool]) -> Meant | None:
+    """Find the tool that a name means; None if there is none, or if it can mean several."""
+    bare = written.strip()
+    half = bare[: len(bare) // 2]
+    found = _NAME.match(bare)
+    stem = found[0] if found else ""
+    for candidate in (bare, half if half * 2 == bare else "", stem):
+        if candidate and (name := _resolved(candidate, tools)):
+            return Meant(name, bare[len(stem) :] if candidate == stem else "")
+    return None
+
+
+def _resolved(written: str, tools: Mapping[str, Tool]) -> str | None:
+    """Find the one tool that a name can mean: in the id of a call an underscore and a number may be the name's own."""
+    bare = tool_names.bare(written)
+    if bare in tools:
+        return bare
+    names: set[str] = set()
+    if found := _AS_ID.match(written):
+        names |= {found["name"] + (found["number"] or "")} if found["prefix"] else set()
+        names |= {found["name"]} if found["prefix"] or (found["number"] or "").startswith(":") else set()
+    offered = {tool for one in names if (tool := tool_names.resolve(one, tools))}
+    if len(offered) > 1:
+        return None
+    return tool_names.resolve(written, tools) or next(iter(offered), None)
+
+
+def _from_name(call: ToolCall, name: str, read: Callable[[str], Call | None]) -> InOrder:
+    """Read a call whose text stands in its name."""
+    arguments = "" if call.arguments.strip() in _NO_ARGUMENTS else call.arguments
+    found = read(call.name.strip() + arguments)
+    if not found or found.call.name != name:
+        raise NotInOrder("its name holds more than a name, and cannot be read")
+    one = ToolCall(name, found.call.arguments, call.id, call.source)
+    return InOrder([one], (Repair.CALL_IN_NAME, *found.repairs))
+
+
+type Objects = tuple[list[tuple[str | None, Any]], list[str]]
+"""Each object with its text, None if it must be written anew, and the repairs that it took."""
+
+
+def _objects(text: str, schema: Mapping[str, Any], *, lenient: bool, complete: bool, depth: int = 0) -> Objects:
+    """Read arguments; raises `NotInOrder`."""
+    bare = text.strip()
+    if bare in _NO_ARGUMENTS and bare != "{}":
+        return [(None, {})], [Repair.NO_ARGUMENTS]
+    try:
+        value = json.loads(bare)
+    except (ValueError, RecursionError):
+        return _broken(bare, schema, lenient=lenient, complete=complete)
+    if isinstance(value, dict):
+        return [(text, value)], []
+    if isinstance(value, list):
+        return _broken(bare, schema, lenient=lenient, complete=complete)
+    if isinstance(value, str) and depth < MOST_ENCODED:
+        sole = None if depth else values.sole(schema)
+        try:
+            found, notes = _objects(value, schema, lenient=lenient, complete=complete, depth=depth + 1)
+        except NotInOrder:
+            if sole and re.match(rf"""\s*\{{\s*["']?{re.escape(sole)}["']?\s*:""", value):
+                raise  # an object that broke, and not the parameter's value
+            found, notes = [], []
+        if value and sole and not all(not one or sole in one for _, one in found or [(None, {"": ""})]):
+            return [(None, {sole: value})], [Repair.SOLE_PARAMETER]
+        if found and value.strip():
+            return [(None, one) for _, one in found], [*{Repair.ARGUMENTS_ENCODED_TWICE: None, **dict.fromkeys(notes)}]
+    raise NotInOrder("its arguments are no JSON object")
+
+
+def _wrapped(value: Mapping[str, Any], name: str, schema: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Find the arguments within what stands for them, under one of the keys that whole calls have; None if none do."""
+    needed, declared = values.required(schema), values.properties(schema)
+    others = {key: one for key, one in value.items() if (key, one) != ("name", name)}
+    if not needed or len(others) != 1 or any(key in declared for key in value):
+        return None
+    ((key, inner),) = others.items()
+    return inner if key in SYNONYMS and isinstance(inner, dict) and inner.keys() >= {*needed} else None
+
+
+def _broken(text: str, schema: Mapping[str, Any], *, lenient: bool, complete: bool) -> Objects:
+    """Read what is no JSON: several objects, or one with the faults that are mended in text, too."""
+    body, notes = _without_markup(text)
+    cut_short = text.endswith(body) and json_closers(body, ()) is None  # a tag after it says that it is whole
+    found = None if cut_short else repairs_of_text.json_bodies(body, (), Expected(schema))
+    objects = [json.loads(one) for one in found.values] if found and len(found.values) <= MOST_OBJECTS else []
+    if found is None or not objects or not all(isinstance(one, dict) for one in objects):
+        raise NotInOrder("its arguments are not a whole JSON object")
+    notes += [note for note in found.repairs if note != Repair.SEVERAL_OBJECTS]
+    notes += [Repair.ARRAY_OF_CALLS] if body.startswith("[") else []
+    needed, declared = {*values.required(schema)}, values.properties(schema)
+    cut = Repair.JSON_CUT in notes and not (complete and all(one.keys() >= needed for one in objects))
+    strange = Repair.ARRAY_OF_CALLS in notes and any(key not in declared for one in objects for key in one)
+    if cut or strange or (notes and not lenient):
+        raise NotInOrder("its arguments are not a whole JSON object")
+    meaning = [one for one in objects if one or not needed] or objects
+    different = [one for place, one in enumerate(meaning) if one not in meaning[:place]]
+    notes += [Repair.EMPTY_OBJECT] if len(meaning) < len(objects) else []
+    notes += [Repair.WRITTEN_TWICE] if len(different) < len(meaning) else []
+    notes += [Repair.SEVERAL_OBJECTS] if len(different) > 1 else []
+    return [(None, one) for one in different], notes
+
+
+def _without_markup(text: str) -> tuple[str, list[str]]:
+    """Return arguments without the tags around them."""
+    before = _BEFORE.match(text)
+    body = bare = text.strip()
+    for _ in range(MOST_TAGS):
+        found = _LAST_TAG.search(body, max(0, len(body) - LONGEST_TAG))
+        if not found:
+            break
+        body = body[: found.start()].rstrip()
+    body = body[before.end() if before else 0 :]
+    return body, [Repair.MARKUP_AROUND] if body != bare else []
+
+
+# Upstream's own calls that leave piece by piece, as they come: clients draw a file while it is written.
+#
+# A call does so if its beginning is in order: an offered tool, an id of its own, an object whose first key the tool
+# declares. Of such a call four things are still mended. A string where the schema allows no text waits for its end and
+# leaves as what it means; a piece that ends in a comma waits for the next one, as that may be one too many; nothing
+# leaves after the whole object; and if the JSON breaks, the rest waits for the end of the call, and leaves as it
+# should be if that continues what has left, else as it came.
+
+
+MOST_AT_ONCE = 1 << 14
+"""Characters of a piece beyond which it waits: at the end of the call it is read in a tenth of the time."""
+
+
+class _Arguments(JsonBody):
+    """The object of arguments as it comes: strict JSON, of which the keys at the top are known."""
+
+    def __init__(self) -> None:
+        super().__init__(lenient=False)
+        self.keys: list[str] = []
+        """The keys at the top so far."""
+        self.begun: int | None = None
+        """Where the text value of the last key begins, if it does in the text that was read last."""
+        self._key_at = 0
+
+    def has_failed(self) -> bool:
+        return bool(self.error)
+
+    def is_in_string(self) -> bool:
+        return self.in_string
+
+    @property
+    def follows_comma(self) -> bool:
+        """True if a member or an item must follow, also where something else did."""
+        return self._expect.startswith("next") and not self.in_string
+
+    def is_over(self) -> bool:
+        """True after the whole object, or after a fault."""
+        return self.done or bool(self.error)
+
+    def step(self, text: str, at: int) -> int:
+        """Read one token; return where it ends, `at` if it is not whole yet."""
+        self.begun = None
+        if self.in_string:
+            return self._string(text, at)
+        expected, is_top = self._expect, self._containers == ["{"]
+        end, begins_text = self._structure(text, at, False), self.is_in_string()
+        if is_top and expected.endswith("key") and begins_text:
+            self._key_at = len(self._out)
+        elif is_top and expected == "colon" and self._expect == "value":
+            self.keys.append("".join(self._out[self._key_at : -2]))
+        elif is_top and expected == "value" and begins_text:
+            self.begun = end - 1
+        return end
+
+
+class Ended(NamedTuple):
+    """A call that has left, but for a last piece."""
+
+    call: ToolCall
+    number: int | None
+    """Upstream's number of it."""
+    piece: CallDelta | None
+    """What is missing of its arguments."""
+    repairs: tuple[str, ...]
+    fault: str
+    """Why its arguments are no object; empty if they are one."""
+    others: tuple[ToolCall, ...] = ()
+    """Calls that follow it in its arguments."""
+
+
+@dataclass(slots=True)
+class _Streamed:
+    """One call so far."""
+
+    first: CallDelta
+    schema: Mapping[str, Any]
+    streams: bool = False
+    """True once its beginning has shown that it is in order."""
+    text: list[str] = field(default_factory=list)
+    """Its arguments as they came."""
+    left: list[str] = field(default_factory=list)
+    """Its arguments as they left."""
+    arguments: _Arguments = field(default_factory=_Arguments)
+    rest: str = ""
+    """What came last, and cannot be told yet: half an escape, a number that may go on."""
+    waiting: bool = False
+    """True in a text value that waits for its end."""
+    waits: str = ""
+    """What has not left: that value, or all after a fault."""
+    repairs: dict[str, None] = field(default_factory=dict)
+    has_told: bool = False
+    """True once the calls that follow it in its arguments were told."""
+    held: str | None = None
+    """What may leave of its last piece, which waits as it does not end the object."""
+    comma: str = ""
+    """Text from a comma on that may be one too many: what follows it shows that."""
+    comma_waits: bool = False
+    """True if whole pieces wait with it; else the text before it has left."""
+
+    def take(self, piece: str) -> str:
+        """Read a piece of the arguments; return what of them may leave."""
+        read = self.arguments
+        self.text.append(piece)
+        if len(piece) > MOST_AT_ONCE and not read.is_over():
+            self.waits += self.rest if self.waiting else ""
+            read.error = "a piece of it is too long to be read as it comes"
+        if read.is_over():
+            self.waits += piece
+            return ""
+        text, sent = self.rest + piece, 0 if self.waiting else len(self.rest)
+        out: list[str] = []
+        at, mark = 0, sent
+        while at < len(text) and not read.is_over():
+            here = at
+            at = read.step(text, at)
+            if at == here and not read.is_over():
+                break
+            if read.begun is not None and not self._takes_text(read.keys[-1]):
+                out.append(text[mark : read.begun])
+                mark, self.waiting = read.begun, True
+            elif self.waiting and not read.in_string and not read.has_failed():
+                out.append(self._typed(self.waits + text[mark:at]))
+                mark, self.waiting, self.waits = at, False, ""
+        self.rest = text[at:]
+        if self.waiting or read.is_over():
+            known = max(mark, at)
+            if not self.waiting:
+                out.append(text[mark:known])
+                mark = known
+            self.waits += text[mark:] if not self.waiting or read.has_failed() else text[mark:at]
+        else:
+            out.append(text[mark:])
+        left, self.comma = self.comma + "".join(out), ""
+        if read.follows_comma and (end := left.rstrip()).endswith(","):
+            left, self.comma = end[:-1], left[len(end) - 1 :]
+        return left
+
+    @property
+    def has_more(self) -> bool:
+        """True if something follows its object: another one, perhaps, which is a call before those that come later."""
+        return self.arguments.done and bool(self.waits.strip())
+
+    @property
+    def shows(self) -> bool:
+        """True once it can be told whether the beginning is in order."""
+        return bool(self.arguments.keys or self.arguments.error or self.arguments.done)
+
+    @property
+    def is_in_order(self) -> bool:
+        """True if the object begins with a key that the tool declares, if it declares any."""
+        keys, declared = self.arguments.keys, values.properties(self.schema)
+        return bool(keys) and not self.arguments.error and (not declared or keys[0] in declared)
+
+    def _takes_text(self, key: str) -> bool:
+        declared = values.properties(self.schema)
+        return key not in declared or values.takes_text(declared[key], self.schema)
+
+    def _typed(self, written: str) -> str:
+        """Write a text value as what it means; as it came if it means nothing that the schema allows."""
+        key = self.arguments.keys[-1]
+        value, fits = values.read(loaded(written), values.properties(self.schema)[key], self.schema)
+        if not fits or isinstance(value, str):
+            return written
+        self.repairs[Repair.TYPED.of(key)] = None
+        return encodable(dumped(value))
+
+
+class StreamedCalls:
+    """The calls of one message of upstream's that leave as they come.
+
+    `given` holds, at each time, the calls that the client was given out of the text.
+    """
+
+    def __init__(self, tools: Mapping[str, Tool], given: Sequence[ToolCall], *, lenient: bool) -> None:
+        self._tools = tools
+        self._given = given
+        self._lenient = lenient
+        self._calls: dict[int, _Streamed] = {}
+        self._held: set[int] = set()
+        self._ids: set[str] = set()
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids of the calls that left."""
+        return [call.first.id for call in self._calls.values() if call.streams and call.first.id]
+
+    def piece(self, delta: CallDelta) -> CallDelta | None:
+        """Take a piece; return what may leave of it now. None if its call waits, or may have to."""
+        number = delta.index
+        if number is None or number in self._held:
+            return None
+        call = self._calls.get(number)
+        if call and call.held is not None:
+            return None
+        if call is None or delta.name:
+            known = call is None and delta.name in self._tools and len(delta.arguments) <= MOST_AT_ONCE
+            known = known and all(delta.name != one.name for one in self._given)
+            known = known and not any(other.has_more for other in self._calls.values())
+            if not (known and delta.clean and delta.id and delta.id not in self._ids):
+                self._held.add(number)
+                return None
+            self._ids.add(delta.id)
+            call = self._calls[number] = _Streamed(delta, self._tools[delta.name].parameters)
+        before = call.comma if call.comma_waits else ""
+        left = call.take(delta.arguments)
+        waits = call.comma and (call.comma_waits or left + call.comma + call.waits == delta.arguments)
+        if waits and not delta.last:  # up to what shows whether the comma is one too many, or to the end of the call
+            call.comma, call.comma_waits = left + call.comma, True
+            return None
+        if not call.streams:
+            if not call.shows:
+                return None
+            if not call.is_in_order:
+                del self._calls[number]
+                self._held.add(number)
+                return None
+            call.streams = True
+            call.left = [*call.text[:-1]]  # the pieces that waited leave now
+        elif not delta.last or call.arguments.done:
+            call.left.append(before)
+        if delta.last and not call.arguments.done:
+            call.held, call.comma = left + call.comma, ""
+            return None  # whether it was cut off shows with the end of the message
+        left, call.comma_waits = left.removeprefix(before), False
+        call.left.append(left)
+        return delta if left == delta.arguments else replace(delta, arguments=left)
+
+    def following(self) -> list[Ended]:
+        """End the calls that others follow in their arguments, before those that came later are made."""
+        found = [call for call in self._calls.values() if call.streams and call.has_more and not call.has_told]
+        ended = [self._ended(call, complete=True) for call in found]
+        for call in found:
+            call.has_told = True
+        return ended
+
+    def finish(self, *, complete: bool) -> list[Ended]:
+        """End the calls that left."""
+        return [self._ended(call, complete=complete) for call in self._calls.values() if call.streams]
+
+    def _ended(self, call: _Streamed, *, complete: bool) -> Ended:
+        written, left, more, fault = "".join(call.text), "".join(call.left), "", ""
+        others: tuple[ToolCall, ...] = ()
+        made = ToolCall(call.first.name, left, call.first.id, call.first.source)
+        if call.waits.strip() or not call.arguments.done:
+            try:
+                found = in_order(
+                    replace_fields(made, arguments=written), self._tools, lenient=self._lenient, complete=complete
+                )
+                more, others = (
+                    _after(left, found.calls[0].arguments),
+                    tuple(replace_fields(one, source=None) for one in found.calls[1:] if not call.has_told),
+                )
+                call.repairs |= dict.fromkeys(found.repairs)
+            except (NotInOrder, ValueError) as error:
+                more, fault = (
+                    ("", "") if call.arguments.done else ((call.held or "") + call.comma + call.waits, str(error))
+                )
+        piece = CallDelta(call.first.index, arguments=more, choice=call.first.choice) if more else None
+        return Ended(
+            replace_fields(made, arguments=left + more), call.first.index, piece, (*call.repairs,), fault, others
+        )
+
+
+def _after(left: str, whole: str) -> str:
+    """Return what is missing of `whole` after what has `left`. Raises ValueError if that is another."""
+    if whole.startswith(left):
+        return whole[len(left) :]
+    begun, meant = JsonBody(lenient=False), JsonBody(lenient=False)
+    begun.feed(left, 0)
+    meant.feed(whole, 0, final=True)
+    more = meant.text()[len(begun.text()) :] if meant.text().startswith(begun.text()) else ""
+    try:
+        loaded(left + more)
+    except ValueError:
+        raise ValueError("its arguments are not a whole JSON object, and a part of them has left") from None
+    return more

@@ -1,0 +1,358 @@
+"""A reply on its way to the client, from bytes to bytes: the one place where it fails open, or closed.
+
+    chunk -> cut into frames -> relay -> bytes that may leave
+
+`coded.py` undoes a content coding before that. A whole body goes this way as the stream that says the same. A chunk in
+which nothing can begin takes the fast path.
+
+After a fault the rest passes as it came. Where a policy refuses calls it does not: a frame that cannot be read is left
+out, and after a fault of ours nothing leaves any more.
+
+Where the server breaks off, what waits leaves like the rest of a reply that was cut off, policies and all. Nothing says
+to the client that this is the end: its connection breaks, too.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+from vtc.apis.relay import Relay, Unread
+from vtc.exchange.remembering.thoughts import Heard
+from vtc.exchange.replying.fast_path import FastPath
+from vtc.exchange.replying.reply import ReplyPipeline
+from vtc.reporting import hints
+from vtc.reporting.report import Report
+from vtc.scrub import told
+from vtc.wire import compression
+from vtc.wire.framing import Frame, FrameTooLong
+
+logger = logging.getLogger(__name__)
+
+MOST_WHOLE = 64 * 2**20
+"""Bytes of a body that is no stream beyond which it is not kept."""
+MOST_JSON = 1 << 16
+"""The same of one that was declared to be one: it is read at once at its end, while all other streams wait."""
+MOST_PIECES = 1 << 10
+"""Pieces of it that are kept before they are joined."""
+
+
+class Stream:
+    """A reply as bytes in any cut: `feed` and `finish` return what may leave now, joined (at most one item).
+
+    Neither ever raises, and neither ever returns empty bytes, which would end the body at the client.
+    """
+
+    def __init__(
+        self,
+        relay: Relay[ReplyPipeline],
+        report: Report,
+        clock: Callable[[], float] = float,
+        *,
+        whole: Callable[[bytes], bytes] | None = None,
+        heard: Heard | None = None,
+    ) -> None:
+        """`whole` rewrites a body that turns out not to be a stream but one JSON value."""
+        self._relay = relay
+        self._heard = heard
+        relay.leaving.heed = heard.left if heard else None
+        self._strict = relay.leaving.strict or not relay.leaving.passes  # it does not fail open
+        self._whole = whole
+        self._collected: list[bytes] | None = None  # the body, once it is known to be no stream
+        self._most = MOST_WHOLE
+        self._report = report
+        self._framing = relay.decoder.framing
+        self._frames = self._framing.reader()
+        self._fast: FastPath | None = FastPath(relay)
+        self.left_out = False
+        """True if something of it could not be read, and did not leave."""
+        self._finished = False
+        self._clock = clock
+        self.seconds = 0.0
+        """Time spent on what had to be read, by the clock that was given."""
+        self.failed = False
+        """True after a fault of ours: from then on the reply is passed on as it comes."""
+        self.broken = False
+        """True if the rest of the body is lost: it is not what its content coding says, or it may not leave."""
+
+    def collect(self, most: int = MOST_WHOLE) -> None:
+        """Take the body for one that is no stream, from its beginning, if it has not more bytes than that."""
+        self._collected, self._fast, self._most = [], None, most
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """Take the next bytes of the body."""
+        if self._heard:
+            self._heard.came(chunk)
+        if (fast := self._fast) is None:
+            return _joined(self._read(chunk, final=False))
+        try:
+            if (out := fast.feed(chunk)) is not None:
+                return out
+        except Exception as error:
+            return _joined([*self._fail(error), *([] if self._strict else [fast.take(chunk)])])
+        started = self._clock()
+        out = self._read(fast.take(chunk), final=False)
+        try:
+            if self._fast is fast:
+                fast.learn(whole=not self._frames.held)
+        except Exception as error:
+            out += self._fail(error)
+        self.seconds += self._clock() - started
+        return _joined(out)
+
+    def finish(self) -> list[bytes]:
+        """End the body (idempotent)."""
+        return self._end(breaks=False)
+
+    def break_off(self, why: str) -> list[bytes]:
+        """End the body where the server broke off, and report why (idempotent)."""
+        if not (self._finished or self.broken):
+            self._report.errors.append(why)
+        return self._end(breaks=True)
+
+    def _end(self, *, breaks: bool) -> list[bytes]:
+        if self._finished:
+            return []
+        self._finished = True
+        started = self._clock()
+        held = self._read(self._fast.take(b""), final=False) if self._fast else []
+        out = _joined(held + self._read(b"", final=True, breaks=breaks))
+        if self._heard:
+            self._heard.stop() if breaks or self.failed or self.broken else self._heard.end()
+        if unknown := self._relay.leaving.left_out:
+            told = ", ".join(unknown)
+            if self._relay.leaving.passes:
+                reason = "parts of the reply that VTC does not know did not leave"
+                self._report.intervened("unread_calls", "dropped", "", reason, told)
+            else:
+                self._report.request.append(f"not told to the client, whose API has no word for it: {told}")
+        self.seconds += self._clock() - started
+        return out
+
+    def keep_alive(self) -> bytes | None:
+        """Make a frame that tells a client nothing, for one that waits; None if there is no place for one."""
+        made = None if self.failed else self._relay.leaving.encoder.keep_alive()
+        if self._fast and self._relay.leaving.encoder.counts:
+            self._fast.rest()
+        return made
+
+    def lose(self, fault: Exception) -> list[bytes]:
+        """End the body at a fault of ours after which there is a gap in it."""
+        held = self._read(self._fast.take(b""), final=False) if self._fast else []
+        out = held if self.broken else [*held, *self._fail(fault)]
+        self.broken = True
+        return _joined(out)
+
+    def give_up(self, data: bytes, fault: Exception) -> list[bytes]:
+        """Rewrite no more of the body, from these bytes on."""
+        if self._collected is not None:  # which is no work
+            return Stream.feed(self, data)
+        chunk = self._fast.take(data) if self._fast else data
+        out = self._fail(fault)
+        if not self._strict and self._in_step:
+            out += [frame.raw for frame in self._given_back(self._frames.finish)]
+        return _joined([*out, *self._read(chunk, final=False)])
+
+    def _read(self, rest: bytes, *, final: bool, breaks: bool = False) -> list[bytes]:
+        """Take a chunk the long way; what fails on it is passed on as it came, as is all that follows."""
+        if self.broken:
+            return []  # there is a gap before whatever comes
+        self.broken = breaks
+        out: list[bytes] = []
+        unread: list[Frame] = []
+        try:
+            if self.failed and self._in_step:
+                return [rest]
+            if self._whole and self._is_collected(rest):
+                return self._collect(rest, final=final, breaks=breaks)
+            unread, rest = self._frames.feed(rest), b""
+            if final:
+                rest = self._end_frames(unread)
+            if self.failed:
+                end = self._given_back(self._relay.leaving.close) if final else []
+                return [*(out for frame in unread for out in self._passed(frame)), *end, rest]
+            while unread:
+                try:
+                    out += self._relay.feed(unread[0])
+                except Unread as error:
+                    out += self._leave_out(error)
+                if self._relay.error:
+                    self._report.errors.append(hints.explained(None, self._relay.error))
+                    self._relay.error = b""
+                del unread[0]
+            if rest and self._strict:
+                rest = b"".join([] if breaks else self._leave_out(Unread("it was cut off")))
+            if final and (last := self._relay.finish(breaks=breaks)):
+                # The body may have ended without a terminator; what is added must not continue the last frame.
+                terminator = self._relay.leaving.encoder.framing.end
+                out += [terminator] * bool(out and not _is_ended(out[-1], terminator))
+                out += last
+        except Exception as error:
+            if self._strict:
+                return [*out, *self._fail(error)]
+            out += [*self._fail(error), *(piece for frame in unread for piece in self._passed(frame))]
+            if final or self._in_step:  # a frame that has only begun gets its number when it is whole
+                out += [frame.raw for frame in self._given_back(self._frames.finish)]
+        return [*out, rest]
+
+    def _fail(self, error: Exception) -> list[bytes]:
+        """Rewrite no more of this reply; return what waited, or what stands for it where nothing may leave unseen."""
+        self._fast = None
+        if self._strict:
+            logger.error(
+                "vtc: rewriting failed; the rest of this reply is withheld\n%s", told(error, self._report.secrets)
+            )
+            return self._withhold(f"rewriting failed: {type(error).__name__}", str(error))
+        self.failed = True
+        logger.error(
+            "vtc: rewriting failed; the rest of this reply is forwarded unchanged\n%s",
+            told(error, self._report.secrets),
+        )
+        self._report.failures.append(f"{type(error).__name__}: {error}")
+        return self._given_back(self._relay.release)
+
+    @property
+    def failure(self) -> str:
+        """The error by which the reply of a server of another API ended; empty if by none."""
+        return self._relay.leaving.failure
+
+    def _leave_out(self, error: Unread) -> list[bytes]:
+        """Leave out a frame that cannot be read."""
+        self.left_out = True
+        self._report.intervened("unread_calls", "dropped", "", "a part of the reply could not be read", str(error))
+        return []
+
+    def _withhold(self, reason: str, detail: str) -> list[bytes]:
+        """Let nothing leave any more."""
+        self._report.intervened("unread_calls", "refused", "", f"{reason}, so it was withheld", detail)
+        self.broken = self.left_out = True
+        return []
+
+    def _is_collected(self, data: bytes) -> bool:
+        """Tell whether the body is no stream, by its beginning: some servers send one JSON value as one."""
+        beginning = data.lstrip(b"\xef\xbb\xbf \t\r\n")
+        if self._collected is None and self._whole and beginning:
+            if beginning.startswith(b"{"):
+                self.collect(MOST_JSON)
+                self._collected = [frame.raw for frame in self._frames.finish()]
+            else:
+                self._whole = None
+        return self._collected is not None
+
+    def _collect(self, data: bytes, *, final: bool, breaks: bool) -> list[bytes]:
+        """Keep a body up to its end. Raises `FrameTooLong`."""
+        assert self._collected is not None
+        assert self._whole is not None
+        self._collected.append(data)
+        if sum(map(len, self._collected)) > self._most:
+            body, self._collected, self._whole = b"".join(self._collected), None, None
+            if self._strict:
+                raise FrameTooLong(f"the reply is no stream, and longer than {self._most >> 10} KiB")
+            self.failed = True
+            self._report.failures.append(f"the reply is no stream, and longer than {self._most >> 10} KiB")
+            return [body]
+        if len(self._collected) > MOST_PIECES:
+            self._collected = [b"".join(self._collected)]
+        if breaks:
+            return [] if self._strict else self._collected
+        return [self._whole(b"".join(self._collected))] if final else []
+
+    @property
+    def _in_step(self) -> bool:
+        return self._relay.leaving.in_step
+
+    def _passed(self, frame: Frame) -> list[bytes]:
+        """Pass a frame after a failure."""
+        return self._given_back(lambda: self._relay.passed(frame), [frame.raw])
+
+    def _end_frames(self, frames: list[Frame]) -> bytes:
+        """Append the last frame; return it instead if the body ended in its middle: nothing may complete it."""
+        for frame in self._frames.finish():
+            if self._framing.is_cut_off(frame):
+                return frame.raw
+            frames.append(frame)
+        return b""
+
+    def _given_back[T](self, give: Callable[[], list[T]], else_: Sequence[T] = ()) -> list[T]:
+        try:
+            return give()
+        except Exception as error:
+            logger.error("vtc: what was held of the reply is lost\n%s", told(error, self._report.secrets))
+            return [*else_]
+
+
+def _is_ended(data: bytes, end: bytes) -> bool:
+    return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").endswith(end)
+
+
+def _joined(pieces: list[bytes]) -> list[bytes]:
+    joined = b"".join(pieces)
+    return [joined] if joined else []
+
+
+# A streamed reply that comes in a content coding, undone before the rest of its way.
+#
+# A few bytes of it stand for many, and all other streams wait while one read of them is dealt with. So what one read
+# stands for goes on in slices, as if it had come so, and there is an end to it: a reply that takes too long is given
+# up.
+
+
+SLICE = 1 << 13
+"""Bytes that are dealt with between two looks at the clock."""
+MOST_SECONDS = 0.1
+"""Of work on one read; without a coding a read is 8 KB, which takes some milliseconds."""
+
+
+class TooMuchWork(Exception):
+    """A few bytes stood for more than can be dealt with while others wait."""
+
+
+class CodedStream(Stream):
+    """A stream whose bytes come in a content coding."""
+
+    def __init__(
+        self,
+        decoder: compression.Decoder,
+        relay: Relay[ReplyPipeline],
+        report: Report,
+        clock: Callable[[], float] = float,
+        *,
+        whole: Callable[[bytes], bytes] | None = None,
+        heard: Heard | None = None,
+    ) -> None:
+        super().__init__(relay, report, clock, whole=whole, heard=heard)
+        self._decoder = decoder
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        if self.broken:
+            return []
+        data, fault = _tried(lambda: self._decoder.feed(chunk))
+        out: list[bytes] = []
+        until = self._clock() + MOST_SECONDS
+        for at in range(0, len(data), SLICE):
+            if self._clock() > until and not self.failed:
+                out += self.give_up(data[at:], TooMuchWork("one read of the compressed reply took too much work"))
+                break
+            out += super().feed(data[at : at + SLICE])
+        if fault:
+            out += self._lost(fault)
+        return [b"".join(out)] if out else []
+
+    def finish(self) -> list[bytes]:
+        data, fault = _tried(self._decoder.finish)
+        out = super().feed(data) if data and not self.broken else []
+        return [*out, *(self._lost(fault) if fault else super().finish())]
+
+    def _lost(self, fault: Exception) -> list[bytes]:
+        """End the body at a fault after which none of it can be decoded."""
+        if isinstance(fault, compression.CorruptBody):
+            return self.break_off(f"the server broke off: {fault}")
+        return self.lose(fault)
+
+
+def _tried(decode: Callable[[], bytes]) -> tuple[bytes, Exception | None]:
+    """What could be decoded, and why not all of it."""
+    try:
+        return decode(), None
+    except Exception as error:
+        return getattr(error, "decoded", b""), error

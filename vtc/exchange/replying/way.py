@@ -1,0 +1,217 @@
+"""The way of a reply through VTC, made from its plan: readers of its text, the pipeline of each choice, the stream."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
+
+from msgspec.structs import replace as replace_fields
+
+from vtc.apis import Api, Request
+from vtc.apis.crossing import Crossed, Names, Renamed
+from vtc.apis.relay import Relay
+from vtc.dialects.bounded_cache import COMPILED
+from vtc.dialects.reading.reader import Begins, Own, Reader
+from vtc.dialects.syntax.description import Description
+from vtc.dialects.syntax.grammar import compiled
+from vtc.dialects.text_client import conversation
+from vtc.dialects.writing.history import BLANK, written
+from vtc.events import Tool
+from vtc.exchange.remembering import echoes
+from vtc.exchange.remembering.echoes import Echoes
+from vtc.exchange.remembering.thoughts import Heard, PastThoughts
+from vtc.exchange.replying.held import NOTHING
+from vtc.exchange.replying.native_calls import reader_of_names
+from vtc.exchange.replying.reply import ReplyPipeline, Stages
+from vtc.exchange.replying.stages import Ids, alphanumeric9
+from vtc.exchange.replying.stream import CodedStream, Stream
+from vtc.exchange.replying.text_reading import Leftovers, TextReading, Thoughts
+from vtc.guards.chain import chain, refusable
+from vtc.guards.patterns import Budget
+from vtc.profiles.plan import Plan, ReadingPlan, ReplyPlan
+from vtc.reporting.report import Report
+from vtc.wire import compression
+
+SAMPLE = Tool("write_file", "", {"properties": {"path": {"type": "string"}, "text": {"type": "string"}}})
+"""The tool whose call is read before a model's first reply."""
+
+
+def _warmth(reading: ReadingPlan) -> Hashable:
+    """The key under which it is noted that what reads such replies is compiled."""
+    return "warm", reading.dialects, reading.thinking.tags, reading.markers, reading.answer
+
+
+def is_warm(reading: ReadingPlan) -> bool:
+    """True if what reads replies by this plan is compiled, or if it reads none."""
+    return not (reading.dialects and reading.tools) or COMPILED.get(_warmth(reading)) is not None
+
+
+class Way:
+    """Makes the parts of a reply's way. It keeps of the request what a reply needs, and nothing of the conversation."""
+
+    def __init__(
+        self,
+        client: Api,
+        server: Api,
+        request: Request,
+        plan: Plan,
+        seed: str,
+        origin: str,
+        thoughts: PastThoughts | None,
+    ) -> None:
+        """Ids are derived from `seed`; `origin` is the server. `thoughts` keeps what the model thinks, if anything."""
+        self._thoughts = thoughts
+        self._client = client
+        self._server = server
+        self._plan = plan
+        self.names: Names | None = None
+        """The names of tools as the server knows them, if any is another one."""
+        self.held = NOTHING
+        """The grammar that the server was to decode by."""
+        self.counted: Callable[[int], None] | None = None
+        """Takes the tokens that the server counted of the prompt."""
+        self.refused: Callable[[bytes], None] | None = None
+        """Takes an error of the server's amid its reply."""
+        self._tools = {tool.name: tool for tool in plan.tools}
+        self._several = request.several
+        self._form = request.form_with(plan.reply.thoughts)
+        self._model = request.model
+        self._seed = seed
+        self._origin = origin
+        form = alphanumeric9 if plan.reply.ids == "alphanumeric9" else client.call_id
+        self._ids = Ids(seed, request.call_ids, form)
+        self._budget = Budget()
+        blank = BLANK if plan.request.prompt_tools else ""
+        steers = plan.reading.echo == "steer"
+        self._own = Own(plan.reading.own, self._echoes(request), steers, steers or plan.reply.is_strict, blank)
+
+    def _echoes(self, request: Request) -> Echoes | None:
+        """Look for calls in the results of the request."""
+        reading, client = self._plan.reading, self._plan.reply.client_text
+        if not (reading.dialects and self._tools) or reading.echo == "call":
+            return None
+        dialect = client.dialect if client else None
+        return echoes.found(request.messages, reading.dialects, self._tools, dialect, self._tools_written)
+
+    def stream(
+        self,
+        decoder: compression.Decoder,
+        report: Report,
+        pipelines: list[ReplyPipeline],
+        *,
+        whole: bool,
+        clock: Callable[[], float] = float,
+        as_one: Callable[[bytes], bytes] | None = None,
+    ) -> Stream:
+        """Make the way of a reply; `pipelines` takes those of its choices."""
+
+        def pipeline() -> ReplyPipeline:
+            # Clients that do not look at a choice's number would join the calls of several.
+            plan = self._plan.reply
+            if pipelines and plan.is_strict and not self._several:
+                plan = replace_fields(plan, max_calls=0, limits_native=True)
+            pipelines.append(self._pipeline(report, plan, whole=whole))
+            return pipelines[-1]
+
+        crosses = self._server is not self._client
+        form, drop, strict = self._form, self._plan.reply.drop, self._plan.reply.is_strict
+        decoder_ = self._server.decoder(None if crosses else form, drop)
+        if crosses:
+            id_ = hashlib.sha256(self._seed.encode()).hexdigest()[:24]
+            decoder_ = Crossed(decoder_, self.names or Names(()), self._model, id_, self._origin, self._server.signs)
+        elif self.names:
+            decoder_ = Renamed(decoder_, self.names)
+        passes = not (crosses or self.names)
+        relay = Relay(decoder_, self._client.encoder(form, drop), pipeline, passes=passes, strict=strict)
+        relay.counted, relay.refused = self.counted, self.refused
+        kind = Stream if isinstance(decoder, compression.Identity) else partial(CodedStream, decoder)
+        heard = self._heard(self._thoughts) if self._thoughts else None
+        return kind(relay, report, clock, whole=as_one, heard=heard)
+
+    def _heard(self, past: PastThoughts) -> Heard:
+        """Make what listens to a reply for later requests."""
+        write = self._plan.request.write if past.as_text else None
+        sections = write.sections[:1] if write else ()
+        around = tuple(part.strip() for one in sections for part in one.partition("{calls}")[::2] if part.strip())
+        closers = [close for _, close in self._plan.reading.thinking.tags] if write else []
+        return Heard(self._server.decoder(), past.keep, around if write else None, closers, plain=past.recalls)
+
+    def _pipeline(self, report: Report, plan: ReplyPlan, *, whole: bool) -> ReplyPipeline:
+        """Make the way of one choice of the reply."""
+        think = self._plan.reading.thinking
+        reads = bool(self._plan.reading.dialects and self._tools)
+        dialects = self._plan.reading.dialects
+        in_pieces = plan.in_pieces and not whole and bool(self._client.in_pieces or plan.client_text)
+        guessed = think.begins_inside and not whole
+        kept = guessed and think.to == "keep"
+
+        def beside_calls(begins: Begins) -> tuple[Reader, Leftovers]:
+            return self.reader(begins, dialects=()), Leftovers(dialects, self.reader())
+
+        openers: list[str] = []
+        if client := plan.client_text:
+            openers = conversation.openers(client.dialect, refusable(plan.guards, [*self._tools, *client.known_tools]))
+        guards, declared = None, plan.unoffered
+        if plan.guards or client:
+            guards = chain(plan.guards, self._tools, declared=declared, is_text=bool(client), budget=self._budget)
+        text = TextReading()
+        if reads:
+            reader = self.reader(think.begins(whole=whole), incremental=in_pieces)
+            thoughts = Thoughts(self.reader(), guessed, think.may_show, kept)
+            text = TextReading(reader, thoughts, think.learned, beside_calls)
+        return ReplyPipeline(
+            plan,
+            self._tools,
+            text,
+            Stages(plan, self._tools, self._ids, report, guards, openers, self.names.back if self.names else None),
+            as_they_come=guards is None,
+            read_name=reader_of_names(dialects, self.reader),
+            held=self.held,
+        )
+
+    def warm(self) -> None:
+        """Compile what reading the reply takes, unless it is there: read one such as the model may write."""
+        if not is_warm(self._plan.reading):
+            COMPILED.get_or_make(_warmth(self._plan.reading), self._read_sample, lambda _: 0, lasting=True)
+
+    def _read_sample(self) -> bool:
+        """Read calls of a tool of ours, in small pieces: the names of a client's own are not to be kept for it."""
+        plan, thinking, own = self._plan.reading, self._plan.reading.thinking, self._own._replace(echoes=None)
+        grammar = compiled(plan.dialects, thinking.tags, plan.markers, plan.answer)
+        call = written(plan.dialects[0], SAMPLE, {"path": "a", "text": "b < c"})
+        for begins in dict.fromkeys(thinking.begins(whole=whole) for whole in (False, True)):
+            reader = Reader(grammar, {SAMPLE.name: SAMPLE}, think=thinking.to, begins=begins, own=own)
+            thought = "".join(
+                f"{'' if begins == 'reasoning' else opened}\n{closed}" for opened, closed in thinking.tags[:1]
+            )
+            text = f"{thought}\nIt is `a` < b:\n\n{call}"
+            for at in range(0, len(text), 4):
+                reader.feed(text[at : at + 4])
+            reader.finish()
+        return True
+
+    def _tools_written(self) -> dict[str, Tool]:
+        """The tools, also by the names by which the server knows them."""
+        tools, changed = self._plan.reading.tools, self.names.changed if self.names else {}
+        return {**tools, **{wire: tools[name] for name, wire in changed.items() if name in tools}}
+
+    def reader(
+        self, begins: Begins = "text", *, dialects: Sequence[Description] | None = None, incremental: bool = False
+    ) -> Reader:
+        """Make a reader of the text of a reply, or of a part of it, in all dialects of the plan or in these."""
+        plan, think = self._plan.reading, self._plan.reading.thinking
+        read = plan.dialects if dialects is None else tuple(dialects)
+        client = self._plan.reply.client_text
+        return Reader(
+            compiled(read, think.tags, plan.markers, plan.answer),
+            self._tools_written(),
+            lenient=plan.lenient,
+            unknown_tools=plan.unknown_tools,
+            max_call_bytes=plan.max_call_bytes,
+            think=think.to,
+            begins=begins,
+            incremental=incremental,
+            own=self._own,
+            client_dialect=client.dialect.name if client else None,
+        )
