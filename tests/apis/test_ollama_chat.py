@@ -167,9 +167,9 @@ def test_own_call_that_a_policy_changes_is_written_anew() -> None:
 
 def test_keep_alive_is_a_line_without_text() -> None:
     relay = Relay(API.decoder(), API.encoder(), Toy)
-    assert relay.leaving.encoder.keep_alive() is None
+    assert relay.writer.encoder.keep_alive() is None
     relay.feed(*LineReader().feed(ollama.said("a")[0]))
-    line = relay.leaving.encoder.keep_alive()
+    line = relay.writer.encoder.keep_alive()
     assert line is not None
     assert json.loads(line)["message"] == {"role": "assistant", "content": ""}
 

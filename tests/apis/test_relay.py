@@ -130,10 +130,10 @@ def test_frame_that_cannot_be_written_changes_nothing() -> None:
     one = Relay(Decoder(), BrokenEncoder(), Toy)
     frames = [chat.ROLE, *chat.said("a", "[", "x")]
     assert [feed(one, frame) for frame in frames] == [[chat.ROLE], [frames[1]], [], []]
-    leaving = one.leaving
+    leaving = one.writer
     with pytest.raises(RuntimeError, match="planted"):
         feed(one, chat.said("]")[0])
-    assert one.leaving is leaving
+    assert one.writer is leaving
     assert one.release() == frames[2:]
     assert one.release() == []
 

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from vtc.apis.relay.choice import as_said
-from vtc.apis.relay.writer import Leaving
+from vtc.apis.relay.writer import FrameWriter
 from vtc.events import ReasoningDelta, TextDelta
 
 _PROBE = "vtc probe"
@@ -64,9 +64,9 @@ class ToldText:
         return True
 
 
-def learned(leaving: Leaving, delta: TextDelta | ReasoningDelta) -> ToldText | None:
+def learned(writer: FrameWriter, delta: TextDelta | ReasoningDelta) -> ToldText | None:
     """Learn how a client is told the next text of this kind; None if that is not always the same."""
-    trial = leaving.copy()
+    trial = writer.copy()
     trial.heed = None  # it is not said
     said = as_said([replace(delta, text=_PROBE)])
     frames = [trial.written(said, delta.choice) for _ in range(2)]
@@ -77,7 +77,7 @@ def learned(leaving: Leaving, delta: TextDelta | ReasoningDelta) -> ToldText | N
         return None
     before, _, rest = one.partition(_WRITTEN)
     if one == other:
-        return ToldText(before, rest) if trial.encoder == leaving.encoder else None
+        return ToldText(before, rest) if trial.encoder == writer.encoder else None
     counted = [found for found in _NUMBER.finditer(rest) if other == _next(one, len(one) - len(rest), found)]
     if len(counted) != 1:
         return None

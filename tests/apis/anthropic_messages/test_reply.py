@@ -156,11 +156,11 @@ def test_frames_are_out_of_step_from_the_first_shift() -> None:
     one = relay()
     for raw in streamed(text_block(0, "a", "[x]"))[:-4]:
         feed(one, raw)
-        assert one.leaving.in_step
+        assert one.writer.in_step
     feed(one, said(0, "[x]")[0])
-    assert not one.leaving.in_step
+    assert not one.writer.in_step
     feed(one, started(1, messages.thinking("")))
-    assert not one.leaving.in_step
+    assert not one.writer.in_step
 
 
 def test_call_at_the_end_of_a_block_is_completed_with_it() -> None:

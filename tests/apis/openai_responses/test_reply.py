@@ -325,10 +325,10 @@ def test_a_call_without_deltas_has_the_arguments_of_its_end() -> None:
 
 def test_a_keep_alive_is_numbered_and_a_comment_before_the_first_event() -> None:
     relay = Relay(API.decoder(), API.encoder(), Toy)
-    assert relay.leaving.encoder.keep_alive() == b": keep-alive\n\n"
+    assert relay.writer.encoder.keep_alive() == b": keep-alive\n\n"
     frames = [Frame(one, one.partition(b"data: ")[2].strip()) for one in streamed(text_events("Hi", "[a]"))]
     out = [piece for one in frames[:5] for piece in relay.feed(one)]
-    out += [relay.leaving.encoder.keep_alive() or b"", *(piece for one in frames[5:] for piece in relay.feed(one))]
+    out += [relay.writer.encoder.keep_alive() or b"", *(piece for one in frames[5:] for piece in relay.feed(one))]
     assert events(b"".join(out))[5].data["type"] == "keepalive"
     assert responses.read(b"".join(out)).calls == [("a", {})]
 
@@ -364,7 +364,7 @@ def test_a_keep_alive_may_come_at_any_place(items: list[list[Json]], after: int)
     relay = Relay(API.decoder(), API.encoder(), Toy)
     frames = [Frame(one, one.partition(b"data: ")[2].strip()) for one in streamed(*items)]
     out = [piece for one in frames[:after] for piece in relay.feed(one)]
-    out += [relay.leaving.encoder.keep_alive() or b"", *(piece for one in frames[after:] for piece in relay.feed(one))]
+    out += [relay.writer.encoder.keep_alive() or b"", *(piece for one in frames[after:] for piece in relay.feed(one))]
     found = responses.read(b"".join(out))
     assert found == responses.read(b"".join(streamed(*items)))
     types = [event.data["type"] for event in events(b"".join(out)) if event.data["type"] != "keepalive"]

@@ -1,9 +1,7 @@
 """The relay: pairs the frames of a reply with what became of their deltas, once for all APIs.
 
-    frame -> decoder (server's API) -> deltas -> reader and stages -> events -> encoder (client's API) -> frames
-
-A frame waits as long as something of its text is undecided, and those after it wait with it. What is decided of it
-leaves before, unless only white space is left: then it waits whole, so that it can leave as it came (`leaving.py`).
+    frame -> decoder (server's API) -> deltas -> choice: reader and stages -> events
+          -> pending frames: what of which frame is decided -> frame writer (client's API) -> bytes
 
 A frame is read and written on copies of the relay's values, which replace them if that went well: `release` gives back
 just what has not left.
@@ -13,29 +11,16 @@ from __future__ import annotations
 
 import copy
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from vtc.apis.contract import Decoded, Decoder, Encoder, Said
 from vtc.apis.relay.choice import Choice, Pipeline, as_said, finish, read, told_reason
-from vtc.apis.relay.pending import Made, Waiting, shared
-from vtc.apis.relay.writer import Leaving
-from vtc.events import (
-    Beside,
-    BlockEnd,
-    BlockStart,
-    CallDelta,
-    Delta,
-    End,
-    Failure,
-    Finish,
-    Origin,
-    Start,
-    Text,
-    Usage,
-)
+from vtc.apis.relay.pending import PendingFrame, after, before, pending, settle
+from vtc.apis.relay.writer import FrameWriter
+from vtc.events import Beside, Delta, End, Failure, Finish, Text, Usage
 from vtc.wire.framing import Frame
 
 MOST_CHOICES = 256
@@ -71,7 +56,7 @@ class Relay[P: Pipeline]:
     ) -> None:
         """`passes` says that both are of one API, `strict` that nothing may leave that was not read."""
         self.decoder = decoder
-        self.leaving = Leaving(encoder, passes, strict)
+        self.writer = FrameWriter(encoder, passes, strict)
         self.error = b""
         """The error that the server sent in place of the rest of the reply, as JSON."""
         self.pipelines: dict[int, P] = {}
@@ -89,92 +74,92 @@ class Relay[P: Pipeline]:
     def feed(self, frame: Frame) -> list[bytes]:
         """Take a frame; return what may leave now. Raises `Unread` if it is strict, and then nothing has changed."""
         decoder = copy.copy(self.decoder)
-        decoded = self._decoded(decoder, frame)
+        try:
+            decoded = decoder.decode(frame)
+        except Exception as error:
+            if self.writer.strict:
+                raise Unread(type(error).__name__) from error
+            raise
         if decoded is None or decoded.at_once:
             return self._at_once(frame, decoded)
         self.plain = None
-        for one in decoded.beside if self.counted else ():
-            if isinstance(one, Usage) and one.prompt and self.counted:
-                self.counted(one.prompt)
-        frame, deltas = decoded.frame or frame, decoded.deltas
-        if len(deltas) + len(decoded.beside) > 1 and any(type(one) is End for one in deltas):
-            raise ValueError("the decoder tells the end of the reply and more in one frame: an `End` stands alone")
+        frame, deltas, metadata = decoded.frame or frame, decoded.deltas, decoded.beside
         last = deltas[-1] if deltas else None
-        failure = last if isinstance(last, Failure) else None
-        if failure:
-            self.error, deltas = frame.data or b"", deltas[:-1]
-            if self.refused:
-                self.refused(self.error)
-            last = deltas[-1] if deltas else failure
+        if len(deltas) + len(metadata) > 1 and any(type(delta) is End for delta in deltas):
+            raise ValueError("the decoder tells the end of the reply and more in one frame: an `End` stands alone")
+        if isinstance(last, Failure):
+            self._fail(frame)
+            deltas = deltas[:-1]
+            last = deltas[-1] if deltas else last
+        several = {one.choice for one in (*deltas, *metadata)} if metadata or len(deltas) > 1 else ()
+        if metadata and self.counted:
+            self._count(metadata)
         if isinstance(last, End | Failure):
-            leaving = self.leaving.copy()
-            out, after = self._end(leaving, complete=isinstance(last, End), breaks=isinstance(last, Failure))
-            if isinstance(last, End):
-                out += leaving.end(frame)
-            else:
-                out += _leave(leaving, last.choice, _waiting(frame, decoded.beside, failure))
-        elif len(choices := _choices_of(decoded)) > 1:
-            leaving = self.leaving.copy()
-            out, after = self._several(leaving, frame, decoded, sorted(choices))
+            writer = self.writer.copy()
+            out, choices = self._ended(writer, frame, metadata, last)
+        elif len(several) > 1:
+            writer = self.writer.copy()
+            out, choices = self._several(writer, frame, decoded, sorted(several))
         else:
-            index = min(choices, default=0)
-            choice = self._choices.get(index) or self._choice(index)
+            index = deltas[0].choice if deltas else min(several, default=0)
+            choice = self._choices.get(index) or self._begin(index)
             waiting = choice.waiting
-            choice, entry, events = read(choice, _waiting(frame, decoded.beside), deltas)
-            is_undecided = not (events or choice.ended) and choice.waiting is waiting
-            if is_undecided and (choice.waiting or entry.text or entry.calls):
+            entry = pending(frame, metadata) if metadata else PendingFrame(frame)
+            choice, entry, events = read(choice, entry, deltas)
+            if not (events or choice.ended) and choice.waiting is waiting and (waiting or entry.text or entry.calls):
                 waiting.append(entry)  # as for each frame of a long call; nothing can fail any more
                 self.decoder, self._choices[index] = decoder, choice
                 self._last = frame if deltas else self._last
                 return []
-            after, leaving = [choice], self.leaving.copy()
-            if choice.waiting or not _is_unchanged(choice, entry, events):
-                after[0], out = _settle(leaving, choice, entry, events)
-                if last and len(deltas) == 1 and not any(type(one) is not Text for one in events):
-                    self.plain = _plain(last, [*waiting, entry], after[0].waiting, out)
-            else:
-                said = [*entry.before, *_unchanged(entry, events), *entry.after]
-                passes = leaving.may_pass(entry)
-                out = leaving.whole(frame, [(index, said)]) if passes else leaving.written(said, index, frame)
-                if last and len(deltas) == len(out) == 1 and (out[0] is frame.raw or not decoded.beside):
-                    self.plain = Plain(frame, last, out[0])
-        self.decoder, self.leaving = decoder, leaving
-        self._choices.update((choice.index, choice) for choice in after)
+            frames, writer, out = [*choice.waiting, entry], self.writer.copy(), []
+            leave, wait = settle(frames, events, ended=choice.ended)
+            for share in leave:
+                out += writer.leave(share, index)
+            if last and len(deltas) == 1 and all(type(event) is Text for event in events):
+                self.plain = _plain(last, frames, leave, wait, out, alone=not metadata)
+            choices = [replace(choice, waiting=wait)]
+        self.decoder, self.writer = decoder, writer
+        for choice in choices:
+            self._choices[choice.index] = choice
         self._last = frame if deltas else self._last
         return out
 
-    def _decoded(self, decoder: Decoder, frame: Frame) -> Decoded | None:
-        if not self.leaving.strict:
-            return decoder.decode(frame)
-        try:
-            return decoder.decode(frame)
-        except Exception as error:
-            raise Unread(type(error).__name__) from error
+    def _count(self, metadata: Sequence[Beside]) -> None:
+        """Tell the tokens that the server counted of the prompt."""
+        for one in metadata:
+            if isinstance(one, Usage) and one.prompt and self.counted:
+                self.counted(one.prompt)
+
+    def _fail(self, frame: Frame) -> None:
+        """Note the error by which the server ended its reply."""
+        self.error = frame.data or b""
+        if self.refused:
+            self.refused(self.error)
 
     def _at_once(self, frame: Frame, decoded: Decoded | None) -> list[bytes]:
         """Let a frame leave that tells nothing, or nothing of this API."""
-        leaving = self.leaving
-        if not leaving.passes or (leaving.strict and decoded and frame.data is not None):
-            made = leaving.encoder.keep_alive()
+        writer = self.writer
+        if not writer.passes or (writer.strict and decoded and frame.data is not None):
+            made = writer.encoder.keep_alive()
             return [made] if made else []
-        if leaving.strict and not leaving.encoder.framing.shows_all(frame):
+        if writer.strict and not writer.encoder.framing.shows_all(frame):
             raise Unread("data stand in a comment")
-        if leaving.strict and decoded is None and b"{" in (frame.data or b""):
+        if writer.strict and decoded is None and b"{" in (frame.data or b""):
             raise Unread("it is nothing of this API")
-        return leaving.at_once(frame) if decoded else [frame.raw]
+        return writer.at_once(frame) if decoded else [frame.raw]
 
     def finish(self, *, breaks: bool = False) -> list[bytes]:
         """End the reply: return what the choices that upstream did not finish still have.
 
         Where it `breaks` off, nothing says to the client that this is the end, and one of another API gets an error.
         """
-        leaving = self.leaving.copy()
-        out, after = self._end(leaving, complete=False, breaks=breaks)
-        if breaks and not leaving.passes and not leaving.ended:
-            out += leaving.written((Failure("The model server broke off."),), 0)
-        out += [*([] if breaks else leaving.end()), *leaving.close()]
-        self.leaving = leaving
-        self._choices.update((choice.index, choice) for choice in after)
+        writer = self.writer.copy()
+        out, choices = self._end(writer, complete=False, breaks=breaks)
+        if breaks and not writer.passes and not writer.ended:
+            out += writer.written((Failure("The model server broke off."),), 0)
+        out += [*([] if breaks else writer.end()), *writer.close()]
+        self.writer = writer
+        self._choices.update((choice.index, choice) for choice in choices)
         return out
 
     def went(self) -> None:
@@ -188,174 +173,116 @@ class Relay[P: Pipeline]:
         for choice in self._choices.values():
             while choice.waiting:
                 entry = choice.waiting.popleft()
-                if entry.written or entry.shared:
-                    start = entry.taken if entry.written else 0
-                    entry = replace(entry, said=tuple(entry.as_came(start)), intact=False)
-                    out += self.leaving.written(entry.all_said, choice.index, entry.frame, first=not entry.written)
+                if entry.begun or entry.shared:
+                    start = entry.decided if entry.begun else 0
+                    entry = replace(entry, events=tuple(entry.as_came(start)), intact=False)
+                    out += self.writer.written(entry.says, choice.index, entry.frame, first=not entry.begun)
                 else:
                     said = [*entry.before, *entry.as_came(), *entry.calls, *entry.after]
-                    out += self.leaving.whole(entry.frame, [(choice.index, said)])
-        return [*out, *self.leaving.close()]
+                    out += self.writer.whole(entry.frame, [(choice.index, said)])
+        return [*out, *self.writer.close()]
 
     def passed(self, frame: Frame) -> list[bytes]:
         """Let a frame leave after a failure: as it came, unless those before it got other numbers."""
-        if self.leaving.in_step:
-            return [*self.leaving.close(), frame.raw]
+        if self.writer.in_step:
+            return [*self.writer.close(), frame.raw]
         decoded = self.decoder.decode(frame)
         if decoded is None or decoded.at_once:
             return [frame.raw]
-        said: list[Said] = [*_before(decoded.beside), *as_said(decoded.deltas), *_after(decoded.beside)]
-        if not any(isinstance(one, End) for one in decoded.deltas):
-            return self.leaving.written(said, 0, frame)
-        return [*(self.leaving.written(said, 0, frame) if said else ()), *self.leaving.end(frame)]
+        said: list[Said] = [*before(decoded.beside), *as_said(decoded.deltas), *after(decoded.beside)]
+        if not any(isinstance(delta, End) for delta in decoded.deltas):
+            return self.writer.written(said, 0, frame)
+        return [*(self.writer.written(said, 0, frame) if said else ()), *self.writer.end(frame)]
 
-    def _choice(self, index: int) -> Choice:
+    def _begin(self, index: int) -> Choice:
         """Begin a choice."""
         if len(self._choices) >= MOST_CHOICES:
             raise ValueError(f"the reply has more than {MOST_CHOICES} choices")
         pipeline = self.pipelines[index] = self._pipeline()
-        anew = self.leaving.strict or not self.leaving.passes
+        anew = self.writer.strict or not self.writer.passes
         choice = self._choices[index] = Choice(index, pipeline, deque(), anew=anew)
         return choice
 
     def _several(
-        self, leaving: Leaving, frame: Frame, decoded: Decoded, choices: Sequence[int]
+        self, writer: FrameWriter, frame: Frame, decoded: Decoded, indices: Sequence[int]
     ) -> tuple[list[bytes], list[Choice]]:
         """Take a frame of several choices: whole if nothing changes, else by choice."""
         parts = []
-        for index in choices:
+        for index in indices:
             deltas = [delta for delta in decoded.deltas if delta.choice == index]
-            entry = _waiting(frame, [one for one in decoded.beside if one.choice == index])
-            choice = self._choices.get(index) or self._choice(index)
+            entry = pending(frame, [one for one in decoded.beside if one.choice == index])
+            choice = self._choices.get(index) or self._begin(index)
             parts.append(read(choice, replace(entry, shared=True), deltas))
-        if all(
-            not choice.waiting and leaving.may_pass(entry) and _is_unchanged(choice, entry, events)
-            for choice, entry, events in parts
-        ):
-            said = [
-                (choice.index, [*entry.before, *_unchanged(entry, events), *entry.after])
-                for choice, entry, events in parts
-            ]
-            return leaving.whole(frame, said), [choice for choice, _, _ in parts]
-        out: list[bytes] = []
-        after: list[Choice] = []
+        whole = []
         for choice, entry, events in parts:
-            settled, left = _settle(leaving, choice, replace(entry, intact=False), events)
-            after.append(settled)
-            out += left
-        return out, after
+            leave, wait = settle([*choice.waiting, entry], events, ended=choice.ended)
+            if len(leave) == 1 and leave[0].intact and not wait and writer.may_pass(entry):
+                whole.append((choice.index, leave[0].says))
+        if len(whole) == len(parts):
+            return writer.whole(frame, whole), [replace(choice, waiting=deque()) for choice, _, _ in parts]
+        out: list[bytes] = []
+        choices: list[Choice] = []
+        for choice, entry, events in parts:
+            entry = replace(entry, intact=False)
+            leave, wait = settle([*choice.waiting, entry], events, ended=choice.ended)
+            for share in leave:
+                out += writer.leave(share, choice.index)
+            choices.append(replace(choice, waiting=wait))
+        return out, choices
 
-    def _end(self, leaving: Leaving, *, complete: bool, breaks: bool = False) -> tuple[list[bytes], list[Choice]]:
+    def _ended(
+        self, writer: FrameWriter, frame: Frame, metadata: Sequence[Beside], last: End | Failure
+    ) -> tuple[list[bytes], list[Choice]]:
+        """Take the frame by which the server ended the reply, or broke it off."""
+        breaks = isinstance(last, Failure)
+        out, choices = self._end(writer, complete=not breaks, breaks=breaks)
+        if isinstance(last, Failure):
+            out += writer.leave(pending(frame, metadata, last), last.choice)
+        else:
+            out += writer.end(frame)
+        return out, choices
+
+    def _end(self, writer: FrameWriter, *, complete: bool, breaks: bool = False) -> tuple[list[bytes], list[Choice]]:
         """End the choices that upstream did not finish; one that got calls gets a reason, unless it breaks off."""
         out: list[bytes] = []
-        after: list[Choice] = []
-        leaving.breaks = breaks
+        choices: list[Choice] = []
+        writer.breaks = breaks
         for choice in self._choices.values():
             if choice.ended:
                 continue
             choice, events, pieces, _, fate = finish(choice, [], complete=complete)
-            entry = Waiting(self._last, after=(*pieces,), intact=False, written=True)
+            entry = PendingFrame(self._last, after=(*pieces,), intact=False, begun=True)
             is_called = choice.lifted or fate == "written"
-            if (is_called or not leaving.passes) and not breaks:
+            if (is_called or not writer.passes) and not breaks:
                 reason = told_reason("stop", choice, fate) if is_called or complete else "length"
                 entry = replace(entry, after=(*pieces, Finish(reason, choice.index)))
-            settled, left = _settle(leaving, choice, entry, events)
-            after.append(settled)
-            out += left
-        return out, after
+            leave, wait = settle([*choice.waiting, entry], events, ended=choice.ended)
+            for share in leave:
+                out += writer.leave(share, choice.index)
+            choices.append(replace(choice, waiting=wait))
+        return out, choices
 
 
-def _choices_of(decoded: Decoded) -> Collection[int]:
-    """Tell which choices a frame says something of."""
-    if len(decoded.deltas) == 1 and not decoded.beside:  # as nearly always
-        return (decoded.deltas[0].choice,)
-    return {one.choice for one in (*decoded.deltas, *decoded.beside)}
+def _plain(
+    last: Delta,
+    frames: Sequence[PendingFrame],
+    leave: Sequence[PendingFrame],
+    wait: Sequence[PendingFrame],
+    out: Sequence[bytes],
+    *,
+    alone: bool,
+) -> Plain | None:
+    """Tell what the last of some frames shows, all of which left whole but for the one that waits.
 
-
-def _waiting(frame: Frame, beside: Sequence[Beside], failure: Failure | None = None) -> Waiting:
-    if not (beside or failure):  # as for nearly all
-        return Waiting(frame)
-    origins = [one if isinstance(one, Origin) else getattr(one, "own", None) for one in (*beside, failure)]
-    unknown = any(own is not None and not own.harmless for own in origins)
-    last = (failure,) if failure else ()
-    return Waiting(frame, before=_before(beside), after=(*_after(beside), *last), unknown=unknown)
-
-
-def _before(beside: Iterable[Beside]) -> tuple[Beside, ...]:
-    """What is told before the text, the starts first."""
-    found = [one for one in beside if not _comes_last(one)]
-    return tuple(sorted(found, key=lambda one: not isinstance(one, Start | BlockStart)))
-
-
-def _after(beside: Iterable[Beside]) -> tuple[Beside, ...]:
-    return tuple(one for one in beside if _comes_last(one))
-
-
-def _comes_last(one: Beside) -> bool:
-    return isinstance(one, Usage) or (isinstance(one, Origin) and one.ends)
-
-
-# Events -> frames
-
-
-def _unchanged(entry: Waiting, events: Made) -> list[Said]:
-    """What a frame of which nothing changed says between what comes before and after."""
-    pieces = [*entry.calls, *(event for event in events if isinstance(event, CallDelta))]
-    return [*entry.as_came(), *sorted(pieces, key=lambda piece: piece.index or 0)]
-
-
-def _is_unchanged(choice: Choice, entry: Waiting, events: Made) -> bool:
-    """True if a frame may leave as it came, given that none waits before it."""
-    if not entry.intact or (entry.calls and not choice.ended):
-        return False
-    left = len(entry.text)
-    for event in events:
-        if isinstance(event, Text):
-            left -= len(event.raw)
-        elif not isinstance(event, BlockEnd | CallDelta):
-            return False
-    return not left
-
-
-def _settle(leaving: Leaving, choice: Choice, entry: Waiting, events: Made) -> tuple[Choice, list[bytes]]:
-    """Give the frames that wait, and `entry`, what became of their text; return what leaves of them."""
-    shares = shared([*choice.waiting, entry], events)
-    out: list[bytes] = []
-    done = 0
-    for here in shares:
-        if here.taken < len(here.text) or (here.calls and not choice.ended):
-            break
-        out += _leave(leaving, choice.index, here)
-        done += 1
-    waiting = deque(shares[done:])
-    if waiting and not waiting[0].calls and waiting[0].said:
-        here = waiting[0]
-        rest = here.text[here.taken :]
-        if not (here.intact and rest.isspace() and not here.written):
-            out += _leave(leaving, choice.index, replace(here, after=(), intact=False))
-            waiting[0] = replace(here, before=(), text=rest, taken=0, said=(), intact=False, written=True)
-    return replace(choice, waiting=waiting), out
-
-
-def _plain(last: Delta, frames: Sequence[Waiting], waits: Sequence[Waiting], out: Sequence[bytes]) -> Plain | None:
-    """Tell what the last of some frames shows, which say text alone; all left whole but for the one that `waits`."""
-    gone = len(frames) - len(waits)
-    if not gone or gone != len(out) or len(waits) > 1 or (waits and not waits[0].text[waits[0].taken :].isspace()):
-        return None
-    if not all(
-        one.intact and not (one.written or one.shared or one.before or one.calls or one.after) for one in frames
-    ):
+    It says its delta `alone`, or more beside it.
+    """
+    if len(leave) != len(out) or not leave or any(share.begun or share.shared or not share.intact for share in leave):
         return None
     frame, left = frames[-1].frame, out[-1]
-    return Plain(frame, last, frame.raw if left is frames[gone - 1].frame.raw else left, bool(waits))
-
-
-def _leave(leaving: Leaving, choice: int, entry: Waiting) -> list[bytes]:
-    """Let a frame leave, or a part of it; as it came if nothing of it changed."""
-    if entry.says_nothing:
-        if not entry.written:
-            leaving.left()
-        return []
-    if entry.intact and not (entry.written or entry.shared) and leaving.may_pass(entry):
-        return leaving.whole(entry.frame, [(choice, entry.all_said)])
-    return leaving.written(entry.all_said, choice, entry.frame, first=not entry.written)
+    if len(frames) == 1 and not wait:
+        return Plain(frame, last, left) if alone or left is frame.raw else None
+    if len(wait) > 1 or (wait and not wait[0].text[wait[0].decided :].isspace()):
+        return None
+    if any(share.before or share.calls or share.after for share in frames):
+        return None
+    return Plain(frame, last, frame.raw if left is leave[-1].frame.raw else left, bool(wait))

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from vtc.apis.calls import ToolCallAccumulator, object_in
 from vtc.apis.contract import Said
-from vtc.apis.relay.pending import Made, Waiting
+from vtc.apis.relay.pending import PendingFrame, Read
 from vtc.events import (
     CUT_OFF,
     BlockEnd,
@@ -96,7 +96,7 @@ class Choice(msgspec.Struct, frozen=True, gc=False):
 
     index: int
     pipeline: Pipeline
-    waiting: deque[Waiting]
+    waiting: deque[PendingFrame]
     native: bool = False
     """True once upstream makes calls itself."""
     paused: bool = False
@@ -130,10 +130,10 @@ def as_said(deltas: Iterable[Delta]) -> list[Said]:
     return said
 
 
-def read(choice: Choice, entry: Waiting, deltas: Sequence[Delta]) -> tuple[Choice, Waiting, Made]:
+def read(choice: Choice, entry: PendingFrame, deltas: Sequence[Delta]) -> tuple[Choice, PendingFrame, Read]:
     """Put the deltas that a frame has for one choice through its pipeline."""
     pipeline = choice.pipeline
-    events: Made = []
+    events: Read = []
     if (
         len(deltas) == 1
         and isinstance(one := deltas[0], TextDelta)
@@ -213,13 +213,13 @@ def read(choice: Choice, entry: Waiting, deltas: Sequence[Delta]) -> tuple[Choic
     return choice, replace(entry, refusal=_refusal(deltas)), events
 
 
-def _next_block(choice: Choice, delta: Delta) -> tuple[Choice, Made]:
+def _next_block(choice: Choice, delta: Delta) -> tuple[Choice, Read]:
     """End the block of text before this, if it begins another: after the end of that one, or where a refusal begins."""
     is_ended = choice.paused and not isinstance(delta, BlockEnd | Finish)
     refusing = delta.refusal if isinstance(delta, TextDelta) and delta.text else choice.refusing
     if not is_ended and refusing == choice.refusing:
         return choice, []
-    made: Made = [*choice.pipeline.pause(), *([BlockEnd(choice.index)] if is_ended else [])]
+    made: Read = [*choice.pipeline.pause(), *([BlockEnd(choice.index)] if is_ended else [])]
     return replace(choice, paused=choice.paused and not is_ended, refusing=refusing), made
 
 
@@ -238,7 +238,7 @@ def _calls(events: Sequence[object]) -> bool:
 
 def finish(
     choice: Choice, calls: Sequence[CallDelta], *, complete: bool, lifted: bool = False
-) -> tuple[Choice, Made, list[CallDelta], list[CallDelta], Fate]:
+) -> tuple[Choice, Read, list[CallDelta], list[CallDelta], Fate]:
     """End a choice; return also the last pieces of calls that have left, and those of `calls` that still wait."""
     ended = choice.pipeline.end_calls(complete=complete)
     placed: set[int | None] = set()
@@ -257,7 +257,7 @@ type Missing = Mapping[int | None, CallDelta | None]
 """What calls that have left still lack, by their numbers; None for one that lacks nothing."""
 
 
-def _with_end(entry: Waiting, missing: Missing, placed: set[int | None]) -> Waiting:
+def _with_end(entry: PendingFrame, missing: Missing, placed: set[int | None]) -> PendingFrame:
     """Let the last pieces of these calls leave, which waited for the end of the message."""
     last, calls = _last_pieces(entry.calls, missing, placed)
     if len(calls) == len(entry.calls):
@@ -286,12 +286,12 @@ def _last_pieces(
     return last, others
 
 
-def _ended_calls(choice: Choice, begins: CallDelta) -> tuple[Choice, Made]:
+def _ended_calls(choice: Choice, begins: CallDelta) -> tuple[Choice, Read]:
     """Deal with the calls of frames that wait, as another call `begins`."""
     pieces = [piece for entry in choice.waiting for piece in entry.calls]
     if not pieces or choice.stuck or pieces[0].index in (None, begins.index):
         return choice, []
-    if any(one.text[one.taken :].strip() for one in choice.waiting):
+    if any(one.text[one.decided :].strip() for one in choice.waiting):
         return replace(choice, stuck=True), []  # what becomes of a call must not leave before text that came before it
     said: dict[int | None, str] = {}
     for piece in pieces:
@@ -317,7 +317,7 @@ def _gathered(choice: Choice, calls: Sequence[CallDelta]) -> tuple[list[ToolCall
 
 def _decided(
     choice: Choice, gathered: Sequence[ToolCall], made: list[Event], *, clean: bool
-) -> tuple[Choice, Made, Fate]:
+) -> tuple[Choice, Read, Fate]:
     """Decide how upstream's own calls leave: those that are clean, and that no stage changed, in their frames.
 
     Where no frame may leave that was not read, calls are written anew: what else a frame of one says may be another. So
@@ -333,7 +333,7 @@ def _decided(
     return replace(choice, waiting=waiting, lifted=choice.lifted or _calls(made)), [*made], "written"
 
 
-def _begun(entry: Waiting, piece: CallDelta) -> Waiting:
+def _begun(entry: PendingFrame, piece: CallDelta) -> PendingFrame:
     """Let the pieces of a call leave that waited for its beginning."""
     if not entry.calls:
         return entry
@@ -350,7 +350,7 @@ def _is_same(left: Sequence[ToolCall], gathered: Sequence[ToolCall]) -> bool:
     )
 
 
-def _without_calls(entry: Waiting) -> Waiting:
+def _without_calls(entry: PendingFrame) -> PendingFrame:
     return replace(entry, calls=(), intact=False) if entry.calls else entry
 
 

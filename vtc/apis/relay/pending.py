@@ -1,22 +1,43 @@
-"""Frames that wait, and the shares that they get of what became of their text."""
+"""Frames that wait, and how much of them is decided once their text was read.
+
+A frame waits as long as something of its text is undecided, and those after it wait with it. What is decided of it
+leaves before, unless only white space is left: then it waits whole, so that it can leave as it came.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable, Sequence
 
 import msgspec
 from msgspec.structs import replace
 
 from vtc.apis.contract import Said
-from vtc.events import BlockEnd, Call, CallDelta, CallPiece, Event, Reasoning, Refused, Rewritten, Text
+from vtc.events import (
+    Beside,
+    BlockEnd,
+    BlockStart,
+    Call,
+    CallDelta,
+    CallPiece,
+    Event,
+    Failure,
+    Origin,
+    Reasoning,
+    Refused,
+    Rewritten,
+    Start,
+    Text,
+    Usage,
+)
 from vtc.wire.framing import Frame
 
-type Made = list[Event | BlockEnd | CallDelta]
-"""What text became; a `BlockEnd` stands where one block of it was ended and the next begins, and a piece of a call of
-upstream's where that leaves as it came."""
+type Read = list[Event | BlockEnd | CallDelta]
+"""The events that text became; a `BlockEnd` stands where one block of it was ended and the next begins, and a piece of
+a call of upstream's where that leaves as it came."""
 
 
-class Waiting(msgspec.Struct, frozen=True, gc=False):
+class PendingFrame(msgspec.Struct, frozen=True, gc=False):
     """A frame, or one choice's part of it, that has not left."""
 
     frame: Frame
@@ -24,12 +45,12 @@ class Waiting(msgspec.Struct, frozen=True, gc=False):
     """The text of its deltas that has not left."""
     refusal: int = 0
     """Characters at the end of the text that are a refusal, where the server's API keeps that apart."""
-    taken: int = 0
+    decided: int = 0
     """Characters of the text that are decided."""
     before: tuple[Said, ...] = ()
     """What it says before its text: a start, reasoning, what only its API knows."""
-    said: tuple[Said, ...] = ()
-    """What was decided of its text."""
+    events: tuple[Said, ...] = ()
+    """What its text became, as far as that is decided."""
     calls: tuple[CallDelta, ...] = ()
     """Pieces of upstream's calls that are decided at the end of the choice."""
     after: tuple[Said, ...] = ()
@@ -40,76 +61,124 @@ class Waiting(msgspec.Struct, frozen=True, gc=False):
     """True if it holds something that the decoder does not know to be harmless."""
     shared: bool = False
     """True if the frame holds other choices, too."""
-    written: bool = False
+    begun: bool = False
     """True once a part of it has left."""
 
     @property
-    def all_said(self) -> list[Said]:
-        """All that it says now."""
-        return [*self.before, *self.said, *self.calls, *self.after]
+    def says(self) -> list[Said]:
+        """All that it says now; where it leaves as it came, pieces of calls in the order of their calls."""
+        if self.calls and self.intact:
+            said = [*self.events, *self.calls]
+            pieces = [piece for piece in said if isinstance(piece, CallDelta)]
+            text = [event for event in self.events if not isinstance(event, CallDelta)]
+            return [*self.before, *text, *sorted(pieces, key=lambda piece: piece.index or 0), *self.after]
+        return [*self.before, *self.events, *self.calls, *self.after]
 
     def as_came(self, start: int = 0) -> list[Said]:
         """Return its text from a place on, as it came."""
         return _parted(self, start, len(self.text))
 
-    @property
-    def says_nothing(self) -> bool:
-        """True if it need not leave: all that it said is gone."""
-        return not (self.intact or self.before or self.said or self.calls or self.after)
+
+def pending(frame: Frame, metadata: Sequence[Beside], failure: Failure | None = None) -> PendingFrame:
+    """Make the pending frame of one that says more than its text."""
+    origins = [one if isinstance(one, Origin) else getattr(one, "own", None) for one in (*metadata, failure)]
+    unknown = any(own is not None and not own.harmless for own in origins)
+    last = (failure,) if failure else ()
+    return PendingFrame(frame, before=before(metadata), after=(*after(metadata), *last), unknown=unknown)
 
 
-def shared(waiting: Sequence[Waiting], events: Made) -> list[Waiting]:
+def before(metadata: Iterable[Beside]) -> tuple[Beside, ...]:
+    """Return what is said before the text, the starts first."""
+    first = [one for one in metadata if not _comes_last(one)]
+    return tuple(sorted(first, key=lambda one: not isinstance(one, Start | BlockStart)))
+
+
+def after(metadata: Iterable[Beside]) -> tuple[Beside, ...]:
+    """Return what is said after the text."""
+    return tuple(one for one in metadata if _comes_last(one))
+
+
+def _comes_last(one: Beside) -> bool:
+    return isinstance(one, Usage) or (isinstance(one, Origin) and one.ends)
+
+
+def settle(
+    frames: Sequence[PendingFrame], events: Read, *, ended: bool
+) -> tuple[list[PendingFrame], deque[PendingFrame]]:
+    """Give frames, in their order, what became of their text; return what leaves of them, and those that wait.
+
+    `ended` says that the choice is: then the pieces of its calls that waited leave, too.
+    """
+    shares = _shares(frames, events)
+    leave: list[PendingFrame] = []
+    for share in shares:
+        if share.decided < len(share.text) or (share.calls and not ended):
+            break
+        leave.append(share)
+    wait = deque(shares[len(leave) :])
+    if wait and wait[0].events and not wait[0].calls:
+        first = wait[0]
+        rest = first.text[first.decided :]
+        if not (first.intact and rest.isspace() and not first.begun):
+            leave.append(replace(first, after=(), intact=False))
+            wait[0] = replace(first, before=(), text=rest, decided=0, events=(), intact=False, begun=True)
+    return leave, wait
+
+
+def _shares(frames: Sequence[PendingFrame], events: Read) -> list[PendingFrame]:
     """Give each frame its share of the events, by their characters."""
-    shares: list[Waiting] = []
-    frames = iter(waiting)
-    here, last = next(frames), waiting[-1]
-    taken, said, intact = here.taken, [*here.said], here.intact
+    shares: list[PendingFrame] = []
+    rest = iter(frames)
+    here, last = next(rest), frames[-1]
+    decided, share, intact = here.decided, [*here.events], here.intact
     pieces: list[Said] = []  # of calls, which stand in the last frame, after its text
     for event in events:
         if isinstance(event, CallDelta):
             pieces.append(event)
             continue
         left = 0 if isinstance(event, BlockEnd) else len(event.raw)
-        piece = type(event) if isinstance(event, Text | Reasoning) else None
-        intact = intact and not (left and piece is not Text)
+        kind = type(event) if isinstance(event, Text | Reasoning) else None
+        intact = intact and not (left and kind is not Text)
         # An event that stands for no characters belongs after all that are decided.
-        while left > (room := len(here.text) - taken) or not (left or room or here is last):
-            if room and piece:
-                _say(said, here, piece, taken, len(here.text), joins=intact)
+        while left > (room := len(here.text) - decided) or not (left or room or here is last):
+            if room and kind:
+                _add(share, here, kind, decided, len(here.text), joins=intact)
             left -= room
-            shares.append(replace(here, taken=len(here.text), said=tuple(said), intact=intact))
-            here = next(frames)
-            taken, said, intact = here.taken, [*here.said], here.intact and not (left and piece is not Text)
-        if left and piece:
-            _say(said, here, piece, taken, taken + left, joins=intact)
-        taken += left
+            shares.append(replace(here, decided=len(here.text), events=tuple(share), intact=intact))
+            here = next(rest)
+            decided, share, intact = here.decided, [*here.events], here.intact and not (left and kind is not Text)
+        if left and kind:
+            _add(share, here, kind, decided, decided + left, joins=intact)
+        decided += left
         if isinstance(event, Call | Rewritten):
             if here is last and not event.raw:  # it was decided at the end, after those that left in pieces
-                said, pieces = [*said, *pieces], []
+                share, pieces = [*share, *pieces], []
             intact = False
-            refuses = here.refusal and taken + (not left) > len(here.text) - here.refusal
-            said.append(Refused(event.text) if refuses and isinstance(event, Rewritten) else event)
+            refuses = here.refusal and decided + (not left) > len(here.text) - here.refusal
+            share.append(Refused(event.text) if refuses and isinstance(event, Rewritten) else event)
         elif isinstance(event, CallPiece):
             intact = False
             if event.name or event.arguments:
-                said.append(CallDelta(event.number, event.id, event.name, event.arguments))
-    shares += [replace(here, taken=taken, said=tuple(said), intact=intact), *frames]
+                share.append(CallDelta(event.number, event.id, event.name, event.arguments))
+    shares += [replace(here, decided=decided, events=tuple(share), intact=intact), *rest]
     if pieces:
-        shares[-1] = replace(shares[-1], said=(*shares[-1].said, *pieces))
+        shares[-1] = replace(shares[-1], events=(*shares[-1].events, *pieces))
     return shares
 
 
-def _say(said: list[Said], frame: Waiting, kind: type[Text | Reasoning], start: int, end: int, *, joins: bool) -> None:
+def _add(
+    share: list[Said], frame: PendingFrame, kind: type[Text | Reasoning], start: int, end: int, *, joins: bool
+) -> None:
     """Add a part of a frame's text. It joins the one before it where nothing stood between: both leave as one."""
     if frame.refusal and kind is Text:
-        said += _parted(frame, start, end)
-    elif joins and said and isinstance(before := said[-1], Text):
-        said[-1] = Text(before.raw + frame.text[start:end])
+        share += _parted(frame, start, end)
+    elif joins and share and isinstance(text := share[-1], Text):
+        share[-1] = Text(text.raw + frame.text[start:end])
     else:
-        said.append(kind(frame.text[start:end]))
+        share.append(kind(frame.text[start:end]))
 
 
-def _parted(frame: Waiting, start: int, end: int) -> list[Said]:
+def _parted(frame: PendingFrame, start: int, end: int) -> list[Said]:
     """Return a part of a frame's text, the refusal at its end apart."""
     begun = max(start, min(end, len(frame.text) - frame.refusal))
     text, refusal = frame.text[start:begun], frame.text[begun:end]

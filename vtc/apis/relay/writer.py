@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from vtc.apis.calls import Nesting
 from vtc.apis.contract import Encoder, Said
-from vtc.apis.relay.pending import Waiting
+from vtc.apis.relay.pending import PendingFrame
 from vtc.events import Call, CallDelta, Failure, Finish, Origin, Rewritten
 from vtc.json_text import is_distinct, is_proper
 from vtc.wire.framing import Frame
@@ -29,7 +29,7 @@ from vtc.wire.framing import Frame
 NOTHING = "The server ended the reply before it said anything."
 
 
-class Leaving(msgspec.Struct):
+class FrameWriter(msgspec.Struct):
     """What of a reply the client was told. It is copied for each frame: fields get new values, and are not changed."""
 
     encoder: Encoder
@@ -59,7 +59,7 @@ class Leaving(msgspec.Struct):
     heed: Callable[[Iterable[Said], int], object] | None = None
     """Takes what leaves of a choice, but for frames of plain text or reasoning that need not be read."""
 
-    def copy(self) -> Leaving:
+    def copy(self) -> FrameWriter:
         """Return a copy, whose encoder is one, too."""
         return replace(self, encoder=copy.copy(self.encoder))
 
@@ -68,12 +68,25 @@ class Leaving(msgspec.Struct):
         """True if frames still leave as they came, where nothing of them changes."""
         return self.passes and not (self.shifted or self.behind) and self.encoder.in_step
 
-    def may_pass(self, entry: Waiting) -> bool:
+    def may_pass(self, pending: PendingFrame) -> bool:
         """True if all that a frame holds may leave."""
         if not (self.passes and self.strict):
             return self.passes
-        frame = entry.frame
-        return not entry.unknown and self.encoder.framing.shows_all(frame) and is_proper(frame.data or b"null")
+        frame = pending.frame
+        return not pending.unknown and self.encoder.framing.shows_all(frame) and is_proper(frame.data or b"null")
+
+    def leave(self, pending: PendingFrame, choice: int) -> list[bytes]:
+        """Let a frame leave, or a part of it; as it came if nothing of it changed."""
+        says = pending.says
+        if pending.intact and not (pending.begun or pending.shared) and self.may_pass(pending):
+            return self.whole(pending.frame, [(choice, says)])
+        if says or pending.intact:
+            return self.written(says, choice, pending.frame, first=not pending.begun)
+        if not pending.begun:
+            if self.kept:  # without its text, a block whose start is kept may never begin
+                self.written((), 0)
+            self.shifted = self.shifted or self.encoder.counts
+        return []
 
     def whole(self, frame: Frame, entries: Sequence[tuple[int, Sequence[Said]]]) -> list[bytes]:
         """Let a frame leave of which nothing changed; `entries` is what it says of each choice."""
@@ -120,12 +133,6 @@ class Leaving(msgspec.Struct):
             return [frame.raw]
         self.kept = (*self.kept, frame.raw)
         return []
-
-    def left(self) -> None:
-        """Take note that a frame was left out: without its text, a block whose start is kept may never begin."""
-        if self.kept:
-            self.written((), 0)
-        self.shifted = self.shifted or self.encoder.counts
 
     def end(self, frame: Frame | None = None) -> list[bytes]:
         """End the reply; `frame` is how upstream ended it."""

@@ -7,7 +7,7 @@ is what makes the result independent of how the text was cut.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache
 from typing import Protocol
 from weakref import WeakValueDictionary
@@ -63,7 +63,7 @@ class _Node(msgspec.Struct, eq=False, gc=False):
     literals: dict[str, _Node] = {}
     parts: tuple[tuple[Part, _Node], ...] = ()
     space: _Node | None = None
-    _steps: dict[str, tuple[_Step, ...]] = {}
+    known: dict[str, tuple[_Step, ...]] = {}
 
     def add(self, parts: Iterable[Part]) -> None:
         """Add a sequence that may follow here."""
@@ -86,37 +86,11 @@ class _Node(msgspec.Struct, eq=False, gc=False):
             self.parts = (*self.parts, (part, node))
         return node
 
-    def begins(self, text: str, at: int) -> bool:
-        """Tell whether more text could make the text from `at` on one of the sequences, and some is missing."""
-        node, end = self, len(text)
-        while at < end:
-            character = text[at]
-            steps = node._steps[character] if character in node._steps else node._find(character)
-            if not steps:
-                return False
-            *others, (part, following) = steps
-            for other, behind in others:
-                places = (at + 1,) if other is None else _ends_of(other, text, at)
-                if places is None or any(behind.begins(text, place) for place in places):
-                    return True
-            if part is None:
-                node, at = following, at + 1
-                continue
-            places = _ends_of(part, text, at)
-            if not places:
-                return places is None
-            *nearer, at = places
-            for place in nearer:
-                if following.begins(text, place):
-                    return True
-            node = following
-        return bool(node.literals or node.parts or node.space)
-
-    def _find(self, character: str) -> tuple[_Step, ...]:
+    def steps(self, character: str) -> tuple[_Step, ...]:
         """Find the steps that a character may begin, and keep them for the next time: most begin none."""
         steps = tuple(self._beginning_with(character))
-        if len(self._steps) < MOST_KEPT:
-            self._steps[character] = steps
+        if len(self.known) < MOST_KEPT:
+            self.known[character] = steps
         return steps
 
     def _beginning_with(self, character: str) -> Iterator[_Step]:
@@ -158,13 +132,36 @@ class Partial:
         return max((_longest(sequence) for sequence in (*self._anywhere, *self._line_start)), default=0)
 
     def begins(self, text: str, at: int) -> bool:
-        """Tell whether a token may have begun at `at`."""
-        if not 0 < len(text) - at <= self.longest:
+        """Tell whether a token may have begun at `at`: more text could make one of it, and some is missing."""
+        end = len(text)
+        if not 0 < end - at <= self.longest:
             return False
         anywhere, line_start = self._tries
-        if anywhere.begins(text, at):
-            return True
-        return text[at] in line_start.literals and _starts_line(text, at) and line_start.begins(text, at)
+        places = [(anywhere, at)]
+        if text[at] in line_start.literals and _LINE_START.search(text[max(0, at - INDENT - 1) : at]):
+            places.append((line_start, at))
+        while places:
+            node, at = places.pop()
+            if at == end:
+                if node.literals or node.parts or node.space:
+                    return True
+                continue
+            character, known = text[at], node.known
+            ends: Collection[int] | None
+            for part, following in known[character] if character in known else node.steps(character):
+                if part is None:
+                    places.append((following, at + 1))
+                    continue
+                if type(part) is Space:
+                    space = _SPACE.match(text, at)
+                    after = space.end() if space else at
+                    ends = None if after == end or text[after:] == "\\" else (after,)
+                else:
+                    ends = _ends_of(part, text, at)
+                if ends is None:
+                    return True
+                places += [(following, after) for after in ends]
+        return False
 
     @cached_property
     def _tries(self) -> tuple[_Node, _Node]:
@@ -173,11 +170,6 @@ class Partial:
             for sequence in sequences:
                 trie.add(sequence)
         return tries
-
-
-def _starts_line(text: str, at: int) -> bool:
-    """Tell whether nothing but an indentation, or the `>` of a quotation, stands before on the line."""
-    return _LINE_START.search(text[max(0, at - INDENT - 1) : at]) is not None
 
 
 def _without_groups(parts: Iterable[Part]) -> Iterator[Part]:

@@ -279,7 +279,7 @@ class FastPath:
     def __init__(self, relay: Relay[ReplyPipeline]) -> None:
         self._relay = relay
         self._end = relay.decoder.framing.end
-        self._follows = isinstance(relay.leaving.encoder, Following)
+        self._follows = isinstance(relay.writer.encoder, Following)
         self.held = b""
         """Frames that wait for what follows, and the beginning of one."""
         self._whole = 0  # bytes of the former
@@ -398,7 +398,7 @@ class FastPath:
             if self._notes:
                 cast("Noting", self._relay.decoder).thought_more(texts)
         if self._follows:
-            cast("Following", self._relay.leaving.encoder).passed(data)
+            cast("Following", self._relay.writer.encoder).passed(data)
         return [data]
 
     def _texts(self, data: bytes) -> list[bytes]:
@@ -486,7 +486,7 @@ class FastPath:
         """Learn how a client is told such texts that is not sent the frames that come; the last one `left` so."""
         known = self._tellings.get(type(delta))
         if known is None or not known.goes_on(left):
-            known = learned(self._relay.leaving, delta)
+            known = learned(self._relay.writer, delta)
         if known is None or not known.goes_on(left):
             return False
         self._told = self._tellings[type(delta)] = known

@@ -55,8 +55,8 @@ class Stream:
         """`whole` rewrites a body that turns out not to be a stream but one JSON value."""
         self._relay = relay
         self._heard = heard
-        relay.leaving.heed = heard.left if heard else None
-        self._strict = relay.leaving.strict or not relay.leaving.passes  # it does not fail open
+        relay.writer.heed = heard.left if heard else None
+        self._strict = relay.writer.strict or not relay.writer.passes  # it does not fail open
         self._whole = whole
         self._collected: list[bytes] | None = None  # the body, once it is known to be no stream
         self._most = MOST_WHOLE
@@ -119,9 +119,9 @@ class Stream:
         out = _joined(held + self._read(b"", final=True, breaks=breaks))
         if self._heard:
             self._heard.stop() if breaks or self.failed or self.broken else self._heard.end()
-        if unknown := self._relay.leaving.left_out:
+        if unknown := self._relay.writer.left_out:
             told = ", ".join(unknown)
-            if self._relay.leaving.passes:
+            if self._relay.writer.passes:
                 reason = "parts of the reply that VTC does not know did not leave"
                 self._report.intervened("unread_calls", "dropped", "", reason, told)
             else:
@@ -131,8 +131,8 @@ class Stream:
 
     def keep_alive(self) -> bytes | None:
         """Make a frame that tells a client nothing, for one that waits; None if there is no place for one."""
-        made = None if self.failed else self._relay.leaving.encoder.keep_alive()
-        if self._fast and self._relay.leaving.encoder.counts:
+        made = None if self.failed else self._relay.writer.encoder.keep_alive()
+        if self._fast and self._relay.writer.encoder.counts:
             self._fast.rest()
         return made
 
@@ -169,7 +169,7 @@ class Stream:
             if final:
                 rest = self._end_frames(unread)
             if self.failed:
-                end = self._given_back(self._relay.leaving.close) if final else []
+                end = self._given_back(self._relay.writer.close) if final else []
                 return [*(out for frame in unread for out in self._passed(frame)), *end, rest]
             while unread:
                 try:
@@ -184,7 +184,7 @@ class Stream:
                 rest = b"".join([] if breaks else self._leave_out(Unread("it was cut off")))
             if final and (last := self._relay.finish(breaks=breaks)):
                 # The body may have ended without a terminator; what is added must not continue the last frame.
-                terminator = self._relay.leaving.encoder.framing.end
+                terminator = self._relay.writer.encoder.framing.end
                 out += [terminator] * bool(out and not _is_ended(out[-1], terminator))
                 out += last
         except Exception as error:
@@ -214,7 +214,7 @@ class Stream:
     @property
     def failure(self) -> str:
         """The error by which the reply of a server of another API ended; empty if by none."""
-        return self._relay.leaving.failure
+        return self._relay.writer.failure
 
     def _leave_out(self, error: Unread) -> list[bytes]:
         """Leave out a frame that cannot be read."""
@@ -259,7 +259,7 @@ class Stream:
 
     @property
     def _in_step(self) -> bool:
-        return self._relay.leaving.in_step
+        return self._relay.writer.in_step
 
     def _passed(self, frame: Frame) -> list[bytes]:
         """Pass a frame after a failure."""
