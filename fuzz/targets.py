@@ -33,7 +33,7 @@ from vtc.profiles.matching import Facts
 from vtc.profiles.plan import Plan
 from vtc.profiles.planner import Planner
 from vtc.profiles.settings import Settings
-from vtc.wire.sse import FrameReader
+from vtc.wire.sse import EventReader
 
 API, MESSAGES, RESPONSES, OLLAMA, GEMINI = APIS
 OTHERS = {"messages": MESSAGES, "responses": RESPONSES, "ollama": OLLAMA, "gemini": GEMINI}
@@ -184,7 +184,7 @@ def stream(data: bytes) -> None:
 def _said(body: bytes) -> dict[str, list[str]]:
     """Return the texts of each choice, as a client reads them that takes what it can; each finish reason ends one."""
     said: dict[str, list[str]] = {}
-    for frame in FrameReader().feed(body + b"\n\n"):
+    for frame in EventReader().feed(body + b"\n\n"):
         with suppress(ValueError, AttributeError, TypeError):
             for choice in json.loads((frame.data or b"").decode("utf-8", "replace")).get("choices") or ():
                 texts = said.setdefault(str(choice.get("index") or 0), [""])

@@ -114,7 +114,7 @@ class Answer(msgspec.Struct, frozen=True):
     strict: bool | None = None
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class CanonicalRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What a request asks, for servers of any API. Its messages have no `source`, but `media` and a `thought`."""
 
     model: str
@@ -282,7 +282,7 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
 type Beside = Origin | Start | BlockStart | Seal | Usage
 
 
-class Refused(msgspec.Struct, frozen=True, gc=False):
+class RefusalDelta(msgspec.Struct, frozen=True, gc=False):
     """What the client is told of a `TextDelta` that is a `refusal`: text, for APIs that do not keep it apart."""
 
     text: str

@@ -9,18 +9,18 @@ from typing import Any
 from tests.apis import chat, messages
 from vtc.apis import anthropic_messages, openai_chat
 from vtc.apis.contract import Api
-from vtc.apis.crossing import Crossed, Names, opened, origin_of
+from vtc.apis.crossing import ForeignDecoder, WireNames, opened, origin_of
 from vtc.events import CallDelta, Seal, Start, Thought
 from vtc.wire.framing import Frame
 
 ORIGIN = origin_of("anthropic-messages", "a", 1)
 
 
-def crossed(api: Api) -> Crossed:
-    return Crossed(api.decoder(), Names(["mcp.read"]), "asked-for", "0a", ORIGIN, api.signs)
+def crossed(api: Api) -> ForeignDecoder:
+    return ForeignDecoder(api.decoder(), WireNames(["mcp.read"]), "asked-for", "0a", ORIGIN, api.signs)
 
 
-def said(decoder: Crossed, *frames: bytes) -> list[Any]:
+def said(decoder: ForeignDecoder, *frames: bytes) -> list[Any]:
     found = []
     for raw in frames:
         decoded = decoder.decode(Frame(raw, raw.partition(b"data: ")[2].strip()))

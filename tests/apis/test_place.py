@@ -7,7 +7,7 @@ from urllib.parse import urljoin
 import pytest
 
 from vtc.apis import APIS, find
-from vtc.apis.place import Found, Place
+from vtc.apis.place import PathMatch, Place
 
 PLAIN = Place("/chat/completions", version="/v1")
 IN_PATH = Place(
@@ -25,22 +25,22 @@ IN_PATH = Place(
 @pytest.mark.parametrize(
     ("place", "path", "found"),
     [
-        (PLAIN, "/v1/chat/completions", Found("/v1", "", False)),
-        (PLAIN, "/V1/Chat/Completions/", Found("/V1", "", False)),
+        (PLAIN, "/v1/chat/completions", PathMatch("/v1", "", False)),
+        (PLAIN, "/V1/Chat/Completions/", PathMatch("/V1", "", False)),
         (PLAIN, "/v1/completions", None),
-        (IN_PATH, "/v1beta/models/m:generate", Found("/v1beta", "m", False)),
-        (IN_PATH, "/x/v1/models/Qwen/Qwen3:8b:stream", Found("/x/v1", "Qwen/Qwen3:8b", True)),
-        (IN_PATH, "/v1/models/Qwen%2FQwen3:generate", Found("/v1", "Qwen/Qwen3", False)),
-        (IN_PATH, "/v1/models/qwen3%3A8b%3astream", Found("/v1", "qwen3:8b", True)),
-        (IN_PATH, "/v1/models/a%0Ab\n:generate", Found("/v1", "a\nb\n", False)),
-        (IN_PATH, "/v1/tuned/T:generate", Found("/v1", "tuned/T", False)),
-        (IN_PATH, "/v1/projects/p/endpoints/1:stream", Found("/v1/projects/p", "endpoints/1", True)),
+        (IN_PATH, "/v1beta/models/m:generate", PathMatch("/v1beta", "m", False)),
+        (IN_PATH, "/x/v1/models/Qwen/Qwen3:8b:stream", PathMatch("/x/v1", "Qwen/Qwen3:8b", True)),
+        (IN_PATH, "/v1/models/Qwen%2FQwen3:generate", PathMatch("/v1", "Qwen/Qwen3", False)),
+        (IN_PATH, "/v1/models/qwen3%3A8b%3astream", PathMatch("/v1", "qwen3:8b", True)),
+        (IN_PATH, "/v1/models/a%0Ab\n:generate", PathMatch("/v1", "a\nb\n", False)),
+        (IN_PATH, "/v1/tuned/T:generate", PathMatch("/v1", "tuned/T", False)),
+        (IN_PATH, "/v1/projects/p/endpoints/1:stream", PathMatch("/v1/projects/p", "endpoints/1", True)),
         (IN_PATH, "/v1/other/T:generate", None),
         (IN_PATH, "/v1/models/:generate", None),
         (IN_PATH, "/v1/models/m:count", None),
     ],
 )
-def test_a_path_says_model_and_form_of_the_reply(place: Place, path: str, found: Found | None) -> None:
+def test_a_path_says_model_and_form_of_the_reply(place: Place, path: str, found: PathMatch | None) -> None:
     assert place.found(path) == found
 
 
@@ -50,7 +50,7 @@ def test_a_path_says_model_and_form_of_the_reply(place: Place, path: str, found:
 )
 def test_what_is_written_is_read(model: str, streams: bool) -> None:
     path, _, query = IN_PATH.written("/x", model, "a=1&alt=sse", streams=streams).partition("?")
-    assert IN_PATH.found(path) == Found("/x", model, streams)
+    assert IN_PATH.found(path) == PathMatch("/x", model, streams)
     assert query == ("alt=sse&a=1" if streams else "a=1")
     assert PLAIN.written("/v1", model, streams=streams) == "/v1/chat/completions"
 

@@ -17,7 +17,7 @@ from tests.exchange.ready.steps import after, bridged
 from tests.exchange.ready.steps import given as given_request
 from tests.exchanges import agent, planner
 from vtc.apis import APIS
-from vtc.events import Answer, Asked, Message, Tool, ToolCall
+from vtc.events import Answer, CanonicalRequest, Message, Tool, ToolCall
 from vtc.exchange import Exchange
 from vtc.exchange.asking.steps import made_ready
 
@@ -50,14 +50,14 @@ def talks(draw: st.DrawFn) -> tuple[Message, ...]:
 
 
 @st.composite
-def requests(draw: st.DrawFn) -> Asked:
+def requests(draw: st.DrawFn) -> CanonicalRequest:
     tools = tuple(Tool(name, "What it does.", SCHEMA) for name in draw(st.lists(NAME, unique=True, max_size=3)))
     choices = ["auto", "none", "required", *(tool.name for tool in tools)] if tools else ["auto"]
     limits = st.fixed_dictionaries(
         {"max_tokens": st.integers(1, 999)},
         optional={"temperature": st.floats(0, 1), "top_p": st.floats(0.1, 1), "stop": st.just(["X"])},
     )
-    return Asked(
+    return CanonicalRequest(
         model="m",
         messages=draw(talks()),
         stream=draw(st.booleans()),
@@ -70,7 +70,7 @@ def requests(draw: st.DrawFn) -> Asked:
     )
 
 
-def kept(asked: Asked, server: str) -> Asked:
+def kept(asked: CanonicalRequest, server: str) -> CanonicalRequest:
     """What of a request an API has words for."""
     limits = {key: one for key, one in asked.limits.items() if key in LIMITS[server]}
     if server in ("anthropic-messages", "openai-responses"):
@@ -86,7 +86,7 @@ def kept(asked: Asked, server: str) -> Asked:
 
 @pytest.mark.parametrize("server", pairs.NAMES)
 @given(requests())
-def test_what_a_server_is_asked_is_what_was_asked(server: str, asked: Asked) -> None:
+def test_what_a_server_is_asked_is_what_was_asked(server: str, asked: CanonicalRequest) -> None:
     if not BY_NAME[server].demands:
         asked, _ = made_ready(asked, {"choice": True}, given_request())
     body = chat.encoded(BY_NAME[server].ask(asked))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from vtc.apis.calls import Nesting, ToolCallAccumulator
+from vtc.apis.calls import JsonNesting, ToolCallAccumulator
 from vtc.events import CallDelta, ToolCall
 
 
@@ -100,7 +100,7 @@ def test_a_call_begins_after_whole_arguments_and_with_a_name(pieces: list[CallDe
 @pytest.mark.parametrize("text", ['{"a": "}\\\\"}', '{"a": "\\"}{", "b": [{"c": 1}]}', "{}"])
 def test_arguments_are_whole_after_their_last_brace_however_they_are_cut(text: str) -> None:
     for size in (1, 2, 3, 99):
-        nesting, whole = Nesting(), []
+        nesting, whole = JsonNesting(), []
         for place in range(0, len(text), size):
             nesting = nesting.after(text[place : place + size])
             whole.append(nesting.is_whole)

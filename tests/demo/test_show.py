@@ -48,6 +48,6 @@ def test_a_proxy_ends_with_it(tmp_path: os.PathLike[str]) -> None:
         port = int(process.stdout.readline().rpartition(":")[2])
         process.send_signal(signal.SIGTERM)
         process.wait(30)
-    with server.Server(port):  # it can be had again
+    with server.DemoServer(port):  # it can be had again
         pass
     assert process.returncode == 128 + signal.SIGTERM

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from vtc.dialects.reading.text import InText
-from vtc.dialects.reading.transitions import TABLE, Row, State, Step, Tokens
+from vtc.dialects.reading.transitions import TABLE, State, StateRow, Step, Tokens
 
 HEAD = 'Look.\n\n<tool_call>\n{"name": "read", "arguments": {'
 """A text that meets them."""
@@ -29,7 +29,7 @@ def stand_still(patch: pytest.MonkeyPatch) -> None:
 def go_round(patch: pytest.MonkeyPatch, back: Callable[[InText], None] = lambda _: None) -> None:
     """It leads to another state, and that back."""
     _opens(patch, Step(lambda _inside, _found: None, State.ANSWER))
-    row: Row[InText] = Row(InText, lambda _: None, Tokens(), otherwise=Step(back, State.TEXT))
+    row: StateRow[InText] = StateRow(InText, lambda _: None, Tokens(), otherwise=Step(back, State.TEXT))
     patch.setitem(TABLE, State.ANSWER, row)  # type: ignore[arg-type]
 
 

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from tests.dialects.material import AGENT, DIALECTS, calls, content, merged, raw, read
-from vtc.dialects.reading.context import Own
+from vtc.dialects.reading.context import ModelFacts
 from vtc.dialects.syntax import pattern
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.forms import CallSyntax
@@ -236,7 +236,7 @@ def test_an_indented_call_at_the_very_beginning_is_made(dialect: Description) ->
 @every({name for name in QUOTED_ANYWHERE - WHOLE_REPLY if DIALECTS[name].tokens})
 def test_indented_code_quotes_a_call_in_special_tokens_where_words_follow_it(dialect: Description) -> None:
     """It is one of the model's own where it ends the reply."""
-    call, own = written(dialect, LIST).strip().replace("\n", "\n    "), Own(tokens=frozenset([dialect.name]))
+    call, own = written(dialect, LIST).strip().replace("\n", "\n    "), ModelFacts(tokens=frozenset([dialect.name]))
     assert calls(in_pieces(dialect, f"The form is:\n\n    {call}\n\nSo it goes.")) == []
     for before, after in (("", "\n\nSo it goes."), ("x = 1\n    ", "\nSo."), ("", f"\n\n    {call}\n    y")):
         events = in_pieces(dialect, f"The form is:\n\n    {before}{call}{after}", own=own)

@@ -142,7 +142,7 @@ async def test_an_error_that_grows_without_end_is_decoded_once_within_a_bound(
     grown, most = [], 1 << 20
     made = compression.decoder
 
-    def counting(coding: str) -> compression.Decoder:
+    def counting(coding: str) -> compression.ContentDecoder:
         decoder = made(coding)
         feed, size = decoder.feed, len(grown)
         grown.append(0)

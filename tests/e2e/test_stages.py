@@ -78,7 +78,7 @@ class Stage:
 
 
 REPLY = [
-    *(Stage(sse.FrameReader, "feed", call) for call in (0, 3)),
+    *(Stage(sse.EventReader, "feed", call) for call in (0, 3)),
     *(Stage(Decoder, "decode", call) for call in (0, 2, 7, 21, 42)),
     *(Stage(Decoder, "_decode_any", call) for call in (0, 1)),
     *(Stage(Encoder, "follow", call) for call in (0, 2)),
@@ -92,7 +92,7 @@ REPLY = [
     *(Stage(FastPath, "learn", call) for call in (0, 2)),
     *(Stage(FastPath, "feed", call) for call in (2, 9)),
     Stage(shapes, "_compiled"),
-    *(Stage(way.Way, name) for name in ("_pipeline", "reader")),
+    *(Stage(way.ReplyFactory, name) for name in ("_pipeline", "reader")),
     *(Stage(reply.ReplyPipeline, "feed", call) for call in (0, 20)),
     *(Stage(owner, name) for owner, name in ((reply.ReplyPipeline, "finish"), (reply.Stages, "feed"))),
     *(Stage(owner, "feed") for owner in (limit.Limit, stages.Identify, stages.Record, stages.ForStructuredClient)),
@@ -372,7 +372,7 @@ async def test_two_faults_at_once_end_the_reply_all_the_same(
     if also == "release":
         Stage(relay.Relay, "release").plant(monkeypatch)
     else:
-        Stage(sse.FrameReader, "finish").plant(monkeypatch)
+        Stage(sse.EventReader, "finish").plant(monkeypatch)
     answer = (await lab.post(ASK)).message
     assert answer.content.replace(" <read>", "") == "abc"
     assert answer.finish_reason == "stop"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from vtc.events import Tool, ToolCall
-from vtc.exchange.replying.held import Held
+from vtc.exchange.replying.held import GrammarCheck
 
 SCHEMA = {"properties": {"path": {"type": "string"}, "mode": {"enum": ["r", "w"]}}, "required": ["path"]}
-HELD = Held(strict={"read": Tool("read", "", SCHEMA, strict=True)})
+HELD = GrammarCheck(strict={"read": Tool("read", "", SCHEMA, strict=True)})
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from vtc.exchange.replying.text_reading import TextReading, Thoughts
 from vtc.guards.chain import Guards, chain
 from vtc.profiles import loader
 from vtc.profiles.plan import ReplyPlan
-from vtc.profiles.schema import Reasoning as Think
+from vtc.profiles.schema import ReasoningTags as Think
 from vtc.reporting.report import Report
 
 DIALECTS = loader.load([loader.builtin_directory()]).dialects

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from vtc.events import Call, Denied, Event, Intervention, Markup, OnFailure, Reasoning, Rewritten, Text, Tool, ToolCall
 from vtc.guards.chain import Chain, Guards, chain
-from vtc.guards.content import Content, Rule
+from vtc.guards.content import ContentGuard, Rule
 
 TOOLS = {"read": Tool("read"), "bash": Tool("bash", "", {"required": ["command"]})}
 READ, BASH = (Call(f"<{name}>", ToolCall(name, "{}"), "tag") for name in ("read", "bash"))
@@ -73,7 +73,7 @@ REFUSED = Intervention("failing", "refused", "bash", "it fails on this call and 
 
 
 def test_a_guard_that_raises_on_a_text_lets_it_pass_and_goes_on() -> None:
-    last = Content(Rule(pattern="x", replacement="y"))
+    last = ContentGuard(Rule(pattern="x", replacement="y"))
     one = Chain([Failing(), last])
     assert one.feed([Text("a"), Text("fail"), Text("b")]) == [FAILED, Text("a"), Text("fail")]
     changed = [Rewritten("x", "y"), Intervention("content", "replaced", "", "x")]

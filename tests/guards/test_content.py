@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from vtc.events import Call, Event, Intervention, Markup, Refusal, Rewritten, Text, ToolCall
-from vtc.guards.content import Content, Joined, Rule
+from vtc.guards.content import ContentGuard, Joined, Rule
 
 RULES = [
     ("<\\|im_end\\|>", ""),
@@ -40,7 +40,7 @@ def told(events: list[Event]) -> str:
 
 
 def run(rule: Rule, *pieces: str) -> list[Event]:
-    one = Content(rule)
+    one = ContentGuard(rule)
     return [*(event for piece in pieces if piece for event in one.feed(Text(piece))), *one.finish()]
 
 
@@ -90,7 +90,7 @@ def test_a_rule_holds_at_pieces_of_any_length(before: str) -> None:
 
 
 def test_text_leaves_as_soon_as_it_can_be_no_match() -> None:
-    one = Content(Rule(pattern="<end>", replacement="."))
+    one = ContentGuard(Rule(pattern="<end>", replacement="."))
     assert one.feed(Text("all of this")) == [Text("all of this")]
     assert one.feed(Text("a <e")) == [Text("a ")]
     assert one.held == "<e"
@@ -104,14 +104,14 @@ def test_text_leaves_as_soon_as_it_can_be_no_match() -> None:
 
 
 def test_what_is_held_is_bounded() -> None:
-    one = Content(Rule(pattern="<.*>", most=8))
+    one = ContentGuard(Rule(pattern="<.*>", most=8))
     for _ in range(100):
         one.feed(Text("<aaaa"))
         assert len(one.held) < 8
 
 
 def test_a_match_does_not_go_past_a_call() -> None:
-    one = Content(Rule(pattern="ab"))
+    one = ContentGuard(Rule(pattern="ab"))
     call = Call("<x>", ToolCall("x", "{}"), "tag")
     assert one.feed(Text("a")) == []
     assert one.feed(call) == [Text("a"), call]
@@ -119,7 +119,7 @@ def test_a_match_does_not_go_past_a_call() -> None:
 
 
 def test_what_stands_for_no_text_does_not_part_it() -> None:
-    one = Content(Rule(pattern="ab"))
+    one = ContentGuard(Rule(pattern="ab"))
     refusal = Refusal("r", "tag")
     assert one.feed(Text("a")) == []
     assert one.feed(refusal) == [refusal]

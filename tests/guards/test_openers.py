@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vtc.events import Call, Event, Markup, Rewritten, Text, ToolCall
-from vtc.guards.content import Content, Rule
+from vtc.guards.content import ContentGuard, Rule
 from vtc.guards.openers import Openers
 
 NAMES = ("<run>", "<run_all>")
@@ -35,7 +35,7 @@ def test_no_opener_leaves_and_nothing_is_lost(text: str, size: int) -> None:
 @pytest.mark.parametrize("text", ["a <r@un>b", "a <run@>b", "@<@run>", "<run>@", "<ru@@n>"])
 def test_what_leaves_between_its_pieces_does_not_join_them(text: str) -> None:
     """As where a content filter takes something out of the middle of one."""
-    content = Content(Rule(pattern="@"))
+    content = ContentGuard(Rule(pattern="@"))
     found = run(*content.feed(Text(text)), *content.finish())
     assert "<run>" not in told(found)
     assert "".join(event.raw for event in found) == text

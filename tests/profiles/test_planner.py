@@ -17,8 +17,8 @@ from vtc.profiles.loader import Source, builtin_directory, load
 from vtc.profiles.matching import Facts
 from vtc.profiles.plan import Plan
 from vtc.profiles.planner import Planner
-from vtc.profiles.schema import Match, ModelProfile, Reasoning
-from vtc.profiles.schema import Request as Change
+from vtc.profiles.schema import Match, ModelProfile, ReasoningTags
+from vtc.profiles.schema import RequestChanges as Change
 from vtc.profiles.settings import Settings, UnknownName
 
 CLINE = "Cline/3.82.0"
@@ -273,7 +273,7 @@ def test_what_a_server_needs_for_a_model() -> None:
 
 
 def test_what_else_is_taken_over() -> None:
-    profile = {"unknown_tools": "drop", "reasoning": Reasoning(open="<a>", close="</a>", to="drop")}
+    profile = {"unknown_tools": "drop", "reasoning": ReasoningTags(open="<a>", close="</a>", to="drop")}
     found = planned({"max_call_bytes": 7}, profile=profile)
     reading = found.reading
     assert (found.client, found.model) == ("openai-sdk", "mine")

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from vtc.profiles.schema import ClientProfile, Match, ModelProfile, Reasoning, ServerProfile
+from vtc.profiles.schema import ClientProfile, Match, ModelProfile, ReasoningTags, ServerProfile
 
 
 def model(**fields: Any) -> ModelProfile:
@@ -28,7 +28,7 @@ def test_a_client_that_says_nothing_is_judged_by_its_request() -> None:
 
 
 def test_reasoning_stands_between_think_tags_unless_told_otherwise() -> None:
-    assert model(reasoning={}).reasoning == Reasoning(
+    assert model(reasoning={}).reasoning == ReasoningTags(
         open="<think>", close="</think>", prefilled=False, to="reasoning_content"
     )
 

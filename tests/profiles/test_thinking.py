@@ -11,7 +11,7 @@ from vtc.profiles.matching import Facts
 from vtc.profiles.memory import AGREEING, Memory
 from vtc.profiles.plan import Thinking
 from vtc.profiles.planner import COMMON_TAGS, thinking
-from vtc.profiles.schema import Match, ModelProfile, Reasoning, ServerProfile
+from vtc.profiles.schema import Match, ModelProfile, ReasoningTags, ServerProfile
 
 SERVER = ServerProfile(name="server", match=Match())
 PARTS = ServerProfile(name="parts", match=Match(), parts_reasoning=True)
@@ -24,7 +24,7 @@ def decided(
     memory: Memory | None = None,
     host: str = "one",
 ) -> Thinking:
-    model = ModelProfile(name="mine", match=Match(), reasoning=Reasoning(prefilled=prefilled))
+    model = ModelProfile(name="mine", match=Match(), reasoning=ReasoningTags(prefilled=prefilled))
     return thinking(model, server, Facts(host=host, model="m"), memory, asked=thinks(body or {}))
 
 
@@ -66,7 +66,7 @@ def test_a_whole_reply_shows_whether_it_began_inside_unless_nobody_thinks_in_it(
     memory = Memory()
     model = None
     if prefilled is not None:
-        model = ModelProfile(name="mine", match=Match(), reasoning=Reasoning(prefilled=prefilled))
+        model = ModelProfile(name="mine", match=Match(), reasoning=ReasoningTags(prefilled=prefilled))
     found = thinking(model, server, Facts(), memory, asked=thinks(body))
     assert found.begins(whole=True) == ("either" if shows else "text")
     assert found.begins(whole=False) == "text"
@@ -142,6 +142,6 @@ def test_a_model_without_a_profile_keeps_its_tags_and_a_text_client_those_it_pro
     unknown = thinking(None, SERVER, facts, None, text_client=False)
     assert (unknown.tags, unknown.to, unknown.begins_inside) == (COMMON_TAGS, "keep", False)
     assert thinking(None, SERVER, facts, None, text_client=True) == Thinking((), "keep")
-    model = ModelProfile(name="mine", match=Match(), reasoning=Reasoning(open="<a>", close="</a>"))
+    model = ModelProfile(name="mine", match=Match(), reasoning=ReasoningTags(open="<a>", close="</a>"))
     assert thinking(model, SERVER, facts, None, text_client=False).tags == (("<a>", "</a>"), *COMMON_TAGS)
     assert thinking(model, SERVER, facts, None, text_client=True).tags == (("<a>", "</a>"),)

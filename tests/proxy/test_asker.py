@@ -9,7 +9,7 @@ from http.client import HTTPException
 import pytest
 
 from tests.e2e.upstream import JSON, Reply, serving
-from vtc.proxy.discovery import Answer, Asker
+from vtc.proxy.discovery import Asker, ServerAnswer
 
 
 async def test_an_answer_has_what_came() -> None:
@@ -60,4 +60,4 @@ async def test_a_server_that_hangs_up_broke_the_connection() -> None:
 
 @pytest.mark.parametrize(("error", "said"), [(HTTPException("?"), "HTTP"), (OSError(1, "not permitted"), "not perm")])
 def test_why_there_is_no_answer_is_for_people(error: OSError | HTTPException, said: str) -> None:
-    assert said in Answer(error=error).why
+    assert said in ServerAnswer(error=error).why

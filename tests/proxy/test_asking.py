@@ -14,7 +14,7 @@ from tests.e2e.conftest import running_proxy
 from tests.e2e.upstream import JSON, Reply, Seen, serving
 from vtc.exchange import NoAnswer
 from vtc.proxy import whole
-from vtc.proxy.asking import Asker
+from vtc.proxy.asking import FollowUpRequests
 
 
 def flow_to(url: str) -> http.HTTPFlow:
@@ -30,7 +30,7 @@ async def test_the_same_request_with_another_body(tmp_path: Path) -> None:
     async with serving(script) as upstream, running_proxy(tmp_path, mode=[f"reverse:{upstream.url}"]) as proxy:
         flow = flow_to(upstream.url)
         flow.metadata["vtc"], flow.comment = {"x": 1}, "mine"
-        asker = Asker(flow, 20)
+        asker = FollowUpRequests(flow, 20)
         response = await asker(json.dumps({"é": 1}).encode())
         assert response.raw_content == b"again"
         (seen,) = upstream.seen
@@ -52,7 +52,7 @@ async def test_the_same_request_with_another_body(tmp_path: Path) -> None:
 async def test_no_answer(reply: Reply, told: str, tmp_path: Path) -> None:
     async with serving(lambda _: reply) as upstream, running_proxy(tmp_path, mode=["regular"]):
         ctx.options.vtc_max_body_bytes = 1000
-        steps = whole.answered(Asker(flow_to(upstream.url), 20), b"{}")
+        steps = whole.answered(FollowUpRequests(flow_to(upstream.url), 20), b"{}")
         with pytest.raises(NoAnswer, match=told):
             steps.send(await next(steps)())
 
@@ -62,9 +62,9 @@ async def test_nobody_there_and_nobody_who_answers(tmp_path: Path) -> None:
         gone = upstream.url
     async with running_proxy(tmp_path, mode=["regular"]):
         with pytest.raises(NoAnswer, match=r"."):
-            await Asker(flow_to(gone), 20)(b"{}")
+            await FollowUpRequests(flow_to(gone), 20)(b"{}")
         server = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
         with pytest.raises(NoAnswer, match="no reply within 0 s"):
-            await Asker(flow_to(f"http://127.0.0.1:{port}"), 0)(b"{}")
+            await FollowUpRequests(flow_to(f"http://127.0.0.1:{port}"), 0)(b"{}")
         server.close()

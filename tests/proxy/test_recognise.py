@@ -14,7 +14,7 @@ from tests.apis import pairs
 from tests.apis.shapes import SHAPES
 from tests.e2e.upstream import JSON, Reply, Seen, serving
 from vtc.profiles import loader
-from vtc.proxy.discovery import Asker, Identity, recognised, spoken, told
+from vtc.proxy.discovery import Asker, ServerIdentity, recognised, spoken, told
 
 PROFILES = loader.load([loader.builtin_directory()])
 
@@ -23,7 +23,7 @@ def models(owner: Any) -> bytes:
     return json.dumps({"object": "list", "data": [{"id": "m", "object": "model", "owned_by": owner}]}).encode()
 
 
-async def asked(body: bytes, status: int = 200) -> Identity:
+async def asked(body: bytes, status: int = 200) -> ServerIdentity:
     async with serving(lambda _: Reply([body], JSON, status=status, framing="length")) as upstream:
         found = await asyncio.to_thread(recognised, Asker(upstream.url), PROFILES)
         assert [(seen.method, seen.path) for seen in upstream.seen] == [("GET", "/v1/models")]
@@ -90,7 +90,7 @@ async def test_one_that_speaks_another_protocol_is_told() -> None:
     async with await asyncio.start_server(greet, "127.0.0.1", 0) as server:
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         found = await asyncio.to_thread(recognised, Asker(url), PROFILES)
-    assert found == Identity(None, f"{url} does not answer in HTTP: is it the model server?", is_there=False)
+    assert found == ServerIdentity(None, f"{url} does not answer in HTTP: is it the model server?", is_there=False)
 
 
 def test_a_hosted_api_is_known_by_its_name_and_not_asked() -> None:
@@ -107,7 +107,7 @@ def test_one_for_which_the_user_has_a_profile_is_not_asked(tmp_path: Path) -> No
     (tmp_path / "mine.yaml").write_text('{kind: server, name: mine, match: {host: "127.0.0.1:1"}}')
     own = loader.load([loader.builtin_directory(), tmp_path])
     said = "http://127.0.0.1:1 has a profile of yours: mine"
-    assert recognised(Asker("http://127.0.0.1:1"), own) == Identity("mine", said)
+    assert recognised(Asker("http://127.0.0.1:1"), own) == ServerIdentity("mine", said)
 
 
 @pytest.mark.parametrize("server", pairs.NAMES)

@@ -7,7 +7,7 @@ import pytest
 from tests.apis import chat
 from vtc import apis
 from vtc.apis import BadRequest
-from vtc.reporting.transcript import Block, asked, compared, difference, replied, written
+from vtc.reporting.transcript import TranscriptBlock, asked, compared, difference, replied, written
 
 API = next(api for api in apis.APIS if api.name == "openai-chat")
 CALL = {
@@ -70,7 +70,11 @@ def test_arguments_that_are_no_object_are_shown_as_they_are() -> None:
 
 
 def test_what_both_say_stands_once_and_lines_of_one_side_are_marked() -> None:
-    same, old, new = Block("user", "hi"), Block("system", "x\n\na\r"), Block("system", "x\n\nb")
+    same, old, new = (
+        TranscriptBlock("user", "hi"),
+        TranscriptBlock("system", "x\n\na\r"),
+        TranscriptBlock("system", "x\n\nb"),
+    )
     assert compared([old, same], [new, same], "before", "after").split("\n") == [
         "[system, before]",
         "  x",
@@ -88,9 +92,9 @@ def test_what_both_say_stands_once_and_lines_of_one_side_are_marked() -> None:
 
 
 def test_a_difference() -> None:
-    lines = difference([Block("user", "a\nb")], [Block("user", "a\nc")], "in", "out").splitlines()
+    lines = difference([TranscriptBlock("user", "a\nb")], [TranscriptBlock("user", "a\nc")], "in", "out").splitlines()
     assert lines == ["--- in", "+++ out", "@@ -1,3 +1,3 @@", " [user]", "   a", "-  b", "+  c"]
-    assert difference([Block("user", "a")], [Block("user", "a")], "in", "out") == ""
+    assert difference([TranscriptBlock("user", "a")], [TranscriptBlock("user", "a")], "in", "out") == ""
 
 
 def test_what_is_none() -> None:

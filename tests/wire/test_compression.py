@@ -16,7 +16,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vtc.wire.compression import CorruptBody, Decoder, UnsupportedEncoding, decoder
+from vtc.wire.compression import ContentDecoder, CorruptBody, UnsupportedEncoding, decoder
 
 
 def raw_deflate(data: bytes) -> bytes:
@@ -39,7 +39,7 @@ ENCODERS: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
 COMPRESSED = ["gzip", "x-gzip", "deflate", "raw deflate", "br", "zstd", "list", "list with identity"]
 
 
-def decode(undo: Decoder, *chunks: bytes) -> bytes:
+def decode(undo: ContentDecoder, *chunks: bytes) -> bytes:
     return b"".join([*map(undo.feed, chunks), undo.finish()])
 
 

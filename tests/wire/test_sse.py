@@ -9,11 +9,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from vtc.wire.framing import MOST_HELD, Frame, FrameTooLong
-from vtc.wire.sse import EventStream, FrameReader, event_line, other_lines
+from vtc.wire.sse import EventReader, EventStream, event_line, other_lines
 
 
 def read(*chunks: bytes) -> list[Frame]:
-    reader = FrameReader()
+    reader = EventReader()
     frames = [frame for chunk in chunks for frame in reader.feed(chunk)]
     return frames + reader.finish()
 
@@ -85,7 +85,7 @@ def test_only_the_last_frame_may_lack_its_blank_line(body: bytes) -> None:
 
 @pytest.mark.parametrize("ending", [b"\n", b"\r\n"])
 def test_a_frame_is_delivered_by_the_feed_that_brings_its_last_byte(ending: bytes) -> None:
-    reader = FrameReader()
+    reader = EventReader()
     body = b"data: x" + ending + ending
     for _ in range(3):
         assert [reader.feed(body[i : i + 1]) for i in range(len(body) - 1)] == [[]] * (len(body) - 1)
@@ -93,7 +93,7 @@ def test_a_frame_is_delivered_by_the_feed_that_brings_its_last_byte(ending: byte
 
 
 def test_a_cr_waits_for_one_byte_because_it_may_be_half_a_crlf() -> None:
-    reader = FrameReader()
+    reader = EventReader()
     assert reader.feed(b"data: x\n\r") == []
     assert reader.feed(b"\n") == [Frame(b"data: x\n\r\n", b"x")]
     assert reader.feed(b"data: y\n\r") == []
@@ -101,7 +101,7 @@ def test_a_cr_waits_for_one_byte_because_it_may_be_half_a_crlf() -> None:
 
 
 def test_finish_may_be_called_again() -> None:
-    reader = FrameReader()
+    reader = EventReader()
     reader.feed(b"data: x")
     assert reader.finish() == [Frame(b"data: x", b"x")]
     assert reader.finish() == []
@@ -136,7 +136,7 @@ def test_other_lines_and_data_make_the_same_event(body: bytes) -> None:
 
 
 def test_a_body_without_blank_lines_is_not_held_for_ever() -> None:
-    reader = FrameReader()
+    reader = EventReader()
     assert reader.feed(b"data: x\n\n" + bytes(MOST_HELD + 1)) == [Frame(b"data: x\n\n", b"x")]
     with pytest.raises(FrameTooLong, match="a frame is longer than 16 MiB"):
         reader.feed(b"more")
@@ -146,7 +146,7 @@ def test_a_body_without_blank_lines_is_not_held_for_ever() -> None:
 
 
 def test_a_long_frame_is_one() -> None:
-    reader = FrameReader()
+    reader = EventReader()
     long = b"data: " + b"x" * (MOST_HELD - 8)
     assert reader.feed(long) == []
     assert reader.feed(b"\n\n") == [Frame(long + b"\n\n", long[6:])]
@@ -178,7 +178,7 @@ def test_stream_is_told_by_its_beginning(body: bytes, matches: bool) -> None:
     [(b'data: {"a"', True), (b'data: {"a": 1}', False), (b"data: [DONE]", False), (b'data: {"a"\n\n', False)],
 )
 def test_frame_that_is_cut_off(raw: bytes, cut: bool) -> None:
-    (frame,) = [*(reader := FrameReader()).feed(raw), *reader.finish()]
+    (frame,) = [*(reader := EventReader()).feed(raw), *reader.finish()]
     assert EventStream().is_cut_off(frame) == cut
 
 

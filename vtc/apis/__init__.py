@@ -6,7 +6,7 @@ import json
 from urllib.parse import unquote
 
 from vtc.apis import anthropic_messages, gemini_generate, ollama_chat, openai_chat, openai_responses
-from vtc.apis.contract import Api, BadRequest, Reply, Request, Unread
+from vtc.apis.contract import Api, BadRequest, Reply, Request, UnreadPath
 from vtc.apis.place import is_within
 
 APIS = (openai_chat.API, anthropic_messages.API, openai_responses.API, ollama_chat.API, gemini_generate.API)
@@ -48,7 +48,7 @@ def may_be_reply(body: bytes) -> bool:
     return not all(key in _OF_ERRORS and (key != "message" or isinstance(one, str)) for key, one in pairs)
 
 
-def unread(method: str, path: str) -> Unread | None:
+def unread(method: str, path: str) -> UnreadPath | None:
     """Tell why a request that looks like one of an API is left alone; None for one that looks like none."""
     plain = f"/{plain_path(path)}/"
     if method in ("OPTIONS", "HEAD") or find(method, path):
@@ -56,4 +56,4 @@ def unread(method: str, path: str) -> Unread | None:
     return next((one for api in APIS for close, one in api.unread.items() if is_within(plain, close)), None)
 
 
-__all__ = ["APIS", "Api", "BadRequest", "Reply", "Request", "Unread", "find", "may_be_reply", "named", "unread"]
+__all__ = ["APIS", "Api", "BadRequest", "Reply", "Request", "UnreadPath", "find", "may_be_reply", "named", "unread"]

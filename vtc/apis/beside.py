@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from vtc.apis import APIS, Api, crossing, openai_chat, plain_path
 from vtc.apis.contract import Question
-from vtc.events import Asked, Opaque
+from vtc.events import CanonicalRequest, Opaque
 from vtc.json_text import decode, encode
 
 PER_TOKEN = 3.5
@@ -102,23 +102,23 @@ def counted(aside: Aside, body: bytes) -> bytes | None:
     return aside.written(count) if isinstance(count, int) and count > 0 else None
 
 
-def _read(aside: Aside, body: bytes, path: str) -> Asked:
+def _read(aside: Aside, body: bytes, path: str) -> CanonicalRequest:
     request = aside.api.request(body, path)
     return crossing.read(request, request.messages, request.tools, "auto")
 
 
-def _count(found: Asked) -> int:
+def _count(found: CanonicalRequest) -> int:
     """Estimate the tokens of a request, its tools and results among them."""
     return max(1, round(len(_text(found).encode(errors="replace")) / PER_TOKEN) + PER_IMAGE * _images(found))
 
 
-def _text(found: Asked) -> str:
+def _text(found: CanonicalRequest) -> str:
     said = [part for one in found.messages for part in (*one.content, one.reasoning) if isinstance(part, str)]
     called = [f"{call.name}{call.arguments}" for one in found.messages for call in one.calls]
     return "\n".join([*said, *called, json.dumps([tool.as_openai() for tool in found.tools])])
 
 
-def _images(found: Asked) -> int:
+def _images(found: CanonicalRequest) -> int:
     return sum(isinstance(part, Opaque) and part.media is not None for one in found.messages for part in one.content)
 
 

@@ -57,7 +57,7 @@ def lacks_arguments(call: Any) -> bool:
     return any(one is None or (isinstance(one, str) and not one.strip()) for one in written)
 
 
-class Nesting(msgspec.Struct, frozen=True, gc=False):
+class JsonNesting(msgspec.Struct, frozen=True, gc=False):
     """Where in the JSON of its arguments a call is; pieces may be cut anywhere."""
 
     depth: int = 0
@@ -76,7 +76,7 @@ class Nesting(msgspec.Struct, frozen=True, gc=False):
         """True within the arguments: if nothing follows they were cut off."""
         return self.depth > 0 or self.in_string
 
-    def after(self, piece: str) -> Nesting:
+    def after(self, piece: str) -> JsonNesting:
         """Go on over another piece."""
         if not piece:
             return self
@@ -91,7 +91,7 @@ class Nesting(msgspec.Struct, frozen=True, gc=False):
                 depth += 1
             elif not in_string and token in "}]":
                 depth -= 1
-        return Nesting(depth, in_string, escaped, self.begun or not piece.isspace())
+        return JsonNesting(depth, in_string, escaped, self.begun or not piece.isspace())
 
 
 class _Pieces:
@@ -105,7 +105,7 @@ class _Pieces:
         self.arguments: list[str] = []
         self.source: dict[str, Any] = {}
         self.scanned = 0
-        self.nesting = Nesting()
+        self.nesting = JsonNesting()
 
     def is_whole(self) -> bool:
         """True if its arguments end with the brace that closes them; each piece is looked at once."""

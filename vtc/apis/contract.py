@@ -21,11 +21,11 @@ import msgspec
 from vtc.apis.place import Place, ending
 from vtc.events import (
     Answer,
-    Asked,
     Beside,
     BlockEnd,
     Call,
     CallDelta,
+    CanonicalRequest,
     Delta,
     Failure,
     Finish,
@@ -33,7 +33,7 @@ from vtc.events import (
     Message,
     Reasoning,
     ReasoningDelta,
-    Refused,
+    RefusalDelta,
     Rewritten,
     Seal,
     Text,
@@ -44,7 +44,17 @@ from vtc.wire.framing import Frame, Framing
 
 type Json = Mapping[str, Any]
 type Said = (
-    Text | Reasoning | ReasoningDelta | Refused | Rewritten | Call | CallDelta | BlockEnd | Finish | Failure | Beside
+    Text
+    | Reasoning
+    | ReasoningDelta
+    | RefusalDelta
+    | Rewritten
+    | Call
+    | CallDelta
+    | BlockEnd
+    | Finish
+    | Failure
+    | Beside
 )
 """What a client can be told. After a `BlockEnd` the next block of the reply begins."""
 
@@ -148,7 +158,7 @@ class Noting(Protocol):
 
 
 @runtime_checkable
-class Following(Protocol):
+class FrameFollower(Protocol):
     """An encoder that must know which frames left without it, since it repeats their text later or counts them."""
 
     def passed(self, data: bytes) -> None:
@@ -177,7 +187,7 @@ class Request(ABC):
     thinks: bool | None
     """True or False if it turns the reasoning on or off, None if it says nothing of that."""
     effort: str | None
-    """How much to think, as `Asked.effort`."""
+    """How much to think, as `CanonicalRequest.effort`."""
     answer: Answer | None
     """The form that the answer must have; None if it is free."""
     constrained: bool
@@ -330,7 +340,7 @@ class Question(NamedTuple):
         return found.base if found else None
 
 
-class Unread(NamedTuple):
+class UnreadPath(NamedTuple):
     """Why requests to a path are left alone."""
 
     why: str
@@ -341,8 +351,8 @@ class Unread(NamedTuple):
         return self.why
 
 
-COUNTED = Unread("tokens are counted without what VTC would write into the request", may_call=False)
-PLAIN = Unread("text completions have no tools, and are not read", may_call=False)
+COUNTED = UnreadPath("tokens are counted without what VTC would write into the request", may_call=False)
+PLAIN = UnreadPath("text completions have no tools, and are not read", may_call=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,7 +377,7 @@ class Api:
     """Adds up the events of a stream to a whole reply."""
     answer: Callable[[Request, str, str, int], Mapping[str, Any]]
     """Makes a whole reply that says a text; for its id 64 hex digits, for its time seconds since 1970."""
-    ask: Callable[[Asked], Mapping[str, Any]]
+    ask: Callable[[CanonicalRequest], Mapping[str, Any]]
     """Writes a request of this API."""
     error: Callable[[Failure, int], Mapping[str, Any]]
     """Writes the body of an error with its HTTP status."""
@@ -387,7 +397,7 @@ class Api:
     """True if its requests can ask for JSON without a schema."""
     questions: Sequence[Question] = ()
     """What its clients ask besides replies."""
-    unread: Mapping[str, Unread] = field(default_factory=dict)
+    unread: Mapping[str, UnreadPath] = field(default_factory=dict)
     """Paths close to its own, and why requests to them, or below, are left alone; the first that fits counts.
 
     `{model}` is any name.

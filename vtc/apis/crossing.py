@@ -23,10 +23,10 @@ from vtc.apis.content import file_of, missing
 from vtc.apis.contract import Chain, Decoded, Decoder, Request, joined
 from vtc.apis.fields import part_of
 from vtc.events import (
-    Asked,
     Beside,
     BlockStart,
     CallDelta,
+    CanonicalRequest,
     Delta,
     Media,
     Message,
@@ -95,7 +95,7 @@ def read(
     choice: str,
     thoughts: str = "reasoning_content",
     origin: str = "",
-) -> Asked:
+) -> CanonicalRequest:
     """Read what a request asks: with these messages and tools, which may be others than its own.
 
     `thoughts` is the field in which a server of chat completions wants past reasoning, `origin` the server
@@ -136,7 +136,7 @@ def read(
     )
     functions = {tool.name for tool in request.tools}
     hosted = [name for name in request.declared if name not in functions]
-    return Asked(
+    return CanonicalRequest(
         model=request.model,
         messages=plain,
         thoughts=thoughts,
@@ -193,7 +193,7 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:24]
 
 
-class Names:
+class WireNames:
     """The names of tools as every API takes them: at most 64 letters, digits, `_` and `-`.
 
     Two tools never get one name. The same name becomes the same in every turn.
@@ -227,11 +227,11 @@ class Names:
 # Replies on their way to a client of another API: names and ids of calls are its own, signed thoughts are sealed.
 
 
-class Crossed(msgspec.Struct, eq=False):
+class ForeignDecoder(msgspec.Struct, eq=False):
     """The decoder of a server whose client speaks another API: names are the client's again, as is the model's."""
 
     decoder: Decoder
-    names: Names
+    names: WireNames
     model: str
     id: str
     """That of the reply, but for how ids begin in the client's API; calls without one get it, too."""
@@ -248,7 +248,7 @@ class Crossed(msgspec.Struct, eq=False):
 
     def __eq__(self, other: object) -> bool:
         """True if another one will read frames alike; what was thought makes no difference to that."""
-        if not isinstance(other, Crossed):
+        if not isinstance(other, ForeignDecoder):
             return False
         return (self.decoder, self.calls, self.known) == (other.decoder, other.calls, other.known)
 
@@ -261,7 +261,7 @@ class Crossed(msgspec.Struct, eq=False):
         if self.thought:
             self.thought = self.thought, "".join(decode(b'["%b"]' % b'","'.join(texts)))
 
-    def __copy__(self) -> Crossed:
+    def __copy__(self) -> ForeignDecoder:
         return replace(self, decoder=copy.copy(self.decoder))
 
     def tells_thoughts(self, data: bytes, *, plain: bool) -> bool:
@@ -306,15 +306,15 @@ class Crossed(msgspec.Struct, eq=False):
         return replace(call, name=self.names.back(call.name) if call.name else "", id=id_)
 
 
-class Renamed:
+class RenamedTools:
     """The decoder of a server that knows tools by other names: they are the client's again."""
 
-    def __init__(self, decoder: Decoder, names: Names) -> None:
+    def __init__(self, decoder: Decoder, names: WireNames) -> None:
         self._decoder = decoder
         self._names = names
 
-    def __copy__(self) -> Renamed:
-        return Renamed(copy.copy(self._decoder), self._names)
+    def __copy__(self) -> RenamedTools:
+        return RenamedTools(copy.copy(self._decoder), self._names)
 
     def tells_thoughts(self, data: bytes, *, plain: bool) -> bool:
         return self._decoder.tells_thoughts(data, plain=plain)

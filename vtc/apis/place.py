@@ -18,7 +18,7 @@ BEARER = "authorization"
 _MODEL = "{model}"
 
 
-class Found(NamedTuple):
+class PathMatch(NamedTuple):
     """Holds what a path says."""
 
     base: str
@@ -61,14 +61,14 @@ class Place:
         ends = ((self.streamed, True), (self.path, False)) if self.streamed else ((self.path, False),)
         return tuple((re.compile(rf"{_expression(end, self.kinds)}/*\Z", _FLAGS), streams) for end, streams in ends)
 
-    def found(self, path: str, query: str | None = None) -> Found | None:
+    def found(self, path: str, query: str | None = None) -> PathMatch | None:
         """Read a path without its query; None if it is none of the API, or the `query` makes it none."""
         for pattern, streams in self._patterns:
             if match := pattern.search(path):
                 if streams and query is not None and self.stream_query not in query.split("&"):
                     return None
                 model = next(filter(None, match.groups()), "")
-                return Found(path[: match.start()], unquote(model).strip("/"), streams)
+                return PathMatch(path[: match.start()], unquote(model).strip("/"), streams)
         return None
 
     def whole(self, path: str) -> str:

@@ -28,7 +28,7 @@ type Group = tuple[Sequence[Message], Sequence[int]]
 """Messages, and the places of the entries of the conversation that they are."""
 
 
-class Prompt(msgspec.Struct, frozen=True):
+class PromptField(msgspec.Struct, frozen=True):
     """The `source` of a message that is a field of its own, as the system prompt of some APIs is."""
 
     content: Any
@@ -104,7 +104,7 @@ class Request(base.Request):
         groups: list[Group] = []
         with self._fit():
             if prompt := self.fields.get(self.PROMPT):
-                groups.append(([Message("system", self._prompted(prompt), source=Prompt(prompt))], ()))
+                groups.append(([Message("system", self._prompted(prompt), source=PromptField(prompt))], ()))
             for group, places in self._read():
                 groups.append(([_matched(one, known, waiting) for one in group], places))
         return groups
@@ -118,15 +118,15 @@ class Request(base.Request):
         """Write the messages into the fields `kept`; new ones that open the conversation join the system prompt."""
         opening = len([*takewhile(lambda one: one.role == "system", messages)]) if self.PROMPT else 0
         is_prompt = [
-            isinstance(one.source, Prompt) or (one.source is None and place < opening)
+            isinstance(one.source, PromptField) or (one.source is None and place < opening)
             for place, one in enumerate(messages)
         ]
         prompt, rest = [*compress(messages, is_prompt)], [*compress(messages, map(not_, is_prompt))]
-        if [*map(id, prompt)] != [id(one) for one in self.messages if isinstance(one.source, Prompt)]:
+        if [*map(id, prompt)] != [id(one) for one in self.messages if isinstance(one.source, PromptField)]:
             kept[self.PROMPT] = self._prompt(prompt)
             if not prompt:
                 del kept[self.PROMPT]
-        if [*map(id, rest)] != [id(one) for one in self.messages if not isinstance(one.source, Prompt)]:
+        if [*map(id, rest)] != [id(one) for one in self.messages if not isinstance(one.source, PromptField)]:
             kept[self.ENTRIES] = self._entries(rest)
 
     def _entries(self, messages: Sequence[Message]) -> list[Any]:

@@ -6,7 +6,7 @@ import click
 
 from vtc import __version__
 from vtc.cli.check import check
-from vtc.cli.common import Commands, addon_path
+from vtc.cli.common import CommandGroup, addon_path
 from vtc.cli.demo import demo
 from vtc.cli.doctor import doctor
 from vtc.cli.explain import explain
@@ -30,7 +30,7 @@ Ends with
 """
 
 
-@click.group(cls=Commands, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=CommandGroup, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__)
 def main() -> None:
     """Virtual Tool Calling: translates tool calls between LLM clients and model servers."""

@@ -46,7 +46,7 @@ profile_directories = click.option(
 )
 
 
-class Commands(click.Group):
+class CommandGroup(click.Group):
     """Commands whose users see what is wrong with their files, and no trace."""
 
     def invoke(self, context: click.Context) -> Any:

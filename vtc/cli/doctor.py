@@ -43,7 +43,7 @@ MARKS: dict[Outcome, tuple[str, str]] = {"ok": ("ok", "green"), "note": ("--", "
 type Outcome = Literal["ok", "note", "wrong"]
 
 
-class Finding(NamedTuple):
+class CheckLine(NamedTuple):
     """One line."""
 
     outcome: Outcome
@@ -69,24 +69,24 @@ def doctor(upstream: str, port: int | None, directories: tuple[Path, ...], *, no
     sys.exit(wrong)
 
 
-def _findings(upstream: str, port: int | None, directories: tuple[Path, ...], *, call: bool) -> Iterator[Finding]:
-    yield Finding("ok", f"VTC {__version__}, mitmproxy {launch.MITMPROXY}, Python {platform.python_version()}")
-    yield Finding("note", f"{platform.platform()}, {sys.executable}")
+def _findings(upstream: str, port: int | None, directories: tuple[Path, ...], *, call: bool) -> Iterator[CheckLine]:
+    yield CheckLine("ok", f"VTC {__version__}, mitmproxy {launch.MITMPROXY}, Python {platform.python_version()}")
+    yield CheckLine("note", f"{platform.platform()}, {sys.executable}")
     settings = Config()
     if file := config.found(None):
         try:
             settings = config.read(file)
-            yield Finding("ok", f"settings from {file}")
+            yield CheckLine("ok", f"settings from {file}")
         except ProfileError as error:
-            yield Finding("wrong", str(error))
+            yield CheckLine("wrong", str(error))
     else:
-        yield Finding("note", f"no {config.NAME}, here or in {click.get_app_dir('vtc')}")
+        yield CheckLine("note", f"no {config.NAME}, here or in {click.get_app_dir('vtc')}")
     directories = directories or tuple(config.beside(file or Path(), one) for one in settings.profiles)
     try:
         profiles = loader.load([loader.builtin_directory(), *directories])
-        yield Finding("ok", f"profiles: {profiles.counted()}")
+        yield CheckLine("ok", f"profiles: {profiles.counted()}")
     except ProfileError as error:
-        yield Finding("wrong", f"profiles: {error}")
+        yield CheckLine("wrong", f"profiles: {error}")
         profiles = loader.load([loader.builtin_directory()])
     yield _certificate()
     server, models = upstream or settings.upstream, list[str]()
@@ -95,50 +95,50 @@ def _findings(upstream: str, port: int | None, directories: tuple[Path, ...], *,
             url = common.url(server, "UPSTREAM").geturl().rstrip("/")
             yield from map(_escaped, _server(url, profiles, models))
         except click.BadParameter as error:
-            yield _escaped(Finding("wrong", error.message))
+            yield _escaped(CheckLine("wrong", error.message))
     else:
-        yield Finding("note", "no model server was named: vtc doctor http://127.0.0.1:8000")
+        yield CheckLine("note", "no model server was named: vtc doctor http://127.0.0.1:8000")
     at = port or settings.port or launch.PORT
     if not _listens(at):
-        yield Finding("note", f"nothing listens at 127.0.0.1:{at}: VTC does not run there")
+        yield CheckLine("note", f"nothing listens at 127.0.0.1:{at}: VTC does not run there")
     elif not call or not models:
-        yield Finding("note", f"something listens at 127.0.0.1:{at}; no call was tried")
+        yield CheckLine("note", f"something listens at 127.0.0.1:{at}; no call was tried")
     else:
         yield _escaped(_call(f"http://127.0.0.1:{at}", models[0]))
 
 
-def _certificate() -> Finding:
+def _certificate() -> CheckLine:
     """Look at what clients must trust where VTC is a proxy for HTTPS."""
     file = launch.certificate()
     try:
         until = x509.load_pem_x509_certificate(file.read_bytes()).not_valid_after_utc
     except OSError:
-        return Finding("note", f"no certificate at {file}: mitmproxy makes it when it starts first")
+        return CheckLine("note", f"no certificate at {file}: mitmproxy makes it when it starts first")
     except ValueError:
-        return Finding("wrong", f"{file} holds no certificate: remove it, and mitmproxy makes another")
+        return CheckLine("wrong", f"{file} holds no certificate: remove it, and mitmproxy makes another")
     if until < datetime.now(UTC):
-        return Finding(
+        return CheckLine(
             "wrong", f"the certificate {file} has run out: remove it, and trust the one that mitmproxy makes"
         )
-    return Finding("ok", f"certificate {file}, good until {until:%Y-%m-%d}")
+    return CheckLine("ok", f"certificate {file}, good until {until:%Y-%m-%d}")
 
 
-def _server(url: str, profiles: Profiles, models: list[str]) -> Iterator[Finding]:
+def _server(url: str, profiles: Profiles, models: list[str]) -> Iterator[CheckLine]:
     """Ask a model server which it is, and for its `models`."""
     asker = Asker(url)
     name, said, _ = recognised(asker, profiles)
     lost = name is None and "answers;" not in said
-    yield Finding("wrong" if lost else "ok", said)
+    yield CheckLine("wrong" if lost else "ok", said)
     if lost:
         return
     if apis := spoken(asker):
-        yield Finding("ok", told(apis))
+        yield CheckLine("ok", told(apis))
     answer = asker.ask(LIST)
     if not answer.ok:
-        yield Finding("note", f"GET {LIST}: {answer.why if answer.error else answer.status}")
+        yield CheckLine("note", f"GET {LIST}: {answer.why if answer.error else answer.status}")
         return
     models += beside.names_of(answer.body)
-    yield Finding("ok" if models else "note", f"models: {', '.join(models[:5]) or 'none are listed'}")
+    yield CheckLine("ok" if models else "note", f"models: {', '.join(models[:5]) or 'none are listed'}")
 
 
 def _listens(port: int) -> bool:
@@ -149,28 +149,28 @@ def _listens(port: int) -> bool:
     return True
 
 
-def _call(base: str, model: str) -> Finding:
+def _call(base: str, model: str) -> CheckLine:
     """Have the model make one call through a running proxy."""
     body = {"model": model, "messages": [{"role": "user", "content": QUESTION}], "tools": [TOOL], "max_tokens": 500}
     asked = f"asked {model} for a call through {base}"
     headers = {"user-agent": f"vtc-doctor/{__version__}"}
     answer = Asker(base, seconds=SECONDS).ask("/v1/chat/completions", json.dumps(body).encode(), headers)
     if answer.error:
-        return Finding("wrong", f"{asked}: no reply ({answer.why})")
+        return CheckLine("wrong", f"{asked}: no reply ({answer.why})")
     if not answer.ok:
-        return Finding("wrong", f"{asked}: {hints.explained(answer.status, answer.body)}")
+        return CheckLine("wrong", f"{asked}: {hints.explained(answer.status, answer.body)}")
     try:
         message = answer.json["choices"][0]["message"]
         calls = [one["function"]["name"] for one in message.get("tool_calls") or []]
     except (LookupError, TypeError, AttributeError) as error:
-        return Finding("wrong", f"{asked}: no reply ({type(error).__name__})")
+        return CheckLine("wrong", f"{asked}: no reply ({type(error).__name__})")
     if "report_word" in calls:
-        return Finding("ok", f"{asked}: it came as `tool_calls`")
+        return CheckLine("ok", f"{asked}: it came as `tool_calls`")
     text = " ".join(str(message.get("content") or "").split())
-    return Finding("wrong", f"{asked}: none came, but {text[:200]!r}; `vtc explain` says how its replies are read")
+    return CheckLine("wrong", f"{asked}: none came, but {text[:200]!r}; `vtc explain` says how its replies are read")
 
 
-def _escaped(found: Finding) -> Finding:
+def _escaped(found: CheckLine) -> CheckLine:
     """Keep what a server says in one line, and a terminal from doing what it says."""
     return found._replace(said=escaped(found.said))
 

@@ -17,7 +17,7 @@ from vtc.cli.common import completing, forced, json_output, planner, profile_dir
 from vtc.events import Call, Denied, Intervention, Rewritten, Tool, ToolCall
 from vtc.guards.chain import Guards, chain
 from vtc.profiles.loader import Profiles
-from vtc.profiles.matching import Choice, Facts, best, every
+from vtc.profiles.matching import Facts, ProfileChoice, best, every
 from vtc.profiles.plan import Plan
 from vtc.profiles.planner import Planner
 from vtc.reporting import view
@@ -175,7 +175,7 @@ def _of_call(plan: Plan, call: ToolCall | None) -> dict[str, Any]:
 
 
 def _of_facts(found: Profiles, facts: Facts) -> dict[str, Any]:
-    choices: dict[str, Choice[Any]] = {
+    choices: dict[str, ProfileChoice[Any]] = {
         "client": best(found.clients, facts, found.sources),
         "model": best(found.models, facts, found.sources),
         "server": best(found.servers, facts, found.sources),

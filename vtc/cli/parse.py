@@ -16,7 +16,7 @@ from vtc.apis import APIS
 from vtc.apis.openai_chat.words import REASONS
 from vtc.cli.common import completing, loaded, profile_directories, read_text
 from vtc.dialects.arguments import parameter as fitting
-from vtc.dialects.reading.reader import Own, Reader
+from vtc.dialects.reading.reader import ModelFacts, Reader
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.grammar import compiled
 from vtc.events import CUT_OFF, Call, Reasoning, Refusal, Text, Tool
@@ -96,7 +96,7 @@ def parse(
             think=think.to,
             begins=think.begins(whole=True),
             unknown_tools=unknown_tools,
-            own=Own(own_tokens(profile)),
+            own=ModelFacts(own_tokens(profile)),
         )
         limit = Limit(reply, tools)
         read = [*reader.feed(text), *reader.finish(complete=REASONS.get(reason, "stop") not in CUT_OFF)]

@@ -52,7 +52,7 @@ def _text(content: Any) -> str:
     return content or ""
 
 
-class Server(ThreadingHTTPServer):
+class DemoServer(ThreadingHTTPServer):
     """Records what its model wrote in `written`."""
 
     daemon_threads = True
@@ -68,7 +68,7 @@ class Server(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    server: Server
+    server: DemoServer
 
     def log_message(self, format: str, *args: Any) -> None:
         """Say nothing: the demonstration speaks for itself."""
@@ -129,9 +129,9 @@ def _deltas(text: str) -> Iterator[tuple[dict[str, str], str | None]]:
 
 
 @contextmanager
-def running(port: int = 0) -> Iterator[Server]:
+def running(port: int = 0) -> Iterator[DemoServer]:
     """The server in a thread; port 0 is any free one."""
-    with Server(port) as server:
+    with DemoServer(port) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
         thread.start()
         try:
@@ -144,7 +144,7 @@ def running(port: int = 0) -> Iterator[Server]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--port", type=int, default=8000)
-    with Server(parser.parse_args().port) as server:
+    with DemoServer(parser.parse_args().port) as server:
         print(f"scripted model server at {server.url}/v1 (Ctrl-C ends it)")
         with suppress(KeyboardInterrupt):
             server.serve_forever()

@@ -74,7 +74,7 @@ def _free_port() -> int:
         return port
 
 
-def agent(base_url: str, folder: Path, console: Console, model: server.Server) -> str:
+def agent(base_url: str, folder: Path, console: Console, model: server.DemoServer) -> str:
     """Ask, call, tool result, answer; prints both sides of each turn and returns the answer."""
     import openai
 

@@ -29,14 +29,14 @@ from vtc.events import Failure
 from vtc.exchange.asking import answer_to_loops
 from vtc.exchange.asking import request as outgoing
 from vtc.exchange.asking.request import as_it_came
-from vtc.exchange.asking.sending import Sending, Sent
-from vtc.exchange.remembering.past import Past, Planned, planning
+from vtc.exchange.asking.sending import RequestEncoder, SentRequest
+from vtc.exchange.remembering.past import History, Planned, planning
 from vtc.exchange.replying import own_reply as error_reply
 from vtc.exchange.replying.own_reply import WITHHELD, own_reply, saying
 from vtc.exchange.replying.reply import ReplyPipeline, WholeReply
-from vtc.exchange.replying.stages import Fault
+from vtc.exchange.replying.stages import ReplyFault
 from vtc.exchange.replying.stream import Stream
-from vtc.exchange.replying.way import Way, is_warm
+from vtc.exchange.replying.way import ReplyFactory, is_warm
 from vtc.json_text import decode, encode, is_proper
 from vtc.profiles.matching import Facts
 from vtc.profiles.memory import Memory
@@ -102,7 +102,7 @@ class Exchange:
         plan: Plan,
         seed: str,
         facts: Facts = NOBODY,
-        past: Past | None = None,
+        past: History | None = None,
         planned: Planned | None = None,
     ) -> None:
         """`planned` decides anew, given what the server taught meanwhile; without it, no refusal changes the plan."""
@@ -122,7 +122,7 @@ class Exchange:
         self._planned = planned
         self._begin(plan, past, {})
 
-    def _begin(self, plan: Plan, past: Past | None, taught: Mapping[str, Any]) -> None:
+    def _begin(self, plan: Plan, past: History | None, taught: Mapping[str, Any]) -> None:
         """Make what depends on the plan; `taught` are the steps that refusals of this request taught."""
         self.plan = plan
         self._past = past
@@ -130,8 +130,8 @@ class Exchange:
         self.report.why[:] = plan.why
         self.report.request[:] = [*plan.request.told(), *crossing]
         of = (self._api, self.server, self._request)
-        self._way = Way(*of, plan, self._seed, self._origin, past.thoughts if past else None)
-        self._sending = Sending(*of, self._body, plan, self._way, self.report, self._origin, taught)
+        self._way = ReplyFactory(*of, plan, self._seed, self._origin, past.thoughts if past else None)
+        self._sending = RequestEncoder(*of, self._body, plan, self._way, self.report, self._origin, taught)
         self._outgoing: outgoing.Outgoing | None = None  # when it was asked for
 
     @classmethod
@@ -246,7 +246,7 @@ class Exchange:
         self._sending.learned()
 
     @property
-    def asked(self) -> Sent:
+    def asked(self) -> SentRequest:
         """The model and the form of the reply that the server is asked for."""
         return self._sending.asked
 
@@ -440,5 +440,5 @@ class Exchange:
                 self.report.failures.append(f"{type(error).__name__}: {error}")
         return body
 
-    def _correction(self, body: bytes, faults: Sequence[Fault]) -> bytes:  # the reply, and what is wrong with it
+    def _correction(self, body: bytes, faults: Sequence[ReplyFault]) -> bytes:  # the reply, and what is wrong with it
         return self._sending.corrected(self._rewritten().messages, summary.text(self.server, body), faults)

@@ -162,7 +162,7 @@ class Uncheckable(ValueError):
     """The schema is none, or refers to what is not in it."""
 
 
-class Fault(NamedTuple):
+class Mismatch(NamedTuple):
     """What does not fit: by the schema alone, and with what the model wrote there."""
 
     told: str = ""
@@ -188,10 +188,10 @@ class Checker:
             raise Uncheckable("the tool's schema has unevaluated properties beside patterns of their names")
         self._validator: Validator = counted(draft, budget)(schema, registry=Registry())
 
-    def fault(self, arguments: Any) -> Fault:
+    def fault(self, arguments: Any) -> Mismatch:
         """What does not fit, and where; empty if all does. Raises `Uncheckable`, or TakesTooLongError."""
         errors = list(islice(self._errors(arguments), MOST_FAULTS))
-        return Fault("; ".join(map(_told, errors)), "; ".join(map(_quoted, errors)))
+        return Mismatch("; ".join(map(_told, errors)), "; ".join(map(_quoted, errors)))
 
     def coerced(self, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]] | None:
         """The arguments as the schema wants them and what was coerced, or None if they cannot be.
@@ -243,7 +243,7 @@ class Arguments(Guard):
         try:
             arguments = json_text.read(event.call.arguments)
         except ValueError as error:
-            return self._misfit(event, Fault(f"they are no JSON: {error}"))
+            return self._misfit(event, Mismatch(f"they are no JSON: {error}"))
         coerced, text = None, ""
         try:
             if name not in self._checkers:
@@ -257,11 +257,11 @@ class Arguments(Guard):
         except Uncheckable as error:
             return [Intervention("arguments", "unchecked", name, str(error)), event]
         except TakesTooLongError:
-            return self._misfit(event, Fault("checking its arguments takes too long"))
+            return self._misfit(event, Mismatch("checking its arguments takes too long"))
         except Exception as error:  # nested too deeply to be looked through, a number that no arithmetic takes
             if self.on_failure == "pass" and self._manner:
                 raise
-            return self._misfit(event, Fault("they cannot be checked", f"{type(error).__name__}: {error}"))
+            return self._misfit(event, Mismatch("they cannot be checked", f"{type(error).__name__}: {error}"))
         if not fault.told:
             return [event]
         if not coerced:
@@ -269,7 +269,7 @@ class Arguments(Guard):
         changed = replace(event, call=replace(event.call, arguments=text), changed=True)
         return [Intervention("arguments", "coerced", name, ", ".join(coerced[1])), changed]
 
-    def _misfit(self, event: Call, fault: Fault) -> list[Event]:
+    def _misfit(self, event: Call, fault: Mismatch) -> list[Event]:
         name, reason = event.call.name, f"they do not fit: {fault.told}"
         if self._manner is None:
             return [Intervention("arguments", "passed", name, reason, fault.quoted), event]

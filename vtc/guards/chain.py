@@ -8,8 +8,8 @@ import msgspec
 
 from vtc.events import Call, Denied, Event, Intervention, Manner, OnFailure, Text, Tool
 from vtc.guards.arguments import Arguments
-from vtc.guards.content import Content, Joined, Rule
-from vtc.guards.guard import Access, Guard, Names, ToolNames, UndeclaredRefusalError, is_name
+from vtc.guards.content import ContentGuard, Joined, Rule
+from vtc.guards.guard import Access, Guard, NameGuard, ToolNames, UndeclaredRefusalError, is_name
 from vtc.guards.keys import Keys
 from vtc.guards.loops import Loop
 from vtc.guards.patterns import Budget, Patterns, check, each
@@ -171,10 +171,10 @@ def chain(
     """
     budget = budget or Budget()
     names = ToolNames([*tools, *declared])
-    found: list[Guard] = [Content(rule) for guards in configured for rule in guards.content]
+    found: list[Guard] = [ContentGuard(rule) for guards in configured for rule in guards.content]
     on_calls = [guard for guards in configured for guard in guards.on_each_call(tools, budget, names)]
     if is_text or on_calls:
-        found.append(Names(tools))
+        found.append(NameGuard(tools))
     strict = [guards for guards in configured if guards.on_failure == "refuse"]
     rules = [one for guards in strict for one in guards.reactors if one.then.guards]
     checks_all = any(guards.arguments and guards.arguments.misfit for guards in strict)

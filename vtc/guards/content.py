@@ -115,7 +115,7 @@ class Search:
             return None
 
 
-class Content(Guard):
+class ContentGuard(Guard):
     """One rule on the text between calls."""
 
     reads_text = True

@@ -101,7 +101,7 @@ def _names(tool: str) -> tuple[str, ...]:
     return (tool, tool.replace(".", "__"), short) if space and short else (tool,)
 
 
-class Names(Guard):
+class NameGuard(Guard):
     """Refuses calls by names that nobody declared and that are none: markup, several lines, letters that look alike."""
 
     def __init__(self, tools: Container[str]) -> None:

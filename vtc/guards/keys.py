@@ -26,14 +26,14 @@ CHAINS = {"subexpression", "projection", "value_projection", "filter_projection"
 """Parts of a path of which the first is about the arguments, and the others are about what it leads to."""
 
 
-class Named(NamedTuple):
+class RuleKeys(NamedTuple):
     """The keys that rules name: of the arguments themselves, and further inside."""
 
     outer: Collection[str]
     inner: Collection[str]
 
 
-def named(reactors: Sequence[Reactor]) -> Named:
+def named(reactors: Sequence[Reactor]) -> RuleKeys:
     """Collect the keys that rules name, in their conditions and in what they do."""
     outer: set[str] = set()
     inner: set[str] = set()
@@ -44,7 +44,7 @@ def named(reactors: Sequence[Reactor]) -> Named:
         for when in (one.when, one.unless):
             for path in when.arguments if when else ():
                 _collect(jmespath.compile(path).parsed, outer, inner)
-    return Named(outer, inner)
+    return RuleKeys(outer, inner)
 
 
 def _collect(node: Mapping[str, Any], here: set[str], inside: set[str]) -> None:
@@ -98,7 +98,7 @@ class Keys(Guard):
         told = Intervention("unread_calls", "refused", name, f"{reason} than `{key}`")
         return [told, Denied(event.raw, event.call, "steer", message)]
 
-    def _doubtful(self, value: Any, schemas: Sequence[Any], root: Mapping[str, Any], names: Named) -> Iterator[str]:
+    def _doubtful(self, value: Any, schemas: Sequence[Any], root: Mapping[str, Any], names: RuleKeys) -> Iterator[str]:
         """Find the keys for which others may be taken."""
         if not isinstance(value, dict | list):
             return
@@ -124,7 +124,7 @@ class Keys(Guard):
                 if again or not (key in declared or key in names.outer):
                     yield known[meant]
                 seen[meant] = key
-            yield from self._doubtful(inner, declared.get(key, []), root, Named(names.inner, names.inner))
+            yield from self._doubtful(inner, declared.get(key, []), root, RuleKeys(names.inner, names.inner))
 
     def _parts(self, schema: Any, root: Mapping[str, Any], depth: int = 0) -> Iterator[Mapping[str, Any]]:
         """All that a schema says about one value: itself, what it refers to, and its alternatives."""

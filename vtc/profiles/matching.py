@@ -62,7 +62,7 @@ class Matched(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Choice[T]:
+class ProfileChoice[T]:
     """The profile that won, None if none matched, and a line for each that matched, the winner's first."""
 
     profile: T | None
@@ -71,7 +71,9 @@ class Choice[T]:
     """A line for each that did not match, with the test that failed."""
 
 
-def best[T: Matched](profiles: Mapping[str, T], facts: Facts, sources: Mapping[tuple[str, str], Source]) -> Choice[T]:
+def best[T: Matched](
+    profiles: Mapping[str, T], facts: Facts, sources: Mapping[tuple[str, str], Source]
+) -> ProfileChoice[T]:
     """The profile of one kind that fits the request best.
 
     `why` never shows what a header or the body holds, which may be secret.
@@ -90,14 +92,14 @@ def best[T: Matched](profiles: Mapping[str, T], facts: Facts, sources: Mapping[t
             matched.append(_Candidate(profile, source, held))
     matched.sort(key=lambda candidate: candidate.rank)
     if not matched:
-        return Choice(None, (), tuple(others))
+        return ProfileChoice(None, (), tuple(others))
     winner, *losers = matched
     lines = [f"{winner.told} of profile {winner.profile.name} ({winner.source})"]
     lines += [
         f"{loser.told} of profile {loser.profile.name} ({loser.source}) too, but {winner.advantage(loser)}"
         for loser in losers
     ]
-    return Choice(winner.profile, tuple(lines), tuple(others))
+    return ProfileChoice(winner.profile, tuple(lines), tuple(others))
 
 
 def every[T: Matched](profiles: Mapping[str, T], facts: Facts) -> list[tuple[T, str]]:

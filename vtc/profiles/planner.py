@@ -23,7 +23,7 @@ from vtc.guards.chain import Guards
 from vtc.guards.guard import ToolNames
 from vtc.guards.reactors import as_written
 from vtc.profiles.loader import Profiles
-from vtc.profiles.matching import Choice, Facts, Matched, best, every
+from vtc.profiles.matching import Facts, Matched, ProfileChoice, best, every
 from vtc.profiles.memory import Learned, Lessons, Memory
 from vtc.profiles.plan import Plan, ReadingPlan, ReplyPlan, RequestPlan, TextClient, Thinking
 from vtc.profiles.schema import ClientProfile, Exchanged, Form, Match, ModelProfile, PolicyProfile, Retry, ServerProfile
@@ -88,7 +88,7 @@ UNKNOWN_MODEL = ModelProfile(name="unknown", match=Match(), recalls=True)
 """The rescue default: the request is left alone, and a call that leaked into the text is lifted."""
 
 
-class Asked(Protocol):
+class RequestFacts(Protocol):
     """What a plan depends on in a request."""
 
     model: str
@@ -126,7 +126,7 @@ class ToolProtocols:
         self.profiles = profiles
         self.settings = settings
 
-    def native(self, model: ModelProfile, request: Asked) -> ToolProtocol:
+    def native(self, model: ModelProfile, request: RequestFacts) -> ToolProtocol:
         """Decide for a client that sends tools and reads calls as the API's own fields."""
         dialect = self._dialect(model)
         allowed = bool(request.tools) and request.tool_choice != "none"
@@ -278,7 +278,7 @@ class Constraining(msgspec.Struct, frozen=True):
 def constraining(
     form: Form,
     wish: Wish,
-    request: Asked,
+    request: RequestFacts,
     protocol: ToolProtocol,
     offered: Sequence[Tool],
     tool_choice: str,
@@ -373,7 +373,7 @@ class Planner:
         return self if settings == self.settings else Planner(self.profiles, settings)
 
     def plan(
-        self, facts: Facts, request: Asked, memory: Memory | None = None, taught: Mapping[str, Any] | None = None
+        self, facts: Facts, request: RequestFacts, memory: Memory | None = None, taught: Mapping[str, Any] | None = None
     ) -> Plan:
         """Decide about a request that came with these facts.
 
@@ -489,7 +489,7 @@ class Planner:
         self,
         steps: dict[str, Any],
         learned: Mapping[str, Any],
-        request: Asked,
+        request: RequestFacts,
         protocol: ToolProtocol,
         offered: Sequence[Tool],
         tool_choice: str,
@@ -584,10 +584,12 @@ class Planner:
             kind = profiles[forced].kind
             also = ", or recognised by `vtc run`" if kind == "server" else ""
             return profiles[forced], f"{kind} {forced}: named by the option vtc_{kind}{also}"
-        choice: Choice[T] = best(profiles, facts, self.profiles.sources)
+        choice: ProfileChoice[T] = best(profiles, facts, self.profiles.sources)
         return choice.profile, choice.why[0] if choice.profile else ""
 
-    def _documented(self, client: ClientProfile, facts: Facts, request: Asked) -> tuple[Sequence[Tool] | None, str]:
+    def _documented(
+        self, client: ClientProfile, facts: Facts, request: RequestFacts
+    ) -> tuple[Sequence[Tool] | None, str]:
         """Find the tools that a text client documents in its prompt; None for a native client. And the reason."""
         if client.tool_protocol == "native":
             return None, f"client profile {client.name} says tool_protocol: native"
@@ -634,7 +636,7 @@ def _withheld(configured: Iterable[Guards], names: Iterable[str]) -> frozenset[s
     return frozenset(name for name in names if any(one.fault(name) for one in access))
 
 
-def _documented_tools(request: Asked, tool_sections: tuple[str, ...]) -> tuple[tuple[Tool, ...], str]:
+def _documented_tools(request: RequestFacts, tool_sections: tuple[str, ...]) -> tuple[tuple[Tool, ...], str]:
     """The tools that the system prompt documents, by each name the first; and which of its parts was not looked at."""
     tools: dict[str, Tool] = {}
     unread = ""

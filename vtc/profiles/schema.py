@@ -135,7 +135,7 @@ class Match(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     `messages.0.content` or `tools.*.function.name`. Of a list or an object any text inside will do."""
 
 
-class Reasoning(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class ReasoningTags(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How a model marks its thinking in the text, and where that goes."""
 
     open: Text = "<think>"
@@ -149,7 +149,7 @@ class Reasoning(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     """Where it goes: into the API's own field for reasoning, nowhere (it stays in the text), or away."""
 
 
-class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class AnswerMarkers(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How a model marks a message that is an answer: all in it is text, also if it looks like a call."""
 
     open: tuple[Text, ...] = ()
@@ -158,7 +158,7 @@ class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """The markers that end it."""
 
 
-class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class RequestChanges(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Changes to the request's JSON before it goes upstream."""
 
     set: dict[str, Any] = {}
@@ -168,7 +168,7 @@ class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     `messages.*.reasoning_content`, `tools.*.function.strict`."""
 
 
-class Response(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class ResponseChanges(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Changes to the JSON of replies, streamed or not."""
 
     drop: tuple[str, ...] = ()
@@ -206,9 +206,9 @@ class Retry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 class Exchanged(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What servers, models and policies may each have to say about requests and replies."""
 
-    request: Request = Request()
+    request: RequestChanges = RequestChanges()
     """Changes to requests on their way to the server."""
-    response: Response = Response()
+    response: ResponseChanges = ResponseChanges()
     """Changes to replies on their way to the client."""
     upstream_stream: Literal["keep", "never"] | None = None
     """`never`: a streaming request that offers tools is asked without streaming, and answered as a stream."""
@@ -351,7 +351,7 @@ class ModelProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=T
     too; `auto` is those alone."""
     lenient: bool | None = None
     """Whether malformed calls are repaired; null leaves it to the option and the protocol."""
-    reasoning: Reasoning | None = None
+    reasoning: ReasoningTags | None = None
     """How it marks its thinking; null if it does not."""
     recalls: bool = False
     """Whether it wants to see the text of what it thought before the calls of past turns: where a client loses that,
@@ -364,7 +364,7 @@ class ModelProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=T
     markers: tuple[str, ...] = ()
     """Texts that are no part of what it says (`<|im_end|>`, `<response>`), with `{name}` for the name of a tool
     (` to={name}<|message|>`); they are taken out. Braces are doubled."""
-    answer: Answer = Answer()
+    answer: AnswerMarkers = AnswerMarkers()
     """The markers around an answer, which are taken out, too: nothing between them is a call."""
     promote: bool = False
     """For clients that declare tools in the prompt: give them to this model as the API's `tools`."""

@@ -20,7 +20,7 @@ PATIENCE = 600.0
 """Seconds for a reply to a request that was refused first."""
 
 
-class Asker:
+class FollowUpRequests:
     """Asks again for `flow`; all its questions together may take `seconds`."""
 
     def __init__(self, flow: http.HTTPFlow, seconds: float) -> None:

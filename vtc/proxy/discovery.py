@@ -45,7 +45,7 @@ MOST = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ServerAnswer:
     """The answer of a server, or why there is none (`error`)."""
 
     status: int = 0
@@ -97,7 +97,7 @@ class Asker:
 
     def ask(
         self, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None, key: str = BEARER
-    ) -> Answer:
+    ) -> ServerAnswer:
         """GET a path, or POST a body of JSON to it; `key` names the header for the user's key."""
         begun = time.monotonic()
         make = HTTPSConnection if self._at.scheme == "https" else HTTPConnection
@@ -116,11 +116,11 @@ class Asker:
             if late.is_set():
                 raise TimeoutError
             said = {name.lower(): value for name, value in response.getheaders()}
-            return Answer(response.status, found, said, None, time.monotonic() - begun)
+            return ServerAnswer(response.status, found, said, None, time.monotonic() - begun)
         except (OSError, HTTPException) as error:
             if late.is_set() or isinstance(error, TimeoutError):
                 error = TimeoutError(None, f"no answer within {self.seconds:g} seconds")
-            return Answer(error=error, seconds=time.monotonic() - begun)
+            return ServerAnswer(error=error, seconds=time.monotonic() - begun)
         finally:
             watch.cancel()
             connection.close()
@@ -144,7 +144,7 @@ STARTING = (502, 503, 504)
 """Answers of a server that loads its model, and of a gateway before one that is not there."""
 
 
-class Identity(NamedTuple):
+class ServerIdentity(NamedTuple):
     """Which server an upstream is."""
 
     server: str | None
@@ -155,7 +155,7 @@ class Identity(NamedTuple):
     """It answered, or need not be asked."""
 
 
-def recognised(asker: Asker, profiles: Profiles) -> Identity:
+def recognised(asker: Asker, profiles: Profiles) -> ServerIdentity:
     """Find out which server an upstream is.
 
     A hosted API that is known by its name is not asked: it would want a key, and is hardly down. Nor is a server for
@@ -164,27 +164,27 @@ def recognised(asker: Asker, profiles: Profiles) -> Identity:
     upstream, url = asker.url, urlsplit(asker.url)
     named = best(profiles.servers, Facts(host=url.hostname or "", port=url.port or 0), profiles.sources).profile
     if named and not profiles.sources["server", named.name].builtin:
-        return Identity(named.name, f"{upstream} has a profile of yours: {named.name}")
+        return ServerIdentity(named.name, f"{upstream} has a profile of yours: {named.name}")
     if named and url.scheme == "https":
-        return Identity(named.name, f"{upstream} is one of: {named.description or named.name}")
+        return ServerIdentity(named.name, f"{upstream} is one of: {named.description or named.name}")
     answer = asker.ask(LIST)
     if isinstance(answer.error, ssl.SSLCertVerificationError):
         why = f"({answer.error.verify_message}): {UNTRUSTED} (after `--`)"
-        return Identity(None, f"the certificate of {upstream} is not trusted {why}")
+        return ServerIdentity(None, f"the certificate of {upstream} is not trusted {why}")
     if answer.error and not isinstance(answer.error, OSError):
-        return Identity(None, f"{upstream} does not answer in HTTP: is it the model server?", is_there=False)
+        return ServerIdentity(None, f"{upstream} does not answer in HTTP: is it the model server?", is_there=False)
     if answer.error:
         why = f"({answer.why}): is the model server running?"
-        return Identity(None, f"{upstream} cannot be reached now {why}", is_there=False)
+        return ServerIdentity(None, f"{upstream} cannot be reached now {why}", is_there=False)
     if answer.status in STARTING:
         said = f"{upstream} answers {answer.status} to GET {LIST}: does it still load its model?"
-        return Identity(None, said, is_there=False)
+        return ServerIdentity(None, said, is_there=False)
     if not answer.ok:
         said = f"{upstream} answers {answer.status} to GET {LIST}, so it is not known which server it is"
-        return Identity(None, said)
+        return ServerIdentity(None, said)
     if server := owned(answer.json, profiles):
-        return Identity(server.name, f"{upstream} is {server.description or server.name}")
-    return Identity(None, f"{upstream} answers; it needs no profile, or name one with --server")
+        return ServerIdentity(server.name, f"{upstream} is {server.description or server.name}")
+    return ServerIdentity(None, f"{upstream} answers; it needs no profile, or name one with --server")
 
 
 def owned(listed: Any, profiles: Profiles) -> ServerProfile | None:

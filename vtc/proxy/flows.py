@@ -78,7 +78,7 @@ def _crossed(flow: http.HTTPFlow) -> apis.Api | None:
     return apis.named((report(flow) or {}).get("server_api", ""))
 
 
-def unread(flow: http.HTTPFlow) -> apis.Unread | None:
+def unread(flow: http.HTTPFlow) -> apis.UnreadPath | None:
     """Tell why a flow that looks like one of an API is left alone; None for one that looks like none."""
     return apis.unread(flow.request.method, flow.request.path)
 

@@ -29,7 +29,7 @@ from vtc import __version__
 from vtc.proxy import flows
 from vtc.proxy.stats import Stats
 from vtc.reporting import picture, transcript, view
-from vtc.reporting.picture import Row, Sample, rows
+from vtc.reporting.picture import Sample, SideBySideRow, rows
 from vtc.reporting.report import count
 
 # What the page `/vtc` lists: the exchanges that mitmweb has, chosen by outcome, model and client, some at a time.
@@ -68,7 +68,7 @@ UNCHANGED = "unchanged"
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
+class ExchangeRow:
     """One row of the list."""
 
     id: str
@@ -87,7 +87,7 @@ class Exchange:
         return OUTCOMES[self.outcome]
 
 
-class Choice(NamedTuple):
+class FilterOption(NamedTuple):
     """A value to choose, how many exchanges have it, and the address that chooses it."""
 
     name: str
@@ -120,11 +120,11 @@ class Chosen:
         query = urlencode({name: value for name, value in said.items() if value})
         return f"/vtc?{query}" if query else "/vtc"
 
-    def is_among(self, one: Exchange) -> bool:
+    def is_among(self, one: ExchangeRow) -> bool:
         """True for an exchange of the model and the client that are chosen."""
         return self.model in ("", one.model) and self.client in ("", one.client)
 
-    def fits(self, one: Exchange) -> bool:
+    def fits(self, one: ExchangeRow) -> bool:
         """True for an exchange that is chosen."""
         return self.is_among(one) and self.outcome in ("", one.outcome or UNCHANGED)
 
@@ -137,15 +137,15 @@ class Listing:
     """Reads exchanges out of mitmweb's flows."""
 
     def __init__(self) -> None:
-        self._read: WeakKeyDictionary[http.HTTPFlow, tuple[object, str, Exchange]] = WeakKeyDictionary()
+        self._read: WeakKeyDictionary[http.HTTPFlow, tuple[object, str, ExchangeRow]] = WeakKeyDictionary()
         """Those that are over, beside the report and the comment that they were read from."""
 
-    def every(self, view: View) -> list[Exchange]:
+    def every(self, view: View) -> list[ExchangeRow]:
         """All that are exchanges with a model, the latest first."""
         found = (self._exchange(flow) for flow in reversed(view) if isinstance(flow, http.HTTPFlow))
         return [one for one in found if one]
 
-    def _exchange(self, flow: http.HTTPFlow) -> Exchange | None:
+    def _exchange(self, flow: http.HTTPFlow) -> ExchangeRow | None:
         report = flows.report(flow)
         if report is None:
             return about_flow(flow) if flows.api(flow) else None
@@ -155,14 +155,14 @@ class Listing:
         return known[2]
 
 
-def about_flow(flow: http.HTTPFlow) -> Exchange:
+def about_flow(flow: http.HTTPFlow) -> ExchangeRow:
     """One exchange, under way or over."""
     report = flows.report(flow) or {}
     under_way = flow.live and not report
     outcome = "under way" if under_way else str(report.get("outcome", ""))
     outcome = outcome if outcome in OUTCOMES else ""
     at = flow.request.timestamp_start
-    return Exchange(
+    return ExchangeRow(
         id=flow.id,
         at=at,
         outcome=outcome,
@@ -197,23 +197,23 @@ def _model(flow: http.HTTPFlow) -> str:
         return ""
 
 
-def outcomes(every: Sequence[Exchange], chosen: Chosen) -> Iterator[Choice]:
+def outcomes(every: Sequence[ExchangeRow], chosen: Chosen) -> Iterator[FilterOption]:
     """All outcomes together, then those there are, counted among what else is chosen."""
     fitting = [one for one in every if chosen.is_among(one)]
-    yield Choice("", "", len(fitting), chosen.address(outcome=""), not chosen.outcome)
+    yield FilterOption("", "", len(fitting), chosen.address(outcome=""), not chosen.outcome)
     counts = Counter(one.outcome for one in fitting)
     for outcome in OUTCOMES:
         value = outcome or UNCHANGED
         if counts[outcome] or value == chosen.outcome:
-            yield Choice(outcome, value, counts[outcome], chosen.address(outcome=value), value == chosen.outcome)
+            yield FilterOption(outcome, value, counts[outcome], chosen.address(outcome=value), value == chosen.outcome)
 
 
-def values(every: Iterable[Exchange], name: str, chosen: Chosen) -> list[Choice]:
+def values(every: Iterable[ExchangeRow], name: str, chosen: Chosen) -> list[FilterOption]:
     """The models or clients there are, by name."""
     counts = Counter(getattr(one, name) for one in every)
     counts.setdefault(getattr(chosen, name), 0)
     return [
-        Choice(value, value, number, chosen.address(**{name: value}), value == getattr(chosen, name))
+        FilterOption(value, value, number, chosen.address(**{name: value}), value == getattr(chosen, name))
         for value, number in sorted(counts.items())
         if value
     ]
@@ -355,11 +355,11 @@ def _side(flow: http.HTTPFlow, side: view.Side) -> dict[str, Any]:
     return {**told, "runs": [_run(changed, list(run)) for changed, run in groupby(rows(came, went), _is_changed)]}
 
 
-def _is_changed(row: Row) -> bool:
+def _is_changed(row: SideBySideRow) -> bool:
     return row.changed
 
 
-def _run(changed: bool, several: list[Row]) -> dict[str, Any]:
+def _run(changed: bool, several: list[SideBySideRow]) -> dict[str, Any]:
     """Lines that all are changed, or none; a side that has none of them is None."""
     left = [row.left for row in several if row.left is not None]
     right = [row.right for row in several if row.right is not None]

@@ -11,7 +11,7 @@ from vtc.exchange import Exchange
 from vtc.profiles.planner import Planner
 from vtc.proxy import flows
 from vtc.reporting import transcript
-from vtc.reporting.transcript import Block
+from vtc.reporting.transcript import TranscriptBlock
 from vtc.reporting.view import Bodies, Side, blocks
 from vtc.scrub import scrub
 
@@ -57,5 +57,5 @@ def _difference(flow: http.HTTPFlow, side: Side, today: bytes) -> str:
     return transcript.difference(then, now, f"{side} {THEN}", f"{side} {NOW}")
 
 
-def _numbered(block: Block) -> Block:
-    return Block(block.title, _ID.sub(r"\1_…", block.text))
+def _numbered(block: TranscriptBlock) -> TranscriptBlock:
+    return TranscriptBlock(block.title, _ID.sub(r"\1_…", block.text))

@@ -19,7 +19,7 @@ from vtc.exchange import NoAnswer
 from vtc.exchange.asking.sending import MOST_ASKED
 from vtc.proxy import beside as reaching
 from vtc.proxy import bodies, flows
-from vtc.proxy.asking import PATIENCE, Asker
+from vtc.proxy.asking import PATIENCE, FollowUpRequests
 from vtc.proxy.bodies import Whole
 from vtc.proxy.refusing import put, withhold
 from vtc.proxy.stream_callable import Live
@@ -135,7 +135,7 @@ def _rewritten(flow: http.HTTPFlow, live: Live, response: http.Response, whole: 
     is_error = not 200 <= response.status_code < 300
     retry = exchange.plan.reply.retry if rewrites and not is_error else None
     if retry:
-        ask = partial(answered, Asker(flow, retry.seconds))
+        ask = partial(answered, FollowUpRequests(flow, retry.seconds))
         went = yield from exchange.rewrite_with_retry(whole.body, ask)
     else:
         went = exchange.whole(whole.body) if is_error else exchange.body(whole.body)
@@ -150,7 +150,7 @@ def _too_long(whole: Whole) -> str:
     return f"longer than vtc_max_body_bytes ({size} bytes)" if size > ctx.options.vtc_max_body_bytes else ""
 
 
-def answered(asker: Asker, body: bytes) -> Steps[bytes]:
+def answered(asker: FollowUpRequests, body: bytes) -> Steps[bytes]:
     """Ask the server, and return the body of its reply; raises `NoAnswer`."""
     response = yield partial(asker, body)
     whole = Whole(response)
@@ -182,7 +182,7 @@ def _answer_error(flow: http.HTTPFlow, live: Live, response: http.Response, whol
 def _asked_again(flow: http.HTTPFlow, live: Live, response: http.Response, whole: Whole) -> Steps[Whole | None]:
     """Ask again with what a refusal teaches, and with what the next one does; return the last error if it stands."""
     exchange, status = live.exchange, response.status_code
-    ask = partial(answered, Asker(flow, PATIENCE))
+    ask = partial(answered, FollowUpRequests(flow, PATIENCE))
     for _ in range(MOST_ASKED - 1):
         again = exchange.again(whole.beginning, status) if _rewrites() else None
         if again is None:

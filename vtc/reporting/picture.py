@@ -152,7 +152,7 @@ LONG = 2_000
 """Lines of both together beyond which lines that often occur are not looked for: that would take seconds."""
 
 
-class Row(NamedTuple):
+class SideBySideRow(NamedTuple):
     """A line of each; None where the other's line has no counterpart."""
 
     left: str | None
@@ -160,11 +160,11 @@ class Row(NamedTuple):
     changed: bool
 
 
-def rows(left: Sequence[str], right: Sequence[str]) -> list[Row]:
+def rows(left: Sequence[str], right: Sequence[str]) -> list[SideBySideRow]:
     """Pair the lines: equal ones beside each other, and in between what one or the other has."""
     matcher = SequenceMatcher(None, left, right, autojunk=len(left) + len(right) > LONG)
-    found: list[Row] = []
+    found: list[SideBySideRow] = []
     for tag, a, b, c, d in matcher.get_opcodes():
         pairs = zip_longest(left[a:b], right[c:d])
-        found += [Row(before, after, tag != "equal") for before, after in pairs]
+        found += [SideBySideRow(before, after, tag != "equal") for before, after in pairs]
     return found

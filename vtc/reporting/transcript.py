@@ -28,7 +28,7 @@ FOLDED = 72
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class TranscriptBlock:
     """One message, or what else is to be read."""
 
     title: str
@@ -38,27 +38,27 @@ class Block:
         return f"[{self.title}]\n{indent(self.text, '  ')}" if self.text else f"[{self.title}]"
 
 
-def asked(api: Api, body: bytes) -> list[Block]:
+def asked(api: Api, body: bytes) -> list[TranscriptBlock]:
     """The conversation of a request; raises `BadRequest`."""
     request = api.request(body)
     blocks = [_message(message) for message in request.messages]
     if request.tools:
         choice = "" if request.tool_choice == "auto" else f"\ntool_choice: {request.tool_choice}"
-        blocks.append(Block("tools", "\n".join(map(_tool, request.tools)) + choice))
+        blocks.append(TranscriptBlock("tools", "\n".join(map(_tool, request.tools)) + choice))
     return blocks
 
 
-def replied(api: Api, body: bytes) -> list[Block]:
+def replied(api: Api, body: bytes) -> list[TranscriptBlock]:
     """What a reply adds up to, a block for each choice; raises ValueError if it is none of this API."""
     return [_message(reply.message, reply.finish_reason) for reply in summary.replies(api, body)]
 
 
-def written(blocks: Iterable[Block]) -> str:
+def written(blocks: Iterable[TranscriptBlock]) -> str:
     """The blocks one below the other."""
     return "\n\n".join(map(str, blocks))
 
 
-def compared(came: Sequence[Block], went: Sequence[Block], came_in: str, went_out: str) -> str:
+def compared(came: Sequence[TranscriptBlock], went: Sequence[TranscriptBlock], came_in: str, went_out: str) -> str:
     """Two conversations as one: a block that both have stands once, any other with the side that it belongs to.
 
     A line of such a block that the other side does not have begins with `-` or `+`.
@@ -73,20 +73,22 @@ def compared(came: Sequence[Block], went: Sequence[Block], came_in: str, went_ou
     return "\n\n".join(out)
 
 
-def _one_side(blocks: Sequence[Block], side: str, sign: str, others: Sequence[Block]) -> Iterator[str]:
+def _one_side(
+    blocks: Sequence[TranscriptBlock], side: str, sign: str, others: Sequence[TranscriptBlock]
+) -> Iterator[str]:
     known = {line for other in others for line in other.text.split("\n")}
     for block in blocks:
         lines = [f"{' ' if line in known else sign} {line}" if line else "" for line in block.text.split("\n")]
         yield "\n".join([f"[{block.title}, {side}]", *lines])
 
 
-def difference(came: Sequence[Block], went: Sequence[Block], came_in: str, went_out: str) -> str:
+def difference(came: Sequence[TranscriptBlock], went: Sequence[TranscriptBlock], came_in: str, went_out: str) -> str:
     """Two conversations as a unified diff; empty where they say the same."""
     before, after = written(came).splitlines(), written(went).splitlines()
     return "\n".join(unified_diff(before, after, came_in, went_out, lineterm=""))
 
 
-def _message(message: Message, finish_reason: str | None = None) -> Block:
+def _message(message: Message, finish_reason: str | None = None) -> TranscriptBlock:
     parts: list[str] = []
     if message.reasoning:
         parts.append(_folded(message.reasoning))
@@ -95,7 +97,7 @@ def _message(message: Message, finish_reason: str | None = None) -> Block:
     if finish_reason:
         parts.append(f"finish_reason: {finish_reason}")
     about = " ".join(filter(None, (message.name, message.call_id))) if message.role == "tool" else ""
-    return Block(f"{message.role} {about}".strip(), "\n".join(parts))
+    return TranscriptBlock(f"{message.role} {about}".strip(), "\n".join(parts))
 
 
 def _folded(thought: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from vtc.apis import Api
 from vtc.reporting import transcript
 from vtc.reporting.report import broken_prefix, fate
-from vtc.reporting.transcript import Block
+from vtc.reporting.transcript import TranscriptBlock
 
 WIDTH = 76
 """Characters of a line of the report, for mitmweb cuts longer ones; what was said keeps its lines."""
@@ -134,7 +134,7 @@ def _figures(report: Mapping[str, Any]) -> Iterator[str]:
         yield f"time from request to end of reply: {elapsed:.2f} s"
 
 
-def blocks(api: Api, side: Side, body: bytes) -> list[Block]:
+def blocks(api: Api, side: Side, body: bytes) -> list[TranscriptBlock]:
     """A body read as a conversation; raises ValueError if it is nothing of this API."""
     if not body:
         raise ValueError("it is empty")
@@ -146,7 +146,7 @@ def _conversation(api: Api, side: Side, bodies: Bodies) -> str:
     return transcript.compared(came, went, *SIDES[side]) if bodies.changed else transcript.written(went)
 
 
-def conversations(api: Api, side: Side, bodies: Bodies) -> tuple[list[Block], list[Block]]:
+def conversations(api: Api, side: Side, bodies: Bodies) -> tuple[list[TranscriptBlock], list[TranscriptBlock]]:
     """Read a body as it came and as it went; raises ValueError if it is nothing of its API."""
     server = bodies.server or api
     came_as, went_as = (api, server) if side == "request" else (server, api)

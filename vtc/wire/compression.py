@@ -40,7 +40,7 @@ class CorruptBody(ValueError):
         self.decoded = decoded
 
 
-class Decoder(Protocol):
+class ContentDecoder(Protocol):
     """Compressed bytes in, plain bytes out. Both methods raise `CorruptBody`."""
 
     def feed(self, data: bytes) -> bytes:
@@ -55,13 +55,13 @@ class Decoder(Protocol):
         ...
 
 
-def decoder(content_encoding: str) -> Decoder:
+def decoder(content_encoding: str) -> ContentDecoder:
     """A decoder for the value of a `Content-Encoding` header; "" and "identity" pass bytes through.
 
     Codings were applied in the order listed and are undone in reverse. Raises `UnsupportedEncoding`.
     """
     names = [name.strip().lower() for name in content_encoding.split(",")]
-    decoders: list[Decoder] = []
+    decoders: list[ContentDecoder] = []
     for name in reversed(names):
         if name in ("", "identity"):
             continue
@@ -88,7 +88,7 @@ class Identity:
 
 
 class _Chain:
-    def __init__(self, decoders: Sequence[Decoder]) -> None:
+    def __init__(self, decoders: Sequence[ContentDecoder]) -> None:
         self._decoders = decoders
 
     def feed(self, data: bytes) -> bytes:
@@ -97,7 +97,7 @@ class _Chain:
     def finish(self) -> bytes:
         return self._through(b"", lambda step, data: step.feed(data) + step.finish())
 
-    def _through(self, data: bytes, undo: Callable[[Decoder, bytes], bytes]) -> bytes:
+    def _through(self, data: bytes, undo: Callable[[ContentDecoder, bytes], bytes]) -> bytes:
         fault: CorruptBody | None = None
         for step in self._decoders:
             try:

@@ -38,7 +38,7 @@ def event_line(lines: bytes) -> bytes:
     return b"".join(line for line in lines.splitlines(keepends=True) if _field(line)[0] == b"event")
 
 
-class FrameReader:
+class EventReader:
     """Cuts a body into frames as it arrives.
 
     A frame is delivered by the `feed` that brings its last byte. Only a blank line written as CR waits for
@@ -160,8 +160,8 @@ class EventStream:
         self._named_by = named_by
         self.last = last
 
-    def reader(self) -> FrameReader:
-        return FrameReader()
+    def reader(self) -> EventReader:
+        return EventReader()
 
     def matches(self, body: bytes) -> bool:
         return _BEGINNING.match(body) is not None

@@ -10,7 +10,7 @@ from tests.apis import messages
 from tests.apis.named_events import Json, events
 from vtc.apis.anthropic_messages import API
 from vtc.apis.whole import streamed as streamed_of
-from vtc.wire.sse import FrameReader
+from vtc.wire.sse import EventReader
 
 
 def streamed(body: bytes) -> bytes:
@@ -36,7 +36,7 @@ def test_a_stream_says_what_the_whole_said() -> None:
 
 def test_deltas_of_an_unknown_kind_are_added_to_their_block() -> None:
     block, piece = {"type": "compaction", "content": "a"}, {"type": "compaction_delta", "content": "b"}
-    start, *stop = (json.loads(event.raw.partition(b"data: ")[2]) for event in FrameReader().feed(whole_of(block)))
+    start, *stop = (json.loads(event.raw.partition(b"data: ")[2]) for event in EventReader().feed(whole_of(block)))
     delta = {"type": "content_block_delta", "index": 0, "delta": piece}
     assert API.fold([start, stop[0], delta, *stop[1:]])["content"] == [{"type": "compaction", "content": "ab"}]
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from vtc.apis.openai_chat.request import ask, error, meaning
-from vtc.events import Answer, Asked, Failure, Media, Message, Opaque, Tool, ToolCall
+from vtc.events import Answer, CanonicalRequest, Failure, Media, Message, Opaque, Tool, ToolCall
 
 USER = Message("user", ("hi",))
 IMAGE = Opaque(media=Media("image", "image/png", "AA"))
@@ -15,7 +15,7 @@ URL = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}
 
 
 def asked(*messages: Message, **fields: Any) -> Any:
-    return ask(Asked(model="m", messages=messages or (USER,), **fields))
+    return ask(CanonicalRequest(model="m", messages=messages or (USER,), **fields))
 
 
 def test_a_plain_request() -> None:

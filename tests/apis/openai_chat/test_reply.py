@@ -12,18 +12,18 @@ from tests.apis import chat
 from tests.apis.toy import Toy, White
 from vtc.apis.openai_chat.decoder import Decoder
 from vtc.apis.openai_chat.encoder import Encoder
-from vtc.apis.openai_chat.words import Form
+from vtc.apis.openai_chat.words import ChatForm
 from vtc.apis.relay import Relay
 from vtc.events import Call, Event, Reasoning, Rewritten, Text
 from vtc.wire import sse
 
 
 def relay(*, legacy: bool = False, structured: bool = True) -> Relay[Toy]:
-    return Relay(Decoder(), Encoder(Form(legacy)), lambda: Toy(structured))
+    return Relay(Decoder(), Encoder(ChatForm(legacy)), lambda: Toy(structured))
 
 
 def feed(one: Relay[Toy], raw: bytes) -> list[bytes]:
-    return [out for frame in sse.FrameReader().feed(raw) for out in one.feed(frame)]
+    return [out for frame in sse.EventReader().feed(raw) for out in one.feed(frame)]
 
 
 def said(event: Event) -> str:
@@ -118,7 +118,7 @@ def test_other_lines_of_a_frame_leave_once_and_its_kind_of_event_with_each(
     one = relay()
     feed(one, chat.ROLE)
     out = b"".join([*(piece for raw in frames for piece in feed(one, raw)), *one.finish()])
-    assert [sse.other_lines(frame.raw).decode().splitlines() for frame in sse.FrameReader().feed(out)] == lines
+    assert [sse.other_lines(frame.raw).decode().splitlines() for frame in sse.EventReader().feed(out)] == lines
 
 
 def test_a_call_is_two_chunks() -> None:

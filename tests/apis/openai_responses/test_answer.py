@@ -15,11 +15,11 @@ from tests.apis.openai_responses.test_reply import API, NAMES, run
 from tests.apis.responses import call, custom_call, message, open_reasoning, reasoning, response
 from tests.apis.rewriting import rewritten as through
 from tests.apis.toy import Toy
-from vtc.apis.openai_responses.items import Form
+from vtc.apis.openai_responses.items import ResponseForm
 from vtc.apis.whole import streamed
 
 
-def rewritten(reply: Json | bytes, form: Form | None = None, drop: tuple[str, ...] = (), **toy: Any) -> bytes:
+def rewritten(reply: Json | bytes, form: ResponseForm | None = None, drop: tuple[str, ...] = (), **toy: Any) -> bytes:
     """What leaves of a whole reply whose text the toy reads."""
     body = reply if isinstance(reply, bytes) else json.dumps(reply).encode()
     return through(API, body, lambda: Toy(**toy), form, drop)
@@ -140,7 +140,7 @@ def test_texts_of_two_messages_stay_apart() -> None:
 
 
 def test_a_flat_name_is_parted_into_namespace_and_name() -> None:
-    found = read(call("mcp__fs__read"), form=Form(NAMES))
+    found = read(call("mcp__fs__read"), form=ResponseForm(NAMES))
     assert (found.calls, found.namespaces) == ([("read", {})], ["mcp__fs"])
 
 

@@ -18,7 +18,7 @@ from vtc.apis import openai_chat
 from vtc.apis.contract import Api, Said
 from vtc.apis.ollama_chat import API as OLLAMA
 from vtc.apis.openai_responses import API
-from vtc.apis.openai_responses.items import Form
+from vtc.apis.openai_responses.items import ResponseForm
 from vtc.apis.relay import Relay
 from vtc.events import (
     BlockEnd,
@@ -29,7 +29,7 @@ from vtc.events import (
     Finish,
     Reasoning,
     ReasoningDelta,
-    Refused,
+    RefusalDelta,
     Rewritten,
     Seal,
     Start,
@@ -39,7 +39,7 @@ from vtc.events import (
 )
 
 
-def written(*told: Sequence[Said] | Said, form: Form | None = None, ends: bool = True) -> bytes:
+def written(*told: Sequence[Said] | Said, form: ResponseForm | None = None, ends: bool = True) -> bytes:
     """What the encoder makes of what it is told, one frame after the other."""
     encoder = API.encoder(form)
     values = [one for said in told for one in encoder.write(said if isinstance(said, list) else [said], 0)]
@@ -65,7 +65,7 @@ SAID = st.one_of(
     st.sampled_from(["x", ""]).map(lambda text: Rewritten("", text)),
     st.sampled_from(["hm", ""]).map(Reasoning),
     st.sampled_from(["hm", ""]).map(ReasoningDelta),
-    st.sampled_from(["No", ""]).map(Refused),
+    st.sampled_from(["No", ""]).map(RefusalDelta),
     st.builds(BlockStart, st.sampled_from(["text", "reasoning"]), st.integers(0, 5), st.sampled_from(["", "msg_1"])),
     st.just(BlockEnd()),
     st.just(Seal("sig")),
@@ -185,7 +185,7 @@ def test_a_cut_call_is_not_completed() -> None:
 
 
 def test_the_end_waits_for_the_usage_and_has_all_its_counts() -> None:
-    encoder = API.encoder(Form(model="asked"))
+    encoder = API.encoder(ResponseForm(model="asked"))
     encoder.write([START], 0)
     encoder.write([Text("Hi")], 0)
     assert encoder.write([STOP], 0) == []
@@ -239,7 +239,7 @@ def test_sealed_reasoning_leaves_even_without_a_text() -> None:
 
 def test_a_custom_tool_gets_its_raw_input_from_pieces() -> None:
     pieces = [CallDelta(0, arguments=one) for one in ('{"inp', 'ut": "a\\', 'n\\"b"}')]
-    found = read(START, CallDelta(0, "c0", "patch"), *pieces, STOP, form=Form(custom=frozenset({"patch"})))
+    found = read(START, CallDelta(0, "c0", "patch"), *pieces, STOP, form=ResponseForm(custom=frozenset({"patch"})))
     assert found.custom_calls == [("patch", 'a\n"b')]
 
 
@@ -248,14 +248,14 @@ def test_raw_input_is_told_as_it_comes(text: str, ascii_: bool, cuts: list[int])
     written_ = json.dumps({"input": text}, ensure_ascii=ascii_)
     places = [0, *sorted(min(cut, len(written_)) for cut in cuts), len(written_)]
     pieces = [CallDelta(0, arguments=written_[a:b]) for a, b in pairwise(places)]
-    form = Form(custom=frozenset({"patch"}))
+    form = ResponseForm(custom=frozenset({"patch"}))
     assert read(START, CallDelta(0, "c0", "patch"), *pieces, STOP, form=form).custom_calls == [("patch", text)]
 
 
 # From other servers
 
 
-def bridged(api: Api, *frames: bytes, form: Form | None = None, **toy: Any) -> bytes:
+def bridged(api: Api, *frames: bytes, form: ResponseForm | None = None, **toy: Any) -> bytes:
     """What a client of Responses gets from a server of another API."""
     relay = Relay(api.decoder(), API.encoder(form), lambda: Toy(**toy), passes=False)
     reader = relay.decoder.framing.reader()

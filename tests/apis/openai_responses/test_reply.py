@@ -27,7 +27,7 @@ from tests.apis.toy import Toy
 from tests.exchanges import PROFILES, fed
 from vtc.apis.openai_responses import API
 from vtc.apis.openai_responses.encoder import Encoder
-from vtc.apis.openai_responses.items import Form
+from vtc.apis.openai_responses.items import ResponseForm
 from vtc.apis.relay import Relay
 from vtc.events import BlockEnd, Call, CallDelta, End, Finish, ReasoningDelta, TextDelta
 from vtc.exchange import Exchange
@@ -37,17 +37,17 @@ from vtc.profiles.planner import Planner
 from vtc.profiles.settings import Settings
 from vtc.reporting.report import Report
 from vtc.wire.framing import Frame
-from vtc.wire.sse import FrameReader
+from vtc.wire.sse import EventReader
 
 NAMES = dict.fromkeys(("mcp__fs.read", "mcp__fs__read"), ("mcp__fs", "read"))
 RECORDED = {name: body for name, body in REPLIES.items() if name.startswith("responses/")}
 CALL = call_events("read", '{"filePath"', ': "a"}')
 
 
-def run(*frames: bytes, form: Form | None = None, drop: tuple[str, ...] = (), **toy: Any) -> bytes:
+def run(*frames: bytes, form: ResponseForm | None = None, drop: tuple[str, ...] = (), **toy: Any) -> bytes:
     """What leaves of a reply whose text the toy reads."""
     relay = Relay(API.decoder(form, drop), API.encoder(form, drop), lambda: Toy(**toy))
-    reader = FrameReader()
+    reader = EventReader()
     came = [*reader.feed(b"".join(frames)), *reader.finish()]
     return b"".join([*(out for one in came for out in relay.feed(one)), *relay.finish()])
 
@@ -74,7 +74,7 @@ def test_a_recorded_stream_in_which_nothing_is_lifted_passes_byte_for_byte(name:
 
 @pytest.mark.parametrize("name", [name for name in RECORDED if name in DEVIATIONS])
 async def test_a_recorded_stream_that_some_client_fails_at_is_put_in_order(name: str) -> None:
-    out = run(RECORDED[name], form=Form(model="lab"))
+    out = run(RECORDED[name], form=ResponseForm(model="lab"))
     found = responses.read(out)
     assert found == await sdks.read_responses([out])
     assert [item["type"] for item in found.items] == ["message", "function_call"]
@@ -206,7 +206,7 @@ def test_a_cut_reply_gives_an_open_call_back_as_text() -> None:
 def test_a_reply_as_long_as_was_allowed_was_cut_off(most: int | None, reason: str) -> None:
     """llama.cpp and Ollama say `completed` all the same."""
     last = streamed(text_events("Hi"))[-1]
-    decoded = API.decoder(Form(most=most)).decode(Frame(last, last.partition(b"data: ")[2].strip()))
+    decoded = API.decoder(ResponseForm(most=most)).decode(Frame(last, last.partition(b"data: ")[2].strip()))
     assert decoded
     # No event began its text, so it is told at the end.
     finish = Finish(reason, said="completed")  # type: ignore[arg-type]
@@ -239,7 +239,7 @@ def test_a_text_client_reads_calls_in_the_message_before_them() -> None:
 @pytest.mark.parametrize("flat", NAMES)
 @pytest.mark.parametrize("guarded", [False, True])
 def test_a_flat_name_is_parted_into_namespace_and_name(flat: str, guarded: bool) -> None:
-    found = read(*streamed(call_events(flat, "{}")), form=Form(NAMES), guarded=guarded)
+    found = read(*streamed(call_events(flat, "{}")), form=ResponseForm(NAMES), guarded=guarded)
     assert (found.calls, found.namespaces) == ([("read", {})], ["mcp__fs"])
 
 
@@ -278,7 +278,7 @@ def test_a_message_that_is_ended_in_its_server_s_place_has_all_fields() -> None:
 
 
 def test_a_lifted_call_of_a_custom_tool_has_raw_input() -> None:
-    found = read(*streamed(text_events("[patch]")), form=Form(custom=frozenset({"patch"})))
+    found = read(*streamed(text_events("[patch]")), form=ResponseForm(custom=frozenset({"patch"})))
     assert found.custom_calls == [("patch", "{}")]
 
 
@@ -439,7 +439,7 @@ def test_no_cut_matters(body: bytes, cuts: list[int]) -> None:
 
 
 def FRAMES(body: bytes) -> list[bytes]:
-    return [one.raw for one in FrameReader().feed(body)]
+    return [one.raw for one in EventReader().feed(body)]
 
 
 def test_text_that_left_unread_is_in_the_events_that_repeat_it() -> None:

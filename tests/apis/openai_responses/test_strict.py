@@ -11,14 +11,14 @@ from tests.apis import responses
 from tests.apis.named_events import Json, events
 from tests.apis.toy import Toy
 from vtc.apis.openai_responses import API
-from vtc.apis.openai_responses.items import SERVERS, Form
+from vtc.apis.openai_responses.items import SERVERS, ResponseForm
 from vtc.apis.relay import Relay
 from vtc.apis.whole import streamed
 
 # Where a policy is strict
 
 
-def strict(*frames: bytes, form: Form | None = None, **toy: Any) -> bytes:
+def strict(*frames: bytes, form: ResponseForm | None = None, **toy: Any) -> bytes:
     relay = Relay(API.decoder(form), API.encoder(form), lambda: Toy(**toy), strict=True)
     reader = relay.decoder.framing.reader()
     came = [*reader.feed(b"".join(frames)), *reader.finish()]

@@ -9,7 +9,7 @@ import pytest
 
 from tests.cli.probing.test_command import TEMPLATE
 from vtc.cli.probing import template
-from vtc.cli.probing.template import MOST_MEMORY, Seen, look
+from vtc.cli.probing.template import MOST_MEMORY, TemplateFacts, look
 from vtc.profiles import loader
 from vtc.profiles.planner import UNKNOWN_MODEL, read_dialects
 
@@ -56,7 +56,7 @@ DOUBLED = "{{% for _ in range(60) %}}{{% set ns.x = {} %}}{{% endfor %}}{{{{ ns.
 """Sixty times what it was: 10^18 characters."""
 
 
-def seen(source: str) -> Seen:
+def seen(source: str) -> TemplateFacts:
     return look(source, read_dialects(PROFILES, UNKNOWN_MODEL), TAGS)
 
 
@@ -65,7 +65,7 @@ def seen(source: str) -> Seen:
     [
         (
             TEMPLATE,
-            Seen(
+            TemplateFacts(
                 takes_tools=True,
                 opens="<think>",
                 dialect="hermes",
@@ -74,17 +74,17 @@ def seen(source: str) -> Seen:
         ),
         (
             MISTRAL,
-            Seen(
+            TemplateFacts(
                 takes_tools=True,
                 dialect="mistral",
                 refuses=("the role developer", "two messages of the user in a row"),
             ),
         ),
-        (QWEN_CODER, Seen(takes_tools=True, dialect="qwen3-coder")),
-        (PLAIN, Seen()),
+        (QWEN_CODER, TemplateFacts(takes_tools=True, dialect="qwen3-coder")),
+        (PLAIN, TemplateFacts()),
     ],
 )
-def test_tools_thinking_dialect_and_refusals_are_found(source: str, expected: Seen) -> None:
+def test_tools_thinking_dialect_and_refusals_are_found(source: str, expected: TemplateFacts) -> None:
     assert seen(source) == expected
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from vtc.dialects.arguments.broken_json import MOST_QUOTES, Expected, read
+from vtc.dialects.arguments.broken_json import MOST_QUOTES, ExpectedObject, read
 from vtc.dialects.repair import Repair
 
 TEXT = {"type": "string"}
@@ -22,7 +22,7 @@ INNER = Repair.JSON_INNER_QUOTES
 
 def found(text: str, schema: Any = FILE, *, closed: bool = True) -> tuple[Any, list[str]] | None:
     """The value and the repairs."""
-    reading = read(text, Expected(schema), closed=closed)
+    reading = read(text, ExpectedObject(schema), closed=closed)
     return reading and (json.loads(reading.text), reading.repairs)
 
 
@@ -103,7 +103,7 @@ def test_last_braces_may_be_missing_only_before_a_closer() -> None:
 def test_the_name_of_the_tool_says_which_keys_its_arguments_have() -> None:
     held = {"type": "object", "properties": {**FILE["properties"], "query": TEXT}}
     envelope = {"type": "object", "properties": {"name": TEXT, "arguments": {}}}
-    expected = Expected(envelope, frozenset({"name"}), frozenset({"arguments"}), {"write": FILE, "": held}.get)
+    expected = ExpectedObject(envelope, frozenset({"name"}), frozenset({"arguments"}), {"write": FILE, "": held}.get)
     written = '{"name": "write", "arguments": {"path": "a" "content": "x"}}'
     assert read(written, expected, closed=True) is not None
     assert read(written.replace("content", "query"), expected, closed=True) is None

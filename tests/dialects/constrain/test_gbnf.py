@@ -11,7 +11,7 @@ from tests.dialects.constrain.checker import Checker
 from tests.dialects.material import DIALECTS
 from vtc.dialects.constrain import gbnf
 from vtc.dialects.constrain.constraint import Demand, reply
-from vtc.dialects.constrain.tree import NOTHING, Each, Leaf, Member, Node, Some, Text, choice, each, seq
+from vtc.dialects.constrain.tree import NOTHING, Each, FreeText, Leaf, Member, Node, Some, choice, each, seq
 from vtc.dialects.syntax.pattern import Lit
 from vtc.events import Tool
 
@@ -70,7 +70,7 @@ def test_every_rule_of_values_is_valid() -> None:
 
 def test_a_literal_is_escaped() -> None:
     odd = '"\\\n\r\t\x01]^-[é😀'
-    stops = Text(((Lit(odd),),))
+    stops = FreeText(((Lit(odd),),))
     grammar = Checker(gbnf.text_of(seq(Lit(odd), stops, Lit(odd))))
     assert grammar.accepts(f"{odd}a]^-[{odd}")
     assert not grammar.accepts(f"{odd}{odd}{odd}")
@@ -78,7 +78,7 @@ def test_a_literal_is_escaped() -> None:
 
 def test_no_escape_runs_into_what_follows() -> None:
     """xgrammar reads as many hexadecimal digits behind `\\x` as there are."""
-    text = gbnf.text_of(seq(Lit("\x01a"), Text(((Lit("[c"),),)))) + "".join(gbnf.LEAVES.values())
+    text = gbnf.text_of(seq(Lit("\x01a"), FreeText(((Lit("[c"),),)))) + "".join(gbnf.LEAVES.values())
     assert "\\x" not in text
     assert "\\u0001a" in text
 

@@ -6,11 +6,11 @@ import pytest
 
 from tests.dialects.constrain.material import call, required, text_of
 from tests.dialects.material import DIALECTS, calls, read
-from vtc.dialects.constrain.tree import Text, holds
+from vtc.dialects.constrain.tree import FreeText, holds
 from vtc.dialects.syntax.pattern import Lit, OneOf, Space
 from vtc.events import Tool
 
-STOP = Text(((Lit("</a"), Space(), Lit(">"), Space(), OneOf(("<b", "<c"))),), ((Lit("</a>"), Space()),))
+STOP = FreeText(((Lit("</a"), Space(), Lit(">"), Space(), OneOf(("<b", "<c"))),), ((Lit("</a>"), Space()),))
 
 
 @pytest.mark.parametrize("value", ["", "x", "</a", "</a> x", "</a><d", "<</a>x", "</a></a>.", "</a>\\t<b"])

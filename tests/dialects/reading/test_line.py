@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from vtc.dialects.reading.cursor import ENDINGS, MARKS, Place, place
+from vtc.dialects.reading.cursor import ENDINGS, MARKS, CallPlace, place
 
 
-def before(text: str) -> Place:
+def before(text: str) -> CallPlace:
     return place(text, len(text), in_line=True, follows_call=False)
 
 
@@ -66,7 +66,7 @@ def test_a_quotation_mark_directly_before_is_known_with_its_end() -> None:
     assert {mark: before(f"said {mark}").mark for mark in MARKS} == MARKS
     assert before('said " ').mark == ""
     assert before("| a | ").mark == before("| a |\t").mark == "|"  # a cell is set off by blanks
-    assert place('"', 1, in_line=False, follows_call=False) == Place()
+    assert place('"', 1, in_line=False, follows_call=False) == CallPlace()
 
 
 @pytest.mark.parametrize(

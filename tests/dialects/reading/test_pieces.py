@@ -19,7 +19,7 @@ from tests.dialects import material, test_malformed
 from tests.dialects.material import AGENT, DIALECTS, cases, random_cuts, raw, read
 from tests.dialects.test_malformed import Malformed
 from vtc.dialects.arguments.json_object import JsonBody, loaded
-from vtc.dialects.reading.held_text import MOST_HELD, Content, is_possible
+from vtc.dialects.reading.held_text import MOST_HELD, ValueText, is_possible
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax.forms import call_syntaxes
 from vtc.dialects.syntax.grammar import compiled
@@ -160,7 +160,7 @@ VALUE = st.lists(st.sampled_from(["x", " ", "\n", "</", "<b>", "/para", "inv", "
 
 @given(value=VALUE, sizes=st.lists(st.integers(1, 9), min_size=1))
 def test_the_text_of_a_value_is_kept(value: str, sizes: Sequence[int]) -> None:
-    content, out, at, place = Content(["</parameter>", "</invoke>"], in_json=False), "", 0, 0
+    content, out, at, place = ValueText(["</parameter>", "</invoke>"], in_json=False), "", 0, 0
     while at < len(value):
         size = sizes[place % len(sizes)]
         out += content.feed(value[at : at + size])
@@ -170,7 +170,7 @@ def test_the_text_of_a_value_is_kept(value: str, sizes: Sequence[int]) -> None:
 
 
 def test_what_is_held_of_a_value_is_bounded() -> None:
-    content = Content(["</parameter>"], in_json=False)
+    content = ValueText(["</parameter>"], in_json=False)
     out = "".join(content.feed(" ") for _ in range(2 * MOST_HELD))
     assert len(content.held) == MOST_HELD
     assert len(out) == MOST_HELD

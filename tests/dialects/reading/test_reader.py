@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from tests.dialects.material import AGENT, COMMON, DIALECTS, calls, content, described, merged, raw, read
 from tests.rules import rules, spoken
-from vtc.dialects.reading.reader import Own, Reader
+from vtc.dialects.reading.reader import ModelFacts, Reader
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.grammar import ELEMENTS, TURN_ENDS, WRAPPERS, compiled
 from vtc.dialects.syntax.tool_names import PREFIXES
@@ -50,9 +50,9 @@ def test_a_call_in_special_tokens_after_a_closed_block_is_one(name: str, before:
     text = before + write_calls([ToolCall("bash", '{"command": "ls"}')], dialect, AGENT)
 
     def events(*chunks: str) -> Any:
-        return merged(read(chunks, [dialect, DIALECTS["hermes"]], tags=THINK, own=Own(frozenset({name}))))
+        return merged(read(chunks, [dialect, DIALECTS["hermes"]], tags=THINK, own=ModelFacts(frozenset({name}))))
 
-    whole = read([text], [dialect, DIALECTS["hermes"]], tags=THINK, own=Own(frozenset({name})))
+    whole = read([text], [dialect, DIALECTS["hermes"]], tags=THINK, own=ModelFacts(frozenset({name})))
     assert calls(whole) == [("bash", {"command": "ls"})]
     assert content(whole).strip() == before.removeprefix("<think>a</think>").strip()
     assert events(*text) == merged(whole)

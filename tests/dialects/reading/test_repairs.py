@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from vtc.dialects.arguments.broken_json import Expected
+from vtc.dialects.arguments.broken_json import ExpectedObject
 from vtc.dialects.reading import repairs
 
 CLOSERS = ["</invoke>", "</function_calls>"]
@@ -46,7 +46,7 @@ def test_what_little_there_is_of_a_closer_behind_what_is_complete(text: str, par
 
 def mended(text: str) -> tuple[list[object], list[str], str] | None:
     """The values, the repairs and the text behind."""
-    found = repairs.json_bodies(text, CLOSERS, Expected({}))
+    found = repairs.json_bodies(text, CLOSERS, ExpectedObject({}))
     return found and ([json.loads(value) for value in found.values], found.repairs, text[found.end :])
 
 

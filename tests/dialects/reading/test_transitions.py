@@ -16,9 +16,9 @@ import pytest
 from tests.dialects.material import DIALECTS
 from vtc.dialects.reading.code import INFO
 from vtc.dialects.reading.context import Verdict
-from vtc.dialects.reading.transitions import TABLE, Row, State, Step
+from vtc.dialects.reading.transitions import TABLE, State, StateRow, Step
 from vtc.dialects.syntax.grammar import ATTRIBUTES_END, Grammar
-from vtc.dialects.syntax.prefilter import Expected, Prefilter
+from vtc.dialects.syntax.prefilter import ExpectedTokens, Prefilter
 from vtc.dialects.syntax.scan import OrElse, Scan
 
 PAGE = Path(__file__).parents[3] / "docs" / "reader.md"
@@ -75,7 +75,7 @@ def tokens(scan: Scan) -> set[str]:
     if isinstance(scan, OrElse):
         return tokens(scan.one) | tokens(scan.other)
     # Read from the expressions as written: to compile all of them would take far longer than the test.
-    scan = scan.one_step(scan.tokens) if isinstance(scan, Prefilter | Expected) else scan
+    scan = scan.one_step(scan.tokens) if isinstance(scan, Prefilter | ExpectedTokens) else scan
     groups = {*re.findall(r"\(\?P<(\w+)>", scan._while_open + scan._at_end)}
     inner = "(?:name|offered|id|index|json|key|string|type|next|attribute|head)_"
     outer = {name for name in groups if not re.match(inner, name)}
@@ -105,7 +105,7 @@ def outcomes(action: Callable[..., Any]) -> list[tuple[Verdict | None, Any]]:
     return [*returned(get_type_hints(action)["return"])]
 
 
-def steps(row: Row[Any]) -> Iterator[tuple[str, Step]]:
+def steps(row: StateRow[Any]) -> Iterator[tuple[str, Step]]:
     """What leads out of a state, and what it is called in the picture."""
     yield from ((token, step) for token, step in row.tokens.items() if token[-1] not in "0123456789")
     for name, step in (("otherwise", row.otherwise), ("text", row.text), ("end of the reply", row.end)):

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from tests.dialects.material import DIALECTS
 from vtc.dialects.syntax.grammar import FENCES, TICKS, Grammar
 from vtc.dialects.syntax.pattern import Chars, Lit, Maybe, OneOf, Part, Space
-from vtc.dialects.syntax.prefilter import Expected, Following, Prefilter, beginnings
+from vtc.dialects.syntax.prefilter import ExpectedTokens, FollowingTokens, Prefilter, beginnings
 from vtc.dialects.syntax.scan import OFFERED, Finder, Scan, Token, expecting, searching
 
 RESCUED = [one.rescued for one in DIALECTS.values() if one.rescued]
 HEADS = [head.token for head in Grammar(RESCUED).heads.values() if not head.syntax.whole_reply]
 TOKENS = [*HEADS, *FENCES, TICKS]
 ONE, TWO = searching(TOKENS), Prefilter(TOKENS)
-WHOLE, SPLIT = expecting(TOKENS), Expected(TOKENS)
+WHOLE, SPLIT = expecting(TOKENS), ExpectedTokens(TOKENS)
 PIECES = [
     *("<", "<tool_call>", "<tool_calls>", "<function=", "<invoke name=", "<invoke", "<bash>", "<BASH", "<|"),
     *("bash", ">", '"', "{", '{"', "[", "name", "\n", "  ", "`", "```", "~~~", "~", "a", "</", "]", "｜", "▁", "tool"),
@@ -98,7 +98,7 @@ def test_what_is_expected_is_found_as_in_one_expression(text: str) -> None:
 
 @pytest.mark.parametrize(
     "scan",
-    [TWO, SPLIT, Following(TWO, ("h",), HEADS[:9]), Grammar(RESCUED).doubtful],
+    [TWO, SPLIT, FollowingTokens(TWO, ("h",), HEADS[:9]), Grammar(RESCUED).doubtful],
     ids=["prefilter", "expected", "following", "doubtful"],
 )
 def test_what_is_looked_for_where_a_tool_is_not_offered_asks_for_no_name(scan: Scan) -> None:

@@ -7,10 +7,10 @@ from typing import Any
 from tests.apis import chat
 from tests.exchanges import PROFILES
 from vtc.apis import APIS, crossing
-from vtc.apis.crossing import Names
+from vtc.apis.crossing import WireNames
 from vtc.dialects.constrain.constraint import Demand
-from vtc.events import Asked, Message, Tool, ToolCall
-from vtc.exchange.asking.steps import BRIDGED, Given, made_ready
+from vtc.events import CanonicalRequest, Message, Tool, ToolCall
+from vtc.exchange.asking.steps import BRIDGED, StepContext, made_ready
 from vtc.profiles.planner import Constraining
 
 BY_NAME = {api.name: api for api in APIS}
@@ -29,23 +29,25 @@ ALL: dict[str, Any] = {
 """Every step, with a value."""
 
 
-def given(client: str = "openai-chat", server: str = "openai-chat", **fields: Any) -> Given:
+def given(client: str = "openai-chat", server: str = "openai-chat", **fields: Any) -> StepContext:
     from tests.apis.shapes import asked
 
     request = BY_NAME[client].request(asked(client, **fields))
-    return Given(request, BY_NAME[server], Names(request.declared))
+    return StepContext(request, BY_NAME[server], WireNames(request.declared))
 
 
 def after(*messages: Message, **steps: Any) -> tuple[Message, ...]:
     """The messages after some steps; those for a server of another API without any."""
-    return made_ready(Asked(model="m", messages=messages), steps or BRIDGED, given())[0].messages
+    return made_ready(CanonicalRequest(model="m", messages=messages), steps or BRIDGED, given())[0].messages
 
 
-def bridged(client: str, body: Any, server: str = "openai-chat", path: str = "", **steps: Any) -> Asked:
+def bridged(client: str, body: Any, server: str = "openai-chat", path: str = "", **steps: Any) -> CanonicalRequest:
     """What a request asks a server of another API."""
     request = BY_NAME[client].request(chat.encoded(body), path)
     found = crossing.read(request, request.messages, request.tools, request.tool_choice)
-    return made_ready(found, {**BRIDGED, **steps}, Given(request, BY_NAME[server], Names(request.declared)))[0]
+    return made_ready(found, {**BRIDGED, **steps}, StepContext(request, BY_NAME[server], WireNames(request.declared)))[
+        0
+    ]
 
 
 def said(role: str, text: str = "", *calls: ToolCall) -> Message:

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from tests.exchange.ready.steps import given, said
-from vtc.events import Asked, Message, Opaque, Tool, ToolCall
+from vtc.events import CanonicalRequest, Message, Opaque, Tool, ToolCall
 from vtc.exchange.asking.steps import made_ready
 from vtc.exchange.asking.steps.limits import size
 
 
 def limits(server: str, steps: dict[str, Any], limits: dict[str, Any], text: str = "x") -> tuple[dict[str, Any], str]:
-    asked = Asked(model="m", messages=(said("user", text),), limits=limits)
+    asked = CanonicalRequest(model="m", messages=(said("user", text),), limits=limits)
     found, told = made_ready(asked, steps, given(server=server))
     return dict(found.limits), ", ".join(told.values())
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.exchange.ready.steps import after, given, result, said
-from vtc.events import Asked, Message, Tool, ToolCall
+from vtc.events import CanonicalRequest, Message, Tool, ToolCall
 from vtc.exchange.asking.steps import BRIDGED, made_ready
 from vtc.exchange.asking.steps.calls import NO_RESULT
 
@@ -59,7 +59,7 @@ def test_where_a_system_message_goes_is_what_the_server_wants(system: Any, roles
 
 
 def test_a_demand_is_said_apart_from_results() -> None:
-    asked = Asked(
+    asked = CanonicalRequest(
         model="m",
         messages=(said("user", "x"), said("assistant", "", CALL), result("1")),
         tools=(Tool("read"),),

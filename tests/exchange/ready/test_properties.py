@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from tests.apis import chat
 from tests.exchange.ready.steps import ALL, BY_NAME
 from tests.exchanges import AGENT, planner
-from vtc.apis.crossing import Names
-from vtc.events import Asked
+from vtc.apis.crossing import WireNames
+from vtc.events import CanonicalRequest
 from vtc.exchange import Exchange
-from vtc.exchange.asking.steps import STEPS, Given, made_ready
+from vtc.exchange.asking.steps import STEPS, StepContext, made_ready
 
 type Json = dict[str, Any]
 
@@ -81,21 +81,21 @@ def requests(draw: st.DrawFn) -> Json:
     }
 
 
-def read(fields: Json) -> tuple[Asked, Given]:
+def read(fields: Json) -> tuple[CanonicalRequest, StepContext]:
     request = BY_NAME["openai-chat"].request(chat.encoded(chat.request(**fields)))
-    asked = Asked(
+    asked = CanonicalRequest(
         model="m",
         messages=tuple(request.messages),
         tools=tuple(request.tools),
         choice=request.tool_choice,
         limits={"max_tokens": fields["max_tokens"]},
     )
-    return asked, Given(request, BY_NAME["openai-chat"], Names(request.declared))
+    return asked, StepContext(request, BY_NAME["openai-chat"], WireNames(request.declared))
 
 
-def anew(given: Given, asked: Asked) -> Given:
+def anew(given: StepContext, asked: CanonicalRequest) -> StepContext:
     """What a second VTC behind the first would be given."""
-    return given._replace(names=Names(tool.name for tool in asked.tools))
+    return given._replace(names=WireNames(tool.name for tool in asked.tools))
 
 
 @pytest.mark.parametrize(("name", "value"), [*ALL.items(), *OTHERS.items()])
@@ -133,7 +133,7 @@ UNRELATED = [
 def test_two_steps_that_have_nothing_in_common_may_be_in_any_order(one: str, other: str, fields: Json) -> None:
     asked, given = read(fields)
 
-    def after(*names: str) -> Asked:
+    def after(*names: str) -> CanonicalRequest:
         found = asked
         for name in names:
             found, _ = STEPS[name](found, ALL[name], given)

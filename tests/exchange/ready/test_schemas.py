@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.exchange.ready.steps import given
-from vtc.events import Asked, Tool
+from vtc.events import CanonicalRequest, Tool
 from vtc.exchange.asking.steps import made_ready
 
 type Json = dict[str, Any]
@@ -17,7 +17,7 @@ STRING_B = {"type": "string", "description": "b"}
 
 
 def simplified(schema: Json, value: str = "grammar") -> tuple[Any, list[str]]:
-    asked = Asked(model="m", messages=(), tools=(Tool("go", "", schema),))
+    asked = CanonicalRequest(model="m", messages=(), tools=(Tool("go", "", schema),))
     found, told = made_ready(asked, {"schemas": value}, given())
     return found.tools[0].parameters, [*told.values()]
 
@@ -88,7 +88,7 @@ def test_the_schemas_of_all_tools_together_are_bounded() -> None:
     }
     schema = {"$ref": "#/$defs/d0", "$defs": {**definitions, "d10": {"type": "string"}}}
     tools = tuple(Tool(f"go{number}", "", schema) for number in range(20))
-    found, told = made_ready(Asked(model="m", messages=(), tools=tools), {"schemas": "grammar"}, given())
+    found, told = made_ready(CanonicalRequest(model="m", messages=(), tools=tools), {"schemas": "grammar"}, given())
     sizes = [len(json.dumps(tool.parameters)) for tool in found.tools]
     assert sizes[0] == max(sizes) > 20_000
     assert sum(sizes) < 8 * sizes[0]

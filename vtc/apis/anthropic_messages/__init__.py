@@ -4,11 +4,11 @@ from vtc.apis.anthropic_messages import request as asking
 from vtc.apis.anthropic_messages.decoder import Decoder
 from vtc.apis.anthropic_messages.encoder import Encoder
 from vtc.apis.anthropic_messages.request import NAME, QUESTIONS, Request, answer, folded, unfolded
-from vtc.apis.contract import COUNTED, Api, Unread
+from vtc.apis.contract import COUNTED, Api, UnreadPath
 from vtc.apis.place import Place
 
-_VERTEX = Unread("Claude on Vertex (`rawPredict`) is not read: ask for it at /v1/messages", may_call=True)
-_BEDROCK = Unread("the API of Amazon Bedrock is not read: ask for the model at /v1/messages", may_call=True)
+_VERTEX = UnreadPath("Claude on Vertex (`rawPredict`) is not read: ask for it at /v1/messages", may_call=True)
+_BEDROCK = UnreadPath("the API of Amazon Bedrock is not read: ask for the model at /v1/messages", may_call=True)
 
 API = Api(
     NAME,
@@ -34,7 +34,7 @@ API = Api(
     questions=QUESTIONS,
     unread={
         "/v1/messages/count_tokens": COUNTED,
-        "/v1/messages/batches": Unread("the requests and replies of a batch are not read", may_call=True),
+        "/v1/messages/batches": UnreadPath("the requests and replies of a batch are not read", may_call=True),
         **dict.fromkeys(("/{model}:rawpredict", "/{model}:streamrawpredict"), _VERTEX),
         **{
             f"/model/{{model}}/{what}": _BEDROCK

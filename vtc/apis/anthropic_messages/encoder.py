@@ -25,7 +25,7 @@ from vtc.apis.anthropic_messages.request import (
     number_of,
     stopped,
 )
-from vtc.apis.calls import Nesting, object_in
+from vtc.apis.calls import JsonNesting, object_in
 from vtc.apis.contract import Json, Said
 from vtc.apis.fields import count_of, part_of
 from vtc.events import (
@@ -38,7 +38,7 @@ from vtc.events import (
     Origin,
     Reasoning,
     ReasoningDelta,
-    Refused,
+    RefusalDelta,
     Rewritten,
     Seal,
     Start,
@@ -57,19 +57,19 @@ type Queue = tuple[Queue, Said] | None
 """What came before, and what came last: it grows without being copied."""
 
 
-class OpenCall(msgspec.Struct, frozen=True):
+class OutgoingCall(msgspec.Struct, frozen=True):
     """The call that leaves."""
 
     number: int
     name: str
     id: str | None
-    nesting: Nesting
+    nesting: JsonNesting
 
 
 class CallsInOrder(msgspec.Struct):
     """What is said, with each call in one piece: a delta with its name and id, then deltas of its arguments alone."""
 
-    open: OpenCall | None = None
+    open: OutgoingCall | None = None
     begun: frozenset[int] = frozenset()
     """Upstream's numbers of calls that began before: pieces without a name belong to them."""
     queue: Queue = None
@@ -122,7 +122,7 @@ class CallsInOrder(msgspec.Struct):
         for one in some:
             self.queue = self.queue, one
 
-    def _continues(self, call: OpenCall, one: Said) -> bool:
+    def _continues(self, call: OutgoingCall, one: Said) -> bool:
         """True if something belongs to the call that leaves."""
         if not isinstance(one, CallDelta):
             return isinstance(one, Origin) and number_of(one) == call.number
@@ -154,7 +154,7 @@ class CallsInOrder(msgspec.Struct):
         id_ = next((part.id for part in parts if part.id), None)
         arguments = "".join([part.arguments for part in parts])
         call = replace(named, id=id_, arguments=arguments)
-        nesting = Nesting().after(arguments)
+        nesting = JsonNesting().after(arguments)
         if waits and not (call.name and (call.id or nesting.is_whole)):
             self.queue = self.queue, call
             return
@@ -163,7 +163,7 @@ class CallsInOrder(msgspec.Struct):
             self.unnumbered += 1
             number = NO_BLOCK - self.unnumbered
         self.begun |= {number}
-        self.open = OpenCall(number, call.name, call.id, nesting)
+        self.open = OutgoingCall(number, call.name, call.id, nesting)
         yield replace(call, index=number)
 
     def _end(self) -> Iterator[Said]:
@@ -189,7 +189,7 @@ _THOUGHTS = {"thinking", "reasoning", "reasoning_content"}
 type Noted = BlockStart | BlockEnd | Origin
 
 
-class Block(msgspec.Struct, frozen=True, gc=False):
+class ContentBlock(msgspec.Struct, frozen=True, gc=False):
     """A block of text or of reasoning in which more may be said."""
 
     kind: str
@@ -199,7 +199,7 @@ class Block(msgspec.Struct, frozen=True, gc=False):
     """The client's."""
 
 
-class Told(msgspec.Struct):
+class SentEvents(msgspec.Struct):
     """The events that the client was sent; `thinks` says that its request asked for thinking.
 
     `drop` names kinds of blocks to leave out.
@@ -220,7 +220,7 @@ class Told(msgspec.Struct):
     """Blocks that began at the client."""
     opened: dict[int, int] = {}
     """By upstream's number, the client's of the blocks that have begun and not ended."""
-    open: Block | None = None
+    open: ContentBlock | None = None
     noted: tuple[Noted, ...] = ()
     """Starts and ends of blocks that the client was not told."""
     kept: bool = False
@@ -289,7 +289,7 @@ class Told(msgspec.Struct):
         """Take note that the client is told now what was noted, by frames that were kept."""
         for one in self.noted:
             if isinstance(one, BlockStart):
-                self.open = Block(one.kind, one.number, self._take(one.number))
+                self.open = ContentBlock(one.kind, one.number, self._take(one.number))
             elif isinstance(one, BlockEnd) and self.open:
                 self._end(self.open.number)
         self.noted = ()
@@ -362,7 +362,7 @@ _STARTS: dict[str, Json] = {
 }
 
 
-class Encoder(Told):
+class Encoder(SentEvents):
     """Writes the events of a streamed reply.
 
     If the request did not ask for thinking, only that is shown which a server of this API tells of.
@@ -397,8 +397,8 @@ class Encoder(Told):
                 self.noted = _needed((*self.noted, one))
             case BlockEnd() if self.open or self.noted:
                 self.noted = _needed((*self.noted, one))
-            case Text(text) | Rewritten(text=text) | Refused(text) if text:
-                self.refused = self.refused or isinstance(one, Refused)
+            case Text(text) | Rewritten(text=text) | RefusalDelta(text) if text:
+                self.refused = self.refused or isinstance(one, RefusalDelta)
                 if text := self._unblank(text):
                     yield from self._to("text")
                     yield self._piece("text", text)
@@ -466,7 +466,7 @@ class Encoder(Told):
             return
         yield from self._close()
         number = start.number if start else OURS
-        self.open = Block(kind, number, self._take(number))
+        self.open = ContentBlock(kind, number, self._take(number))
         self.in_step = number == self.open.index
         own = start.own.value if start and start.own else {}
         block = {**part_of(own, "content_block"), **(block or _STARTS[kind])}
@@ -576,7 +576,7 @@ def _is_stop(one: Said) -> bool:
 
 def _is_input(arguments: str) -> bool:
     """True for an object, or the beginning of one, which clients take of a message that was cut off."""
-    begun = arguments.lstrip().startswith("{") and Nesting().after(arguments).is_cut
+    begun = arguments.lstrip().startswith("{") and JsonNesting().after(arguments).is_cut
     return begun or object_in(arguments) is not None
 
 

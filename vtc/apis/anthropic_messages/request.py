@@ -25,7 +25,20 @@ from vtc.apis.contract import Json, Question
 from vtc.apis.contract import Request as AnyRequest
 from vtc.apis.fields import part_of
 from vtc.apis.whole import add
-from vtc.events import Asked, Failure, Finish, Media, Message, Opaque, Origin, Reason, Seal, Tool, ToolCall, Usage
+from vtc.events import (
+    CanonicalRequest,
+    Failure,
+    Finish,
+    Media,
+    Message,
+    Opaque,
+    Origin,
+    Reason,
+    Seal,
+    Tool,
+    ToolCall,
+    Usage,
+)
 from vtc.json_text import decode
 from vtc.wire.sse import EventStream
 
@@ -221,7 +234,7 @@ _KINDS = {
 }
 
 
-def ask(asked: Asked) -> Json:
+def ask(asked: CanonicalRequest) -> Json:
     """Write a request."""
     opening, *rest = asked.messages if asked.messages[:1] else [Message("user")]
     is_prompt = opening.role == "system"
@@ -450,7 +463,7 @@ class Request(request.Request):
 
     def _prompt(self, messages: Sequence[Message]) -> Any:
         """Write the system prompt: a text if it was one."""
-        sources = [one.source.content if isinstance(one.source, request.Prompt) else "" for one in messages]
+        sources = [one.source.content if isinstance(one.source, request.PromptField) else "" for one in messages]
         blocks: list[Block] = []
         for message, source in zip(messages, sources, strict=True):
             _join(blocks, _written(message.content, _blocks(source)))

@@ -1,15 +1,15 @@
 """Gemini's API (`POST …/models/MODEL:generateContent`), as Gemini CLI and Google's SDKs speak it."""
 
-from vtc.apis.contract import Api, Unread
+from vtc.apis.contract import Api, UnreadPath
 from vtc.apis.gemini_generate import request as asking
 from vtc.apis.gemini_generate.parts import NAME
 from vtc.apis.gemini_generate.reply import Decoder, Encoder, answer, folded, unfolded
 from vtc.apis.gemini_generate.request import PLACE, QUESTIONS, Request
 
-_LOGIN = Unread("what Gemini CLI asks after a login at Google has another form: give it a key", may_call=True)
-_LIST = Unread("a stream that is a list of JSON is not read: ask for it by alt=sse", may_call=True)
-_OTHER = Unread("what is asked at this address is none of `models`, `tunedModels` and `endpoints`", may_call=True)
-_INTERACTIONS = Unread("the Interactions API is not read: use generateContent", may_call=True)
+_LOGIN = UnreadPath("what Gemini CLI asks after a login at Google has another form: give it a key", may_call=True)
+_LIST = UnreadPath("a stream that is a list of JSON is not read: ask for it by alt=sse", may_call=True)
+_OTHER = UnreadPath("what is asked at this address is none of `models`, `tunedModels` and `endpoints`", may_call=True)
+_INTERACTIONS = UnreadPath("the Interactions API is not read: use generateContent", may_call=True)
 
 API = Api(
     NAME,
@@ -30,6 +30,6 @@ API = Api(
         **{f"/{kind}/{{model}}:streamgeneratecontent": _LIST for kind in ("models", *PLACE.kinds)},
         **dict.fromkeys(("/{model}:generatecontent", "/{model}:streamgeneratecontent"), _OTHER),
         **dict.fromkeys(("/v1beta/interactions", "/v1alpha/interactions"), _INTERACTIONS),
-        ":batchgeneratecontent": Unread("the requests and replies of a batch are not read", True),
+        ":batchgeneratecontent": UnreadPath("the requests and replies of a batch are not read", True),
     },
 )

@@ -30,7 +30,7 @@ from vtc.events import (
     Origin,
     Reasoning,
     ReasoningDelta,
-    Refused,
+    RefusalDelta,
     Seal,
     Start,
     TextDelta,
@@ -193,7 +193,7 @@ class Encoder(msgspec.Struct):
                     parts.append(_called(ToolCall(one.name, one.arguments or "{}", one.id, one.source)))
                 case Call(call=call):
                     parts += [*self._gathered(choice), _called(call)]
-                case events.Text(text) | events.Rewritten(text=text) | Refused(text) if text:
+                case events.Text(text) | events.Rewritten(text=text) | RefusalDelta(text) if text:
                     parts.append({"text": text})
                 case Finish():
                     end = one

@@ -34,7 +34,7 @@ from vtc.apis.gemini_generate.parts import (
     result_text,
 )
 from vtc.apis.place import Place
-from vtc.events import Answer, Asked, Failure, Media, Message, Opaque, Seal, Tool
+from vtc.events import Answer, CanonicalRequest, Failure, Media, Message, Opaque, Seal, Tool
 
 # Requests of Gemini's API that stand for those of another, and what the parts of its own mean to others.
 
@@ -70,7 +70,7 @@ _STATUSES = {
 }
 
 
-def ask(asked: Asked) -> Json:
+def ask(asked: CanonicalRequest) -> Json:
     """Write a request; its model stands in the path."""
     opening, *rest = asked.messages if asked.messages[:1] else [Message("user")]
     is_prompt = opening.role == "system"
@@ -171,7 +171,7 @@ def kind(part: Any) -> str:
 
 
 def effort(config: Mapping[str, Any]) -> str | None:
-    """Tell how much is to be thought, as `Asked.effort`."""
+    """Tell how much is to be thought, as `CanonicalRequest.effort`."""
     level, budget = config.get("thinkingLevel"), config.get("thinkingBudget")
     if isinstance(level, str):
         return level.lower()

@@ -35,7 +35,7 @@ from vtc.events import (
     Origin,
     Reasoning,
     ReasoningDelta,
-    Refused,
+    RefusalDelta,
     Start,
     TextDelta,
     ToolCall,
@@ -149,7 +149,7 @@ class Encoder(msgspec.Struct):
                 case CallDelta():
                     call = ToolCall(one.name, one.arguments or "{}", one.id)
                     lines.append(self._part(tool_calls=[one.source]) if one.source else self._called(call))
-                case events.Text(text) | events.Rewritten(text=text) | Refused(text) if text:
+                case events.Text(text) | events.Rewritten(text=text) | RefusalDelta(text) if text:
                     lines.append(self._part(content=text))
                 case Failure(message=message):
                     lines += [*self._gathered(), {"error": message}]

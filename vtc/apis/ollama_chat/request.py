@@ -13,7 +13,7 @@ from vtc.apis.asking import placed
 from vtc.apis.content import note, parts_of
 from vtc.apis.contract import Json, Question
 from vtc.apis.openai_chat import request as openai_chat
-from vtc.events import Asked, Failure, Media, Message, ToolCall
+from vtc.events import CanonicalRequest, Failure, Media, Message, ToolCall
 
 NAME = "ollama-chat"
 LIMITS: Mapping[str, Sequence[str]] = {
@@ -76,7 +76,7 @@ def entry_of(call: ToolCall, *, ids: bool) -> dict[str, Any]:
     return {"id": call.id, "function": function} if ids else {"function": function}
 
 
-def ask(asked: Asked) -> Json:
+def ask(asked: CanonicalRequest) -> Json:
     """Write a request. How much is to be thought is told only in words: of many models it is an error."""
     fields: dict[str, Any] = {
         "model": asked.model,

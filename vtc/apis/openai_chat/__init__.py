@@ -1,11 +1,11 @@
 """OpenAI chat completions (`POST …/chat/completions`), the form that model servers share."""
 
-from vtc.apis.contract import PLAIN, Api, Unread
+from vtc.apis.contract import PLAIN, Api, UnreadPath
 from vtc.apis.openai_chat import request as asking
 from vtc.apis.openai_chat.decoder import Decoder
 from vtc.apis.openai_chat.encoder import Encoder
 from vtc.apis.openai_chat.request import QUESTIONS, Request, answer, folded, unfolded
-from vtc.apis.openai_chat.words import NAME, Form
+from vtc.apis.openai_chat.words import NAME, ChatForm
 from vtc.apis.place import Place
 
 API = Api(
@@ -13,7 +13,7 @@ API = Api(
     Place("/chat/completions", version="/v1", own_headers="openai-"),
     Request,
     lambda form, drop: Decoder(drop, thoughts=form.thoughts if form else ()),
-    lambda form, drop: Encoder(form or Form(), drop),
+    lambda form, drop: Encoder(form or ChatForm(), drop),
     unfolded,
     folded,
     answer,
@@ -23,7 +23,7 @@ API = Api(
     asking.constrain,
     questions=QUESTIONS,
     unread={
-        "/chat/completions": Unread("a completion that the server kept is not read", may_call=True),
+        "/chat/completions": UnreadPath("a completion that the server kept is not read", may_call=True),
         "/completions": PLAIN,
     },
 )

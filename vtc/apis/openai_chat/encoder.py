@@ -11,7 +11,7 @@ from vtc.apis.calls import RawInput, raw_input
 from vtc.apis.contract import Json, Said
 from vtc.apis.crossing import FIELDS
 from vtc.apis.openai_chat import words as details
-from vtc.apis.openai_chat.words import FRAMING, HARMLESS, LEGACY, NAME, REASONS, Form, entry_of
+from vtc.apis.openai_chat.words import FRAMING, HARMLESS, LEGACY, NAME, REASONS, ChatForm, entry_of
 from vtc.events import (
     Call,
     CallDelta,
@@ -20,7 +20,7 @@ from vtc.events import (
     Origin,
     Reasoning,
     ReasoningDelta,
-    Refused,
+    RefusalDelta,
     Rewritten,
     Start,
     Text,
@@ -37,7 +37,7 @@ class Encoder(msgspec.Struct):
     counts: ClassVar[bool] = False
     call_fields: ClassVar[frozenset[str]] = HARMLESS
 
-    form: Form = Form()
+    form: ChatForm = ChatForm()
     drop: frozenset[str] = frozenset()
     in_step: bool = True
     head: Json = {}
@@ -92,7 +92,7 @@ class Encoder(msgspec.Struct):
             match one:
                 case Text(text) | Rewritten(text=text) if text:
                     say({"content": text})
-                case Refused(text):
+                case RefusalDelta(text):
                     say({"refusal": text})
                 case Reasoning(text) | ReasoningDelta(text) if text and self._tells(one):
                     say(dict.fromkeys(self.form.thoughts or FIELDS[:1], text))

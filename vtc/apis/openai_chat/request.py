@@ -17,9 +17,9 @@ from vtc.apis.contract import Request as AnyRequest
 from vtc.apis.crossing import FIELDS
 from vtc.apis.fields import part_of
 from vtc.apis.openai_chat import words as details
-from vtc.apis.openai_chat.words import Form, entry_of, function_of
+from vtc.apis.openai_chat.words import ChatForm, entry_of, function_of
 from vtc.apis.whole import add
-from vtc.events import Asked, Failure, Media, Message, Tool, ToolCall
+from vtc.events import CanonicalRequest, Failure, Media, Message, Tool, ToolCall
 
 # Requests of chat completions that stand for those of another API.
 
@@ -41,7 +41,7 @@ EFFORTS = {"max": "xhigh"}
 """Words for how much to think that only other APIs have."""
 
 
-def ask(asked: Asked) -> Json:
+def ask(asked: CanonicalRequest) -> Json:
     """Write a request; usage is always asked for, as other APIs tell it."""
     fields: dict[str, Any] = {
         "model": asked.model,
@@ -194,7 +194,7 @@ class Request(request.Request):
         legacy = not self.fields.get("tools") and bool(self.fields.get("functions"))
         told = not self.stream or part_of(self.fields, "stream_options").get("include_usage") is True
         custom = frozenset(tool.name for tool in map(_custom, self.fields.get("tools") or ()) if tool)
-        self.form: Any = Form(legacy, told, custom=custom)
+        self.form: Any = ChatForm(legacy, told, custom=custom)
         self.parallel = self.parallel and not legacy
 
     def _read(self) -> Iterator[request.Group]:
@@ -204,7 +204,7 @@ class Request(request.Request):
         entries.append(_encoded(message))
 
     def form_with(self, thoughts: tuple[str, ...]) -> Any:
-        return replace(self.form, thoughts=thoughts) if isinstance(self.form, Form) else self.form
+        return replace(self.form, thoughts=thoughts) if isinstance(self.form, ChatForm) else self.form
 
     def declined(self, message: Message) -> str:
         said = message.source.get("refusal") if isinstance(message.source, dict) else None

@@ -15,7 +15,7 @@ from vtc.wire.sse import EventStream
 NAME = "openai-chat"
 
 
-class Form(msgspec.Struct, frozen=True):
+class ChatForm(msgspec.Struct, frozen=True):
     """All of a request that the encoder of its reply must know."""
 
     legacy: bool = False

@@ -1,10 +1,10 @@
 """OpenAI Responses (`POST …/responses`), the API of Codex."""
 
-from vtc.apis.contract import COUNTED, Api, Unread
+from vtc.apis.contract import COUNTED, Api, UnreadPath
 from vtc.apis.openai_responses import request as asking
 from vtc.apis.openai_responses.decoder import Decoder
 from vtc.apis.openai_responses.encoder import Encoder
-from vtc.apis.openai_responses.items import NAME, Form
+from vtc.apis.openai_responses.items import NAME, ResponseForm
 from vtc.apis.openai_responses.request import QUESTIONS, Request, answer, folded, unfolded
 from vtc.apis.place import Place
 
@@ -12,8 +12,8 @@ API = Api(
     NAME,
     Place("/responses", version="/v1", own_headers="openai-"),
     Request,
-    lambda form, drop: Decoder(form or Form(), drop),
-    lambda form, drop: Encoder(form or Form(), drop),
+    lambda form, drop: Decoder(form or ResponseForm(), drop),
+    lambda form, drop: Encoder(form or ResponseForm(), drop),
     unfolded,
     folded,
     answer,
@@ -23,7 +23,9 @@ API = Api(
     questions=QUESTIONS,
     unread={
         "/responses/input_tokens": COUNTED,
-        "/responses/compact": Unread("a conversation that the server makes shorter is not read", may_call=True),
-        "/v1/responses": Unread("a response that the server kept, or one over a WebSocket, is not read", may_call=True),
+        "/responses/compact": UnreadPath("a conversation that the server makes shorter is not read", may_call=True),
+        "/v1/responses": UnreadPath(
+            "a response that the server kept, or one over a WebSocket, is not read", may_call=True
+        ),
     },
 )

@@ -28,7 +28,7 @@ from vtc.apis.openai_responses.items import (
     NAME,
     PARTS,
     SERVERS,
-    Form,
+    ResponseForm,
     action_of,
     call_of,
     is_as_declared,
@@ -89,7 +89,7 @@ def failure_in(value: Json) -> Failure:
 # A client of this API finds them there. For one of another they are told at that place.
 
 
-def told(item: Json, number: int, form: Form) -> Iterator[Delta | Origin | Seal]:
+def told(item: Json, number: int, form: ResponseForm) -> Iterator[Delta | Origin | Seal]:
     """Tell a whole item by deltas, and by what stands beside them."""
     kind = str(item.get("type") or "message")
     if kind in CALLS:
@@ -181,7 +181,7 @@ class Decoder(msgspec.Struct):
 
     framing: ClassVar[sse.EventStream] = FRAMING
 
-    form: Form = Form()
+    form: ResponseForm = ResponseForm()
     drop: frozenset[str] = frozenset()
     items: tuple[str, ...] = ()
     """The types of upstream's items, in order."""

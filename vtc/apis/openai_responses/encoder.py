@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import msgspec
 from msgspec.structs import replace
 
-from vtc.apis.calls import Nesting, RawInput, raw_input
+from vtc.apis.calls import JsonNesting, RawInput, raw_input
 from vtc.apis.contract import Chain, Json, Said, joined
 from vtc.apis.openai_responses.items import (
     ADDED,
@@ -24,7 +24,7 @@ from vtc.apis.openai_responses.items import (
     IDS,
     NAME,
     PARTS,
-    Form,
+    ResponseForm,
     action_of,
     done_item,
     essence,
@@ -46,7 +46,7 @@ from vtc.events import (
     Origin,
     Reasoning,
     ReasoningDelta,
-    Refused,
+    RefusalDelta,
     Rewritten,
     Seal,
     Start,
@@ -60,7 +60,7 @@ from vtc.wire import sse
 # A call that comes in pieces, as an encoder must know it that writes one call after the other.
 
 
-class Pieces(msgspec.Struct, frozen=True, gc=False):
+class CallProgress(msgspec.Struct, frozen=True, gc=False):
     """All that came of one call."""
 
     number: int
@@ -70,7 +70,7 @@ class Pieces(msgspec.Struct, frozen=True, gc=False):
     source: Mapping[str, Any] = {}
     said: Chain = None
     """Its arguments."""
-    nesting: Nesting = Nesting()
+    nesting: JsonNesting = JsonNesting()
     ended: bool = False
     """True if the server said so."""
 
@@ -89,7 +89,7 @@ class Pieces(msgspec.Struct, frozen=True, gc=False):
         """Its arguments so far; no arguments at all are an empty object."""
         return joined(self.said) or "{}"
 
-    def more(self, piece: CallDelta) -> Pieces:
+    def more(self, piece: CallDelta) -> CallProgress:
         """Add a piece."""
         source = piece.source if isinstance(piece.source, Mapping) else {}
         pieces = replace(
@@ -151,7 +151,7 @@ class Item(msgspec.Struct, frozen=True, gc=False):
 class Opened(msgspec.Struct):
     """It is copied for each frame: a field gets a new value, and is not changed."""
 
-    form: Form = Form()
+    form: ResponseForm = ResponseForm()
     drop: frozenset[str] = frozenset()
     id: str = ""
     """Of the reply."""
@@ -162,7 +162,7 @@ class Opened(msgspec.Struct):
     """The text of the open part, or what was told of the open call's arguments."""
     raw: RawInput = RawInput()
     """That of the open call, if it is one of a custom tool."""
-    calls: dict[int, Pieces] = {}
+    calls: dict[int, CallProgress] = {}
     """Calls that came in pieces and are not done."""
     notes: dict[str, Json] = {}
     """What upstream says of the beginning or the end of an item or a part, until that is told."""
@@ -243,7 +243,7 @@ class Opened(msgspec.Struct):
 
     # Calls that come in pieces
 
-    def _begin_call(self, call: Pieces) -> Iterator[Json]:
+    def _begin_call(self, call: CallProgress) -> Iterator[Json]:
         id_ = call.id or f"call_vtc{self.count}_{self.id.removeprefix('resp_')}"
         arguments = action_of(call.source) if call.is_hosted else "{}"
         item = item_of(ToolCall(call.name, arguments, id_, call.source), self.form)
@@ -286,7 +286,7 @@ class Opened(msgspec.Struct):
         self._finished(open_.index, item)
         yield {"type": DONE, "output_index": open_.index, "item": item}
 
-    def _taken(self, number: int) -> Pieces:
+    def _taken(self, number: int) -> CallProgress:
         call = self.calls[number]
         self.calls = {key: one for key, one in self.calls.items() if key != number}
         return call
@@ -321,7 +321,7 @@ _DEMANDED = ("id", "object", "created_at", "status", "model", "output")
 _THOUGHTS = frozenset({"thinking", "reasoning", "reasoning_content"})
 
 
-class Told(Opened):
+class EventCounter(Opened):
     """It counts the events, and knows which item is open, for the encoder."""
 
     in_step: bool = True
@@ -389,7 +389,7 @@ class Told(Opened):
                 (begun,) = self._begin_part(fields)
                 at = begun.get("content_index", begun.get("summary_index"))
                 return bool(place == at and one.id == open_.fields["id"])
-            case Text(raw=text) | ReasoningDelta(text=text) | Refused(text=text):
+            case Text(raw=text) | ReasoningDelta(text=text) | RefusalDelta(text=text):
                 self.said = (self.said, text)
                 return not text or (open_ is not None and (open_.part or {}).get("type") in _types(one))
             case CallDelta():
@@ -440,7 +440,7 @@ class Told(Opened):
     def _track_call(self, piece: CallDelta) -> bool:
         number, open_ = piece.index or 0, self.open
         if piece.name:
-            self.calls = {**self.calls, number: Pieces(number).more(piece)}
+            self.calls = {**self.calls, number: CallProgress(number).more(piece)}
             [*self._begin_call(self.calls[number])]
             return open_ is None and piece.clean and number == self.count - 1
         if open_ is None or open_.number != number or number not in self.calls:
@@ -481,11 +481,11 @@ def _is_quiet(one: Said) -> bool:
         return one.kind.partition(".")[0] in _QUIET
     if isinstance(one, BlockStart | BlockEnd):
         return True
-    return isinstance(one, Refused | ReasoningDelta) and not one.text
+    return isinstance(one, RefusalDelta | ReasoningDelta) and not one.text
 
 
 def _types(one: Said) -> tuple[str, ...]:
-    if isinstance(one, Refused):
+    if isinstance(one, RefusalDelta):
         return ("refusal",)
     return ("output_text",) if isinstance(one, Text) else ("reasoning_text", "summary_text")
 
@@ -497,7 +497,7 @@ _TYPES = {
 }
 
 
-class Encoder(Told):
+class Encoder(EventCounter):
     """The events of a streamed reply; `drop` names fields, and reasoning, to leave out."""
 
     framing: ClassVar[sse.EventStream] = FRAMING
@@ -555,8 +555,8 @@ class Encoder(Told):
                 yield from self._created(one, own.value[1] if own else None)
             case BlockStart():
                 self._noted_start(one)
-            case Text(raw=text) | Rewritten(text=text) | Refused(text=text) if text:
-                type_ = "refusal" if isinstance(one, Refused) else "output_text"
+            case Text(raw=text) | Rewritten(text=text) | RefusalDelta(text=text) if text:
+                type_ = "refusal" if isinstance(one, RefusalDelta) else "output_text"
                 yield from self._part("message", type_)
                 yield from self._say(text, logprobs)
             case Reasoning(raw=text) | ReasoningDelta(text=text) if text and not self._is_hidden("reasoning"):
@@ -696,7 +696,7 @@ class Encoder(Told):
             return
         if known is not None and known.is_whole and piece.arguments:
             piece = replace(piece, arguments="")
-        self.calls = {**self.calls, number: (known or Pieces(number)).more(piece)}
+        self.calls = {**self.calls, number: (known or CallProgress(number)).more(piece)}
         if is_open and piece.arguments:
             yield from self._argue(piece.arguments)
         yield from self._next_calls()

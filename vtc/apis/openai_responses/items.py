@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from vtc.apis.calls import Nesting, arguments_text, raw_input
+from vtc.apis.calls import JsonNesting, arguments_text, raw_input
 from vtc.apis.contract import Json
 from vtc.events import ToolCall, Usage
 from vtc.wire.sse import EventStream
@@ -62,7 +62,7 @@ FIELDS = frozenset(
 """The fields of a call in which no client finds another one."""
 
 
-class Form(msgspec.Struct, frozen=True):
+class ResponseForm(msgspec.Struct, frozen=True):
     """All of a request that decoder and encoder of its reply must know."""
 
     names: Mapping[str, tuple[str, str]] = {}
@@ -78,7 +78,7 @@ BARE = "functions"
 """The namespace of tools that have none: of these the name alone is told."""
 
 
-def parted(item: Json, form: Form) -> Json:
+def parted(item: Json, form: ResponseForm) -> Json:
     """Part the flat name of a call into namespace and name."""
     space, name = ("", "") if item.get("namespace") else form.names.get(str(item.get("name")), ("", ""))
     if not name:
@@ -86,13 +86,13 @@ def parted(item: Json, form: Form) -> Json:
     return {**item, "name": name, **({"namespace": space} if space else {})}
 
 
-def is_as_declared(item: Json, form: Form) -> bool:
+def is_as_declared(item: Json, form: ResponseForm) -> bool:
     """True unless a call has a flat name, or is one of a function where its tool is a custom one."""
     is_function = item.get("type") == "function_call"
     return parted(item, form) is item and not (is_function and name_of(item, form) in form.custom)
 
 
-def name_of(item: Json, form: Form) -> str:
+def name_of(item: Json, form: ResponseForm) -> str:
     """The name of the tool that an item calls, with its namespace."""
     item = parted(item, form)
     namespace, name = item.get("namespace"), str(item.get("name"))
@@ -104,7 +104,7 @@ def is_call(kind: str) -> bool:
     return kind in CLIENTS
 
 
-def call_of(item: Json, form: Form) -> ToolCall:
+def call_of(item: Json, form: ResponseForm) -> ToolCall:
     """Read an item that is a call."""
     said = item.get(CALLS[item["type"]][1]) or ""
     said = arguments_text({"input": said} if item["type"] == "custom_tool_call" else said)
@@ -118,7 +118,7 @@ def action_of(item: Json) -> str:
     return json.dumps(rest if found is None else found, ensure_ascii=False)
 
 
-def item_of(call: ToolCall, form: Form) -> dict[str, Any]:
+def item_of(call: ToolCall, form: ResponseForm) -> dict[str, Any]:
     """Write a call as an item of a conversation, with the fields that VTC does not know."""
     kind = str(call.source.get("type")) if isinstance(call.source, dict) else ""
     source = call.source if is_call(kind) else {}
@@ -145,10 +145,10 @@ def _acting(item: Json, arguments: str) -> dict[str, Any]:
     return {**item, field: json.loads(arguments)} if field else {**item, **json.loads(arguments)}
 
 
-def done_item(call: ToolCall, form: Form) -> dict[str, Any]:
+def done_item(call: ToolCall, form: ResponseForm) -> dict[str, Any]:
     """Write a call as a reply has it, with an id of its own, which is made of the call's."""
     item = item_of(call, form)
-    status = "incomplete" if Nesting().after(call.arguments).is_cut else "completed"
+    status = "incomplete" if JsonNesting().after(call.arguments).is_cut else "completed"
     return {**item, "id": item.get("id") or id_of(item), "status": status}
 
 

@@ -29,7 +29,7 @@ from vtc.apis.openai_responses.items import (
     CALLS,
     ENDS,
     FAILED,
-    Form,
+    ResponseForm,
     call_of,
     events_of,
     head_of,
@@ -37,7 +37,7 @@ from vtc.apis.openai_responses.items import (
     own_item,
     usage_of,
 )
-from vtc.events import Asked, Failure, Media, Message, Opaque, Seal, Tool, Usage
+from vtc.events import CanonicalRequest, Failure, Media, Message, Opaque, Seal, Tool, Usage
 from vtc.json_text import decode, encode
 
 # Requests of Responses that stand for those of another API.
@@ -57,7 +57,7 @@ CARRIED: Sequence[str] = (
 )
 
 
-def ask(asked: Asked) -> Json:
+def ask(asked: CanonicalRequest) -> Json:
     """Write a request; the server is to keep nothing of it."""
     opening = asked.messages[0] if asked.messages else Message("user")
     is_prompt = opening.role == "system"
@@ -209,7 +209,7 @@ class Request(request.Request):
         self.call_ids = frozenset(str(one.get("call_id")) for one in self._conversation if one.get("type") in CALLS)
         declared = [one for entries in self._declarations() for one in _flat(entries)]
         most = self.fields.get("max_output_tokens")
-        self.form = Form(
+        self.form = ResponseForm(
             _flat_names(declared),
             frozenset(name for name, _, own, one in declared if own and one.get("type") == "custom"),
             most if isinstance(most, int) else None,
@@ -382,7 +382,7 @@ def _is_said(item: Json) -> bool:
     return item.get("role") == "assistant" if kind == "message" else not kind.endswith(_NOT_SAID)
 
 
-def _turn(items: Sequence[Json], form: Form) -> Message:
+def _turn(items: Sequence[Json], form: ResponseForm) -> Message:
     """Read the items of one turn of the model."""
     said: list[str | Opaque] = []
     thoughts: list[str] = []
@@ -412,7 +412,7 @@ def _other(item: Json) -> Message:
 # Writing
 
 
-def _written(message: Message, form: Form) -> Iterable[Json]:
+def _written(message: Message, form: ResponseForm) -> Iterable[Json]:
     """Write a message that was changed, as items."""
     source = message.source
     first = source if isinstance(source, dict) else {}

@@ -38,7 +38,7 @@ class Plain(NamedTuple):
     """True if it waits with the white space at its end; all that waited before it has left."""
 
 
-class Unread(ValueError):
+class UnreadableFrame(ValueError):
     """A frame that is not passed on, where nothing may leave that was not read."""
 
 
@@ -72,13 +72,16 @@ class Relay[P: Pipeline]:
         """Takes an error of the server's amid the reply."""
 
     def feed(self, frame: Frame) -> list[bytes]:
-        """Take a frame; return what may leave now. Raises `Unread` if it is strict, and then nothing has changed."""
+        """Take a frame; return what may leave now. Raises `UnreadableFrame` where it is strict.
+
+        Then nothing has changed.
+        """
         decoder = copy.copy(self.decoder)
         try:
             decoded = decoder.decode(frame)
         except Exception as error:
             if self.writer.strict:
-                raise Unread(type(error).__name__) from error
+                raise UnreadableFrame(type(error).__name__) from error
             raise
         if decoded is None or decoded.at_once:
             return self._at_once(frame, decoded)
@@ -143,9 +146,9 @@ class Relay[P: Pipeline]:
             made = writer.encoder.keep_alive()
             return [made] if made else []
         if writer.strict and not writer.encoder.framing.shows_all(frame):
-            raise Unread("data stand in a comment")
+            raise UnreadableFrame("data stand in a comment")
         if writer.strict and decoded is None and b"{" in (frame.data or b""):
-            raise Unread("it is nothing of this API")
+            raise UnreadableFrame("it is nothing of this API")
         return writer.at_once(frame) if decoded else [frame.raw]
 
     def finish(self, *, breaks: bool = False) -> list[bytes]:

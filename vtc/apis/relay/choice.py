@@ -29,7 +29,7 @@ from vtc.events import (
     Finish,
     Reason,
     ReasoningDelta,
-    Refused,
+    RefusalDelta,
     Rewritten,
     Start,
     Text,
@@ -124,7 +124,7 @@ def as_said(deltas: Iterable[Delta]) -> list[Said]:
     for delta in deltas:
         match delta:
             case TextDelta(text=text):
-                said.append(Refused(text) if delta.refusal else Text(text))
+                said.append(RefusalDelta(text) if delta.refusal else Text(text))
             case ReasoningDelta() | CallDelta() | BlockEnd() | Finish() | Failure():
                 said.append(delta)
     return said

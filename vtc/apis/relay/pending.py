@@ -24,7 +24,7 @@ from vtc.events import (
     Failure,
     Origin,
     Reasoning,
-    Refused,
+    RefusalDelta,
     Rewritten,
     Start,
     Text,
@@ -155,7 +155,7 @@ def _shares(frames: Sequence[PendingFrame], events: Read) -> list[PendingFrame]:
                 share, pieces = [*share, *pieces], []
             intact = False
             refuses = here.refusal and decided + (not left) > len(here.text) - here.refusal
-            share.append(Refused(event.text) if refuses and isinstance(event, Rewritten) else event)
+            share.append(RefusalDelta(event.text) if refuses and isinstance(event, Rewritten) else event)
         elif isinstance(event, CallPiece):
             intact = False
             if event.name or event.arguments:
@@ -182,4 +182,4 @@ def _parted(frame: PendingFrame, start: int, end: int) -> list[Said]:
     """Return a part of a frame's text, the refusal at its end apart."""
     begun = max(start, min(end, len(frame.text) - frame.refusal))
     text, refusal = frame.text[start:begun], frame.text[begun:end]
-    return [*([Text(text)] if text else []), *([Refused(refusal)] if refusal else [])]
+    return [*([Text(text)] if text else []), *([RefusalDelta(refusal)] if refusal else [])]

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from vtc.apis.calls import Nesting
+from vtc.apis.calls import JsonNesting
 from vtc.apis.contract import Encoder, Said
 from vtc.apis.relay.pending import PendingFrame
 from vtc.events import Call, CallDelta, Failure, Finish, Origin, Rewritten
@@ -48,7 +48,7 @@ class FrameWriter(msgspec.Struct):
     """The error by which a reply of another API ended."""
     told: bool = False
     """True once something was written."""
-    calls: dict[tuple[int, int | None], Nesting] = {}
+    calls: dict[tuple[int, int | None], JsonNesting] = {}
     """The calls that a client of another API was told in pieces, by choice and number."""
     cut: frozenset[int] = frozenset()
     """The choices in which one such was told whole, and lacks its end."""
@@ -190,11 +190,11 @@ class FrameWriter(msgspec.Struct):
         match one:
             case CallDelta():
                 key = choice, one.index
-                so_far = self.calls.get(key, Nesting())
+                so_far = self.calls.get(key, JsonNesting())
                 self.calls = {**self.calls, key: so_far.after(one.arguments)}
                 return replace(one, source=None)
             case Call(call=call):
-                is_cut = Nesting().after(call.arguments).is_cut
+                is_cut = JsonNesting().after(call.arguments).is_cut
                 if not call.name or (is_cut and self.breaks):
                     return Rewritten(one.raw, f"{call.name} {call.arguments}" if call.name else call.arguments)
                 self.cut |= {choice} if is_cut else set()

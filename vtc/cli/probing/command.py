@@ -15,8 +15,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from vtc.cli.common import completing, json_output, loaded, profile_directories, show_json, url
 from vtc.cli.probing import report
-from vtc.cli.probing.probe import Probe, Seen
-from vtc.cli.probing.template import MOST_REQUESTS, Bounded
+from vtc.cli.probing.probe import Probe, ProbeRecord
+from vtc.cli.probing.template import MOST_REQUESTS, BoundedAsker
 from vtc.profiles.schema import API_NAMES
 from vtc.scrub import escaped, scrubbed
 
@@ -63,7 +63,7 @@ def probe(
     address, key = _address(at), _key(key_env)
     click.echo(_announced(address, model, api, tokens), err=True)
     with _progress() as about:
-        asker = Bounded(address, key=key, seconds=timeout, in_all=IN_ALL * timeout, told=about)
+        asker = BoundedAsker(address, key=key, seconds=timeout, in_all=IN_ALL * timeout, told=about)
         seen = Probe(asker, profiles, tokens).run(model=model, of=(api,) if api else (), named=server)
     files: list[Path] = []
     if directory and seen.proposal and seen.stopped != "Ctrl-C":
@@ -99,7 +99,7 @@ def _announced(address: str, model: str, api: str | None, tokens: int) -> str:
     )
 
 
-def _head(seen: Seen) -> str:
+def _head(seen: ProbeRecord) -> str:
     kind = f"{seen.kind or 'a server'} {seen.server.version}".strip()
     asked = f"vtc probe {seen.server.url} --model {seen.server.model}"
     return f"Written by `{asked}` on {datetime.now(UTC):%Y-%m-%d}; {kind}.\nBehind each key stands what was seen."

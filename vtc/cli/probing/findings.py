@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from vtc.cli.probing import scenarios, words
-from vtc.cli.probing.probe import Seen
-from vtc.cli.probing.talk import Finding, Heard, Outcome
+from vtc.cli.probing.probe import ProbeRecord
+from vtc.cli.probing.talk import Finding, Outcome, ProbeReply
 
 # The one flag of a server that changes what was seen.
 
@@ -98,13 +98,13 @@ THOUGHTS: dict[words.Thoughts, tuple[str, Outcome]] = {
 CHOICES = (scenarios.FORCED, scenarios.REQUIRED, scenarios.FORBIDDEN)
 
 
-def findings(seen: Seen) -> Iterator[Finding]:
+def findings(seen: ProbeRecord) -> Iterator[Finding]:
     """Tell all that was found out, in the order in which a person asks."""
     for look in LOOKS:
         yield from look(seen)
 
 
-def _server(seen: Seen) -> Iterator[Finding]:
+def _server(seen: ProbeRecord) -> Iterator[Finding]:
     server = seen.server
     if server.problem and not server.model:
         yield Finding("Is the server there?", "no", "broken", server.problem)
@@ -123,7 +123,7 @@ def _server(seen: Seen) -> Iterator[Finding]:
         yield Finding("What does the server say that the model can do?", ", ".join(server.can), outcome)
 
 
-def _template(seen: Seen) -> Iterator[Finding]:
+def _template(seen: ProbeRecord) -> Iterator[Finding]:
     found = seen.template
     if found is None:
         return
@@ -139,7 +139,7 @@ def _template(seen: Seen) -> Iterator[Finding]:
         yield Finding("What does the template refuse?", "; ".join(found.refuses), "refused")
 
 
-def _tools(seen: Seen) -> Iterator[Finding]:
+def _tools(seen: ProbeRecord) -> Iterator[Finding]:
     heard = seen.native
     if heard is None:
         return
@@ -174,7 +174,7 @@ def _tools(seen: Seen) -> Iterator[Finding]:
         )
 
 
-def _stream(seen: Seen) -> Iterator[Finding]:
+def _stream(seen: ProbeRecord) -> Iterator[Finding]:
     whole = seen.replies.get(scenarios.SINGLE.name)
     stream = seen.replies.get(f"{scenarios.SINGLE.name}, streamed")
     if whole is None or stream is None or whole.problem or stream.problem:
@@ -186,19 +186,19 @@ def _stream(seen: Seen) -> Iterator[Finding]:
     yield Finding("Is a stream like the whole reply?", answer, outcome, "" if same else f"streamed: {stream.saw}")
 
 
-def _shape(heard: Heard, *, direct: bool = False) -> object:
+def _shape(heard: ProbeReply, *, direct: bool = False) -> object:
     reply = heard.direct if direct else heard.through
     return [call.name for call in reply.message.calls], bool(reply.message.text.strip()), bool(reply.message.reasoning)
 
 
-def _asked(heard: Heard) -> Outcome:
+def _asked(heard: ProbeReply) -> Outcome:
     """Say what became of the question alone, wherever its thinking stands."""
     if heard.misses:
         return heard.outcome
     return "mended" if heard.scenario.calls and (heard.prompted or not heard.direct.message.calls) else "works"
 
 
-def _choice(seen: Seen) -> Iterator[Finding]:
+def _choice(seen: ProbeRecord) -> Iterator[Finding]:
     for scenario in CHOICES:
         if heard := seen.replies.get(scenario.name):
             outcome = _asked(heard)
@@ -206,7 +206,7 @@ def _choice(seen: Seen) -> Iterator[Finding]:
             yield Finding(f"Is it obeyed: {scenario.asks}?", answer, outcome, heard.saw)
 
 
-def _schemas(seen: Seen) -> Iterator[Finding]:
+def _schemas(seen: ProbeRecord) -> Iterator[Finding]:
     if heard := seen.replies.get(scenarios.SCHEMAS.name):
         taken: Outcome = "refused" if heard.refused else "broken" if heard.problem else "works"
         question = f"Does it take {scenarios.SCHEMAS.asks}?"
@@ -220,7 +220,7 @@ def _schemas(seen: Seen) -> Iterator[Finding]:
         yield Finding("Can it be held to a JSON Schema?", answer, outcomes.get(word, "seen"), heard.saw)
 
 
-def _strict(seen: Seen) -> Iterator[Finding]:
+def _strict(seen: ProbeRecord) -> Iterator[Finding]:
     if heard := seen.replies.get(scenarios.STRICT.name):
         word = words.strict(heard)
         answers: dict[words.Strict, tuple[str, Outcome]] = {
@@ -233,7 +233,7 @@ def _strict(seen: Seen) -> Iterator[Finding]:
         yield Finding("Are strict tools held to their schemas?", *answers[word], heard.saw, flag * (word == "taken"))
 
 
-def _tokens(seen: Seen) -> Iterator[Finding]:
+def _tokens(seen: ProbeRecord) -> Iterator[Finding]:
     if not seen.marker or seen.native is None or seen.tools is None:
         return
     question = f"Does it keep the marker {seen.marker} in the text?"
@@ -245,7 +245,7 @@ def _tokens(seen: Seen) -> Iterator[Finding]:
         yield Finding(question, "yes" if seen.tokens == "kept" else "that did not show", outcome)
 
 
-def _thinking(seen: Seen) -> Iterator[Finding]:
+def _thinking(seen: ProbeRecord) -> Iterator[Finding]:
     if seen.tools is None:
         return
     answer, outcome = THOUGHTS[seen.thinking.how]
@@ -254,7 +254,7 @@ def _thinking(seen: Seen) -> Iterator[Finding]:
     yield Finding("How does reasoning come?", answer + name, outcome, seen.thinking.open, flag)
 
 
-def _prompted(seen: Seen) -> Iterator[Finding]:
+def _prompted(seen: ProbeRecord) -> Iterator[Finding]:
     for name, heard in seen.prompted.items():
         outcome = _asked(heard)
         answer = {"mended": "yes", "works": "yes", "seen": "text came: neither a pass nor a failure"}.get(outcome, "no")
@@ -262,7 +262,7 @@ def _prompted(seen: Seen) -> Iterator[Finding]:
         yield Finding(f"Does it call with the tools in the prompt, as {name}?", answer, outcome, f"{heard.saw}{by}")
 
 
-def _cache(seen: Seen) -> Iterator[Finding]:
+def _cache(seen: ProbeRecord) -> Iterator[Finding]:
     used = [one.direct.usage for one in seen.heard() if one.direct.usage]
     most = max((one.cached for one in used), default=0)
     if used:
@@ -283,7 +283,7 @@ def _cache(seen: Seen) -> Iterator[Finding]:
         yield Finding(question, "no", "works", counted)
 
 
-LOOKS: tuple[Callable[[Seen], Iterator[Finding]], ...] = (
+LOOKS: tuple[Callable[[ProbeRecord], Iterator[Finding]], ...] = (
     _server,
     _template,
     _tools,

@@ -14,12 +14,12 @@ from vtc.apis import Api
 from vtc.cli.probing import scenarios, template, words
 from vtc.cli.probing.proposal import Proposal, begin
 from vtc.cli.probing.scenarios import Scenario
-from vtc.cli.probing.talk import Heard, Server, Talk, learn
-from vtc.cli.probing.template import Bounded
+from vtc.cli.probing.talk import ProbeReply, ServerFacts, Talk, learn
+from vtc.cli.probing.template import BoundedAsker
 from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import best
 from vtc.profiles.planner import UNKNOWN_MODEL, Planner, read_dialects
-from vtc.profiles.schema import ModelProfile, Reasoning
+from vtc.profiles.schema import ModelProfile, ReasoningTags
 from vtc.profiles.settings import Settings
 
 USUAL_DIALECTS = ("hermes", "qwen3-coder", "tag")
@@ -28,26 +28,26 @@ MOST_DIALECTS = 3
 
 
 @dataclass(slots=True, kw_only=True)
-class Seen:
+class ProbeRecord:
     """All that a probe saw."""
 
-    server: Server
+    server: ServerFacts
     api: Api
     base: ModelProfile | None = None
     """The profile that the model has so far."""
-    template: template.Seen | None = None
-    native: Heard | None = None
+    template: template.TemplateFacts | None = None
+    native: ProbeReply | None = None
     """One call with `tools`, sent as a client sends it."""
     tools: words.Tools | None = None
     dialect: str = ""
-    thinking: words.Thinking = field(default_factory=words.Thinking)
+    thinking: words.ThinkingWords = field(default_factory=words.ThinkingWords)
     tokens: words.Tokens = "unknown"
     tokens_mended: bool = False
     """They are kept if the server is told to."""
     marker: str = ""
-    prompted: dict[str, Heard] = field(default_factory=dict)
+    prompted: dict[str, ProbeReply] = field(default_factory=dict)
     """By dialect, one call with the tools in the prompt."""
-    replies: dict[str, Heard] = field(default_factory=dict)
+    replies: dict[str, ProbeReply] = field(default_factory=dict)
     """As proposed, by the names of scenarios; streamed ones end with `, streamed`."""
     proposal: Proposal | None = None
     asked: int = 0
@@ -78,7 +78,7 @@ class Seen:
         }
         return [name for name, is_so in changed.items() if is_so]
 
-    def heard(self) -> list[Heard]:
+    def heard(self) -> list[ProbeReply]:
         """All replies."""
         return [*([self.native] if self.native else []), *self.prompted.values(), *self.replies.values()]
 
@@ -114,22 +114,22 @@ class Seen:
 class Probe:
     """Asks one server."""
 
-    asker: Bounded
+    asker: BoundedAsker
     profiles: Profiles
     tokens: int
 
-    def run(self, *, model: str, of: Sequence[str], named: str) -> Seen:
+    def run(self, *, model: str, of: Sequence[str], named: str) -> ProbeRecord:
         """Ask all questions; `of` and `named` are the APIs and the server's profile that the user knows."""
         server = learn(self.asker, self.profiles, model=model, apis=tuple(of), named=named)
         api = (apis.named(server.apis[0]) if server.apis else None) or apis.APIS[0]
-        seen = Seen(server=server, api=api)
+        seen = ProbeRecord(server=server, api=api)
         if not server.problem:
             self.asker.patient()
             self._ask(seen)
         seen.asked, seen.stopped = self.asker.asked, self.asker.stopped
         return seen
 
-    def _ask(self, seen: Seen) -> None:
+    def _ask(self, seen: ProbeRecord) -> None:
         server, profiles = seen.server, self.profiles
         seen.base = best(profiles.models, server.facts, profiles.sources).profile
         talk = Talk(self.asker, server, seen.api, {"temperature": 0, "max_tokens": self.tokens})
@@ -155,11 +155,11 @@ class Probe:
             self._prompts(seen, talk)
         self._as_proposed(seen, talk, [scenarios.LONG])  # may take long
 
-    def _forced(self, seen: Seen, **settings: str) -> Planner:
+    def _forced(self, seen: ProbeRecord, **settings: str) -> Planner:
         """Plan as an option of the user's would have it."""
         return Planner(self.profiles, Settings(server=seen.kind, **settings))  # type: ignore[arg-type]
 
-    def _special_tokens(self, seen: Seen, talk: Talk) -> None:
+    def _special_tokens(self, seen: ProbeRecord, talk: Talk) -> None:
         assert seen.proposal
         names = [seen.dialect, *(seen.base.accept if seen.base and seen.base.accept != "auto" else ()), "hermes"]
         seen.marker = words.marker(self.profiles.dialects[name] for name in names if name)
@@ -171,7 +171,7 @@ class Probe:
             again = talk.ask(question, told.planner(self.profiles))
             seen.tokens_mended = words.tokens(again, seen.marker) == "kept"
 
-    def _prompts(self, seen: Seen, talk: Talk) -> None:
+    def _prompts(self, seen: ProbeRecord, talk: Talk) -> None:
         """Ask for a call with the tools in the prompt, in the likeliest dialects."""
         own = [seen.base.dialect] if seen.base else []
         for name in [*dict.fromkeys([*own, seen.dialect, *USUAL_DIALECTS])]:
@@ -179,7 +179,7 @@ class Probe:
                 planner = self._forced(seen, tools="prompt", dialect=name)
                 seen.prompted[name] = talk.ask(scenarios.SINGLE, planner)
 
-    def _propose(self, seen: Seen) -> None:
+    def _propose(self, seen: ProbeRecord) -> None:
         """Put what was seen into the profiles."""
         proposal = seen.proposal
         assert proposal
@@ -206,7 +206,7 @@ class Probe:
             proposal = proposal.changed(model_dialect="a call came when the tools stood in the prompt in it")
         think = seen.thinking
         if think.how in ("raw", "prefilled"):
-            tags = Reasoning(open=think.open, close=think.close, prefilled=think.how == "prefilled")
+            tags = ReasoningTags(open=think.open, close=think.close, prefilled=think.how == "prefilled")
             said = "stood in the text" if think.how == "raw" else f"the reply began inside, and {think.close} ended it"
             proposal = proposal.changed(
                 model={"reasoning": tags},
@@ -233,7 +233,7 @@ class Probe:
             )
         seen.proposal = proposal
 
-    def _reread(self, seen: Seen) -> None:
+    def _reread(self, seen: ProbeRecord) -> None:
         """Take the dialect from a reply that has its special tokens, where the first had none."""
         first = seen.replies.get(f"{scenarios.SINGLE.name}, streamed")
         if seen.proposal and seen.tokens_mended and seen.tools == "leaked" and first and first.dialects:
@@ -242,7 +242,7 @@ class Probe:
             why = f"{seen.dialect}: the call came so when its markers were kept"
             seen.proposal = seen.proposal.changed(model={"accept": accept}, model_accept=why)
 
-    def _rows(self, seen: Seen) -> list[Scenario]:
+    def _rows(self, seen: ProbeRecord) -> list[Scenario]:
         """List what is asked as proposed; what decides comes first."""
         rows = [scenarios.SINGLE] if seen.needs() else []  # else it has been asked so
         rows += [scenarios.SINGLE.streamed(), scenarios.FOLLOWED_UP, scenarios.PARALLEL, scenarios.PARALLEL.streamed()]
@@ -250,7 +250,7 @@ class Probe:
         rows += [scenarios.REQUIRED, scenarios.FORBIDDEN]
         return [*rows, *([scenarios.SCHEMAS, scenarios.STRICT] if seen.way == "native" else []), scenarios.CONSTRAINED]
 
-    def _as_proposed(self, seen: Seen, talk: Talk, rows: Sequence[Scenario]) -> None:
+    def _as_proposed(self, seen: ProbeRecord, talk: Talk, rows: Sequence[Scenario]) -> None:
         assert seen.proposal
         assert seen.native
         planner = seen.proposal.planner(self.profiles)

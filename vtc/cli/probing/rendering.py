@@ -25,7 +25,7 @@ MOST_TIMES = 10_000
 """By which a template may multiply."""
 
 
-class Refused(Exception):
+class TemplateRefusal(Exception):
     """The template raised an error of its own."""
 
 
@@ -37,7 +37,7 @@ class Environment(ImmutableSandboxedEnvironment):
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
         times = [one for one in (left, right) if isinstance(one, int | float)]
         if operator == "**" or any(abs(one) > MOST_TIMES for one in times):
-            raise Refused("it computes too much")
+            raise TemplateRefusal("it computes too much")
         return super().call_binop(context, operator, left, right)
 
 
@@ -53,7 +53,7 @@ def rendered(source: str, fields: list[Mapping[str, Any]]) -> Iterator[Mapping[s
             yield {"text": "".join(_bounded(template.generate(**one, bos_token="", eos_token="")))}
         except MemoryError:
             raise
-        except (TemplateError, Refused) as error:
+        except (TemplateError, TemplateRefusal) as error:
             yield {"refused": str(error)}
         except Exception as error:  # templates add texts to lists, and look into what is not there
             yield {"refused": f"{type(error).__name__}: {error}"}
@@ -71,7 +71,7 @@ def _environment() -> Environment:
 
 
 def _raise(message: object) -> None:
-    raise Refused(str(message))
+    raise TemplateRefusal(str(message))
 
 
 def _bounded(pieces: Iterator[str]) -> Iterator[str]:
@@ -79,7 +79,7 @@ def _bounded(pieces: Iterator[str]) -> Iterator[str]:
     for piece in pieces:
         length += len(piece)
         if length > MOST_RENDERED:
-            raise Refused("it writes without end")
+            raise TemplateRefusal("it writes without end")
         yield piece
 
 

@@ -13,7 +13,7 @@ import click
 from vtc.cli.common import show_table
 from vtc.cli.probing import words
 from vtc.cli.probing.findings import findings
-from vtc.cli.probing.probe import Seen
+from vtc.cli.probing.probe import ProbeRecord
 from vtc.cli.probing.scenarios import COMPARED, CONSTRAINED, STRICT
 from vtc.cli.probing.talk import WORDS, Outcome
 from vtc.proxy.launch import PORT
@@ -43,7 +43,7 @@ COLOURS: dict[Outcome, str] = {
 }
 
 
-def command(seen: Seen, directory: Path | None, *, server: str, api: str) -> str:
+def command(seen: ProbeRecord, directory: Path | None, *, server: str, api: str) -> str:
     """Write the command that runs VTC as proposed; `server` and `api` are what the user had to say."""
     at = urlsplit(seen.server.url)
     parts = ["vtc", "run", f"{at.scheme}://{at.netloc}"]
@@ -57,13 +57,13 @@ def command(seen: Seen, directory: Path | None, *, server: str, api: str) -> str
     return shlex.join(parts)
 
 
-def settings(seen: Seen) -> dict[str, str]:
+def settings(seen: ProbeRecord) -> dict[str, str]:
     """Tell what each client sets."""
     base = f"http://127.0.0.1:{PORT}{urlsplit(seen.server.url).path}"
     return {name: text.format(base=base, model=seen.server.model) for name, text in CLIENTS}
 
 
-def as_json(seen: Seen, line: str, files: Sequence[Path]) -> dict[str, Any]:
+def as_json(seen: ProbeRecord, line: str, files: Sequence[Path]) -> dict[str, Any]:
     """Tell all of it to a program."""
     works, reason = seen.verdict()
     server, replied = seen.server, seen.tools is not None
@@ -104,7 +104,7 @@ def as_json(seen: Seen, line: str, files: Sequence[Path]) -> dict[str, Any]:
     }
 
 
-def _scenarios(seen: Seen) -> Iterator[dict[str, Any]]:
+def _scenarios(seen: ProbeRecord) -> Iterator[dict[str, Any]]:
     compared = {one.name for one in COMPARED}
     for heard in seen.replies.values():
         direct = "error" if heard.problem else "fail" if heard.faults_direct else "pass"

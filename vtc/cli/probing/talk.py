@@ -17,15 +17,15 @@ from urllib.parse import urlsplit
 from vtc.apis import Api, Reply, beside
 from vtc.apis import whole as summary
 from vtc.cli.probing.scenarios import Scenario
-from vtc.cli.probing.template import Bounded, NotAskedError
-from vtc.events import NATIVE, Asked, Message
+from vtc.cli.probing.template import BoundedAsker, NotAskedError
+from vtc.events import NATIVE, CanonicalRequest, Message
 from vtc.exchange import Exchange
 from vtc.json_text import encode
 from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import Facts, best, value_at
 from vtc.profiles.planner import COMMON_TAGS, Planner
 from vtc.profiles.schema import ServerProfile
-from vtc.proxy.discovery import LIST, Answer, Asker, entries, owned, spoken
+from vtc.proxy.discovery import LIST, Asker, ServerAnswer, entries, owned, spoken
 from vtc.reporting import hints
 
 # One thing that a probe found out: the question, the answer, what shows it, and what to do about it.
@@ -94,7 +94,7 @@ NO_CHAT = re.compile(r"embed|rerank|whisper|tts", re.I)
 
 
 @dataclass(slots=True, kw_only=True)
-class Server:
+class ServerFacts:
     """What is known of a server and of the model that it is asked for."""
 
     url: str
@@ -127,9 +127,9 @@ class Server:
         return f"{facts.host}:{facts.port}" if facts.port else facts.host
 
 
-def learn(asker: Asker, profiles: Profiles, *, model: str, apis: tuple[str, ...], named: str) -> Server:
+def learn(asker: Asker, profiles: Profiles, *, model: str, apis: tuple[str, ...], named: str) -> ServerFacts:
     """Ask a server about itself; `model`, `apis` and `named` (of its profile) are what the user knows."""
-    server = Server(url=asker.url, model=model)
+    server = ServerFacts(url=asker.url, model=model)
     listed = asker.ask(LIST)
     if problem := _problem(listed, has_key=asker.has_key):
         server.problem = problem
@@ -151,7 +151,7 @@ def learn(asker: Asker, profiles: Profiles, *, model: str, apis: tuple[str, ...]
     return server
 
 
-def _problem(listed: Answer, *, has_key: bool) -> str:
+def _problem(listed: ServerAnswer, *, has_key: bool) -> str:
     if isinstance(listed.error, ssl.SSLCertVerificationError):
         why = listed.error.verify_message
         return f"its certificate is not trusted ({why}): put the certificate of who signed it into SSL_CERT_FILE"
@@ -166,7 +166,7 @@ def _problem(listed: Answer, *, has_key: bool) -> str:
     return ""
 
 
-def _choose(server: Server, listed: Answer) -> None:
+def _choose(server: ServerFacts, listed: ServerAnswer) -> None:
     found = entries(listed.json)
     server.models = tuple(beside.names_of(listed.body)) if listed.ok else ()
     if not server.model:
@@ -176,7 +176,7 @@ def _choose(server: Server, listed: Answer) -> None:
     server.context = next((one for one in numbers if isinstance(one, int)), 0)
 
 
-def _recognise(server: Server, listed: Answer, profiles: Profiles, named: str) -> None:
+def _recognise(server: ServerFacts, listed: ServerAnswer, profiles: Profiles, named: str) -> None:
     by_host = best(profiles.servers, server.facts, profiles.sources).profile
     by_header = next((one for one in profiles.servers if one == listed.headers.get("server")), None)
     if named:
@@ -189,7 +189,7 @@ def _recognise(server: Server, listed: Answer, profiles: Profiles, named: str) -
         server.profile, server.how = by_host, f"{server.where} matches its profile"
 
 
-def _take(server: Server, about: About, said: Any, profiles: Profiles) -> None:
+def _take(server: ServerFacts, about: About, said: Any, profiles: Profiles) -> None:
     if not isinstance(said, Mapping) or about.shows not in said:
         return
     if server.profile is None and about.server in profiles.servers:
@@ -201,7 +201,7 @@ def _take(server: Server, about: About, said: Any, profiles: Profiles) -> None:
     server.context = context if isinstance(context, int) and context else server.context
 
 
-def _take_model(server: Server, said: Any) -> None:
+def _take_model(server: ServerFacts, said: Any) -> None:
     """Take what Ollama says of a model; its template is no Jinja."""
     if not isinstance(said, Mapping):
         return
@@ -217,7 +217,7 @@ NOTHING = Reply(Message("assistant"))
 
 
 @dataclass(frozen=True)
-class Heard:
+class ProbeReply:
     """What came of one question."""
 
     scenario: Scenario
@@ -303,13 +303,13 @@ class Heard:
 class Talk:
     """Asks one model of one server in one of its APIs."""
 
-    asker: Bounded
-    server: Server
+    asker: BoundedAsker
+    server: ServerFacts
     api: Api
     limits: dict[str, Any] = field(default_factory=dict)
     seeds: int = 0
 
-    def ask(self, scenario: Scenario, planner: Planner, *, bare: bool = False) -> Heard:
+    def ask(self, scenario: Scenario, planner: Planner, *, bare: bool = False) -> ProbeReply:
         """Put a question as VTC would with these profiles; `bare`: as the client sent it."""
         heard, answer = self._ask(scenario, planner, bare=bare)
         if answer.status == 400 and (refused := [one for one in self.limits if one in heard.problem]):
@@ -317,9 +317,9 @@ class Talk:
             heard, _ = self._ask(scenario, planner, bare=bare)
         return heard
 
-    def _ask(self, scenario: Scenario, planner: Planner, *, bare: bool) -> tuple[Heard, Answer]:
+    def _ask(self, scenario: Scenario, planner: Planner, *, bare: bool) -> tuple[ProbeReply, ServerAnswer]:
         self.seeds += 1
-        asked = Asked(
+        asked = CanonicalRequest(
             model=self.server.model,
             messages=scenario.messages,
             stream=scenario.stream,
@@ -339,7 +339,7 @@ class Talk:
         prompted = exchange.plan.request.prompt_tools
         problem = "" if answer.ok else answer.why if answer.error else _words(answer)
         asked_it = not isinstance(answer.error, NotAskedError)
-        heard = Heard(scenario, answer.status, problem, asked=asked_it, prompted=prompted, seconds=answer.seconds)
+        heard = ProbeReply(scenario, answer.status, problem, asked=asked_it, prompted=prompted, seconds=answer.seconds)
         if answer.error:
             return heard, answer
         if not answer.ok:
@@ -359,7 +359,7 @@ def _leaks(reply: Reply) -> list[str]:
     return [f"thinking stands in the text: {close}" for _, close in COMMON_TAGS if close in reply.message.text]
 
 
-def _with(heard: Heard, exchange: Exchange, **more: Any) -> Heard:
+def _with(heard: ProbeReply, exchange: Exchange, **more: Any) -> ProbeReply:
     calls = exchange.report.calls
     dialects = tuple(dict.fromkeys(call["dialect"] for call in calls if call["dialect"] != NATIVE))
     repairs = tuple(dict.fromkeys(repair for call in calls for repair in call["repairs"]))
@@ -373,7 +373,7 @@ def _read(api: Api, body: bytes) -> Reply | None:
         return None
 
 
-def _words(answer: Answer) -> str:
+def _words(answer: ServerAnswer) -> str:
     said = hints.words_of(answer.body)
     return f"status {answer.status}" + (f": {said}" if said else "")
 

@@ -22,8 +22,8 @@ from vtc.cli.probing import rendering
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.grammar import compiled
-from vtc.events import Asked, Call, Message, Tool, ToolCall
-from vtc.proxy.discovery import Answer, Asker
+from vtc.events import Call, CanonicalRequest, Message, Tool, ToolCall
+from vtc.proxy.discovery import Asker, ServerAnswer
 from vtc.scrub import is_credential
 
 # Asks within limits: so many questions, so much time in all, and Ctrl-C ends the asking but not the report.
@@ -40,7 +40,7 @@ class NotAskedError(OSError):
     """No more is asked."""
 
 
-class Bounded(Asker):
+class BoundedAsker(Asker):
     """Asks at most `MOST_REQUESTS` questions; what is not asked any more gets an answer that says why."""
 
     def __init__(
@@ -64,14 +64,14 @@ class Bounded(Asker):
 
     def ask(
         self, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None, key: str = BEARER
-    ) -> Answer:
+    ) -> ServerAnswer:
         if not self.stopped and self.asked == MOST_REQUESTS:
             self.stopped = f"{MOST_REQUESTS} requests were sent"
         left = self._until - time.monotonic()
         if not self.stopped and left <= 0:
             self.stopped = "the time for all of it was over"
         if self.stopped:
-            return Answer(error=NotAskedError(None, f"not asked: {self.stopped}"))
+            return ServerAnswer(error=NotAskedError(None, f"not asked: {self.stopped}"))
         self.asked += 1
         self._told(self.about or path)
         patience, self.seconds = self.seconds, min(self.seconds, left)
@@ -79,7 +79,7 @@ class Bounded(Asker):
             answer = super().ask(path, body, headers, key)
         except KeyboardInterrupt:
             self.stopped = "Ctrl-C"
-            return Answer(error=NotAskedError(None, "stopped by Ctrl-C"))
+            return ServerAnswer(error=NotAskedError(None, "stopped by Ctrl-C"))
         finally:
             self.seconds = patience
         self._late = self._late + 1 if isinstance(answer.error, TimeoutError) else 0
@@ -113,7 +113,7 @@ REFUSABLE: Mapping[str, Sequence[Message]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class TemplateFacts:
     """What a chat template does."""
 
     takes_tools: bool = False
@@ -130,7 +130,7 @@ class ProblemError(Exception):
     """Nothing is known of the template, and why."""
 
 
-def look(source: str, dialects: Sequence[Description], tags: Sequence[tuple[str, str]]) -> Seen:
+def look(source: str, dialects: Sequence[Description], tags: Sequence[tuple[str, str]]) -> TemplateFacts:
     """Find out what a template does; `dialects` are those that are read, `tags` open and close thinking."""
     conversations: dict[str, Mapping[str, Any]] = {
         "bare": _fields((USER,)),
@@ -143,13 +143,13 @@ def look(source: str, dialects: Sequence[Description], tags: Sequence[tuple[str,
     try:
         texts = dict(zip(conversations, _rendered(source, [*conversations.values()]), strict=True))
     except ProblemError as error:
-        return Seen(problem=str(error))
+        return TemplateFacts(problem=str(error))
     if (bare := texts["bare"].get("text")) is None:
-        return Seen(problem=f"it cannot be rendered: {texts['bare'].get('refused')}")
+        return TemplateFacts(problem=f"it cannot be rendered: {texts['bare'].get('refused')}")
     written = {what: one.get("text", "") for what, one in texts.items()}
     end = bare.rstrip()
     opens = next((open_ for open_, _ in tags if end.endswith(open_)), "")
-    return Seen(
+    return TemplateFacts(
         takes_tools=TOOL.name in written["with tools"] and TOOL.name not in bare,
         opens=opens,
         dialect=_dialect(_reply(written, opens), dialects),
@@ -207,7 +207,7 @@ def environment() -> dict[str, str]:
 
 def _fields(messages: Sequence[Message], *, tools: Sequence[Tool] = (), prompt: bool = True) -> Mapping[str, Any]:
     """Write a conversation as templates are given it."""
-    asked = CHAT.ask(Asked(model="", messages=tuple(messages), tools=tuple(tools)))
+    asked = CHAT.ask(CanonicalRequest(model="", messages=tuple(messages), tools=tuple(tools)))
     said = _as_templates_want(asked["messages"])
     return {"messages": said, "tools": asked.get("tools"), "add_generation_prompt": prompt}
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from vtc.cli.probing.scenarios import LONG, SEAL
-from vtc.cli.probing.talk import Heard
+from vtc.cli.probing.talk import ProbeReply
 from vtc.dialects.syntax.description import Description
 from vtc.profiles.loader import Profiles
 from vtc.profiles.planner import COMMON_TAGS
@@ -21,7 +21,7 @@ type Constrained = Literal["schema", "ignored", "refused", "unknown"]
 type Strict = Literal["taken", "ignored", "refused", "unknown"]
 
 
-def tools(heard: Heard) -> Tools | None:
+def tools(heard: ProbeReply) -> Tools | None:
     """Tell what became of `tools` in a request; None if no reply came at all."""
     if heard.direct.message.calls:
         return "parsed"
@@ -33,7 +33,7 @@ def tools(heard: Heard) -> Tools | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Thinking:
+class ThinkingWords:
     """How replies think."""
 
     how: Thoughts = "none"
@@ -43,20 +43,20 @@ class Thinking:
     """The name under which the server parts it off, where that is not the API's usual one."""
 
 
-def thinking(heard: Iterable[Heard], tags: Sequence[tuple[str, str]], opened: str) -> Thinking:
+def thinking(heard: Iterable[ProbeReply], tags: Sequence[tuple[str, str]], opened: str) -> ThinkingWords:
     """Tell how replies think; `opened` is the tag that the chat template opens."""
     for one in heard:
         if one.direct.message.reasoning:
-            return Thinking("parted", field=one.direct.thoughts)
+            return ThinkingWords("parted", field=one.direct.thoughts)
         text = one.direct.message.text
         for open_, close in tags:
             before, found, _ = text.partition(close)
             if text.lstrip().startswith(open_) or (found and open_ in before):
-                return Thinking("raw", open_, close)
+                return ThinkingWords("raw", open_, close)
             if found:
-                return Thinking("prefilled", open_, close)
+                return ThinkingWords("prefilled", open_, close)
     close = next((close for open_, close in tags if open_ == opened), "")
-    return Thinking("prefilled", opened, close) if close else Thinking()
+    return ThinkingWords("prefilled", opened, close) if close else ThinkingWords()
 
 
 def tags(profiles: Profiles, model: ModelProfile | None) -> tuple[tuple[str, str], ...]:
@@ -82,7 +82,7 @@ def _openings(dialect: Description) -> Iterator[str]:
             yield text
 
 
-def tokens(heard: Heard, text: str) -> Tokens:
+def tokens(heard: ProbeReply, text: str) -> Tokens:
     """Tell whether a special token that the model was asked to repeat came back."""
     said = heard.direct.message.text.casefold()
     if text.casefold() in said:
@@ -90,7 +90,7 @@ def tokens(heard: Heard, text: str) -> Tokens:
     return "dropped" if "red" in said and "green" in said else "unknown"
 
 
-def hidden(heard: Heard) -> str:
+def hidden(heard: ProbeReply) -> str:
     """Tell if the model cannot have been shown the tools, by the tokens of the prompt; empty if it may have been."""
     usage, length = heard.direct.usage, sum(len(json.dumps(tool.as_openai())) for tool in heard.scenario.tools)
     if usage and 0 < usage.prompt < length / 8 and not heard.through.message.calls:
@@ -98,7 +98,7 @@ def hidden(heard: Heard) -> str:
     return ""
 
 
-def constrained(heard: Heard) -> Constrained:
+def constrained(heard: ProbeReply) -> Constrained:
     """Tell whether a schema for the answer was held to: no model guesses the value that it demands."""
     if heard.refused:
         return "refused"
@@ -107,7 +107,7 @@ def constrained(heard: Heard) -> Constrained:
     return "schema" if SEAL in heard.direct.message.text else "ignored"
 
 
-def strict(heard: Heard) -> Strict:
+def strict(heard: ProbeReply) -> Strict:
     """Tell whether a strict tool was called by its schema, though the model was asked for another value."""
     if heard.refused:
         return "refused"
@@ -116,7 +116,7 @@ def strict(heard: Heard) -> Strict:
     return "taken" if SEAL in heard.through.message.calls[0].arguments else "ignored"
 
 
-def is_cut(heard: Heard) -> bool:
+def is_cut(heard: ProbeReply) -> bool:
     """True if the beginning of a long prompt did not reach the model, by the tokens that the server counted."""
     usage, length = heard.direct.usage, sum(len(message.text) for message in LONG.messages)
     return bool(heard.misses and usage and 0 < usage.prompt < length / 8)

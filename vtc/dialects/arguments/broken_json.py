@@ -130,7 +130,7 @@ _NEXT = re.compile(
 """Finds the next key after a string, with at most closers between."""
 
 
-class Expected(NamedTuple):
+class ExpectedObject(NamedTuple):
     """The object that is expected; of a whole call also where the arguments stand, and of which tool."""
 
     schema: Schema
@@ -149,12 +149,12 @@ class Reading(NamedTuple):
     repairs: list[str]
 
 
-class _Open(NamedTuple):
+class _OpenContainer(NamedTuple):
     """An object or an array that is not closed yet."""
 
     mark: str
     schema: Schema
-    around: _Open | None = None
+    around: _OpenContainer | None = None
     depth: int = 1
     declared: Mapping[str, Schema] = {}
     known: frozenset[str] = frozenset()
@@ -170,12 +170,12 @@ type _Written = tuple[_Written, str | CutString] | None
 """The tokens so far, the last one first."""
 
 
-class _Node(NamedTuple):
+class _ParseState(NamedTuple):
     """A place in the text, the state of the grammar, and what led to it."""
 
     at: int
     state: str
-    open: _Open | None
+    open: _OpenContainer | None
     written: _Written = None
     repairs: tuple[str, ...] = ()
     no_comma: bool = False
@@ -185,20 +185,20 @@ class _Node(NamedTuple):
     doubt: bool = False
     """It could be meant otherwise: if this is a whole reading, there is none."""
 
-    def put(self, token: str | CutString, at: int, state: str, *repairs: str, **changes: Any) -> _Node:
+    def put(self, token: str | CutString, at: int, state: str, *repairs: str, **changes: Any) -> _ParseState:
         """Take a token."""
         return self._replace(
             at=at, state=state, written=(self.written, token), repairs=self.repairs + repairs, **changes
         )
 
 
-def read(text: str, expected: Expected, *, closed: bool) -> Reading | None:
+def read(text: str, expected: ExpectedObject, *, closed: bool) -> Reading | None:
     """Read an object or an array; None if that is not sure. The last braces may be missing only if it is `closed`."""
     if sum(map(text.count, "\"'{}\\\n\r\t")) > MOST_MARKS:
         return None
-    found = _Search(text, expected, closed=closed, inner=False).reading()
+    found = _JsonSearch(text, expected, closed=closed, inner=False).reading()
     if found is _NOTHING and text.count('"') + text.count("'") <= MOST_QUOTES:
-        found = _Search(text, expected, closed=closed, inner=True).reading()
+        found = _JsonSearch(text, expected, closed=closed, inner=True).reading()
     return None if found is _NOTHING else found
 
 
@@ -206,10 +206,10 @@ _NOTHING = Reading("", [])
 """No reading, whereas None says that there are several."""
 
 
-class _Search:
+class _JsonSearch:
     """One search, depth first; `inner` if strings may hold quotes."""
 
-    def __init__(self, text: str, expected: Expected, *, closed: bool, inner: bool) -> None:
+    def __init__(self, text: str, expected: ExpectedObject, *, closed: bool, inner: bool) -> None:
         self.text = text
         self.expected = expected
         self.closed = closed
@@ -240,7 +240,7 @@ class _Search:
     def reading(self) -> Reading | None:
         """The only reading, `_NOTHING`, or None if it is not sure."""
         found: Reading | None = None
-        nodes = [_Node(0, "value", None)]
+        nodes = [_ParseState(0, "value", None)]
         while nodes:
             self.steps -= 1
             if self.steps < 0:
@@ -264,7 +264,7 @@ class _Search:
 
     # The states
 
-    def _value(self, node: _Node, at: int) -> Iterator[_Node]:
+    def _value(self, node: _ParseState, at: int) -> Iterator[_ParseState]:
         char = self.text[at : at + 1]
         if char and char in "{[":
             inner = self._opened(char, node.open)
@@ -287,7 +287,7 @@ class _Search:
             token = CutString(*bare.span(), "")
             yield node.put(token, bare.end(), "after", Repair.JSON_MISSING_QUOTE, open=opened, bare=True)
 
-    def _key(self, node: _Node, at: int) -> Iterator[_Node]:
+    def _key(self, node: _ParseState, at: int) -> Iterator[_ParseState]:
         opened = node.open
         assert opened is not None
         char = self.text[at : at + 1]
@@ -311,8 +311,8 @@ class _Search:
                 yield from self._with_key(node, bare[2], span, bare.end(), Repair.JSON_MISSING_QUOTE, damaged=True)
 
     def _with_key(
-        self, node: _Node, key: str, span: CutString, at: int, *repairs: str, damaged: bool
-    ) -> Iterator[_Node]:
+        self, node: _ParseState, key: str, span: CutString, at: int, *repairs: str, damaged: bool
+    ) -> Iterator[_ParseState]:
         opened = node.open
         assert opened is not None
         if key in opened.keys:
@@ -323,7 +323,7 @@ class _Search:
         keyed = node.put(span, at, "value", *repairs, open=opened, no_comma=False, bare=False, doubt=doubt)
         yield keyed._replace(written=(keyed.written, ":"))
 
-    def _after(self, node: _Node, at: int) -> Iterator[_Node]:
+    def _after(self, node: _ParseState, at: int) -> Iterator[_ParseState]:
         opened = node.open
         if opened is None:
             yield node._replace(state="done")
@@ -346,7 +346,7 @@ class _Search:
             doubt = node.doubt or (opened.mark == "[" and at == node.at)
             yield node.put(",", at, f"next {opened.mark}", Repair.JSON_MISSING_COMMA, no_comma=True, doubt=doubt)
 
-    def _closed(self, node: _Node, at: int, *repairs: str) -> Iterator[_Node]:
+    def _closed(self, node: _ParseState, at: int, *repairs: str) -> Iterator[_ParseState]:
         """Close the innermost object or array, if nothing is missing in it."""
         opened = node.open
         assert opened is not None
@@ -359,7 +359,7 @@ class _Search:
 
     # What the schema says
 
-    def _opened(self, mark: str, around: _Open | None) -> _Open:
+    def _opened(self, mark: str, around: _OpenContainer | None) -> _OpenContainer:
         if around is None:
             return self._as(mark, self.expected.schema, None)
         if around.mark == "[":
@@ -372,21 +372,21 @@ class _Search:
         within = {name: around.schema[name] for name in ("$defs", "definitions") if name in around.schema}
         return self._as(mark, {**within, **schema} if within else schema, around)
 
-    def _as(self, mark: str, schema: Schema, around: _Open | None) -> _Open:
+    def _as(self, mark: str, schema: Schema, around: _OpenContainer | None) -> _OpenContainer:
         declared = values.properties(schema) if mark == "{" else {}
         known = frozenset(declared) | (around.known if around else frozenset())
         depth = around.depth + 1 if around else 1
         is_call = mark == "{" and bool(self.expected.names) and schema is self.expected.schema
         needed = schema if mark == "[" or declared else {}
-        return _Open(mark, needed, around, depth, declared, known, is_call=is_call)
+        return _OpenContainer(mark, needed, around, depth, declared, known, is_call=is_call)
 
-    def _said(self, opened: _Open | None, start: int, end: int) -> _Open | None:
+    def _said(self, opened: _OpenContainer | None, start: int, end: int) -> _OpenContainer | None:
         """Note the tool's name."""
         if opened is None or not (opened.is_call and opened.key in self.expected.names):
             return opened
         return opened._replace(tool=self.expected.tool(self.text[start:end]))
 
-    def _takes_text(self, opened: _Open | None) -> bool:
+    def _takes_text(self, opened: _OpenContainer | None) -> bool:
         if opened is None or opened.mark == "[":
             return False
         entry = opened.declared.get(opened.key)
@@ -399,7 +399,7 @@ class _Search:
         found = bisect_left(places, at)
         return places[found] if found < len(places) else -1
 
-    def _ends(self, opened: _Open | None, start: int, quote: str) -> Iterator[int]:
+    def _ends(self, opened: _OpenContainer | None, start: int, quote: str) -> Iterator[int]:
         """The places at which a string may end."""
         places = self._quotes[quote]
         first = bisect_left(places, start)
@@ -438,7 +438,7 @@ class _Search:
 
     # What comes of it
 
-    def _written(self, node: _Node) -> Reading | None:
+    def _written(self, node: _ParseState) -> Reading | None:
         """Write a reading as strict JSON; `_NOTHING` if a string of it ends elsewhere, None if that is not sure."""
         tokens: list[str | CutString] = []
         written = node.written
@@ -469,11 +469,11 @@ class _Search:
         return Reading(encodable("".join(pieces)), [*repairs])
 
 
-_STATES: Mapping[str, Callable[[_Search, _Node, int], Iterator[_Node]]] = {
-    "value": _Search._value,
-    "first [": _Search._value,
-    "next [": _Search._value,
-    "first {": _Search._key,
-    "next {": _Search._key,
-    "after": _Search._after,
+_STATES: Mapping[str, Callable[[_JsonSearch, _ParseState, int], Iterator[_ParseState]]] = {
+    "value": _JsonSearch._value,
+    "first [": _JsonSearch._value,
+    "next [": _JsonSearch._value,
+    "first {": _JsonSearch._key,
+    "next {": _JsonSearch._key,
+    "after": _JsonSearch._after,
 }

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 from vtc.dialects.arguments import values
-from vtc.dialects.arguments.broken_json import Expected
+from vtc.dialects.arguments.broken_json import ExpectedObject
 from vtc.dialects.arguments.json_object import GivenTwiceError, JsonBody, dumped, encodable, members, value_of, written
 from vtc.dialects.repair import Repair
 from vtc.dialects.syntax.description import AROUND, LISTS, SYNONYMS, Envelope
@@ -19,7 +19,7 @@ class NotACall(ValueError):
     """The JSON is no call; the message says why."""
 
 
-class Read(NamedTuple):
+class EnvelopeContent(NamedTuple):
     """What a call says."""
 
     name: str
@@ -43,7 +43,7 @@ MOST_TOOLS = 64
 """Tools whose parameters are known where the name of the one that is meant is not."""
 
 
-def expected(keys: Envelope, tools: Mapping[str, Tool], offered: Callable[[str], Tool | None]) -> Expected:
+def expected(keys: Envelope, tools: Mapping[str, Tool], offered: Callable[[str], Tool | None]) -> ExpectedObject:
     """Describe a call for the search of broken JSON. `offered` finds the tool that a written name means."""
     arguments = frozenset((*keys.arguments, *SYNONYMS)) - {*keys.name}
     entries: dict[str, Any] = {key: {} for key in (*_ABOUT_THE_CALL, *([keys.id] if keys.id else []), *arguments)}
@@ -56,7 +56,7 @@ def expected(keys: Envelope, tools: Mapping[str, Tool], offered: Callable[[str],
         some = itertools.islice(tools.values(), MOST_TOOLS)
         return {"properties": {key: one for tool in some for key, one in values.properties(tool.parameters).items()}}
 
-    return Expected({"type": "object", "properties": entries}, frozenset(keys.name), arguments, schema)
+    return ExpectedObject({"type": "object", "properties": entries}, frozenset(keys.name), arguments, schema)
 
 
 def listed(text: str) -> str | None:
@@ -68,15 +68,17 @@ def listed(text: str) -> str | None:
     return lists[0] if len(fields) == len(lists) == 1 else None
 
 
-def read_arguments(name: str, text: str, tool: Tool | None) -> Read:
+def read_arguments(name: str, text: str, tool: Tool | None) -> EnvelopeContent:
     """Read a call whose JSON is the arguments, or a string that holds them. Raises `NotACall`."""
     if text.startswith('"'):
         text = _decoded(value_of(text))
-        return Read(name, text, _object(text), tool, repairs=(Repair.ARGUMENTS_ENCODED_TWICE,))
-    return Read(name, text, _object(text, "its arguments are no object"), tool)
+        return EnvelopeContent(name, text, _object(text), tool, repairs=(Repair.ARGUMENTS_ENCODED_TWICE,))
+    return EnvelopeContent(name, text, _object(text, "its arguments are no object"), tool)
 
 
-def read_parameters(name: str, parameters: Mapping[str, Any], tool: Tool | None, declared: Collection[str]) -> Read:
+def read_parameters(
+    name: str, parameters: Mapping[str, Any], tool: Tool | None, declared: Collection[str]
+) -> EnvelopeContent:
     """Read a call whose parameters stand between tags.
 
     If the only one is not `declared` and holds arguments that are, as an object or as JSON text, these are meant.
@@ -88,7 +90,7 @@ def read_parameters(name: str, parameters: Mapping[str, Any], tool: Tool | None,
         if isinstance(inner, dict) and (not inner or any(key in declared for key in inner)):
             parameters, repairs = inner, (Repair.ARGUMENTS_KEY,)
     text = encodable(json.dumps(parameters, ensure_ascii=False, separators=(",", ":")))
-    return Read(name, text, parameters, tool, repairs=repairs)
+    return EnvelopeContent(name, text, parameters, tool, repairs=repairs)
 
 
 def read(
@@ -97,7 +99,7 @@ def read(
     *,
     needs_arguments: bool,
     offered: Callable[[str], Tool | None] = lambda _: None,
-) -> Read:
+) -> EnvelopeContent:
     """Read a call. Raises `NotACall`.
 
     With `needs_arguments`, an object without an arguments key is an answer and no call. `offered` finds the
@@ -150,7 +152,7 @@ def read(
     if _declares(call, arguments):
         raise NotACall(DECLARATION)
     id_ = call.get(keys.id) if keys.id in about else None
-    return Read(name, text, arguments, tool, id_ if isinstance(id_, str) else None, repairs)
+    return EnvelopeContent(name, text, arguments, tool, id_ if isinstance(id_, str) else None, repairs)
 
 
 def _named(

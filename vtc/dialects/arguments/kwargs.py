@@ -178,7 +178,7 @@ _NEXT = re.compile(r"\s*(,)?\s*(?:(?=[A-Za-z_]\w{0,127}\s*=(?!=))|\Z)")
 _BARE = re.compile(r"[^'\"\s][^'\"]*?(?=\s*(?:,\s*[A-Za-z_]\w{0,127}\s*=(?!=)|,?\s*\Z))")
 
 
-class Read(NamedTuple):
+class KwargsState(NamedTuple):
     """What was read so far."""
 
     values: tuple[tuple[str, str], ...] = ()
@@ -186,21 +186,21 @@ class Read(NamedTuple):
     repairs: frozenset[Repair] = frozenset()
 
 
-def read(text: str) -> Read | None:
+def read(text: str) -> KwargsState | None:
     """The arguments between the brackets of a call; None if they can be read in no way, or in two."""
-    search = _Search(text)
-    found = list(islice(search.readings(0, Read()), 2))
+    search = _KwargsSearch(text)
+    found = list(islice(search.readings(0, KwargsState()), 2))
     return found[0] if len(found) == 1 and search.steps >= 0 and found[0].repairs else None
 
 
-class _Search:
+class _KwargsSearch:
     """A search for all the ways to read some arguments."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.steps = MOST_STEPS
 
-    def readings(self, at: int, before: Read) -> Iterator[Read]:
+    def readings(self, at: int, before: KwargsState) -> Iterator[KwargsState]:
         """Read the arguments from `at` on in every way, after those `before`."""
         self.steps -= 1
         key = _KEY.match(self.text, at)
@@ -211,7 +211,7 @@ class _Search:
             assert following is not None
             ends = following.end() == len(self.text)
             comma = frozenset() if following[1] or ends else frozenset({Repair.JSON_MISSING_COMMA})
-            more = Read((*before.values, (key[1], value)), before.repairs | repairs | comma)
+            more = KwargsState((*before.values, (key[1], value)), before.repairs | repairs | comma)
             if ends:
                 yield more
             else:

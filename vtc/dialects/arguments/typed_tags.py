@@ -24,7 +24,7 @@ type Unescape = Callable[[str], str]
 """What reads a key that is escaped."""
 
 
-class _Node:
+class _OpenTag:
     """A tag that is open."""
 
     def __init__(self, name: str | None, kind: str, start: int) -> None:
@@ -47,8 +47,8 @@ def read(text: str, tag: str, unescape: Unescape) -> Any:
     Raises ValueError if there is anything else between them, or the value could be another.
     """
     token = re.compile(rf"<(/?)\s*{re.escape(tag)}((?:\s+[\w:.-]+=\"[^\"]*\")*)\s*>")
-    root = _Node(None, "", 0)
-    open_: list[_Node] = [root]
+    root = _OpenTag(None, "", 0)
+    open_: list[_OpenTag] = [root]
     at = 0
     for found in token.finditer(text):
         inside = open_[-1]
@@ -59,7 +59,7 @@ def read(text: str, tag: str, unescape: Unescape) -> Any:
             if is_leaf or len(open_) > MOST_DEPTH:
                 raise ValueError("a tag within text, or too deep")
             name, kind = _NAME.search(found[2]), _TYPE.search(found[2])
-            open_.append(_Node(unescape(name[1]) if name else None, kind[1] if kind else "raw", found.end()))
+            open_.append(_OpenTag(unescape(name[1]) if name else None, kind[1] if kind else "raw", found.end()))
         elif len(open_) == 1:
             raise ValueError("a closing tag that nothing opened")
         else:
@@ -71,7 +71,7 @@ def read(text: str, tag: str, unescape: Unescape) -> Any:
     return _of_children(root, "list" if all(name is None for name, _ in root.children) else "dict")
 
 
-def _value(node: _Node, text: str) -> Any:
+def _value(node: _OpenTag, text: str) -> Any:
     if node.kind == "raw":
         return text
     if node.kind == "json":
@@ -82,7 +82,7 @@ def _value(node: _Node, text: str) -> Any:
     return _of_children(node, node.kind)
 
 
-def _of_children(node: _Node, kind: str) -> Any:
+def _of_children(node: _OpenTag, kind: str) -> Any:
     names = [name for name, _ in node.children]
     if kind == "list" and all(name is None for name in names):
         return [value for _, value in node.children]

@@ -16,16 +16,16 @@ from vtc.dialects.constrain import gbnf
 from vtc.dialects.constrain.schema import BLANK, MOST_DEPTH, Params, Values, is_open
 from vtc.dialects.constrain.tree import (
     NOTHING,
-    Chars,
-    Choice,
+    Alternatives,
+    CallForm,
+    CharRun,
     Inexpressible,
     Member,
     Node,
     Nodes,
-    Reply,
+    ReplyGrammar,
     Seq,
     Some,
-    Way,
     choice,
     each,
     maybe,
@@ -49,9 +49,9 @@ LEAST_TRIGGER = 5
 """Characters without which text may begin so by accident."""
 _MARKER = re.compile(rf"[^>\]]{{{LEAST_TRIGGER - 1},}}?[>\]]")
 """Finds the first tag or marker of an opening."""
-ID = Chars("0-9A-Za-z_.:-", 1, 64)
-WORD = Chars("A-Za-z_", 1, 64)
-NUMBER = Chars("0-9", 1, 3)
+ID = CharRun("0-9A-Za-z_.:-", 1, 64)
+WORD = CharRun("A-Za-z_", 1, 64)
+NUMBER = CharRun("0-9", 1, 3)
 
 
 class Demand(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,7 +89,9 @@ class _Form(msgspec.Struct, frozen=True):
         return bool(self.before.strip() or (isinstance(first := self.call[0], str) and first.strip()))
 
 
-def reply(dialect: Description, tools: Sequence[Tool], asked: Demand, freedom: tuple[int, int] = FREEDOM[0]) -> Reply:
+def reply(
+    dialect: Description, tools: Sequence[Tool], asked: Demand, freedom: tuple[int, int] = FREEDOM[0]
+) -> ReplyGrammar:
     """Make the tree of a reply. Raises `Inexpressible`, which says why there is none."""
     if dialect.unconstrained:
         raise Inexpressible(f"dialect {dialect.name}: {dialect.unconstrained}")
@@ -97,14 +99,14 @@ def reply(dialect: Description, tools: Sequence[Tool], asked: Demand, freedom: t
         raise Inexpressible("no tools are offered")
     made = _Calls(dialect, tools, asked.several, freedom)
     first = next(_forms(dialect))
-    ways: list[Way] = []
+    ways: list[CallForm] = []
     if not asked.demanded:
         if dialect.section_anchor == "message" or not first.is_marked:
             raise Inexpressible(
                 f"dialect {dialect.name}: only a whole reply is a call, so there is no free text beside"
             )
         ways = [*_ways(dialect, made)]
-    return Reply(made.calls(first), tuple(ways), asked.thoughts, asked.begun, asked.several)
+    return ReplyGrammar(made.calls(first), tuple(ways), asked.thoughts, asked.begun, asked.several)
 
 
 def quoting(dialect: Description) -> str:
@@ -118,7 +120,7 @@ def quoting(dialect: Description) -> str:
     return opening if len(opening) >= LEAST_TRIGGER else ""
 
 
-def _ways(dialect: Description, made: _Calls) -> Iterator[Way]:
+def _ways(dialect: Description, made: _Calls) -> Iterator[CallForm]:
     """List the ways in which a call may begin in free text: of those that begin alike the first."""
     found: dict[str, tuple[_Form, Tool | None]] = {}
     for form in _forms(dialect):
@@ -134,7 +136,7 @@ def _ways(dialect: Description, made: _Calls) -> Iterator[Way]:
         raise Inexpressible(f"dialect {dialect.name}: nothing tells the beginning of a call from other text")
     for trigger in shortest:
         form, of = next(one for opening, one in found.items() if opening.startswith(trigger))
-        yield Way(trigger, made.calls(form, of))
+        yield CallForm(trigger, made.calls(form, of))
 
 
 def _forms(dialect: Description) -> Iterator[_Form]:
@@ -332,7 +334,7 @@ MOST_TAG = 192 << 10
 type Format = Mapping[str, Any]
 
 
-def structural_tag(reply: Reply) -> Format:
+def structural_tag(reply: ReplyGrammar) -> Format:
     """Write the format of a reply. Raises `Inexpressible` if it is too long."""
     if not reply.ways:
         return {"type": "grammar", "grammar": gbnf.write(reply)}
@@ -379,7 +381,7 @@ def behind(node: Node, text: str) -> Node:
             return Lit(whole[len(text) :]) if len(whole) > len(text) else NOTHING
         case Seq((first, *rest)):
             return seq(behind(first, text), *rest)
-        case Choice(options):
+        case Alternatives(options):
             return choice(*(behind(one, text) for one in options))
         case Some(part, between, _, most):
             more = Some(seq(between, part), NOTHING, 0)

@@ -13,17 +13,17 @@ import msgspec
 
 from vtc.dialects.constrain.tree import (
     NOTHING,
-    Chars,
-    Choice,
+    Alternatives,
+    CharRun,
     Each,
+    FreeText,
     Inexpressible,
     Leaf,
     Member,
     Node,
-    Reply,
+    ReplyGrammar,
     Seq,
     Some,
-    Text,
     choice,
     seq,
     states,
@@ -35,7 +35,7 @@ from vtc.dialects.syntax.pattern import Lit
 # A rule is a set of members that may still come: those of `free` that are left, and those of `rest` from a place on.
 
 
-class Named(msgspec.Struct, frozen=True):
+class RuleMember(msgspec.Struct, frozen=True):
     """A member, by the name of its rule."""
 
     rule: str
@@ -45,7 +45,7 @@ class Named(msgspec.Struct, frozen=True):
 class Members:
     """Writes the rules of one `Each`."""
 
-    def __init__(self, name: str, gap: str, free: Sequence[Named], rest: Sequence[Named]) -> None:
+    def __init__(self, name: str, gap: str, free: Sequence[RuleMember], rest: Sequence[RuleMember]) -> None:
         """`gap` is what stands between members."""
         self._name = name
         self._gap = gap
@@ -83,10 +83,10 @@ class Members:
         """
         return not left and gap == self._gap and at < len(self._rest) and not self._rest[at].required
 
-    def _of_free(self, left: int, at: int) -> Iterator[tuple[Named, tuple[int, int]]]:
+    def _of_free(self, left: int, at: int) -> Iterator[tuple[RuleMember, tuple[int, int]]]:
         return ((one, (left & ~(1 << bit), at)) for bit, one in enumerate(self._free) if left >> bit & 1)
 
-    def _of_rest(self, left: int, at: int, gap: str) -> Iterator[tuple[Named, tuple[int, int]]]:
+    def _of_rest(self, left: int, at: int, gap: str) -> Iterator[tuple[RuleMember, tuple[int, int]]]:
         for place in range(at, len(self._rest)):
             yield self._rest[place], (left, place + 1)
             if self._rest[place].required or self._skips(left, at, gap):
@@ -133,17 +133,17 @@ MOST = 128 << 10
 """Characters of a grammar."""
 
 
-def write(reply: Reply) -> str:
+def write(reply: ReplyGrammar) -> str:
     """Write the grammar of a reply. Raises `Inexpressible` if it is too long."""
     return text_of(root_of(reply))
 
 
-def root_of(reply: Reply) -> Node:
+def root_of(reply: ReplyGrammar) -> Node:
     """Make one tree of a reply: thoughts, then calls alone, or free text with calls in it."""
     if not reply.ways:
         said = reply.calls
     else:
-        free = Text(tuple((Lit(way.trigger),) for way in reply.ways))
+        free = FreeText(tuple((Lit(way.trigger),) for way in reply.ways))
         call = choice(*(way.node for way in reply.ways))
         said = Some(seq(free, call), NOTHING, 0) if reply.several else choice(seq(free, call), NOTHING)
         said = seq(said, free)
@@ -153,7 +153,7 @@ def root_of(reply: Reply) -> Node:
 
 
 def _up_to(close: str) -> Node:
-    return seq(Text(((Lit(close),),)), Lit(close), Some(Leaf("blank"), NOTHING, 0, 2))
+    return seq(FreeText(((Lit(close),),)), Lit(close), Some(Leaf("blank"), NOTHING, 0, 2))
 
 
 def text_of(node: Node) -> str:
@@ -177,7 +177,7 @@ class _Rules:
 
     def alternatives(self, node: Node) -> str:
         """Write what stands behind `::=`."""
-        if isinstance(node, Choice):
+        if isinstance(node, Alternatives):
             return " | ".join(map(self.sequence, node.options))
         return self.sequence(node)
 
@@ -186,7 +186,7 @@ class _Rules:
         match node:
             case Lit(text):
                 return quoted(text)
-            case Chars(allowed, least, most):
+            case CharRun(allowed, least, most):
                 return f"[{allowed}]{{{least},{most}}}"
             case Seq(parts):
                 return " ".join(map(self.sequence, parts)) or '""'
@@ -204,11 +204,11 @@ class _Rules:
 
     def _add(self, name: str, node: Node) -> None:
         match node:
-            case Choice() | Seq():
+            case Alternatives() | Seq():
                 self._rule(name, self.alternatives(node))
             case Some(part, between, least, most):
                 self._rule(name, self._repeated(part, between, least, most))
-            case Text():
+            case FreeText():
                 self._text(name, node)
             case Each():
                 self._each(name, node)
@@ -236,7 +236,7 @@ class _Rules:
         count = "*" if most is None else f"{{0,{most - 1}}}"
         return f"{one} {more}{count}" if least else f"({one} {more}{count})?"
 
-    def _text(self, name: str, text: Text) -> None:
+    def _text(self, name: str, text: FreeText) -> None:
         for number, state in enumerate(states(text)):
             options = [f"{_one_of(characters)} {_state(name, to)}" for characters, to in state.moves]
             listed = "".join(characters for characters, _ in state.moves) + state.banned
@@ -252,9 +252,9 @@ class _Rules:
         for rule, text in Members(name, "" if gap == '""' else gap, free, rest).rules():
             self._rule(rule, text)
 
-    def _member(self, name: str, member: Member) -> Named:
+    def _member(self, name: str, member: Member) -> RuleMember:
         self._rule(name, self.alternatives(member.node))
-        return Named(name, member.required)
+        return RuleMember(name, member.required)
 
 
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"|\[(?:[^\]\\]|\\.)*\]')

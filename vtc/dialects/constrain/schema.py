@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from vtc.dialects.arguments import values
 from vtc.dialects.arguments.values import Schema
-from vtc.dialects.constrain.tree import NOTHING, Chars, Leaf, Member, Node, Nodes, Some, Text, choice, each, seq
+from vtc.dialects.constrain.tree import NOTHING, CharRun, FreeText, Leaf, Member, Node, Nodes, Some, choice, each, seq
 from vtc.dialects.syntax import pattern
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.forms import CallSyntax, last_tag
@@ -33,7 +33,7 @@ BLANK = Leaf("blank")
 class Values:
     """Makes the trees of values of one tool, whose schemas may refer to its own."""
 
-    def __init__(self, root: Schema, form: Form, free: int, nodes: Nodes, within: Text | None = None) -> None:
+    def __init__(self, root: Schema, form: Form, free: int, nodes: Nodes, within: FreeText | None = None) -> None:
         """`free` members of each object stand in any order. `within` is what text between the same tags may be."""
         self._within = within
         self._root = root
@@ -118,10 +118,10 @@ class Values:
         return [Lit(repr(value)), *([Lit(write(value))] if isinstance(value, str) else [])]
 
 
-def _quoted(quote: str, within: Text, escape: Node) -> Node:
+def _quoted(quote: str, within: FreeText, escape: Node) -> Node:
     """A string that ends no value between tags: an escape parts any markup that it may have to hold."""
     banned = [quote, "\\", *map(chr, range(32))]
-    plain = Text((*within.stops, *((Lit(one),) for one in banned)), within.last)
+    plain = FreeText((*within.stops, *((Lit(one),) for one in banned)), within.last)
     return seq(Lit(quote), plain, Some(seq(escape, plain), NOTHING, 0), Lit(quote))
 
 
@@ -189,7 +189,7 @@ def in_tags(
 # Parameters that stand between tags, and where the text of a value ends.
 
 
-KEY = Chars("0-9A-Za-z_.-", 1, 64)
+KEY = CharRun("0-9A-Za-z_.-", 1, 64)
 """Any name, of a tool that says nothing of its parameters."""
 
 
@@ -204,8 +204,8 @@ class Params:
         self._nodes = nodes
         self._syntax = CallSyntax(dialect, dialect.calls[0])
         self._parts = pattern.parse(dialect.params[0], "param") if dialect.params else []
-        self._texts: dict[tuple[str, str], Text] = {}
-        self._made: dict[tuple[str, Text], Values] = {}
+        self._texts: dict[tuple[str, str], FreeText] = {}
+        self._made: dict[tuple[str, FreeText], Values] = {}
 
     def of(self, tool: Tool) -> Node:
         """Make those of a tool."""
@@ -257,12 +257,12 @@ class Params:
         }
         return seq(*(Lit(part) if isinstance(part, str) else slots[part.name] for part in parts))
 
-    def _text(self, name: str, key: str) -> Text:
+    def _text(self, name: str, key: str) -> FreeText:
         """Any text up to the end of a parameter; one for all, as far as its closer names nothing."""
         alike = self._syntax.closers_alike
         of = (name if self._dialect.names == "declared" and alike else "", "" if alike else key)
         if of not in self._texts:
-            self._texts[of] = Text(*self._ends(name, key))
+            self._texts[of] = FreeText(*self._ends(name, key))
         return self._texts[of]
 
     def _doubled(self) -> list[tuple[Part, ...]]:

@@ -14,7 +14,7 @@ from vtc.dialects.syntax.pattern import AnyOf, Group, Lit, Maybe, OneOf, Part, S
 from vtc.dialects.syntax.pattern import Chars as PatternChars
 
 
-class Chars(msgspec.Struct, frozen=True):
+class CharRun(msgspec.Struct, frozen=True):
     """A run of characters of a class, as GBNF has it between brackets."""
 
     allowed: str
@@ -28,7 +28,7 @@ class Leaf(msgspec.Struct, frozen=True):
     name: str
 
 
-class Text(msgspec.Struct, frozen=True, cache_hash=True):
+class FreeText(msgspec.Struct, frozen=True, cache_hash=True):
     """Any text, also none, in which nothing of `stops` occurs, and that does not end in anything of `last`."""
 
     stops: tuple[tuple[Part, ...], ...]
@@ -41,7 +41,7 @@ class Seq(msgspec.Struct, frozen=True, cache_hash=True):
     parts: tuple[Node, ...]
 
 
-class Choice(msgspec.Struct, frozen=True, cache_hash=True):
+class Alternatives(msgspec.Struct, frozen=True, cache_hash=True):
     """One of them."""
 
     options: tuple[Node, ...]
@@ -75,12 +75,12 @@ class Each(msgspec.Struct, frozen=True, cache_hash=True):
     between: Node
 
 
-type Node = Lit | Chars | Leaf | Text | Seq | Choice | Some | Each
+type Node = Lit | CharRun | Leaf | FreeText | Seq | Alternatives | Some | Each
 
 NOTHING = Seq(())
 
 
-class Way(msgspec.Struct, frozen=True):
+class CallForm(msgspec.Struct, frozen=True):
     """One way in which a section or a call begins, and what it then is."""
 
     trigger: str
@@ -89,12 +89,12 @@ class Way(msgspec.Struct, frozen=True):
     """All of it, the trigger included."""
 
 
-class Reply(msgspec.Struct, frozen=True):
+class ReplyGrammar(msgspec.Struct, frozen=True):
     """What a whole reply may be."""
 
     calls: Node
     """Calls, as the dialect writes them."""
-    ways: tuple[Way, ...]
+    ways: tuple[CallForm, ...]
     """All ways in which calls may begin in free text; none where the reply must be calls and nothing else."""
     thoughts: tuple[tuple[str, str], ...] = ()
     """The tags around reasoning, which may stand before."""
@@ -159,7 +159,7 @@ def _characters(node: Node, *, ruled: bool = False) -> int:
             return len(name)
         case Seq(parts):
             return sum(_characters(one, ruled=ruled) for one in parts)
-        case Choice(options) if not ruled:
+        case Alternatives(options) if not ruled:
             return sum(2 + _characters(one, ruled=True) for one in options)
         case Each(free, rest) if not ruled:
             return sum(_PER_MEMBER + _characters(one.node, ruled=True) for one in (*free, *rest))
@@ -181,7 +181,7 @@ def seq(*parts: Node) -> Node:
 def choice(*options: Node) -> Node:
     """Make a choice of what is not the same; one alone is itself."""
     unlike = tuple(dict.fromkeys(options))
-    return unlike[0] if len(unlike) == 1 else Choice(unlike)
+    return unlike[0] if len(unlike) == 1 else Alternatives(unlike)
 
 
 def maybe(node: Node) -> Node:
@@ -210,7 +210,7 @@ BLANKS = " \t\n\r\f\v"
 """White space between markup; the reader skips that of other scripts, too, which no model writes there."""
 
 
-class State(msgspec.Struct, frozen=True):
+class AutomatonState(msgspec.Struct, frozen=True):
     """One state: the characters that lead elsewhere, by state; those that may not follow; where all others lead."""
 
     moves: tuple[tuple[str, int], ...]
@@ -293,12 +293,12 @@ PER_STATE = 1000
 """Bytes of a state."""
 
 
-def states(text: Text) -> tuple[State, ...]:
+def states(text: FreeText) -> tuple[AutomatonState, ...]:
     """List the states of a text; it begins in the first."""
-    return COMPILED.get_or_make((State, text), lambda: _made(text), lambda found: len(found) * PER_STATE)
+    return COMPILED.get_or_make((AutomatonState, text), lambda: _made(text), lambda found: len(found) * PER_STATE)
 
 
-def _made(text: Text) -> tuple[State, ...]:
+def _made(text: FreeText) -> tuple[AutomatonState, ...]:
     net = _Net()
     root = net.node()
     net.stops = {net.add(parts, root) for parts in text.stops}
@@ -321,11 +321,11 @@ def _made(text: Text) -> tuple[State, ...]:
                 waiting.append(there)
             leads[numbers[there]] = leads.get(numbers[there], "") + character
         moves = tuple((characters, to) for to, characters in leads.items())
-        found.append(State(moves, banned, 0, not here & net.lasts))
+        found.append(AutomatonState(moves, banned, 0, not here & net.lasts))
     return _merged(found)
 
 
-def _merged(found: Sequence[State]) -> tuple[State, ...]:
+def _merged(found: Sequence[AutomatonState]) -> tuple[AutomatonState, ...]:
     """Make one state of those that go on alike."""
     alike, kinds = [0] * len(found), 0
     while True:
@@ -343,16 +343,16 @@ def _merged(found: Sequence[State]) -> tuple[State, ...]:
     return tuple(_renumbered(found[alike.index(number)], alike) for number in range(kinds))
 
 
-def _renumbered(state: State, alike: Sequence[int]) -> State:
+def _renumbered(state: AutomatonState, alike: Sequence[int]) -> AutomatonState:
     leads: dict[int, str] = {}
     for characters, to in state.moves:
         if alike[to] != alike[state.others]:
             leads[alike[to]] = leads.get(alike[to], "") + characters
     moves = tuple(("".join(sorted(characters)), to) for to, characters in leads.items())
-    return State(moves, state.banned, alike[state.others], state.final)
+    return AutomatonState(moves, state.banned, alike[state.others], state.final)
 
 
-def holds(text: Text, value: str) -> bool:
+def holds(text: FreeText, value: str) -> bool:
     """True if a value is such a text."""
     found = states(text)
     at = found[0]

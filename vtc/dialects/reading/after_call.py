@@ -11,7 +11,7 @@ from vtc.dialects.reading import open_call as checks
 from vtc.dialects.reading import repairs
 from vtc.dialects.reading.context import Context, NotCompared, Refused, SaysText, Verdict
 from vtc.dialects.reading.cursor import WHITE, Found
-from vtc.dialects.reading.held_text import InPieces, Pieces
+from vtc.dialects.reading.held_text import CallPieces, InPieces
 from vtc.dialects.reading.open_call import OpenCall
 from vtc.dialects.repair import Repair
 from vtc.dialects.syntax import tool_names
@@ -235,7 +235,7 @@ def _echoed(context: Context, call: OpenCall, meant: ToolCall, reason: str) -> R
     return Verdict.REFUSED
 
 
-def _ended(context: Context, call: OpenCall, pieces: Pieces, events: list[Call]) -> list[Call]:
+def _ended(context: Context, call: OpenCall, pieces: CallPieces, events: list[Call]) -> list[Call]:
     """End a call of which a part has left; that it cannot be any more if a repair made another of it."""
     first, *others = events
     rest = pieces.rest(first.call.name, first.call.arguments)

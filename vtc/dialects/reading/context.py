@@ -72,7 +72,7 @@ class NotCompared(Exception):
     """To tell whether a call is an echo would take too much."""
 
 
-class Echoes(Protocol):
+class EchoFinder(Protocol):
     """Knows the calls that stand in the results of the request."""
 
     def of(self, written: str, calls: Iterable[ToolCall]) -> str | None:
@@ -82,12 +82,12 @@ class Echoes(Protocol):
         """
 
 
-class Own(NamedTuple):
+class ModelFacts(NamedTuple):
     """What is known of the model that writes, and of what it was told, as far as it decides what is a call."""
 
     tokens: frozenset[str] = frozenset()
     """The names of the dialects of which the special tokens are its own."""
-    echoes: Echoes | None = None
+    echoes: EchoFinder | None = None
     steers: bool = False
     """A message stands in the place of an echo."""
     compares_all: bool = False
@@ -96,7 +96,7 @@ class Own(NamedTuple):
     """The text that stands for each value in the example of a call that VTC wrote into the prompt."""
 
 
-KNOWN_NOTHING = Own()
+KNOWN_NOTHING = ModelFacts()
 
 
 type Outcome = tuple[Verdict | None, Any] | Verdict | None
@@ -150,7 +150,7 @@ class Context:
         think: Thoughts,
         begins: Begins,
         incremental: bool = False,
-        own: Own = KNOWN_NOTHING,
+        own: ModelFacts = KNOWN_NOTHING,
         client_dialect: str | None = None,
     ) -> None:
         self.own = own

@@ -104,7 +104,7 @@ _OF_LOG = rf"(?:(?:^|\n)[ \t]*+{_STAMP}[ \t]*+|{_DATED})(?:{_BEGINNING}|{_LEVEL}
 _OF_FILE = re.compile(rf"(?:^|\n)[ \t]*+(?:{_BEGINNING})+\Z|\S:\d{{1,9}}:(?:\d{{1,9}}:)?[ \t]*+\Z|{_OF_LOG}")
 
 
-class Place(NamedTuple):
+class CallPlace(NamedTuple):
     """Where a call begins."""
 
     in_line: bool = False
@@ -117,11 +117,11 @@ class Place(NamedTuple):
     """Nothing stands before it on the line but what lines of files, logs and diffs begin with."""
 
 
-def place(text: str, at: int, *, in_line: bool, follows_call: bool) -> Place:
+def place(text: str, at: int, *, in_line: bool, follows_call: bool) -> CallPlace:
     """Tell where a call begins, by the text before `at`."""
     before = text[max(0, at - CONTEXT) : at]
     if not in_line:
-        return Place()
+        return CallPlace()
     bare = before.rstrip(" \t")
     mark = MARKS.get(BAR if bare.endswith(BAR) else before[-1:], "")
-    return Place(True, follows_call, mark, _OF_FILE.search(before) is not None)
+    return CallPlace(True, follows_call, mark, _OF_FILE.search(before) is not None)

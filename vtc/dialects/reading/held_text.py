@@ -135,7 +135,7 @@ type InPieces = Literal["arguments", "text"]
 """What leaves of a call as it is read: its arguments, or the very text for a client that reads calls out of it."""
 
 
-class Pieces:
+class CallPieces:
     """What of one call's arguments has left, and what may leave now."""
 
     as_text = False
@@ -154,7 +154,7 @@ class Pieces:
         """True if so does what was read: it may be the end of the call, and another one after it."""
         self.left: list[str] = []
         self._ready: list[str] = []
-        self._content: Content | None = None
+        self._content: ValueText | None = None
         """The value that is read, if it may leave."""
 
     def stop(self) -> None:
@@ -183,7 +183,7 @@ class Pieces:
         return body.text()[len(left) :] if body.text().startswith(left) else None
 
 
-class Content:
+class ValueText:
     """The text of a value, but for what may belong to its end."""
 
     __slots__ = ("_frames", "_in_json", "_names", "held")
@@ -222,7 +222,7 @@ class Content:
         return any(name[: min(3, len(word))] == word[:3] for name in self._names)
 
 
-class TaggedPieces(Pieces):
+class TaggedPieces(CallPieces):
     """The arguments of a call whose parameters stand between tags."""
 
     __slots__ = ("_closers", "_keys", "_lead", "_raw", "_said", "_schema", "_syntax")
@@ -249,7 +249,7 @@ class TaggedPieces(Pieces):
         self.begun = True
         self._said = []
         is_text = values.is_text(declared[key], self._schema) and is_string is not False
-        self._content = Content(self._closers, in_json=False) if is_text else None
+        self._content = ValueText(self._closers, in_json=False) if is_text else None
         self._raw = ""
         frame, written = self._syntax.frame(pattern), self._syntax.params[pattern]
         self._lead = lambda text: unframed(f"{text}.", frame, written)[:-1]
@@ -292,7 +292,7 @@ class Offered(Protocol):
     def __call__(self, written: str, /) -> Tool | None: ...
 
 
-class JsonPieces(Pieces):
+class JsonPieces(CallPieces):
     """The arguments of a call that are JSON, alone or in an object with the call's name (`keys`)."""
 
     __slots__ = (
@@ -402,7 +402,7 @@ class JsonPieces(Pieces):
         if at_top and own is not None and own.get("type") != "string":
             self.halted = not values.takes_text(own, self.tool.parameters)
         if not self.halted:
-            self._content = Content(self._closers, in_json=True)
+            self._content = ValueText(self._closers, in_json=True)
             self._ready += [*self._held, '"']
             self._held.clear()
 
@@ -458,7 +458,7 @@ MARKUP = "<"
 """What a tag begins with."""
 
 
-class TextPieces(Pieces):
+class TextPieces(CallPieces):
     """The text of a call whose parameters stand between tags."""
 
     __slots__ = ("_is_text", "_keys", "_syntax", "_value", "_waits")

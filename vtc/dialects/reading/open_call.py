@@ -9,14 +9,22 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from vtc.dialects.arguments import envelope, values
 from vtc.dialects.arguments import parameter as fitting
-from vtc.dialects.arguments.broken_json import Expected
+from vtc.dialects.arguments.broken_json import ExpectedObject
 from vtc.dialects.arguments.envelope import NotACall
 from vtc.dialects.arguments.gemma import GemmaBody
 from vtc.dialects.arguments.json_object import JsonBody, items
 from vtc.dialects.arguments.kwargs import KwargsBody
 from vtc.dialects.reading import repairs
-from vtc.dialects.reading.cursor import Place
-from vtc.dialects.reading.held_text import HeldText, InPieces, JsonPieces, Pieces, TaggedPieces, TextPieces, is_possible
+from vtc.dialects.reading.cursor import CallPlace
+from vtc.dialects.reading.held_text import (
+    CallPieces,
+    HeldText,
+    InPieces,
+    JsonPieces,
+    TaggedPieces,
+    TextPieces,
+    is_possible,
+)
 from vtc.dialects.reading.parameters import NamedTool, Parameters
 from vtc.dialects.reading.repairs import json_closers
 from vtc.dialects.repair import Repair
@@ -60,7 +68,9 @@ def answer(arguments: Collection[str], tool: Tool) -> None:
 # The calls that the JSON after one head says: whole calls, or the arguments of the tool that the head names.
 
 
-def read_bodies(syntax: CallSyntax, named: NamedTool, bodies: Sequence[str], *, lenient: bool) -> list[envelope.Read]:
+def read_bodies(
+    syntax: CallSyntax, named: NamedTool, bodies: Sequence[str], *, lenient: bool
+) -> list[envelope.EnvelopeContent]:
     """Read the JSON of a call whose head named a tool, if it does. Raises `envelope.NotACall`."""
     if syntax.body == "json":
         keys, bare = syntax.dialect.json, syntax.dialect.names == "declared"
@@ -75,7 +85,7 @@ def read_bodies(syntax: CallSyntax, named: NamedTool, bodies: Sequence[str], *, 
     return [envelope.read_arguments(named.written, body, named.tool) for body in bodies]
 
 
-def _by_arguments(named: NamedTool, body: str) -> envelope.Read | None:
+def _by_arguments(named: NamedTool, body: str) -> envelope.EnvelopeContent | None:
     """Read a call with a bare id for a name, if its arguments fit only one of the offered tools."""
     read = envelope.read_arguments(named.written, body, None)
     fits = [tool for tool in named.tools.values() if fitting.declares(tool, read.arguments)]
@@ -134,7 +144,7 @@ class OpenCall:
         self.repairs: dict[str, None] = {}
         self.fault = ""
         """Why the strict reading failed."""
-        self.place = Place()
+        self.place = CallPlace()
         self.before = 0
         """Characters of white space, and of markup that shares its fate, before it."""
         self.earlier: list[Call | str] = []
@@ -146,7 +156,7 @@ class OpenCall:
         self.breaks_off = False
         """True if a bracket and a line break stand where its JSON broke: another call may begin there."""
         self.text = HeldText()
-        self.pieces: Pieces | None = None
+        self.pieces: CallPieces | None = None
         """What of it leaves as it is read; None if it is delivered whole."""
         self._lenient = lenient
         self._wrong_end = 0  # of the body, where a closing tag of another kind ends
@@ -418,7 +428,7 @@ class OpenCall:
                 expected = (
                     envelope.expected(keys, self.named.tools, self.named.offered)
                     if keys
-                    else Expected(self.named.schema)
+                    else ExpectedObject(self.named.schema)
                 )
                 ends = json_closers(body, closers)
                 found = None if ends is None else repairs.json_bodies(body, ends, expected)
@@ -477,7 +487,7 @@ class OpenCall:
             return self.syntax.unoffered(written, notes, in_json=self.json is not None)
         return written if self.syntax.dialect.names == "any" else None
 
-    def _reads(self, bodies: Sequence[str]) -> list[envelope.Read]:
+    def _reads(self, bodies: Sequence[str]) -> list[envelope.EnvelopeContent]:
         """Read the JSON bodies, or write the tagged parameters as one."""
         named = self.named
         if self.json is None:

@@ -19,9 +19,9 @@ from vtc.dialects.reading.context import (
     Begins,
     Context,
     Inside,
+    ModelFacts,
     NotCompared,
     Outcome,
-    Own,
     Thoughts,
     UnknownTools,
     Verdict,
@@ -29,11 +29,11 @@ from vtc.dialects.reading.context import (
 from vtc.dialects.reading.cursor import CONTEXT, ENDINGS, WHITE
 from vtc.dialects.reading.speech import Last, out_of_reasoning
 from vtc.dialects.reading.text import KINDS, InReasoning, InText
-from vtc.dialects.reading.transitions import TABLE, Row, State, Step
+from vtc.dialects.reading.transitions import TABLE, State, StateRow, Step
 from vtc.dialects.syntax.grammar import Grammar
 from vtc.events import Event, Reasoning, Text, Tool
 
-__all__ = ["Begins", "NotCompared", "Own", "PlainRule", "Reader", "UnknownTools"]
+__all__ = ["Begins", "ModelFacts", "NotCompared", "PlainRule", "Reader", "UnknownTools"]
 
 MOST_AT_ONCE = 1 << 16
 """Characters that are searched at once."""
@@ -91,7 +91,7 @@ class Reader:
     )
 
     _inside: Inside
-    _row: Row[Any]
+    _row: StateRow[Any]
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class Reader:
         think: Thoughts = "reasoning_content",
         begins: Begins = "text",
         incremental: bool = False,
-        own: Own = KNOWN_NOTHING,
+        own: ModelFacts = KNOWN_NOTHING,
         client_dialect: str | None = None,
     ) -> None:
         self._context = context = Context(

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from vtc.dialects.arguments import broken_json
 from vtc.dialects.arguments import kwargs as broken_kwargs
-from vtc.dialects.arguments.broken_json import Expected
+from vtc.dialects.arguments.broken_json import ExpectedObject
 from vtc.dialects.arguments.gemma import GemmaBody, with_quote
 from vtc.dialects.arguments.json_object import JsonBody, encodable, items, written
 from vtc.dialects.bounded_cache import COMPILED, PER_CHARACTER
@@ -31,7 +31,7 @@ LEAST_LETTERS = 3
 # JSON bodies
 
 
-class Found(NamedTuple):
+class RepairedBody(NamedTuple):
     """The objects of a JSON body, the repairs that took, and where in the text the call ends."""
 
     values: list[str]
@@ -39,7 +39,7 @@ class Found(NamedTuple):
     end: int
 
 
-def json_bodies(text: str, closers: Sequence[str], expected: Expected) -> Found | None:
+def json_bodies(text: str, closers: Sequence[str], expected: ExpectedObject) -> RepairedBody | None:
     """The objects of a broken JSON body as strict JSON; None if it cannot be told what they are.
 
     `text` is what stands behind the head of a call, `closers` the closing tags of its dialect. Text may follow the
@@ -51,7 +51,7 @@ def json_bodies(text: str, closers: Sequence[str], expected: Expected) -> Found 
     in_string = not any(closer in body for closer in closers) and _only_frames(text.lstrip()[len(body) :])
     whole = _mended(body, closers, expected, closed=closed, in_string=in_string)
     if whole:
-        return Found(*whole, len(text))
+        return RepairedBody(*whole, len(text))
     last = len(text.rstrip())
     places = [found.end() for closer in closers for found in re.finditer(re.escape(closer), text)]
     for place, end in enumerate(sorted(places)[:MOST_CLOSERS]):
@@ -65,11 +65,11 @@ def json_bodies(text: str, closers: Sequence[str], expected: Expected) -> Found 
             else _tolerated(body) or (_searched(body, expected, closed=False) if place < MOST_SEARCHES else None)
         )
         if found:
-            return Found(*found, end)
+            return RepairedBody(*found, end)
     return None
 
 
-def gemma_body(text: str, closers: Sequence[str], quote: str) -> Found | None:
+def gemma_body(text: str, closers: Sequence[str], quote: str) -> RepairedBody | None:
     """The object of a body in Gemma's writing that lacks its end, though the call has one, if only in part; else None.
 
     What is missing is the token after the last string, or brackets after a value that shows its own end.
@@ -84,11 +84,11 @@ def gemma_body(text: str, closers: Sequence[str], quote: str) -> Found | None:
         if repair == Repair.JSON_CUT and shows_its_end:
             one.close()
         if one.done and not tried[at:].strip() and body != whole:
-            return Found([one.text()], [*one.repairs, *notes, *([repair] if repair else [])], len(text))
+            return RepairedBody([one.text()], [*one.repairs, *notes, *([repair] if repair else [])], len(text))
     return None
 
 
-def kwargs_body(text: str, closers: Sequence[str]) -> Found | None:
+def kwargs_body(text: str, closers: Sequence[str]) -> RepairedBody | None:
     """The arguments of a Python call with quotes in its strings that are not escaped; None if it cannot be told.
 
     Only where the call has its end: a bracket, and nothing but closers of the section after it.
@@ -98,7 +98,7 @@ def kwargs_body(text: str, closers: Sequence[str]) -> Found | None:
     if not text.startswith(")", end):
         return None
     read = broken_kwargs.read(inner)
-    return Found([encodable(written(dict(read.values)))], sorted(read.repairs), end + 1) if read else None
+    return RepairedBody([encodable(written(dict(read.values)))], sorted(read.repairs), end + 1) if read else None
 
 
 def _without_closers(text: str, closers: Sequence[str]) -> str:
@@ -113,7 +113,7 @@ def _without_closers(text: str, closers: Sequence[str]) -> str:
 
 
 def _mended(
-    body: str, closers: Sequence[str], expected: Expected, *, closed: bool, in_string: bool
+    body: str, closers: Sequence[str], expected: ExpectedObject, *, closed: bool, in_string: bool
 ) -> tuple[list[str], list[str]] | None:
     """The values of a broken body and the repairs; `in_string` where it may lack the end of a string.
 
@@ -214,7 +214,7 @@ def _tolerated(
 _GAP = re.compile(r"[ \t\r\n,;]*")
 
 
-def _searched(body: str, expected: Expected, *, closed: bool) -> tuple[list[str], list[str]] | None:
+def _searched(body: str, expected: ExpectedObject, *, closed: bool) -> tuple[list[str], list[str]] | None:
     """Search for the one reading of JSON that lacks commas, colons or quotes; None if there is none."""
     found = broken_json.read(body, expected, closed=closed) if body.startswith(("{", "[")) else None
     return (_each([found.text]), found.repairs) if found else None

@@ -100,7 +100,7 @@ class Tokens(dict[str, Step]):
         return self[token]
 
 
-class Row[Of: Inside](NamedTuple):
+class StateRow[Of: Inside](NamedTuple):
     """One state."""
 
     inside: type[Of]
@@ -149,8 +149,8 @@ _DONE = Step(InCall.done, State.AFTER, _NO_CALL)
 _NO_MORE = Step(AfterCall.other, State.TEXT, {Verdict.WHOLE: State.WHOLE})
 _END_IN_CALL = Step(ends, State.TEXT, _REFUSED)
 
-TABLE: Mapping[State, Row[Any]] = {
-    State.START: Row(
+TABLE: Mapping[State, StateRow[Any]] = {
+    State.START: StateRow(
         InText,
         lambda inside: inside.start,
         Tokens(
@@ -163,13 +163,13 @@ TABLE: Mapping[State, Row[Any]] = {
         ),
         otherwise=Step(InText.other, State.TEXT, _PROMPTED),
     ),
-    State.PROMPTED: Row(
+    State.PROMPTED: StateRow(
         InText,
         lambda inside: inside.first_call,
         Tokens(h=Step(InText.begins_with_call, State.TEXT)),
         otherwise=Step(InText.thinks, State.TEXT, _REASONS),
     ),
-    State.TEXT: Row(
+    State.TEXT: StateRow(
         InText,
         lambda inside: inside.scan,
         Tokens(
@@ -188,7 +188,7 @@ TABLE: Mapping[State, Row[Any]] = {
         flows=True,
         spoken=True,
     ),
-    State.ANSWER: Row(
+    State.ANSWER: StateRow(
         InText,
         lambda inside: inside.answer_end,
         Tokens(answered=Step(InText.marker, State.TEXT)),
@@ -196,7 +196,7 @@ TABLE: Mapping[State, Row[Any]] = {
         flows=True,
         spoken=True,
     ),
-    State.DOUBT: Row(
+    State.DOUBT: StateRow(
         InDoubt,
         lambda inside: inside.scan,
         Tokens(
@@ -205,7 +205,7 @@ TABLE: Mapping[State, Row[Any]] = {
         ),
         otherwise=Step(InDoubt.decided, State.TEXT),
     ),
-    State.INFO: Row(
+    State.INFO: StateRow(
         InCode,
         lambda inside: inside.info,
         Tokens(
@@ -214,7 +214,7 @@ TABLE: Mapping[State, Row[Any]] = {
         ),
         text=Step(InCode.say, State.INFO),
     ),
-    State.FENCE: Row(
+    State.FENCE: StateRow(
         InCode,
         lambda inside: inside.block,
         Tokens(
@@ -230,7 +230,7 @@ TABLE: Mapping[State, Row[Any]] = {
         flows=True,
         spoken=True,
     ),
-    State.FENCED: Row(
+    State.FENCED: StateRow(
         InCode,
         lambda inside: inside.block_end,
         Tokens(
@@ -241,7 +241,7 @@ TABLE: Mapping[State, Row[Any]] = {
         otherwise=Step(InCode.unclosed, State.TEXT),
         text=Step(InCode.hold, State.FENCED, {Verdict.UNBOUNDED: State.FENCE}),
     ),
-    State.LINE: Row(
+    State.LINE: StateRow(
         InCode,
         lambda inside: inside.line,
         Tokens(
@@ -258,7 +258,7 @@ TABLE: Mapping[State, Row[Any]] = {
         flows=True,
         spoken=True,
     ),
-    State.SPAN: Row(
+    State.SPAN: StateRow(
         InCode,
         lambda inside: inside.span,
         Tokens(
@@ -276,7 +276,7 @@ TABLE: Mapping[State, Row[Any]] = {
         flows=True,
         spoken=True,
     ),
-    State.QUOTED: Row(
+    State.QUOTED: StateRow(
         InCode,
         lambda inside: inside.span_end,
         Tokens(
@@ -288,21 +288,21 @@ TABLE: Mapping[State, Row[Any]] = {
         otherwise=Step(InCode.unquoted, State.TEXT, _UNBOUNDED),
         text=Step(InCode.hold, State.QUOTED, _UNBOUNDED),
     ),
-    State.REASONING: Row(
+    State.REASONING: StateRow(
         InReasoning,
         lambda inside: inside.scan,
         _reasoning(State.REASONING),
         text=Step(InReasoning.say, State.REASONING),
         flows=True,
     ),
-    State.UNKNOWN: Row(
+    State.UNKNOWN: StateRow(
         InReasoning,
         lambda inside: inside.scan,
         _reasoning(State.UNKNOWN),
         text=Step(InReasoning.pass_over, State.UNKNOWN),
         end=Step(InReasoning.none, State.START),
     ),
-    State.ARGUMENTS: Row(
+    State.ARGUMENTS: StateRow(
         InCall,
         lambda inside: inside.arguments,
         Tokens(
@@ -320,7 +320,7 @@ TABLE: Mapping[State, Row[Any]] = {
             InCall.nothing, State.AFTER, {**_NO_CALL, Verdict.GUESS: State.SOLE, Verdict.CONTENT: State.ARGUMENTS}
         ),
     ),
-    State.SOLE: Row(
+    State.SOLE: StateRow(
         InCall,
         lambda inside: inside.sole,
         Tokens(
@@ -330,8 +330,8 @@ TABLE: Mapping[State, Row[Any]] = {
         text=Step(InCall.sole_value, State.SOLE, _REFUSED),
         end=_END_IN_CALL,
     ),
-    State.CLOSED: Row(InCall, lambda _: None, Tokens(), otherwise=Step(InCall.closed, State.AFTER, _NO_CALL)),
-    State.ATTRIBUTES: Row(
+    State.CLOSED: StateRow(InCall, lambda _: None, Tokens(), otherwise=Step(InCall.closed, State.AFTER, _NO_CALL)),
+    State.ATTRIBUTES: StateRow(
         InCall,
         lambda inside: inside.attributes,
         Tokens(
@@ -344,7 +344,7 @@ TABLE: Mapping[State, Row[Any]] = {
         text=Step(InCall.hold, State.ATTRIBUTES),
         end=_END_IN_CALL,
     ),
-    State.VALUE: Row(
+    State.VALUE: StateRow(
         InValue,
         lambda inside: inside.scan,
         Tokens(
@@ -359,7 +359,7 @@ TABLE: Mapping[State, Row[Any]] = {
         end=Step(value_ends, State.AFTER, {**_NO_CALL, Verdict.DAMAGED: State.DAMAGED}),
         flows=True,
     ),
-    State.GUESS: Row(
+    State.GUESS: StateRow(
         InValue,
         lambda inside: inside.guess,
         Tokens(
@@ -369,7 +369,7 @@ TABLE: Mapping[State, Row[Any]] = {
         text=Step(InValue.hold_guess, State.GUESS, _REFUSED),
         end=_END_IN_CALL,
     ),
-    State.CLOSING: Row(
+    State.CLOSING: StateRow(
         InValue,
         lambda inside: inside.closing,
         Tokens(
@@ -383,7 +383,7 @@ TABLE: Mapping[State, Row[Any]] = {
         ),
         otherwise=Step(InValue.content_or_end, State.AFTER, {**_TO_CONTENT, **_NO_CALL}),
     ),
-    State.JSON: Row(
+    State.JSON: StateRow(
         InJson,
         lambda _: None,
         Tokens(),
@@ -394,7 +394,7 @@ TABLE: Mapping[State, Row[Any]] = {
         ),
         end=_END_IN_CALL,
     ),
-    State.TAIL: Row(
+    State.TAIL: StateRow(
         InCall,
         lambda inside: inside.tail,
         Tokens(
@@ -407,7 +407,7 @@ TABLE: Mapping[State, Row[Any]] = {
         ),
         otherwise=Step(InCall.no_tail, State.AFTER, {**_NO_CALL, Verdict.DAMAGED: State.DAMAGED}),
     ),
-    State.AFTER: Row(
+    State.AFTER: StateRow(
         AfterCall,
         lambda inside: inside.scan,
         Tokens(
@@ -418,8 +418,8 @@ TABLE: Mapping[State, Row[Any]] = {
         ),
         otherwise=_NO_MORE,
     ),
-    State.INVENTED: Row(Invented, lambda _: NEVER, Tokens(), text=Step(Invented.leave_out, State.INVENTED)),
-    State.UNDECIDED: Row(
+    State.INVENTED: StateRow(Invented, lambda _: NEVER, Tokens(), text=Step(Invented.leave_out, State.INVENTED)),
+    State.UNDECIDED: StateRow(
         Undecided,
         lambda inside: inside.scan,
         Tokens(
@@ -432,13 +432,13 @@ TABLE: Mapping[State, Row[Any]] = {
         ),
         otherwise=Step(Undecided.goes_on, State.TEXT, _DECIDED),
     ),
-    State.WHOLE: Row(
+    State.WHOLE: StateRow(
         AfterCall,
         lambda inside: inside.end,
         Tokens(end=Step(AfterCall.ends, State.TEXT), ending=Step(AfterCall.turn_end, State.WHOLE)),
         otherwise=Step(AfterCall.not_whole, State.TEXT),
     ),
-    State.DAMAGED: Row(
+    State.DAMAGED: StateRow(
         InCall,
         lambda inside: inside.damaged,
         Tokens(
@@ -449,7 +449,7 @@ TABLE: Mapping[State, Row[Any]] = {
         text=Step(InCall.hold, State.DAMAGED),
         flows=True,
     ),
-    State.SPILL: Row(
+    State.SPILL: StateRow(
         Spilled,
         lambda inside: inside.scan,
         Tokens(closer=Step(Spilled.through, State.TEXT)),

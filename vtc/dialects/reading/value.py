@@ -35,7 +35,7 @@ NEXT_CALL = 2
 """A call whose opening tag stands directly after a closer that nothing opened: it may be the reply's next call."""
 
 
-class Nesting:
+class ValueNesting:
     """What one value has opened so far and not closed again."""
 
     __slots__ = ("_follows", "_open", "_parameters", "adjacent", "balance", "calls")
@@ -171,7 +171,7 @@ class InValue:
     def __init__(self, context: Context, param: OpenParam) -> None:
         self.context = context
         self.call, self._param, self._key, self._guess, self._only = param
-        self._nesting = Nesting()
+        self._nesting = ValueNesting()
         self._size = 0
         """Characters of a value that may be none."""
         self._closers = 0

@@ -37,7 +37,7 @@ from vtc.dialects.syntax.markup import (
     trimmed,
 )
 from vtc.dialects.syntax.pattern import SPACE, AnyOf, Chars, Group, Lit, Maybe, OneOf, Part, Space, body, whole
-from vtc.dialects.syntax.prefilter import Expected, Following, Prefilter
+from vtc.dialects.syntax.prefilter import ExpectedTokens, FollowingTokens, Prefilter
 from vtc.dialects.syntax.scan import OFFERED, OrElse, Scan, Token, expecting, searching
 
 # Patterns of the text that may follow arguments which no closing tag ends.
@@ -296,14 +296,14 @@ class Grammar:
         dropped += [Token(f"answer{i}", marker(text)) for i, text in enumerate(opens)]
         whole = [head.token for head in self.heads.values() if head.syntax.whole_reply]
         closed = [Token(f"closed{i}", (Lit(tag),)) for i, (_, tag) in enumerate(reasoning)]
-        self.start = Expected([*think, *closed, *whole, *dropped, *prompted, FIRST_LINE])
+        self.start = ExpectedTokens([*think, *closed, *whole, *dropped, *prompted, FIRST_LINE])
         armed = {head.syntax.dialect for head in anywhere}
         self._orphans = orphans(armed)
         in_doubt = doubtful(self._orphans, section_openers(armed))
         self.text = Prefilter([*tokens, *dropped, *in_doubt, *stray, *QUOTING, *LINES, *FENCES, TICKS])
         again = [Token(token.name, token.parts) for token in in_doubt]
-        self.first_call = Following(self.text, ("h",), ())
-        self.doubtful = Following(self.text, ("h", *DOUBTFUL), again)
+        self.first_call = FollowingTokens(self.text, ("h",), ())
+        self.doubtful = FollowingTokens(self.text, ("h", *DOUBTFUL), again)
         # In backticks a tag is quoted. Models mix them up: <think>…</thinking>.
         closing = list(dict.fromkeys(tag for _, tag in reasoning))
         closers = [Token(f"quoted{i}", (Lit(f"`{tag}`"),)) for i, tag in enumerate(closing)]
@@ -529,7 +529,7 @@ class Grammar:
             following += [(Space(), *parts) for parts in following]
         heads = [Token(f"next{i}", parts) for i, parts in enumerate(following)]
         tokens = [*closers, *heads, *line_end, *decided, *NO_WORDS]
-        return Following(self.text, ("h",), tokens, IN_LINE if line_end else SPACE)
+        return FollowingTokens(self.text, ("h",), tokens, IN_LINE if line_end else SPACE)
 
     def _damaged(self, syntax: CallSyntax, name: str) -> Scan:
         """In a call whose JSON broke: another call, right after its closer or where it broke off."""

@@ -131,10 +131,10 @@ def white(space: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
     return re.compile(space), re.compile(rf"{space}(?P<hold>\\?\Z)")
 
 
-class _Expected:
+class _ExpectedTokensFinder:
     """One of the two expressions of what is expected behind white space."""
 
-    def __init__(self, expected: Expected, *, final: bool) -> None:
+    def __init__(self, expected: ExpectedTokens, *, final: bool) -> None:
         self._expected = expected
         self._final = final
 
@@ -150,10 +150,10 @@ class _Expected:
         return self._expected.find(text, at, start.end(), final=self._final)
 
 
-class Expected(_ByBeginning):
+class ExpectedTokens(_ByBeginning):
     """What `expecting` gives, for many tokens: a reply that begins with none of their first characters needs none."""
 
-    finder = _Expected
+    finder = _ExpectedTokensFinder
     one_step = staticmethod(expecting)
     firsts = ""
     white = white(SPACE)
@@ -165,7 +165,7 @@ class Expected(_ByBeginning):
         return (scan.at_end if final else scan.while_open).match(text, at)
 
 
-class Following(Expected):
+class FollowingTokens(ExpectedTokens):
     """Expects what a prefilter finds, of some `kinds`, or else one of other tokens."""
 
     def __init__(
@@ -180,9 +180,9 @@ class Following(Expected):
         self._other = searching(others)
 
     @cached_property
-    def unnamed(self) -> Following:
+    def unnamed(self) -> FollowingTokens:
         others = [token for token in self._others if not token.named]
-        return Following(self._prefilter.unnamed, self._kinds, others, self._space)
+        return FollowingTokens(self._prefilter.unnamed, self._kinds, others, self._space)
 
     def find(self, text: str, at: int, start: int, *, final: bool) -> re.Match[str] | None:
         """Find the token that begins at `start`."""

@@ -54,15 +54,15 @@ _SPACE = re.compile(SPACE)
 _LINE_START = re.compile(rf"^[ \t>]{{0,{INDENT}}}\Z", re.MULTILINE)
 
 
-class _Node(msgspec.Struct, eq=False, gc=False):
+class _TrieNode(msgspec.Struct, eq=False, gc=False):
     """A place in the trie: what may follow there. White space is apart, as it stands between all that is loose.
 
     There are ten thousands of them, of which none leads back: Python's collector need not go through them.
     """
 
-    literals: dict[str, _Node] = {}
-    parts: tuple[tuple[Part, _Node], ...] = ()
-    space: _Node | None = None
+    literals: dict[str, _TrieNode] = {}
+    parts: tuple[tuple[Part, _TrieNode], ...] = ()
+    space: _TrieNode | None = None
     known: dict[str, tuple[_Step, ...]] = {}
 
     def add(self, parts: Iterable[Part]) -> None:
@@ -71,18 +71,18 @@ class _Node(msgspec.Struct, eq=False, gc=False):
         for part in _without_groups(parts):
             if isinstance(part, Lit):
                 for character in part.text:
-                    node = node.literals.setdefault(character, _Node())
+                    node = node.literals.setdefault(character, _TrieNode())
             elif not isinstance(part, Space):
                 node = node._behind(part)
             elif part != last:  # white space behind white space is one
-                node.space = node.space or _Node()
+                node.space = node.space or _TrieNode()
                 node = node.space
             last = part
 
-    def _behind(self, part: Part) -> _Node:
+    def _behind(self, part: Part) -> _TrieNode:
         node = next((node for known, node in self.parts if known == part), None)
         if node is None:
-            node = _Node()
+            node = _TrieNode()
             self.parts = (*self.parts, (part, node))
         return node
 
@@ -108,7 +108,7 @@ class _Node(msgspec.Struct, eq=False, gc=False):
                 yield from behind._beginning_with(character)
 
 
-type _Step = tuple[Part | None, _Node]
+type _Step = tuple[Part | None, _TrieNode]
 """A part that may follow, and the place behind it; None stands for the character that the step was found by."""
 
 
@@ -164,8 +164,8 @@ class Partial:
         return False
 
     @cached_property
-    def _tries(self) -> tuple[_Node, _Node]:
-        tries = _Node(), _Node()
+    def _tries(self) -> tuple[_TrieNode, _TrieNode]:
+        tries = _TrieNode(), _TrieNode()
         for trie, sequences in zip(tries, (self._anywhere, self._line_start), strict=True):
             for sequence in sequences:
                 trie.add(sequence)
@@ -404,7 +404,9 @@ class Scan:
         if partial is None:
             return found
         return (
-            _Searched(found, partial, self.first) if self._before is None else _Expected(found, partial, self._before)
+            _Searched(found, partial, self.first)
+            if self._before is None
+            else _ExpectedFinder(found, partial, self._before)
         )
 
     @cached_property
@@ -492,7 +494,7 @@ class _Searched:
         return self._found.match(text, at)
 
 
-class _Expected(_Match):
+class _ExpectedFinder(_Match):
     """Finds a token behind white space, or what may still become that."""
 
     def __init__(self, found: re.Pattern[str], partial: Partial, space: str) -> None:

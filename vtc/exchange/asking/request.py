@@ -22,8 +22,8 @@ from vtc.dialects.syntax.description import Description
 from vtc.dialects.text_client import conversation, documented_tools
 from vtc.dialects.writing import history
 from vtc.dialects.writing.calls import write_calls
-from vtc.events import Asked, Message, Opaque, Tool, ToolCall
-from vtc.exchange.asking.steps import Given, made_ready
+from vtc.events import CanonicalRequest, Message, Opaque, Tool, ToolCall
+from vtc.exchange.asking.steps import StepContext, made_ready
 from vtc.exchange.replying.native_calls import NotInOrder, in_order
 from vtc.profiles.plan import RequestPlan, TextClient
 from vtc.scrub import told as told_of
@@ -173,16 +173,16 @@ def encoded(
     messages: Sequence[Message] | None,
     model: str = "",
     steps: Mapping[str, Any] | None = None,
-    given: Given | None = None,
+    given: StepContext | None = None,
 ) -> Encoded:
     """The request with these messages, or its own, made ready; `body`, as it came, if nothing changes."""
     set_, drop, unstreamed = dict(plan.set), tuple(plan.drop), plan.unstreamed
     is_native = plan.write is None and plan.client_text is None
     withheld = plan.withheld if is_native else frozenset[str]()
-    asked = ready = Asked(model="", messages=())
+    asked = ready = CanonicalRequest(model="", messages=())
     took: Mapping[str, str] = {}
     if steps and given:
-        asked = Asked(
+        asked = CanonicalRequest(
             model=model,
             messages=tuple(request.messages if messages is None else messages),
             tools=plan.offered if is_native or plan.promote else (),
@@ -223,7 +223,7 @@ def crossed(
     messages: Sequence[Message] | None,
     model: str,
     steps: Mapping[str, Any],
-    given: Given,
+    given: StepContext,
     origin: str = "",
 ) -> Encoded:
     """The request as one of the server's API, made ready; what of it cannot be told there is named."""
@@ -246,7 +246,7 @@ def crossed(
     return Encoded(body, told, asked.messages, asked.tools, took, asked.constraint is not None, model)
 
 
-def _constrained(asked: Asked, given: Given) -> Mapping[str, Any]:
+def _constrained(asked: CanonicalRequest, given: StepContext) -> Mapping[str, Any]:
     """The fields that tell the server the grammar of its reply."""
     return given.server.constrain(*asked.constraint) if asked.constraint else {}
 

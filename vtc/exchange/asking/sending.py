@@ -9,17 +9,17 @@ from typing import Any, NamedTuple
 
 from vtc.apis import Api, Request
 from vtc.apis.contract import FULL
-from vtc.apis.crossing import Names
+from vtc.apis.crossing import WireNames
 from vtc.dialects.syntax import tool_names
 from vtc.dialects.writing.history import usage
 from vtc.events import Failure, Message, Tool
 from vtc.exchange.asking import request as outgoing
 from vtc.exchange.asking.refusals import GRAMMARS, LEAST, PLAIN, cut, full, lesson
-from vtc.exchange.asking.steps import BRIDGED, Given
+from vtc.exchange.asking.steps import BRIDGED, StepContext
 from vtc.exchange.asking.steps.limits import size
-from vtc.exchange.replying.held import Held
-from vtc.exchange.replying.stages import Fault
-from vtc.exchange.replying.way import Way
+from vtc.exchange.replying.held import GrammarCheck
+from vtc.exchange.replying.stages import ReplyFault
+from vtc.exchange.replying.way import ReplyFactory
 from vtc.profiles.plan import Plan
 from vtc.profiles.planner import PROMPT
 from vtc.reporting import hints
@@ -34,14 +34,14 @@ WORDS = 2000
 """Characters of a server's error that are looked at."""
 
 
-class Sent(NamedTuple):
+class SentRequest(NamedTuple):
     """What of a request stands in the path, in some APIs."""
 
     model: str
     streams: bool
 
 
-class Sending:
+class RequestEncoder:
     """Encodes one request, with the steps that its server needs."""
 
     def __init__(
@@ -51,7 +51,7 @@ class Sending:
         request: Request,
         body: bytes,
         plan: Plan,
-        way: Way,
+        way: ReplyFactory,
         report: Report,
         origin: str,
         taught: Mapping[str, Any],
@@ -72,7 +72,7 @@ class Sending:
         """What the server taught while it was asked again, be it of use or not."""
         self._took: Collection[str] = ()
         """The steps that changed what it was sent last."""
-        self.asked = Sent(request.model, request.stream)
+        self.asked = SentRequest(request.model, request.stream)
         """The model and the form of the reply that the server was asked for last."""
         self.sent = 0
         """The hash of what it was sent last."""
@@ -82,21 +82,21 @@ class Sending:
     def encoded(self, messages: Sequence[Message] | None) -> bytes:
         """Encode the request, with these messages or its own."""
         plan, request, model = self._plan.request, self._request, self._plan.server_model
-        given = Given(request, self._server, Names(request.declared if self._steps.get("names") else ()))
+        given = StepContext(request, self._server, WireNames(request.declared if self._steps.get("names") else ()))
         if self._crosses:
             went = outgoing.crossed(request, plan, messages, model, self._steps, given, self._origin)
         else:
             went = outgoing.encoded(request, self._body, plan, messages, model, self._steps, given)
         self._way.names = given.names if given.names.changed else None
         strict = {given.names.back(tool.name): tool for tool in went.tools if tool.strict}
-        self._way.held = Held(went.constrained, strict)
+        self._way.held = GrammarCheck(went.constrained, strict)
         self._way.refused = self._refused if went.constrained or strict else None
         if not plan.as_is:
             sent = size(request.messages if messages is None else messages, plan.offered)
             self._way.counted = partial(self._counted, sent) if sent > LEAST * PLAIN else None
         self._report.request += [line for line in went.told if line not in self._report.request]
         self._took = went.took
-        self.asked = Sent(went.model or request.model, request.stream and not plan.unstreamed)
+        self.asked = SentRequest(went.model or request.model, request.stream and not plan.unstreamed)
         self.sent, self.left = hash(went.body), (went.messages, went.tools)
         return went.body
 
@@ -137,7 +137,7 @@ class Sending:
                 break
         return None
 
-    def corrected(self, messages: Sequence[Message] | None, reply: str, faults: Sequence[Fault]) -> bytes:
+    def corrected(self, messages: Sequence[Message] | None, reply: str, faults: Sequence[ReplyFault]) -> bytes:
         """Encode it with the model's reply, what is wrong with it, and how the calls that failed are written."""
         listed = "".join(f"\n- {reason}" for reason in dict.fromkeys(fault.quoted or fault.reason for fault in faults))
         usages = dict.fromkeys(filter(None, map(self._usage, faults)))
@@ -147,7 +147,7 @@ class Sending:
         said = Message("assistant", (reply or "(nothing)",)), Message("user", (question,))
         return self.encoded([*(self._request.messages if messages is None else messages), *said])
 
-    def _usage(self, fault: Fault) -> str:
+    def _usage(self, fault: ReplyFault) -> str:
         """Write a call of the tool whose call failed, as the model is told to write it; empty if that is not known."""
         write, tools = self._plan.request.write, {tool.name: tool for tool in self._request.tools}
         tool = tools.get(tool_names.resolve(fault.tool, tools) or "") if fault.tool and write else None

@@ -36,7 +36,7 @@ class Unit(NamedTuple):
     text: str
 
 
-class Prompt(NamedTuple):
+class SentPrompt(NamedTuple):
     """All that left for the model."""
 
     tools: tuple[Unit, ...]
@@ -57,7 +57,7 @@ def prompt(
     meaning: Callable[[Any], str | Media | Seal | None],
     *,
     skips_billing: bool = False,
-) -> Prompt:
+) -> SentPrompt:
     """Write what leaves as a prompt. `meaning` tells what a part is that is no text.
 
     `skips_billing` leaves out the line that Claude Code puts before its prompt.
@@ -77,7 +77,7 @@ def prompt(
 
     declared = tuple(Unit(f"tool {tool.name}", _tool(tool)) for tool in tools)
     spoken = tuple(Unit(message.role, _text(message, said)) for message in messages)
-    return Prompt(declared, spoken, sum(sys.getsizeof(unit.text) + ENTRY for unit in (*declared, *spoken)))
+    return SentPrompt(declared, spoken, sum(sys.getsizeof(unit.text) + ENTRY for unit in (*declared, *spoken)))
 
 
 def _text(message: Message, said: Callable[[str | Opaque], str]) -> str:
@@ -135,10 +135,10 @@ class LastPrompts:
         self._key = digest(*whose, model)
         self._known = known
 
-    def left(self, prompt: Prompt) -> dict[str, Any]:
+    def left(self, prompt: SentPrompt) -> dict[str, Any]:
         """Keep a prompt that leaves; return what it keeps of the last one of its conversation, empty if that is new."""
         found = self._memory.get(self._key)
-        prompts: list[Prompt] = [*found] if isinstance(found, tuple) else []
+        prompts: list[SentPrompt] = [*found] if isinstance(found, tuple) else []
         related = [(one, compared(one, prompt)) for one in prompts if _is_related(one, prompt)]
         whole = [pair for pair in related if pair[1].broken is None]
         best = max(whole, key=lambda pair: pair[1].messages, default=None)
@@ -150,8 +150,8 @@ class LastPrompts:
         self._put([prompt, *prompts])
         return self._told(best[0], prompt, best[1]) if best else {}
 
-    def _put(self, prompts: Sequence[Prompt]) -> None:
-        kept: list[Prompt] = []
+    def _put(self, prompts: Sequence[SentPrompt]) -> None:
+        kept: list[SentPrompt] = []
         size = 0
         for prompt in prompts[:MOST]:
             size += prompt.size
@@ -160,7 +160,7 @@ class LastPrompts:
             kept.append(prompt)
         self._memory.put(self._key, tuple(kept), sum(prompt.size for prompt in kept))
 
-    def _told(self, before: Prompt, now: Prompt, kept: Kept) -> dict[str, Any]:
+    def _told(self, before: SentPrompt, now: SentPrompt, kept: Kept) -> dict[str, Any]:
         """Write it as plain data, with an excerpt of both."""
         same = (*now.tools[: kept.tools], *now.messages[: kept.messages])
         chars = sum(len(unit.text) for unit in same)
@@ -190,7 +190,7 @@ class LastPrompts:
         return first, second
 
 
-def compared(before: Prompt, now: Prompt) -> Kept:
+def compared(before: SentPrompt, now: SentPrompt) -> Kept:
     """Compare a prompt with the one before it; what stands last in either may be there for one turn alone."""
     tools = _common(before.tools, now.tools)
     if tools < max(len(before.tools), len(now.tools)):
@@ -226,12 +226,12 @@ def _at(units: Sequence[Unit], place: int) -> Unit | None:
     return units[place] if place < len(units) else None
 
 
-def _shared(before: Prompt, now: Prompt) -> int:
+def _shared(before: SentPrompt, now: SentPrompt) -> int:
     """Count the messages that both have, at whatever place; prompts of the system's do not count."""
     return len({*before.spoken} & {*now.spoken})
 
 
-def _is_related(before: Prompt, now: Prompt) -> bool:
+def _is_related(before: SentPrompt, now: SentPrompt) -> bool:
     """True if both may be of one conversation."""
     old, new = ({unit.name for unit in one.tools} for one in (before, now))
     if 2 * len(old & new) < max(len(old), len(new)):
@@ -243,11 +243,11 @@ def _is_related(before: Prompt, now: Prompt) -> bool:
     return shared > 1 and 2 * shared >= len(said)
 
 
-type Planned = Callable[[Mapping[str, Any]], tuple[Plan, Past | None]]
+type Planned = Callable[[Mapping[str, Any]], tuple[Plan, History | None]]
 """Decides about a request, given the steps that its server taught since it came."""
 
 
-class Past:
+class History:
     """Gives one exchange what it needs of those before it, and keeps what those after it need."""
 
     def __init__(self, memory: Memory, facts: Facts, plan: Plan, request: Request) -> None:
@@ -272,8 +272,8 @@ class Past:
 def planning(planner: Planner, facts: Facts, request: Request, memory: Memory | None) -> Planned:
     """Make what decides about a request with these facts, once or, when its server teaches what that changes, anew."""
 
-    def planned(taught: Mapping[str, Any]) -> tuple[Plan, Past | None]:
+    def planned(taught: Mapping[str, Any]) -> tuple[Plan, History | None]:
         plan = planner.plan(facts, request, memory, taught)
-        return plan, Past(memory, facts, plan, request) if memory else None
+        return plan, History(memory, facts, plan, request) if memory else None
 
     return planned

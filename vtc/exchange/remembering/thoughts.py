@@ -191,7 +191,7 @@ AT_ONCE = 1 << 15
 """Bytes of frames that are decoded at once: about a hundred, which takes less than a millisecond."""
 
 
-class Heard:
+class ThoughtRecorder:
     """What was heard of the first choice of a reply; `keep` takes it at the end, if there is something to keep."""
 
     def __init__(

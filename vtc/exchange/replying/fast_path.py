@@ -25,7 +25,7 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from vtc.apis.contract import Decoder, Following, Noting
+from vtc.apis.contract import Decoder, FrameFollower, Noting
 from vtc.apis.relay import Relay
 from vtc.apis.told_text import ToldText, learned
 from vtc.dialects.bounded_cache import COMPILED, PER_CHARACTER
@@ -279,7 +279,7 @@ class FastPath:
     def __init__(self, relay: Relay[ReplyPipeline]) -> None:
         self._relay = relay
         self._end = relay.decoder.framing.end
-        self._follows = isinstance(relay.writer.encoder, Following)
+        self._follows = isinstance(relay.writer.encoder, FrameFollower)
         self.held = b""
         """Frames that wait for what follows, and the beginning of one."""
         self._whole = 0  # bytes of the former
@@ -398,7 +398,7 @@ class FastPath:
             if self._notes:
                 cast("Noting", self._relay.decoder).thought_more(texts)
         if self._follows:
-            cast("Following", self._relay.writer.encoder).passed(data)
+            cast("FrameFollower", self._relay.writer.encoder).passed(data)
         return [data]
 
     def _texts(self, data: bytes) -> list[bytes]:

@@ -11,7 +11,7 @@ from vtc.dialects.arguments import values
 from vtc.events import Tool, ToolCall
 
 
-class Held(msgspec.Struct, frozen=True):
+class GrammarCheck(msgspec.Struct, frozen=True):
     """What the server was told of its reply."""
 
     constrained: bool = False
@@ -45,4 +45,4 @@ def _fault(call: ToolCall, tool: Tool) -> str:
     return ""
 
 
-NOTHING = Held()
+NOTHING = GrammarCheck()

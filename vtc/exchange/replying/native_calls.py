@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from vtc.apis.calls import INPUT, raw_input
 from vtc.dialects.arguments import parameter as fitting
 from vtc.dialects.arguments import values
-from vtc.dialects.arguments.broken_json import Expected
+from vtc.dialects.arguments.broken_json import ExpectedObject
 from vtc.dialects.arguments.json_object import JsonBody, dumped, encodable, loaded
 from vtc.dialects.reading import repairs as repairs_of_text
 from vtc.dialects.reading.reader import Reader
@@ -241,7 +241,7 @@ def _broken(text: str, schema: Mapping[str, Any], *, lenient: bool, complete: bo
     """Read what is no JSON: several objects, or one with the faults that are mended in text, too."""
     body, notes = _without_markup(text)
     cut_short = text.endswith(body) and json_closers(body, ()) is None  # a tag after it says that it is whole
-    found = None if cut_short else repairs_of_text.json_bodies(body, (), Expected(schema))
+    found = None if cut_short else repairs_of_text.json_bodies(body, (), ExpectedObject(schema))
     objects = [json.loads(one) for one in found.values] if found and len(found.values) <= MOST_OBJECTS else []
     if found is None or not objects or not all(isinstance(one, dict) for one in objects):
         raise NotInOrder("its arguments are not a whole JSON object")

@@ -27,18 +27,18 @@ from vtc.events import (
     Tool,
     ToolCall,
 )
-from vtc.exchange.replying.held import NOTHING, Held
+from vtc.exchange.replying.held import NOTHING, GrammarCheck
 from vtc.exchange.replying.stages import (
     MESSAGE_GAP,
-    Fault,
     ForStructuredClient,
     ForTextClient,
     Gap,
     Identify,
     Ids,
-    Leaving,
     Limit,
+    OutputFilter,
     Record,
+    ReplyFault,
     Stage,
 )
 from vtc.exchange.replying.text_reading import ANYTHING, TextReading
@@ -78,7 +78,7 @@ class WholeReply:
 
     body: bytes
     report: Report
-    faults: list[Fault]
+    faults: list[ReplyFault]
 
 
 class Stages:
@@ -106,7 +106,7 @@ class Stages:
         self.limit = Limit(plan, tools)
         self.identify = Identify(ids, structured=structured)
         self.record = Record(report, tools, structured=structured)
-        leaving = Leaving(self.record, Openers(openers) if openers else None, joined(plan.guards))
+        leaving = OutputFilter(self.record, Openers(openers) if openers else None, joined(plan.guards))
         self.reads_text = leaving.reads_text or (guards is not None and guards.reads_text)
         self._client = ForStructuredClient(self.gap, leaving)
         if client:
@@ -159,7 +159,7 @@ class ReplyPipeline:
         *,
         as_they_come: bool = True,
         read_name: Callable[[str], Call | None] = lambda _: None,
-        held: Held = NOTHING,
+        held: GrammarCheck = NOTHING,
     ) -> None:
         """Where upstream's own calls may leave `as_they_come`, no policy looks at events."""
         self.structured = plan.client_text is None
@@ -180,7 +180,7 @@ class ReplyPipeline:
         )
 
     @property
-    def faults(self) -> list[Fault]:
+    def faults(self) -> list[ReplyFault]:
         """What may be worth asking again for."""
         return self._stages.record.faults
 

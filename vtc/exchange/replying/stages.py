@@ -118,7 +118,7 @@ FROM_TEXT = 1 << 30
 """Numbers of calls out of the text begin after this: upstream's own have others."""
 
 
-class Fault(NamedTuple):
+class ReplyFault(NamedTuple):
     """What may be worth asking again for."""
 
     kind: Literal["malformed", "arguments", "denied", "tool_choice"]
@@ -204,7 +204,7 @@ class Record:
         self._report = report
         self._tools = tools
         self._structured = structured
-        self.faults: list[Fault] = []
+        self.faults: list[ReplyFault] = []
 
     def feed(self, event: Event) -> Sequence[Event]:
         match event:
@@ -230,7 +230,7 @@ class Record:
     def _refused(self, event: Refusal) -> None:
         if event.malformed:
             named = (tool for tool in self._tools if f'"{tool}"' in event.excerpt)  # in JSON that is broken
-            self.faults.append(Fault("malformed", event.reason, tool=event.name or next(named, "")))
+            self.faults.append(ReplyFault("malformed", event.reason, tool=event.name or next(named, "")))
         told = (event.reason, event.name, event.excerpt)
         last = self._report.refusals[-1:]
         if not any((one["reason"], one["name"], one["excerpt"]) == told for one in last):
@@ -242,9 +242,9 @@ class Record:
         self._report.intervened(event.policy, event.action, event.tool, event.reason, event.detail)
         if event.policy == "arguments" and event.action in ("passed", "refused"):
             told, detail = f"the arguments of `{event.tool}`: ", event.detail or event.reason
-            self.faults.append(Fault("arguments", told + event.reason, told + detail, event.tool))
+            self.faults.append(ReplyFault("arguments", told + event.reason, told + detail, event.tool))
         elif event.action == "refused":
-            self.faults.append(Fault("denied", f"the call of `{event.tool}`: {event.reason}"))
+            self.faults.append(ReplyFault("denied", f"the call of `{event.tool}`: {event.reason}"))
 
     def left(self, ended: Ended) -> None:
         """Note a call that left as it came."""
@@ -267,7 +267,7 @@ class Record:
         if constrained:
             told = "the server took the grammar, and did not decode by it: the reply makes no call"
             self._report.intervened("grammar", "missed", tool, told)
-        self.faults.append(Fault("tool_choice", reason))
+        self.faults.append(ReplyFault("tool_choice", reason))
 
 
 @dataclass(slots=True)
@@ -286,7 +286,7 @@ class Gap:
         return "\n" * (newlines - there) if self.tail else ""
 
 
-class Leaving:
+class OutputFilter:
     """The last look at what a client is told, after all that made it: rules on text, and openers of forbidden calls.
 
     A call that is written as text is told from other text.
@@ -334,7 +334,7 @@ class Leaving:
 class ForStructuredClient:
     """Writes what the client reads as text in place of a call that a policy refused; calls stay calls."""
 
-    def __init__(self, gap: Gap, leaving: Leaving) -> None:
+    def __init__(self, gap: Gap, leaving: OutputFilter) -> None:
         self._gap = gap
         self._leaving = leaving
         self._number = 0
@@ -379,7 +379,7 @@ class ForTextClient(ForStructuredClient):
     def __init__(
         self,
         gap: Gap,
-        leaving: Leaving,
+        leaving: OutputFilter,
         client: TextClient,
         tools: Mapping[str, Tool],
         limit: Limit,

@@ -17,8 +17,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-from vtc.apis.relay import Relay, Unread
-from vtc.exchange.remembering.thoughts import Heard
+from vtc.apis.relay import Relay, UnreadableFrame
+from vtc.exchange.remembering.thoughts import ThoughtRecorder
 from vtc.exchange.replying.fast_path import FastPath
 from vtc.exchange.replying.reply import ReplyPipeline
 from vtc.reporting import hints
@@ -50,7 +50,7 @@ class Stream:
         clock: Callable[[], float] = float,
         *,
         whole: Callable[[bytes], bytes] | None = None,
-        heard: Heard | None = None,
+        heard: ThoughtRecorder | None = None,
     ) -> None:
         """`whole` rewrites a body that turns out not to be a stream but one JSON value."""
         self._relay = relay
@@ -174,14 +174,14 @@ class Stream:
             while unread:
                 try:
                     out += self._relay.feed(unread[0])
-                except Unread as error:
+                except UnreadableFrame as error:
                     out += self._leave_out(error)
                 if self._relay.error:
                     self._report.errors.append(hints.explained(None, self._relay.error))
                     self._relay.error = b""
                 del unread[0]
             if rest and self._strict:
-                rest = b"".join([] if breaks else self._leave_out(Unread("it was cut off")))
+                rest = b"".join([] if breaks else self._leave_out(UnreadableFrame("it was cut off")))
             if final and (last := self._relay.finish(breaks=breaks)):
                 # The body may have ended without a terminator; what is added must not continue the last frame.
                 terminator = self._relay.writer.encoder.framing.end
@@ -216,7 +216,7 @@ class Stream:
         """The error by which the reply of a server of another API ended; empty if by none."""
         return self._relay.writer.failure
 
-    def _leave_out(self, error: Unread) -> list[bytes]:
+    def _leave_out(self, error: UnreadableFrame) -> list[bytes]:
         """Leave out a frame that cannot be read."""
         self.left_out = True
         self._report.intervened("unread_calls", "dropped", "", "a part of the reply could not be read", str(error))
@@ -312,13 +312,13 @@ class CodedStream(Stream):
 
     def __init__(
         self,
-        decoder: compression.Decoder,
+        decoder: compression.ContentDecoder,
         relay: Relay[ReplyPipeline],
         report: Report,
         clock: Callable[[], float] = float,
         *,
         whole: Callable[[bytes], bytes] | None = None,
-        heard: Heard | None = None,
+        heard: ThoughtRecorder | None = None,
     ) -> None:
         super().__init__(relay, report, clock, whole=whole, heard=heard)
         self._decoder = decoder

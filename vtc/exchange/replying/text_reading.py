@@ -31,7 +31,7 @@ MOST = 4096
 """Characters of tags that are held. More of them are text: with each part all before it is looked at again."""
 
 
-class Leftovers:
+class LateCalls:
     """Holds the text of one reply as long as it may be nothing but markup that was left behind."""
 
     def __init__(self, dialects: Sequence[Description], reader: Reader) -> None:
@@ -157,9 +157,9 @@ class TextReading:
     reader: Reader | None = None
     thoughts: Thoughts | None = None
     learned: Learned | None = None
-    beside_calls: Callable[[Begins], tuple[Reader, Leftovers]] | None = None
+    beside_calls: Callable[[Begins], tuple[Reader, LateCalls]] | None = None
     """Makes what reads the text after upstream made calls itself."""
-    leftovers: Leftovers | None = None
+    leftovers: LateCalls | None = None
     """Of the text beside these calls."""
     _native: bool = False
     """True once upstream made calls itself."""

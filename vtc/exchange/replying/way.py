@@ -9,10 +9,10 @@ from functools import partial
 from msgspec.structs import replace as replace_fields
 
 from vtc.apis import Api, Request
-from vtc.apis.crossing import Crossed, Names, Renamed
+from vtc.apis.crossing import ForeignDecoder, RenamedTools, WireNames
 from vtc.apis.relay import Relay
 from vtc.dialects.bounded_cache import COMPILED
-from vtc.dialects.reading.reader import Begins, Own, Reader
+from vtc.dialects.reading.reader import Begins, ModelFacts, Reader
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.grammar import compiled
 from vtc.dialects.text_client import conversation
@@ -20,13 +20,13 @@ from vtc.dialects.writing.history import BLANK, written
 from vtc.events import Tool
 from vtc.exchange.remembering import echoes
 from vtc.exchange.remembering.echoes import Echoes
-from vtc.exchange.remembering.thoughts import Heard, PastThoughts
+from vtc.exchange.remembering.thoughts import PastThoughts, ThoughtRecorder
 from vtc.exchange.replying.held import NOTHING
 from vtc.exchange.replying.native_calls import reader_of_names
 from vtc.exchange.replying.reply import ReplyPipeline, Stages
 from vtc.exchange.replying.stages import Ids, alphanumeric9
 from vtc.exchange.replying.stream import CodedStream, Stream
-from vtc.exchange.replying.text_reading import Leftovers, TextReading, Thoughts
+from vtc.exchange.replying.text_reading import LateCalls, TextReading, Thoughts
 from vtc.guards.chain import chain, refusable
 from vtc.guards.patterns import Budget
 from vtc.profiles.plan import Plan, ReadingPlan, ReplyPlan
@@ -47,7 +47,7 @@ def is_warm(reading: ReadingPlan) -> bool:
     return not (reading.dialects and reading.tools) or COMPILED.get(_warmth(reading)) is not None
 
 
-class Way:
+class ReplyFactory:
     """Makes the parts of a reply's way. It keeps of the request what a reply needs, and nothing of the conversation."""
 
     def __init__(
@@ -65,7 +65,7 @@ class Way:
         self._client = client
         self._server = server
         self._plan = plan
-        self.names: Names | None = None
+        self.names: WireNames | None = None
         """The names of tools as the server knows them, if any is another one."""
         self.held = NOTHING
         """The grammar that the server was to decode by."""
@@ -84,7 +84,7 @@ class Way:
         self._budget = Budget()
         blank = BLANK if plan.request.prompt_tools else ""
         steers = plan.reading.echo == "steer"
-        self._own = Own(plan.reading.own, self._echoes(request), steers, steers or plan.reply.is_strict, blank)
+        self._own = ModelFacts(plan.reading.own, self._echoes(request), steers, steers or plan.reply.is_strict, blank)
 
     def _echoes(self, request: Request) -> Echoes | None:
         """Look for calls in the results of the request."""
@@ -96,7 +96,7 @@ class Way:
 
     def stream(
         self,
-        decoder: compression.Decoder,
+        decoder: compression.ContentDecoder,
         report: Report,
         pipelines: list[ReplyPipeline],
         *,
@@ -119,9 +119,11 @@ class Way:
         decoder_ = self._server.decoder(None if crosses else form, drop)
         if crosses:
             id_ = hashlib.sha256(self._seed.encode()).hexdigest()[:24]
-            decoder_ = Crossed(decoder_, self.names or Names(()), self._model, id_, self._origin, self._server.signs)
+            decoder_ = ForeignDecoder(
+                decoder_, self.names or WireNames(()), self._model, id_, self._origin, self._server.signs
+            )
         elif self.names:
-            decoder_ = Renamed(decoder_, self.names)
+            decoder_ = RenamedTools(decoder_, self.names)
         passes = not (crosses or self.names)
         relay = Relay(decoder_, self._client.encoder(form, drop), pipeline, passes=passes, strict=strict)
         relay.counted, relay.refused = self.counted, self.refused
@@ -129,13 +131,15 @@ class Way:
         heard = self._heard(self._thoughts) if self._thoughts else None
         return kind(relay, report, clock, whole=as_one, heard=heard)
 
-    def _heard(self, past: PastThoughts) -> Heard:
+    def _heard(self, past: PastThoughts) -> ThoughtRecorder:
         """Make what listens to a reply for later requests."""
         write = self._plan.request.write if past.as_text else None
         sections = write.sections[:1] if write else ()
         around = tuple(part.strip() for one in sections for part in one.partition("{calls}")[::2] if part.strip())
         closers = [close for _, close in self._plan.reading.thinking.tags] if write else []
-        return Heard(self._server.decoder(), past.keep, around if write else None, closers, plain=past.recalls)
+        return ThoughtRecorder(
+            self._server.decoder(), past.keep, around if write else None, closers, plain=past.recalls
+        )
 
     def _pipeline(self, report: Report, plan: ReplyPlan, *, whole: bool) -> ReplyPipeline:
         """Make the way of one choice of the reply."""
@@ -146,8 +150,8 @@ class Way:
         guessed = think.begins_inside and not whole
         kept = guessed and think.to == "keep"
 
-        def beside_calls(begins: Begins) -> tuple[Reader, Leftovers]:
-            return self.reader(begins, dialects=()), Leftovers(dialects, self.reader())
+        def beside_calls(begins: Begins) -> tuple[Reader, LateCalls]:
+            return self.reader(begins, dialects=()), LateCalls(dialects, self.reader())
 
         openers: list[str] = []
         if client := plan.client_text:

@@ -11,15 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from vtc.events import Asked
+from vtc.events import CanonicalRequest
 from vtc.exchange.asking.steps.calls import after_results, ids, names, results
 from vtc.exchange.asking.steps.content import billing, images, text
-from vtc.exchange.asking.steps.given import Given, Step
+from vtc.exchange.asking.steps.given import Step, StepContext
 from vtc.exchange.asking.steps.limits import context, max_tokens, thinking
 from vtc.exchange.asking.steps.messages import alternate, developer, empty, nulls, single, something, system, turns
 from vtc.exchange.asking.steps.tools import choice, constrain, schemas, strict
 
-__all__ = ["BRIDGED", "STEPS", "Callable", "Given", "made_ready"]
+__all__ = ["BRIDGED", "STEPS", "Callable", "StepContext", "made_ready"]
 
 STEPS: Mapping[str, Step] = {
     "billing": billing,
@@ -55,7 +55,9 @@ BRIDGED: Mapping[str, Any] = {
 """What is done to each request for a server of another API, unless a profile says otherwise."""
 
 
-def made_ready(asked: Asked, steps: Mapping[str, Any], given: Given) -> tuple[Asked, dict[str, str]]:
+def made_ready(
+    asked: CanonicalRequest, steps: Mapping[str, Any], given: StepContext
+) -> tuple[CanonicalRequest, dict[str, str]]:
     """Take the steps, by name and value, in order; return the same request if none changes it.
 
     And a line about each that did, by its name.

@@ -10,8 +10,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from vtc.events import Asked, Message, ToolCall
-from vtc.exchange.asking.steps.given import Given, counted
+from vtc.events import CanonicalRequest, Message, ToolCall
+from vtc.exchange.asking.steps.given import StepContext, counted
 
 # Ids of calls, as a server takes them: each its own, and the same in every turn.
 
@@ -20,7 +20,7 @@ _SHORT = re.compile(r"[A-Za-z0-9_-]{1,40}")
 _NINE = re.compile(r"[A-Za-z0-9]{9}")
 
 
-def ids(asked: Asked, value: Any, _given: Given) -> tuple[Asked, str]:
+def ids(asked: CanonicalRequest, value: Any, _given: StepContext) -> tuple[CanonicalRequest, str]:
     """Give each call an id of its own in this form, and its result the same; those that have one keep it."""
     form = _nine if value == "alphanumeric9" else _short
     if not any(one.calls or one.role == "tool" for one in asked.messages):
@@ -103,7 +103,7 @@ DONE = "Done."
 """What the model says between results and the user; other clients write the same."""
 
 
-def results(asked: Asked, _value: Any, _given: Given) -> tuple[Asked, str]:
+def results(asked: CanonicalRequest, _value: Any, _given: StepContext) -> tuple[CanonicalRequest, str]:
     """Put results right after their calls, in their order, one for each.
 
     One of no call is said by the user, as is a second one of the same call that says something else.
@@ -115,7 +115,7 @@ def results(asked: Asked, _value: Any, _given: Given) -> tuple[Asked, str]:
     return replace(asked, messages=messages), "results put in the order of their calls"
 
 
-def after_results(asked: Asked, _value: Any, _given: Given) -> tuple[Asked, str]:
+def after_results(asked: CanonicalRequest, _value: Any, _given: StepContext) -> tuple[CanonicalRequest, str]:
     """Let the model say a word between results and what the user says."""
     out: list[Message] = []
     for message in asked.messages:
@@ -167,7 +167,7 @@ def _orphan(result: Message) -> Message:
 _WORDS = ("auto", "none", "required")
 
 
-def names(asked: Asked, _value: Any, given: Given) -> tuple[Asked, str]:
+def names(asked: CanonicalRequest, _value: Any, given: StepContext) -> tuple[CanonicalRequest, str]:
     """Give tools names that all take, in declarations, in the choice and in the conversation alike."""
     known = given.names
     called = {call.name for message in asked.messages for call in message.calls}

@@ -7,13 +7,13 @@ from typing import Any
 from msgspec.structs import replace
 
 from vtc.apis.content import BILLING, note, without_billing
-from vtc.events import Asked, Media, Message, Opaque
-from vtc.exchange.asking.steps.given import Given, counted, said_in
+from vtc.events import CanonicalRequest, Media, Message, Opaque
+from vtc.exchange.asking.steps.given import StepContext, counted, said_in
 
 # Contents that are lists of texts, where a template adds them to a text.
 
 
-def text(asked: Asked, _value: Any, given: Given) -> tuple[Asked, str]:
+def text(asked: CanonicalRequest, _value: Any, given: StepContext) -> tuple[CanonicalRequest, str]:
     """Write each as one text; a list with images stays one. The parts of a result are joined only where it was one."""
 
     def written(message: Message) -> Message:
@@ -33,7 +33,7 @@ def text(asked: Asked, _value: Any, given: Given) -> tuple[Asked, str]:
 # Images and documents, for a model that takes none.
 
 
-def images(asked: Asked, _value: Any, given: Given) -> tuple[Asked, str]:
+def images(asked: CanonicalRequest, _value: Any, given: StepContext) -> tuple[CanonicalRequest, str]:
     """Put a note in the place of each."""
     request, count = given.request, 0
 
@@ -61,7 +61,7 @@ def images(asked: Asked, _value: Any, given: Given) -> tuple[Asked, str]:
 # The line with which Claude Code begins its prompt: it differs in each request, and only its own server wants it.
 
 
-def billing(asked: Asked, _value: Any, given: Given) -> tuple[Asked, str]:
+def billing(asked: CanonicalRequest, _value: Any, given: StepContext) -> tuple[CanonicalRequest, str]:
     """Leave the line out; what stands after it in the same text stays."""
 
     def left(part: str | Opaque) -> str | Opaque | None:

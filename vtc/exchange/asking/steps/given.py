@@ -6,19 +6,19 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from vtc.apis import Api, Request
-from vtc.apis.crossing import Names
-from vtc.events import Asked, Message, Opaque
+from vtc.apis.crossing import WireNames
+from vtc.events import CanonicalRequest, Message, Opaque
 
 
-class Given(NamedTuple):
+class StepContext(NamedTuple):
     """The client's request, which knows its own parts; the server's API; the names of tools there and back."""
 
     request: Request
     server: Api
-    names: Names
+    names: WireNames
 
 
-type Step = Callable[[Asked, Any, Given], tuple[Asked, str]]
+type Step = Callable[[CanonicalRequest, Any, StepContext], tuple[CanonicalRequest, str]]
 """Takes the value of its key; returns what is asked instead, and one line for people: what changed, or why nothing did
 where they would wonder."""
 

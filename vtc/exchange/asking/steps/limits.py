@@ -7,8 +7,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from vtc.events import Asked, Message, Tool
-from vtc.exchange.asking.steps.given import Given
+from vtc.events import CanonicalRequest, Message, Tool
+from vtc.exchange.asking.steps.given import StepContext
 from vtc.json_text import encode
 
 # The window of the model: Ollama's API is told how long it is, others are not asked for more than is left of it.
@@ -20,7 +20,7 @@ LEAST = 8
 """A reply is left at least this part of the window: what is left is only estimated, and the server knows it."""
 
 
-def context(asked: Asked, value: Any, given: Given) -> tuple[Asked, str]:
+def context(asked: CanonicalRequest, value: Any, given: StepContext) -> tuple[CanonicalRequest, str]:
     """Say how long the window is, and that the prompt must not be cut, or else lower the limit to what is left."""
     limits = asked.limits
     if "context" in given.server.limits:
@@ -34,13 +34,13 @@ def context(asked: Asked, value: Any, given: Given) -> tuple[Asked, str]:
     return _lowered(asked, left) if isinstance(wanted, int) and wanted > left else (asked, "")
 
 
-def max_tokens(asked: Asked, value: Any, _given: Given) -> tuple[Asked, str]:
+def max_tokens(asked: CanonicalRequest, value: Any, _given: StepContext) -> tuple[CanonicalRequest, str]:
     """Lower the limit to the most that the server takes."""
     wanted = asked.limits.get("max_tokens")
     return _lowered(asked, value) if isinstance(wanted, int) and wanted > value else (asked, "")
 
 
-def _lowered(asked: Asked, most: int) -> tuple[Asked, str]:
+def _lowered(asked: CanonicalRequest, most: int) -> tuple[CanonicalRequest, str]:
     limits = {**asked.limits, "max_tokens": most}
     return replace(asked, limits=limits), f"max_tokens {most}, as the server has room for no more"
 
@@ -57,7 +57,7 @@ def size(messages: Iterable[Message], tools: Iterable[Tool]) -> int:
 # How much to think, for a model that cannot.
 
 
-def thinking(asked: Asked, _value: Any, _given: Given) -> tuple[Asked, str]:
+def thinking(asked: CanonicalRequest, _value: Any, _given: StepContext) -> tuple[CanonicalRequest, str]:
     """Say nothing of it to a server of another API."""
     if asked.effort is None:
         return asked, ""

@@ -8,8 +8,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from vtc.events import Asked, Message, Opaque
-from vtc.exchange.asking.steps.given import Given, counted
+from vtc.events import CanonicalRequest, Message, Opaque
+from vtc.exchange.asking.steps.given import StepContext, counted
 
 # Several messages of one role made one.
 
@@ -42,12 +42,12 @@ def may_join(messages: Sequence[Message]) -> bool:
 # The model's turns: all that it said between two messages of others is one, so that its results follow it.
 
 
-def turns(asked: Asked, _value: Any, _given: Given) -> tuple[Asked, str]:
+def turns(asked: CanonicalRequest, _value: Any, _given: StepContext) -> tuple[CanonicalRequest, str]:
     """Join messages of the model that follow each other."""
     return joined_where(asked, lambda role: role == "assistant", " of the model")
 
 
-def joined_where(asked: Asked, is_one: Callable[[str], bool], of: str = "") -> tuple[Asked, str]:
+def joined_where(asked: CanonicalRequest, is_one: Callable[[str], bool], of: str = "") -> tuple[CanonicalRequest, str]:
     """Join neighbours of each such role."""
     out: list[Message] = []
     for role, some in groupby(asked.messages, lambda one: one.role):
@@ -61,7 +61,7 @@ def joined_where(asked: Asked, is_one: Callable[[str], bool], of: str = "") -> t
 # Neighbours of one role, which templates that count turns refuse.
 
 
-def alternate(asked: Asked, _value: Any, _given: Given) -> tuple[Asked, str]:
+def alternate(asked: CanonicalRequest, _value: Any, _given: StepContext) -> tuple[CanonicalRequest, str]:
     """Join them; results stay apart, as each answers a call."""
     return joined_where(asked, lambda role: role in ("user", "assistant"))
 
@@ -73,7 +73,7 @@ REMINDER = "<system-reminder>\n{}\n</system-reminder>"
 """How a system message that stands amid a conversation is told, where clients write their own so."""
 
 
-def system(asked: Asked, value: Any, _given: Given) -> tuple[Asked, str]:
+def system(asked: CanonicalRequest, value: Any, _given: StepContext) -> tuple[CanonicalRequest, str]:
     """Join those at the beginning; the others the user says where they stand, or they join these, or they stay.
 
     `user`: the user says them all.
@@ -120,7 +120,7 @@ def _spoken(message: Message) -> Message:
 # The role `developer`, which is `system` to all servers but OpenAI's.
 
 
-def developer(asked: Asked, _value: Any, given: Given) -> tuple[Asked, str]:
+def developer(asked: CanonicalRequest, _value: Any, given: StepContext) -> tuple[CanonicalRequest, str]:
     """Call roles by their usual names."""
     messages = tuple(map(given.request.usual, asked.messages))
     changed = sum(one is not came for one, came in zip(messages, asked.messages, strict=True))
@@ -132,7 +132,7 @@ def developer(asked: Asked, _value: Any, given: Given) -> tuple[Asked, str]:
 # Messages that say nothing.
 
 
-def empty(asked: Asked, _value: Any, given: Given) -> tuple[Asked, str]:
+def empty(asked: CanonicalRequest, _value: Any, given: StepContext) -> tuple[CanonicalRequest, str]:
     """Leave them out; a result without a word is one all the same."""
 
     def says(message: Message) -> bool:
@@ -148,7 +148,7 @@ def empty(asked: Asked, _value: Any, given: Given) -> tuple[Asked, str]:
 # Contents that are null, as clients write them beside calls, where a template reads a text.
 
 
-def nulls(asked: Asked, _value: Any, given: Given) -> tuple[Asked, str]:
+def nulls(asked: CanonicalRequest, _value: Any, given: StepContext) -> tuple[CanonicalRequest, str]:
     """Write an empty text for each."""
     messages = tuple(replace(one, content=("",)) if given.request.is_null(one) else one for one in asked.messages)
     changed = sum(one is not came for one, came in zip(messages, asked.messages, strict=True))
@@ -160,7 +160,7 @@ def nulls(asked: Asked, _value: Any, given: Given) -> tuple[Asked, str]:
 # Several calls of one message, where a template takes one at a time.
 
 
-def single(asked: Asked, _value: Any, _given: Given) -> tuple[Asked, str]:
+def single(asked: CanonicalRequest, _value: Any, _given: StepContext) -> tuple[CanonicalRequest, str]:
     """Give each call a message of its own, with its result after it."""
     several = sum(len(message.calls) > 1 for message in asked.messages)
     if not several:
@@ -194,7 +194,7 @@ def _apart(messages: Sequence[Message]) -> Iterator[Message]:
 SOMETHING = "Hello."
 
 
-def something(asked: Asked, value: Any, _given: Given) -> tuple[Asked, str]:
+def something(asked: CanonicalRequest, value: Any, _given: StepContext) -> tuple[CanonicalRequest, str]:
     """Add a message of the user where there is none; `first` also ahead of what the model says first."""
     opening = len([*takewhile(lambda one: one.role == "system", asked.messages)])
     head, rest = asked.messages[:opening], asked.messages[opening:]

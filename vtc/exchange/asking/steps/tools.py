@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from vtc.dialects.arguments import values
 from vtc.dialects.arguments.values import Schema
 from vtc.dialects.constrain.constraint import Inexpressible, quoting
-from vtc.events import Asked, Message, Tool
-from vtc.exchange.asking.steps.given import Given, counted
+from vtc.events import CanonicalRequest, Message, Tool
+from vtc.exchange.asking.steps.given import StepContext, counted
 from vtc.exchange.asking.steps.messages import REMINDER, joined
 from vtc.json_text import encode, referred
 from vtc.profiles.planner import Constraining
@@ -161,7 +161,7 @@ MOST_TOLD = 6
 """Tools that are named in the report."""
 
 
-def schemas(asked: Asked, value: Any, _given: Given) -> tuple[Asked, str]:
+def schemas(asked: CanonicalRequest, value: Any, _given: StepContext) -> tuple[CanonicalRequest, str]:
     """Simplify the schemas that say more than types, names and choices."""
     tools: list[Tool] = []
     told: list[str] = []
@@ -183,7 +183,7 @@ def schemas(asked: Asked, value: Any, _given: Given) -> tuple[Asked, str]:
 # The choice of a tool, for a server that does not heed it.
 
 
-def choice(asked: Asked, _value: Any, _given: Given) -> tuple[Asked, str]:
+def choice(asked: CanonicalRequest, _value: Any, _given: StepContext) -> tuple[CanonicalRequest, str]:
     """Send no tools where none may be called, and one where that must be: this is worth more than the prompt cache."""
     if asked.choice == "auto" or not asked.tools:
         return asked, ""
@@ -207,7 +207,7 @@ def choice(asked: Asked, _value: Any, _given: Given) -> tuple[Asked, str]:
 """Schemas within schemas that are closed."""
 
 
-def constrain(asked: Asked, value: Any, given: Given) -> tuple[Asked, str]:
+def constrain(asked: CanonicalRequest, value: Any, given: StepContext) -> tuple[CanonicalRequest, str]:
     """Send the grammar of the dialect, filled in with the tools."""
     assert isinstance(value, Constraining)
     if (mark := quoting(value.dialect)) and _holds(given.request.messages, mark):
@@ -234,7 +234,7 @@ def _holds(messages: Iterable[Message], mark: str) -> bool:
     )
 
 
-def strict(asked: Asked, _value: Any, _given: Given) -> tuple[Asked, str]:
+def strict(asked: CanonicalRequest, _value: Any, _given: StepContext) -> tuple[CanonicalRequest, str]:
     """Declare tools as strict, where each of their objects can be closed; those without parameters stay."""
     tools = tuple(
         with_fields(tool, strict=True, parameters=found)
@@ -253,7 +253,7 @@ def _has_members(schema: Schema) -> bool:
     return bool(values.resolved_of(schema, schema).get("properties"))
 
 
-class _Open(ValueError):
+class _OpenObject(ValueError):
     """An object may have any members."""
 
 
@@ -261,17 +261,17 @@ def closed(schema: Any) -> Mapping[str, Any] | None:
     """Close the objects of a schema that say nothing of other members; None if one of them is open."""
     try:
         return _closed(schema, 0)
-    except _Open:
+    except _OpenObject:
         return None
 
 
 def _closed(schema: Any, depth: int) -> Mapping[str, Any]:
     if depth > MOST_DEPTH or not isinstance(schema, Mapping):
-        raise _Open
+        raise _OpenObject
     declared = schema.get("properties")
     is_object = declared is not None or schema.get("type") == "object"
     if is_object and not (declared and schema.get("additionalProperties", False) is False):
-        raise _Open
+        raise _OpenObject
     found = {key: _inside(key, one, depth + 1) for key, one in schema.items()}
     return {**found, "additionalProperties": False} if is_object else found
 
