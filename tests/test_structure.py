@@ -1,4 +1,4 @@
-"""The rules of the source tree: layers, purity, the length of functions, and standing alone.
+"""The rules of the source tree: layers, purity, names of classes, the length of functions, and standing alone.
 
 Each check takes the tree as `{path: source}` and returns one `path:line: what is wrong; what to do` for
 each violation, so that it can be shown a made-up tree that breaks the rule.
@@ -51,6 +51,7 @@ LOCKED = {("vtc/dialects/bounded_cache.py", "threading"), ("vtc/guards/patterns.
 """What may be imported all the same: for a lock, as large replies are read beside the event loop; to bound work."""
 CLOCKS = {"now", "utcnow", "today"}
 FILE_METHODS = {"read_text", "read_bytes", "write_text", "write_bytes"}
+OF_EACH_API = {"Decoder", "Encoder", "Request", "Reply"}
 MAX_FUNCTION_LINES = 60
 LONGER = {
     ("vtc/apis/relay/choice.py", "read"): 81,
@@ -215,6 +216,20 @@ def touches_a_file(function: ast.expr) -> bool:
     return False
 
 
+def check_class_names(tree: Tree) -> list[str]:
+    """One name stands for one thing, but for the halves that each API has."""
+    places: dict[str, list[str]] = {}
+    for path, module in modules(tree):
+        for node in ast.walk(module):
+            if isinstance(node, ast.ClassDef) and node.name not in OF_EACH_API:
+                places.setdefault(node.name, []).append(f"{path}:{node.lineno}")
+    return [
+        f"{later}: {name} is a class in {first.partition(':')[0]}, too; name what sets it apart"
+        for name, (first, *others) in places.items()
+        for later in others
+    ]
+
+
 def check_size(tree: Tree) -> list[str]:
     """Bound functions, not files: a limit on lines of a file is met by shaving and by splitting one noun."""
     problems = []
@@ -256,6 +271,7 @@ CHECKS: tuple[Check, ...] = (
     check_layers,
     check_circles,
     check_purity,
+    check_class_names,
     check_size,
     check_standalone,
     check_codes,
@@ -424,7 +440,16 @@ def test_effects_are_for_the_outer_layers_and_files_for_profiles() -> None:
     assert run(check_purity, "vtc/profiles/loader.py", "open('f')\npath.read_text()") == []
 
 
-def test_a_long_module_is_found() -> None:
+def test_a_class_name_that_stands_for_two_things_is_found() -> None:
+    tree = {
+        "vtc/a.py": "class Names: ...",
+        "vtc/b.py": "\nclass Names: ...\nclass Decoder: ...",
+        "vtc/c.py": "class Decoder: ...",
+    }
+    assert check_class_names(tree) == ["vtc/b.py:2: Names is a class in vtc/a.py, too; name what sets it apart"]
+
+
+def test_a_long_function_is_found() -> None:
     assert run(check_size, "vtc/events.py", "x = 1\n" * 1000 + "def f():\n" + "    x = 1\n" * 59) == []
     assert run(check_size, "vtc/events.py", "\ndef f():\n" + "    x = 1\n" * 60) == [
         "vtc/events.py:2: f has 61 lines, over 60; part it"
