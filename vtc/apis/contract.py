@@ -1,12 +1,12 @@
 """The contract of an API: all that its author writes.
 
     request body -> Api.request -> Request           what is asked, in canonical form
-    Asked -> Api.ask -> request body                 the same for a server of this API, whoever asks
+    CanonicalRequest -> Api.ask -> request body      the same for a server of this API, whoever asks
     frame -> Decoder.decode -> deltas, and what else the frame says
     deltas, events -> Encoder.write -> JSON values   what the client is told
 
 The decoder belongs to the server's API and the encoder to the client's; neither knows the other. Which frames wait,
-which leave as their own bytes and which are written anew is up to the relay (`relay.py`), once for all APIs.
+which leave as their own bytes and which are written anew is up to the relay (`relay/`), once for all APIs.
 """
 
 from __future__ import annotations

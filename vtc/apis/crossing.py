@@ -1,8 +1,8 @@
 """A request on its way to a server of another API: what every API can be told; and the names that go there and back.
 
-    client's Request -> read -> Asked -> Api.ask (server's) -> body
+    client's Request -> read -> CanonicalRequest -> Api.ask (server's) -> body
 
-What servers refuse of it besides is mended by the steps of `exchange/ready`.
+What servers refuse of it besides is mended by the steps of `exchange/asking/steps`.
 """
 
 from __future__ import annotations

@@ -20,7 +20,8 @@ from vtc.guards.patterns import expression, naming
 
 # The keys of the steps that make a request ready for a server that would refuse it, or lose a part of it.
 #
-# What each does stands in `vtc/exchange/ready`. The messages are those of servers, by which they say what they lack.
+# What each does stands in `vtc/exchange/asking/steps`. The messages are those of servers, by which they say what they
+# lack.
 
 
 type Form = Literal["structural_tag", "gbnf", "gbnf_string", "gbnf_format", "json_schema"]

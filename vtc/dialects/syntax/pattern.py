@@ -1,6 +1,6 @@
 """Pattern strings, such as `<function={name}>\n{params}</function>`, parsed into literals and slots.
 
-For reading, their markup becomes sequences of `Part`s (`parts.py`), which a state looks for (`scan.py`).
+For reading, their markup becomes sequences of `Part`s, which a state looks for (`scan.py`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 
 # The parts that markup is made of as it is read, and the expressions for a sequence of them.
 #
-# A sequence gives an expression for the whole of it; `partial.py` finds its beginnings. Grammars hold them by the ten
+# A sequence gives an expression for the whole of it; `scan.py` finds its beginnings. Grammars hold them by the ten
 # thousand: as they never refer to themselves, Python's collector need not go through them.
 
 

@@ -1,6 +1,6 @@
 """Finds what a state of the reader looks for: tokens, and the text that may still become one.
 
-What the text so far ends in is held back if it is a proper beginning of a token (`partial.py`). Nothing else is; that
+What the text so far ends in is held back if it is a proper beginning of a token (`Partial`). Nothing else is; that
 is what makes the result independent of how the text was cut.
 """
 

@@ -1,6 +1,6 @@
 """The stages between the reader and the client's codec: each takes an event and returns events.
 
-    policies -> Limit -> Identify -> Record -> ForStructuredClient or ForTextClient, which ask Leaving
+    policies -> Limit -> Identify -> Record -> ForStructuredClient or ForTextClient, which ask OutputFilter
 
 Policies come first, so that a call which they refuse counts for no limit. The `raw` of all events, joined, stays the
 text of the reply.

@@ -2,8 +2,8 @@
 
     chunk -> cut into frames -> relay -> bytes that may leave
 
-`coded.py` undoes a content coding before that. A whole body goes this way as the stream that says the same. A chunk in
-which nothing can begin takes the fast path.
+`CodedStream` undoes a content coding before that. A whole body goes this way as the stream that says the same. A chunk
+in which nothing can begin takes the fast path.
 
 After a fault the rest passes as it came. Where a policy refuses calls it does not: a frame that cannot be read is left
 out, and after a fault of ours nothing leaves any more.
