@@ -29,8 +29,7 @@ from vtc.apis import APIS
 from vtc.cli import main
 from vtc.cli.config import Config
 from vtc.profiles import reference
-from vtc.proxy import launch as script
-from vtc.proxy import options
+from vtc.proxy import launch, options
 from vtc.proxy.addon import VirtualToolCalling
 
 pytestmark = pytest.mark.every
@@ -74,7 +73,7 @@ def printed(line: str) -> str:
     program, *arguments = shlex.split(line)
     assert program == "vtc", f"only vtc is run here: {line}"
     result = asyncio.run(probed(arguments)) if arguments[0] == "probe" else called(arguments)
-    output = result.output.replace(str(script.path()), "addons/addon.py")
+    output = result.output.replace(str(launch.path()), "addons/addon.py")
     output = re.sub(r"\S*/bin/mitm", "mitm", output)
     return output + (f"(exit code {result.exit_code})\n" if result.exit_code else "")
 

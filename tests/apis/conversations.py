@@ -11,8 +11,7 @@ from typing import Any
 
 from tests.apis import gemini, messages, ollama, responses
 from tests.apis.named_events import Json
-from vtc.apis import APIS
-from vtc.apis import whole as summary
+from vtc.apis import APIS, whole
 from vtc.events import Message
 
 BY_NAME = {api.name: api for api in APIS}
@@ -38,7 +37,7 @@ def asks(client: str, text: str) -> list[Any]:
 
 def told(client: str, body: bytes) -> Message:
     """Read what the client was told."""
-    return summary.replies(BY_NAME[client], body)[0].message
+    return whole.replies(BY_NAME[client], body)[0].message
 
 
 def answered(client: str, said: Message, result: str) -> list[Any]:

@@ -8,8 +8,7 @@ import pytest
 
 from tests.apis import chat
 from tests.apis.shapes import SHAPES
-from vtc.apis import APIS, Api
-from vtc.apis import whole as summary
+from vtc.apis import APIS, Api, whole
 from vtc.apis.whole import NoReply, folded, streamed
 
 each = pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
@@ -30,7 +29,7 @@ def test_stream_of_a_whole_reply_folds_back_to_it(api: Api, text: str) -> None:
 @pytest.mark.parametrize("text", TEXTS)
 def test_stream_of_a_whole_reply_says_the_same(api: Api, text: str) -> None:
     body = chat.encoded(SHAPES[api.name].whole(text))
-    assert summary.replies(api, streamed(api, body)) == summary.replies(api, body)
+    assert whole.replies(api, streamed(api, body)) == whole.replies(api, body)
 
 
 @each

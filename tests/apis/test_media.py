@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from vtc.apis import content as media
+from vtc.apis import content
 from vtc.events import Media, Message, Opaque
 
 PNG = "data:image/png;base64,AAAA"
@@ -25,27 +25,27 @@ PNG = "data:image/png;base64,AAAA"
     ],
 )
 def test_a_url_is_data_or_a_place(url: Any, found: Media | None) -> None:
-    assert media.from_url("image", url) == found
+    assert content.from_url("image", url) == found
 
 
 @pytest.mark.parametrize("url", [PNG, "https://localhost/a.png"])
 def test_what_is_read_is_written_again(url: str) -> None:
-    found = media.from_url("image", url)
+    found = content.from_url("image", url)
     assert found is not None
-    assert media.to_url(found) == url
+    assert content.to_url(found) == url
 
 
 def test_a_note_names_what_is_left_out() -> None:
-    assert media.note(Media("document", "application/pdf", "AA", name="a.pdf")).startswith(
+    assert content.note(Media("document", "application/pdf", "AA", name="a.pdf")).startswith(
         "[application/pdf a.pdf: left"
     )
-    assert media.note(Media("image", url="https://localhost/" + "a" * 999)).startswith("[image https://localhost/aaa")
+    assert content.note(Media("image", url="https://localhost/" + "a" * 999)).startswith("[image https://localhost/aaa")
 
 
 def test_parts_of_a_message_are_its_text_and_its_media() -> None:
     image = Media("image", "image/png", "AA")
     message = Message("user", ("a", Opaque({"type": "x"}), Opaque(media=image), ""))
-    assert media.parts_of(message) == ["a", image]
+    assert content.parts_of(message) == ["a", image]
 
 
 @pytest.mark.parametrize(
@@ -61,4 +61,4 @@ def test_parts_of_a_message_are_its_text_and_its_media() -> None:
     ],
 )
 def test_a_file_that_the_server_keeps_has_a_name(part: Any, named: str) -> None:
-    assert media.file_of(part) == named
+    assert content.file_of(part) == named

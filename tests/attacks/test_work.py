@@ -17,7 +17,7 @@ from vtc.apis.relay.choice import MOST_CALLS
 from vtc.dialects.bounded_cache import COMPILED
 from vtc.dialects.text_client import documented_tools
 from vtc.dialects.text_client.documented_tools import MOST_PROMPT
-from vtc.reporting import hints as unread
+from vtc.reporting import hints
 
 MOST_STEPS = 1_200_000
 """Calls of functions, ours and the interpreter's, that one read of a stream, or a request, may make: some 0.2 s."""
@@ -114,9 +114,9 @@ def test_what_is_told_of_thousands_of_calls_is_short() -> None:
 @pytest.mark.parametrize("begun", ["read_file", "```\nread_file <", "Tool: read_file\n```\n{"])
 def test_a_hint_at_a_call_takes_no_time_that_grows_with_the_square(begun: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of sixteen times the text, which would take minutes. What is looked at is bounded, but by seconds it was not."""
-    monkeypatch.setattr(unread, "MOST", 1 << 18)
+    monkeypatch.setattr(hints, "MOST", 1 << 18)
     for unit in (" ", "\n", " \n", "`", "` ", "|", "tool ", "> "):
         text = begun + unit * ((1 << 18) // len(unit) - len(begun)) + "\n```"
-        unread.possible_call(text, ["read_file"])
-        found = unread.possible_call(f"{text[: 1 << 17]}\nread_file(path='a.py')", ["read_file"])
+        hints.possible_call(text, ["read_file"])
+        found = hints.possible_call(f"{text[: 1 << 17]}\nread_file(path='a.py')", ["read_file"])
         assert ("read_file" in found) or "`" in begun + unit

@@ -22,22 +22,19 @@ from tests.e2e.test_transport import gzipped
 from tests.e2e.upstream import JSON, SSE, Reply
 from vtc import exchange
 from vtc.apis import calls as tool_calls
-from vtc.apis import fields, relay
-from vtc.apis import whole as folding
+from vtc.apis import fields, relay, whole
 from vtc.apis.openai_chat import request as chat_request
 from vtc.apis.openai_chat.decoder import Decoder
 from vtc.apis.openai_chat.encoder import Encoder
-from vtc.apis.relay import choice
-from vtc.apis.relay import writer as leaving
+from vtc.apis.relay import choice, writer
 from vtc.dialects.reading import open_call, parameters
 from vtc.dialects.reading.cursor import Cursor
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.reading.speech import Speech
 from vtc.dialects.text_client import conversation, documented_tools
 from vtc.dialects.writing import history
-from vtc.exchange.replying import fast_path as shapes
-from vtc.exchange.replying import reply, stages, upstream_calls, way
-from vtc.exchange.replying import stages as limit
+from vtc.exchange.asking import request as outgoing
+from vtc.exchange.replying import fast_path, reply, stages, upstream_calls, way
 from vtc.exchange.replying.fast_path import FastPath
 from vtc.profiles.planner import Planner
 from vtc.proxy import addon
@@ -84,18 +81,18 @@ REPLY = [
     *(Stage(Encoder, "follow", call) for call in (0, 2)),
     *(Stage(Encoder, "write", call) for call in (0, 1)),
     *(Stage(Encoder, name) for name in ("_start", "_call")),
-    *(Stage(leaving.Leaving, name, call) for name in ("whole", "written") for call in (0, 1)),
+    *(Stage(writer.FrameWriter, name, call) for name in ("leave", "whole", "written") for call in (0, 1)),
     *(Stage(sse.EventStream, "write", call) for call in (0, 1, 2)),
-    Stage(relay.Relay, "_choice"),
-    *(Stage(relay, name) for name in ("read", "_settle", "_leave", "_is_unchanged")),
+    Stage(relay.Relay, "_begin"),
+    *(Stage(relay, name) for name in ("read", "settle", "_plain")),
     *(Stage(choice, name) for name in ("finish", "_decided")),
     *(Stage(FastPath, "learn", call) for call in (0, 2)),
     *(Stage(FastPath, "feed", call) for call in (2, 9)),
-    Stage(shapes, "_compiled"),
+    Stage(fast_path, "_compiled"),
     *(Stage(way.ReplyFactory, name) for name in ("_pipeline", "reader")),
     *(Stage(reply.ReplyPipeline, "feed", call) for call in (0, 20)),
     *(Stage(owner, name) for owner, name in ((reply.ReplyPipeline, "finish"), (reply.Stages, "feed"))),
-    *(Stage(owner, "feed") for owner in (limit.Limit, stages.Identify, stages.Record, stages.ForStructuredClient)),
+    *(Stage(owner, "feed") for owner in (stages.Limit, stages.Identify, stages.Record, stages.ForStructuredClient)),
     Stage(stages.Ids, "take"),
     *(Stage(Reader, name) for name in ("_read", "_go", "_enter", "feed", "finish")),
     *(Stage(Cursor, "take", call) for call in (0, 8)),
@@ -148,7 +145,7 @@ def stats(lab: Lab) -> Any:
     return lab.proxy.addon._stats.as_dict()["models"]["unknown"]
 
 
-BODY = [*REPLY, *(Stage(folding, name) for name in ("streamed", "folded"))]
+BODY = [*REPLY, *(Stage(whole, name) for name in ("streamed", "folded"))]
 
 
 @pytest.mark.one_in(6)
@@ -194,7 +191,7 @@ async def test_a_text_clients_stream(
 NATIVE = [
     *(Stage(relay.Relay, "feed", call) for call in range(0, 8, 2)),
     *(Stage(Decoder, "decode", call) for call in range(0, 8, 2)),
-    *(Stage(relay, name) for name in ("read", "_settle")),
+    *(Stage(relay, name) for name in ("read", "settle")),
     *(Stage(choice, name) for name in ("finish", "told_reason", "_decided", "_without_calls")),
     *(Stage(tool_calls.ToolCallAccumulator, name) for name in ("add", "_place", "calls")),
     *(Stage(tool_calls.ToolCallAccumulator, "add", call) for call in (1, 2, 3)),
@@ -284,8 +281,8 @@ REQUEST = [
     Stage(history, "to_text"),
     Stage(history, "joined"),
     Stage(history, "with_tools"),
-    Stage(exchange.request, "prepared"),
-    Stage(exchange.request, "encoded"),
+    Stage(outgoing, "prepared"),
+    Stage(outgoing, "encoded"),
 ]
 
 
@@ -325,7 +322,7 @@ async def test_a_reply_that_is_settled_first(
         vtc_profiles=profiles(tmp_path, model=mine),
     )
     # It becomes a stream twice: to be read, and for the client.
-    stage = Stage(folding, name, 1) if name == "streamed" else Stage(exchange.Exchange, name)
+    stage = Stage(exchange, name, 1) if name == "streamed" else Stage(exchange.Exchange, name)
     calls = stage.plant(monkeypatch)
     answer = await lab.post(ASK)
     assert calls() > 0

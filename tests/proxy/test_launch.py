@@ -11,9 +11,8 @@ from mitmproxy.test import taddons
 from mitmproxy.tools.web.webaddons import WebAddon
 
 from vtc.proxy import launch
-from vtc.proxy import launch as script
 
-LISTENING = ["-s", str(script.path()), "--listen-host", "127.0.0.1", "--listen-port", "8088"]
+LISTENING = ["-s", str(launch.path()), "--listen-host", "127.0.0.1", "--listen-port", "8088"]
 
 
 def test_a_reverse_proxy() -> None:

@@ -11,7 +11,6 @@ from mitmproxy.test import taddons
 
 from tests.proxy.test_replaying import CALL, captured
 from vtc.proxy import page
-from vtc.proxy import page as listing
 from vtc.proxy.addon import MARKS
 from vtc.proxy.page import Listing
 from vtc.proxy.stats import Stats
@@ -92,8 +91,8 @@ def test_an_address_chooses_by_outcome_model_and_client() -> None:
 
 
 def test_an_outcome_is_told_in_words_beside_its_colour() -> None:
-    assert {*listing.OUTCOMES} > {*MARKS}  # and those without a mark
-    assert len({look.word for look in listing.OUTCOMES.values()}) == len(listing.OUTCOMES)
+    assert {*page.OUTCOMES} > {*MARKS}  # and those without a mark
+    assert len({look.word for look in page.OUTCOMES.values()}) == len(page.OUTCOMES)
     shown = overview(captured(CALL))
     assert '<tr class="good">' in shown
     assert '<td class="badge"><span class="sign" aria-hidden="true">✓</span>rewritten</td>' in shown
@@ -101,14 +100,14 @@ def test_an_outcome_is_told_in_words_beside_its_colour() -> None:
 
 def test_some_are_shown_at_a_time() -> None:
     one = captured("Hello")
-    many = [one.copy() for _ in range(listing.MOST + 5)]  # their ids are new
+    many = [one.copy() for _ in range(page.MOST + 5)]  # their ids are new
     for seconds, flow in enumerate(many):
         flow.request.timestamp_start += seconds
     shown = overview(*many)
     assert re.findall(r'<a href="/vtc/([0-9a-f-]+)">', shown) == [flow.id for flow in reversed(many[5:])]
-    assert f"1 to {listing.MOST} of {listing.MOST + 5} " in shown
-    assert f'href="/vtc?from={listing.MOST}" rel="next"' in shown
-    rest = overview(*many, **{"from": str(listing.MOST)})
+    assert f"1 to {page.MOST} of {page.MOST + 5} " in shown
+    assert f'href="/vtc?from={page.MOST}" rel="next"' in shown
+    rest = overview(*many, **{"from": str(page.MOST)})
     assert re.findall(r'<a href="/vtc/([0-9a-f-]+)">', rest) == [flow.id for flow in reversed(many[:5])]
     assert 'href="/vtc" rel="prev"' in rest
     for nonsense in ("-1", "x", "9" * 50, "²"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from mitmproxy.test import tflow
 
-from vtc.proxy import beside as reaching
+from vtc.proxy import beside
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from vtc.proxy import beside as reaching
 def test_the_api_in_whose_form_a_client_reads_errors(method: str, path: str, name: str | None) -> None:
     flow = tflow.tflow()
     flow.request.method, flow.request.path = method, path
-    api = reaching.api(flow)
+    api = beside.api(flow)
     assert (api and api.name) == name
 
 
@@ -34,4 +34,4 @@ def test_the_api_in_whose_form_a_client_reads_errors(method: str, path: str, nam
     ],
 )
 def test_what_to_do_is_told(why: str, said: str) -> None:
-    assert said in reaching.explained(tflow.tflow(), why)
+    assert said in beside.explained(tflow.tflow(), why)

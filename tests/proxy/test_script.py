@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import runpy
 
-from vtc.proxy import launch as script
+from vtc.proxy import launch
 from vtc.proxy.addon import VirtualToolCalling
 
 
 def test_the_script_holds_the_addon() -> None:
-    (addon,) = runpy.run_path(str(script.path()))["addons"]
+    (addon,) = runpy.run_path(str(launch.path()))["addons"]
     assert isinstance(addon, VirtualToolCalling)

@@ -13,8 +13,7 @@ from typing import Any, ClassVar
 import msgspec
 from msgspec.structs import replace
 
-from vtc.apis import asking, content
-from vtc.apis import contract as base
+from vtc.apis import asking, content, contract
 from vtc.apis.contract import BadRequest
 from vtc.apis.fields import UNFIT, changed, items, raws, told
 from vtc.events import Message, Opaque, Tool, ToolCall
@@ -34,7 +33,7 @@ class PromptField(msgspec.Struct, frozen=True):
     content: Any
 
 
-class Request(base.Request):
+class Request(contract.Request):
     """A request that keeps the bytes of each field of its body, and of each entry of its conversation.
 
     An API says how messages and tools are read and written.

@@ -23,7 +23,7 @@ from vtc.profiles.document import ProfileError
 from vtc.profiles.loader import Profiles
 from vtc.profiles.planner import Planner
 from vtc.profiles.settings import Settings, UnknownName
-from vtc.proxy import launch as script
+from vtc.proxy import launch
 
 # `vtc addon-path`: what `mitmdump -s` takes.
 
@@ -34,7 +34,7 @@ def addon_path() -> None:
 
     mitmproxy must run in the environment that VTC is installed in, or have its packages.
     """
-    click.echo(script.path())
+    click.echo(launch.path())
 
 
 profile_directories = click.option(

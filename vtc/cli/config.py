@@ -18,7 +18,6 @@ import click
 import msgspec
 
 from vtc.profiles import document
-from vtc.profiles import document as validation
 from vtc.profiles.document import KeyPath, ProfileError
 
 NAME = "vtc.yaml"
@@ -71,7 +70,7 @@ def read(file: Path) -> Config:
     if not documents and not problems:
         return Config()
     for one in documents:
-        problems += validation.problems(one, Config)
+        problems += document.problems(one, Config)
         problems += [
             one.problem(path, "holds the character NUL, which no argument of a program can; remove it")
             for path, text in _texts(one.value, ())

@@ -21,18 +21,17 @@ from functools import cached_property, partial
 from typing import Any
 
 from vtc.apis import Api, BadRequest, Request, may_be_reply, named
-from vtc.apis import whole as folding
-from vtc.apis import whole as summary
 from vtc.apis.contract import FULL
 from vtc.apis.crossing import origin_of
+from vtc.apis.whole import NoReply, folded, joined, streamed
+from vtc.apis.whole import text as summary_of
 from vtc.events import Failure
 from vtc.exchange.asking import answer_to_loops
 from vtc.exchange.asking import request as outgoing
 from vtc.exchange.asking.request import as_it_came
 from vtc.exchange.asking.sending import RequestEncoder, SentRequest
 from vtc.exchange.remembering.past import History, Planned, planning
-from vtc.exchange.replying import own_reply as error_reply
-from vtc.exchange.replying.own_reply import WITHHELD, own_reply, saying
+from vtc.exchange.replying.own_reply import WITHHELD, own_reply, reply_in_error, saying
 from vtc.exchange.replying.reply import ReplyPipeline, WholeReply
 from vtc.exchange.replying.stages import ReplyFault
 from vtc.exchange.replying.stream import Stream
@@ -187,7 +186,7 @@ class Exchange:
         body = self._own(f"Stopped: {stop}. Say how to go on." if stop else "", created)
         if not self._request.stream:
             return "application/json", body
-        return self._api.framing.media_type, folding.streamed(self._api, body, self._request)
+        return self._api.framing.media_type, streamed(self._api, body, self._request)
 
     def refused(self) -> bytes | None:
         """Write an error of the client's API where its request would mean another thing to the server; None if not."""
@@ -324,7 +323,7 @@ class Exchange:
         None if the server's profile knows of none in there, or if that calls no tool. `created` as for `answer`.
         """
         reader = partial(self._way.reader, self.plan.reading.thinking.begins(whole=True))
-        text = error_reply.written(self.plan.reply.errors, body, status, reader)
+        text = reply_in_error(self.plan.reply.errors, body, status, reader)
         reply = self._attempt(saying(self.server, self._request, text, self._seed, created)) if text else None
         if reply is None or reply.report.failures:
             return None
@@ -332,7 +331,7 @@ class Exchange:
         self.report.intervened("errors", "read", "", f"the server answered {status} with the reply in its error")
         if not self._request.stream:
             return "application/json", reply.body
-        return self.framing.media_type, folding.streamed(self._api, reply.body, self._request)
+        return self.framing.media_type, streamed(self._api, reply.body, self._request)
 
     def failed(self, body: bytes, status: int) -> tuple[int, bytes] | None:
         """Write an error of the server's as one of the client's API, with its status; None if that is the same.
@@ -391,7 +390,7 @@ class Exchange:
         why = ""  # why some of it was not looked at
         went = body
         try:
-            came = body if is_stream else folding.streamed(self.server, body)
+            came = body if is_stream else streamed(self.server, body)
             stream = self._way.stream(compression.decoder(""), report, pipelines, whole=not is_stream)
             went = b"".join([*stream.feed(came), *stream.finish()])
             if stream.left_out and not (is_stream and self._request.stream):
@@ -399,12 +398,12 @@ class Exchange:
             elif self.crosses and stream.failure:
                 return WholeReply(encode(self._api.error(Failure(stream.failure), 502)), report, [])
             elif self.crosses:
-                went = folding.joined(self._api, went)
+                went = joined(self._api, went)
             elif not (is_stream or stream.failed):
                 # Where nothing may leave that was not read, a body keeps its bytes only if all of it was.
                 kept = not strict or (is_proper(body) and came == went)
-                went = folding.folded(self._api, body, came, went) if kept else folding.joined(self._api, went)
-        except folding.NoReply as error:
+                went = folded(self._api, body, came, went) if kept else joined(self._api, went)
+        except NoReply as error:
             report.errors += hints.instead(body)
             if self.crosses:
                 return WholeReply((self.failed(body, 502) or (502, b""))[1], report, [])
@@ -433,12 +432,12 @@ class Exchange:
         if not (self.plan.reply.buffered or self.crosses) or not self._request.stream or self.framing.matches(body):
             return body
         try:
-            return folding.streamed(self._api, body, self._request)
+            return streamed(self._api, body, self._request)
         except Exception as error:
-            if not isinstance(error, folding.NoReply):  # which was told
+            if not isinstance(error, NoReply):  # which was told
                 logger.error("vtc: the reply is passed on whole\n%s", told(error, self.report.secrets))
                 self.report.failures.append(f"{type(error).__name__}: {error}")
         return body
 
     def _correction(self, body: bytes, faults: Sequence[ReplyFault]) -> bytes:  # the reply, and what is wrong with it
-        return self._sending.corrected(self._rewritten().messages, summary.text(self.server, body), faults)
+        return self._sending.corrected(self._rewritten().messages, summary_of(self.server, body), faults)

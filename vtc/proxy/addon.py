@@ -24,8 +24,7 @@ from vtc.exchange import Exchange, Opening
 from vtc.profiles.matching import Facts
 from vtc.profiles.memory import Memory
 from vtc.profiles.planner import Planner
-from vtc.proxy import beside as reaching
-from vtc.proxy import bodies, breaking_off, flows, options, views
+from vtc.proxy import beside, bodies, breaking_off, flows, options, views
 from vtc.proxy.asking import AGAIN
 from vtc.proxy.beside import Beside
 from vtc.proxy.bodies import Passing
@@ -270,23 +269,23 @@ class VirtualToolCalling:
 
     def server_gave_none(self, flow: http.HTTPFlow, why: str) -> http.Response | None:
         """Tell the client in its API's own form (`breaking_off.py`)."""
-        live, api = self._live.get(flow), reaching.api(flow)
+        live, api = self._live.get(flow), beside.api(flow)
         if api is None or AGAIN in flow.metadata or ctx.options.vtc_mode != "rewrite":
             return None
-        told = broken_off(flow, why) if flow.response else reaching.explained(flow, why)
+        told = broken_off(flow, why) if flow.response else beside.explained(flow, why)
         if live is None:
             logger.error("vtc: %s - %s", escaped(scrub(told, flows.secrets(flow))), flows.where(flow))
-            return reaching.answer(api, told)
+            return beside.answer(api, told)
         live.answered, errors = True, live.exchange.report.errors
         if not errors:  # else it was reached, and broke off
             errors.append(told)
-        return reaching.answer(api, errors[-1])
+        return beside.answer(api, errors[-1])
 
     def error(self, flow: http.HTTPFlow) -> None:
         self._keep_unread(flow)
         live = self._live.get(flow)
         if live and flow.error and not flow.server_conn.timestamp_tcp_setup:
-            live.exchange.report.errors.append(reaching.explained(flow, flow.error.msg))
+            live.exchange.report.errors.append(beside.explained(flow, flow.error.msg))
         self._close(flow)
 
     def _keep_unread(self, flow: http.HTTPFlow) -> None:

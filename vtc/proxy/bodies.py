@@ -13,10 +13,10 @@ from functools import cached_property
 
 from mitmproxy import ctx, http
 
-from vtc.apis import whole as summary
+from vtc.apis import whole
 from vtc.events import Tool
 from vtc.proxy import flows
-from vtc.reporting import hints as unread
+from vtc.reporting import hints
 from vtc.wire import compression
 
 _SLICE = 1 << 10
@@ -109,13 +109,13 @@ def possible_call(flow: http.HTTPFlow, came: bytes | None, tools: Iterable[Tool]
     if api is None or not came:
         return ""
     try:
-        messages = [reply.message for reply in summary.replies(api, came)]
+        messages = [reply.message for reply in whole.replies(api, came)]
     except ValueError:
         return ""
     if any(message.calls for message in messages):
         return ""
     names = [tool.name for tool in tools]
-    return next(filter(None, (unread.possible_call(message.text, names) for message in messages)), "")
+    return next(filter(None, (hints.possible_call(message.text, names) for message in messages)), "")
 
 
 class Passing:

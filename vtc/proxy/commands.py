@@ -15,7 +15,7 @@ from typing import Protocol
 
 from mitmproxy import command, exceptions, flow, http, types
 
-from vtc.apis import whole as summary
+from vtc.apis import whole
 from vtc.profiles.plan import Plan, Thinking
 from vtc.profiles.planner import Planner
 from vtc.proxy import flows
@@ -123,7 +123,7 @@ class Commands:
     def _case(self, one: http.HTTPFlow) -> Case:
         api, plan = flows.api(one), self._plan(one)
         assert api is not None
-        replies = summary.replies(flows.server_api(one) or api, flows.original(one, "reply"))
+        replies = whole.replies(flows.server_api(one) or api, flows.original(one, "reply"))
         if not replies:
             raise ValueError("the reply has no choices")
         reply = replies[0]

@@ -21,7 +21,7 @@ from mitmproxy.proxy.mode_specs import ProxyMode, ReverseMode
 
 from vtc import __version__
 from vtc.profiles.loader import Profiles
-from vtc.proxy import options as deferred
+from vtc.proxy import options
 from vtc.proxy.reload import Planned
 
 logger = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ class Startup:
         logging.getLogger("mitmproxy.addons.script").addFilter(without_trace)
         # mitmweb has no option `flow_detail`; what was given waits there for an addon that has it.
         self._hush(getattr(ctx.options.deferred.get("flow_detail"), "val", None) == ["0"])
-        taken = deferred.take(ctx.options)
+        taken = options.take(ctx.options)
         for note in taken.notes:
             logger.warning("vtc: %s", note)
         for fault in taken.faults:

@@ -17,8 +17,7 @@ from mitmproxy import ctx, http
 from vtc.apis.fields import is_error, object_of
 from vtc.exchange import NoAnswer
 from vtc.exchange.asking.sending import MOST_ASKED
-from vtc.proxy import beside as reaching
-from vtc.proxy import bodies, flows
+from vtc.proxy import beside, bodies, flows
 from vtc.proxy.asking import PATIENCE, FollowUpRequests
 from vtc.proxy.bodies import Whole
 from vtc.proxy.refusing import put, withhold
@@ -113,7 +112,7 @@ def _is_empty(response: http.Response, whole: Whole) -> bool:
 def _put_error(flow: http.HTTPFlow, live: Live, response: http.Response) -> None:
     """Have an error of the client's API say in the place of the reply that there is none."""
     if api := flows.api(flow):
-        error = reaching.answer(api, EMPTY)
+        error = beside.answer(api, EMPTY)
         body = error.content or b""
         live.went.add(body)
         response.status_code, response.reason = error.status_code, error.reason

@@ -19,8 +19,7 @@ from difflib import SequenceMatcher, unified_diff
 from textwrap import indent
 from typing import Any
 
-from vtc.apis import Api
-from vtc.apis import whole as summary
+from vtc.apis import Api, whole
 from vtc.events import Message, Opaque, Tool, ToolCall
 
 FOLDED = 72
@@ -50,7 +49,7 @@ def asked(api: Api, body: bytes) -> list[TranscriptBlock]:
 
 def replied(api: Api, body: bytes) -> list[TranscriptBlock]:
     """What a reply adds up to, a block for each choice; raises ValueError if it is none of this API."""
-    return [_message(reply.message, reply.finish_reason) for reply in summary.replies(api, body)]
+    return [_message(reply.message, reply.finish_reason) for reply in whole.replies(api, body)]
 
 
 def written(blocks: Iterable[TranscriptBlock]) -> str:

@@ -8,7 +8,7 @@ import jinja2
 import pytest
 
 from tests.dialects.material import AGENT, DIALECTS, TOOLS
-from vtc.dialects.syntax import description as prompt
+from vtc.dialects.syntax import description
 from vtc.dialects.syntax.pattern import PatternError
 from vtc.dialects.writing.history import tool_list
 from vtc.events import Tool
@@ -31,7 +31,7 @@ SAVE = Tool(
 
 
 def test_fields_are_flat_in_order_with_their_depth() -> None:
-    found = prompt.fields(SAVE.parameters)
+    found = description.fields(SAVE.parameters)
     assert [(field["depth"], field["name"], field["type"], field["required"]) for field in found] == [
         (0, "text", "string", True),
         (0, "mode", "string", False),
@@ -48,7 +48,7 @@ def test_fields_are_flat_in_order_with_their_depth() -> None:
 def test_fields_of_a_schema_that_refers_to_itself_end() -> None:
     schema: dict[str, Any] = {"type": "object", "properties": {}}
     schema["properties"]["in"] = schema
-    assert [field["depth"] for field in prompt.fields(schema)] == [0, 1, 2, 3, 4]
+    assert [field["depth"] for field in description.fields(schema)] == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_fields_of_a_schema_that_refers_to_itself_end() -> None:
     ],
 )
 def test_a_type_in_words(schema: dict[str, Any], words: str) -> None:
-    assert prompt.type_in_words(schema) == words
+    assert description.type_in_words(schema) == words
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -113,21 +113,21 @@ def test_what_looks_like_a_template_in_a_tool_is_text(dialect: str) -> None:
 
 
 def test_json_is_shown_as_it_is() -> None:
-    assert prompt.render("{{ tools[0].description | tojson }}", [Tool("f", "<é> & 'x'")], {}) == "\"<é> & 'x'\""
+    assert description.render("{{ tools[0].description | tojson }}", [Tool("f", "<é> & 'x'")], {}) == "\"<é> & 'x'\""
 
 
 def test_a_template_is_sandboxed() -> None:
     with pytest.raises(jinja2.exceptions.SecurityError):
-        prompt.render("{{ tools.__class__.__mro__ }}", [], {})
+        description.render("{{ tools.__class__.__mro__ }}", [], {})
 
 
 def test_a_name_that_does_not_exist_is_an_error_and_not_blank() -> None:
     with pytest.raises(jinja2.UndefinedError):
-        prompt.render("{{ tool_list }}", [], {})
+        description.render("{{ tool_list }}", [], {})
 
 
 def test_what_is_no_template_is_an_error() -> None:
-    prompt.check("{% for tool in tools %}{{ tool.name }}{% endfor %}")
+    description.check("{% for tool in tools %}{{ tool.name }}{% endfor %}")
     with pytest.raises(PatternError, match="line 2 of the template") as caught:
-        prompt.check("one\n{% for %}")
+        description.check("one\n{% for %}")
     assert caught.value.key == "prompt"

@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 
 from tests.dialects.material import AGENT, DIALECTS, TOOLS, calls, read
-from vtc.dialects.arguments import parameter as fitting
+from vtc.dialects.arguments import parameter
 from vtc.dialects.writing.history import filled, usage
 from vtc.events import Tool
 
@@ -49,8 +49,8 @@ def test_a_usage_is_a_whole_call_of_its_tool(name: str, tools: dict[str, Tool]) 
         text = usage(DIALECTS[name], one)
         ((called, arguments),) = calls(read([text], [DIALECTS[name]], tools))
         assert called == one.name
-        assert fitting.missing(arguments, one.parameters) == []
-        assert fitting.undeclared(arguments, one.parameters) == []
+        assert parameter.missing(arguments, one.parameters) == []
+        assert parameter.undeclared(arguments, one.parameters) == []
         assert "..." not in text
         jsonschema.validate(arguments, dict(one.parameters))
         assert not calls(read([text], [DIALECTS[name]], {"other": Tool("other")}))

@@ -1,6 +1,6 @@
 """Anthropic Messages (`POST …/v1/messages`), as Claude Code and the Anthropic SDKs speak it."""
 
-from vtc.apis.anthropic_messages import request as asking
+from vtc.apis.anthropic_messages import request
 from vtc.apis.anthropic_messages.decoder import Decoder
 from vtc.apis.anthropic_messages.encoder import Encoder
 from vtc.apis.anthropic_messages.request import NAME, QUESTIONS, Request, answer, folded, unfolded
@@ -25,9 +25,9 @@ API = Api(
     unfolded,
     folded,
     answer,
-    asking.ask,
-    asking.error,
-    asking.LIMITS,
+    request.ask,
+    request.error,
+    request.LIMITS,
     call_ids="toolu_",
     signs=True,
     any_json=False,

@@ -18,7 +18,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from vtc.apis import content, request
-from vtc.apis import content as media
 from vtc.apis.asking import placed
 from vtc.apis.calls import arguments_text
 from vtc.apis.contract import Json, Question
@@ -328,7 +327,7 @@ def meaning(part: Any) -> str | Media | Seal | None:
         case {"type": ("image" | "document") as kind, "source": {"type": "base64", "data": str(data), **rest}}:
             return Media(kind, str(rest.get("media_type") or ""), data, name=str(part.get("title") or ""))
         case {"type": ("image" | "document") as kind, "source": {"type": "url", "url": url}}:
-            return media.from_url(kind, url, str(part.get("title") or ""))
+            return content.from_url(kind, url, str(part.get("title") or ""))
         case {"type": "document", "source": {"type": "text", "data": str(text)}}:
             return _about(part, text)
         case {"type": "document", "source": {"type": "content", "content": str(text)}}:

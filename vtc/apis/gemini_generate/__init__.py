@@ -1,7 +1,7 @@
 """Gemini's API (`POST …/models/MODEL:generateContent`), as Gemini CLI and Google's SDKs speak it."""
 
 from vtc.apis.contract import Api, UnreadPath
-from vtc.apis.gemini_generate import request as asking
+from vtc.apis.gemini_generate import request
 from vtc.apis.gemini_generate.parts import NAME
 from vtc.apis.gemini_generate.reply import Decoder, Encoder, answer, folded, unfolded
 from vtc.apis.gemini_generate.request import PLACE, QUESTIONS, Request
@@ -20,9 +20,9 @@ API = Api(
     unfolded,
     folded,
     answer,
-    asking.ask,
-    asking.error,
-    asking.LIMITS,
+    request.ask,
+    request.error,
+    request.LIMITS,
     in_pieces=False,
     questions=QUESTIONS,
     unread={

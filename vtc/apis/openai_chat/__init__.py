@@ -1,7 +1,7 @@
 """OpenAI chat completions (`POST …/chat/completions`), the form that model servers share."""
 
 from vtc.apis.contract import PLAIN, Api, UnreadPath
-from vtc.apis.openai_chat import request as asking
+from vtc.apis.openai_chat import request
 from vtc.apis.openai_chat.decoder import Decoder
 from vtc.apis.openai_chat.encoder import Encoder
 from vtc.apis.openai_chat.request import QUESTIONS, Request, answer, folded, unfolded
@@ -17,10 +17,10 @@ API = Api(
     unfolded,
     folded,
     answer,
-    asking.ask,
-    asking.error,
-    asking.LIMITS,
-    asking.constrain,
+    request.ask,
+    request.error,
+    request.LIMITS,
+    request.constrain,
     questions=QUESTIONS,
     unread={
         "/chat/completions": UnreadPath("a completion that the server kept is not read", may_call=True),

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from vtc.apis.contract import Decoded, Json
 from vtc.apis.crossing import FIELDS
 from vtc.apis.fields import cleaned, count_of, is_error, object_of, part_of
-from vtc.apis.openai_chat import words as details
+from vtc.apis.openai_chat import words
 from vtc.apis.openai_chat.words import FRAMING, LEGACY, NAME, REASONS, Pieces, read_call, read_function_call
 from vtc.events import (
     Beside,
@@ -64,7 +64,7 @@ _HARMLESS = {
         "hidden_states",
         "content_filter_results",
     },
-    "delta": {"annotations", details.FIELD, "token_ids"},
+    "delta": {"annotations", words.FIELD, "token_ids"},
 }
 """Fields in which no client finds a call, by where they stand."""
 _READ = {
@@ -211,9 +211,7 @@ class Decoder(msgspec.Struct):
         entries = []
         for entry in chunk["choices"]:
             part = part_of(entry, "delta")
-            found = next((part[key] for key in FIELDS if part.get(key)), None) or details.text_of(
-                details.entries_of(part)
-            )
+            found = next((part[key] for key in FIELDS if part.get(key)), None) or words.text_of(words.entries_of(part))
             rest = {key: one for key, one in part.items() if key not in FIELDS}
             told = {**rest, **dict.fromkeys(self.thoughts, found)} if found else part
             entries.append({**entry, "delta": told} if told != part else entry)
@@ -223,7 +221,7 @@ class Decoder(msgspec.Struct):
         """Read one choice of a chunk."""
         index, part = entry.get("index") or 0, part_of(entry, "delta")
         deltas = _deltas(index, entry, part)
-        if index not in self.named and (text := details.text_of(details.entries_of(part))):
+        if index not in self.named and (text := words.text_of(words.entries_of(part))):
             return [ReasoningDelta(text, index, _IN_DETAILS), *deltas]
         return deltas
 
@@ -234,16 +232,16 @@ class Decoder(msgspec.Struct):
         """
         if choice not in self.named and any(part.get(key) for key in FIELDS):
             self.named |= {choice}
-        if entries := details.entries_of(part):
-            is_sealed, came = details.is_sealed(entries), (self.details.get(choice), entries)
+        if entries := words.entries_of(part):
+            is_sealed, came = words.is_sealed(entries), (self.details.get(choice), entries)
             if choice in self.details and came[0] is None:
                 yield BlockStart("reasoning", -1, choice=choice)
             self.details = {**self.details, choice: None if is_sealed else came}
             if is_sealed:
-                yield Seal(encrypted=details.sealed(came), choice=choice)
-        if signed := details.of_calls(part):
+                yield Seal(encrypted=words.sealed(came), choice=choice)
+        if signed := words.of_calls(part):
             yield BlockStart("reasoning", -1, choice=choice)
-            yield Seal(encrypted=details.sealed((None, signed)), choice=choice)
+            yield Seal(encrypted=words.sealed((None, signed)), choice=choice)
 
     def _starts(self, chunk: Json) -> Iterator[Beside]:
         """Tell which choices begin with this chunk."""
@@ -265,7 +263,7 @@ class Decoder(msgspec.Struct):
         return replace(piece, clean=False) if piece.index != next_ else piece
 
 
-_IN_DETAILS = Origin(NAME, f"delta.{details.FIELD}", [], harmless=True)
+_IN_DETAILS = Origin(NAME, f"delta.{words.FIELD}", [], harmless=True)
 """Stands for reasoning in entries, which stand beside it."""
 
 

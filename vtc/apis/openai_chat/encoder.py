@@ -10,7 +10,7 @@ import msgspec
 from vtc.apis.calls import RawInput, raw_input
 from vtc.apis.contract import Json, Said
 from vtc.apis.crossing import FIELDS
-from vtc.apis.openai_chat import words as details
+from vtc.apis.openai_chat import words
 from vtc.apis.openai_chat.words import FRAMING, HARMLESS, LEGACY, NAME, REASONS, ChatForm, entry_of
 from vtc.events import (
     Call,
@@ -130,7 +130,7 @@ class Encoder(msgspec.Struct):
     def _tells(self, said: Said) -> bool:
         """True for reasoning that is not told as the server's own."""
         own = said.own if isinstance(said, ReasoningDelta) else None
-        in_details = bool(self.form.thoughts) and own is not None and own.kind == f"delta.{details.FIELD}"
+        in_details = bool(self.form.thoughts) and own is not None and own.kind == f"delta.{words.FIELD}"
         return (own is None or in_details or self._renamed(said)) and FIELDS[0] not in self.drop
 
     def _start(self, start: Start) -> None:

@@ -9,14 +9,13 @@ from typing import Any, ClassVar
 from msgspec.structs import replace
 
 from vtc.apis import content, request
-from vtc.apis import content as media
 from vtc.apis.asking import placed
 from vtc.apis.calls import arguments_text, freeform
 from vtc.apis.contract import FULL, Json, Question
 from vtc.apis.contract import Request as AnyRequest
 from vtc.apis.crossing import FIELDS
 from vtc.apis.fields import part_of
-from vtc.apis.openai_chat import words as details
+from vtc.apis.openai_chat import words
 from vtc.apis.openai_chat.words import ChatForm, entry_of, function_of
 from vtc.apis.whole import add
 from vtc.events import CanonicalRequest, Failure, Media, Message, Tool, ToolCall
@@ -94,7 +93,7 @@ def _entries(messages: Sequence[Message], thoughts: str) -> Iterator[Mapping[str
     for message in messages:
         if message.role == "tool":
             yield {"role": "tool", "tool_call_id": message.call_id, "content": _text(message)}
-            if found := [part for part in media.parts_of(message) if isinstance(part, Media)]:
+            if found := [part for part in content.parts_of(message) if isinstance(part, Media)]:
                 about = {"type": "text", "text": f"From the result of {message.name or 'the tool'}:"}
                 shown += [about, *map(_part, found)]
             continue
@@ -114,16 +113,16 @@ def _entries(messages: Sequence[Message], thoughts: str) -> Iterator[Mapping[str
 def _entry(message: Message, thoughts: str) -> Mapping[str, Any]:
     plain = all(isinstance(part, str) for part in message.content) or message.role != "user"
     parts = [
-        {"type": "text", "text": part} if isinstance(part, str) else _part(part) for part in media.parts_of(message)
+        {"type": "text", "text": part} if isinstance(part, str) else _part(part) for part in content.parts_of(message)
     ]
     entry: dict[str, Any] = {"role": message.role, "content": _text(message) if plain else parts}
-    past = [*details.past(message)]
-    if found := [one for one in past if one.get("type") != details.CALL]:
-        entry[details.FIELD] = found
-    if message.reasoning and _squeezed(details.text_of(found)) != _squeezed(message.reasoning):
+    past = [*words.past(message)]
+    if found := [one for one in past if one.get("type") != words.CALL]:
+        entry[words.FIELD] = found
+    if message.reasoning and _squeezed(words.text_of(found)) != _squeezed(message.reasoning):
         entry[thoughts] = message.reasoning
     if message.calls:
-        entry["tool_calls"] = details.on_calls([call.as_openai() for call in message.calls], past)
+        entry["tool_calls"] = words.on_calls([call.as_openai() for call in message.calls], past)
         entry["content"] = entry["content"] or ("" if message.content == ("",) else None)
     return entry
 
@@ -139,10 +138,10 @@ def _text(message: Message) -> str:
 def _part(one: Media) -> Mapping[str, Any]:
     if one.kind == "image":
         detail = {"detail": one.detail} if one.detail else {}
-        return {"type": "image_url", "image_url": {"url": media.to_url(one), **detail}}
+        return {"type": "image_url", "image_url": {"url": content.to_url(one), **detail}}
     if one.data:
-        return {"type": "file", "file": {"filename": one.name or "document.pdf", "file_data": media.to_url(one)}}
-    return {"type": "text", "text": media.note(one)}
+        return {"type": "file", "file": {"filename": one.name or "document.pdf", "file_data": content.to_url(one)}}
+    return {"type": "text", "text": content.note(one)}
 
 
 def meaning(part: Any) -> str | Media | None:
@@ -151,11 +150,11 @@ def meaning(part: Any) -> str | Media | None:
         case str():
             return part
         case {"type": "image_url", "image_url": {"url": url, **rest}}:
-            return media.from_url("image", url, detail=rest.get("detail"))
+            return content.from_url("image", url, detail=rest.get("detail"))
         case {"type": "image_url", "image_url": str(url)}:
-            return media.from_url("image", url)
+            return content.from_url("image", url)
         case {"type": "file", "file": {"file_data": url, **rest}}:
-            return media.from_url("document", url, str(rest.get("filename") or ""))
+            return content.from_url("document", url, str(rest.get("filename") or ""))
         case {"text": str(text)} | {"refusal": str(text)}:
             return text
     return None
@@ -184,7 +183,7 @@ class Request(request.Request):
     NAME = "chat completion request"
     LIMITS = LIMITS
     CARRIED = CARRIED
-    SAID: ClassVar[Collection[str]] = ("refusal", details.FIELD, "cache_control")
+    SAID: ClassVar[Collection[str]] = ("refusal", words.FIELD, "cache_control")
     """Fields of a message besides those of every one, that other APIs are told of, or that mean nothing to them."""
     meaning = staticmethod(meaning)
 
@@ -219,20 +218,20 @@ class Request(request.Request):
 
     def has_thoughts(self, message: Message) -> bool:
         source = message.source if isinstance(message.source, dict) else {}
-        return any(source.get(key) for key in (*THOUGHTS, details.FIELD))
+        return any(source.get(key) for key in (*THOUGHTS, words.FIELD))
 
     def has_seal(self, message: Message) -> bool:
         source = message.source if isinstance(message.source, dict) else {}
-        return details.is_sealed(details.entries_of(source)) or bool(details.of_calls(source))
+        return words.is_sealed(words.entries_of(source)) or bool(words.of_calls(source))
 
     def with_thoughts(self, message: Message, field: str) -> Message:
         source = message.source if isinstance(message.source, dict) else {}
-        past = [*details.past(message)]
-        if found := [one for one in past if one.get("type") != details.CALL]:
-            source = {**source, details.FIELD: found}
+        past = [*words.past(message)]
+        if found := [one for one in past if one.get("type") != words.CALL]:
+            source = {**source, words.FIELD: found}
         elif message.reasoning and not self.has_thoughts(message):
             source = {**source, field: message.reasoning}
-        entries = details.on_calls([entry_of(call) for call in message.calls], past)
+        entries = words.on_calls([entry_of(call) for call in message.calls], past)
         calls = tuple(with_fields(call, source=one) for call, one in zip(message.calls, entries, strict=True))
         return replace(message, source=source, calls=calls)
 
@@ -304,9 +303,7 @@ def _message(entry: Mapping[str, Any]) -> Message:
     calls = [_call(function_of(one), one) for one in entry.get("tool_calls") or ()]
     if legacy:
         calls.append(_call(legacy))
-    thought = next((entry[key] for key in THOUGHTS if entry.get(key)), None) or details.text_of(
-        details.entries_of(entry)
-    )
+    thought = next((entry[key] for key in THOUGHTS if entry.get(key)), None) or words.text_of(words.entries_of(entry))
     return Message(
         role=ROLES.get(role, role),
         content=content.read(entry.get("content")),
@@ -364,7 +361,7 @@ QUESTIONS = (Question("models", "GET", "/v1/models", listed),)
 # one with the finish reason, the usage if it was asked for, `[DONE]`.
 
 
-SAID = ("role", "content", *FIELDS, details.FIELD, "tool_calls")
+SAID = ("role", "content", *FIELDS, words.FIELD, "tool_calls")
 """Fields of a message that get chunks of their own; the others share one."""
 
 
@@ -432,7 +429,7 @@ def _choices(entry: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     index = entry.get("index", 0)
     others = {key: value for key, value in message.items() if key not in SAID and value not in (None, [])}
     deltas: list[dict[str, Any]] = [{"role": message.get("role") or "assistant", "content": ""}]
-    thoughts: dict[str, Any] = {key: message[key] for key in (*FIELDS, details.FIELD) if message.get(key)}
+    thoughts: dict[str, Any] = {key: message[key] for key in (*FIELDS, words.FIELD) if message.get(key)}
     deltas += [thoughts] if thoughts else []  # one thing, whatever its names
     deltas += [{"content": message["content"]}] if message.get("content") else []
     deltas += [others] if others else []

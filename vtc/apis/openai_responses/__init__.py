@@ -1,7 +1,7 @@
 """OpenAI Responses (`POST …/responses`), the API of Codex."""
 
 from vtc.apis.contract import COUNTED, Api, UnreadPath
-from vtc.apis.openai_responses import request as asking
+from vtc.apis.openai_responses import request
 from vtc.apis.openai_responses.decoder import Decoder
 from vtc.apis.openai_responses.encoder import Encoder
 from vtc.apis.openai_responses.items import NAME, ResponseForm
@@ -17,9 +17,9 @@ API = Api(
     unfolded,
     folded,
     answer,
-    asking.ask,
-    asking.error,
-    asking.LIMITS,
+    request.ask,
+    request.error,
+    request.LIMITS,
     questions=QUESTIONS,
     unread={
         "/responses/input_tokens": COUNTED,

@@ -16,7 +16,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from vtc.apis import content, request
-from vtc.apis import content as media
 from vtc.apis.asking import placed
 from vtc.apis.calls import freeform
 from vtc.apis.contract import Json, Question
@@ -123,15 +122,21 @@ def thinking(message: Message) -> Json:
 
 
 def _parts(message: Message, kind: str) -> list[Json]:
-    return [{"type": kind, "text": part} if isinstance(part, str) else _part(part) for part in media.parts_of(message)]
+    return [
+        {"type": kind, "text": part} if isinstance(part, str) else _part(part) for part in content.parts_of(message)
+    ]
 
 
 def _part(one: Media) -> Json:
     if one.kind == "image":
-        return {"type": "input_image", "image_url": media.to_url(one), **({"detail": one.detail} if one.detail else {})}
+        return {
+            "type": "input_image",
+            "image_url": content.to_url(one),
+            **({"detail": one.detail} if one.detail else {}),
+        }
     if one.url:
         return {"type": "input_file", "file_url": one.url}
-    return {"type": "input_file", "filename": one.name or "document.pdf", "file_data": media.to_url(one)}
+    return {"type": "input_file", "filename": one.name or "document.pdf", "file_data": content.to_url(one)}
 
 
 def meaning(part: Any) -> str | Media | Seal | None:
@@ -140,10 +145,10 @@ def meaning(part: Any) -> str | Media | Seal | None:
         case str():
             return part
         case {"type": "input_image", "image_url": url, **rest}:
-            return media.from_url("image", url, detail=rest.get("detail"))
+            return content.from_url("image", url, detail=rest.get("detail"))
         case {"type": "input_file", **rest}:
             url = rest.get("file_data") or rest.get("file_url")
-            return media.from_url("document", url, str(rest.get("filename") or ""))
+            return content.from_url("document", url, str(rest.get("filename") or ""))
         case {"type": "refusal", "refusal": str(text)} | {"text": str(text)}:
             return text
         case {"type": str(kind), "content": str(text)} if kind != "reasoning":

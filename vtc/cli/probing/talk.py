@@ -14,8 +14,7 @@ from functools import cached_property
 from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
-from vtc.apis import Api, Reply, beside
-from vtc.apis import whole as summary
+from vtc.apis import Api, Reply, beside, whole
 from vtc.cli.probing.scenarios import Scenario
 from vtc.cli.probing.template import BoundedAsker, NotAskedError
 from vtc.events import NATIVE, CanonicalRequest, Message
@@ -368,7 +367,7 @@ def _with(heard: ProbeReply, exchange: Exchange, **more: Any) -> ProbeReply:
 
 def _read(api: Api, body: bytes) -> Reply | None:
     try:
-        return summary.replies(api, body)[0]
+        return whole.replies(api, body)[0]
     except (ValueError, LookupError, TypeError, AttributeError):
         return None
 

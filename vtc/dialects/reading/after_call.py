@@ -7,8 +7,7 @@ from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from vtc.dialects.arguments import envelope
-from vtc.dialects.reading import open_call as checks
-from vtc.dialects.reading import repairs
+from vtc.dialects.reading import open_call, repairs
 from vtc.dialects.reading.context import Context, NotCompared, Refused, SaysText, Verdict
 from vtc.dialects.reading.cursor import WHITE, Found
 from vtc.dialects.reading.held_text import CallPieces, InPieces
@@ -191,7 +190,7 @@ def accept(context: Context, call: OpenCall, events: list[Call]) -> Completed | 
     events, echo = _compared(context, call.bare, events)
     if echo:
         return _echoed(context, call, events[0].call, echo)
-    if not call.text.told and (key := checks.unfilled(events, context.own.blank)):
+    if not call.text.told and (key := open_call.unfilled(events, context.own.blank)):
         return refuse(context, call, f"its {key!r} is {context.own.blank!r}, as the example in the prompt has it")
     if syntax.whole_reply:
         return None, Made(syntax, [*call.earlier, *events], call.text.size)

@@ -7,8 +7,7 @@ import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from vtc.dialects.arguments import envelope, values
-from vtc.dialects.arguments import parameter as fitting
+from vtc.dialects.arguments import envelope, parameter, values
 from vtc.dialects.arguments.broken_json import ExpectedObject
 from vtc.dialects.arguments.envelope import NotACall
 from vtc.dialects.arguments.gemma import GemmaBody
@@ -88,7 +87,7 @@ def read_bodies(
 def _by_arguments(named: NamedTool, body: str) -> envelope.EnvelopeContent | None:
     """Read a call with a bare id for a name, if its arguments fit only one of the offered tools."""
     read = envelope.read_arguments(named.written, body, None)
-    fits = [tool for tool in named.tools.values() if fitting.declares(tool, read.arguments)]
+    fits = [tool for tool in named.tools.values() if parameter.declares(tool, read.arguments)]
     if not read.arguments or len({tool.name for tool in fits}) != 1:
         return None
     return read._replace(name=fits[0].name, tool=fits[0], repairs=(*read.repairs, Repair.TOOL_BY_ARGUMENTS))
@@ -290,7 +289,7 @@ class OpenCall:
     def only_parameter(self) -> str | None:
         """The one parameter of its tool, which a single value is, whatever it is called; None if it may be another."""
         sure = self._lenient and self.named.tool and not (self.syntax.dialect.ends_reply or self.place.in_line)
-        return fitting.only(self.named.schema) if sure and not self.parameters.given else None
+        return parameter.only(self.named.schema) if sure and not self.parameters.given else None
 
     def end_parameter(self, *, doubled: bool = False) -> None:
         """Take the value of the parameter, which is complete; `doubled` if it has several closers."""
@@ -469,9 +468,9 @@ class OpenCall:
             elif self.json or read.repairs:
                 schema = read.tool.parameters
                 renames = self._lenient and self.json
-                text, arguments, named = fitting.renamed(text, read.arguments, schema if renames else {})
-                text, fitted = fitting.fitted_text(text, arguments, schema, lenient=self._lenient)
-                notes = (*notes, *named, *fitted, *(fitting.undeclared(arguments, schema) if self.json else ()))
+                text, arguments, named = parameter.renamed(text, read.arguments, schema if renames else {})
+                text, fitted = parameter.fitted_text(text, arguments, schema, lenient=self._lenient)
+                notes = (*notes, *named, *fitted, *(parameter.undeclared(arguments, schema) if self.json else ()))
             if dialect.names == "declared" and self.syntax.whole_reply:
                 answer(read.arguments, self.named.tools[name])
             events.append(

@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vtc.dialects.arguments import envelope, parameter, typed_tags, values
-from vtc.dialects.arguments import parameter as fitting
-from vtc.dialects.arguments import parameter as framing
 from vtc.dialects.arguments.json_object import dumped
 from vtc.dialects.arguments.values import Schema
 from vtc.dialects.reading import repairs
@@ -301,16 +299,16 @@ class Parameters:
             return text  # white space around it says nothing
         after = syntax.call.partition("{params}")[2] if last else ""
         more = after[: len(after) - len(after.lstrip())]
-        return framing.unclosed(text, syntax.frame(0), syntax.params[0], more)
+        return parameter.unclosed(text, syntax.frame(0), syntax.params[0], more)
 
     def _note_undeclared(self, key: str) -> None:
         """Note an undeclared parameter, unless the schema itself says that there may be more than it declares."""
-        self._repairs |= dict.fromkeys(fitting.undeclared((key,), self._named.schema))
+        self._repairs |= dict.fromkeys(parameter.undeclared((key,), self._named.schema))
 
     def _set(self, key: str, text: str, pattern: int = 0, is_string: bool | None = None) -> None:
         """Read a value from the text between its tags."""
         syntax, dialect = self._syntax, self._syntax.dialect
-        text = framing.unframed(text, syntax.frame(pattern), syntax.params[pattern])
+        text = parameter.unframed(text, syntax.frame(pattern), syntax.params[pattern])
         if syntax.ends_with_quote and _ESCAPED_QUOTE.search(text):
             self._doubtful = key
         if self.escaped:

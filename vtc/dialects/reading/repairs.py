@@ -12,8 +12,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from vtc.dialects.arguments import broken_json
-from vtc.dialects.arguments import kwargs as broken_kwargs
+from vtc.dialects.arguments import broken_json, kwargs
 from vtc.dialects.arguments.broken_json import ExpectedObject
 from vtc.dialects.arguments.gemma import GemmaBody, with_quote
 from vtc.dialects.arguments.json_object import JsonBody, encodable, items, written
@@ -97,7 +96,7 @@ def kwargs_body(text: str, closers: Sequence[str]) -> RepairedBody | None:
     end = len(inner) + len(text[len(inner) :]) - len(text[len(inner) :].lstrip())
     if not text.startswith(")", end):
         return None
-    read = broken_kwargs.read(inner)
+    read = kwargs.read(inner)
     return RepairedBody([encodable(written(dict(read.values)))], sorted(read.repairs), end + 1) if read else None
 
 

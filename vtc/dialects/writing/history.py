@@ -12,8 +12,7 @@ from msgspec.structs import replace
 
 from vtc.dialects.arguments import values
 from vtc.dialects.arguments.json_object import dumped
-from vtc.dialects.syntax import description as prompt
-from vtc.dialects.syntax import pattern
+from vtc.dialects.syntax import description, pattern
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.writing.calls import RoundTrip, write_calls, write_result
 from vtc.events import Message, Opaque, Tool, ToolCall
@@ -155,7 +154,7 @@ def with_tools(
 
 def tool_list(dialect: Description, tools: Sequence[Tool], must_call: str = "") -> str:
     """The prompt of `dialect` for some tools; `must_call` says in words which of them the reply must call."""
-    return prompt.render(dialect.prompt, tools, {"must_call": must_call, "example": example(dialect, tools)})
+    return description.render(dialect.prompt, tools, {"must_call": must_call, "example": example(dialect, tools)})
 
 
 # A call of a tool, filled in: values that its schema allows, to show how a call of it is written.

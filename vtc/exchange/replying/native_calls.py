@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from vtc.apis.calls import INPUT, raw_input
-from vtc.dialects.arguments import parameter as fitting
-from vtc.dialects.arguments import values
+from vtc.dialects.arguments import parameter, values
 from vtc.dialects.arguments.broken_json import ExpectedObject
 from vtc.dialects.arguments.json_object import JsonBody, dumped, encodable, loaded
 from vtc.dialects.reading import repairs as repairs_of_text
@@ -133,7 +132,7 @@ def in_order(
     repairs += notes
     calls: list[ToolCall] = []
     for text, value in objects:
-        fitted, notes = fitting.fitted(value, schema, lenient=lenient)
+        fitted, notes = parameter.fitted(value, schema, lenient=lenient)
         repairs += [note for note in notes if note not in repairs]
         text = json.dumps(fitted, ensure_ascii=False) if notes or text is None else text
         id_ = None if calls else call.id  # of several calls only the first can have it

@@ -41,7 +41,9 @@ def saying(api: Api, request: Request, text: str, seed: str, created: int) -> by
 # The reply in a server's error: what the model wrote, where the server could not read it itself.
 
 
-def written(errors: Iterable[ErrorReply], body: bytes, status: int | None, reader: Callable[[], Reader]) -> str | None:
+def reply_in_error(
+    errors: Iterable[ErrorReply], body: bytes, status: int | None, reader: Callable[[], Reader]
+) -> str | None:
     """Find what the model wrote; None if no error of this status holds it, or it calls no tool.
 
     Without a status it may be any.

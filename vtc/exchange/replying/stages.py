@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple, Protocol
 
 import msgspec
 
-from vtc.dialects.arguments import parameter as fitting
+from vtc.dialects.arguments import parameter
 from vtc.dialects.arguments.json_object import loaded
 from vtc.dialects.reading.after_call import EXCERPT
 from vtc.dialects.syntax import tool_names
@@ -224,7 +224,7 @@ class Record:
         """Note a call, and the parameters that its tool requires and that it does not have."""
         tool, lacks = self._tools.get(call.name), list[str]()
         with contextlib.suppress(ValueError, RecursionError):  # what is no JSON was told as that
-            lacks = fitting.missing(loaded(call.arguments), tool.parameters) if tool else []
+            lacks = parameter.missing(loaded(call.arguments), tool.parameters) if tool else []
         self._report.called(call.name, call.id, dialect, repairs, lacks)
 
     def _refused(self, event: Refusal) -> None:
