@@ -130,7 +130,7 @@ class CanonicalRequest(msgspec.Struct, frozen=True, kw_only=True):
     """How much to think: a word, `none`, `auto` for what the model wants, or None where nothing is said of it."""
     answer: Answer | None = None
     constraint: tuple[str, Any] | None = None
-    """A grammar of the reply: the form in which it is told (`profiles/ready.py`), and its text or data."""
+    """A grammar of the reply: the form in which it is told (`profiles/schema.py`), and its text or data."""
     thoughts: str = "reasoning_content"
     """The field of a past message in which servers of chat completions want its reasoning."""
     left_out: tuple[str, ...] = ()

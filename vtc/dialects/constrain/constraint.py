@@ -42,7 +42,7 @@ __all__ = ["Demand", "Inexpressible", "Kind", "quoting", "written"]
 # A dialect's patterns, filled in with tools, as the tree of a reply.
 #
 # What is written is the first of each pattern; in free text every way counts in which the reader knows that a call
-# begins, as a way that the grammar does not know would leave the call free of it, and nobody would see that.
+# begins, as a way that the grammar does not know would leave the call free of it, unseen.
 
 
 LEAST_TRIGGER = 5

@@ -61,7 +61,7 @@ NO_QUOTE = Scan(rf"{_HELD}|(?P<tail>)(?!{_GOES_ON})", rf"(?P<tail>)(?!{_GOES_ON}
 
 # Markup that is none of the message where a call follows it, or the end of the reply: tags and ends of turns.
 #
-# `reading/doubt.py` says what becomes of it.
+# `InDoubt` (`reading/code.py`) decides about it.
 
 
 TURN_ENDS = (

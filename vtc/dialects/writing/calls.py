@@ -1,6 +1,6 @@
 """Calls and results as a dialect writes them: the other direction of the same patterns.
 
-Where values between tags would not be read back as what they are (`round_trip.py`), the arguments are written as one
+Where values between tags would not be read back as what they are (`RoundTrip`), the arguments are written as one
 JSON object in the call's body, which every dialect reads and in which no tag can occur.
 """
 

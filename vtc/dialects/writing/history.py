@@ -159,7 +159,7 @@ def tool_list(dialect: Description, tools: Sequence[Tool], must_call: str = "") 
 
 # A call of a tool, filled in: values that its schema allows, to show how a call of it is written.
 #
-# A model that is asked again is shown its own tool's call. Prompts show `...` instead (`example.py`): there models
+# A model that is asked again is shown its own tool's call. Prompts show `...` instead (`written`): there models
 # copied values that look real (benchmarks/README.md).
 
 

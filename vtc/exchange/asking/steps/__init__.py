@@ -45,7 +45,7 @@ STEPS: Mapping[str, Step] = {
     "context": context,
     "max_tokens": max_tokens,
 }
-"""By the keys of profiles (`profiles/ready.py`), in their order: results are found by ids, what asks for a call is
+"""By the keys of profiles (`profiles/schema.py`), in their order: results are found by ids, what asks for a call is
 parted from them, what was folded or put in order may have become a neighbour of its own role, and a note is a text."""
 BRIDGED: Mapping[str, Any] = {
     **dict.fromkeys(("billing", "empty", "turns", "results", "alternate", "text", "names", "something"), True),
