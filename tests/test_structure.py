@@ -63,6 +63,39 @@ LONGER = {
     ("vtc/proxy/options.py", "add"): 120,
 }
 """Functions that are longer, and how long they may be at most, until they are parted."""
+MAX_ATTRIBUTES = 15
+MAX_PUBLIC_METHODS = 20
+LARGER = {
+    "Api": (19, 20),
+    "CallSyntax": (15, 42),
+    "Case": (16, 20),
+    "ClientProfile": (16, 20),
+    "Context": (19, 20),
+    "Description": (36, 20),
+    "Encoder": (19, 20),
+    "EventCounter": (16, 20),
+    "Exchange": (15, 21),
+    "FastPath": (19, 20),
+    "Grammar": (32, 20),
+    "InCall": (15, 30),
+    "InCode": (15, 21),
+    "InValue": (15, 25),
+    "JsonPieces": (18, 20),
+    "ModelProfile": (22, 20),
+    "OpenCall": (23, 27),
+    "Parameters": (17, 20),
+    "ProbeRecord": (16, 20),
+    "Ready": (22, 20),
+    "ReplyFactory": (17, 20),
+    "Report": (20, 20),
+    "Request": (24, 20),
+    "RequestPlan": (17, 20),
+    "SentEvents": (23, 20),
+    "ServerProfile": (17, 20),
+    "Stream": (16, 20),
+    "ThoughtRecorder": (18, 20),
+}
+"""Classes with more attributes or public methods, and how many of each they may have at most, until they are parted."""
 
 LOCK_FILE = re.compile(
     r"\b(?:(?:uv|poetry|pdm|pixi|Pipfile|Cargo|yarn|bun)\.lock"
@@ -231,7 +264,7 @@ def check_class_names(tree: Tree) -> list[str]:
 
 
 def check_size(tree: Tree) -> list[str]:
-    """Bound functions, not files: a limit on lines of a file is met by shaving and by splitting one noun."""
+    """Bound functions and classes, not files: a limit on lines of a file is met by shaving and splitting one noun."""
     problems = []
     for path, module in modules(tree):
         for node in ast.walk(module):
@@ -240,7 +273,26 @@ def check_size(tree: Tree) -> list[str]:
                 most = LONGER.get((path, node.name), MAX_FUNCTION_LINES)
                 if (lines := node.end_lineno - node.lineno + 1) > most:
                     problems.append(f"{path}:{node.lineno}: {node.name} has {lines} lines, over {most}; part it")
+            elif isinstance(node, ast.ClassDef):
+                have, limits = members(node), LARGER.get(node.name, (MAX_ATTRIBUTES, MAX_PUBLIC_METHODS))
+                for word, count, most in zip(("attributes", "public methods"), have, limits, strict=True):
+                    if count > most:
+                        problems.append(f"{path}:{node.lineno}: {node.name} has {count} {word}, over {most}; part it")
     return problems
+
+
+def members(class_: ast.ClassDef) -> tuple[int, int]:
+    """Count the attributes of a class, declared and set on `self`, and its public methods."""
+    attributes, methods = set(), 0
+    for node in class_.body:
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            attributes.add(node.target.id)
+        methods += isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("_")
+    for node in ast.walk(class_):
+        match node:
+            case ast.Attribute(value=ast.Name(id="self"), attr=attribute, ctx=ast.Store()):
+                attributes.add(attribute)
+    return len(attributes), methods
 
 
 def check_standalone(tree: Tree) -> list[str]:
@@ -453,6 +505,18 @@ def test_a_long_function_is_found() -> None:
     assert run(check_size, "vtc/events.py", "x = 1\n" * 1000 + "def f():\n" + "    x = 1\n" * 59) == []
     assert run(check_size, "vtc/events.py", "\ndef f():\n" + "    x = 1\n" * 60) == [
         "vtc/events.py:2: f has 61 lines, over 60; part it"
+    ]
+
+
+def test_a_large_class_is_found() -> None:
+    fields = [f"    field{number}: int\n" for number in range(MAX_ATTRIBUTES)]
+    methods = [f"    def method{number}(self): self.last = 1\n" for number in range(MAX_PUBLIC_METHODS)]
+    assert run(check_size, "vtc/events.py", "".join(["class Noun:\n", *fields, "    def _x(self): ...\n"])) == []
+    assert run(
+        check_size, "vtc/events.py", "".join(["class Noun:\n", *fields, *methods, "    def more(self): ...\n"])
+    ) == [
+        "vtc/events.py:1: Noun has 16 attributes, over 15; part it",
+        "vtc/events.py:1: Noun has 21 public methods, over 20; part it",
     ]
 
 
