@@ -26,7 +26,7 @@ from tests.apis import chat
 from tests.e2e import http2
 from tests.e2e.upstream import Reply, Script, Seen, Upstream, serving
 from vtc.profiles import loader
-from vtc.proxy import breaking_off
+from vtc.proxy import connections
 from vtc.proxy.addon import VirtualToolCalling
 
 PATH = "/v1/chat/completions"
@@ -156,7 +156,7 @@ def read_once() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def no_addons_of_tests_before() -> None:
     """Other tests leave addons that never ended, and one of them would answer where a server is down."""
-    breaking_off.HOLDERS.clear()
+    connections.HOLDERS.clear()
 
 
 @pytest.fixture(scope="session")

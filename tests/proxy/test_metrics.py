@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.proxy.test_log import REFUSED, TEXT, exchange
 from vtc.proxy.addon import VirtualToolCalling
-from vtc.proxy.metrics import Metrics
+from vtc.proxy.stats import Metrics
 
 
 @pytest.fixture

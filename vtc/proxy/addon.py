@@ -24,22 +24,21 @@ from vtc.exchange import Exchange, Opening
 from vtc.profiles.matching import Facts
 from vtc.profiles.memory import Memory
 from vtc.profiles.planner import Planner
-from vtc.proxy import beside, bodies, breaking_off, flows, options, views
-from vtc.proxy.asking import AGAIN
+from vtc.proxy import beside, bodies, connections, flows, options, views
 from vtc.proxy.beside import Beside
 from vtc.proxy.bodies import Passing
 from vtc.proxy.commands import Commands
+from vtc.proxy.connections import Turns
 from vtc.proxy.discovery import Discovery
 from vtc.proxy.flows import METADATA
+from vtc.proxy.follow_up import AGAIN
 from vtc.proxy.log import Log
-from vtc.proxy.metrics import Metrics
 from vtc.proxy.page import Page
 from vtc.proxy.refusing import redirect, refuse, renew, streams_large, withholding
 from vtc.proxy.reload import Reloader
 from vtc.proxy.startup import Startup
-from vtc.proxy.stats import Stats
+from vtc.proxy.stats import Metrics, Stats
 from vtc.proxy.stream_callable import HOLDING, Live, broken_off, observing, rewriting
-from vtc.proxy.turns import Turns
 from vtc.proxy.whole import dealt_with, done, is_long
 from vtc.reporting.report import Report
 from vtc.scrub import escaped, scrub, scrubbed
@@ -121,13 +120,13 @@ class VirtualToolCalling:
     def load(self, loader: Loader) -> None:
         options.add(loader)
         views.register()
-        breaking_off.HOLDERS.add(self)
+        connections.HOLDERS.add(self)
 
     def running(self) -> None:
         _freeze()
 
     def done(self) -> None:
-        breaking_off.HOLDERS.discard(self)  # mitmproxy loads a script that was changed again
+        connections.HOLDERS.discard(self)  # mitmproxy loads a script that was changed again
         for line in self._stats.summary():
             logger.info(line)
 
@@ -263,12 +262,12 @@ class VirtualToolCalling:
         self._close(flow)
 
     def server_broke_off(self, flow: http.HTTPFlow, why: str) -> list[bytes]:
-        """Report it, and return what still leaves for the client (`breaking_off.py`)."""
+        """Report it, and return what still leaves for the client (`connections.py`)."""
         live = self._live.get(flow)
         return live.broke_off(flow, why) if live else []
 
     def server_gave_none(self, flow: http.HTTPFlow, why: str) -> http.Response | None:
-        """Tell the client in its API's own form (`breaking_off.py`)."""
+        """Tell the client in its API's own form (`connections.py`)."""
         live, api = self._live.get(flow), beside.api(flow)
         if api is None or AGAIN in flow.metadata or ctx.options.vtc_mode != "rewrite":
             return None

@@ -18,8 +18,8 @@ from vtc.apis.fields import is_error, object_of
 from vtc.exchange import NoAnswer
 from vtc.exchange.asking.sending import MOST_ASKED
 from vtc.proxy import beside, bodies, flows
-from vtc.proxy.asking import PATIENCE, FollowUpRequests
 from vtc.proxy.bodies import Whole
+from vtc.proxy.follow_up import PATIENCE, FollowUpRequests
 from vtc.proxy.refusing import put, withhold
 from vtc.proxy.stream_callable import Live
 from vtc.reporting import hints

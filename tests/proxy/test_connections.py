@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 from mitmproxy.connection import Server
 
-from vtc.proxy.turns import MOST_READ, JoinedWrites, SmallReads
+from vtc.proxy.connections import MOST_READ, JoinedWrites, SmallReads
 
 
 class Recorded(asyncio.Transport):

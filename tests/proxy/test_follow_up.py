@@ -14,7 +14,7 @@ from tests.e2e.conftest import running_proxy
 from tests.e2e.upstream import JSON, Reply, Seen, serving
 from vtc.exchange import NoAnswer
 from vtc.proxy import whole
-from vtc.proxy.asking import FollowUpRequests
+from vtc.proxy.follow_up import FollowUpRequests
 
 
 def flow_to(url: str) -> http.HTTPFlow:
