@@ -27,8 +27,8 @@ class Tool:
 
     def as_openai(self) -> dict[str, Any]:
         """`{"type": "function", "function": {"name": …, "description": …, "parameters": …}}`."""
-        said = {"name": self.name, "description": self.description, "parameters": dict(self.parameters)}
-        return {"type": "function", "function": {**said, "strict": True} if self.strict else said}
+        data = {"name": self.name, "description": self.description, "parameters": dict(self.parameters)}
+        return {"type": "function", "function": {**data, "strict": True} if self.strict else data}
 
 
 @dataclass(frozen=True, slots=True)

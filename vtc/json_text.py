@@ -61,13 +61,13 @@ def is_distinct(value: Any) -> bool:
     """True if no object in a value has two keys that some client takes for one."""
     rest = [value]
     while rest:
-        one = rest.pop()
-        if isinstance(one, dict):
-            if len(one) > 1 and len({folded(key) for key in one}) < len(one):
+        node = rest.pop()
+        if isinstance(node, dict):
+            if len(node) > 1 and len({folded(key) for key in node}) < len(node):
                 return False
-            rest += one.values()
-        elif isinstance(one, list | tuple):
-            rest += one
+            rest += node.values()
+        elif isinstance(node, list | tuple):
+            rest += node
     return True
 
 
@@ -145,9 +145,9 @@ def write(value: Any) -> str:
         return _with_decimals.encode(value).decode()
 
 
-def rewritten(came: str, arguments: Any) -> str:
+def rewritten(received: str, arguments: Any) -> str:
     """Changed arguments as text; raises ValueError if a number that they came with would not be the same."""
-    read(came, exactly)
+    read(received, exactly)
     return json.dumps(arguments, ensure_ascii=False, allow_nan=False)
 
 

@@ -106,11 +106,11 @@ _BLANK = re.compile(r"[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\
 """Letters and marks that Unicode says are not shown (`Default_Ignorable_Code_Point`)."""
 
 
-def _escape(found: re.Match[str]) -> str:
-    one = found[0]
-    if unicodedata.category(one) in _UNSEEN or _BLANK.match(one):
-        return one.encode("unicode_escape").decode()
-    return one
+def _escape(match: re.Match[str]) -> str:
+    character = match[0]
+    if unicodedata.category(character) in _UNSEEN or _BLANK.match(character):
+        return character.encode("unicode_escape").decode()
+    return character
 
 
 def escaped[T](value: T) -> T:
@@ -151,10 +151,10 @@ def scrub(text: str, known: Iterable[str] = ()) -> str:
     return "".join([*parts, text[at:]])
 
 
-def _span(found: re.Match[str]) -> tuple[int, int]:
+def _span(match: re.Match[str]) -> tuple[int, int]:
     """Tell where the secret of a match stands: after the groups that stay."""
-    kept = range(1, found.re.groups + 1)
-    return max([found.start(), *map(found.end, kept)]), found.end()
+    kept = range(1, match.re.groups + 1)
+    return max([match.start(), *map(match.end, kept)]), match.end()
 
 
 def _known_spans(text: str, known: Iterable[str]) -> Iterator[tuple[int, int]]:
@@ -165,14 +165,14 @@ def _known_spans(text: str, known: Iterable[str]) -> Iterator[tuple[int, int]]:
     for head, secrets_ in by_head.items():
         at = text.find(head)
         while at >= 0:
-            end = at + max(_common(text[at : at + len(one)], one) for one in secrets_)
+            end = at + max(_common(text[at : at + len(secret)], secret) for secret in secrets_)
             yield at, end
             at = text.find(head, end)
 
 
-def _common(text: str, other: str) -> int:
+def _common(text: str, secret: str) -> int:
     """Count the characters with which both begin."""
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(text, other, strict=False)))
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(text, secret, strict=False)))
 
 
 def scrubbed[T](value: T, known: Iterable[str] = ()) -> T:
@@ -195,11 +195,11 @@ def secrets(headers: Mapping[str, str], query: str = "", body: Any = None) -> tu
     Names of headers count in any case; `body` is its JSON.
     """
     values = {value for name, value in headers.items() if is_credential(name)} | {*_in_body(body)}
-    found = {part for value in values for part in _parts(value)}
+    parts = {part for value in values for part in _parts(value)}
     for value in in_query(query):
-        found |= {value, unquote(value), unquote_plus(value)}
-    forms = values.union(*(_forms(one) for one in found if len(one) >= _SHORTEST))
-    return tuple(sorted((one for one in forms if len(one) >= _SHORTEST), key=lambda form: (-len(form), form)))
+        parts |= {value, unquote(value), unquote_plus(value)}
+    forms = values.union(*(_forms(part) for part in parts if len(part) >= _SHORTEST))
+    return tuple(sorted((form for form in forms if len(form) >= _SHORTEST), key=lambda form: (-len(form), form)))
 
 
 def is_credential(name: str) -> bool:
@@ -228,10 +228,10 @@ def _parts(value: str) -> Iterator[str]:
         yield from (bare, bare.partition("=")[2].strip('"'))
         if part.casefold().startswith("basic "):
             try:
-                said = b64decode(bare).decode()
+                decoded = b64decode(bare).decode()
             except ValueError:
                 continue
-            yield from (said, said.partition(":")[2])
+            yield from (decoded, decoded.partition(":")[2])
 
 
 def _in_body(body: Any) -> Iterator[str]:
@@ -263,4 +263,4 @@ def _forms(secret: str) -> Iterator[str]:
         quote_plus(secret, errors="replace"),
     ):
         yield quoted
-        yield re.sub("%..", lambda one: one[0].lower(), quoted)
+        yield re.sub("%..", lambda match: match[0].lower(), quoted)

@@ -25,8 +25,8 @@ def check(paths: tuple[Path, ...], as_json: bool) -> None:
     what would do. Ends with 1 if there are any, or no profile at all.
     """
     try:
-        found = loader.load([loader.builtin_directory(), *paths])
-        warnings = _of_dialects(found)
+        profiles = loader.load([loader.builtin_directory(), *paths])
+        warnings = _of_dialects(profiles)
     except ProfileError as error:
         if as_json:
             show_json({"ok": False, "problems": [*map(_entry, error.problems)]})
@@ -34,16 +34,16 @@ def check(paths: tuple[Path, ...], as_json: bool) -> None:
             click.echo(str(error), err=True)
         sys.exit(1)
     for path in paths:
-        if not any(path == one.path or path in one.path.parents for one in found.sources.values()):
+        if not any(path == source.path or path in source.path.parents for source in profiles.sources.values()):
             raise click.ClickException(f"{path}: no profile in it (files that end in .yaml or .yml)")
     if as_json:
-        show_json({"ok": True, **found.counts(), **({"warnings": [*map(_entry, warnings)]} if warnings else {})})
+        show_json({"ok": True, **profiles.counts(), **({"warnings": [*map(_entry, warnings)]} if warnings else {})})
         return
     for warning in warnings:
         click.echo(f"warning: {warning}", err=True)
-    yours = Counter(kind for (kind, _), source in found.sources.items() if not source.builtin)
+    yours = Counter(kind for (kind, _), source in profiles.sources.items() if not source.builtin)
     of_yours = ", ".join(f"{count} {loader.plural(kind, count)}" for kind, count in sorted(yours.items()))
-    click.echo(f"ok: yours: {of_yours}; all: {found.counted()}" if yours else f"ok: {found.counted()}")
+    click.echo(f"ok: yours: {of_yours}; all: {profiles.counted()}" if yours else f"ok: {profiles.counted()}")
 
 
 def _of_dialects(profiles: loader.Profiles) -> list[Problem]:
@@ -53,7 +53,7 @@ def _of_dialects(profiles: loader.Profiles) -> list[Problem]:
     for (kind, name), source in profiles.sources.items():
         if kind != "dialect" or source.builtin:
             continue
-        document = next(one for one in read(source.path)[0] if one.lines.get(("name",)) == source.line)
+        document = next(document for document in read(source.path)[0] if document.lines.get(("name",)) == source.line)
         for flaw in flaws(profiles.dialects[name]):
             (mistakes if flaw.is_fatal else warnings).append(document.problem((flaw.key,), flaw.message))
     if mistakes:

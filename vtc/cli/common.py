@@ -68,11 +68,15 @@ def completing(kind: str) -> Callable[[click.Context, click.Parameter, str], lis
 
     def complete(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
         try:
-            found = loader.load([loader.builtin_directory(), *context.params.get("directories", ())])
+            loaded = loader.load([loader.builtin_directory(), *context.params.get("directories", ())])
         except ProfileError:
             return []
-        profiles = getattr(found, kind).values()
-        return [CompletionItem(one.name, help=one.description) for one in profiles if one.name.startswith(incomplete)]
+        profiles = getattr(loaded, kind).values()
+        return [
+            CompletionItem(profile.name, help=profile.description)
+            for profile in profiles
+            if profile.name.startswith(incomplete)
+        ]
 
     return complete
 
@@ -96,7 +100,7 @@ def planner(directories: tuple[Path, ...], settings: Settings) -> Planner:
 
 def forced[F: Callable[..., Any]](command: F) -> F:
     """Give a command the options that settle what profiles would decide, as `vtc_tools` and the like do."""
-    for one in (
+    for option in (
         click.option("--tools", type=click.Choice(["auto", "native", "prompt"]), help="How tools reach the model."),
         click.option("--dialect", help="The dialect for the model's prompt.", shell_complete=completing("dialects")),
         click.option("--client", help="The client profile.", shell_complete=completing("clients")),
@@ -106,17 +110,17 @@ def forced[F: Callable[..., Any]](command: F) -> F:
         ),
         click.option("--lenient", type=click.Choice(["auto", "on", "off"]), help="Whether calls are repaired."),
     ):
-        command = one(command)
+        command = option(command)
     return command
 
 
 def url(text: str, hint: str) -> SplitResult:
     """The parts of a URL, or of a host and port, that a user typed."""
     try:
-        found = urlsplit(text if "://" in text else f"http://{text}")
-        sound = found.scheme in ("http", "https") and re.fullmatch(r"[^\s/@\x00-\x1f]+", found.hostname or "")
-        if sound and (found.port is None or found.port):
-            return found
+        url = urlsplit(text if "://" in text else f"http://{text}")
+        sound = url.scheme in ("http", "https") and re.fullmatch(r"[^\s/@\x00-\x1f]+", url.hostname or "")
+        if sound and (url.port is None or url.port):
+            return url
     except ValueError as error:
         if "ort" in str(error):  # out of range, or no number
             raise click.BadParameter(f"{text}: no port from 1 to 65535", param_hint=hint) from None
@@ -131,9 +135,9 @@ def read_text(file: Path) -> str:
         raise click.ClickException(f"{file}: not UTF-8; save the file as UTF-8") from None
 
 
-def settings(**given: Any) -> Settings:
+def settings(**options: Any) -> Settings:
     """The settings that were given on the command line; those that were not (None) are the default."""
-    return Settings(**{key: value for key, value in given.items() if value is not None})
+    return Settings(**{key: value for key, value in options.items() if value is not None})
 
 
 def show_table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "", figures: bool = False) -> None:

@@ -101,9 +101,9 @@ def beside(file: Path, path: str) -> Path:
 
 def _settings(options: dict[str, str | int | bool | tuple[str, ...]]) -> Iterator[str]:
     for name, value in options.items():
-        for one in value if isinstance(value, tuple) else (value,):
-            if isinstance(one, bool):  # YAML takes `on` and `off`, unquoted, for these
+        for item in value if isinstance(value, tuple) else (value,):
+            if isinstance(item, bool):  # YAML takes `on` and `off`, unquoted, for these
                 words = ("off", "on") if name.startswith("vtc_") else ("false", "true")
-                yield from ("--set", f"{name}={words[one]}")
+                yield from ("--set", f"{name}={words[item]}")
             else:
-                yield from ("--set", f"{name}={one}")
+                yield from ("--set", f"{name}={item}")

@@ -62,10 +62,10 @@ def doctor(upstream: str, port: int | None, directories: tuple[Path, ...], *, no
     the lines can be pasted into a report of an issue.
     """
     wrong = False
-    for found in _findings(upstream, port, directories, call=not no_call):
-        wrong |= found.outcome == "wrong"
-        mark, colour = MARKS[found.outcome]
-        click.echo(f"{click.style(mark, fg=colour)}  {_bare(found.said)}")
+    for line in _findings(upstream, port, directories, call=not no_call):
+        wrong |= line.outcome == "wrong"
+        mark, colour = MARKS[line.outcome]
+        click.echo(f"{click.style(mark, fg=colour)}  {_bare(line.said)}")
     sys.exit(wrong)
 
 
@@ -81,7 +81,7 @@ def _findings(upstream: str, port: int | None, directories: tuple[Path, ...], *,
             yield CheckLine("wrong", str(error))
     else:
         yield CheckLine("note", f"no {config.NAME}, here or in {click.get_app_dir('vtc')}")
-    directories = directories or tuple(config.beside(file or Path(), one) for one in settings.profiles)
+    directories = directories or tuple(config.beside(file or Path(), directory) for directory in settings.profiles)
     try:
         profiles = loader.load([loader.builtin_directory(), *directories])
         yield CheckLine("ok", f"profiles: {profiles.counted()}")
@@ -126,9 +126,9 @@ def _certificate() -> CheckLine:
 def _server(url: str, profiles: Profiles, models: list[str]) -> Iterator[CheckLine]:
     """Ask a model server which it is, and for its `models`."""
     asker = Asker(url)
-    name, said, _ = recognised(asker, profiles)
-    lost = name is None and "answers;" not in said
-    yield CheckLine("wrong" if lost else "ok", said)
+    name, message, _ = recognised(asker, profiles)
+    lost = name is None and "answers;" not in message
+    yield CheckLine("wrong" if lost else "ok", message)
     if lost:
         return
     if apis := spoken(asker):
@@ -152,27 +152,27 @@ def _listens(port: int) -> bool:
 def _call(base: str, model: str) -> CheckLine:
     """Have the model make one call through a running proxy."""
     body = {"model": model, "messages": [{"role": "user", "content": QUESTION}], "tools": [TOOL], "max_tokens": 500}
-    asked = f"asked {model} for a call through {base}"
+    question = f"asked {model} for a call through {base}"
     headers = {"user-agent": f"vtc-doctor/{__version__}"}
     answer = Asker(base, seconds=SECONDS).ask("/v1/chat/completions", json.dumps(body).encode(), headers)
     if answer.error:
-        return CheckLine("wrong", f"{asked}: no reply ({answer.why})")
+        return CheckLine("wrong", f"{question}: no reply ({answer.why})")
     if not answer.ok:
-        return CheckLine("wrong", f"{asked}: {hints.explained(answer.status, answer.body)}")
+        return CheckLine("wrong", f"{question}: {hints.explained(answer.status, answer.body)}")
     try:
         message = answer.json["choices"][0]["message"]
-        calls = [one["function"]["name"] for one in message.get("tool_calls") or []]
+        calls = [call["function"]["name"] for call in message.get("tool_calls") or []]
     except (LookupError, TypeError, AttributeError) as error:
-        return CheckLine("wrong", f"{asked}: no reply ({type(error).__name__})")
+        return CheckLine("wrong", f"{question}: no reply ({type(error).__name__})")
     if "report_word" in calls:
-        return CheckLine("ok", f"{asked}: it came as `tool_calls`")
+        return CheckLine("ok", f"{question}: it came as `tool_calls`")
     text = " ".join(str(message.get("content") or "").split())
-    return CheckLine("wrong", f"{asked}: none came, but {text[:200]!r}; `vtc explain` says how its replies are read")
+    return CheckLine("wrong", f"{question}: none came, but {text[:200]!r}; `vtc explain` says how its replies are read")
 
 
-def _escaped(found: CheckLine) -> CheckLine:
+def _escaped(line: CheckLine) -> CheckLine:
     """Keep what a server says in one line, and a terminal from doing what it says."""
-    return found._replace(said=escaped(found.said))
+    return line._replace(said=escaped(line.said))
 
 
 def _bare(text: str) -> str:

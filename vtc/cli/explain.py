@@ -35,8 +35,8 @@ def call_of(text: str) -> ToolCall:
                 return ToolCall(name, written if isinstance(written, str) else json.dumps(written, ensure_ascii=False))
     except ValueError as error:
         problem = f": {error}"
-    what = f'no call, which looks like {{"name": "read", "arguments": {{"path": "a.py"}}}}{problem}'
-    raise click.BadParameter(what, param_hint="--call")
+    problem_text = f'no call, which looks like {{"name": "read", "arguments": {{"path": "a.py"}}}}{problem}'
+    raise click.BadParameter(problem_text, param_hint="--call")
 
 
 def tried(guards: Sequence[Guards], call: ToolCall, tools: Sequence[Tool]) -> dict[str, Any]:
@@ -45,9 +45,9 @@ def tried(guards: Sequence[Guards], call: ToolCall, tools: Sequence[Tool]) -> di
     The outcome is `delivered`, with the `call` as the client gets it, or `refused`, with what stands in its place as
     `manner` and `message`.
     """
-    one = chain(guards, {tool.name: tool for tool in tools})
-    events = [*one.feed([Call("", call, "tool_calls")]), *one.finish()]
-    found: dict[str, Any] = {
+    guard = chain(guards, {tool.name: tool for tool in tools})
+    events = [*guard.feed([Call("", call, "tool_calls")]), *guard.finish()]
+    outcome: dict[str, Any] = {
         "policies": [
             {"policy": event.policy, "action": event.action, "tool": event.tool, "reason": event.reason}
             for event in events
@@ -58,20 +58,20 @@ def tried(guards: Sequence[Guards], call: ToolCall, tools: Sequence[Tool]) -> di
     for event in events:
         if isinstance(event, Call):
             arguments = event.call.arguments
-            found |= {"outcome": "delivered", "call": {"name": event.call.name, "arguments": arguments}}
+            outcome |= {"outcome": "delivered", "call": {"name": event.call.name, "arguments": arguments}}
         elif isinstance(event, Denied):
-            found |= {"outcome": "refused", "manner": event.manner, "message": event.message}
-    return found
+            outcome |= {"outcome": "refused", "manner": event.manner, "message": event.message}
+    return outcome
 
 
-def lines(found: dict[str, Any]) -> list[str]:
+def lines(outcome: dict[str, Any]) -> list[str]:
     """The same for people."""
-    told = [f"{one['policy']} {one['action']} {one['tool']}: {one['reason']}" for one in found["policies"]]
-    told += [f"before it the client is told: {found['before']}"] if found["before"] else []
-    if found["outcome"] == "delivered":
-        return [*told, f"delivered: {found['call']['name']} {found['call']['arguments']}"]
-    place = {"drop": "nothing", "text": "its text"}.get(found["manner"], found["message"])
-    return [*told, f"refused; in its place: {place}"]
+    before = ["{policy} {action} {tool}: {reason}".format(**decision) for decision in outcome["policies"]]
+    before += [f"before it the client is told: {outcome['before']}"] if outcome["before"] else []
+    if outcome["outcome"] == "delivered":
+        return [*before, f"delivered: {outcome['call']['name']} {outcome['call']['arguments']}"]
+    place = {"drop": "nothing", "text": "its text"}.get(outcome["manner"], outcome["message"])
+    return [*before, f"refused; in its place: {place}"]
 
 
 @click.command(short_help="Say what a request gets, and why.")
@@ -102,7 +102,7 @@ def explain(
     written: str,
     everything: bool,
     as_json: bool,
-    **given: Any,
+    **options: Any,
 ) -> None:
     """Say which profiles a request gets, what is planned for it, and why.
 
@@ -110,7 +110,7 @@ def explain(
     against are the tools of the request. Ends with 1 if the call is refused, or FILE holds no exchange with a model.
     """
     call = call_of(written) if written else None
-    plans = planner(directories, settings(**given))
+    plans = planner(directories, settings(**options))
     at = url(host, "--host") if host else None
     name, port = (at.hostname or "", at.port or 0) if at else ("", 0)
     facts = Facts(user_agent=user_agent, model=model, host=name, port=port, path=path)
@@ -131,9 +131,9 @@ def explain(
         explained = [{**_of_facts(plans.profiles, facts), **_of_call(plan, call)}]
     if as_json:
         show_json(explained if flow_file else explained[0])
-    for one in () if as_json else explained:
-        _show(one, everything)
-    sys.exit(1 if any(one.get("call", {}).get("outcome") == "refused" for one in explained) else 0)
+    for explanation in () if as_json else explained:
+        _show(explanation, everything)
+    sys.exit(1 if any(explanation.get("call", {}).get("outcome") == "refused" for explanation in explained) else 0)
 
 
 def _of_flows(plans: Planner, file: Path, call: ToolCall | None) -> Iterator[dict[str, Any]]:
@@ -164,9 +164,9 @@ def _of_flows(plans: Planner, file: Path, call: ToolCall | None) -> Iterator[dic
 
 
 def _of_body(plans: Planner, facts: Facts, api: Api, body: bytes, call: ToolCall | None) -> dict[str, Any]:
-    asked = api.request(body, facts.path)
-    facts = replace(facts, model=asked.model, body=asked.fields)
-    plan = plans.plan(facts, asked)
+    request = api.request(body, facts.path)
+    facts = replace(facts, model=request.model, body=request.fields)
+    plan = plans.plan(facts, request)
     return {**_of_facts(plans.profiles, facts), "plan": list(plan.why), **_of_call(plan, call)}
 
 
@@ -180,7 +180,7 @@ def _of_facts(found: Profiles, facts: Facts) -> dict[str, Any]:
         "model": best(found.models, facts, found.sources),
         "server": best(found.servers, facts, found.sources),
     }
-    policies = [{"profile": policy.name, "why": told} for policy, told in every(found.policies, facts)]
+    policies = [{"profile": policy.name, "why": why} for policy, why in every(found.policies, facts)]
     profiles = {
         kind: {
             "profile": choice.profile.name if choice.profile else None,
@@ -192,35 +192,39 @@ def _of_facts(found: Profiles, facts: Facts) -> dict[str, Any]:
     return {"policies": policies, **profiles}
 
 
-def _show(one: dict[str, Any], everything: bool) -> None:
-    if "flow" in one:
-        click.secho(one["flow"] + (f": {one['comment']}" if one["comment"] else ""), bold=True, fg="cyan")
-        for title, said in one["done"].items():
+def _show(explanation: dict[str, Any], everything: bool) -> None:
+    if "flow" in explanation:
+        click.secho(
+            explanation["flow"] + (f": {explanation['comment']}" if explanation["comment"] else ""),
+            bold=True,
+            fg="cyan",
+        )
+        for title, text in explanation["done"].items():
             click.secho(title, bold=True)
-            for line in said:
+            for line in text:
                 click.echo(f"  {line}")
-        if "problem" in one:
-            click.echo(f"  {one['problem']}")
-        if "problem" in one or (one["done"] and not everything and "call" not in one):
+        if "problem" in explanation:
+            click.echo(f"  {explanation['problem']}")
+        if "problem" in explanation or (explanation["done"] and not everything and "call" not in explanation):
             return  # what would be planned today is the rest
         click.secho("What would be planned now", bold=True)
-    for policy in one["policies"]:
+    for policy in explanation["policies"]:
         click.secho(f"policy: {policy['profile']}", bold=True)
         click.echo(f"  {policy['why']}")
     for kind in ("client", "model", "server"):
-        click.secho(f"{kind}: {one[kind]['profile'] or 'none'}", bold=True)
-        for line in one[kind]["why"]:
+        click.secho(f"{kind}: {explanation[kind]['profile'] or 'none'}", bold=True)
+        for line in explanation[kind]["why"]:
             click.echo(f"  {line}")
-        if others := one[kind]["others"]:
-            noun = "others" if one[kind]["profile"] else "profiles"
-            click.secho(f"  {len(others)} {noun} do not match" + ("" if everything else " (--all)"), dim=True)
-        for line in others if everything else ():
+        if alternatives := explanation[kind]["others"]:
+            noun = "others" if explanation[kind]["profile"] else "profiles"
+            click.secho(f"  {len(alternatives)} {noun} do not match" + ("" if everything else " (--all)"), dim=True)
+        for line in alternatives if everything else ():
             click.echo(f"  {line}")
-    if "plan" in one:
+    if "plan" in explanation:
         click.secho("plan", bold=True)
-        for line in one["plan"]:
+        for line in explanation["plan"]:
             click.echo(f"  {line}")
-    if "call" in one:
+    if "call" in explanation:
         click.secho("call", bold=True)
-        for line in lines(one["call"]):
+        for line in lines(explanation["call"]):
             click.echo(f"  {line}")

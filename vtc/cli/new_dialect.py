@@ -73,8 +73,8 @@ class Draft:
             return False, False, 0, 0, 0, len(str(self.keys["call"]))
         values = [json.loads(call.call.arguments) for call in self.calls]
         wanted = [required(tools[call.call.name].parameters) for call in self.calls]
-        whole = all(name in one for one, names in zip(values, wanted, strict=True) for name in names)
-        texts = "".join(str(value) for one in values for value in one.values() if isinstance(value, str))
+        whole = all(name in arguments for arguments, names in zip(values, wanted, strict=True) for name in names)
+        texts = "".join(str(value) for arguments in values for value in arguments.values() if isinstance(value, str))
         odd = sum(character in "<>[]{}|=@\"'" for character in texts + self.rest)
         return (
             not self.problem,
@@ -89,7 +89,7 @@ class Draft:
 def best(text: str, tools: Mapping[str, Tool], name: str) -> Draft | None:
     """Draft the dialect of a reply; None if no tool's name stands in it."""
     drafts = [_read(draft, text, tools, name) for draft in _drafts(text, tools)]
-    return max(drafts, key=lambda one: one.rank(tools), default=None)
+    return max(drafts, key=lambda draft: draft.rank(tools), default=None)
 
 
 def _read(draft: Draft, text: str, tools: Mapping[str, Tool], name: str) -> Draft:
@@ -103,8 +103,8 @@ def _read(draft: Draft, text: str, tools: Mapping[str, Tool], name: str) -> Draf
     except ValueError as error:  # of patterns and of keys
         key = f"{error.key}: " if isinstance(error, PatternError) else ""
         return Draft(keys, draft.unsure, problem=f"{key}{error}")
-    calls = tuple(one for one in events if isinstance(one, Call))
-    rest = "".join(one.raw for one in events if isinstance(one, Text))
+    calls = tuple(event for event in events if isinstance(event, Call))
+    rest = "".join(event.raw for event in events if isinstance(event, Text))
     return Draft(keys, draft.unsure, calls, rest)
 
 
@@ -148,8 +148,8 @@ def _envelopes(text: str, at: int, name: str) -> Iterator[_Body]:
         value = _object(text, opened)
         if value is None or value[1] <= at:
             continue
-        named = [key for key, one in value[0].items() if one == name]
-        arguments = [key for key, one in value[0].items() if isinstance(one, dict)]
+        named = [key for key, member in value[0].items() if member == name]
+        arguments = [key for key, member in value[0].items() if isinstance(member, dict)]
         if named and arguments:
             yield _Body(opened, value[1], "{json}", {"json": {"name": named[:1], "arguments": arguments[:1]}})
 
@@ -166,15 +166,15 @@ def _tagged(text: str, start: int, end: int, tool: Tool) -> Iterator[_Body]:
     """Find the tool's parameters after its name, each with its value, between markup that is the same for all."""
     keys = sorted(
         (
-            found
+            match
             for key in properties(tool.parameters)
-            if (found := re.search(rf"(?<!\w){re.escape(key)}(?!\w)", text[end:]))
+            if (match := re.search(rf"(?<!\w){re.escape(key)}(?!\w)", text[end:]))
         ),
-        key=lambda found: found.start(),
+        key=lambda match: match.start(),
     )
     if not keys:
         return
-    spans = [(end + found.start(), end + found.end()) for found in keys]
+    spans = [(end + match.start(), end + match.end()) for match in keys]
     between = text[end : spans[0][0]]
     line = between[between.rfind("\n") + 1 :] if "\n" in between else between
     opening = OPENING.search(line)
@@ -201,8 +201,8 @@ def _closers(text: str, spans: Sequence[tuple[int, int]], middle: str) -> Iterat
     repeated = re.compile(rf"\n?[^\w\s]+{re.escape(key)}[^\w\s]*").search(text, begin)
     if repeated:
         yield _plain(repeated[0]).replace(key, "{key}"), repeated.end()
-    for found in [*CLOSING.finditer(text, begin)][:4]:
-        yield _plain(found[0]), found.end()
+    for match in [*CLOSING.finditer(text, begin)][:4]:
+        yield _plain(match[0]), match.end()
 
 
 def _heads(text: str, start: int) -> list[str]:
@@ -211,23 +211,23 @@ def _heads(text: str, start: int) -> list[str]:
     line = text[begin:start]
     above = text[text.rfind("\n", 0, max(0, begin - 1)) + 1 : begin]
     last = re.search(r"\S*[^\w\s]\s*$", line)
-    found = [above + line] if _is_markup(above) else []
-    found += [line] if not line.strip() or not line.lstrip()[0].isalnum() else []
-    return [*dict.fromkeys([*found, last[0] if last else ""])]
+    openers = [above + line] if _is_markup(above) else []
+    openers += [line] if not line.strip() or not line.lstrip()[0].isalnum() else []
+    return [*dict.fromkeys([*openers, last[0] if last else ""])]
 
 
 def _tails(text: str, end: int) -> list[str]:
     """List the texts behind a body that may be markup of the call, the longest first."""
-    found = [""]
+    closers = [""]
     at = end
     for line in text[end:].splitlines(keepends=True)[:3]:
         at += len(line)
         if not (_is_markup(line) or not line.strip()):
             first = re.match(r"[^\w\s]+", line)
-            found += [text[end : at - len(line)] + first[0]] if first else []
+            closers += [text[end : at - len(line)] + first[0]] if first else []
             break
-        found.append(text[end:at].rstrip())
-    return [*dict.fromkeys(reversed(found))]
+        closers.append(text[end:at].rstrip())
+    return [*dict.fromkeys(reversed(closers))]
 
 
 def _is_markup(line: str) -> bool:
@@ -273,37 +273,37 @@ def new_dialect(reply: Any, tools_file: Path, name: str, directories: tuple[Path
     tools, _ = offered(tools_file)
     if known := _known(profiles, text, tools):
         click.echo(f"vtc: this reply is read already, as {known}: no dialect is needed", err=True)
-    found = best(text, tools, name)
-    if found is None:
+    draft = best(text, tools, name)
+    if draft is None:
         raise click.ClickException(f"none of the tools stands in the reply with arguments: {', '.join(tools)}")
-    for line in _file(found, text):
+    for line in _file(draft, text):
         click.echo(line)
-    for call in found.calls:
+    for call in draft.calls:
         click.echo(f"vtc: it reads {call.call.name} {call.call.arguments}", err=True)
-    if not found.calls:
+    if not draft.calls:
         click.echo("vtc: it reads no call in this reply yet: put the holes where they belong", err=True)
-    sys.exit(0 if found.calls else 1)
+    sys.exit(0 if draft.calls else 1)
 
 
 def _known(profiles: Profiles, text: str, tools: Any) -> str:
     reader = Reader(compiled(profiles.rescued, (), (), ((), ())), tools)
     events = [*reader.feed(text), *reader.finish()]
-    return next((one.dialect for one in events if isinstance(one, Call)), "")
+    return next((event.dialect for event in events if isinstance(event, Call)), "")
 
 
-def _file(found: Draft, text: str) -> Iterator[str]:
+def _file(draft: Draft, text: str) -> Iterator[str]:
     yield "# A draft by `vtc new-dialect` of this reply:"
     yield "#"
     yield from (f"#   {line}".rstrip() for line in text.strip().splitlines()[:20])
     yield "#"
-    if found.calls:
-        yield f"# It reads {len(found.calls)} call{'s' * (len(found.calls) != 1)} in it."
+    if draft.calls:
+        yield f"# It reads {len(draft.calls)} call{'s' * (len(draft.calls) != 1)} in it."
     else:
-        yield f"# It does not read back: {found.problem or 'no call is found in it by these patterns'}."
-    unsure = {**UNSEEN, **found.unsure}
-    if len(found.calls) < 2:
+        yield f"# It does not read back: {draft.problem or 'no call is found in it by these patterns'}."
+    unsure = {**UNSEEN, **draft.unsure}
+    if len(draft.calls) < 2:
         unsure["call"] = "the reply has one call; what stands between two is not known"
-    for key, value in found.keys.items():
+    for key, value in draft.keys.items():
         if key in unsure:
             yield f"# unsure: {unsure[key]}"
         if key == "prompt":

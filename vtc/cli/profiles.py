@@ -18,48 +18,56 @@ from vtc.profiles.loader import Profile, Profiles
 @json_output
 def profiles(directories: tuple[Path, ...], markdown: bool, as_json: bool) -> None:
     """List all profiles with what they match."""
-    found = loaded(directories)
+    profiles = loaded(directories)
     if as_json:
-        show_json(_plain(found))
+        show_json(_plain(profiles))
         return
     if markdown:
-        click.echo(_markdown(found))
+        click.echo(_markdown(profiles))
         return
     for kind in ("clients", "models", "servers", "policies"):
-        some: Mapping[str, Profile] = getattr(found, kind)
-        rows = [(one.name, _tests(getattr(one, "match", None)), _accepted(one)) for one in some.values()]
+        some: Mapping[str, Profile] = getattr(profiles, kind)
+        rows = [
+            (profile.name, _tests(getattr(profile, "match", None)), _accepted(profile)) for profile in some.values()
+        ]
         show_table(("name", "matches", "reads"), rows, title=kind)
     show_table(
-        ("name", "description"), [(one.name, one.description) for one in found.dialects.values()], title="dialects"
+        ("name", "description"),
+        [(dialect.name, dialect.description) for dialect in profiles.dialects.values()],
+        title="dialects",
     )
 
 
-def _plain(found: Profiles) -> dict[str, list[dict[str, Any]]]:
+def _plain(profiles: Profiles) -> dict[str, list[dict[str, Any]]]:
     kinds: dict[str, Mapping[str, Profile]] = {
-        "clients": found.clients,
-        "models": found.models,
-        "servers": found.servers,
-        "policies": found.policies,
-        "dialects": found.dialects,
+        "clients": profiles.clients,
+        "models": profiles.models,
+        "servers": profiles.servers,
+        "policies": profiles.policies,
+        "dialects": profiles.dialects,
     }
     return {
         kind: [
-            {"name": one.name, "description": one.description, "source": str(found.sources[one.kind, one.name])}
-            for one in profiles.values()
+            {
+                "name": profile.name,
+                "description": profile.description,
+                "source": str(profiles.sources[profile.kind, profile.name]),
+            }
+            for profile in named.values()
         ]
-        for kind, profiles in kinds.items()
+        for kind, named in kinds.items()
     }
 
 
-def _markdown(found: Profiles) -> str:
+def _markdown(profiles: Profiles) -> str:
     lines = ["| model | names that match | dialects read |", "|---|---|---|"]
-    for model in found.models.values():
+    for model in profiles.models.values():
         globs = (model.match.model,) if isinstance(model.match.model, str) else model.match.model
         accept = "every framed one" if model.accept == "auto" else ", ".join(model.accept)
         names = ", ".join(f"`{glob}`" for glob in globs)
         lines.append(f"| {model.description or model.name} | {names} | {accept} |")
     lines += ["", "| dialect | |", "|---|---|"]
-    lines += [f"| `{dialect.name}` | {escaped(dialect.description)} |" for dialect in found.dialects.values()]
+    lines += [f"| `{dialect.name}` | {escaped(dialect.description)} |" for dialect in profiles.dialects.values()]
     return "\n".join(lines)
 
 

@@ -84,9 +84,11 @@ def _show_grammar(plan: Plan, form: Any) -> None:
     if not (request.write and request.prompt_tools and request.offered):
         raise click.ClickException("no grammar: no tools stand in the prompt")
     several = plan.reply.max_calls != 1
-    found = held_to(form, request.write, request.offered, request.tool_choice, plan.reading.thinking, several=several)
+    constraint = held_to(
+        form, request.write, request.offered, request.tool_choice, plan.reading.thinking, several=several
+    )
     try:
-        made = found.written()
+        text = constraint.written()
     except Inexpressible as error:
         raise click.ClickException(f"no grammar: {error}") from None
-    click.echo(made.rstrip() if isinstance(made, str) else json.dumps(made, ensure_ascii=False, indent=2))
+    click.echo(text.rstrip() if isinstance(text, str) else json.dumps(text, ensure_ascii=False, indent=2))

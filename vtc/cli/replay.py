@@ -24,14 +24,14 @@ from vtc.reporting import case
 @click.option("--model", help="The model profile.", shell_complete=completing("models"))
 @forced
 @click.option("--json", "as_json", is_flag=True, help="One JSON object an exchange or case.")
-def replay(file: Path, directories: tuple[Path, ...], as_json: bool, **given: Any) -> None:
+def replay(file: Path, directories: tuple[Path, ...], as_json: bool, **options: Any) -> None:
     """Run captured exchanges through today's profiles and show what changes.
 
     FILE holds flows that mitmproxy saved (`mitmdump -w FILE`, or mitmweb's File, Save), a HAR file, or cases that
     `vtc.save` wrote (.yaml). Each flow is replayed with the options that it was captured with, but for those given
     here, and with your profiles only if --profiles names them. Ends with 1 if anything changes, or nothing is found.
     """
-    plans = planner(directories, settings(**given))
+    plans = planner(directories, settings(**options))
     try:
         results = _cases(file, plans) if file.suffix in (".yaml", ".yml") else _flows(file, plans)
         counts = dict.fromkeys(("same", "changed", "skipped"), 0)
@@ -62,14 +62,14 @@ def _flows(file: Path, plans: Planner) -> Iterator[dict[str, Any]]:
 
 def _cases(file: Path, plans: Planner) -> Iterator[dict[str, Any]]:
     known = plans.profiles.dialects
-    for one in case.read(read_text(file)):
-        if missing := [name for name in one.dialects if name not in known]:
-            raise ValueError(f"case {one.name!r}: {UnknownName('dialect', missing[0], tuple(known))}")
-        if not one.dialects:
-            raise ValueError(f"case {one.name!r}: no `dialects`; write down those that are read")
-        events = one.events([one.text], [known[name] for name in one.dialects], one.toolset())
-        changes = one.differences(events)
-        yield {"name": one.name, "result": "changed" if changes else "same", "changes": changes}
+    for kept in case.read(read_text(file)):
+        if missing := [name for name in kept.dialects if name not in known]:
+            raise ValueError(f"case {kept.name!r}: {UnknownName('dialect', missing[0], tuple(known))}")
+        if not kept.dialects:
+            raise ValueError(f"case {kept.name!r}: no `dialects`; write down those that are read")
+        events = kept.events([kept.text], [known[name] for name in kept.dialects], kept.toolset())
+        changes = kept.differences(events)
+        yield {"name": kept.name, "result": "changed" if changes else "same", "changes": changes}
 
 
 def _show(result: dict[str, Any], as_json: bool) -> None:

@@ -72,7 +72,7 @@ def run(
     named: Path | None,
     verbose: bool,
     dry_run: bool,
-    **given: Any,
+    **options: Any,
 ) -> None:
     """Run VTC before the model server UPSTREAM, or without one as an ordinary proxy.
 
@@ -84,21 +84,21 @@ def run(
     if more and more[0][0:1].isalnum():  # mitmproxy would take it for a filter, and show no other flow
         raise click.UsageError(f"unexpected {more[0]}: one UPSTREAM is all; arguments for mitmproxy begin with `-`")
     file, settings = _config(named)
-    directories = given.pop("directories") or tuple(config.beside(file, path) for path in settings.profiles)
-    log = given.pop("log") or (config.beside(file, settings.log) if settings.log else None)
-    given = {key: value or getattr(settings, key) for key, value in given.items()}
+    directories = options.pop("directories") or tuple(config.beside(file, path) for path in settings.profiles)
+    log = options.pop("log") or (config.beside(file, settings.log) if settings.log else None)
+    options = {key: value or getattr(settings, key) for key, value in options.items()}
     program: Literal["mitmweb", "mitmdump"] = "mitmweb" if web or settings.web else "mitmdump"
     server = _server(upstream or settings.upstream)
     address = host or settings.host or "127.0.0.1"
-    at = next(one for one in (port, settings.port, launch.PORT) if one is not None)
+    at = next(choice for choice in (port, settings.port, launch.PORT) if choice is not None)
     if _is_at(server, address, at):
-        said = f"{server} is where VTC itself would listen; choose another --port"
-        raise click.BadParameter(said, param_hint="UPSTREAM")
+        problem = f"{server} is where VTC itself would listen; choose another --port"
+        raise click.BadParameter(problem, param_hint="UPSTREAM")
     # Of an option of one value the last counts: what is written in the file, then what is typed.
-    own = _options(log=log, **given)
+    own = _options(log=log, **options)
     arguments = [*settings.arguments(), *launch.as_set(own), *more]
-    _check_options([f"vtc_profiles={one}" for one in directories] + launch.settings(arguments))
-    arguments = [*launch.as_set(f"vtc_profiles={one.absolute()}" for one in directories), *arguments]
+    _check_options([f"vtc_profiles={directory}" for directory in directories] + launch.settings(arguments))
+    arguments = [*launch.as_set(f"vtc_profiles={directory.absolute()}" for directory in directories), *arguments]
     command = launch.command(program, server, address, at, arguments, quiet=not verbose)
     if dry_run:
         click.echo(shlex.join(command))
@@ -154,8 +154,8 @@ def _server(upstream: str) -> str:
     if not upstream:
         return ""
     if "@" in upstream:
-        said = "leave out user and password; what the client sends as its key is passed on"
-        raise click.BadParameter(said, param_hint="UPSTREAM")
+        problem = "leave out user and password; what the client sends as its key is passed on"
+        raise click.BadParameter(problem, param_hint="UPSTREAM")
     url = common.url(upstream, "UPSTREAM")
     if url.path.strip("/"):
         raise click.BadParameter(
@@ -172,10 +172,10 @@ def _options(
     observe: bool,
     log: Path | None,
 ) -> list[str]:
-    found = [f"vtc_tools={tools}"] * bool(tools) + [f"vtc_dialect={dialect}"] * bool(dialect)
-    found += [f"vtc_server={server}"] * bool(server) + [f"vtc_upstream_api={api}"] * bool(api)
-    found += ["vtc_mode=observe"] * observe + [f"vtc_log={log}"] * bool(log)
-    return found
+    options = [f"vtc_tools={tools}"] * bool(tools) + [f"vtc_dialect={dialect}"] * bool(dialect)
+    options += [f"vtc_server={server}"] * bool(server) + [f"vtc_upstream_api={api}"] * bool(api)
+    options += ["vtc_mode=observe"] * observe + [f"vtc_log={log}"] * bool(log)
+    return options
 
 
 def _check_options(given: Sequence[str]) -> None:

@@ -17,32 +17,38 @@ from vtc.proxy.stats import Calls, Figures, Stats
 @json_output
 def stats(logs: tuple[Any, ...], as_json: bool) -> None:
     """Count the exchanges in LOGS, the files of the option `vtc_log` (`-`: standard input)."""
-    found, number = Stats(), 0
+    stats, number = Stats(), 0
     for log in logs:
         for number, line in enumerate(log, 1):
             try:
                 entry = json.loads(line)
                 if entry["outcome"] != "left alone":
-                    found.add(entry)
+                    stats.add(entry)
             except (ValueError, KeyError, TypeError, AttributeError):
                 raise click.ClickException(f"{log.name}:{number}: no line of a log that `vtc_log` wrote") from None
     if not number:
         raise click.ClickException(f"no exchange in {', '.join(log.name for log in logs)}")
     if as_json:
-        show_json(found.as_dict())
+        show_json(stats.as_dict())
         return
-    for kind, figures in (("client", found.clients), ("model", found.models)):
-        _show_exchanges(kind, {**figures, "all": found.total})
-    _show_calls(found.dialects)
+    for kind, figures in (("client", stats.clients), ("model", stats.models)):
+        _show_exchanges(kind, {**figures, "all": stats.total})
+    _show_calls(stats.dialects)
 
 
 def _show_exchanges(kind: str, figures: Mapping[str, Figures]) -> None:
     heads = (kind, "exchanges", "calls", "repaired", "as text", "failed", "kB", "ms in VTC", "prompt kept")
     rows = []
-    for name, one in figures.items():
-        counts = (one.exchanges, one.calls, one.repaired, one.refused, one.failed)
+    for name, figure in figures.items():
+        counts = (figure.exchanges, figure.calls, figure.repaired, figure.refused, figure.failed)
         rows.append(
-            (name, *map(str, counts), f"{one.traffic / 1000:.1f}", f"{one.seconds * 1e3:.0f}", _share(one.prompt_kept))
+            (
+                name,
+                *map(str, counts),
+                f"{figure.traffic / 1000:.1f}",
+                f"{figure.seconds * 1e3:.0f}",
+                _share(figure.prompt_kept),
+            )
         )
     show_table(heads, rows, figures=True)
 
@@ -53,7 +59,7 @@ def _share(of: float | None) -> str:
 
 def _show_calls(figures: Mapping[str, Calls]) -> None:
     rows = []
-    for name, one in sorted(figures.items()):
-        repairs = ", ".join(f"{repair} {count}" for repair, count in one.repairs.most_common())
-        rows.append((name, str(one.calls), str(one.repaired), str(one.refused), repairs))
+    for name, figure in sorted(figures.items()):
+        repairs = ", ".join(f"{repair} {count}" for repair, count in figure.repairs.most_common())
+        rows.append((name, str(figure.calls), str(figure.repaired), str(figure.refused), repairs))
     show_table(("dialect", "calls", "repaired", "as text", "repairs"), rows)

@@ -57,10 +57,10 @@ def _addresses(process: subprocess.Popen[str], web: bool) -> tuple[str, str]:
     log = []
     for line in process.stdout:
         log.append(line)
-        if found := re.search(r"listening at (?:http://)?\S+:(\d+)\.$", line.strip()):
-            listening = f"http://127.0.0.1:{found[1]}"
-        if found := re.search(r"Web server listening at (\S+)", line):
-            page = found[1]
+        if match := re.search(r"listening at (?:http://)?\S+:(\d+)\.$", line.strip()):
+            listening = f"http://127.0.0.1:{match[1]}"
+        if match := re.search(r"Web server listening at (\S+)", line):
+            page = match[1]
         if listening and (page or not web):
             threading.Thread(target=process.stdout.read, daemon=True).start()
             return listening, page

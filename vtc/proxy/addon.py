@@ -162,9 +162,9 @@ class VirtualToolCalling:
             return
         flows.keep_secrets(flow, exchange.report.secrets)
         live = self._live[flow] = Live(exchange, bodies.keep(), time.perf_counter() - started)
-        went = len(rewritten) if ctx.options.vtc_mode == "rewrite" else len(body)
+        sent = len(rewritten) if ctx.options.vtc_mode == "rewrite" else len(body)
         exchange.report.settings = planner.settings.chosen()
-        exchange.report.sizes.update(request_came=len(body), request_went=went)
+        exchange.report.sizes.update(request_came=len(body), request_went=sent)
         why = exchange.plan.why
         if hash(why) != self._why:  # mitmproxy spends more on a record than VTC on a request
             self._why = hash(why)
@@ -192,8 +192,8 @@ class VirtualToolCalling:
 
     def _left_alone(self, flow: http.HTTPFlow, why: str) -> None:
         left, known = f"left alone: {why}", flows.secrets(flow)
-        said: dict[str, object] = escaped(scrubbed({"request": [left]}, known))
-        self._say(flow, said, escaped(scrub(f"vtc: {left}", known)), "left alone")
+        text: dict[str, object] = escaped(scrubbed({"request": [left]}, known))
+        self._say(flow, text, escaped(scrub(f"vtc: {left}", known)), "left alone")
 
     def _refuse(self, flow: http.HTTPFlow, why: str) -> None:
         """Answer a request whose reply could not be read, where a policy refuses calls."""
@@ -271,13 +271,13 @@ class VirtualToolCalling:
         live, api = self._live.get(flow), beside.api(flow)
         if api is None or AGAIN in flow.metadata or ctx.options.vtc_mode != "rewrite":
             return None
-        told = broken_off(flow, why) if flow.response else beside.explained(flow, why)
+        explanation = broken_off(flow, why) if flow.response else beside.explained(flow, why)
         if live is None:
-            logger.error("vtc: %s - %s", escaped(scrub(told, flows.secrets(flow))), flows.where(flow))
-            return beside.answer(api, told)
+            logger.error("vtc: %s - %s", escaped(scrub(explanation, flows.secrets(flow))), flows.where(flow))
+            return beside.answer(api, explanation)
         live.answered, errors = True, live.exchange.report.errors
         if not errors:  # else it was reached, and broke off
-            errors.append(told)
+            errors.append(explanation)
         return beside.answer(api, errors[-1])
 
     def error(self, flow: http.HTTPFlow) -> None:
@@ -308,9 +308,9 @@ class VirtualToolCalling:
         summary = report.summary()
         if summary and ctx.options.vtc_mode == "observe":
             summary = summary.replace("vtc: ", "vtc (observing): ", 1)
-        said = report.as_dict()
-        self._stats.add(said)
-        self._say(flow, said, summary, report.outcome)
+        data = report.as_dict()
+        self._stats.add(data)
+        self._say(flow, data, summary, report.outcome)
         self.forget()
 
     def forget(self) -> None:
@@ -326,13 +326,13 @@ class VirtualToolCalling:
         came_size, went_size = live.sizes
         if came_size:
             report.sizes.update(reply_came=came_size, reply_went=came_size if observing else went_size)
-        came, went = live.came.kept(live.encoding), live.went.kept()
-        if came is None or went is None or observing:
+        received, sent = live.came.kept(live.encoding), live.went.kept()
+        if received is None or sent is None or observing:
             return
-        if came != went:
-            flow.metadata[flows.CAME["reply"]] = came
+        if received != sent:
+            flow.metadata[flows.CAME["reply"]] = received
         if flow.response and flow.response.raw_content is None:
-            flow.response.raw_content = went
+            flow.response.raw_content = sent
 
     def _say(self, flow: http.HTTPFlow, report: dict[str, object], summary: str, outcome: str) -> None:
         """Tell people; nothing secret is in there any more."""

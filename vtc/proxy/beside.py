@@ -41,9 +41,9 @@ def api(flow: http.HTTPFlow) -> Api | None:
     return flows.api(flow) or (named(aside.client) if aside else None)
 
 
-def answer(api: Api, told: str) -> http.Response:
+def answer(api: Api, message: str) -> http.Response:
     """Make the answer: an error of the API."""
-    body = encode(api.error(Failure(f"VTC: {told}"), 502))
+    body = encode(api.error(Failure(f"VTC: {message}"), 502))
     return http.Response.make(502, body, {"content-type": "application/json"})
 
 
@@ -87,9 +87,9 @@ class Beside:
         """Write a list of models, or a count of tokens, in the form of the client's API."""
         if (counting := self._counts.pop(flow, None)) and flow.response is not None:
             (aside, estimate), body = counting, flow.response.get_content(strict=False) or b""
-            found = flow.response.status_code == 200 and beside.counted(aside, body)
+            count = flow.response.status_code == 200 and beside.counted(aside, body)
             flow.response.status_code, flow.response.reason = 200, "OK"
-            bodies.replace(flow.response, found or estimate, "application/json")
+            bodies.replace(flow.response, count or estimate, "application/json")
             return
         listing = self._lists.pop(flow, None)
         if listing is None or flow.response is None or flow.response.status_code != 200:

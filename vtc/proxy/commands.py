@@ -72,27 +72,27 @@ class Commands:
     def save(self, chosen: Sequence[flow.Flow], path: types.Path) -> str:
         """Add the flows' replies to a file of regression cases (YAML), scrubbed of secrets; others are skipped."""
         cases, skipped = [], []
-        for one in _exchanges(chosen):
+        for exchange in _exchanges(chosen):
             try:
-                cases.append(self._case(one))
+                cases.append(self._case(exchange))
             except ValueError as error:
-                skipped.append(f"{one.id[:8]}: {error}")
-        told = f", {len(skipped)} skipped ({skipped[0]})" if skipped else ""
+                skipped.append(f"{exchange.id[:8]}: {error}")
+        note = f", {len(skipped)} skipped ({skipped[0]})" if skipped else ""
         if not cases:
-            raise exceptions.CommandError(f"vtc.save: nothing to save{told}")
+            raise exceptions.CommandError(f"vtc.save: nothing to save{note}")
         try:
-            append(Path(path).expanduser(), "".join(f"{case.write(one)}\n" for one in cases))
+            append(Path(path).expanduser(), "".join(f"{case.write(kept)}\n" for kept in cases))
         except OSError as error:
             raise exceptions.CommandError(f"vtc.save: {path} cannot be written: {error.strerror}") from None
-        done = f"vtc: {len(cases)} case{'s' * (len(cases) != 1)} added to {path}{told}"
+        done = f"vtc: {len(cases)} case{'s' * (len(cases) != 1)} added to {path}{note}"
         logger.info(done)
         return done
 
     def _told(self, chosen: Sequence[flow.Flow], tell: Callable[[http.HTTPFlow], str]) -> str:
         """What there is to tell of the flows."""
-        found = _exchanges(chosen)
-        text = "\n\n".join(f"{_title(one)}\n{tell(one)}" for one in found)
-        return self._elsewhere(text, counted(len(found), "exchange"))
+        exchanges = _exchanges(chosen)
+        text = "\n\n".join(f"{_title(exchange)}\n{tell(exchange)}" for exchange in exchanges)
+        return self._elsewhere(text, counted(len(exchanges), "exchange"))
 
     def _elsewhere(self, text: str, head: str) -> str:
         """A text of several lines; for mitmweb's command bar, which has one, its head and where to read it."""
@@ -101,60 +101,64 @@ class Commands:
         self._page.said = text
         return f"{head}, to be read at {self._page.address}/said"
 
-    def _explained(self, one: http.HTTPFlow) -> str:
+    def _explained(self, exchange: http.HTTPFlow) -> str:
         lines = []
-        for title, said in view.sections(flows.report(one) or {}):
-            lines += [title, *(f"  {line}" for line in said)]
+        for title, text in view.sections(flows.report(exchange) or {}):
+            lines += [title, *(f"  {line}" for line in text)]
         try:
-            lines += ["What would be planned now", *(f"  {line}" for line in self._plan(one).why)]
+            lines += ["What would be planned now", *(f"  {line}" for line in self._plan(exchange).why)]
         except ValueError as error:
             lines.append(f"It would be left alone: {error}")
         return "\n".join(lines)
 
-    def _plan(self, one: http.HTTPFlow) -> Plan:
-        api, planner = flows.api(one), self._addon.planner
+    def _plan(self, exchange: http.HTTPFlow) -> Plan:
+        api, planner = flows.api(exchange), self._addon.planner
         if api is None:
-            raise ValueError(flows.unread(one) or "")
+            raise ValueError(flows.unread(exchange) or "")
         assert planner is not None
-        planner = flows.as_captured(one, planner)
-        request = api.request(flows.original(one, "request"), flows.facts(one).path)
-        return planner.plan(replace(flows.facts(one), model=request.model, body=request.fields), request)
+        planner = flows.as_captured(exchange, planner)
+        request = api.request(flows.original(exchange, "request"), flows.facts(exchange).path)
+        return planner.plan(replace(flows.facts(exchange), model=request.model, body=request.fields), request)
 
-    def _case(self, one: http.HTTPFlow) -> Case:
-        api, plan = flows.api(one), self._plan(one)
+    def _case(self, exchange: http.HTTPFlow) -> Case:
+        api, plan = flows.api(exchange), self._plan(exchange)
         assert api is not None
-        replies = whole.replies(flows.server_api(one) or api, flows.original(one, "reply"))
+        replies = whole.replies(flows.server_api(exchange) or api, flows.original(exchange, "reply"))
         if not replies:
             raise ValueError("the reply has no choices")
         reply = replies[0]
         # Where the server parted the reasoning off, none is looked for in the text.
         thinking = Thinking(()) if reply.message.reasoning else plan.reading.thinking
-        known = flows.secrets(one)
-        name, text = f"{plan.model} {one.id[:8]}", reply.message.text
+        known = flows.secrets(exchange)
+        name, text = f"{plan.model} {exchange.id[:8]}", reply.message.text
         return Case.recorded(name, text, plan.reading, complete=reply.complete, thinking=thinking, secrets=known)
 
 
-def _title(one: http.HTTPFlow) -> str:
-    return f"{one.request.method} {one.request.pretty_host}{flows.where(one)}"
+def _title(exchange: http.HTTPFlow) -> str:
+    return f"{exchange.request.method} {exchange.request.pretty_host}{flows.where(exchange)}"
 
 
 def _exchanges(chosen: Sequence[flow.Flow]) -> list[http.HTTPFlow]:
-    found = [one for one in chosen if isinstance(one, http.HTTPFlow) and (flows.api(one) or flows.unread(one))]
-    if not found:
+    exchanges = [
+        candidate
+        for candidate in chosen
+        if isinstance(candidate, http.HTTPFlow) and (flows.api(candidate) or flows.unread(candidate))
+    ]
+    if not exchanges:
         raise exceptions.CommandError("vtc: none of these flows is an exchange with a model; try @all")
-    return found
+    return exchanges
 
 
-def _diff(one: http.HTTPFlow) -> str:
-    api = flows.api(one)
+def _diff(exchange: http.HTTPFlow) -> str:
+    api = flows.api(exchange)
     if api is None:
-        return f"left alone: {flows.unread(one)}"
+        return f"left alone: {flows.unread(exchange)}"
     parts = []
     for side in view.SIDES:
-        found = flows.bodies(one, side)
+        bodies = flows.bodies(exchange, side)
         try:
-            flows.original(one, side)
-            text = view.diff(api, side, found) if found else ""
+            flows.original(exchange, side)
+            text = view.diff(api, side, bodies) if bodies else ""
             parts.append(text or f"the {side} left as it came")
         except ValueError as error:
             parts.append(f"{side}: {error}")

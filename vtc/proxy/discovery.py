@@ -177,11 +177,11 @@ def recognised(asker: Asker, profiles: Profiles) -> ServerIdentity:
         why = f"({answer.why}): is the model server running?"
         return ServerIdentity(None, f"{upstream} cannot be reached now {why}", is_there=False)
     if answer.status in STARTING:
-        said = f"{upstream} answers {answer.status} to GET {LIST}: does it still load its model?"
-        return ServerIdentity(None, said, is_there=False)
+        problem = f"{upstream} answers {answer.status} to GET {LIST}: does it still load its model?"
+        return ServerIdentity(None, problem, is_there=False)
     if not answer.ok:
-        said = f"{upstream} answers {answer.status} to GET {LIST}, so it is not known which server it is"
-        return ServerIdentity(None, said)
+        problem = f"{upstream} answers {answer.status} to GET {LIST}, so it is not known which server it is"
+        return ServerIdentity(None, problem)
     if server := owned(answer.json, profiles):
         return ServerIdentity(server.name, f"{upstream} is {server.description or server.name}")
     return ServerIdentity(None, f"{upstream} answers; it needs no profile, or name one with --server")
@@ -189,14 +189,14 @@ def recognised(asker: Asker, profiles: Profiles) -> ServerIdentity:
 
 def owned(listed: Any, profiles: Profiles) -> ServerProfile | None:
     """Find the profile of a server by the owners in its list of models."""
-    names = {one for entry in entries(listed) if isinstance(one := entry.get("owned_by"), str)}
-    return next((one for one in profiles.servers.values() if names.intersection(one.owned_by)), None)
+    names = {owner for entry in entries(listed) if isinstance(owner := entry.get("owned_by"), str)}
+    return next((server for server in profiles.servers.values() if names.intersection(server.owned_by)), None)
 
 
 def entries(listed: Any) -> list[dict[str, Any]]:
     """The entries of a list of models; none if it is no such list."""
-    found = listed.get("data") if isinstance(listed, dict) else None
-    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+    models = listed.get("data") if isinstance(listed, dict) else None
+    return [model for model in models if isinstance(model, dict)] if isinstance(models, list) else []
 
 
 def spoken(asker: Asker) -> tuple[str, ...]:
@@ -206,8 +206,8 @@ def spoken(asker: Asker) -> tuple[str, ...]:
     """
     if urlsplit(asker.url).scheme == "https" and not asker.has_key:
         return ()  # it would want one
-    found = tuple(api.name for api in APIS if _is_spoken(asker, api.place.written(api.place.version, "none")))
-    return () if len(found) == len(APIS) else found
+    spoken = tuple(api.name for api in APIS if _is_spoken(asker, api.place.written(api.place.version, "none")))
+    return () if len(spoken) == len(APIS) else spoken
 
 
 def _is_spoken(asker: Asker, path: str) -> bool:
@@ -219,8 +219,8 @@ def _is_spoken(asker: Asker, path: str) -> bool:
 
 def told(apis: tuple[str, ...]) -> str:
     """Say which clients are served by way of another API."""
-    others = [api.name for api in APIS if api.name not in apis]
-    return f"it speaks {' and '.join(apis)}: clients of {', '.join(others)} are translated to {apis[0]}"
+    unspoken = [api.name for api in APIS if api.name not in apis]
+    return f"it speaks {' and '.join(apis)}: clients of {', '.join(unspoken)} are translated to {apis[0]}"
 
 
 logger = logging.getLogger(__name__)
@@ -257,8 +257,8 @@ class Discovery:
 
     def running(self) -> None:
         proxy = ctx.master.addons.get("proxyserver")
-        for one in proxy.servers if isinstance(proxy, Proxyserver) else ():
-            self._ask(one.mode)
+        for server in proxy.servers if isinstance(proxy, Proxyserver) else ():
+            self._ask(server.mode)
 
     def done(self) -> None:
         for server in self._servers.values():

@@ -63,9 +63,9 @@ def move(flow: http.HTTPFlow, path: str) -> None:
 
 def move_back(flow: http.HTTPFlow) -> None:
     """Have a flow sent to the path that the client asked, with the keys that still stand in its query."""
-    if asked := flow.metadata.pop(CAME_TO, ""):
+    if target := flow.metadata.pop(CAME_TO, ""):
         keys = "&".join(parted(flow.request.path.partition("?")[2])[1])
-        flow.request.path = f"{asked}{'&' if '?' in asked else '?'}{keys}" if keys else asked
+        flow.request.path = f"{target}{'&' if '?' in target else '?'}{keys}" if keys else target
 
 
 def server_api(flow: http.HTTPFlow) -> apis.Api | None:
@@ -110,9 +110,9 @@ def where(flow: http.HTTPFlow) -> str:
     return escaped(scrub(flow.request.path.partition("?")[0], secrets(flow)))
 
 
-def keep_secrets(flow: http.HTTPFlow, found: tuple[str, ...]) -> None:
+def keep_secrets(flow: http.HTTPFlow, secrets: tuple[str, ...]) -> None:
     """Keep what was found to be secret in the request of a flow, as long as there is the flow."""
-    _SECRETS[flow] = found
+    _SECRETS[flow] = secrets
 
 
 def as_captured(flow: http.HTTPFlow, planner: Planner) -> Planner:
@@ -123,23 +123,23 @@ def as_captured(flow: http.HTTPFlow, planner: Planner) -> Planner:
 
 def report(flow: http.HTTPFlow) -> Mapping[str, Any] | None:
     """What VTC did to the flow; None if it did not see it."""
-    found = flow.metadata.get(METADATA)
-    return found if isinstance(found, Mapping) else None
+    data = flow.metadata.get(METADATA)
+    return data if isinstance(data, Mapping) else None
 
 
 def comment(summary: str, model: str) -> str:
     """The line for the list of flows, which has no column for the model: `vtc: qwen3: read, hermes -> tool_calls`."""
-    speaker, _, said = (summary or f"{SPEAKER}: {NOTHING}").partition(": ")
-    return ": ".join(filter(None, (speaker, _short(model), said)))
+    speaker, _, text = (summary or f"{SPEAKER}: {NOTHING}").partition(": ")
+    return ": ".join(filter(None, (speaker, _short(model), text)))
 
 
 def happened(flow: http.HTTPFlow) -> str:
     """The comment without its speaker and the model; as it is, where a person wrote it."""
-    speaker, _, said = flow.comment.partition(": ")
+    speaker, _, text = flow.comment.partition(": ")
     if not speaker.startswith(SPEAKER):
         return flow.comment
-    said = said.removeprefix(f"{_short((report(flow) or {}).get('asked', ''))}: ")
-    return f"{speaker.removeprefix(SPEAKER)} {said}".strip()
+    text = text.removeprefix(f"{_short((report(flow) or {}).get('asked', ''))}: ")
+    return f"{speaker.removeprefix(SPEAKER)} {text}".strip()
 
 
 def _short(model: str) -> str:
@@ -153,21 +153,21 @@ def bodies(flow: http.HTTPFlow, side: Side, data: bytes | None = None) -> Bodies
         data = message.get_content(strict=False)
     if data is None:
         return None
-    came = flow.metadata.get(CAME[side])
-    return Bodies(came if isinstance(came, bytes) else None, data, _crossed(flow))
+    received = flow.metadata.get(CAME[side])
+    return Bodies(received if isinstance(received, bytes) else None, data, _crossed(flow))
 
 
 def original(flow: http.HTTPFlow, side: Side) -> bytes:
     """A body as it came; raises ValueError if it was changed and not kept, or if there is none."""
-    found = bodies(flow, side)
-    if found is None:
+    pair = bodies(flow, side)
+    if pair is None:
         raise ValueError(f"the flow has no {side}")
-    if found.came is not None:
-        return found.came
+    if pair.came is not None:
+        return pair.came
     sizes = (report(flow) or {}).get("sizes", {})
     if sizes.get(f"{side}_came") != sizes.get(f"{side}_went"):
         raise ValueError(f"the {side} was changed and not kept as it came; set vtc_keep_bodies to on")
-    return found.went
+    return pair.went
 
 
 def load(file: BinaryIO) -> Iterator[http.HTTPFlow]:

@@ -58,8 +58,8 @@ def command(
         columns = [f"web_columns={column}" for column in COLUMNS]
     if quiet:
         ours += ["flow_detail=0"]
-    given = {_name(one) for one in settings(more)}  # mitmproxy ends where an option of one value has two
-    ours = [one for one in ours if _name(one) not in given]
+    names = {_name(setting) for setting in settings(more)}  # mitmproxy ends where an option of one value has two
+    ours = [setting for setting in ours if _name(setting) not in names]
     return [_path(program), *arguments, *as_set([*ours, *columns]), *more]
 
 
@@ -72,8 +72,8 @@ def settings(arguments: Sequence[str]) -> list[str]:
     """Find the `NAME=VALUE`s of `--set` among mitmproxy's arguments, in order."""
     parser = argparse.ArgumentParser(prog="mitmproxy", usage="--set NAME=VALUE", add_help=False, allow_abbrev=False)
     parser.add_argument("--set", action="append", default=[])
-    found: list[str] = parser.parse_known_args(arguments)[0].set
-    return found
+    values: list[str] = parser.parse_known_args(arguments)[0].set
+    return values
 
 
 def _name(setting: str) -> str:

@@ -81,7 +81,7 @@ class Log:
 
 def entry(flow: http.HTTPFlow, report: Mapping[str, Any]) -> dict[str, Any]:
     """An exchange as a line of the log has it; `report` is scrubbed already."""
-    said = {key: _bare(value) for key, value in report.items() if key not in _LEFT_OUT}
+    line = {key: _bare(value) for key, value in report.items() if key not in _LEFT_OUT}
     return {
         "time": datetime.fromtimestamp(flow.request.timestamp_start, UTC).isoformat(timespec="milliseconds"),
         "id": flow.id,
@@ -89,12 +89,12 @@ def entry(flow: http.HTTPFlow, report: Mapping[str, Any]) -> dict[str, Any]:
         "path": flows.where(flow),
         "status": flow.response.status_code if flow.response else None,
         "outcome": report["outcome"],
-        **said,
+        **line,
         **{key: bool(report[key]) for key in _QUOTED if key in report},
     }
 
 
 def _bare(value: Any) -> Any:
     if isinstance(value, list):
-        return [_bare(one) if isinstance(one, dict) else one for one in value]
+        return [_bare(entry) if isinstance(entry, dict) else entry for entry in value]
     return {key: item for key, item in value.items() if key not in _PERSONAL} if isinstance(value, dict) else value

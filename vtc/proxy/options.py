@@ -37,14 +37,14 @@ class Taken(NamedTuple):
 def take(options: OptManager) -> Taken:
     """Give options the values that wait for them; what is wrong is left out. Of several values the last counts."""
     taken = Taken([], [])
-    for name, given in [*options.deferred.items()]:
+    for name, value in [*options.deferred.items()]:
         if not name.startswith("vtc"):
             continue
-        if fault := _fault(options, name, given):
+        if fault := _fault(options, name, value):
             taken.faults.append(fault)
             del options.deferred[name]
         elif name in options and options._options[name].typespec != Sequence[str]:
-            texts = getattr(given, "val", [])
+            texts = getattr(value, "val", [])
             if len(texts) > 1:
                 taken.notes.append(f"{name} is given {len(texts)} times: {texts[-1]}, which comes last, counts")
                 del texts[:-1]
@@ -60,22 +60,22 @@ def valueless(name: str) -> str:
     return f"{name} has no value: --set {name}=…"
 
 
-def _fault(options: OptManager, name: str, given: object) -> str:
+def _fault(options: OptManager, name: str, value: object) -> str:
     """What is wrong with an option: the texts of a command line, or what a file of settings says."""
     if name not in options:
-        known = [one for one in options.keys() if one.startswith("vtc")]  # noqa: SIM118 - it cannot be iterated
+        known = [option for option in options.keys() if option.startswith("vtc")]  # noqa: SIM118 - it cannot be iterated
         return f"there is no option {name}{nearest(name, known)}"
     wanted = options._options[name].typespec
-    texts = getattr(given, "val", None)
+    texts = getattr(value, "val", None)
     if texts == []:
         return valueless(name)
     try:
         if texts is None:
-            typecheck.check_option_type(name, given, wanted)
+            typecheck.check_option_type(name, value, wanted)
         elif wanted is int:
             int(texts[-1])
     except (TypeError, ValueError):
-        return f"{name} must be {KINDS[wanted]}, not {(texts[-1] if texts else given)!r}"
+        return f"{name} must be {KINDS[wanted]}, not {(texts[-1] if texts else value)!r}"
     return ""
 
 
@@ -237,7 +237,7 @@ def _add_of_server(loader: Loader | OptManager) -> None:
 
 def directories(options: OptManager) -> list[Path]:
     """Where profiles are read from; later ones win."""
-    return [profile_loader.builtin_directory(), *(Path(one).expanduser() for one in options.vtc_profiles)]
+    return [profile_loader.builtin_directory(), *(Path(path).expanduser() for path in options.vtc_profiles)]
 
 
 def memory() -> Memory | None:
@@ -254,8 +254,8 @@ def planned(specs: Sequence[str]) -> Planner:
 
     Options that are not of VTC are left to mitmproxy.
     """
-    specs = [one for one in specs if one.startswith("vtc")]
-    if bare := next((one for one in specs if "=" not in one), ""):
+    specs = [spec for spec in specs if spec.startswith("vtc")]
+    if bare := next((spec for spec in specs if "=" not in spec), ""):
         raise RefusedOption(valueless(bare))
     options = OptManager()
     options.set(*specs, defer=True)
@@ -278,7 +278,9 @@ def planner(options: OptManager) -> Planner:
     for name in ("vtc_max_call_bytes", "vtc_max_body_bytes"):
         if getattr(options, name) < 1:
             raise exceptions.OptionsError(f"{name} must be at least 1, not {getattr(options, name)}")
-    if wrong := next((one for one in options.vtc_models if not all(part.strip() for part in one.partition("="))), ""):
+    if wrong := next(
+        (entry for entry in options.vtc_models if not all(part.strip() for part in entry.partition("="))), ""
+    ):
         raise exceptions.OptionsError(f"vtc_models must be GLOB=NAME, like claude-*=qwen3-coder, not {wrong!r}")
     if options.vtc_keep_alive < 0:
         raise exceptions.OptionsError(f"vtc_keep_alive must be 0 or more, not {options.vtc_keep_alive}")
@@ -306,10 +308,10 @@ def planner(options: OptManager) -> Planner:
         raise exceptions.OptionsError(f"vtc_{error.setting}: {error}") from None
 
 
-def _apis(said: str) -> tuple[str, ...]:
+def _apis(text: str) -> tuple[str, ...]:
     """Read `vtc_upstream_api`; none leaves it to the profiles."""
-    names = tuple(one.strip() for one in said.split(","))
-    if said == "auto":
+    names = tuple(name.strip() for name in text.split(","))
+    if text == "auto":
         return ()
     for name in names:
         if name != "same" and name not in API_NAMES:

@@ -27,7 +27,7 @@ from mitmproxy.tools.web.app import Application, IndexHandler, RequestHandler
 
 from vtc import __version__
 from vtc.proxy import flows
-from vtc.proxy.stats import Stats
+from vtc.proxy.stats import Figures, Stats
 from vtc.reporting import picture, transcript, view
 from vtc.reporting.picture import Sample, SideBySideRow, rows
 from vtc.reporting.report import count
@@ -116,17 +116,17 @@ class Chosen:
 
     def address(self, **changed: str) -> str:
         """The address of the page with another choice, from its first row on, unless `from` says otherwise."""
-        said = {name: changed.get(name, getattr(self, name)) for name in CHOICES} | {"from": changed.get("from", "")}
-        query = urlencode({name: value for name, value in said.items() if value})
+        values = {name: changed.get(name, getattr(self, name)) for name in CHOICES} | {"from": changed.get("from", "")}
+        query = urlencode({name: value for name, value in values.items() if value})
         return f"/vtc?{query}" if query else "/vtc"
 
-    def is_among(self, one: ExchangeRow) -> bool:
+    def is_among(self, row: ExchangeRow) -> bool:
         """True for an exchange of the model and the client that are chosen."""
-        return self.model in ("", one.model) and self.client in ("", one.client)
+        return self.model in ("", row.model) and self.client in ("", row.client)
 
-    def fits(self, one: ExchangeRow) -> bool:
+    def fits(self, row: ExchangeRow) -> bool:
         """True for an exchange that is chosen."""
-        return self.is_among(one) and self.outcome in ("", one.outcome or UNCHANGED)
+        return self.is_among(row) and self.outcome in ("", row.outcome or UNCHANGED)
 
 
 def _is_number(text: str) -> bool:
@@ -142,8 +142,8 @@ class Listing:
 
     def every(self, view: View) -> list[ExchangeRow]:
         """All that are exchanges with a model, the latest first."""
-        found = (self._exchange(flow) for flow in reversed(view) if isinstance(flow, http.HTTPFlow))
-        return [one for one in found if one]
+        rows = (self._exchange(flow) for flow in reversed(view) if isinstance(flow, http.HTTPFlow))
+        return [row for row in rows if row]
 
     def _exchange(self, flow: http.HTTPFlow) -> ExchangeRow | None:
         report = flows.report(flow)
@@ -199,9 +199,9 @@ def _model(flow: http.HTTPFlow) -> str:
 
 def outcomes(every: Sequence[ExchangeRow], chosen: Chosen) -> Iterator[FilterOption]:
     """All outcomes together, then those there are, counted among what else is chosen."""
-    fitting = [one for one in every if chosen.is_among(one)]
+    fitting = [row for row in every if chosen.is_among(row)]
     yield FilterOption("", "", len(fitting), chosen.address(outcome=""), not chosen.outcome)
-    counts = Counter(one.outcome for one in fitting)
+    counts = Counter(row.outcome for row in fitting)
     for outcome in OUTCOMES:
         value = outcome or UNCHANGED
         if counts[outcome] or value == chosen.outcome:
@@ -210,7 +210,7 @@ def outcomes(every: Sequence[ExchangeRow], chosen: Chosen) -> Iterator[FilterOpt
 
 def values(every: Iterable[ExchangeRow], name: str, chosen: Chosen) -> list[FilterOption]:
     """The models or clients there are, by name."""
-    counts = Counter(getattr(one, name) for one in every)
+    counts = Counter(getattr(row, name) for row in every)
     counts.setdefault(getattr(chosen, name), 0)
     return [
         FilterOption(value, value, number, chosen.address(**{name: value}), value == getattr(chosen, name))
@@ -299,13 +299,13 @@ def overview(listed: View, stats: Stats, query: Mapping[str, str], reading: List
     """The list of exchanges that an address chooses, the picture of them, and the figures of all."""
     chosen = Chosen.of(query)
     every = reading.every(listed)
-    fitting = [one for one in every if chosen.fits(one)]
+    fitting = [row for row in every if chosen.fits(row)]
     start = chosen.start if chosen.start < len(fitting) else 0
     end = start + MOST
     return _template().render(
         version=__version__,
         total=stats.total.summary(),
-        charts=picture.charts([one.sample for one in fitting]),
+        charts=picture.charts([row.sample for row in fitting]),
         chosen=chosen,
         outcomes=outcomes(every, chosen),
         looks=OUTCOMES,
@@ -320,14 +320,14 @@ def overview(listed: View, stats: Stats, query: Mapping[str, str], reading: List
 
 def detail(flow: http.HTTPFlow) -> str:
     """One exchange: request and reply, each as it came beside as it went, and the report."""
-    told = dict(view.sections(flows.report(flow) or {}))
-    done = told.pop(view.DONE, [])
+    sections = dict(view.sections(flows.report(flow) or {}))
+    done = sections.pop(view.DONE, [])
     sides = [_side(flow, side) for side in ("reply", "request")]  # what one looks for first
     where = f"{flow.request.pretty_host}{flows.where(flow)}"
     status = flow.response.status_code if flow.response else None
     about = about_flow(flow)
     return _template().render(
-        flow=about, where=[about.model, about.client, where, status], done=done, sides=sides, sections=told.items()
+        flow=about, where=[about.model, about.client, where, status], done=done, sides=sides, sections=sections.items()
     )
 
 
@@ -342,17 +342,22 @@ def said(text: str) -> str:
 
 def _side(flow: http.HTTPFlow, side: view.Side) -> dict[str, Any]:
     came_in, went_out = view.SIDES[side]
-    told: dict[str, Any] = {"title": side, "came": came_in, "went": went_out}
+    context: dict[str, Any] = {"title": side, "came": came_in, "went": went_out}
     api, bodies = flows.api(flow), flows.bodies(flow, side)
     if bodies is None:
-        return {**told, "problem": "not there yet, or not kept"}
+        return {**context, "problem": "not there yet, or not kept"}
     try:
         if api is None:
             raise ValueError("this is not read")
-        came, went = (transcript.written(one).splitlines() for one in view.conversations(api, side, bodies))
+        received, sent = (
+            transcript.written(conversation).splitlines() for conversation in view.conversations(api, side, bodies)
+        )
     except ValueError as error:
-        return {**told, "problem": f"({error})\n{bodies.went.decode(errors='replace')}"}
-    return {**told, "runs": [_run(changed, list(run)) for changed, run in groupby(rows(came, went), _is_changed)]}
+        return {**context, "problem": f"({error})\n{bodies.went.decode(errors='replace')}"}
+    return {
+        **context,
+        "runs": [_run(changed, list(run)) for changed, run in groupby(rows(received, sent), _is_changed)],
+    }
 
 
 def _is_changed(row: SideBySideRow) -> bool:
@@ -367,26 +372,19 @@ def _run(changed: bool, several: list[SideBySideRow]) -> dict[str, Any]:
 
 
 def _figures(stats: Stats) -> Iterator[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:
-    for kind, found in (("model", stats.models), ("client", stats.clients)):
+    for kind, by_name in (("model", stats.models), ("client", stats.clients)):
         heads = (kind, "exchanges", "calls", "repaired", "left as text", "failed", "errors", "prompt kept", "ms in VTC")
-        yield (
-            f"by {kind}",
-            heads,
-            [
-                (
-                    name,
-                    *map(str, (one.exchanges, one.calls, one.repaired, one.refused, one.failed, one.errors)),
-                    one.prefixes(),
-                    f"{one.seconds * 1e3:.0f}",
-                )
-                for name, one in found.items()
-            ],
-        )
+        yield f"by {kind}", heads, [_row(name, figures) for name, figures in by_name.items()]
     calls: list[tuple[str, ...]] = [
-        (name, str(one.calls), str(one.repaired), str(one.refused), ", ".join(one.repairs))
-        for name, one in sorted(stats.dialects.items())
+        (name, str(figures.calls), str(figures.repaired), str(figures.refused), ", ".join(figures.repairs))
+        for name, figures in sorted(stats.dialects.items())
     ]
     yield "by dialect", ("dialect", "calls", "repaired", "left as text", "repairs"), calls
+
+
+def _row(name: str, figures: Figures) -> tuple[str, ...]:
+    counts = (figures.exchanges, figures.calls, figures.repaired, figures.refused, figures.failed, figures.errors)
+    return (name, *map(str, counts), figures.prefixes(), f"{figures.seconds * 1e3:.0f}")
 
 
 def _clock(at: float, form: str = "%H:%M:%S") -> str:

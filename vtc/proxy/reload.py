@@ -65,9 +65,9 @@ class Reloader:
             logger.exception("vtc: the profiles cannot be read\n%s", KEPT)
             return f"vtc: the profiles cannot be read: {error}"
         assert self._addon.planner is not None
-        found = f"vtc: profiles read: {self._addon.planner.profiles.counted()}"
-        logger.info(found)
-        return found
+        message = f"vtc: profiles read: {self._addon.planner.profiles.counted()}"
+        logger.info(message)
+        return message
 
     def look(self) -> None:
         """Read the profiles again if a file has changed since they were read last."""

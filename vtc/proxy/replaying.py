@@ -27,33 +27,33 @@ def replayed(flow: http.HTTPFlow, planner: Planner) -> dict[str, Any]:
     """
     api = flows.api(flow)
     assert api is not None
-    found: dict[str, Any] = {"name": f"{flow.request.pretty_host}{flows.where(flow)} {flow.id[:8]}", "id": flow.id}
+    difference: dict[str, Any] = {"name": f"{flow.request.pretty_host}{flows.where(flow)} {flow.id[:8]}", "id": flow.id}
     try:
         planner = flows.as_captured(flow, planner)
         exchange = Exchange.open(api, flows.original(flow, "request"), flows.facts(flow), planner, flow.id)
         changes = [_difference(flow, "request", exchange.request())]
         if exchange.reads and flow.response and 200 <= flow.response.status_code < 300:
-            came = flows.original(flow, "reply")
-            if came and (answer := exchange.from_error(came, 0)):
+            received = flows.original(flow, "reply")
+            if received and (answer := exchange.from_error(received, 0)):
                 changes.append(_difference(flow, "reply", answer[1]))
-            elif came:
-                changes.append(_difference(flow, "reply", exchange.body(came)))
+            elif received:
+                changes.append(_difference(flow, "reply", exchange.body(received)))
     except ValueError as error:
-        return {**found, "result": "skipped", "reason": str(error)}
+        return {**difference, "result": "skipped", "reason": str(error)}
     changes = [scrub(change, flows.secrets(flow)) for change in changes if change]
     summary = exchange.report.summary()
     result = "changed" if changes else "same"
-    return {**found, "result": result, "reason": summary, "model": exchange.plan.model, "changes": changes}
+    return {**difference, "result": result, "reason": summary, "model": exchange.plan.model, "changes": changes}
 
 
 def _difference(flow: http.HTTPFlow, side: Side, today: bytes) -> str:
     """What leaves today against what left then, read as conversations; ids of calls are drawn anew and do not count."""
-    went = (flows.bodies(flow, side) or Bodies(None, b"")).went
-    if went == today:
+    sent = (flows.bodies(flow, side) or Bodies(None, b"")).went
+    if sent == today:
         return ""
     api = flows.api(flow) if side == "reply" else flows.server_api(flow)
     assert api is not None
-    then, now = ([_numbered(block) for block in blocks(api, side, body)] for body in (went, today))
+    then, now = ([_numbered(block) for block in blocks(api, side, body)] for body in (sent, today))
     return transcript.difference(then, now, f"{side} {THEN}", f"{side} {NOW}")
 
 

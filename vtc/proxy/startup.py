@@ -68,8 +68,10 @@ class Startup:
     def running(self) -> None:
         server = ctx.master.addons.get("proxyserver")
         if isinstance(server, Proxyserver) and self._addon.planner:
-            said = greeting(self._addon.planner.profiles, [(one.mode, one.listen_addrs) for one in server.servers])
-            for line in said:
+            lines = greeting(
+                self._addon.planner.profiles, [(instance.mode, instance.listen_addrs) for instance in server.servers]
+            )
+            for line in lines:
                 logger.info("vtc: %s", line)
             if any(address[0] in EVERYWHERE for address in server.listen_addrs()):
                 logger.warning(
@@ -100,7 +102,7 @@ def without_trace(record: logging.LogRecord) -> bool:
 
 def greeting(profiles: Profiles, servers: Sequence[tuple[ProxyMode, Sequence[tuple[str | int, ...]]]]) -> Iterator[str]:
     """Who speaks, with what, and for each server of mitmproxy what clients are given as their base URL."""
-    yours = [str(one) for one in ctx.options.vtc_profiles]
+    yours = [str(directory) for directory in ctx.options.vtc_profiles]
     of = f", yours from {', '.join(yours)}" if yours else ""
     yield f"VTC {__version__}, mode {ctx.options.vtc_mode}: {profiles.counted()}{of}"
     for mode, addresses in servers:

@@ -95,11 +95,11 @@ class Figures(Calls):
         self.exchanges += 1
         for call in report.get("calls", ()):
             self.called(call)
-        self.refused += sum(one.get("count", 1) for one in report.get("refusals", ()))
+        self.refused += sum(refusal.get("count", 1) for refusal in report.get("refusals", ()))
         self.failed += len(report.get("failures", ()))
         self.errors += len(report.get("errors", ()))
-        for one in report.get("policies", ()):
-            self.policies[f"{one['policy']} {one['action']}"] += one.get("count", 1)
+        for decision in report.get("policies", ()):
+            self.policies[f"{decision['policy']} {decision['action']}"] += decision.get("count", 1)
         self.bytes.update(report.get("sizes", {}))
         if prefix := report.get("prefix"):
             self.turns += 1
@@ -111,22 +111,22 @@ class Figures(Calls):
     @classmethod
     def together(cls, several: Iterable[Figures]) -> Self:
         total = cls()
-        for one in several:
-            total.calls += one.calls
-            total.repaired += one.repaired
-            total.refused += one.refused
-            total.exchanges += one.exchanges
-            total.failed += one.failed
-            total.errors += one.errors
-            total.turns += one.turns
-            total.broken += one.broken
-            total.seconds += one.seconds
-            total.elapsed += one.elapsed
+        for figures in several:
+            total.calls += figures.calls
+            total.repaired += figures.repaired
+            total.refused += figures.refused
+            total.exchanges += figures.exchanges
+            total.failed += figures.failed
+            total.errors += figures.errors
+            total.turns += figures.turns
+            total.broken += figures.broken
+            total.seconds += figures.seconds
+            total.elapsed += figures.elapsed
             for mine, theirs in (
-                (total.repairs, one.repairs),
-                (total.policies, one.policies),
-                (total.bytes, one.bytes),
-                (total.prompt, one.prompt),
+                (total.repairs, figures.repairs),
+                (total.policies, figures.policies),
+                (total.bytes, figures.bytes),
+                (total.prompt, figures.prompt),
             ):
                 mine.update(theirs)
         return total
@@ -152,11 +152,11 @@ class Figures(Calls):
         return f"prefix broken in {self.broken} of {counted(self.turns, 'turn')}{kept}" if self.turns else ""
 
     def summary(self) -> str:
-        told = f", {self.prefixes()}" if self.turns else ""
+        turns = f", {self.prefixes()}" if self.turns else ""
         return (
             f"{counted(self.exchanges, 'exchange')}, {Calls.summary(self)}, {self.failed} failed open, "
             f"{counted(self.errors, 'server error')}, "
-            f"{self.traffic:,} bytes, {self.seconds * 1e3:.0f} ms in VTC{told}"
+            f"{self.traffic:,} bytes, {self.seconds * 1e3:.0f} ms in VTC{turns}"
         )
 
 
@@ -196,20 +196,23 @@ class Stats:
         """Plain data: `total`, and by name `clients`, `models` and `dialects`."""
         return {
             "total": self.total.as_dict(),
-            "clients": {name: one.as_dict() for name, one in self.clients.items()},
-            "models": {name: one.as_dict() for name, one in self.models.items()},
-            "dialects": {name: one.as_dict() for name, one in sorted(self.dialects.items())},
+            "clients": {name: figures.as_dict() for name, figures in self.clients.items()},
+            "models": {name: figures.as_dict() for name, figures in self.models.items()},
+            "dialects": {name: figures.as_dict() for name, figures in sorted(self.dialects.items())},
         }
 
     def summary(self) -> Iterator[str]:
         """A line for each client, model and dialect; none when nothing happened."""
         for kind, figures in (("client", self.clients), ("model", self.models), ("dialect", self.dialects)):
-            for name, one in sorted(figures.items()):
-                yield f"vtc: {kind} {name}: {one.summary()}"
+            for name, figure in sorted(figures.items()):
+                yield f"vtc: {kind} {name}: {figure.summary()}"
 
     def _by(self, place: int) -> dict[str, Figures]:
         names = sorted({row[place] for row in self.rows})
-        return {name: Figures.together(one for row, one in self.rows.items() if row[place] == name) for name in names}
+        return {
+            name: Figures.together(figures for row, figures in self.rows.items() if row[place] == name)
+            for name in names
+        }
 
 
 # The figures as Prometheus metrics, by the official client library (`prometheus-client`).
@@ -284,30 +287,30 @@ class Metrics:
         broken = Counter("vtc_broken_prefixes", "Those that changed what the server had of it.", labels=by)
         prompts = Counter("vtc_prompt_characters", "Characters of the prompts before these.", labels=(*by, "fate"))
         seconds = Counter("vtc_work_seconds", "Time spent in VTC.", labels=by)
-        for (client, model), one in self._stats.rows.copy().items():
+        for (client, model), figures in self._stats.rows.copy().items():
             for family, value in (
-                (exchanges, one.exchanges),
-                (calls, one.calls),
-                (refused, one.refused),
-                (failed, one.failed),
-                (errors, one.errors),
-                (seconds, one.seconds),
-                (turns, one.turns),
-                (broken, one.broken),
+                (exchanges, figures.exchanges),
+                (calls, figures.calls),
+                (refused, figures.refused),
+                (failed, figures.failed),
+                (errors, figures.errors),
+                (seconds, figures.seconds),
+                (turns, figures.turns),
+                (broken, figures.broken),
             ):
                 family.add_metric((client, model), value)
-            for repair, count in one.repairs.copy().items():
+            for repair, count in figures.repairs.copy().items():
                 repairs.add_metric((client, model, repair), count)
-            for did, count in one.policies.copy().items():
+            for did, count in figures.policies.copy().items():
                 policies.add_metric((client, model, *did.split(" ", 1)), count)
-            for fate, count in one.prompt.copy().items():
+            for fate, count in figures.prompt.copy().items():
                 prompts.add_metric((client, model, fate), count)
-            for body, size in one.bytes.copy().items():
+            for body, size in figures.bytes.copy().items():
                 sizes.add_metric((client, model, body), size)
         dialects = Counter("vtc_dialect_calls", "Calls by the dialect they were written in.", labels=("dialect", "end"))
-        for dialect, found in self._stats.dialects.copy().items():
-            dialects.add_metric((dialect, "delivered"), found.calls)
-            dialects.add_metric((dialect, "left as text"), found.refused)
+        for dialect, written in self._stats.dialects.copy().items():
+            dialects.add_metric((dialect, "delivered"), written.calls)
+            dialects.add_metric((dialect, "left as text"), written.refused)
         yield from (exchanges, calls, refused, failed, errors, repairs, policies, sizes, seconds, dialects)
         yield from (turns, broken, prompts)
 

@@ -36,12 +36,12 @@ class ExchangeView(contentviews.Contentview):
 
     def prettify(self, data: bytes, metadata: contentviews.Metadata) -> str:
         flow = metadata.flow
-        found = api(flow) if isinstance(flow, http.HTTPFlow) else None
-        if found is None or not isinstance(flow, http.HTTPFlow):
+        spoken = api(flow) if isinstance(flow, http.HTTPFlow) else None
+        if spoken is None or not isinstance(flow, http.HTTPFlow):
             raise ValueError("this is no exchange with a model")
         side: view.Side = "request" if metadata.http_message is flow.request else "reply"
         seen = bodies(flow, side, data) or view.Bodies(None, data)
-        shown = view.pane(found, side, seen, report(flow), flow.comment)
+        shown = view.pane(spoken, side, seen, report(flow), flow.comment)
         # mitmweb gives a line no height when there is nothing in it.
         return "\n".join(line or " " for line in shown.split("\n"))
 
