@@ -97,13 +97,6 @@ def test_calls_with_and_without_numbers(entries: list[Any]) -> None:
     assert [(call.name, call.arguments) for call in reply.message.calls] == [("a", "{}"), ("b", '{"x": 1}')]
 
 
-def test_the_older_form_of_calls() -> None:
-    body = chat.chunk({"function_call": {"name": "a", "arguments": "{"}}) + chat.chunk(
-        {"function_call": {"arguments": "}"}}
-    )
-    assert replies(body)[0].message.calls == (ToolCall("a", "{}"),)
-
-
 def test_of_a_stream_that_broke_off_what_had_come() -> None:
     body = b"".join(chat.said("a", "b")) + b'data: {"choices": [{"del'
     (reply,) = replies(body)

@@ -100,6 +100,14 @@ async def test_name_of_a_declared_tool_is_written_as_it_was_declared(
     assert (await lab.post(chat.request(stream=stream))).message.calls == [("read", {"filePath": "a"})]
 
 
+async def test_tools_in_the_older_form_are_refused(start: Start, tmp_path: Path) -> None:
+    """No policy would see `function_call`, which is not read."""
+    lab = await start([chat.DONE], vtc_profiles=guarded(tmp_path, denied_tools=["bash"]))
+    answer = await lab.post(chat.request(tools=None, functions=[BASH["function"]]))
+    assert (answer.status, lab.upstream.seen) == (400, [])
+    assert json.loads(answer.body)["error"]["type"] == "invalid_request_error"
+
+
 ENTRY = {"index": 0, "id": "c0", "type": "function", "function": {"name": "bash", "arguments": "{}"}}
 READ = {**ENTRY, "function": {"name": "read", "arguments": "{}"}}
 

@@ -207,21 +207,15 @@ async def test_ids_are_unique_in_the_conversation(start: Start) -> None:
 
 
 @STREAM
-async def test_the_older_form_of_tools_is_answered_in_it(stream: bool, start: Start) -> None:
-    """`functions` in the request, `function_call` in the reply, and at most one."""
+async def test_the_older_form_of_tools_passes_unread(stream: bool, start: Start) -> None:
+    """`functions` in the request, `function_call` in the reply, and calls in the text."""
     functions = [tool["function"] for tool in chat.TOOLS]
-    lab = await start(replying("Text " + THREE, stream))
+    call = {"name": "read", "arguments": '{"filePath":"a"}'}
+    pieces = [*chat.said(THREE), chat.chunk({"function_call": call}), chat.chunk({}, "function_call"), chat.DONE]
+    whole = chat.encoded(chat.completion(THREE, "function_call", message={"function_call": call}))
+    lab = await start(Reply(pieces) if stream else Reply([whole], JSON, framing="length"))
     answer = await lab.post(chat.request(stream=stream, tools=None, functions=functions))
-    if stream:
-        parts = [delta["function_call"] for delta in chat.deltas(answer.body) if "function_call" in delta]
-        assert parts == [{"name": "read", "arguments": ""}, {"arguments": '{"filePath":"a"}'}]
-        assert chat.events(answer.body)[-3]["choices"][0]["finish_reason"] == "function_call"
-        assert "tool_calls" not in answer.body.decode()
-    else:
-        (choice,) = chat.events(b"data: " + answer.body)[0]["choices"]
-        call = {"name": "read", "arguments": '{"filePath":"a"}'}
-        assert choice["message"] == {"role": "assistant", "content": "Text", "function_call": call}
-        assert choice["finish_reason"] == "function_call"
+    assert answer.body == (b"".join(pieces) if stream else whole)
 
 
 @STREAM

@@ -645,15 +645,6 @@ STREAMS: dict[str, tuple[list[bytes], str]] = {
         "<read_file>\n<path>é</path>\n</read_file>",
     ),
     "no arguments": (calls_in_pieces([chat.native(0, id="a", name="show_help")]), "<show_help>\n</show_help>"),
-    "the older form": (
-        [
-            chat.ROLE,
-            chat.chunk({"function_call": {"name": "read_file", "arguments": ""}}),
-            chat.chunk({"function_call": {"arguments": '{"path":"a.py"}'}}, "function_call"),
-            chat.DONE,
-        ],
-        READ,
-    ),
     "null for what is not given": (
         calls_in_pieces(
             [chat.native(0, id="a", name="read_file", arguments='{"path":"a.py","start_line":null,"why":"x"}')]

@@ -197,7 +197,6 @@ def test_lenient(option: str, of_profile: bool | None, lenient: bool) -> None:
         (3, {}, 3),
         (3, {"parallel_tool_calls": False}, 1),
         (None, {"parallel_tool_calls": True}, None),
-        (3, {"tools": None, "functions": [{"name": "a"}]}, 1),
     ],
 )
 def test_max_calls(of_profile: int | None, fields: dict[str, Any], most: int | None) -> None:

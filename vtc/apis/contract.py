@@ -204,6 +204,8 @@ class Request(ABC):
     """The fields that other APIs are told of, and those that mean nothing to them; parts of objects by dotted paths."""
     refers: str = ""
     """The field by which it refers to a conversation that only its own server has; empty if it has all of it."""
+    unread: str = ""
+    """The field by which it declares tools in a form that is not read; empty if there is none."""
     idle: bool = False
     """True if it asks for no reply, but to have the model loaded."""
     unliftable: str = ""

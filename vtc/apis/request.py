@@ -45,11 +45,8 @@ class Request(contract.Request):
     """The field of the conversation."""
     PROMPT: ClassVar[str] = ""
     """The field of the system prompt, if it has one of its own."""
-    DECLARING: ClassVar[Sequence[str]] = ("tools", "functions")
-    """The fields that declare tools."""
-    DEMANDING: ClassVar[Sequence[str]] = ("tool_choice", "function_call")
-    """The fields that demand one of them."""
-    ABOUT_TOOLS: ClassVar[Sequence[str]] = (*DECLARING, *DEMANDING, "parallel_tool_calls")
+    CHOICE: ClassVar[str] = "tool_choice"
+    """The field that demands a tool, or forbids all."""
     IN_PATH: ClassVar[bool] = False
     """True if the path says the model, and whether to stream, instead of the body."""
 
@@ -66,8 +63,7 @@ class Request(contract.Request):
             self.constrained = asking.constrained(self.fields)
             self.several = self.fields.get("n") not in (None, 1)
             self.declared = [name for one in self._declarations() for name in self._names(one)]
-            said = next((one for key in self.DEMANDING if (one := self.fields.get(key))), "auto")
-            choice, self._allowed = self._demand(said)
+            choice, self._allowed = self._demand(self.fields.get(self.CHOICE) or "auto")
             self.tool_choice = "required" if choice == "any" else choice
             if self._allowed is not None:
                 self.tools = [one for one in self.tools if one.name in self._allowed]
@@ -172,34 +168,33 @@ class Request(contract.Request):
 
     def _withhold(self, kept: dict[str, Any], names: Collection[str]) -> None:
         """Leave out what declares the tools named, and what demands one of them."""
-        for key in self.DECLARING:
-            if isinstance(entries := self.fields.get(key), list) and key in kept:
-                kept[key] = [*self._offered(entries, names)]
-                if not kept[key]:
-                    del kept[key]
-        is_demanded = self.tool_choice in names or self._allowed is not None
-        is_left = any(key in kept for key in self.DECLARING)
-        for key in () if is_left and not is_demanded else self.DEMANDING if is_left else self.ABOUT_TOOLS:
+        if isinstance(entries := self.fields.get("tools"), list) and "tools" in kept:
+            kept["tools"] = [*self._offered(entries, names)]
+        if not kept.get("tools"):
+            self._forget_tools(kept)
+        elif self.tool_choice in names or self._allowed is not None:
+            kept.pop(self.CHOICE, None)
+
+    def _forget_tools(self, kept: dict[str, Any]) -> None:
+        """Leave out all that is about tools."""
+        for key in ("tools", self.CHOICE, "parallel_tool_calls"):
             kept.pop(key, None)
 
     def _redeclare(self, kept: dict[str, Any], tools: Mapping[str, Tool]) -> None:
         """Write the declarations of some tools anew, by their names so far, and what demands one of these."""
-        for key in self.DECLARING:
-            if isinstance(entries := self.fields.get(key), list) and key in kept:
-                raw = kept[key]
-                came = items(raw, entries) if isinstance(raw, msgspec.Raw) else [*raw]
-                entries = entries if isinstance(raw, msgspec.Raw) else raw
-                kept[key] = [
-                    self._redeclared(one, tools) or as_it_came for one, as_it_came in zip(entries, came, strict=True)
-                ]
+        if isinstance(entries := self.fields.get("tools"), list) and (raw := kept.get("tools")) is not None:
+            came = items(raw, entries) if isinstance(raw, msgspec.Raw) else [*raw]
+            entries = entries if isinstance(raw, msgspec.Raw) else raw
+            kept["tools"] = [
+                self._redeclared(entry, tools) or as_it_came for entry, as_it_came in zip(entries, came, strict=True)
+            ]
         names = {name: tool.name for name, tool in tools.items() if name != tool.name}
-        for key in self.DEMANDING if names else ():
-            if key in kept:
-                kept[key] = self._renamed(self.fields[key], names)
+        if names and self.CHOICE in kept:
+            kept[self.CHOICE] = self._renamed(self.fields[self.CHOICE], names)
 
     def _declarations(self) -> Iterator[list[Any]]:
         """Find the lists that declare tools."""
-        return (one for key in self.DECLARING if isinstance(one := self.fields.get(key), list))
+        return (entries for entries in (self.fields.get("tools"),) if isinstance(entries, list))
 
     def _names(self, entries: Sequence[Any]) -> Iterator[str]:
         """Tell the names of all that is declared."""
@@ -279,11 +274,11 @@ class Request(contract.Request):
         if unstreamed and not self.IN_PATH:
             drop, set_ = (*drop, *ABOUT_STREAMS), {**(set_ or {}), "stream": False}
             set_ = {key: value for key, value in set_.items() if key not in ABOUT_STREAMS}
-        gone = {*drop, *(() if tools is None else self.ABOUT_TOOLS)}
-        kept: dict[str, Any] = {key: raw for key, raw in self._raw.items() if key not in gone}
+        kept: dict[str, Any] = {key: raw for key, raw in self._raw.items() if key not in drop}
         if model and not self.IN_PATH:
             kept["model"] = model
         if tools is not None:
+            self._forget_tools(kept)
             self._declare(kept, tools)
         elif withheld:
             self._withhold(kept, withheld)
@@ -291,8 +286,8 @@ class Request(contract.Request):
             self._redeclare(kept, redeclared)
         if limits:
             kept.update(asking.replaced(self.fields, limits, self.LIMITS))
-        for key in self.DEMANDING if undemanded else ():
-            kept.pop(key, None)
+        if undemanded:
+            kept.pop(self.CHOICE, None)
         if messages is not None:
             self._put(kept, messages)
         return changed(kept, drop, set_)

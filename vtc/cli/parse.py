@@ -158,8 +158,8 @@ def offered(file: Path) -> tuple[dict[str, Tool], frozenset[str]]:
         entries = value["tools"] if isinstance(value, dict) else value
         if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
             raise ValueError("it holds no list of objects")
-        bare = [entry for entry in entries if not _FORMS & entry.keys()]
-        body = encode({"model": "any", "messages": [], "input": [], "tools": entries, "functions": bare})
+        tools = [_declared(entry) for entry in entries]
+        body = encode({"model": "any", "messages": [], "input": [], "tools": tools})
         requests = [api.request(body) for api in reversed(APIS)]
         found = {tool.name: tool for request in requests for tool in request.tools}
         declared = frozenset(name for request in requests for name in request.declared)
@@ -170,6 +170,12 @@ def offered(file: Path) -> tuple[dict[str, Tool], frozenset[str]]:
     except ValueError as error:
         raise click.BadParameter(f"{file}: no list of tools as in a request: {error}", param_hint="--tools") from None
     return found, declared
+
+
+def _declared(entry: dict[str, Any]) -> dict[str, Any]:
+    """Declare a bare function, or return any other entry as it is."""
+    is_bare = "name" in entry and not _FORMS & entry.keys()
+    return {"type": "function", "function": entry} if is_bare else entry
 
 
 def _replies(file: Any, reason: str, lines: bool) -> Iterator[tuple[str, str]]:

@@ -189,10 +189,17 @@ class Exchange:
         return self._api.framing.media_type, streamed(self._api, body, self._request)
 
     def refused(self) -> bytes | None:
-        """Write an error of the client's API where its request would mean another thing to the server; None if not."""
-        if not (self.crosses and self._request.refers):
+        """Write an error of the client's API for a request that may not be sent; None for any other.
+
+        It would mean another thing to the server, or declares tools in a form in which no policy sees them.
+        """
+        refers, unread = self._request.refers, self._request.unread
+        if self.crosses and refers:
+            said = f"{refers} is known to no server of {self.server.name}: send the whole conversation"
+        elif self.plan.reply.is_strict and unread:
+            said = f"{unread} is not read, and a policy forbids some tools: declare them in `tools`"
+        else:
             return None
-        said = f"{self._request.refers} is known to no server of {self.server.name}: send the whole conversation"
         return encode(self._api.error(Failure(said), 400))
 
     def _own(self, text: str, created: int = 0) -> bytes:

@@ -22,8 +22,8 @@ from vtc.wire import sse
 CALL = {"id": "a", "type": "function", "function": {"name": "read", "arguments": '{"x": 1}'}}
 
 
-def relayed(body: bytes, toy: Toy | None = None, *, legacy: bool = False, structured: bool = True) -> bytes:
-    return through(API, body, lambda: toy or Toy(structured), ChatForm(legacy))
+def relayed(body: bytes, toy: Toy | None = None, *, structured: bool = True) -> bytes:
+    return through(API, body, lambda: toy or Toy(structured), ChatForm())
 
 
 def rewritten(body: Any, **how: bool) -> Any:
@@ -83,24 +83,16 @@ def test_every_choice_is_read_apart() -> None:
     assert chat.read(found, 1) == chat.Read("a[", finish_reason="stop")
 
 
-def test_the_older_form() -> None:
-    (choice,) = rewritten(chat.completion("[x]"), legacy=True)["choices"]
-    assert choice["message"]["function_call"] == {"name": "x", "arguments": "{}"}
-    assert "tool_calls" not in choice["message"]
-    assert choice["finish_reason"] == "function_call"
-
-
 def test_own_calls_switch_the_reading_off() -> None:
     body = chat.encoded(chat.completion("[x]", "tool_calls", message={"tool_calls": [CALL]}))
     assert relayed(body) == body
 
 
-@pytest.mark.parametrize("calls", [{"tool_calls": [CALL]}, {"function_call": CALL["function"]}])
 @pytest.mark.parametrize("content", [None, "", "Hi"])
-def test_own_calls_are_text_for_a_client_of_text(content: str | None, calls: Any) -> None:
-    (choice,) = rewritten(chat.completion(content, "tool_calls", message=calls), structured=False)["choices"]
-    id_ = "a" if "tool_calls" in calls else None
-    assert choice["message"] == {"role": "assistant", "content": f'{content or ""}[read {{"x": 1}} {id_}]'}
+def test_own_calls_are_text_for_a_client_of_text(content: str | None) -> None:
+    message = {"tool_calls": [CALL]}
+    (choice,) = rewritten(chat.completion(content, "tool_calls", message=message), structured=False)["choices"]
+    assert choice["message"] == {"role": "assistant", "content": f'{content or ""}[read {{"x": 1}} a]'}
     assert choice["finish_reason"] == "stop"
 
 

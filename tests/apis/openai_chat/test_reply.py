@@ -18,8 +18,8 @@ from vtc.events import Call, Event, Reasoning, Rewritten, Text
 from vtc.wire import sse
 
 
-def relay(*, legacy: bool = False, structured: bool = True) -> Relay[Toy]:
-    return Relay(Decoder(), Encoder(ChatForm(legacy)), lambda: Toy(structured))
+def relay(*, structured: bool = True) -> Relay[Toy]:
+    return Relay(Decoder(), Encoder(ChatForm()), lambda: Toy(structured))
 
 
 def feed(one: Relay[Toy], raw: bytes) -> list[bytes]:
@@ -31,8 +31,8 @@ def said(event: Event) -> str:
     return event.raw if isinstance(event, Text) else event.text if isinstance(event, Rewritten) else ""
 
 
-def run(*frames: bytes, legacy: bool = False, structured: bool = True) -> bytes:
-    one = relay(legacy=legacy, structured=structured)
+def run(*frames: bytes, structured: bool = True) -> bytes:
+    one = relay(structured=structured)
     out = [piece for frame in frames for piece in feed(one, frame)]
     return b"".join([*out, *one.finish()])
 
@@ -206,16 +206,6 @@ def test_choices_share_a_chunk() -> None:
     assert [event["usage"] for event in chat.events(body) if event.get("usage")] == [chat.USAGE]
 
 
-def test_the_older_form() -> None:
-    body = run(chat.ROLE, *chat.said("[x]"), chat.STOP, legacy=True)
-    assert chat.deltas(body)[1:] == [
-        {"function_call": {"name": "x", "arguments": ""}},
-        {"function_call": {"arguments": "{}"}},
-        {},
-    ]
-    assert chat.events(body)[-1]["choices"][0]["finish_reason"] == "function_call"
-
-
 # Upstream's own calls
 
 OWN = chat.chunk({"tool_calls": [chat.native(0, id="a", name="n", arguments="{}")]})
@@ -247,12 +237,6 @@ def test_own_calls_go_to_a_client_of_text_each_at_its_end() -> None:
     assert "tool_calls" not in body.decode()
     assert body.startswith(chat.ROLE)
     assert body.endswith(chat.USED + chat.DONE)
-
-
-def test_own_calls_of_the_older_form_go_to_a_client_of_text() -> None:
-    parts = [{"name": "a", "arguments": ""}, {"arguments": "{"}, {"arguments": "}"}]
-    frames = [*(chat.chunk({"function_call": part}) for part in parts), chat.chunk({}, "function_call")]
-    assert chat.read(run(*frames, structured=False)).content == "[a {} None]"
 
 
 # Ends

@@ -47,17 +47,14 @@ READ = ToolCall("read", '{"x": 1}', "a")
         ),
         ({"role": "assistant", "content": None, "tool_calls": [CALL]}, ("assistant", (), (READ,), None, None)),
         ({"role": "assistant", "content": None, "tool_calls": None}, ("assistant", (), (), None, None)),
-        (
-            {"role": "assistant", "function_call": CALL["function"]},
-            ("assistant", (), (ToolCall("read", '{"x": 1}'),), None, None),
-        ),
+        ({"role": "assistant", "function_call": CALL["function"]}, ("assistant", (), (), None, None)),
         (
             [{"role": "assistant", "tool_calls": [CALL]}, {"role": "tool", "tool_call_id": "a", "content": "r"}],
             ("tool", ("r",), (), "a", "read"),
         ),
         ({"role": "tool", "tool_call_id": "b", "name": "n", "content": "r"}, ("tool", ("r",), (), "b", "n")),
         ({"role": "tool", "tool_call_id": "b", "content": None}, ("tool", (), (), "b", None)),
-        ({"role": "function", "name": "read", "content": "r"}, ("tool", ("r",), (), None, "read")),
+        ({"role": "function", "name": "read", "content": "r"}, ("function", ("r",), (), None, "read")),
         ({"role": "odd"}, ("odd", (), (), None, None)),
         ({}, ("", (), (), None, None)),
     ],
@@ -67,28 +64,25 @@ def test_messages(entry: Any, message: tuple[Any, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "tools", "legacy"),
+    ("fields", "tools"),
     [
-        ({}, [], False),
-        ({"tools": None}, [], False),
-        ({"tools": [{"type": "function", "function": {"name": "a"}}]}, [Tool("a")], False),
+        ({}, []),
+        ({"tools": None}, []),
+        ({"tools": [{"type": "function", "function": {"name": "a"}}]}, [Tool("a")]),
         (
             {"tools": [{"function": {"name": "a", "description": None, "parameters": SCHEMA}}]},
             [Tool("a", "", SCHEMA)],
-            False,
         ),
         (
             {"tools": [{"type": "web_search"}, {"type": "function"}, {"type": "function", "function": {"name": 5}}]},
             [],
-            False,
         ),
-        ({"functions": [{"name": "a", "description": "d"}]}, [Tool("a", "d")], True),
-        ({"tools": [{"function": {"name": "a"}}], "functions": [{"name": "b"}]}, [Tool("a"), Tool("b")], False),
+        ({"functions": [{"name": "a", "description": "d"}]}, []),
+        ({"tools": [{"function": {"name": "a"}}], "functions": [{"name": "b"}]}, [Tool("a")]),
     ],
 )
-def test_tools(fields: dict[str, Any], tools: list[Tool], legacy: bool) -> None:
-    found = request(**fields)
-    assert (found.tools, found.form.legacy) == (tools, legacy)
+def test_tools(fields: dict[str, Any], tools: list[Tool]) -> None:
+    assert request(**fields).tools == tools
 
 
 @pytest.mark.parametrize(
@@ -99,8 +93,7 @@ def test_tools(fields: dict[str, Any], tools: list[Tool], legacy: bool) -> None:
         ({"tool_choice": "required"}, "required"),
         ({"tool_choice": {"type": "function", "function": {"name": "a"}}}, "a"),
         ({"tool_choice": {"type": "allowed_tools", "allowed_tools": {}}}, "auto"),
-        ({"function_call": {"name": "a"}}, "a"),
-        ({"function_call": "none"}, "none"),
+        ({"function_call": {"name": "a"}}, "auto"),
     ],
 )
 def test_tool_choice(fields: dict[str, Any], choice: str) -> None:
@@ -148,8 +141,8 @@ def test_what_is_not_changed_keeps_its_bytes() -> None:
 
 
 def test_tools_are_kept_replaced_or_dropped() -> None:
-    found = request(tools=[{"type": "function", "function": {"name": "a"}}], tool_choice="auto", functions=[])
-    assert {"tools", "tool_choice", "functions"} <= set(json.loads(found.encode()))
+    found = request(tools=[{"type": "function", "function": {"name": "a"}}], tool_choice="auto")
+    assert {"tools", "tool_choice"} <= set(json.loads(found.encode()))
     assert set(json.loads(found.encode(tools=()))) == {"model", "messages"}
     replaced = json.loads(found.encode(tools=[Tool("b", "d", SCHEMA)]))
     assert replaced["tools"] == [

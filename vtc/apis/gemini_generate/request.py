@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace as with_fields
 from itertools import groupby
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -217,9 +217,7 @@ class Request(request.Request):
     NAME = "request of Gemini's API"
     ENTRIES = "contents"
     PROMPT = "systemInstruction"
-    DECLARING: ClassVar[Sequence[str]] = ("tools",)
-    DEMANDING: ClassVar[Sequence[str]] = ("toolConfig",)
-    ABOUT_TOOLS: ClassVar[Sequence[str]] = ("tools", "toolConfig")
+    CHOICE = "toolConfig"
     IN_PATH = True
     LIMITS = LIMITS
     CARRIED = CARRIED

@@ -5,8 +5,8 @@ r"""Replies of chat completions as they come: chunks of a stream. A whole reply 
                                                                                         "arguments": "{\"path"}}]}}
     {"id": …, "choices": [{"index": 0, "message": {"content": …, "tool_calls": […]}, "finish_reason": "tool_calls"}]}
 
-The older form of a call is `{"function_call": {"name": …, "arguments": …}}`. A call of a custom tool has `custom` with
-`name` and `input` in place of `function`.
+A call of a custom tool has `custom` with `name` and `input` in place of `function`. The older form of a call,
+`{"function_call": {"name": …, "arguments": …}}`, is not read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from vtc.apis.contract import Decoded, Json
 from vtc.apis.crossing import FIELDS
 from vtc.apis.fields import cleaned, count_of, is_error, object_of, part_of
 from vtc.apis.openai_chat import words
-from vtc.apis.openai_chat.words import FRAMING, LEGACY, NAME, REASONS, Pieces, read_call, read_function_call
+from vtc.apis.openai_chat.words import FRAMING, NAME, REASONS, Pieces, read_call
 from vtc.events import (
     Beside,
     BlockStart,
@@ -70,9 +70,9 @@ _HARMLESS = {
 _READ = {
     "chunk": {*_HEAD, "choices", "usage", "error"},
     "choice": {"index", "delta", "finish_reason"},
-    "delta": {"content", "role", "reasoning", "reasoning_content", "refusal", "tool_calls", "function_call"},
+    "delta": {"content", "role", "reasoning", "reasoning_content", "refusal", "tool_calls"},
 }
-_TOLD = ("annotations", "audio", "logprobs", "images", "citations")
+_TOLD = ("annotations", "audio", "logprobs", "images", "citations", "function_call")
 """Fields that tell a client more of the reply."""
 _PARTS = ("image_url", "reference")
 """The types of parts of a message in which no client finds a call."""
@@ -256,7 +256,7 @@ class Decoder(msgspec.Struct):
 
     def _counted(self, piece: CallDelta) -> CallDelta:
         """Note the number of a call; one that leaves numbers out, or takes one again, is not clean."""
-        if piece.index in (None, LEGACY) or not piece.name:
+        if piece.index is None or not piece.name:
             return piece
         next_ = self.numbers.get(piece.choice, 0)
         self.numbers = {**self.numbers, piece.choice: max(next_, piece.index + 1)}
@@ -288,8 +288,6 @@ def _deltas(choice: int, entry: Json, part: Json) -> list[Delta]:
             if one.get("thinking")
         ]
     deltas += [read_call(call, choice) for call in part.get("tool_calls") or ()]
-    if call := part.get("function_call"):
-        deltas.append(read_function_call(call, choice))
     deltas.append(TextDelta(_text(part.get("content")), choice))
     if refusal := "".join(str(one["refusal"]) for one in (part, *_entries(part.get("content"))) if one.get("refusal")):
         deltas.append(TextDelta(refusal, choice, refusal=True))

@@ -11,7 +11,7 @@ from vtc.apis.calls import RawInput, raw_input
 from vtc.apis.contract import Json, Said
 from vtc.apis.crossing import FIELDS
 from vtc.apis.openai_chat import words
-from vtc.apis.openai_chat.words import FRAMING, HARMLESS, LEGACY, NAME, REASONS, ChatForm, entry_of
+from vtc.apis.openai_chat.words import FRAMING, HARMLESS, NAME, REASONS, ChatForm, entry_of
 from vtc.events import (
     Call,
     CallDelta,
@@ -57,7 +57,7 @@ class Encoder(msgspec.Struct):
             if isinstance(one, Start):
                 self._start(one)
                 self.begun |= {one.choice}
-            elif isinstance(one, CallDelta) and one.index != LEGACY:
+            elif isinstance(one, CallDelta):
                 self.in_step = self.in_step and self._place(one, choice) == (one.index or 0)
         return True
 
@@ -142,9 +142,6 @@ class Encoder(msgspec.Struct):
     def _call(self, call: ToolCall, choice: int) -> tuple[Json, Json]:
         """Write a call as two deltas: all but its arguments, then these."""
         index = self._next(choice)
-        if self.form.legacy:
-            head = {"name": call.name, "arguments": ""}
-            return {"function_call": head}, {"function_call": {"arguments": call.arguments}}
         entry = entry_of(ToolCall(call.name, "", call.id, call.source), self.form.custom)
         said = {"custom": {"input": raw_input(call.arguments)}} if "custom" in entry else None
         rest = {"index": index, **(said or {"function": {"arguments": call.arguments}})}
@@ -152,8 +149,6 @@ class Encoder(msgspec.Struct):
 
     def _piece(self, piece: CallDelta, choice: int) -> Json:
         """Write a piece of a call that upstream made."""
-        if self.form.legacy or piece.index == LEGACY:
-            return {"function_call": {**({"name": piece.name} if piece.name else {}), "arguments": piece.arguments}}
         place = choice, self._place(piece, choice)
         if piece.name in self.form.custom and "custom" not in (piece.source or ()):
             self.inputs = {**self.inputs, place: RawInput()}
@@ -197,7 +192,7 @@ class Encoder(msgspec.Struct):
         if end.said in REASONS and REASONS[end.said] == end.reason:
             return end.said
         if end.reason == "tool_calls" or (end.reason == "other" and self.calls.get(choice)):
-            return "function_call" if self.form.legacy else "tool_calls"
+            return "tool_calls"
         return {"length": "length", "halted": "content_filter"}.get(end.reason, "stop")
 
 

@@ -31,7 +31,7 @@ LIMITS: Mapping[str, Sequence[str]] = {
     },
 }
 CARRIED: Sequence[str] = (
-    *("model", "messages", "stream", "stream_options", "tools", "functions", "tool_choice", "function_call"),
+    *("model", "messages", "stream", "stream_options", "tools", "tool_choice"),
     *("parallel_tool_calls", "max_tokens", "max_completion_tokens", "temperature", "top_p", "top_k", "min_p", "seed"),
     *("stop", "presence_penalty", "frequency_penalty", "reasoning_effort", "response_format", "n", "user", "store"),
     *("metadata", "prompt_cache_key", "safety_identifier"),
@@ -169,16 +169,16 @@ def error(failure: Failure, status: int) -> Json:
     return {"error": {"message": failure.message, "type": kind, "param": None, "code": code}}
 
 
-ROLES = {"developer": "system", "function": "tool"}
+ROLES = {"developer": "system"}
 """Roles by another name."""
 THOUGHTS = (*FIELDS, "thinking")
 """Fields that hold what the model thought, by servers."""
-OWN_FIELDS = ("role", "content", "tool_calls", "function_call", "tool_call_id", "name")
+OWN_FIELDS = ("role", "content", "tool_calls", "tool_call_id", "name")
 """What a message says of itself."""
 
 
 class Request(request.Request):
-    """A chat completion request; a reply has the older form of tools if the request has it."""
+    """A chat completion request."""
 
     NAME = "chat completion request"
     LIMITS = LIMITS
@@ -190,11 +190,10 @@ class Request(request.Request):
     def _decode(self) -> None:
         calls = (one for entry in self._conversation for one in entry.get("tool_calls") or ())
         self.call_ids = frozenset(one["id"] for one in calls if isinstance(one.get("id"), str))
-        legacy = not self.fields.get("tools") and bool(self.fields.get("functions"))
         told = not self.stream or part_of(self.fields, "stream_options").get("include_usage") is True
         custom = frozenset(tool.name for tool in map(_custom, self.fields.get("tools") or ()) if tool)
-        self.form: Any = ChatForm(legacy, told, custom=custom)
-        self.parallel = self.parallel and not legacy
+        self.form: Any = ChatForm(told, custom=custom)
+        self.unread = "functions" if self.fields.get("functions") else ""
 
     def _read(self) -> Iterator[request.Group]:
         return (((_message(entry),), (place,)) for place, entry in enumerate(self._conversation))
@@ -237,11 +236,11 @@ class Request(request.Request):
 
     @staticmethod
     def _tools(fields: Mapping[str, Any]) -> list[Tool]:
-        tools = [
+        tools = (
             _custom(one) or _function(one.get("function") if one.get("type", "function") == "function" else None)
             for one in fields.get("tools") or ()
-        ]
-        return [tool for tool in (*tools, *map(_function, fields.get("functions") or ())) if tool]
+        )
+        return [tool for tool in tools if tool]
 
     @staticmethod
     def _name(entry: Any) -> str | None:
@@ -299,15 +298,12 @@ def _custom(entry: Mapping[str, Any]) -> Tool | None:
 
 def _message(entry: Mapping[str, Any]) -> Message:
     """Read a message, with the fields that Ollama has for the same."""
-    role, legacy = str(entry.get("role") or ""), entry.get("function_call")
-    calls = [_call(function_of(one), one) for one in entry.get("tool_calls") or ()]
-    if legacy:
-        calls.append(_call(legacy))
+    role = str(entry.get("role") or "")
     thought = next((entry[key] for key in THOUGHTS if entry.get(key)), None) or words.text_of(words.entries_of(entry))
     return Message(
         role=ROLES.get(role, role),
         content=content.read(entry.get("content")),
-        calls=tuple(calls),
+        calls=tuple(map(_call, entry.get("tool_calls") or ())),
         call_id=entry.get("tool_call_id"),
         name=entry.get("name") or entry.get("tool_name"),
         source=entry,
@@ -315,11 +311,11 @@ def _message(entry: Mapping[str, Any]) -> Message:
     )
 
 
-def _call(function: Mapping[str, Any], entry: Mapping[str, Any] | None = None) -> ToolCall:
+def _call(entry: Mapping[str, Any]) -> ToolCall:
     """Read a call; that of a custom tool has its raw input as the one argument."""
-    id_ = entry.get("id") if entry else None
-    said = {"input": function.get("input") or ""} if entry and entry.get("custom") else function.get("arguments")
-    return ToolCall(str(function.get("name")), arguments_text(said) or "{}", id_, entry)
+    function = function_of(entry)
+    arguments = {"input": function.get("input") or ""} if entry.get("custom") else function.get("arguments")
+    return ToolCall(str(function.get("name")), arguments_text(arguments) or "{}", entry.get("id"), entry)
 
 
 def _encoded(message: Message) -> dict[str, Any]:
@@ -409,7 +405,6 @@ def folded(chunks: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         message = choice["message"]
         if "tool_calls" in message:
             message["tool_calls"] = [*message["tool_calls"].values()]
-        if "tool_calls" in message or "function_call" in message:
             message["content"] = message["content"] or None
     return {**reply, "object": "chat.completion", "choices": [*choices.values()]}
 

@@ -18,8 +18,6 @@ NAME = "openai-chat"
 class ChatForm(msgspec.Struct, frozen=True):
     """All of a request that the encoder of its reply must know."""
 
-    legacy: bool = False
-    """The older form of tools."""
     usage: bool = True
     """The client asks how many tokens were used, or for a whole reply, which says it."""
     thoughts: tuple[str, ...] = ()
@@ -36,7 +34,7 @@ REASONS: dict[str, Reason] = {
     "error": "halted",  # OpenRouter
     "abort": "halted",  # vLLM, SGLang
     "tool_calls": "tool_calls",
-    "function_call": "tool_calls",
+    "function_call": "other",  # the older form of a call, which is not read
 }
 """Finish reasons; any other is a stop."""
 
@@ -142,11 +140,9 @@ def _about(entry: Json) -> tuple[Any, Any]:
     return entry.get("type"), entry.get("index")
 
 
-# Calls of chat completions: entries of `tool_calls`, and the older `function_call`.
+# Calls of chat completions: entries of `tool_calls`.
 
 
-LEGACY = -1
-"""Stands for the index of a call in the older form, which has none."""
 _KNOWN = ("index", "id", "type", "function", "custom", "name", "arguments")
 HARMLESS = frozenset((*_KNOWN, EXTRA))
 """The fields of a call in which no client finds another one."""
@@ -172,12 +168,6 @@ def read_call(call: Mapping[str, Any], choice: int) -> CallDelta:
         choice,
         clean,
     )
-
-
-def read_function_call(function: Mapping[str, Any], choice: int) -> CallDelta:
-    """Read a call, or a piece of one, in the older form."""
-    arguments = arguments_text(function.get("arguments"))
-    return CallDelta(LEGACY, None, function.get("name") or "", arguments, function, choice)
 
 
 def function_of(entry: Mapping[str, Any]) -> Mapping[str, Any]:
