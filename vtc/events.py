@@ -67,7 +67,7 @@ class Media(msgspec.Struct, frozen=True):
 
 
 class Thought(msgspec.Struct, frozen=True, array_like=True):
-    """What a model thought in a past turn, as only its own server takes it: a signed text, or encrypted content."""
+    """The reasoning of a past turn, as only its own server takes it: a signed text, or encrypted content."""
 
     text: str = ""
     signature: str = ""
@@ -115,7 +115,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class CanonicalRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a request asks, for servers of any API. Its messages have no `source`, but `media` and a `thought`."""
+    """A request for servers of any API. Its messages have no `source`, but `media` and a `thought`."""
 
     model: str
     messages: tuple[Message, ...]
@@ -127,14 +127,14 @@ class CanonicalRequest(msgspec.Struct, frozen=True, kw_only=True):
     limits: Mapping[str, Any] = {}
     """Limits and sampling, by their names in chat completions; `stop` is a list."""
     effort: str | None = None
-    """How much to think: a word, `none`, `auto` for what the model wants, or None where nothing is said of it."""
+    """Effort of reasoning: a word, `none`, `auto` for what the model wants, or None where nothing is said of it."""
     answer: Answer | None = None
     constraint: tuple[str, Any] | None = None
     """A grammar of the reply: the form in which it is told (`profiles/schema.py`), and its text or data."""
     thoughts: str = "reasoning_content"
     """The field of a past message in which servers of chat completions want its reasoning."""
     left_out: tuple[str, ...] = ()
-    """What cannot be told to another API, for people to read."""
+    """Parts that cannot be told to another API, for people to read."""
 
 
 # Deltas: what one frame of a reply says, before its text was read
@@ -229,7 +229,7 @@ class Failure(msgspec.Struct, frozen=True, gc=False):
 
 
 type Delta = TextDelta | ReasoningDelta | CallDelta | BlockEnd | Finish | End | Failure
-"""What decides about the text and the calls of a reply, and goes through the reader and the stages."""
+"""Events that decide about the text and the calls of a reply, and go through the reader and the stages."""
 
 
 # What else a frame says: it goes beside the text, from the decoder of one API to the encoder of another
@@ -260,7 +260,7 @@ class BlockStart(msgspec.Struct, frozen=True, gc=False):
 
 
 class Seal(msgspec.Struct, frozen=True, gc=False):
-    """What belongs to the reasoning before it and must come back with it: a signature, or encrypted content."""
+    """Belongs to the reasoning before it and must come back with it: a signature, or encrypted content."""
 
     signature: str = ""
     encrypted: str = ""
@@ -283,7 +283,7 @@ type Beside = Origin | Start | BlockStart | Seal | Usage
 
 
 class RefusalDelta(msgspec.Struct, frozen=True, gc=False):
-    """What the client is told of a `TextDelta` that is a `refusal`: text, for APIs that do not keep it apart."""
+    """A `TextDelta` that is a `refusal`, as the client is told it: text, for APIs that do not keep it apart."""
 
     text: str
 
@@ -347,10 +347,10 @@ class CallPiece(msgspec.Struct, frozen=True, gc=False):
 
 
 type Manner = Literal["steer", "text", "drop"]
-"""What stands in the place of a call that a policy refuses: a message that says why, the text it was, or nothing."""
+"""Replacement of a call that a policy refuses: a message that says why, the text it was, or nothing."""
 
 type OnFailure = Literal["refuse", "pass"]
-"""What becomes of a call on which a policy fails."""
+"""Fate of a call on which a policy fails."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -388,7 +388,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Intervention:
-    """What a policy did, for the report; it stands for no characters itself (`raw` is empty).
+    """The act of a policy, for the report; it stands for no characters itself (`raw` is empty).
 
     `policy` is the key it is configured under, `action` a past participle: `refused`, `changed`, `coerced`, ….
     `detail` says more than `reason` and may quote what the model wrote.

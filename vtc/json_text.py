@@ -72,7 +72,7 @@ def is_distinct(value: Any) -> bool:
 
 
 def folded(key: str) -> str:
-    """What all spellings of a key have in common that a client may take for the same."""
+    """Fold a key to the form that all spellings share which a client may take for the same."""
     return key.upper().casefold()
 
 
@@ -95,7 +95,7 @@ def encode(value: Any) -> bytes:
 
 
 _SEPARATORS = {text.encode(): b"\\u%04x" % ord(text) for text in "\u2028\u2029\u0085"}
-"""What stands raw in JSON and ends a line for Python's `str.splitlines`, and how it is written instead."""
+"""Characters that may stand raw in JSON and end a line for Python's `str.splitlines`, and their escapes."""
 
 
 def encode_line(value: Any) -> bytes:
@@ -118,7 +118,7 @@ def read(text: str, number: Callable[[str], Any] = float) -> Any:
 
 
 def read_twice(text: str, number: Callable[[str], Any] = float) -> Any:
-    """As `read`; arguments that are encoded twice are a text that holds JSON."""
+    """Read JSON as `read` does; arguments that are encoded twice are a text that holds JSON."""
     value = read(text, number)
     return read(value, number) if isinstance(value, str) else value
 

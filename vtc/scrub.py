@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
 SECRET = "[secret]"
-"""What stands in a secret's place."""
+"""Text in the place of a secret."""
 
 CREDENTIALS = ("authorization", "x-api-key", "api-key", "x-goog-api-key", "proxy-authorization")
 """Headers by which a client says who it is."""
@@ -27,9 +27,9 @@ _CREDENTIAL = (
     *("key", "token", "auth", "authorization", "authorisation", "authentication", "secret", "password", "passwd"),
     *("passphrase", "credential", "credentials", "cookie", "assertion", "signature", "sig", "jwt"),
 )
-"""How the names of headers, parameters of a query and fields of a body end that hold a credential."""
+"""Ends of names of headers, query parameters and body fields that hold a credential."""
 _NO_CREDENTIAL = ("cachekey", "idempotencykey", "websocketkey")
-"""How some of them end that do not, without low lines and hyphens."""
+"""Ends of such names that hold none, without low lines and hyphens."""
 _CONVERSATION = frozenset(
     ("messages", "contents", "input", "prompt", "system", "instructions", "systemInstruction", "system_instruction")
 )
@@ -62,11 +62,11 @@ _FORMS = {
     "AIza": r"[\w-]{30,}",
     "eyJ": r"[\w-]{8,}\.[\w-]{8,}\.[\w-]*",
 }
-"""How keys and tokens begin, and what follows."""
+"""Keys and tokens by their beginnings."""
 _FORM = re.compile(rf"\b(?:{'|'.join(re.escape(begin) + rest for begin, rest in _FORMS.items())})")
 _SCHEMES = re.compile(r"(?i)\b(bearer|basic)(\s+)[\w.~+/=-]{8,}")
 _BOT_TOKENS = re.compile(r"\b(?:\d{8,10}:AA[\w-]{30,}|[MNO][\w-]{22,27}\.[\w-]{6}\.[\w-]{27,38})")
-"""Those of Telegram and Discord."""
+"""Tokens of Telegram and Discord."""
 _NETRC = re.compile(r"(?i)(\blogin\s+\S+\s+password\s+)\S+")
 _IN_URL = re.compile(r"(?<=://)[^\s/:@\"']+:[^\s/@\"']+(?=@)")
 _NAMED = re.compile(
@@ -92,7 +92,7 @@ _RULES: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = (
     (("password",), _NETRC),
     (("key", "token", "secret", "pass", "pwd", "sig=", "authorization", "cookie"), _NAMED),
 )
-"""What text one of which must be there, in any case, for a pattern to find anything. Its groups are no secret.
+"""Patterns of secrets; one of the texts must be there, in any case, for a pattern to match. Its groups are no secret.
 
 To look for some words takes a tenth of the time that the patterns take, and hardly any text holds one.
 """

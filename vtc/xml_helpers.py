@@ -23,7 +23,7 @@ from vtc.profiles.settings import CLIENT_PATTERNS
 
 
 def detect_vtc_client(agent: str | None, patterns: Iterable[str] = CLIENT_PATTERNS) -> bool:
-    """Whether a User-Agent is that of a client that reads calls out of the text.
+    """True if a User-Agent is that of a client that reads calls out of the text.
 
     Patterns are parts of it, upper and lower case alike; with none, no client is, and none without a User-Agent.
     """
@@ -61,7 +61,7 @@ def serialize_tool_calls_to_xml(tool_calls: Sequence[Mapping[str, Any]]) -> str:
 
 
 def has_partial_xml_pattern(text: str) -> bool:
-    """Whether a text ends inside a call, or inside what may still become one."""
+    """True if a text ends inside a call, or inside what may still become one."""
     reader = _reader(None, lenient=False)
     has_call = any(isinstance(event, Call) for event in reader.feed(text))
     held = ""
@@ -74,7 +74,7 @@ def has_partial_xml_pattern(text: str) -> bool:
 
 
 def detect_complete_tool_call(text: str) -> bool:
-    """Whether a text holds at least one complete call."""
+    """True if a text holds at least one complete call."""
     return any(isinstance(event, Call) for event in _reader(None, lenient=False).whole(text))
 
 

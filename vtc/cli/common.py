@@ -1,4 +1,4 @@
-"""What the commands share."""
+"""Options and output that the commands share."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def loaded(directories: tuple[Path, ...]) -> Profiles:
 
 
 def planner(directories: tuple[Path, ...], settings: Settings) -> Planner:
-    """What plans exchanges as the addon would; ends the program with what is wrong."""
+    """Make the planner that the addon would have; end the program with an error if the profiles are wrong."""
     try:
         return Planner(loaded(directories), settings)
     except UnknownName as error:

@@ -29,7 +29,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     upstream: str = ""
     """The model server, such as `http://127.0.0.1:8000`."""
     host: str | None = None
-    """Where VTC listens."""
+    """The port that VTC listens on."""
     port: Annotated[int, msgspec.Meta(ge=0, le=65535)] | None = None
     """The port that clients connect to."""
     web: bool = False
@@ -37,7 +37,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     profiles: tuple[str, ...] = ()
     """Directories or files with profiles of your own, from where this file lies."""
     tools: Literal["auto", "native", "prompt"] | None = None
-    """How tools reach the model."""
+    """The way that tools reach the model."""
     dialect: str | None = None
     """The dialect in which the model is prompted."""
     server: str | None = None
@@ -54,7 +54,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """Arguments for mitmproxy, as after `--`."""
 
     def arguments(self) -> list[str]:
-        """What goes to mitmproxy besides what the command has options for."""
+        """Make the arguments for mitmproxy that the command has no options for."""
         return [*_settings(self.options), *self.mitmproxy]
 
 

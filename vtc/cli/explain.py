@@ -40,7 +40,7 @@ def call_of(text: str) -> ToolCall:
 
 
 def tried(guards: Sequence[Guards], call: ToolCall, tools: Sequence[Tool]) -> dict[str, Any]:
-    """What becomes of `call`: `{"policies": [{"policy", "action", "tool", "reason"}…], "outcome": …, …}`.
+    """Return the outcome of `call`: `{"policies": [{"policy", "action", "tool", "reason"}…], "outcome": …, …}`.
 
     The outcome is `delivered`, with the `call` as the client gets it, or `refused`, with what stands in its place as
     `manner` and `message`.

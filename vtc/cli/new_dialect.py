@@ -217,7 +217,7 @@ def _heads(text: str, start: int) -> list[str]:
 
 
 def _tails(text: str, end: int) -> list[str]:
-    """List the texts behind a body that may be markup of the call, the longest first."""
+    """List the texts after a body that may be markup of the call, the longest first."""
     closers = [""]
     at = end
     for line in text[end:].splitlines(keepends=True)[:3]:

@@ -31,7 +31,7 @@ FORMATS = (
 
 
 def reply(messages: list[dict[str, Any]]) -> str:
-    """What the model writes next."""
+    """Return what the model writes next."""
     texts = [_text(message.get("content")) for message in messages]
     result = re.search(r"(?:^|\n|>)The secret word is (\S+?)\.", texts[-1])
     if result:

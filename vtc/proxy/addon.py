@@ -97,7 +97,7 @@ class VirtualToolCalling:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
         self.planner: Planner | None = None
-        """What decides about exchanges that begin now."""
+        """The planner of exchanges that begin now."""
         self.memory: Memory | None = None
         """Keeps facts about upstreams for exchanges that begin now; None with `vtc_cache=off`."""
         self._live: WeakKeyDictionary[http.HTTPFlow, Live] = WeakKeyDictionary()

@@ -1,4 +1,4 @@
-"""What clients ask besides replies, where the server speaks another API: answered here, or put to the server's way."""
+"""Answer what clients ask besides replies (models, counts of tokens), where the server speaks another API."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ UNTRUSTED = (
     "`--set ssl_verify_upstream_trusted_ca=FILE` names the authority that signed it, "
     "`--set ssl_insecure=true` takes any"
 )
-"""What to do about a certificate; with `vtc run` it stands after `--`."""
+"""Advice about a certificate; with `vtc run` it stands after `--`."""
 
 
 def explained(flow: http.HTTPFlow, why: str) -> str:

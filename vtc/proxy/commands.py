@@ -35,7 +35,7 @@ class _Planned(Protocol):
 
 
 class Commands:
-    """What a person can ask of the addon while it runs."""
+    """The commands that a person can give while the addon runs."""
 
     name = "vtc-commands"
 
@@ -89,7 +89,7 @@ class Commands:
         return done
 
     def _told(self, chosen: Sequence[flow.Flow], tell: Callable[[http.HTTPFlow], str]) -> str:
-        """What there is to tell of the flows."""
+        """Write the texts of the chosen flows under one another."""
         exchanges = _exchanges(chosen)
         text = "\n\n".join(f"{_title(exchange)}\n{tell(exchange)}" for exchange in exchanges)
         return self._elsewhere(text, counted(len(exchanges), "exchange"))

@@ -1,4 +1,4 @@
-"""What VTC changes of mitmproxy's connections: servers that break off are told in time, and streams take turns.
+"""Changes to mitmproxy's connections: servers that break off are told in time, and streams take turns.
 
 mitmproxy has no hook for either, so this file alone replaces methods and streams of its own.
 """
@@ -42,7 +42,7 @@ class Holder(Protocol):
 
 UNANSWERED = (ErrorCode.CONNECT_FAILED, ErrorCode.GENERIC_SERVER_ERROR, ErrorCode.RESPONSE_VALIDATION_FAILED)
 HOLDERS: WeakSet[Holder] = WeakSet()
-"""All that are asked."""
+"""The holders that are asked."""
 
 _handle = getattr(HttpStream.handle_protocol_error, "__wrapped__", HttpStream.handle_protocol_error)
 """mitmproxy's own; a script that is loaded again does not wrap what it wrapped before."""
@@ -79,7 +79,7 @@ MOST_READ = 1 << 13
 
 
 class SmallReads:
-    """What a server sends, in small pieces; before the next one, all other streams have their turn."""
+    """Read from a server in small pieces; before the next one, all other streams have their turn."""
 
     def __init__(
         self, reader: asyncio.StreamReader, server: Connection, begin: Callable[[], object] | None = None
@@ -108,7 +108,7 @@ class SmallReads:
 
 
 class JoinedWrites:
-    """What a client is sent: the first of a turn at once, as mostly it is all, and the rest together at its end."""
+    """Write to a client: the first piece of a turn at once, as mostly it is all, and the rest together at its end."""
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         self._writer = writer

@@ -1,4 +1,4 @@
-"""What the model server of a reverse proxy is, and which APIs it speaks: it is asked when VTC starts, and before
+"""Find out which model server a reverse proxy serves, and which APIs it speaks: ask when VTC starts, and before
 requests until it is there.
 
 So a server that takes minutes to load may start after VTC. What it showed stands in the place of `vtc_server` and
@@ -150,9 +150,9 @@ class ServerIdentity(NamedTuple):
     server: str | None
     """Its profile; None if it is not known."""
     told: str
-    """What to tell the user."""
+    """The words for the user."""
     is_there: bool = True
-    """It answered, or need not be asked."""
+    """True if it answered, or need not be asked."""
 
 
 def recognised(asker: Asker, profiles: Profiles) -> ServerIdentity:
@@ -240,7 +240,7 @@ class ModelServer:
     asking: asyncio.Task[None] | None = None
     free_from: float = 0.0
     missed: bool = False
-    """It was not there when it was asked."""
+    """True if it was not there when it was asked."""
     planners: tuple[Planner, Planner] | None = None
     """The planner without and with what it showed."""
 

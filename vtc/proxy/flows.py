@@ -84,7 +84,7 @@ def unread(flow: http.HTTPFlow) -> apis.UnreadPath | None:
 
 
 def facts(flow: http.HTTPFlow) -> Facts:
-    """What profiles are matched on, but for what the body says."""
+    """Read the facts that profiles match on, but for those of the body."""
     headers = {name.lower(): value for name, value in flow.request.headers.items()}
     return Facts(
         user_agent=headers.get("user-agent", ""),
@@ -122,7 +122,7 @@ def as_captured(flow: http.HTTPFlow, planner: Planner) -> Planner:
 
 
 def report(flow: http.HTTPFlow) -> Mapping[str, Any] | None:
-    """What VTC did to the flow; None if it did not see it."""
+    """Return the report of a flow; None if VTC did not see it."""
     data = flow.metadata.get(METADATA)
     return data if isinstance(data, Mapping) else None
 

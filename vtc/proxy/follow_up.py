@@ -25,7 +25,7 @@ from vtc.exchange import NoAnswer
 # server that is asked once more would work for a client that is no longer there: so the client's end is told at once.
 
 _streams: WeakKeyDictionary[http.HTTPFlow, ref[HttpStream]] = WeakKeyDictionary()
-"""What mitmproxy tells of the client, for each flow whose reply is there."""
+"""The stream of each flow whose reply is there: mitmproxy tells it when the client goes."""
 
 _send = getattr(HttpStream.send_response, "__wrapped__", HttpStream.send_response)
 """mitmproxy's own; a script that is loaded again does not wrap what it wrapped before."""
@@ -79,7 +79,7 @@ class FollowUpRequests:
         self._deadline: float | None = None
 
     async def __call__(self, body: bytes) -> http.Response:
-        """Return the answer, whatever it is; raises `NoAnswer` if there is none, or nobody to give it to."""
+        """Return the answer, whatever it is; raises `NoAnswer` if there is none, or its client has gone."""
         loop = asyncio.get_running_loop()
         if self._deadline is None:
             self._deadline = loop.time() + self._seconds

@@ -1,4 +1,4 @@
-"""How mitmproxy's programs are started with the addon."""
+"""Start mitmproxy's programs with the addon."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def path() -> Path:
 
 
 PORT = 8088
-"""Where clients connect: 8080, mitmproxy's own, is also llama.cpp's."""
+"""The port that clients connect to: 8080, mitmproxy's own, is also llama.cpp's."""
 
 COLUMNS = ("comment", "method", "status", "size", "time")
 """Those of mitmweb's flow list: beside a path, which is nearly always the same, the comment would be too narrow."""
@@ -81,7 +81,7 @@ def _name(setting: str) -> str:
 
 
 def certificate() -> Path:
-    """What clients of an HTTPS proxy must trust; mitmproxy makes it when it starts first."""
+    """Path of the certificate that clients of an HTTPS proxy must trust; mitmproxy makes it at its first start."""
     return Path(CONF_DIR).expanduser() / f"{CONF_BASENAME}-ca-cert.pem"
 
 

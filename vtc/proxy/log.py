@@ -39,9 +39,9 @@ logger = logging.getLogger(__name__)
 
 _LEFT_OUT = ("why",)
 _PERSONAL = ("excerpt", "detail", "before", "now")
-"""What refusals, policies and a prompt that broke quote."""
+"""Keys of texts that refusals, policies and a prompt that broke quote."""
 _QUOTED = ("unread",)
-"""What is the model's text: that there is some is told."""
+"""Keys of the model's text: that there is some is told."""
 
 
 class Log:

@@ -26,12 +26,12 @@ from vtc.profiles.settings import CLIENT_PATTERNS, Settings, UnknownName
 
 
 class Taken(NamedTuple):
-    """What there is to tell of options that were given."""
+    """The messages about options that were given."""
 
     faults: list[str]
     """Why they cannot be taken."""
     notes: list[str]
-    """What was taken otherwise than it was given."""
+    """Options that were taken otherwise than they were given."""
 
 
 def take(options: OptManager) -> Taken:
@@ -61,7 +61,7 @@ def valueless(name: str) -> str:
 
 
 def _fault(options: OptManager, name: str, value: object) -> str:
-    """What is wrong with an option: the texts of a command line, or what a file of settings says."""
+    """Say what is wrong with the value of an option, from a command line or a file of settings; empty if nothing is."""
     if name not in options:
         known = [option for option in options.keys() if option.startswith("vtc")]  # noqa: SIM118 - it cannot be iterated
         return f"there is no option {name}{nearest(name, known)}"
@@ -236,7 +236,7 @@ def _add_of_server(loader: Loader | OptManager) -> None:
 
 
 def directories(options: OptManager) -> list[Path]:
-    """Where profiles are read from; later ones win."""
+    """List the directories of profiles; later ones win."""
     return [profile_loader.builtin_directory(), *(Path(path).expanduser() for path in options.vtc_profiles)]
 
 

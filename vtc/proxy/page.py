@@ -40,11 +40,11 @@ from vtc.reporting.report import count
 MOST = 100
 """Exchanges that are listed at once, the latest first."""
 CHOICES = ("outcome", "model", "client")
-"""What they are chosen by."""
+"""The columns that exchanges are chosen by."""
 
 
 class Look(NamedTuple):
-    """How an outcome is shown: never by its colour alone."""
+    """The look of an outcome: never its colour alone."""
 
     sign: str
     word: str
@@ -64,7 +64,7 @@ OUTCOMES: Mapping[str, Look] = {
 }
 """By the outcome of a report, the most serious first."""
 UNCHANGED = "unchanged"
-"""How the empty outcome is written in an address."""
+"""The empty outcome as an address writes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class ExchangeRow:
     """Seconds since the epoch."""
     outcome: str
     model: str
-    """As the request names it."""
+    """The name in the request."""
     client: str
     happened: str
     sample: Sample
@@ -99,7 +99,7 @@ class FilterOption(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What an address asks for; empty texts stand for all."""
+    """The choice that an address makes; empty texts stand for all."""
 
     outcome: str = ""
     model: str = ""
@@ -138,10 +138,10 @@ class Listing:
 
     def __init__(self) -> None:
         self._read: WeakKeyDictionary[http.HTTPFlow, tuple[object, str, ExchangeRow]] = WeakKeyDictionary()
-        """Those that are over, beside the report and the comment that they were read from."""
+        """Rows of exchanges that are over, with the report and the comment that each was read from."""
 
     def every(self, view: View) -> list[ExchangeRow]:
-        """All that are exchanges with a model, the latest first."""
+        """List the exchanges with a model, the latest first."""
         rows = (self._exchange(flow) for flow in reversed(view) if isinstance(flow, http.HTTPFlow))
         return [row for row in rows if row]
 
@@ -198,7 +198,7 @@ def _model(flow: http.HTTPFlow) -> str:
 
 
 def outcomes(every: Sequence[ExchangeRow], chosen: Chosen) -> Iterator[FilterOption]:
-    """All outcomes together, then those there are, counted among what else is chosen."""
+    """List all outcomes together, then each that there is, counted among the exchanges that are chosen otherwise."""
     fitting = [row for row in every if chosen.is_among(row)]
     yield FilterOption("", "", len(fitting), chosen.address(outcome=""), not chosen.outcome)
     counts = Counter(row.outcome for row in fitting)
@@ -219,7 +219,7 @@ def values(every: Iterable[ExchangeRow], name: str, chosen: Chosen) -> list[Filt
     ]
 
 
-# How mitmweb's web application serves the page `/vtc`: behind its own token, with its own headers.
+# mitmweb's web application serves the page `/vtc`: with its own token and its own headers.
 
 
 logger = logging.getLogger(__name__)
@@ -276,9 +276,9 @@ class Page:
         self._stats = stats
         self._listing = Listing()
         self.address = ""
-        """Where mitmweb serves it; empty where it does not."""
+        """The address at mitmweb; empty where mitmweb does not run."""
         self.said = ""
-        """What the last command said, where that was too long for mitmweb's command bar."""
+        """The output of the last command, where it was too long for mitmweb's command bar."""
 
     def running(self) -> None:
         app = getattr(ctx.master, "app", None)
@@ -336,7 +336,7 @@ def _detail(flow: Flow | None) -> str | None:
 
 
 def said(text: str) -> str:
-    """What a command said."""
+    """Show the output of a command."""
     return _template().render(said=text or "no command has said anything yet: vtc.explain and vtc.diff do")
 
 

@@ -88,7 +88,7 @@ class Reloader:
 
 
 def _signature() -> object:
-    """What differs when a profile was edited; where files cannot be looked at, why: reading them tells it once."""
+    """Return a value that differs when a profile was edited; the error where files cannot be read: it is told once."""
     try:
         return loader.signature(options.directories(ctx.options))
     except (OSError, ValueError) as error:  # no path may hold the character NUL

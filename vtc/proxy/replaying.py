@@ -47,7 +47,7 @@ def replayed(flow: http.HTTPFlow, planner: Planner) -> dict[str, Any]:
 
 
 def _difference(flow: http.HTTPFlow, side: Side, today: bytes) -> str:
-    """What leaves today against what left then, read as conversations; ids of calls are drawn anew and do not count."""
+    """Compare what leaves today with what left then, as conversations; ids of calls are drawn anew and do not count."""
     sent = (flows.bodies(flow, side) or Bodies(None, b"")).went
     if sent == today:
         return ""

@@ -1,4 +1,4 @@
-"""What is said when VTC starts: options that were given and not taken, where clients connect, who else could; and when
+"""Log lines of the start: options that were given and not taken, where clients connect, who else could; and when
 it is gone while mitmproxy goes on.
 
 A mistake in an option is told in one line, without a trace: it is the user's, not ours.
@@ -101,7 +101,7 @@ def without_trace(record: logging.LogRecord) -> bool:
 
 
 def greeting(profiles: Profiles, servers: Sequence[tuple[ProxyMode, Sequence[tuple[str | int, ...]]]]) -> Iterator[str]:
-    """Who speaks, with what, and for each server of mitmproxy what clients are given as their base URL."""
+    """Yield the version, the profiles and, for each server of mitmproxy, the base URL that clients are given."""
     yours = [str(directory) for directory in ctx.options.vtc_profiles]
     of = f", yours from {', '.join(yours)}" if yours else ""
     yield f"VTC {__version__}, mode {ctx.options.vtc_mode}: {profiles.counted()}{of}"

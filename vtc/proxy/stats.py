@@ -1,4 +1,4 @@
-"""What the addon did so far, by client, model and dialect: exchanges, calls, repairs by name, policies, bytes, time.
+"""Figures of the addon by client, model and dialect: exchanges, calls, repairs by name, policies, bytes, time.
 
 Counts reports as the plain data that they are kept as, so that a log of them (`vtc_log`) can be counted as well.
 `Metrics` serves the figures to Prometheus.
@@ -72,7 +72,7 @@ class Figures(Calls):
     turns: int = 0
     """Requests that went on with a conversation."""
     broken: int = 0
-    """Those of them that changed what the server had of it."""
+    """Turns that changed what the server had of the prompt."""
     prompt: Counter[str] = field(default_factory=Counter)
     """Characters of the prompts of these: `kept` of the one before, and `lost`."""
     seconds: float = 0.0
@@ -233,7 +233,7 @@ class Metrics:
         self._stats = stats
         self._stop: Callable[[], None] | None = None
         self.url = ""
-        """Where they are served now."""
+        """The address that serves them now."""
 
     def configure(self, updated: set[str]) -> None:
         if "vtc_metrics" in updated:
@@ -271,7 +271,7 @@ class Metrics:
         logger.info("vtc: metrics at %s", self.url)
 
     def collect(self) -> Iterator[Metric]:
-        """What the library calls for each scrape, in its own thread."""
+        """Yield the metrics; the library calls it for each scrape, in its own thread."""
         from prometheus_client.metrics_core import CounterMetricFamily as Counter
 
         by = ("client", "model")

@@ -18,7 +18,7 @@ _READABLE = ("application/json", "application/x-ndjson", "text/event-stream")
 
 
 class ExchangeView(contentviews.Contentview):
-    """What VTC did and why, and the conversation, what came in beside what went out."""
+    """Shows the report of an exchange, and its conversation as received beside as sent."""
 
     @property
     def name(self) -> str:
