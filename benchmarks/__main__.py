@@ -11,7 +11,7 @@ from pathlib import Path
 from benchmarks import engine, exchange, figures, frames, hops, hostile
 from benchmarks.figures import Figure
 from benchmarks.proxy import exchanges
-from vtc.profiles import loader
+from vtc.profiles import builtin_directory, load
 
 LARGEST_QUICK = ("bare-json", "hermes", "invoke", "pythonic", "qwen3-coder", "tag")
 """Dialects of every family, for a quick look at what grows."""
@@ -39,7 +39,7 @@ COMPARED = ("proxy", "frames")
 
 
 def sections(quick: bool, against: Path | None = None) -> Mapping[str, Callable[[], Iterator[Figure]]]:
-    profiles = loader.load([loader.builtin_directory()])
+    profiles = load([builtin_directory()])
     largest = LARGEST_QUICK if quick else tuple(profiles.dialects)
     rounds = 3 if quick else 7
 

@@ -13,9 +13,7 @@ from itertools import batched
 from benchmarks import samples
 from benchmarks.figures import Figure
 from benchmarks.samples import TOOLS
-from vtc.dialects.reading.reader import Reader
-from vtc.dialects.syntax.description import Description
-from vtc.dialects.syntax.grammar import compiled
+from vtc.dialects import Description, Reader, compiled
 
 GROUP = "engine: one reader"
 SMALL, CALL, LARGE = 8 << 10, 64 << 10, 4 << 20

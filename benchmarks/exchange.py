@@ -14,11 +14,7 @@ from benchmarks import samples
 from benchmarks.figures import Figure
 from vtc import apis
 from vtc.exchange import Exchange
-from vtc.profiles.loader import Profiles
-from vtc.profiles.matching import Facts
-from vtc.profiles.memory import Memory
-from vtc.profiles.planner import Planner
-from vtc.profiles.settings import Settings
+from vtc.profiles import Facts, Memory, Planner, Profiles, Settings
 
 REQUEST = "a request of 200 messages and 40 tools, 320 KB"
 MEMORY = "memory by open stream"

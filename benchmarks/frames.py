@@ -24,12 +24,10 @@ from benchmarks.figures import Figure, interleaved, ratios
 from benchmarks.proxy.processes import ROOT, Process, cpus, running
 from benchmarks.samples import SHAPES, Shape
 from vtc.apis.relay import Relay
+from vtc.exchange import Stream
 from vtc.exchange.replying.reply import ReplyPipeline
-from vtc.exchange.replying.stream import Stream
-from vtc.profiles import loader
-from vtc.profiles.planner import Planner
-from vtc.profiles.settings import Settings
-from vtc.wire.framing import Frame
+from vtc.profiles import Planner, Settings, builtin_directory, load
+from vtc.wire import Frame
 
 FRAMES = 8000
 GROUP = "frames: Stream.feed alone, a frame"
@@ -45,7 +43,7 @@ runpy.run_module("benchmarks.frames", run_name="__main__")
 
 @cache
 def planner() -> Planner:
-    return Planner(loader.load([loader.builtin_directory(), samples.PROFILES]), Settings())
+    return Planner(load([builtin_directory(), samples.PROFILES]), Settings())
 
 
 @cache

@@ -21,8 +21,8 @@ import vtc
 from benchmarks import frames, samples
 from benchmarks.figures import Figure
 from benchmarks.samples import SHAPES, Shape
-from vtc.exchange.replying.stream import Stream
-from vtc.profiles import loader
+from vtc.exchange import Stream
+from vtc.profiles import builtin_directory, load
 
 HERE = str(Path(vtc.__file__).parent) + "/"
 GROUP = "hops: calls of functions inside vtc"
@@ -122,7 +122,7 @@ def returns(hops: Sequence[Hop]) -> int:
 def ways() -> Mapping[str, tuple[Case, list[Hop]]]:
     """Follow the chunk of every case, for each API."""
     found: dict[str, tuple[Case, list[Hop]]] = {}
-    dialects = loader.load([loader.builtin_directory()]).dialects
+    dialects = load([builtin_directory()]).dialects
     said, gap, call = samples.call_of(64, dialects["hermes"]).partition("\n\n")
     for api, name in APIS.items():
         shape = SHAPES[name]

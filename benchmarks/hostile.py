@@ -20,11 +20,8 @@ from benchmarks.proxy.beside import SSE, Hostile, beside
 from vtc.apis import APIS
 from vtc.dialects.text_client.documented_tools import MOST_PROMPT
 from vtc.exchange import Exchange
-from vtc.guards.chain import Guards
-from vtc.profiles import loader
-from vtc.profiles.matching import Facts
-from vtc.profiles.planner import Planner, Settings
-from vtc.profiles.schema import Match, PolicyProfile
+from vtc.guards import Guards
+from vtc.profiles import Facts, Match, Planner, PolicyProfile, Settings, builtin_directory, load
 
 GROUP = "hostile: the longest gap in another client's stream"
 MOST_SECONDS = 0.25
@@ -94,7 +91,7 @@ REPLIES: Mapping[str, Callable[[int], bytes]] = {
 
 def exchange(prompt: str = "", *, guards: Mapping[str, Any] | None = None) -> Exchange:
     """Open an exchange under a policy; a system prompt makes it one of a client that declares no tools."""
-    profiles = loader.load([loader.builtin_directory()]) if not _PLANNERS else None
+    profiles = load([builtin_directory()]) if not _PLANNERS else None
     if profiles:
         policy = PolicyProfile(name="mine", match=Match(), guards=msgspec.convert(POLICY, Guards))
         _PLANNERS.append(Planner(profiles, Settings()))

@@ -10,10 +10,8 @@ import time
 from collections.abc import Mapping
 
 from benchmarks.samples import TOOLS, call_of
-from vtc.dialects.reading.reader import Reader
-from vtc.dialects.syntax.description import Description
-from vtc.dialects.syntax.grammar import compiled
-from vtc.profiles import loader
+from vtc.dialects import Description, Reader, compiled
+from vtc.profiles import builtin_directory, load
 
 SIZE = 100 << 10
 HOSTILE_SIZE = 1 << 20
@@ -61,7 +59,7 @@ def median(text: str, dialect: Description, *, lenient: bool) -> float:
 
 
 def main() -> None:
-    dialects: Mapping[str, Description] = loader.load([loader.builtin_directory()]).dialects
+    dialects: Mapping[str, Description] = load([builtin_directory()]).dialects
     print(f"\n{'100 KB at once':<26}{'strict':>9}{'lenient':>9}{'broken':>9}   ms, median of", ROUNDS)
     for name in DIALECTS:
         dialect, text = dialects[name], call_of(SIZE, dialects[name])

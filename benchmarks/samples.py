@@ -12,8 +12,8 @@ from itertools import batched, count, cycle, islice
 from pathlib import Path
 from typing import Any
 
-from vtc.dialects.syntax.description import Description
-from vtc.dialects.writing.calls import write_calls
+from vtc.dialects import Description
+from vtc.dialects.writing import write_calls
 from vtc.events import Tool, ToolCall
 
 PIECE = 4

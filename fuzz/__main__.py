@@ -155,7 +155,8 @@ def dictionary() -> list[str]:
     keys of profiles and requests.
     """
     from tests.rules import QUOTES, TAGS, WORDS
-    from vtc.profiles.loader import KINDS, builtin_directory, load
+    from vtc.profiles import builtin_directory, load
+    from vtc.profiles.loader import KINDS
 
     dialects = load([builtin_directory()]).dialects.values()
     patterns = [text for dialect in dialects for text in (*dialect.calls, *dialect.params, *dialect.sections)]

@@ -18,11 +18,8 @@ from tests.apis import chat, messages, ollama, responses
 from tests.attacks.clients import called, cline, named, told
 from vtc.apis import APIS
 from vtc.exchange import Exchange
-from vtc.guards.chain import Guards
-from vtc.profiles.loader import builtin_directory, load
-from vtc.profiles.matching import Facts
-from vtc.profiles.planner import Planner, Settings
-from vtc.profiles.schema import Match, PolicyProfile
+from vtc.guards import Guards
+from vtc.profiles import Facts, Match, Planner, PolicyProfile, Settings, builtin_directory, load
 
 PROMPT = (Path(__file__).parents[1] / "tests" / "cases" / "prompts" / "cline.md").read_text("utf-8")
 TEXT = Facts(user_agent="Cline/3.82.0", host="127.0.0.1", path="/v1/chat/completions")

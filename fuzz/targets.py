@@ -22,18 +22,12 @@ from tests.apis import responses as openai_responses
 from tests.apis.shapes import asked as asked_of
 from tests.exchanges import agent, shows_reasoning
 from vtc.apis import APIS, Api, BadRequest, Request
-from vtc.dialects.reading.reader import Reader
-from vtc.dialects.syntax.description import Description
-from vtc.dialects.syntax.grammar import compiled
-from vtc.dialects.writing.calls import write_calls
+from vtc.dialects import Description, Reader, compiled
+from vtc.dialects.writing import write_calls
 from vtc.events import Tool, ToolCall
 from vtc.exchange import Exchange
-from vtc.profiles.loader import ProfileError, builtin_directory, load
-from vtc.profiles.matching import Facts
-from vtc.profiles.plan import Plan
-from vtc.profiles.planner import Planner
-from vtc.profiles.settings import Settings
-from vtc.wire.sse import EventReader
+from vtc.profiles import Facts, Plan, Planner, ProfileError, Settings, builtin_directory, load
+from vtc.wire import EventReader
 
 API, MESSAGES, RESPONSES, OLLAMA, GEMINI = APIS
 OTHERS = {"messages": MESSAGES, "responses": RESPONSES, "ollama": OLLAMA, "gemini": GEMINI}

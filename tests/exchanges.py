@@ -10,15 +10,9 @@ from tests.apis import chat
 from tests.apis.shapes import SHAPES
 from tests.rules import spoken
 from vtc.apis import APIS
-from vtc.dialects.reading.reader import Reader
-from vtc.dialects.syntax.grammar import compiled
-from vtc.exchange import Exchange
-from vtc.exchange.replying.stream import Stream
-from vtc.profiles.loader import builtin_directory, load
-from vtc.profiles.matching import Facts
-from vtc.profiles.memory import Memory
-from vtc.profiles.planner import Planner
-from vtc.profiles.settings import Settings
+from vtc.dialects import Reader, compiled
+from vtc.exchange import Exchange, Stream
+from vtc.profiles import Facts, Memory, Planner, Settings, builtin_directory, load
 
 (API,) = [api for api in APIS if api.name == "openai-chat"]
 AGENT = Facts(user_agent="OpenAI/Python 3", host="127.0.0.1", path="/v1/chat/completions")

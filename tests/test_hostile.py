@@ -19,10 +19,7 @@ from tests.dialects.material import COMMON, DIALECTS, read
 from tests.exchanges import API, PROFILES, fed, opened, planner
 from vtc.apis import BadRequest
 from vtc.exchange import Exchange
-from vtc.profiles.loader import ProfileError, builtin_directory, load
-from vtc.profiles.matching import Facts
-from vtc.profiles.planner import Planner
-from vtc.profiles.settings import Settings, UnknownName
+from vtc.profiles import Facts, Planner, ProfileError, Settings, UnknownName, builtin_directory, load
 
 PATIENCE = 60
 """Seconds after which work that does not end is given up."""

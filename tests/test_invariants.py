@@ -22,12 +22,10 @@ from tests.dialects.material import DIALECTS
 from tests.exchanges import AGENT, API, SAID, fed
 from tests.rules import spoken
 from vtc.apis import APIS
-from vtc.dialects.writing.calls import write_calls
+from vtc.dialects.writing import write_calls
 from vtc.events import Tool, ToolCall
 from vtc.exchange import Exchange
-from vtc.profiles.loader import builtin_directory, load
-from vtc.profiles.planner import Planner
-from vtc.profiles.settings import Settings
+from vtc.profiles import Planner, Settings, builtin_directory, load
 
 EXAMPLES = settings().max_examples
 TOOLS = {

@@ -21,11 +21,7 @@ from msgspec.structs import replace
 from tests.apis import chat
 from tests.exchanges import API, PROFILES, fed
 from vtc.exchange import Exchange
-from vtc.profiles.matching import Facts
-from vtc.profiles.memory import Memory
-from vtc.profiles.planner import Planner
-from vtc.profiles.schema import Match
-from vtc.profiles.settings import Settings
+from vtc.profiles import Facts, Match, Memory, Planner, Settings
 
 
 class Talk(msgspec.Struct, frozen=True, kw_only=True):

@@ -30,10 +30,9 @@ def test_every_command_listens_on_this_machine_only() -> None:
 
 def test_it_says_what_the_model_wrote_and_what_the_client_receives() -> None:
     """The sample is one: VTC reads the left side, and what it makes of it stands on the right."""
-    from vtc.dialects.reading.reader import Reader
-    from vtc.dialects.syntax.grammar import compiled
+    from vtc.dialects import Reader, compiled
     from vtc.events import Call, Tool
-    from vtc.profiles.loader import builtin_directory, load
+    from vtc.profiles import builtin_directory, load
 
     sample = README.partition("------------------------\n")[2].partition("```")[0]
     text = "\n".join(line[:38].rstrip() for line in sample.splitlines())

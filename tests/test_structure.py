@@ -1,4 +1,5 @@
-"""The rules of the source tree: layers, purity, names of classes, the length of functions, and standing alone.
+"""The rules of the source tree: layers, purity, names of classes, the length of functions, the doors by which tests
+enter, and standing alone.
 
 Each check takes the tree as `{path: source}` and returns one `path:line: what is wrong; what to do` for
 each violation, so that it can be shown a made-up tree that breaks the rule.
@@ -96,6 +97,11 @@ LARGER = {
     "ThoughtRecorder": (18, 20),
 }
 """Classes with more attributes or public methods, and how many of each they may have at most, until they are parted."""
+
+ROOMS = {"vtc.proxy.addon", "vtc.proxy.launch"}
+"""Modules that are what a user runs: mitmproxy's addon, and mitmproxy with it."""
+MOST_INSIDE = 167
+"""Test files that may enter by inner modules. It may only shrink."""
 
 LOCK_FILE = re.compile(
     r"\b(?:(?:uv|poetry|pdm|pixi|Pipfile|Cargo|yarn|bun)\.lock"
@@ -295,6 +301,58 @@ def members(class_: ast.ClassDef) -> tuple[int, int]:
     return len(attributes), methods
 
 
+def check_front_doors(tree: Tree) -> list[str]:
+    """Tests enter by front doors, so that a rewrite of what is inside leaves them alone.
+
+    A front door is a package of `vtc/` and what it names in `__all__` (an API's folder is one), a module of the root,
+    or a module that a user runs. What helpers of tests import counts once for all, so only test files are counted.
+    """
+    entered = {
+        path: inside
+        for path, source in tree.items()
+        if path.startswith("tests/") and PurePosixPath(path).name.startswith("test_") and path.endswith(".py")
+        if (inside := [*inner_names(path, _parsed(source, path), tree)])
+    }
+    if len(entered) <= MOST_INSIDE:
+        return []
+    return [
+        f"tests/: {len(entered)} test files enter by inner modules, at most {MOST_INSIDE} may; import from a package, "
+        "or hold by what a user sees",
+        *(f"{path}:{line}: {name}" for path, inside in entered.items() for line, name in inside),
+    ]
+
+
+def inner_names(path: str, module: ast.Module, tree: Tree) -> Iterator[tuple[int, str]]:
+    """Yield what is no front door of all that a module imports, or names in a text to patch it."""
+    for line, name in (*imports(path, module, tree), *_patched(module, tree)):
+        file = module_file(name, tree)
+        if re.fullmatch(r"vtc/.+/(?!__init__)[^/]+", file) and name not in ROOMS:
+            yield line, name
+    for node in _imports(module):
+        if isinstance(node, ast.ImportFrom) and (door := module_file(node.module or "", tree)).endswith("/__init__.py"):
+            for alias in node.names:
+                name = f"{node.module}.{alias.name}"
+                if not module_file(name, tree) and not is_offered(alias.name, _parsed(tree[door], door)):
+                    yield node.lineno, name
+
+
+def _patched(module: ast.Module, tree: Tree) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(module):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("vtc."):
+            *names, _ = node.value.split(".")
+            while names and not module_file(".".join(names), tree):
+                names.pop()
+            yield node.lineno, ".".join(names)
+
+
+def is_offered(name: str, package: ast.Module) -> bool:
+    """True if a package names this in its `__all__`, or has none."""
+    for node in package.body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            return name in ast.literal_eval(node.value)
+    return True
+
+
 def check_standalone(tree: Tree) -> list[str]:
     problems = [f"{path}:1: is a lock file; remove it" for path in tree if LOCK_FILE.search(path)]
     for path, source in tree.items():
@@ -325,6 +383,7 @@ CHECKS: tuple[Check, ...] = (
     check_purity,
     check_class_names,
     check_size,
+    check_front_doors,
     check_standalone,
     check_codes,
 )
@@ -518,6 +577,49 @@ def test_a_large_class_is_found() -> None:
         "vtc/events.py:1: Noun has 16 attributes, over 15; part it",
         "vtc/events.py:1: Noun has 21 public methods, over 20; part it",
     ]
+
+
+DOORS = {
+    "vtc/wire/__init__.py": "from vtc.wire.sse import shown\n__all__ = ['shown']",
+    "vtc/wire/sse.py": "",
+    "vtc/apis/__init__.py": "",
+    "vtc/apis/openai_chat/__init__.py": "",
+    "vtc/apis/openai_chat/request.py": "",
+    "vtc/events.py": "",
+    "vtc/proxy/addon.py": "",
+}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from vtc.apis.openai_chat import request",
+        "import vtc.wire.sse",
+        "def test_it():\n    from vtc.wire import sse",
+        "from vtc.wire import hidden",
+        "def test_it(patch):\n    patch('vtc.wire.sse.Reader.feed')",
+    ],
+)
+def test_a_test_that_enters_by_an_inner_module_is_found(monkeypatch: pytest.MonkeyPatch, source: str) -> None:
+    monkeypatch.setitem(globals(), "MOST_INSIDE", 0)
+    problems = check_front_doors({**DOORS, "tests/test_a.py": source})
+    assert [problem.split(":")[0] for problem in problems] == ["tests/", "tests/test_a.py"]
+    assert check_front_doors({**DOORS, "tests/helper.py": source}) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from vtc.events import Text",
+        "from vtc.apis import APIS, openai_chat",
+        "from vtc.wire import shown",
+        "from vtc.proxy.addon import VirtualToolCalling",
+        "command = 'vtc.save'",
+    ],
+)
+def test_a_test_that_enters_by_a_front_door_is_fine(monkeypatch: pytest.MonkeyPatch, source: str) -> None:
+    monkeypatch.setitem(globals(), "MOST_INSIDE", 0)
+    assert check_front_doors({**DOORS, "tests/test_a.py": source}) == []
 
 
 @pytest.mark.parametrize("code", ["A1, A11: it is", "E4", "B1.", "C1 to C3: it is", "It is (A11)."])

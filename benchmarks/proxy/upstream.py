@@ -18,7 +18,7 @@ from functools import cache
 from urllib.parse import parse_qs, urlsplit
 
 from benchmarks import samples
-from vtc.profiles import loader
+from vtc.profiles import builtin_directory, load
 
 HEAD = "HTTP/1.1 200 OK\r\ncontent-type: {}\r\ntransfer-encoding: chunked\r\n\r\n"
 BURST = 64
@@ -31,7 +31,7 @@ def reply(name: str, count: int) -> list[bytes]:
     if shape := samples.SHAPES.get(name):
         media_type, chunks = shape.media_type, shape.chunks(count)
     else:
-        dialects = loader.load([loader.builtin_directory()]).dialects
+        dialects = load([builtin_directory()]).dialects
         deltas = samples.pieces(samples.call_of(count, dialects[name]))
         media_type, chunks = "text/event-stream", samples.reply(deltas)
     return [HEAD.format(media_type).encode(), *(b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in chunks)]

@@ -17,7 +17,7 @@ from benchmarks.tasks.agent import Agent, Attempt
 from benchmarks.tasks.catalog import TASKS, Task
 from benchmarks.tasks.setups import CONSTRAINED, DEFAULT, DIRECT, HOW, USUAL, client
 from benchmarks.tasks.table import table
-from vtc.profiles import loader
+from vtc.profiles import builtin_directory, load
 
 EPILOG = """\
 set-ups:
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--profiles", type=Path, nargs="+", default=[], metavar="FOLDER", help="more dialects")
     parser.add_argument("--json", type=Path, default=Path("build/tasks.json"), help="where all replies go")
     given = parser.parse_args(arguments)
-    dialects = loader.load([loader.builtin_directory(), *given.profiles]).dialects
+    dialects = load([builtin_directory(), *given.profiles]).dialects
     prompted = sorted(name for name, dialect in dialects.items() if dialect.prompt)
     constrained = [f"{name}{CONSTRAINED}{how}" for name in prompted for how in HOW]
     known = [DIRECT, DEFAULT, *prompted]

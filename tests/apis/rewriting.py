@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from vtc.apis import Api
+from vtc.apis import Api, NoReply, folded, streamed
 from vtc.apis.relay import Relay
 from vtc.apis.relay.choice import Pipeline
-from vtc.apis.whole import NoReply, folded, streamed
 
 
 def rewritten(api: Api, body: bytes, pipeline: Callable[[], Pipeline], form: Any = None, drop: Any = ()) -> bytes:

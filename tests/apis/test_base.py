@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.apis.toy import Toy
-from vtc.apis import APIS, BadRequest, find, unread
-from vtc.apis.contract import Api
+from vtc.apis import APIS, Api, BadRequest, find, unread
 from vtc.apis.relay import Relay
 
 BODIES = st.binary(max_size=200) | st.recursive(

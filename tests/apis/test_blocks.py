@@ -11,7 +11,7 @@ from tests.apis.shapes import SHAPES
 from tests.apis.toy import Toy
 from vtc.apis import APIS, Api
 from vtc.apis.relay import Relay
-from vtc.wire.framing import Frame
+from vtc.wire import Frame
 
 READ: dict[str, Any] = {"anthropic-messages": messages.read, "openai-responses": responses.read}
 each = pytest.mark.parametrize("api", [api for api in APIS if api.name in READ], ids=lambda api: api.name)

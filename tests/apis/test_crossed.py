@@ -7,11 +7,10 @@ import json
 from typing import Any
 
 from tests.apis import chat, messages
-from vtc.apis import anthropic_messages, openai_chat
-from vtc.apis.contract import Api
+from vtc.apis import Api, anthropic_messages, openai_chat
 from vtc.apis.crossing import ForeignDecoder, WireNames, opened, origin_of
 from vtc.events import CallDelta, Seal, Start, Thought
-from vtc.wire.framing import Frame
+from vtc.wire import Frame
 
 ORIGIN = origin_of("anthropic-messages", "a", 1)
 

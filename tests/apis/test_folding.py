@@ -8,8 +8,7 @@ import pytest
 
 from tests.apis import chat
 from tests.apis.shapes import SHAPES
-from vtc.apis import APIS, Api, whole
-from vtc.apis.whole import NoReply, folded, streamed
+from vtc.apis import APIS, Api, NoReply, folded, streamed, whole
 
 each = pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
 TEXTS = ["", "Hi", "é\n<b>", "\ud83d"]

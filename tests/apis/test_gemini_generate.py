@@ -22,9 +22,7 @@ from vtc.apis import BadRequest, beside, find, unread
 from vtc.apis.gemini_generate import API
 from vtc.apis.gemini_generate.request import json_schema
 from vtc.exchange import Exchange
-from vtc.profiles.loader import builtin_directory, load
-from vtc.profiles.planner import Planner
-from vtc.profiles.settings import Settings
+from vtc.profiles import Planner, Settings, builtin_directory, load
 
 NAME = "gemini-generate"
 IN_TEXT = '<tool_call>\n{"name": "read", "arguments": {"filePath": "/a"}}\n</tool_call>'

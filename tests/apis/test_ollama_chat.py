@@ -13,13 +13,12 @@ from hypothesis import strategies as st
 from tests.apis import chat, ollama
 from tests.apis.toy import Toy
 from tests.exchanges import AGENT, fed, planner
-from vtc.apis import BadRequest, find
+from vtc.apis import BadRequest, find, streamed
 from vtc.apis.ollama_chat import API, Request
 from vtc.apis.relay import Relay
-from vtc.apis.whole import streamed
 from vtc.events import ToolCall
 from vtc.exchange import Exchange
-from vtc.wire.ndjson import LineReader
+from vtc.wire import LineReader
 
 
 def run(*lines: bytes, structured: bool = True, guarded: bool = False, form: bool = False) -> bytes:

@@ -9,14 +9,12 @@ import pytest
 
 from tests.apis import chat
 from tests.apis.toy import Toy
-from vtc.apis.anthropic_messages.encoder import Encoder as MessagesEncoder
+from vtc.apis.anthropic_messages import Encoder as MessagesEncoder
 from vtc.apis.contract import Decoded
-from vtc.apis.openai_chat.decoder import Decoder
-from vtc.apis.openai_chat.encoder import Encoder
+from vtc.apis.openai_chat import Decoder, Encoder
 from vtc.apis.relay import Relay
 from vtc.events import CallDelta, End, Text
-from vtc.wire import sse
-from vtc.wire.framing import Frame
+from vtc.wire import EventReader, Frame
 
 
 def entry(index: int, name: str, **more: Any) -> dict[str, Any]:
@@ -33,7 +31,7 @@ END = chat.chunk({}, "tool_calls")
 
 
 def feed(one: Relay[Toy], raw: bytes) -> list[bytes]:
-    return [out for frame in sse.EventReader().feed(raw) for out in one.feed(frame)]
+    return [out for frame in EventReader().feed(raw) for out in one.feed(frame)]
 
 
 def run(*frames: bytes, structured: bool = True) -> bytes:
@@ -206,14 +204,14 @@ def test_an_end_that_does_not_stand_alone_is_a_fault_before_anything_changes(str
     assert [feed(one, hi), feed(one, held)] == [[hi], []]
     with pytest.raises(ValueError, match="an `End` stands alone"):
         feed(one, last)
-    (frame,) = sse.EventReader().feed(last)
+    (frame,) = EventReader().feed(last)
     assert [*one.release(), *one.passed(frame)] == [held, last]
 
 
 def test_an_end_that_comes_after_a_fault_loses_nothing_of_its_frame() -> None:
     """It is told in the form of the client's API."""
     one = Relay(Joining(), MessagesEncoder(), lambda: Toy(guarded=True), passes=False)
-    (frame,) = sse.EventReader().feed(chat.chunk({"content": "x"}, "stop"))
+    (frame,) = EventReader().feed(chat.chunk({"content": "x"}, "stop"))
     out = b"".join(one.passed(frame))
     assert b'"text":"x"' in out
     assert out.count(b"message_stop") == 2  # its name and its type

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from tests.apis import chat, messages
-from vtc.apis import anthropic_messages, openai_chat
+from vtc.apis import Reply, anthropic_messages, openai_chat
 from vtc.apis import whole as summary
-from vtc.apis.contract import Reply
 from vtc.events import ToolCall
 
 

@@ -12,10 +12,8 @@ import msgspec
 from tests.apis import chat
 from tests.exchanges import AGENT, API, PROFILES
 from vtc.exchange import Exchange
-from vtc.guards.chain import Guards
-from vtc.profiles.matching import Facts
-from vtc.profiles.planner import Planner, Settings
-from vtc.profiles.schema import Match, PolicyProfile
+from vtc.guards import Guards
+from vtc.profiles import Facts, Match, Planner, PolicyProfile, Settings
 
 PROMPT = (Path(__file__).parents[1] / "cases" / "prompts" / "cline.md").read_text("utf-8")
 CLINE = Facts(user_agent="Cline/3.82.0", host="127.0.0.1", path="/v1/chat/completions")

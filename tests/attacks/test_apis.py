@@ -18,9 +18,8 @@ from tests.attacks.test_model import HERMES, SRC, TWICE, as_markup
 from tests.exchanges import PROFILES
 from vtc.apis import APIS
 from vtc.exchange import Exchange
-from vtc.guards.chain import Guards
-from vtc.profiles.planner import Planner, Settings
-from vtc.profiles.schema import Match, PolicyProfile
+from vtc.guards import Guards
+from vtc.profiles import Match, Planner, PolicyProfile, Settings
 
 pytestmark = pytest.mark.every
 

@@ -21,9 +21,8 @@ from tests.apis.shapes import SHAPES
 from tests.exchanges import PROFILES, agent
 from vtc.apis import named
 from vtc.exchange import Exchange
-from vtc.guards.chain import Guards
-from vtc.profiles.planner import Planner, Settings
-from vtc.profiles.schema import Match, PolicyProfile
+from vtc.guards import Guards
+from vtc.profiles import Match, Planner, PolicyProfile, Settings
 
 type Json = dict[str, Any]
 type Path = tuple[str | int, ...]

@@ -15,7 +15,7 @@ from tests.attacks.clients import CLINE_PARAMETERS, CLINE_TOOLS, JAVASCRIPT_SPAC
 from tests.attacks.lab import actions, native, said, streamed, under, whole
 from tests.dialects.material import DIALECTS
 from vtc.dialects.text_client.conversation import ClientReader
-from vtc.dialects.writing.calls import write_calls
+from vtc.dialects.writing import write_calls
 from vtc.events import ToolCall
 
 pytestmark = pytest.mark.every

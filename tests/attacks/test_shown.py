@@ -23,9 +23,8 @@ from tests.attacks.test_model import EXECUTE, HERMES
 from tests.exchanges import PROFILES, agent, fed
 from vtc.apis import APIS
 from vtc.exchange import Exchange
-from vtc.guards.chain import Guards
-from vtc.profiles.planner import Planner, Settings
-from vtc.profiles.schema import Match, PolicyProfile
+from vtc.guards import Guards
+from vtc.profiles import Match, Planner, PolicyProfile, Settings
 
 REFUSES = ("openai-chat", "openai-responses")
 """The APIs that keep a refusal apart."""

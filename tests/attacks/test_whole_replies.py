@@ -12,8 +12,7 @@ from fuzz.policies import opened
 from tests.apis import chat, messages, ollama, responses
 from tests.exchanges import AGENT, planner
 from vtc.apis import APIS as ALL
-from vtc.exchange import Exchange
-from vtc.exchange.replying.own_reply import WITHHELD
+from vtc.exchange import WITHHELD, Exchange
 
 pytestmark = pytest.mark.every
 

@@ -19,7 +19,7 @@ from benchmarks.tasks.folder import DECLARED, PARAMETERS, Folder
 from benchmarks.tasks.setups import DIRECT, client
 from benchmarks.tasks.table import table
 from tests.dialects.material import DIALECTS
-from vtc.dialects.writing.calls import write_calls
+from vtc.dialects.writing import write_calls
 from vtc.events import ToolCall
 
 BY_NAME = {task.name: task for task in TASKS}

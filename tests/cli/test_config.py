@@ -13,8 +13,7 @@ from click.testing import CliRunner, Result
 from tests.profiles.test_validation import VALUES
 from vtc.cli import config, main
 from vtc.cli.config import Config
-from vtc.profiles import reference
-from vtc.profiles.document import ProfileError
+from vtc.profiles import ProfileError, reference
 
 WHOLE = """
 upstream: http://127.0.0.1:8000

@@ -8,9 +8,9 @@ from pathlib import Path
 from click.testing import CliRunner, Result
 
 from vtc.cli import main
-from vtc.profiles import loader
+from vtc.profiles import builtin_directory, load
 
-BUILT_IN = loader.load([loader.builtin_directory()])
+BUILT_IN = load([builtin_directory()])
 
 
 def run(*arguments: str) -> Result:

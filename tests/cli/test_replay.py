@@ -11,8 +11,7 @@ from click.testing import CliRunner, Result
 from tests.apis.shapes import SHAPES
 from tests.proxy.test_replaying import CALL, saved
 from vtc.cli import main
-from vtc.reporting import case
-from vtc.reporting.case import Case
+from vtc.reporting import Case, case
 
 CASE = Case(
     name="it",

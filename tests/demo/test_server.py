@@ -6,20 +6,19 @@ import httpx
 import pytest
 
 from vtc.demo import server
-from vtc.dialects.reading.reader import Reader
-from vtc.dialects.syntax.grammar import compiled
-from vtc.dialects.writing import history
+from vtc.dialects import Reader, compiled
+from vtc.dialects.writing import with_tools
 from vtc.events import Call, Tool
-from vtc.profiles import loader
+from vtc.profiles import builtin_directory, load
 
-DIALECTS = loader.load([loader.builtin_directory()]).dialects
+DIALECTS = load([builtin_directory()]).dialects
 TOOL = Tool("read_file", "Read a text file.", {"type": "object", "properties": {"path": {"type": "string"}}})
 ASK = {"role": "user", "content": "What does note.txt say?"}
 
 
 @pytest.mark.parametrize("name", ["tag", "invoke", "hermes", "tools-tag", "bare-json", "qwen3-coder"])
 def test_it_writes_a_call_as_its_prompt_shows_it(name: str) -> None:
-    (system,) = history.with_tools([], DIALECTS[name], [TOOL], "auto")
+    (system,) = with_tools([], DIALECTS[name], [TOOL], "auto")
     text = server.reply([{"role": "system", "content": system.text}, ASK])
     reader = Reader(compiled((DIALECTS[name],)), {TOOL.name: TOOL}, lenient=False)
     calls = [event.call for event in (*reader.feed(text), *reader.finish()) if isinstance(event, Call)]

@@ -11,11 +11,9 @@ from typing import Any
 import msgspec
 import yaml
 
-from vtc.dialects.reading.reader import Reader
-from vtc.dialects.syntax.description import Description
-from vtc.dialects.syntax.grammar import compiled
+from vtc.dialects import Description, Reader, compiled
 from vtc.events import Call, Event, Markup, Reasoning, Refusal, Text, Tool
-from vtc.reporting.case import Case as Recorded
+from vtc.reporting import Case as Recorded
 
 ROOT = Path(__file__).parents[2]
 CASES = ROOT / "tests" / "cases"

@@ -12,11 +12,9 @@ from threading import Barrier
 import pytest
 
 from tests.dialects.material import AGENT, DIALECTS
+from vtc.dialects import Description, Reader, compiled
 from vtc.dialects.bounded_cache import COMPILED, ENTRY, BoundedCache
 from vtc.dialects.reading import repairs
-from vtc.dialects.reading.reader import Reader
-from vtc.dialects.syntax.description import Description
-from vtc.dialects.syntax.grammar import compiled
 from vtc.events import Tool
 
 SLACK = 96 << 10

@@ -15,11 +15,11 @@ import msgspec
 import pytest
 
 from tests.dialects.material import AGENT, DIALECTS, calls, content, merged, raw, read
+from vtc.dialects import Description
 from vtc.dialects.reading.context import ModelFacts
 from vtc.dialects.syntax import pattern
-from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.forms import CallSyntax
-from vtc.dialects.writing.calls import write_calls
+from vtc.dialects.writing import write_calls
 from vtc.events import Event, Refusal, ToolCall
 
 LIST, FIND = ("bash", {"command": "ls"}), ("read_file", {"path": "docs/a.md"})

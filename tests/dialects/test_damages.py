@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.dialects.damages import DAMAGES, TOOLS, WRITTEN, Call, damaged, outcome, printed, table
 from tests.dialects.material import DIALECTS, calls, merged, random_cuts, read
-from vtc.dialects.writing.calls import write_calls
+from vtc.dialects.writing import write_calls
 from vtc.events import ToolCall
 
 PIECES = [

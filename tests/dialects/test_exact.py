@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.dialects.material import DIALECTS, calls, content, described, merged, read, typed
-from vtc.dialects.syntax.description import Description
-from vtc.dialects.writing.calls import write_calls
+from vtc.dialects import Description
+from vtc.dialects.writing import write_calls
 from vtc.events import Call, Refusal, Tool, ToolCall
 
 EXAMPLES = settings().max_examples

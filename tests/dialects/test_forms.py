@@ -14,10 +14,9 @@ import pytest
 
 from tests.dialects.material import CASES, calls, content, merged, plain, random_cuts, raw, typed
 from tests.exchanges import opened
-from vtc.dialects.reading.reader import Reader
-from vtc.dialects.syntax.grammar import compiled
+from vtc.dialects import Reader, compiled
 from vtc.events import Event, Reasoning
-from vtc.profiles.plan import ReadingPlan
+from vtc.profiles import ReadingPlan
 
 HERE = CASES / "forms"
 TOOLS = [

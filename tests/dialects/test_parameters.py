@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from tests.dialects.material import DIALECTS, calls, content, described, merged, random_cuts, raw, read, single_cuts
+from vtc.dialects import Description
 from vtc.dialects.syntax import pattern
-from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.forms import CallSyntax
 from vtc.events import Call, Event, Refusal, Tool
 

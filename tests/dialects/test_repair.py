@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.dialects.material import CASES, cases
-from vtc.dialects.repair import Repair
+from vtc.dialects import Repair
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "repairs.md"

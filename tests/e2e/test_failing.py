@@ -12,8 +12,8 @@ import pytest
 from tests.apis import chat
 from tests.e2e.conftest import Start
 from tests.e2e.upstream import JSON, Reply
-from vtc.apis.openai_chat.request import Request
-from vtc.dialects.reading.reader import Reader
+from vtc.apis.openai_chat import Request
+from vtc.dialects import Reader
 
 ASK = chat.request(stream=True)
 BEFORE = chat.DIALECTS["invoke"]("read", {"filePath": "/a"})

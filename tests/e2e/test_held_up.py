@@ -21,7 +21,7 @@ from tests.e2e.test_policies import BROKEN, policy
 from tests.e2e.upstream import JSON, SSE, Reply, Seen
 from vtc.proxy.connections import MOST_READ
 from vtc.proxy.whole import LONG
-from vtc.wire import compression
+from vtc.wire import ContentDecoder, decoder
 
 
 class Sizes:
@@ -140,9 +140,9 @@ async def test_an_error_that_grows_without_end_is_decoded_once_within_a_bound(
     status: int, stream: bool, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     grown, most = [], 1 << 20
-    made = compression.decoder
+    made = decoder
 
-    def counting(coding: str) -> compression.ContentDecoder:
+    def counting(coding: str) -> ContentDecoder:
         decoder = made(coding)
         feed, size = decoder.feed, len(grown)
         grown.append(0)

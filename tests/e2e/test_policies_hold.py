@@ -15,7 +15,7 @@ from tests.e2e.test_policies import BASH, BROKEN, calling, guarded, policies, po
 from tests.e2e.test_text_clients import AGENT
 from tests.e2e.test_text_clients import request as cline_request
 from tests.e2e.upstream import JSON, SSE, Reply
-from vtc.exchange.replying.own_reply import WITHHELD
+from vtc.exchange import WITHHELD
 
 STREAM = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 COMMAND = "<command>rm -rf .</command>"

@@ -21,8 +21,8 @@ from tests.e2e.conftest import PATH, Lab, Replies, Start
 from tests.e2e.test_stages import Stage
 from tests.e2e.test_text_clients import request
 from tests.e2e.upstream import JSON, SSE, Reply
-from vtc.dialects.reading.reader import Reader
-from vtc.profiles.planner import Planner
+from vtc.dialects import Reader
+from vtc.profiles import Planner
 
 BIRDS = [
     f"canary-{where}-0f1e2d" for where in ("token", "cookie", "basic", "key", "query", "body", "deep", "user", "set")

@@ -23,22 +23,21 @@ from tests.e2e.upstream import JSON, SSE, Reply
 from vtc import exchange
 from vtc.apis import calls as tool_calls
 from vtc.apis import fields, relay, whole
+from vtc.apis.openai_chat import Decoder, Encoder
 from vtc.apis.openai_chat import request as chat_request
-from vtc.apis.openai_chat.decoder import Decoder
-from vtc.apis.openai_chat.encoder import Encoder
 from vtc.apis.relay import choice, writer
+from vtc.dialects import Reader
 from vtc.dialects.reading import open_call, parameters
 from vtc.dialects.reading.cursor import Cursor
-from vtc.dialects.reading.reader import Reader
 from vtc.dialects.reading.speech import Speech
 from vtc.dialects.text_client import conversation, documented_tools
 from vtc.dialects.writing import history
 from vtc.exchange.asking import request as outgoing
 from vtc.exchange.replying import fast_path, reply, stages, upstream_calls, way
 from vtc.exchange.replying.fast_path import FastPath
-from vtc.profiles.planner import Planner
+from vtc.profiles import Planner
 from vtc.proxy import addon
-from vtc.wire import compression, sse
+from vtc.wire import EventReader, EventStream, compression
 
 ASK = chat.request(stream=True)
 CALL = chat.DIALECTS["invoke"]("read", {"filePath": "/a"})
@@ -75,14 +74,14 @@ class Stage:
 
 
 REPLY = [
-    *(Stage(sse.EventReader, "feed", call) for call in (0, 3)),
+    *(Stage(EventReader, "feed", call) for call in (0, 3)),
     *(Stage(Decoder, "decode", call) for call in (0, 2, 7, 21, 42)),
     *(Stage(Decoder, "_decode_any", call) for call in (0, 1)),
     *(Stage(Encoder, "follow", call) for call in (0, 2)),
     *(Stage(Encoder, "write", call) for call in (0, 1)),
     *(Stage(Encoder, name) for name in ("_start", "_call")),
     *(Stage(writer.FrameWriter, name, call) for name in ("leave", "whole", "written") for call in (0, 1)),
-    *(Stage(sse.EventStream, "write", call) for call in (0, 1, 2)),
+    *(Stage(EventStream, "write", call) for call in (0, 1, 2)),
     Stage(relay.Relay, "_begin"),
     *(Stage(relay, name) for name in ("read", "settle", "_plain")),
     *(Stage(choice, name) for name in ("finish", "_decided")),
@@ -369,7 +368,7 @@ async def test_two_faults_at_once_end_the_reply_all_the_same(
     if also == "release":
         Stage(relay.Relay, "release").plant(monkeypatch)
     else:
-        Stage(sse.EventReader, "finish").plant(monkeypatch)
+        Stage(EventReader, "finish").plant(monkeypatch)
     answer = (await lab.post(ASK)).message
     assert answer.content.replace(" <read>", "") == "abc"
     assert answer.finish_reason == "stop"

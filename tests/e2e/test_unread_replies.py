@@ -16,7 +16,7 @@ from tests.attacks.test_whole_replies import APIS, DEEP, UNREAD, body, text_of
 from tests.e2e.conftest import Start, by_turn
 from tests.e2e.test_policies import guarded
 from tests.e2e.upstream import JSON, Reply
-from vtc.exchange.replying.own_reply import WITHHELD
+from vtc.exchange import WITHHELD
 
 ASKED: Mapping[str, tuple[str, dict[str, Any]]] = {
     "chat": ("/v1/chat/completions", chat.request()),

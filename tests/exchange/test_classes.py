@@ -20,11 +20,11 @@ from tests.apis.shapes import SHAPES
 from tests.dialects.material import DIALECTS
 from tests.exchanges import fed, planner
 from vtc.apis import APIS
-from vtc.dialects.writing.calls import write_calls
+from vtc.dialects.writing import write_calls
 from vtc.events import Tool, ToolCall
 from vtc.exchange import Exchange
-from vtc.profiles.matching import Facts
-from vtc.profiles.memory import AGREEING, Memory
+from vtc.profiles import Facts, Memory
+from vtc.profiles.memory import AGREEING
 from vtc.reporting import view
 
 FAMILIES = {

@@ -11,7 +11,7 @@ import pytest
 from tests.apis import chat
 from tests.attacks.lab import under
 from tests.exchanges import opened
-from vtc.exchange.replying.stream import Stream
+from vtc.exchange import Stream
 
 CALL = chat.DIALECTS["hermes"]("read", {"filePath": "/a"})
 FRAMES = chat.streamed(*(f"{CALL}\nThis is line {number}.\n" for number in range(2_000)))

@@ -15,13 +15,11 @@ from tests.dialects.material import DIALECTS
 from tests.e2e.test_text_clients import CLINE, assistant, said_by_user
 from tests.exchange.test_classes import LIST, READ, WAYS, every_api, opened, told, written
 from tests.exchanges import AGENT, API, PROFILES, fed
-from vtc.dialects.writing.calls import write_calls
+from vtc.dialects.writing import write_calls
 from vtc.events import Message, Tool, ToolCall
 from vtc.exchange import Exchange
 from vtc.exchange.remembering.echoes import EFFORT, MOST_KEPT, found
-from vtc.profiles.loader import builtin_directory, load
-from vtc.profiles.planner import Planner
-from vtc.profiles.settings import Settings
+from vtc.profiles import Planner, Settings, builtin_directory, load
 
 ECHO = written("hermes", READ)
 COMMAND = (

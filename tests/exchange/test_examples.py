@@ -10,7 +10,7 @@ import pytest
 from tests.apis import chat
 from tests.dialects.material import DIALECTS
 from tests.exchanges import fed, opened
-from vtc.dialects.writing.calls import write_calls
+from vtc.dialects.writing import write_calls
 from vtc.dialects.writing.history import BLANK
 from vtc.events import Tool, ToolCall
 

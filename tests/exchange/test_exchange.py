@@ -13,8 +13,8 @@ from tests.exchanges import AGENT, API, BODY, TEXT, fed, opened, planner
 from vtc.apis import BadRequest
 from vtc.exchange import Exchange
 from vtc.exchange.asking import request as outgoing
-from vtc.profiles.planner import Planner
-from vtc.reporting.report import Report
+from vtc.profiles import Planner
+from vtc.reporting import Report
 
 # Requests
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.apis import chat
 from tests.exchanges import fed, opened
-from vtc.exchange.replying.stream import Stream
+from vtc.exchange import Stream
 
 SHAPES: dict[str, Any] = {
     "plain": {},

@@ -13,9 +13,7 @@ from tests.apis.named_events import Json
 from tests.exchange.test_pairs import BY_NAME, STREAM, crossing
 from tests.exchanges import AGENT, fed, planner
 from vtc.exchange import Exchange
-from vtc.profiles.loader import builtin_directory, load
-from vtc.profiles.planner import Planner
-from vtc.profiles.settings import Settings
+from vtc.profiles import Planner, Settings, builtin_directory, load
 
 GRAMMAR = {"type": "grammar", "grammar": {"syntax": "lark", "definition": 'start: "*** Begin"'}}
 PATCH = {"type": "custom", "custom": {"name": "apply.patch", "description": "Edits.", "format": GRAMMAR}}

@@ -17,13 +17,10 @@ from tests.apis.shapes import SHAPES
 from tests.dialects.material import DIALECTS
 from tests.exchanges import SAID
 from vtc.apis import APIS
-from vtc.dialects.writing.calls import write_calls
+from vtc.dialects.writing import write_calls
 from vtc.events import Tool, ToolCall
 from vtc.exchange import Exchange
-from vtc.profiles.loader import builtin_directory, load
-from vtc.profiles.matching import Facts
-from vtc.profiles.planner import Planner
-from vtc.profiles.settings import Settings
+from vtc.profiles import Facts, Planner, Settings, builtin_directory, load
 
 EXAMPLES = settings().max_examples
 SCHEMA = {

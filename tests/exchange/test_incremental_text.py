@@ -15,10 +15,7 @@ from tests.apis import chat
 from tests.attacks import clients
 from vtc.apis.openai_chat import API as CHAT
 from vtc.exchange import Exchange
-from vtc.profiles.loader import builtin_directory, load
-from vtc.profiles.matching import Facts
-from vtc.profiles.planner import Planner
-from vtc.profiles.settings import Settings
+from vtc.profiles import Facts, Planner, Settings, builtin_directory, load
 
 EXAMPLES = settings().max_examples
 PROMPT = (Path(__file__).parents[1] / "cases" / "prompts" / "cline.md").read_text("utf-8")

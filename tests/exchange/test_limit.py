@@ -6,7 +6,7 @@ import pytest
 
 from vtc.events import NATIVE, Call, Event, Intervention, Markup, Refusal, Text, ToolCall
 from vtc.exchange.replying.stages import Limit
-from vtc.profiles.plan import ReplyPlan
+from vtc.profiles import ReplyPlan
 
 
 def limited(plan: ReplyPlan, *names: str, dialect: str = "hermes") -> list[Event]:

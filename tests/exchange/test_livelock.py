@@ -13,10 +13,8 @@ from tests.dialects import faulty
 from tests.exchanges import PROFILES, agent, fed
 from vtc.apis import APIS, Api
 from vtc.exchange import Exchange
-from vtc.guards.chain import Guards
-from vtc.profiles.planner import Planner
-from vtc.profiles.schema import Match, PolicyProfile
-from vtc.profiles.settings import Settings
+from vtc.guards import Guards
+from vtc.profiles import Match, Planner, PolicyProfile, Settings
 
 TEXT = faulty.HEAD + '"filePath": "/a"}}\n</tool_call>\nand more.'
 PIECES = [TEXT[at : at + 5] for at in range(0, len(TEXT), 5)]

@@ -18,10 +18,10 @@ from tests.apis.named_events import DONE, events, frame
 from tests.apis.replies import DEVIATIONS, REPLIES
 from tests.exchanges import PROFILES, SAID, fed, planner, shows_reasoning
 from vtc.apis import APIS
-from vtc.dialects.reading.reader import Reader
+from vtc.dialects import Reader
 from vtc.exchange import Exchange
 from vtc.exchange.replying.fast_path import FastPath
-from vtc.profiles.matching import Facts
+from vtc.profiles import Facts
 
 (API,) = [api for api in APIS if api.name == "anthropic-messages"]
 CLIENT = Facts(user_agent="Anthropic/Python 2", host="127.0.0.1", path=messages.PATH)

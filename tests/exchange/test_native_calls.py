@@ -12,11 +12,11 @@ from tests.apis.shapes import SHAPES
 from tests.exchanges import fed, planner
 from vtc.apis import APIS
 from vtc.apis.calls import INPUT
-from vtc.dialects.repair import Repair
+from vtc.dialects import Repair
 from vtc.events import Tool, ToolCall
 from vtc.exchange import Exchange
 from vtc.exchange.replying.native_calls import NotInOrder, in_order
-from vtc.profiles.matching import Facts
+from vtc.profiles import Facts
 
 READ = {
     "type": "object",

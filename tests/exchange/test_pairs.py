@@ -121,9 +121,7 @@ def test_tools_in_the_prompt_and_calls_back_as_text(client: str, server: str) ->
 @PAIR
 @STREAM
 def test_a_forbidden_tool_is_called_by_no_pair(client: str, server: str, stream: bool, tmp_path: Any) -> None:
-    from vtc.profiles.loader import builtin_directory, load
-    from vtc.profiles.planner import Planner
-    from vtc.profiles.settings import Settings
+    from vtc.profiles import Planner, Settings, builtin_directory, load
 
     policy = "kind: policy\nname: mine\nmatch: {}\nguards: {denied_tools: [read]}\n"
     (tmp_path / "mine.yaml").write_text(policy)

@@ -14,7 +14,7 @@ from tests.apis.conversations import asks
 from tests.apis.shapes import SHAPES
 from tests.exchange.test_thoughts import Talk
 from vtc.exchange.remembering.past import first_difference
-from vtc.profiles.matching import Facts
+from vtc.profiles import Facts
 from vtc.reporting.report import broken_prefix
 
 APIS = pytest.mark.parametrize("client", [*SHAPES])

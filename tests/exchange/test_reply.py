@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from vtc.dialects.reading.reader import Reader
-from vtc.dialects.syntax.grammar import compiled
+from vtc.dialects import Reader, compiled
 from vtc.events import Call, Event, Markup, Reasoning, Text, Tool
 from vtc.exchange.replying.reply import ReplyPipeline, Stages
 from vtc.exchange.replying.stages import Ids
 from vtc.exchange.replying.text_reading import TextReading, Thoughts
-from vtc.guards.chain import Guards, chain
-from vtc.profiles import loader
-from vtc.profiles.plan import ReplyPlan
+from vtc.guards import Guards, chain_of
+from vtc.profiles import ReplyPlan, builtin_directory, load
 from vtc.profiles.schema import ReasoningTags as Think
-from vtc.reporting.report import Report
+from vtc.reporting import Report
 
-DIALECTS = loader.load([loader.builtin_directory()]).dialects
+DIALECTS = load([builtin_directory()]).dialects
 TOOLS = {"read": Tool("read", "", {"type": "object", "properties": {"path": {"type": "string"}}})}
 CALL = '<tool_call>\n{"name": "read", "arguments": {"path": "a"}}\n</tool_call>'
 
@@ -25,7 +23,7 @@ def pipeline(plan: ReplyPlan, think: Think | None = None) -> tuple[ReplyPipeline
     report = Report()
     read = (DIALECTS["hermes"],)
     tags = ((think.open, think.close),) if think else ()
-    guards = chain(plan.guards, TOOLS) if plan.guards else None
+    guards = chain_of(plan.guards, TOOLS) if plan.guards else None
     ids = Ids("seed", (), lambda digest: f"call_{digest[:24]}")
     text = TextReading(Reader(compiled(read, tags), TOOLS), Thoughts(Reader(compiled(read), TOOLS)))
     one = ReplyPipeline(plan, TOOLS, text, Stages(plan, TOOLS, ids, report, guards), as_they_come=guards is None)

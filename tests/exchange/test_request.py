@@ -12,11 +12,7 @@ from tests.apis import chat
 from tests.exchanges import opened
 from vtc.apis import APIS
 from vtc.exchange.asking.request import encoded, prepared
-from vtc.profiles.loader import builtin_directory, load
-from vtc.profiles.matching import Facts
-from vtc.profiles.plan import RequestPlan
-from vtc.profiles.planner import Planner
-from vtc.profiles.settings import Settings
+from vtc.profiles import Facts, Planner, RequestPlan, Settings, builtin_directory, load
 
 (API,) = [api for api in APIS if api.name == "openai-chat"]
 PROFILES = load([builtin_directory()])

@@ -20,8 +20,7 @@ from tests.e2e.upstream import JSON, SSE, Reply, serving
 from tests.exchange.test_thoughts import Talk
 from tests.exchanges import fed
 from vtc.events import Message
-from vtc.profiles.matching import Facts
-from vtc.profiles.memory import Memory
+from vtc.profiles import Facts, Memory
 
 SEAL = "U0VBTA=="
 """Bytes in base64, as every server writes a seal."""

@@ -17,7 +17,8 @@ from tests.exchanges import AGENT, agent, fed, planner
 from vtc.events import Tool
 from vtc.exchange import Exchange
 from vtc.exchange.asking.sending import MOST_ASKED
-from vtc.profiles.memory import EXPIRES, Memory
+from vtc.profiles import Memory
+from vtc.profiles.memory import EXPIRES
 
 type Json = dict[str, Any]
 
@@ -286,9 +287,7 @@ def test_a_choice_that_a_server_does_not_heed_is_carried_out_here(choice: Any, l
 
 
 def windowed(tmp: Any, context: int = 65536) -> Callable[..., Exchange]:
-    from vtc.profiles.loader import builtin_directory, load
-    from vtc.profiles.planner import Planner
-    from vtc.profiles.settings import Settings
+    from vtc.profiles import Planner, Settings, builtin_directory, load
 
     (tmp / "mine.yaml").write_text(f"kind: server\nname: mine\nmatch: {{}}\nready: {{context: {context}}}\n")
     profiles = load([builtin_directory(), tmp])

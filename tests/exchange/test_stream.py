@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from fuzz.targets import is_said
 from tests.apis import chat
 from tests.exchanges import BODY, CALLED, SAID, TEXT, fed, opened, shows_reasoning
-from vtc.wire.compression import UnsupportedEncoding
+from vtc.wire import UnsupportedEncoding
 
 
 @pytest.mark.parametrize("coding", ["", "gzip"])

@@ -15,12 +15,8 @@ from tests.apis import chat, messages, responses
 from tests.apis.shapes import SHAPES
 from tests.exchanges import planner
 from vtc.apis import APIS
-from vtc.exchange import Exchange
-from vtc.exchange.replying.stream import Stream
-from vtc.profiles.loader import builtin_directory, load
-from vtc.profiles.matching import Facts
-from vtc.profiles.planner import Planner
-from vtc.profiles.settings import Settings
+from vtc.exchange import Exchange, Stream
+from vtc.profiles import Facts, Planner, Settings, builtin_directory, load
 
 SCHEMA = {
     "type": "object",

@@ -21,11 +21,7 @@ from tests.apis.conversations import BY_NAME, answered, asks, key, told
 from tests.apis.pairs import PAIRS
 from tests.exchange.test_thoughts import Talk, one_id
 from vtc.exchange import Exchange
-from vtc.profiles.loader import builtin_directory, load
-from vtc.profiles.matching import Facts
-from vtc.profiles.memory import Memory
-from vtc.profiles.planner import Planner
-from vtc.profiles.settings import Settings
+from vtc.profiles import Facts, Memory, Planner, Settings, builtin_directory, load
 from vtc.reporting.report import broken_prefix
 
 MARK = {"cache_control": {"type": "ephemeral"}}

@@ -16,12 +16,8 @@ from tests.apis.pairs import PAIRS
 from tests.apis.shapes import SHAPES, THINKING
 from tests.exchanges import AGENT, fed, planner
 from vtc.exchange import Exchange
-from vtc.profiles.loader import builtin_directory, load
-from vtc.profiles.matching import Facts
-from vtc.profiles.memory import Memory
-from vtc.profiles.planner import Planner
-from vtc.profiles.settings import Settings
-from vtc.wire.framing import Framing
+from vtc.profiles import Facts, Memory, Planner, Settings, builtin_directory, load
+from vtc.wire import Framing
 
 PAIR = pytest.mark.parametrize(("client", "server"), PAIRS, ids=lambda name: name)
 SAME = pytest.mark.parametrize("api", [*BY_NAME])

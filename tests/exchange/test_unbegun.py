@@ -14,9 +14,7 @@ from tests.apis.shapes import THINKING, asked
 from tests.exchange.test_pairs import BY_NAME, IN_TEXT, crossing, told
 from tests.exchanges import agent, fed
 from vtc.exchange import Exchange
-from vtc.profiles.loader import builtin_directory, load
-from vtc.profiles.planner import Planner
-from vtc.profiles.settings import Settings
+from vtc.profiles import Planner, Settings, builtin_directory, load
 
 CLIENTS = pytest.mark.parametrize("client", pairs.NAMES)
 OTHERS = pytest.mark.parametrize("client", [name for name in pairs.NAMES if name != "openai-responses"])

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vtc.events import Call, Denied, Event, Intervention, Markup, OnFailure, Reasoning, Rewritten, Text, Tool, ToolCall
-from vtc.guards.chain import Chain, Guards, chain
-from vtc.guards.content import ContentGuard, Rule
+from vtc.guards import Chain, Guards, Rule, chain_of
+from vtc.guards.content import ContentGuard
 
 TOOLS = {"read": Tool("read"), "bash": Tool("bash", "", {"required": ["command"]})}
 READ, BASH = (Call(f"<{name}>", ToolCall(name, "{}"), "tag") for name in ("read", "bash"))
@@ -27,21 +27,21 @@ def fed(one: Chain, *events: Event) -> list[Event]:
 
 def test_no_guards_change_nothing() -> None:
     events = [Text("a"), READ, Markup("b"), Reasoning("c")]
-    assert fed(chain([], TOOLS), *events) == events
-    assert fed(chain([Guards()], TOOLS), *events) == events
+    assert fed(chain_of([], TOOLS), *events) == events
+    assert fed(chain_of([Guards()], TOOLS), *events) == events
 
 
 def test_reactors_come_before_access_whichever_profile_they_are_of() -> None:
     denying = guards(denied_tools=["bash"])
     renaming = guards(reactors=[{"name": "r", "when": {"tools": "read"}, "then": {"rename_tool": "bash"}}])
     for configured in ([denying, renaming], [renaming, denying]):
-        events = fed(chain(configured, TOOLS), READ)
+        events = fed(chain_of(configured, TOOLS), READ)
         assert isinstance(events[-1], Denied)
         assert [event.policy for event in events if isinstance(event, Intervention)] == ["reactors.r", "denied_tools"]
 
 
 def test_what_one_profile_allows_another_may_deny() -> None:
-    one = chain([guards(allowed_tools=["read", "bash"]), guards(denied_tools="bash"), guards(arguments={})], TOOLS)
+    one = chain_of([guards(allowed_tools=["read", "bash"]), guards(denied_tools="bash"), guards(arguments={})], TOOLS)
     assert fed(one, READ) == [READ]
     assert isinstance(fed(one, BASH)[-1], Denied)
 
@@ -115,7 +115,7 @@ EVENTS = st.one_of(
 @given(st.lists(st.sampled_from(range(len(CONFIGURED))), unique=True), st.lists(EVENTS, max_size=12))
 def test_no_character_is_lost_or_moved(configured: list[int], events: list[Event]) -> None:
     """Guards never reorder: the characters that events stand for are the same, in the same order."""
-    out = fed(chain([CONFIGURED[index] for index in configured], TOOLS), *events)
+    out = fed(chain_of([CONFIGURED[index] for index in configured], TOOLS), *events)
     assert "".join(event.raw for event in out) == "".join(event.raw for event in events)
 
 

@@ -11,7 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from vtc.events import Call, Event, Intervention, Markup, Refusal, Rewritten, Text, ToolCall
-from vtc.guards.content import ContentGuard, Joined, Rule
+from vtc.guards import Rule
+from vtc.guards.content import ContentGuard, Joined
 
 RULES = [
     ("<\\|im_end\\|>", ""),

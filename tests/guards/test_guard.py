@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import pytest
 
 from vtc.events import Call, Denied, Event, Intervention, OnFailure, Text, ToolCall
+from vtc.guards import Chain, Guards, chain_of
 from vtc.guards import chain as chain_module
-from vtc.guards.chain import Chain, Guards, chain, refusable
+from vtc.guards.chain import refusable
 from vtc.guards.guard import Guard, Refuses, always
 
 READ, BASH = (Call(f"<{name}>", ToolCall(name, "{}"), "tag") for name in ("read", "bash"))
@@ -80,6 +81,6 @@ def test_what_policies_may_refuse_follows_from_their_guards(
 def test_a_guard_without_a_place_in_the_order_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     made = policies([Refusing(refuses=always, on_failure="refuse")], monkeypatch)
     with pytest.raises(ValueError, match="not in tuple"):
-        chain([made], {})
+        chain_of([made], {})
     monkeypatch.setattr(chain_module, "ORDER", (*chain_module.ORDER, Refusing))
-    assert isinstance(chain([made], {}).feed([READ])[-1], Denied)
+    assert isinstance(chain_of([made], {}).feed([READ])[-1], Denied)

@@ -9,9 +9,8 @@ import msgspec
 import pytest
 
 from vtc.events import Call, Denied, Event, Intervention, Tool, ToolCall
-from vtc.guards.chain import Guards, chain
+from vtc.guards import Guards, Reactor, Then, When, chain_of
 from vtc.guards.keys import named
-from vtc.guards.reactors import Reactor, Then, When
 
 EDIT = {"type": "object", "properties": {"path": {"type": "string"}}}
 TOOLS = {
@@ -31,7 +30,7 @@ MISFIT = {"arguments": {"misfit": "steer"}}
 
 def fed(guards: dict[str, Any], name: str, arguments: Any, tools: Any = TOOLS) -> list[Event]:
     text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-    one = chain([msgspec.convert(guards, Guards)], tools)
+    one = chain_of([msgspec.convert(guards, Guards)], tools)
     return one.feed([Call("raw", ToolCall(name, text), "tag")])
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from vtc.events import Message, ToolCall
-from vtc.guards.loops import Loop, fault
+from vtc.guards import Loop
+from vtc.guards.loops import fault
 
 USER, TOOL = Message("user", ("go",)), Message("tool", ("x",), call_id="c")
 BAD, SAID = Message("assistant", ("bad",)), Message("assistant", ("done",))

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vtc.events import Call, Event, Markup, Rewritten, Text, ToolCall
-from vtc.guards.content import ContentGuard, Rule
+from vtc.guards import Rule
+from vtc.guards.content import ContentGuard
 from vtc.guards.openers import Openers
 
 NAMES = ("<run>", "<run_all>")

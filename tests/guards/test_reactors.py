@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 from vtc.events import Call, Denied, Event, Intervention, Rewritten, Text, Tool, ToolCall
-from vtc.guards.reactors import Reactor, Reactors, as_written
+from vtc.guards import Reactor
+from vtc.guards.reactors import Reactors, as_written
 
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
 TOOLS = {"read": Tool("read", "", SCHEMA), "bash": Tool("bash")}

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from jsonschema import Draft7Validator, Draft202012Validator
 
 from vtc.events import Call, Denied, Intervention, Tool, ToolCall
+from vtc.guards import Reactor, Then, When
 from vtc.guards.arguments import Arguments, counted
 from vtc.guards.patterns import Budget
-from vtc.guards.reactors import Reactor, Reactors, Then, When
+from vtc.guards.reactors import Reactors
 
 LETTERS = "a" * 60 + "!"
 ENDLESS = "^(a|a)*$"

@@ -8,8 +8,7 @@ import pytest
 
 from tests.apis import chat
 from tests.exchanges import API, planner
-from vtc.profiles.matching import Facts
-from vtc.profiles.plan import Plan
+from vtc.profiles import Facts, Plan
 from vtc.profiles.planner import Constraining
 
 TOOL = {"name": "read", "parameters": {"type": "object", "properties": {"path": {"type": "string"}}}}

@@ -9,8 +9,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vtc.profiles import document, loader
-from vtc.profiles.document import ProfileError, read
+from vtc.profiles import ProfileError, builtin_directory, document
+from vtc.profiles.document import read
 
 
 @pytest.fixture
@@ -158,7 +158,7 @@ def test_no_text_raises(tmp_path_factory: pytest.TempPathFactory, text: str) -> 
 # libyaml is only faster: what it gives is what PyYAML's own parser would.
 
 TEXTS = [
-    *(path.read_text("utf-8") for path in sorted(loader.builtin_directory().rglob("*.yaml"))),
+    *(path.read_text("utf-8") for path in sorted(builtin_directory().rglob("*.yaml"))),
     "a:\nb: ~\nc:\n- \n- x\n- - y\n  - z\n",
     "a: |\n  x\n\n  y\nb: >-\n  folded\n  text\nc: 'it''s'\nd: \"\\u00e9\\n\"\n",
     "{a: [1, 2.5, true, null, 0x10, 1_000], b: {c: d}}\n",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from vtc.profiles.loader import ProfileError, Profiles, Source, builtin_directory, load
+from vtc.profiles import ProfileError, Profiles, Source, builtin_directory, load
 
 DIALECT = 'kind: dialect\nname: {name}\ncall: "<call>{{json}}</call>"\n'
 

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from vtc.profiles.loader import Profiles, Source, builtin_directory, load
-from vtc.profiles.matching import Facts, best, every
-from vtc.profiles.schema import ClientProfile, Match, PolicyProfile
+from vtc.profiles import ClientProfile, Facts, Match, PolicyProfile, Profiles, Source, builtin_directory, load
+from vtc.profiles.matching import best, every
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from vtc.profiles.memory import AGREEING, Learned, Memory
+from vtc.profiles import Memory
+from vtc.profiles.memory import AGREEING, Learned
 
 
 def test_a_fact_is_found_again_by_its_whole_key() -> None:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import pytest
 
 from vtc.events import Tool
-from vtc.guards.chain import Guards
-from vtc.guards.content import Rule
-from vtc.profiles import loader
-from vtc.profiles.plan import Plan, ReadingPlan, ReplyPlan
+from vtc.guards import Guards, Rule
+from vtc.profiles import Plan, ReadingPlan, ReplyPlan, builtin_directory, load
 
-READS = ReadingPlan(dialects=(loader.load([loader.builtin_directory()]).dialects["tag"],))
+READS = ReadingPlan(dialects=(load([builtin_directory()]).dialects["tag"],))
 TOOLS = (Tool("read"),)
 CHECKING_TEXT = ReplyPlan(guards=(Guards(), Guards(content=(Rule(pattern="x"),))))
 CHECKING_CALLS = ReplyPlan(guards=(Guards(denied_tools="read"),))

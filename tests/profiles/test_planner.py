@@ -9,17 +9,23 @@ from typing import Any
 import pytest
 
 from tests.apis import chat
-from vtc.apis.openai_chat.request import Request
-from vtc.dialects.syntax.description import Description
-from vtc.guards.chain import Guards
-from vtc.guards.reactors import Reactor, Then, When
-from vtc.profiles.loader import Source, builtin_directory, load
-from vtc.profiles.matching import Facts
-from vtc.profiles.plan import Plan
-from vtc.profiles.planner import Planner
-from vtc.profiles.schema import Match, ModelProfile, ReasoningTags
+from vtc.apis.openai_chat import Request
+from vtc.dialects import Description
+from vtc.guards import Guards, Reactor, Then, When
+from vtc.profiles import (
+    Facts,
+    Match,
+    ModelProfile,
+    Plan,
+    Planner,
+    Settings,
+    Source,
+    UnknownName,
+    builtin_directory,
+    load,
+)
+from vtc.profiles.schema import ReasoningTags
 from vtc.profiles.schema import RequestChanges as Change
-from vtc.profiles.settings import Settings, UnknownName
 
 CLINE = "Cline/3.82.0"
 DOCUMENTED = "# Tools\n\n## go\nDescription: Go.\nParameters:\n- a: (required) x\nUsage:\n<go>\n<a>x</a>\n</go>\n"

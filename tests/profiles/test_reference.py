@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from vtc.profiles import loader, reference
-from vtc.profiles.schema import ClientProfile, ServerProfile
+from vtc.profiles import ClientProfile, ServerProfile, loader, reference
 
 KINDS = (*loader.KINDS, "profile")
 

@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from vtc.profiles.schema import ClientProfile, Match, ModelProfile, ReasoningTags, ServerProfile
+from vtc.profiles import ClientProfile, Match, ModelProfile, ServerProfile
+from vtc.profiles.schema import ReasoningTags
 
 
 def model(**fields: Any) -> ModelProfile:

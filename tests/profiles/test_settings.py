@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from vtc.profiles.settings import Settings, UnknownName
+from vtc.profiles import Settings, UnknownName
 
 
 def test_what_was_chosen_is_what_differs_from_the_defaults() -> None:

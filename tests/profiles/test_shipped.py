@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 
 from tests.dialects.material import calls, content, merged, raw, read, typed
-from vtc.dialects.syntax.description import Description
-from vtc.dialects.writing.calls import write_calls, write_result
-from vtc.dialects.writing.history import tool_list
+from vtc.dialects import Description
+from vtc.dialects.writing import tool_list, write_calls, write_result
 from vtc.events import Call, Event, Refusal, Tool, ToolCall
-from vtc.profiles.loader import builtin_directory, load
-from vtc.profiles.matching import Facts, best
+from vtc.profiles import Facts, builtin_directory, load
+from vtc.profiles.matching import best
 
 SHIPPED = load([builtin_directory()])
 DIALECTS = SHIPPED.dialects

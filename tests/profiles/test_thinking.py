@@ -7,11 +7,10 @@ from typing import Any, Literal
 import pytest
 
 from vtc.apis.asking import thinks
-from vtc.profiles.matching import Facts
-from vtc.profiles.memory import AGREEING, Memory
-from vtc.profiles.plan import Thinking
+from vtc.profiles import Facts, Match, Memory, ModelProfile, ServerProfile, Thinking
+from vtc.profiles.memory import AGREEING
 from vtc.profiles.planner import COMMON_TAGS, thinking
-from vtc.profiles.schema import Match, ModelProfile, ReasoningTags, ServerProfile
+from vtc.profiles.schema import ReasoningTags
 
 SERVER = ServerProfile(name="server", match=Match())
 PARTS = ServerProfile(name="parts", match=Match(), parts_reasoning=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from vtc.profiles.loader import builtin_directory, load
+from vtc.profiles import builtin_directory, load
 from vtc.profiles.planner import UNKNOWN_MODEL, read_dialects
 
 PROFILES = load([builtin_directory()])

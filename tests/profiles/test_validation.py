@@ -11,8 +11,8 @@ from typing import Any, Literal
 import msgspec
 import pytest
 
-from vtc.profiles import loader
-from vtc.profiles.document import KeyPath, ProfileError, listed, nearest, problems, read
+from vtc.profiles import ProfileError, load
+from vtc.profiles.document import KeyPath, listed, nearest, problems, read
 from vtc.profiles.loader import KINDS
 
 
@@ -157,5 +157,5 @@ def test_any_value_of_any_key_is_taken_or_told(kind: str, turn: int, tmp_path: P
         file.write_text("---\n".join(f"{begin}{written(path, value)}\n" for value in values))
         assert len(read(file)[0]) == len(values)
         with pytest.raises(ProfileError) as told:
-            loader.load([file])
+            load([file])
         assert all(str(one).startswith(f"{file}:") for one in told.value.problems)

@@ -12,9 +12,8 @@ from mitmproxy import ctx, exceptions
 from mitmproxy.test import taddons
 
 from tests.apis import chat
-from vtc.apis.openai_chat.request import Request
-from vtc.profiles.matching import Facts
-from vtc.profiles.plan import Plan
+from vtc.apis.openai_chat import Request
+from vtc.profiles import Facts, Plan
 from vtc.proxy import options
 from vtc.proxy.addon import VirtualToolCalling
 

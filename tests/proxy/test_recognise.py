@@ -13,10 +13,10 @@ import pytest
 from tests.apis import pairs
 from tests.apis.shapes import SHAPES
 from tests.e2e.upstream import JSON, Reply, Seen, serving
-from vtc.profiles import loader
+from vtc.profiles import builtin_directory, load
 from vtc.proxy.discovery import Asker, ServerIdentity, recognised, spoken, told
 
-PROFILES = loader.load([loader.builtin_directory()])
+PROFILES = load([builtin_directory()])
 
 
 def models(owner: Any) -> bytes:
@@ -105,7 +105,7 @@ def test_a_hosted_api_is_known_by_its_name_and_not_asked() -> None:
 def test_one_for_which_the_user_has_a_profile_is_not_asked(tmp_path: Path) -> None:
     """It stands in no list of owners; that of the kind of server would win over it."""
     (tmp_path / "mine.yaml").write_text('{kind: server, name: mine, match: {host: "127.0.0.1:1"}}')
-    own = loader.load([loader.builtin_directory(), tmp_path])
+    own = load([builtin_directory(), tmp_path])
     said = "http://127.0.0.1:1 has a profile of yours: mine"
     assert recognised(Asker("http://127.0.0.1:1"), own) == ServerIdentity("mine", said)
 

@@ -13,9 +13,8 @@ from mitmproxy import exceptions
 from mitmproxy.test import taddons
 
 from tests.apis import chat
-from vtc.apis.openai_chat.request import Request
-from vtc.profiles import loader
-from vtc.profiles.matching import Facts
+from vtc.apis.openai_chat import Request
+from vtc.profiles import Facts, loader
 from vtc.proxy.addon import VirtualToolCalling
 from vtc.proxy.reload import Reloader
 

@@ -13,9 +13,7 @@ from mitmproxy.test import taddons, tflow, tutils
 
 from tests.apis import chat
 from tests.apis.shapes import SHAPES, asked
-from vtc.profiles import loader
-from vtc.profiles.planner import Planner
-from vtc.profiles.settings import Settings
+from vtc.profiles import Planner, Settings, builtin_directory, load
 from vtc.proxy.addon import VirtualToolCalling
 from vtc.proxy.replaying import replayed
 
@@ -67,8 +65,8 @@ def saved(directory: Path, *texts: str, **fields: Any) -> Path:
 
 
 def planner(directory: Path | None = None, **settings: Any) -> Planner:
-    directories = [loader.builtin_directory(), *([directory] if directory else [])]
-    return Planner(loader.load(directories), Settings(**settings))
+    directories = [builtin_directory(), *([directory] if directory else [])]
+    return Planner(load(directories), Settings(**settings))
 
 
 @pytest.mark.parametrize("api", SHAPES)

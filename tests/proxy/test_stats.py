@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from vtc.proxy.stats import Stats
-from vtc.reporting.report import Report
+from vtc.reporting import Report
 
 
 def call(*repairs: str, dialect: str = "tag") -> dict[str, object]:

@@ -9,9 +9,8 @@ from msgspec.structs import replace
 
 from tests.dialects.material import DIALECTS
 from vtc.events import Tool
-from vtc.profiles.plan import ReadingPlan, Thinking
-from vtc.reporting import case
-from vtc.reporting.case import Case
+from vtc.profiles import ReadingPlan, Thinking
+from vtc.reporting import Case, case
 
 READ = Tool("read", "Reads.", {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]})
 PLAN = ReadingPlan(dialects=(DIALECTS["hermes"], DIALECTS["tag"]), tools={"read": READ})

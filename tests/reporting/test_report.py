@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from vtc.events import Refusal
-from vtc.reporting.report import MOST_ENTRIES, Report, count
+from vtc.reporting import Report
+from vtc.reporting.report import MOST_ENTRIES, count
 
 
 def test_a_report_is_plain_data() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.dialects.material import DIALECTS
-from vtc.dialects.writing.calls import write_calls
+from vtc.dialects.writing import write_calls
 from vtc.events import Tool, ToolCall
 from vtc.reporting.hints import possible_call
 

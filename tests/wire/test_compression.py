@@ -16,7 +16,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vtc.wire.compression import ContentDecoder, CorruptBody, UnsupportedEncoding, decoder
+from vtc.wire import ContentDecoder, CorruptBody, UnsupportedEncoding, decoder
 
 
 def raw_deflate(data: bytes) -> bytes:

@@ -6,9 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vtc.wire.framing import Framing
-from vtc.wire.ndjson import Lines
-from vtc.wire.sse import EventStream
+from vtc.wire import EventStream, Framing, Lines
 
 FRAMINGS: list[Framing] = [EventStream(), EventStream("type"), Lines()]
 each = pytest.mark.parametrize("framing", FRAMINGS, ids=lambda one: type(one).__name__)

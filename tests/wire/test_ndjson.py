@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vtc.wire.framing import Frame, FrameTooLong
-from vtc.wire.ndjson import LineReader, Lines
+from vtc.wire import Frame, FrameTooLong, LineReader, Lines
 
 PIECES = st.sampled_from([b'{"a": 1}', b"\n", b"\r\n", b" ", b"", b"{", "é".encode(), b"\xff"])
 

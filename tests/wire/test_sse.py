@@ -8,8 +8,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from vtc.wire.framing import MOST_HELD, Frame, FrameTooLong
-from vtc.wire.sse import EventReader, EventStream, event_line, other_lines
+from vtc.wire import EventReader, EventStream, Frame, FrameTooLong
+from vtc.wire.framing import MOST_HELD
+from vtc.wire.sse import event_line, other_lines
 
 
 def read(*chunks: bytes) -> list[Frame]:

@@ -8,6 +8,24 @@ from urllib.parse import unquote
 from vtc.apis import anthropic_messages, gemini_generate, ollama_chat, openai_chat, openai_responses
 from vtc.apis.contract import Api, BadRequest, Reply, Request, UnreadPath
 from vtc.apis.place import is_within
+from vtc.apis.whole import NoReply, folded, joined, streamed
+
+__all__ = [
+    "APIS",
+    "Api",
+    "BadRequest",
+    "NoReply",
+    "Reply",
+    "Request",
+    "UnreadPath",
+    "find",
+    "folded",
+    "joined",
+    "may_be_reply",
+    "named",
+    "streamed",
+    "unread",
+]
 
 APIS = (openai_chat.API, anthropic_messages.API, openai_responses.API, ollama_chat.API, gemini_generate.API)
 
@@ -54,6 +72,3 @@ def unread(method: str, path: str) -> UnreadPath | None:
     if method in ("OPTIONS", "HEAD") or find(method, path):
         return None
     return next((one for api in APIS for close, one in api.unread.items() if is_within(plain, close)), None)
-
-
-__all__ = ["APIS", "Api", "BadRequest", "Reply", "Request", "UnreadPath", "find", "may_be_reply", "named", "unread"]

@@ -15,7 +15,7 @@ from vtc import apis
 from vtc.apis import Api, BadRequest
 from vtc.cli.common import completing, forced, json_output, planner, profile_directories, settings, show_json, url
 from vtc.events import Call, Denied, Intervention, Rewritten, Tool, ToolCall
-from vtc.guards.chain import Guards, chain
+from vtc.guards.chain import Guards, chain_of
 from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import Facts, ProfileChoice, best, every
 from vtc.profiles.plan import Plan
@@ -45,7 +45,7 @@ def tried(guards: Sequence[Guards], call: ToolCall, tools: Sequence[Tool]) -> di
     The outcome is `delivered`, with the `call` as the client gets it, or `refused`, with what stands in its place as
     `manner` and `message`.
     """
-    guard = chain(guards, {tool.name: tool for tool in tools})
+    guard = chain_of(guards, {tool.name: tool for tool in tools})
     events = [*guard.feed([Call("", call, "tool_calls")]), *guard.finish()]
     outcome: dict[str, Any] = {
         "policies": [

@@ -48,6 +48,8 @@ from vtc.wire import compression
 from vtc.wire.framing import Framing
 from vtc.wire.sse import EventStream
 
+__all__ = ["WITHHELD", "Ask", "Exchange", "NoAnswer", "Opening", "Stream"]
+
 logger = logging.getLogger(__name__)
 NOBODY = Facts()
 

@@ -1,1 +1,12 @@
-"""Policies: canonical events in, canonical events out, whichever way the calls among them were written."""
+"""Policies: canonical events in, canonical events out, whichever way the calls among them were written.
+
+Guards                 what the policies and profiles of an exchange ask for; its parts are rows of their YAML
+chain_of(guards, …)    the guards of one reply, in their order
+"""
+
+from vtc.guards.chain import Chain, Guards, chain_of
+from vtc.guards.content import Rule
+from vtc.guards.loops import Loop
+from vtc.guards.reactors import Reactor, Then, When
+
+__all__ = ["Chain", "Guards", "Loop", "Reactor", "Rule", "Then", "When", "chain_of"]

@@ -158,7 +158,7 @@ def _failed(guard: Guard, error: Exception, tool: str = "", *, refuses: bool = F
     return [told, *([Text(held)] if held else [])]
 
 
-def chain(
+def chain_of(
     configured: Sequence[Guards],
     tools: Mapping[str, Tool],
     *,

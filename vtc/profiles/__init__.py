@@ -1,1 +1,39 @@
-"""What clients and models are like, as YAML files: reading them, checking them, and choosing by request."""
+"""What clients and models are like, as YAML files: reading them, checking them, and choosing by request.
+
+load(directories)                       profiles of all kinds; raises `ProfileError`
+Facts                                   what is known of a request
+Planner(profiles, settings).plan(…)     what is done with an exchange: its `Plan`
+Memory                                  what earlier exchanges taught
+"""
+
+from vtc.profiles.document import ProfileError
+from vtc.profiles.loader import Profiles, Source, builtin_directory, load
+from vtc.profiles.matching import Facts
+from vtc.profiles.memory import Memory
+from vtc.profiles.plan import Plan, ReadingPlan, ReplyPlan, RequestPlan, Thinking
+from vtc.profiles.planner import Planner
+from vtc.profiles.schema import ClientProfile, Match, ModelProfile, PolicyProfile, ServerProfile
+from vtc.profiles.settings import Settings, UnknownName
+
+__all__ = [
+    "ClientProfile",
+    "Facts",
+    "Match",
+    "Memory",
+    "ModelProfile",
+    "Plan",
+    "Planner",
+    "PolicyProfile",
+    "ProfileError",
+    "Profiles",
+    "ReadingPlan",
+    "ReplyPlan",
+    "RequestPlan",
+    "ServerProfile",
+    "Settings",
+    "Source",
+    "Thinking",
+    "UnknownName",
+    "builtin_directory",
+    "load",
+]

@@ -8,9 +8,9 @@ import pytest
 
 from tests.apis import messages
 from tests.apis.named_events import Json, events
+from vtc.apis import streamed as streamed_of
 from vtc.apis.anthropic_messages import API
-from vtc.apis.whole import streamed as streamed_of
-from vtc.wire.sse import EventReader
+from vtc.wire import EventReader
 
 
 def streamed(body: bytes) -> bytes:

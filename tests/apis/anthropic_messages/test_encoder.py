@@ -14,10 +14,9 @@ from tests.apis.messages import START, call_block, delta, read, said, started, s
 from tests.apis.named_events import Json, StreamError, events, frame
 from tests.apis.replies import REPLIES
 from tests.apis.toy import Toy
-from vtc.apis import APIS, Api
+from vtc.apis import APIS, Api, joined
 from vtc.apis.anthropic_messages import API
 from vtc.apis.relay import Relay
-from vtc.apis.whole import joined
 from vtc.events import (
     BlockEnd,
     BlockStart,

@@ -19,7 +19,7 @@ from tests.apis.toy import Toy, White
 from vtc.apis.anthropic_messages import API
 from vtc.apis.relay import Relay
 from vtc.events import Call, Event
-from vtc.wire import sse
+from vtc.wire import EventReader
 
 
 class Repairing(Toy):
@@ -39,7 +39,7 @@ def relay(
 
 
 def feed(one: Relay[Toy], raw: bytes) -> list[bytes]:
-    return [out for frame in sse.EventReader().feed(raw) for out in one.feed(frame) if out]
+    return [out for frame in EventReader().feed(raw) for out in one.feed(frame) if out]
 
 
 def run(*frames: bytes, toy: type[Toy] = Toy, **how: Any) -> bytes:
@@ -89,7 +89,7 @@ def test_frames_of_which_nothing_changes_leave_as_they_came(frames: list[bytes])
 @pytest.mark.parametrize("name", [name for name in REPLIES if name.startswith("messages/")])
 @pytest.mark.parametrize("guarded", [False, True])
 def test_recorded_replies_leave_as_they_came(name: str, guarded: bool) -> None:
-    frames = sse.EventReader().feed(REPLIES[name])
+    frames = EventReader().feed(REPLIES[name])
     assert run(*(one.raw for one in frames), guarded=guarded) == REPLIES[name]
 
 

@@ -12,8 +12,7 @@ from tests.apis import messages
 from tests.apis.messages import assistant, call, check_request, result, text, thinking, user
 from tests.apis.named_events import Json
 from vtc.apis import BadRequest, find
-from vtc.apis.anthropic_messages import API
-from vtc.apis.anthropic_messages.request import Request
+from vtc.apis.anthropic_messages import API, Request
 from vtc.events import Message, Opaque, Tool, ToolCall
 
 IMAGE = {"type": "image", "source": {"type": "base64", "data": "x"}}

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.apis import chat
+from vtc.apis import streamed as streamed_of
 from vtc.apis.openai_chat import API
-from vtc.apis.whole import streamed as streamed_of
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": '{"a": 1}'}, "extra_content": 1}
 

@@ -12,12 +12,9 @@ from hypothesis import strategies as st
 from tests.apis import chat
 from tests.apis.rewriting import rewritten as through
 from tests.apis.toy import Toy
-from vtc.apis.openai_chat import API
-from vtc.apis.openai_chat.decoder import Decoder
-from vtc.apis.openai_chat.encoder import Encoder
-from vtc.apis.openai_chat.words import ChatForm
+from vtc.apis.openai_chat import API, ChatForm, Decoder, Encoder
 from vtc.apis.relay import Relay
-from vtc.wire import sse
+from vtc.wire import EventReader
 
 CALL = {"id": "a", "type": "function", "function": {"name": "read", "arguments": '{"x": 1}'}}
 
@@ -101,7 +98,7 @@ def test_whole_and_streamed_replies_say_the_same(content: str, reason: str | Non
     whole = chat.read(chat.encoded(rewritten(chat.completion(content, reason))))
     relay = Relay(Decoder(), Encoder(), Toy)
     body = b"".join([*chat.said(content), *[chat.chunk({}, reason)] * bool(reason)])
-    out = [piece for frame in sse.EventReader().feed(body) for piece in relay.feed(frame)]
+    out = [piece for frame in EventReader().feed(body) for piece in relay.feed(frame)]
     streamed = chat.read(b"".join([*out, *relay.finish()]))
     if reason is None and not whole.calls:  # a whole reply has ended, and a stream without a reason was cut off
         whole.finish_reason = None
@@ -144,7 +141,7 @@ def test_thinking_in_parts_is_kept_where_a_chunk_is_rewritten() -> None:
     relay = Relay(Decoder(), Encoder(), Toy)
     contents = [[THOUGHT], [THOUGHT, {"type": "text", "text": "a[x]"}], [THOUGHT, "[y]"], "b"]
     body = b"".join(chat.chunk({"role": "assistant", "content": content}) for content in contents) + chat.STOP
-    out = b"".join([piece for frame in sse.EventReader().feed(body) for piece in relay.feed(frame)] + relay.finish())
+    out = b"".join([piece for frame in EventReader().feed(body) for piece in relay.feed(frame)] + relay.finish())
     said = [delta["content"] for delta in chat.deltas(out) if delta.get("content")]
     assert [one for one in said if isinstance(one, list)] == [[THOUGHT]] * 3
     assert "".join(one for one in said if isinstance(one, str)) == "ab"

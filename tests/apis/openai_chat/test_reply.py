@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 
 from tests.apis import chat
 from tests.apis.toy import Toy, White
-from vtc.apis.openai_chat.decoder import Decoder
-from vtc.apis.openai_chat.encoder import Encoder
-from vtc.apis.openai_chat.words import ChatForm
+from vtc.apis.openai_chat import ChatForm, Decoder, Encoder
 from vtc.apis.relay import Relay
 from vtc.events import Call, Event, Reasoning, Rewritten, Text
 from vtc.wire import sse

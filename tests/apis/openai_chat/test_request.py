@@ -9,7 +9,7 @@ import pytest
 
 from tests.apis import chat
 from vtc.apis import BadRequest
-from vtc.apis.openai_chat.request import Request
+from vtc.apis.openai_chat import Request
 from vtc.events import Message, Opaque, Tool, ToolCall
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}

@@ -8,7 +8,7 @@ from vtc.apis.openai_chat import API
 from vtc.apis.openai_chat.words import FRAMING, REASONS
 from vtc.events import CUT_OFF, Finish, TextDelta
 from vtc.json_text import decode, encode
-from vtc.wire.framing import Frame
+from vtc.wire import Frame
 
 
 @pytest.mark.parametrize("word", REASONS)

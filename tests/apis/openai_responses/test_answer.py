@@ -15,8 +15,8 @@ from tests.apis.openai_responses.test_reply import API, NAMES, run
 from tests.apis.responses import call, custom_call, message, open_reasoning, reasoning, response
 from tests.apis.rewriting import rewritten as through
 from tests.apis.toy import Toy
-from vtc.apis.openai_responses.items import ResponseForm
-from vtc.apis.whole import streamed
+from vtc.apis import streamed
+from vtc.apis.openai_responses import ResponseForm
 
 
 def rewritten(reply: Json | bytes, form: ResponseForm | None = None, drop: tuple[str, ...] = (), **toy: Any) -> bytes:

@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 from tests.apis import chat, ollama, responses, sdks
 from tests.apis.named_events import StreamError, events
 from tests.apis.toy import Toy
-from vtc.apis import openai_chat
-from vtc.apis.contract import Api, Said
+from vtc.apis import Api, openai_chat
+from vtc.apis.contract import Said
 from vtc.apis.ollama_chat import API as OLLAMA
-from vtc.apis.openai_responses import API
-from vtc.apis.openai_responses.items import ResponseForm
+from vtc.apis.openai_responses import API, ResponseForm
 from vtc.apis.relay import Relay
 from vtc.events import (
     BlockEnd,

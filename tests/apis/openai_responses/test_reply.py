@@ -25,19 +25,13 @@ from tests.apis.responses import (
 )
 from tests.apis.toy import Toy
 from tests.exchanges import PROFILES, fed
-from vtc.apis.openai_responses import API
-from vtc.apis.openai_responses.encoder import Encoder
-from vtc.apis.openai_responses.items import ResponseForm
+from vtc.apis.openai_responses import API, Encoder, ResponseForm
 from vtc.apis.relay import Relay
 from vtc.events import BlockEnd, Call, CallDelta, End, Finish, ReasoningDelta, TextDelta
-from vtc.exchange import Exchange
-from vtc.exchange.replying.stream import Stream
-from vtc.profiles.matching import Facts
-from vtc.profiles.planner import Planner
-from vtc.profiles.settings import Settings
-from vtc.reporting.report import Report
-from vtc.wire.framing import Frame
-from vtc.wire.sse import EventReader
+from vtc.exchange import Exchange, Stream
+from vtc.profiles import Facts, Planner, Settings
+from vtc.reporting import Report
+from vtc.wire import EventReader, Frame
 
 NAMES = dict.fromkeys(("mcp__fs.read", "mcp__fs__read"), ("mcp__fs", "read"))
 RECORDED = {name: body for name, body in REPLIES.items() if name.startswith("responses/")}

@@ -12,8 +12,7 @@ from tests.apis import responses
 from tests.apis.named_events import Json
 from tests.apis.responses import call, check_request, custom, custom_call, namespace, output, reasoning, said, tool
 from vtc.apis import BadRequest, find
-from vtc.apis.openai_responses import API
-from vtc.apis.openai_responses.request import Request
+from vtc.apis.openai_responses import API, Request
 from vtc.events import Message, Opaque, Tool, ToolCall
 
 NESTED = namespace("mcp__fs", tool("read", path="string"), custom("patch"))

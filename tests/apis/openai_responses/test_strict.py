@@ -10,10 +10,10 @@ import pytest
 from tests.apis import responses
 from tests.apis.named_events import Json, events
 from tests.apis.toy import Toy
-from vtc.apis.openai_responses import API
-from vtc.apis.openai_responses.items import SERVERS, ResponseForm
+from vtc.apis import streamed
+from vtc.apis.openai_responses import API, ResponseForm
+from vtc.apis.openai_responses.items import SERVERS
 from vtc.apis.relay import Relay
-from vtc.apis.whole import streamed
 
 # Where a policy is strict
 

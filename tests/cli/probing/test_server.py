@@ -10,10 +10,10 @@ import pytest
 
 from tests.e2e.upstream import JSON, Reply, Seen, serving
 from vtc.cli.probing.talk import ABOUT, CONTEXTS, learn
-from vtc.profiles import loader
+from vtc.profiles import builtin_directory, load
 from vtc.proxy.discovery import Asker
 
-PROFILES = loader.load([loader.builtin_directory()])
+PROFILES = load([builtin_directory()])
 ODD: list[Any] = [["vllm"], {"a": ["b"]}, None, 5, "x" * 9, True]
 
 

@@ -10,10 +10,10 @@ import pytest
 from tests.cli.probing.test_command import TEMPLATE
 from vtc.cli.probing import template
 from vtc.cli.probing.template import MOST_MEMORY, TemplateFacts, look
-from vtc.profiles import loader
+from vtc.profiles import builtin_directory, load
 from vtc.profiles.planner import UNKNOWN_MODEL, read_dialects
 
-PROFILES = loader.load([loader.builtin_directory()])
+PROFILES = load([builtin_directory()])
 TAGS = (("<think>", "</think>"), ("[THINK]", "[/THINK]"))
 MISTRAL = """\
 {{- bos_token }}

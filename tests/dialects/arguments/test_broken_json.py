@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from vtc.dialects import Repair
 from vtc.dialects.arguments.broken_json import MOST_QUOTES, ExpectedObject, read
-from vtc.dialects.repair import Repair
 
 TEXT = {"type": "string"}
 FILE = {

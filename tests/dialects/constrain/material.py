@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from tests.dialects.constrain.checker import Checker
 from tests.dialects.material import DIALECTS
-from vtc.dialects.constrain import gbnf
-from vtc.dialects.constrain.constraint import Demand, reply, written
-from vtc.dialects.writing.calls import write_calls
+from vtc.dialects.constrain import Demand, gbnf, written
+from vtc.dialects.constrain.constraint import reply
+from vtc.dialects.writing import write_calls
 from vtc.events import Tool, ToolCall
 
 THOROUGH = settings().max_examples > 1000

@@ -29,10 +29,11 @@ from tests.dialects.constrain.material import (
     text_of,
 )
 from tests.dialects.material import DIALECTS, content, read
-from vtc.dialects.constrain.constraint import Demand, reply, written
-from vtc.dialects.constrain.tree import MOST_MADE, Inexpressible, Nodes
-from vtc.dialects.syntax.description import Description
-from vtc.dialects.writing.calls import write_calls
+from vtc.dialects import Description
+from vtc.dialects.constrain import Demand, Inexpressible, written
+from vtc.dialects.constrain.constraint import reply
+from vtc.dialects.constrain.tree import MOST_MADE, Nodes
+from vtc.dialects.writing import write_calls
 from vtc.events import Call, Tool
 
 EXAMPLES, WALKS, STEPS = (200, 40, 100) if THOROUGH else (8, 2, 60)

@@ -17,7 +17,7 @@ import pytest
 
 from tests.dialects.constrain.material import EXPRESSIBLE, TOOLS, call, text_of
 from tests.dialects.material import DIALECTS
-from vtc.dialects.constrain.constraint import Demand, Inexpressible, written
+from vtc.dialects.constrain import Demand, Inexpressible, written
 
 pytestmark = [pytest.mark.engines, pytest.mark.filterwarnings("ignore")]
 FULL = {"path": "a.py", "content": "if x < 3:\n    y", "mode": "new", "lines": 5, "force": True, "about": {"who": "me"}}

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from tests.dialects.constrain.checker import Checker
 from tests.dialects.material import DIALECTS
-from vtc.dialects.constrain import gbnf
-from vtc.dialects.constrain.constraint import Demand, reply
+from vtc.dialects.constrain import Demand, gbnf
+from vtc.dialects.constrain.constraint import reply
 from vtc.dialects.constrain.tree import NOTHING, Each, FreeText, Leaf, Member, Node, Some, choice, each, seq
 from vtc.dialects.syntax.pattern import Lit
 from vtc.events import Tool

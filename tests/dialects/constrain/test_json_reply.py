@@ -9,8 +9,7 @@ import pytest
 
 from tests.dialects.constrain.material import TOOLS, call, text_of
 from tests.dialects.material import DIALECTS, calls, read
-from vtc.dialects.constrain.constraint import Demand, written
-from vtc.dialects.constrain.tree import Inexpressible
+from vtc.dialects.constrain import Demand, Inexpressible, written
 from vtc.events import Tool
 
 FULL = {"path": "a.py", "content": "b", "mode": "new", "about": {"who": "me"}}

@@ -9,7 +9,7 @@ import pytest
 from tests.dialects.constrain.checker import Checker
 from tests.dialects.constrain.material import EXPRESSIBLE, SEARCHED, TOOLS, call, text_of
 from tests.dialects.material import DIALECTS
-from vtc.dialects.constrain.constraint import Demand, written
+from vtc.dialects.constrain import Demand, written
 from vtc.dialects.syntax import pattern
 
 FREE = [name for name in EXPRESSIBLE if DIALECTS[name].section_anchor != "message"]

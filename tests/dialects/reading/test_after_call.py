@@ -6,10 +6,9 @@ import pytest
 
 from tests.dialects import material
 from tests.dialects.material import AGENT, DIALECTS, merged
+from vtc.dialects import Reader, compiled
 from vtc.dialects.reading.after_call import EXCERPT
-from vtc.dialects.reading.reader import Reader
-from vtc.dialects.syntax.grammar import compiled
-from vtc.dialects.writing.calls import write_calls
+from vtc.dialects.writing import write_calls
 from vtc.events import Call, Event, Markup, Refusal, Text, ToolCall
 
 JSON = '{"name": "read_file", "arguments": {"path": "a"}}'

@@ -13,7 +13,7 @@ from tests.dialects.material import AGENT, DIALECTS, calls, content, raw, read, 
 from vtc.dialects.reading.repairs import json_closers
 from vtc.dialects.syntax.forms import CallSyntax
 from vtc.dialects.syntax.grammar import closers_written
-from vtc.dialects.writing.calls import write_calls
+from vtc.dialects.writing import write_calls
 from vtc.events import Refusal, Tool, ToolCall
 
 TEXT, NUMBER = {"type": "string"}, {"type": "integer"}

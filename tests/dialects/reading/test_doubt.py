@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.dialects.material import DIALECTS, TOOLS, content
+from vtc.dialects import Reader, compiled
 from vtc.dialects.reading.code import MOST
-from vtc.dialects.reading.reader import Reader
-from vtc.dialects.syntax.grammar import compiled
 
 HERMES = DIALECTS["hermes"]
 CALL = '<tool_call>\n{"name": "bash", "arguments": {"command": "ls"}}\n</tool_call>'

@@ -7,10 +7,10 @@ import json
 import pytest
 
 from tests.dialects.material import DIALECTS, TOOLS
+from vtc.dialects import Reader, compiled
 from vtc.dialects.arguments.envelope import NotACall
 from vtc.dialects.reading.open_call import OpenCall
-from vtc.dialects.reading.reader import Reader
-from vtc.dialects.syntax.grammar import CallSyntax, compiled
+from vtc.dialects.syntax.grammar import CallSyntax
 from vtc.events import Call, Tool, ToolCall
 
 

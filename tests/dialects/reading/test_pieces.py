@@ -18,11 +18,10 @@ from hypothesis import strategies as st
 from tests.dialects import material, test_malformed
 from tests.dialects.material import AGENT, DIALECTS, cases, random_cuts, raw, read
 from tests.dialects.test_malformed import Malformed
+from vtc.dialects import Reader, compiled
 from vtc.dialects.arguments.json_object import JsonBody, loaded
 from vtc.dialects.reading.held_text import MOST_HELD, ValueText, is_possible
-from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax.forms import call_syntaxes
-from vtc.dialects.syntax.grammar import compiled
 from vtc.events import Call, CallPiece, Event, Refusal
 
 FILES = sorted(path.stem for path in (material.CASES / "reading").glob("*.yaml"))

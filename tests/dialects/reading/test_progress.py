@@ -7,9 +7,9 @@ import pytest
 from tests.dialects import faulty
 from tests.dialects.faulty import HEAD
 from tests.dialects.material import DIALECTS, TOOLS
-from vtc.dialects.reading.reader import SPARE, STEPS, Livelock, Reader
+from vtc.dialects import Reader, compiled
+from vtc.dialects.reading.reader import SPARE, STEPS, Livelock
 from vtc.dialects.reading.text import InText
-from vtc.dialects.syntax.grammar import compiled
 
 
 def reader() -> Reader:

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 
 from tests.dialects.material import AGENT, COMMON, DIALECTS, calls, content, described, merged, raw, read
 from tests.rules import rules, spoken
-from vtc.dialects.reading.reader import ModelFacts, Reader
-from vtc.dialects.syntax.description import Description
-from vtc.dialects.syntax.grammar import ELEMENTS, TURN_ENDS, WRAPPERS, compiled
+from vtc.dialects import Description, Reader, compiled
+from vtc.dialects.reading.reader import ModelFacts
+from vtc.dialects.syntax.grammar import ELEMENTS, TURN_ENDS, WRAPPERS
 from vtc.dialects.syntax.tool_names import PREFIXES
-from vtc.dialects.writing.calls import write_calls
+from vtc.dialects.writing import write_calls
 from vtc.events import Call, Markup, Reasoning, Text, ToolCall
 
 THINK = (("<think>", "</think>"),)

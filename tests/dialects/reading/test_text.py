@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from tests.dialects.material import AGENT, DIALECTS, merged, raw
-from vtc.dialects.reading.reader import Reader
-from vtc.dialects.syntax.grammar import compiled
+from vtc.dialects import Reader, compiled
 from vtc.events import Call, Event, Markup, Reasoning, Text
 
 CALL = "<read_file><path>a</path></read_file>"

@@ -14,10 +14,11 @@ import msgspec
 import pytest
 
 from tests.dialects.material import DIALECTS
+from vtc.dialects import Grammar
 from vtc.dialects.reading.code import INFO
 from vtc.dialects.reading.context import Verdict
 from vtc.dialects.reading.transitions import TABLE, State, StateRow, Step
-from vtc.dialects.syntax.grammar import ATTRIBUTES_END, Grammar
+from vtc.dialects.syntax.grammar import ATTRIBUTES_END
 from vtc.dialects.syntax.prefilter import ExpectedTokens, Prefilter
 from vtc.dialects.syntax.scan import OrElse, Scan
 

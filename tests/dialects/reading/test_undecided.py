@@ -9,7 +9,7 @@ from tests.rules import about
 from vtc.dialects.reading.after_call import MOST_AFTER
 from vtc.dialects.reading.cursor import MARKS
 from vtc.dialects.syntax.grammar import ELEMENTS
-from vtc.dialects.writing.calls import write_calls
+from vtc.dialects.writing import write_calls
 from vtc.events import ToolCall
 
 CALL = ToolCall("bash", '{"command": "ls"}')

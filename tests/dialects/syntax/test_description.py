@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from tests.dialects.material import DIALECTS, described
-from vtc.dialects.syntax.description import Description
+from vtc.dialects import Description
 from vtc.dialects.syntax.pattern import PatternError
 
 SMALL = "{kind: dialect, name: small, call: '<t>{json}</t>'"

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from tests.dialects.material import DIALECTS
-from vtc.dialects.syntax.description import Description
+from vtc.dialects import Description
 from vtc.dialects.syntax.forms import CallSyntax, call_syntaxes, closers, variants
 from vtc.dialects.syntax.grammar import heads_after_unclosed
 from vtc.dialects.syntax.pattern import Lit, whole

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 import pytest
 
 from tests.dialects.material import AGENT, COMMON, DIALECTS, described
+from vtc.dialects import Grammar, compiled
 from vtc.dialects.reading.context import Context
 from vtc.dialects.reading.cursor import Found
-from vtc.dialects.syntax.grammar import Grammar, compiled
 from vtc.events import Tool
 
 SIX = [DIALECTS[name] for name in COMMON]

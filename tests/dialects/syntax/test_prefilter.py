@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.dialects.material import DIALECTS
-from vtc.dialects.syntax.grammar import FENCES, TICKS, Grammar
+from vtc.dialects import Grammar
+from vtc.dialects.syntax.grammar import FENCES, TICKS
 from vtc.dialects.syntax.pattern import Chars, Lit, Maybe, OneOf, Part, Space
 from vtc.dialects.syntax.prefilter import ExpectedTokens, FollowingTokens, Prefilter, beginnings
 from vtc.dialects.syntax.scan import OFFERED, Finder, Scan, Token, expecting, searching

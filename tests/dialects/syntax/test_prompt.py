@@ -10,7 +10,7 @@ import pytest
 from tests.dialects.material import AGENT, DIALECTS, TOOLS
 from vtc.dialects.syntax import description
 from vtc.dialects.syntax.pattern import PatternError
-from vtc.dialects.writing.history import tool_list
+from vtc.dialects.writing import tool_list
 from vtc.events import Tool
 
 STEP = {"type": "object", "properties": {"do": {"type": "string", "description": "What to do"}}, "required": ["do"]}

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from tests.dialects import material
 from tests.dialects.material import CASES, DIALECTS
 from vtc.dialects.text_client import conversation, documented_tools
-from vtc.dialects.writing import history
-from vtc.dialects.writing.calls import write_calls
+from vtc.dialects.writing import to_text, write_calls
 from vtc.events import Call, Message, Opaque, Tool, ToolCall
 
 CLINE = DIALECTS["cline"]
@@ -454,7 +453,7 @@ def test_promotion_and_the_way_back_preserve_names_arguments_and_order(
             messages.append(user(*(f"[{name} for 'x'] Result:\n{text}" for name, _ in made), "more"))
     found = structured(*messages)
     assert calls(found) == [call for _, made, _ in turns for call in made]
-    shown = history.to_text(found, CLINE, TOOLS)
+    shown = to_text(found, CLINE, TOOLS)
     again = structured(*(message for message in shown if message.role == "assistant"))
     assert calls(again) == calls(found)
 

@@ -25,8 +25,8 @@ from tests.dialects.material import (
     read,
     typed,
 )
-from vtc.dialects.syntax.description import Description
-from vtc.dialects.writing.calls import write_calls, write_result
+from vtc.dialects import Description
+from vtc.dialects.writing import write_calls, write_result
 from vtc.events import Call, Refusal, Tool, ToolCall
 
 WEATHER = ToolCall("get_weather", '{"city": "Paris", "days": 2}', "c1")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.dialects.material import AGENT, DIALECTS, calls, content, read
-from vtc.dialects.writing.history import to_text, with_tools
+from vtc.dialects.writing import to_text, with_tools
 from vtc.events import Message, Opaque, ToolCall
 
 READ = ToolCall("read_file", '{"path": "a"}', "c1")

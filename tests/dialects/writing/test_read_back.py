@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.dialects.material import DIALECTS, described
-from vtc.dialects.writing.read_back import flaws
+from vtc.dialects.writing import flaws
 
 
 @pytest.mark.parametrize("name", DIALECTS)

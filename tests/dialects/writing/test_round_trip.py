@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.dialects.material import DIALECTS, calls, content, read, typed
+from vtc.dialects import Description
 from vtc.dialects.syntax import pattern
-from vtc.dialects.syntax.description import Description
-from vtc.dialects.writing.calls import RoundTrip, write_calls
+from vtc.dialects.writing import write_calls
+from vtc.dialects.writing.calls import RoundTrip
 from vtc.events import Tool, ToolCall
 
 PARAMS = [name for name, one in DIALECTS.items() if pattern.body(one.calls[0]) == "params"]

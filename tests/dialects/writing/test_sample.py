@@ -9,7 +9,7 @@ import pytest
 
 from tests.dialects.material import AGENT, DIALECTS, TOOLS, calls, read
 from vtc.dialects.arguments import parameter
-from vtc.dialects.writing.history import filled, usage
+from vtc.dialects.writing import filled, usage
 from vtc.events import Tool
 
 TEXT = {"type": "string"}

@@ -11,7 +11,7 @@ from tests.exchange.ready.servers import until_taken
 from tests.exchange.ready.templates import Json, Server
 from tests.exchanges import AGENT, API, planner
 from vtc.exchange import Exchange
-from vtc.profiles.memory import Memory
+from vtc.profiles import Memory
 
 
 def _said(role: str, content: Any, *ids: str) -> Json:

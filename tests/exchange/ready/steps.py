@@ -8,7 +8,7 @@ from tests.apis import chat
 from tests.exchanges import PROFILES
 from vtc.apis import APIS, crossing
 from vtc.apis.crossing import WireNames
-from vtc.dialects.constrain.constraint import Demand
+from vtc.dialects.constrain import Demand
 from vtc.events import CanonicalRequest, Message, Tool, ToolCall
 from vtc.exchange.asking.steps import BRIDGED, StepContext, made_ready
 from vtc.profiles.planner import Constraining

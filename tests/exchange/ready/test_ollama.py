@@ -13,9 +13,7 @@ from tests.apis.shapes import asked
 from tests.exchange.ready.steps import BY_NAME
 from tests.exchanges import agent, fed
 from vtc.exchange import Exchange
-from vtc.profiles.loader import builtin_directory, load
-from vtc.profiles.planner import Planner
-from vtc.profiles.settings import Settings
+from vtc.profiles import Planner, Settings, builtin_directory, load
 
 type Json = dict[str, Any]
 

@@ -16,7 +16,7 @@ from tests.exchange.ready.steps import BY_NAME
 from tests.exchange.ready.templates import TEMPLATES, Contents, Json, goes_through_parts, template
 from tests.exchanges import AGENT, API, planner
 from vtc.exchange import Exchange
-from vtc.profiles.memory import Memory
+from vtc.profiles import Memory
 
 
 @pytest.mark.parametrize("contents", ["as sent", "fitted"])

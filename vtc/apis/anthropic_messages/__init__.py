@@ -10,6 +10,8 @@ from vtc.apis.place import Place
 _VERTEX = UnreadPath("Claude on Vertex (`rawPredict`) is not read: ask for it at /v1/messages", may_call=True)
 _BEDROCK = UnreadPath("the API of Amazon Bedrock is not read: ask for the model at /v1/messages", may_call=True)
 
+__all__ = ["API", "NAME", "Decoder", "Encoder", "Request"]
+
 API = Api(
     NAME,
     Place(

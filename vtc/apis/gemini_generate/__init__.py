@@ -11,6 +11,8 @@ _LIST = UnreadPath("a stream that is a list of JSON is not read: ask for it by a
 _OTHER = UnreadPath("what is asked at this address is none of `models`, `tunedModels` and `endpoints`", may_call=True)
 _INTERACTIONS = UnreadPath("the Interactions API is not read: use generateContent", may_call=True)
 
+__all__ = ["API", "NAME", "Decoder", "Encoder", "Request"]
+
 API = Api(
     NAME,
     PLACE,

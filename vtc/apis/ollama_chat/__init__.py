@@ -5,6 +5,8 @@ from vtc.apis.ollama_chat.reply import Decoder, Encoder, answer, folded, unfolde
 from vtc.apis.ollama_chat.request import LIMITS, NAME, QUESTIONS, Request, ask, constrain, error
 from vtc.apis.place import Place
 
+__all__ = ["API", "NAME", "Decoder", "Encoder", "Request"]
+
 API = Api(
     NAME,
     Place("/api/chat"),

@@ -8,6 +8,8 @@ from vtc.apis.openai_chat.request import QUESTIONS, Request, answer, folded, unf
 from vtc.apis.openai_chat.words import NAME, ChatForm
 from vtc.apis.place import Place
 
+__all__ = ["API", "NAME", "ChatForm", "Decoder", "Encoder", "Request"]
+
 API = Api(
     NAME,
     Place("/chat/completions", version="/v1", own_headers="openai-"),

@@ -8,6 +8,8 @@ from vtc.apis.openai_responses.items import NAME, ResponseForm
 from vtc.apis.openai_responses.request import QUESTIONS, Request, answer, folded, unfolded
 from vtc.apis.place import Place
 
+__all__ = ["API", "NAME", "Decoder", "Encoder", "Request", "ResponseForm"]
+
 API = Api(
     NAME,
     Place("/responses", version="/v1", own_headers="openai-"),

@@ -1,9 +1,11 @@
 """A dialect's patterns and some tools -> what a server decodes by: a tree, and its writers.
 
-calls.py            patterns and tools -> the tree of a reply
+constraint.py       patterns and tools -> the tree of a reply -> the form that a server takes
 schema.py           JSON Schema -> the trees of values
-text.py             text between markup: it ends where our reader ends it
+tree.py             the tree, and text between markup: it ends where our reader ends it
 gbnf.py             the tree -> GBNF (llama.cpp and others)
-structural_tag.py   the tree -> a structural tag (vLLM, SGLang, TensorRT-LLM)
-json_reply.py       a call that is one JSON object -> JSON Schema (Ollama, LM Studio)
 """
+
+from vtc.dialects.constrain.constraint import Demand, Inexpressible, Kind, quoting, written
+
+__all__ = ["Demand", "Inexpressible", "Kind", "quoting", "written"]

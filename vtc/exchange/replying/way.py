@@ -27,7 +27,7 @@ from vtc.exchange.replying.reply import ReplyPipeline, Stages
 from vtc.exchange.replying.stages import Ids, alphanumeric9
 from vtc.exchange.replying.stream import CodedStream, Stream
 from vtc.exchange.replying.text_reading import LateCalls, TextReading, Thoughts
-from vtc.guards.chain import chain, refusable
+from vtc.guards.chain import chain_of, refusable
 from vtc.guards.patterns import Budget
 from vtc.profiles.plan import Plan, ReadingPlan, ReplyPlan
 from vtc.reporting.report import Report
@@ -158,7 +158,7 @@ class ReplyFactory:
             openers = conversation.openers(client.dialect, refusable(plan.guards, [*self._tools, *client.known_tools]))
         guards, declared = None, plan.unoffered
         if plan.guards or client:
-            guards = chain(plan.guards, self._tools, declared=declared, is_text=bool(client), budget=self._budget)
+            guards = chain_of(plan.guards, self._tools, declared=declared, is_text=bool(client), budget=self._budget)
         text = TextReading()
         if reads:
             reader = self.reader(think.begins(whole=whole), incremental=in_pieces)
