@@ -29,7 +29,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     upstream: str = ""
     """The model server, such as `http://127.0.0.1:8000`."""
     host: str | None = None
-    """The port that VTC listens on."""
+    """The address that VTC listens on."""
     port: Annotated[int, msgspec.Meta(ge=0, le=65535)] | None = None
     """The port that clients connect to."""
     web: bool = False
@@ -37,7 +37,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     profiles: tuple[str, ...] = ()
     """Directories or files with profiles of your own, from where this file lies."""
     tools: Literal["auto", "native", "prompt"] | None = None
-    """The way that tools reach the model."""
+    """How tools reach the model."""
     dialect: str | None = None
     """The dialect in which the model is prompted."""
     server: str | None = None
