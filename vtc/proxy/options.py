@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mitmproxy import ctx, exceptions
 from mitmproxy.addonmanager import Loader
@@ -82,56 +82,87 @@ def _fault(options: OptManager, name: str, value: object) -> str:
 KINDS = {int: "a whole number", str: "a text", Sequence[str]: "a list of texts"}
 
 
-def add(loader: Loader | OptManager) -> None:
-    """Declare the options."""
-    _add_of_server(loader)
-    loader.add_option(
+class DeclaredOption(NamedTuple):
+    """One option of mitmproxy: the arguments of `add_option`."""
+
+    name: str
+    type: Any
+    default: object
+    help: str
+    choices: Sequence[str] | None = None
+
+
+OPTIONS = (
+    DeclaredOption("vtc_server", str, "", "Name of the server profile to use for every request (empty: by matching)."),
+    DeclaredOption(
+        "vtc_upstream_api",
+        str,
+        "auto",
+        f"The API that the model server speaks: {', '.join(API_NAMES[:-1])} or {API_NAMES[-1]}; "
+        "requests and replies of clients of another are translated. Several are parted by commas, the one that others "
+        "are translated to first. same: the client's. auto: as the server's or the model's profile says, else same.",
+    ),
+    DeclaredOption(
+        "vtc_discover",
+        str,
+        "off",
+        "Whether the model server of a reverse proxy is asked what it is and which APIs it speaks, where vtc_server "
+        "and vtc_upstream_api leave that open: when VTC starts, and before requests until the server is there. "
+        "`vtc run` says on.",
+        choices=("on", "off"),
+    ),
+    DeclaredOption(
+        "vtc_models",
+        Sequence[str],
+        [],
+        "Models that the server is asked for in place of others, as GLOB=NAME: claude-*=qwen3-coder. The first that "
+        "fits counts.",
+    ),
+    DeclaredOption(
         "vtc_mode",
         str,
         "rewrite",
         "rewrite: translate tool calls. observe: change nothing and report what would have been done. off: do nothing.",
         choices=("rewrite", "observe", "off"),
-    )
-    loader.add_option(
+    ),
+    DeclaredOption(
         "vtc_profiles",
         Sequence[str],
         [],
         "Directories or files with profiles of your own (YAML); they win over the built-in ones of the same kind and "
         "name. Files that are edited are read again while it runs.",
-    )
-    loader.add_option(
-        "vtc_client", str, "", "Name of the client profile to use for every request (empty: by matching)."
-    )
-    loader.add_option("vtc_model", str, "", "Name of the model profile to use for every request (empty: by matching).")
-    loader.add_option(
+    ),
+    DeclaredOption("vtc_client", str, "", "Name of the client profile to use for every request (empty: by matching)."),
+    DeclaredOption("vtc_model", str, "", "Name of the model profile to use for every request (empty: by matching)."),
+    DeclaredOption(
         "vtc_tools",
         str,
         "auto",
         "How tools reach the model. native: as the API's `tools`. prompt: written into the system message, for servers "
         "and models that know no tools. auto: as the model profile says.",
         choices=("auto", "native", "prompt"),
-    )
-    loader.add_option(
+    ),
+    DeclaredOption(
         "vtc_dialect",
         str,
         "",
         "Dialect in which the model is prompted and first read (empty: as the model profile says).",
-    )
-    loader.add_option(
+    ),
+    DeclaredOption(
         "vtc_client_patterns",
         Sequence[str],
         list(CLIENT_PATTERNS),
         "Parts of the User-Agent of clients that read calls out of the text when they declare no tools. "
         "Empty: none is recognised by its name.",
-    )
-    loader.add_option(
+    ),
+    DeclaredOption(
         "vtc_lenient",
         str,
         "auto",
         "Whether malformed calls are repaired. auto: as the model profile says.",
         choices=("auto", "on", "off"),
-    )
-    loader.add_option(
+    ),
+    DeclaredOption(
         "vtc_unknown_tools",
         str,
         "auto",
@@ -139,8 +170,8 @@ def add(loader: Loader | OptManager) -> None:
         "answers that there is no such tool. text: it stays text. drop: it is left out. auto: as the model profile "
         "says.",
         choices=("auto", "allow", "text", "drop"),
-    )
-    loader.add_option(
+    ),
+    DeclaredOption(
         "vtc_echo",
         str,
         "auto",
@@ -148,8 +179,8 @@ def add(loader: Loader | OptManager) -> None:
         "model repeats. text: it stays text. steer: a message stands in its place, for the model to see. call: it is "
         "made. auto: as the model profile says.",
         choices=("auto", "text", "steer", "call"),
-    )
-    loader.add_option(
+    ),
+    DeclaredOption(
         "vtc_constrain",
         str,
         "required",
@@ -157,16 +188,16 @@ def add(loader: Loader | OptManager) -> None:
         "tools stand in the prompt. auto: there also for calls in free text; and for tools that the API declares "
         "(strict). off: never.",
         choices=("off", "required", "auto"),
-    )
-    loader.add_option(
+    ),
+    DeclaredOption(
         "vtc_keep_bodies",
         str,
         "auto",
         "Whether requests and replies are kept as they came, beside what they became, so that both can be looked at. "
         "auto: where flows are listed (mitmweb, mitmproxy) or saved to a file.",
         choices=("auto", "on", "off"),
-    )
-    loader.add_option(
+    ),
+    DeclaredOption(
         "vtc_cache",
         str,
         "on",
@@ -175,64 +206,41 @@ def add(loader: Loader | OptManager) -> None:
         "and the last prompt of each conversation. off: nothing; thoughts that a client loses stay lost, and exchanges "
         "take longer.",
         choices=("on", "off"),
-    )
-    loader.add_option(
+    ),
+    DeclaredOption(
         "vtc_log",
         str,
         "",
         "File to which a line of JSON is added for each exchange: what was done, sizes and times, nothing of what was "
         "said (empty: none).",
-    )
-    loader.add_option(
+    ),
+    DeclaredOption(
         "vtc_metrics",
         str,
         "",
         "Port, or HOST:PORT, at which figures are served for Prometheus; a port alone is on the loopback interface "
         "(empty: not at all). Needs the package prometheus-client.",
-    )
-    loader.add_option(
+    ),
+    DeclaredOption(
         "vtc_max_call_bytes", int, 1 << 20, "Longest call in bytes that is held back; a longer one is left as text."
-    )
-    loader.add_option(
+    ),
+    DeclaredOption(
         "vtc_keep_alive",
         int,
         15,
         "Seconds after which the client of a stream is sent a comment while a call is held back (0: never).",
-    )
-    loader.add_option(
+    ),
+    DeclaredOption(
         "vtc_max_body_bytes", int, 64 << 20, "Longest request or unstreamed reply in bytes that is looked at."
-    )
+    ),
+)
+"""All of them, those of the model server first."""
 
 
-def _add_of_server(loader: Loader | OptManager) -> None:
-    """Declare what there is to say of the model server."""
-    loader.add_option(
-        "vtc_server", str, "", "Name of the server profile to use for every request (empty: by matching)."
-    )
-    loader.add_option(
-        "vtc_upstream_api",
-        str,
-        "auto",
-        f"The API that the model server speaks: {', '.join(API_NAMES[:-1])} or {API_NAMES[-1]}; "
-        "requests and replies of clients of another are translated. Several are parted by commas, the one that others "
-        "are translated to first. same: the client's. auto: as the server's or the model's profile says, else same.",
-    )
-    loader.add_option(
-        "vtc_discover",
-        str,
-        "off",
-        "Whether the model server of a reverse proxy is asked what it is and which APIs it speaks, where vtc_server "
-        "and vtc_upstream_api leave that open: when VTC starts, and before requests until the server is there. "
-        "`vtc run` says on.",
-        choices=("on", "off"),
-    )
-    loader.add_option(
-        "vtc_models",
-        Sequence[str],
-        [],
-        "Models that the server is asked for in place of others, as GLOB=NAME: claude-*=qwen3-coder. The first that "
-        "fits counts.",
-    )
+def add(loader: Loader | OptManager) -> None:
+    """Declare the options."""
+    for option in OPTIONS:
+        loader.add_option(*option)
 
 
 def directories(options: OptManager) -> list[Path]:
