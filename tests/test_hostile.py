@@ -3,39 +3,22 @@
 from __future__ import annotations
 
 import json
-import signal
-import sys
-from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import product
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import pytest
 
 from tests.apis import chat
+from tests.bounds import impatient, steps
 from tests.dialects.material import COMMON, DIALECTS, read
 from tests.exchanges import API, PROFILES, fed, opened, planner
 from vtc.apis import BadRequest
 from vtc.exchange import Exchange
 from vtc.profiles import Facts, Planner, ProfileError, Settings, UnknownName, builtin_directory, load
 
-PATIENCE = 60
-"""Seconds after which work that does not end is given up."""
-
-
-@pytest.fixture(autouse=True)
-def impatient() -> Iterator[None]:
-    def give_up(number: int, frame: FrameType | None) -> None:
-        raise TimeoutError(f"no end after {PATIENCE} s")
-
-    before = signal.signal(signal.SIGALRM, give_up)
-    signal.alarm(PATIENCE)
-    yield
-    signal.alarm(0)
-    signal.signal(signal.SIGALRM, before)
-
+__all__ = ["impatient"]
 
 # Replies
 
@@ -75,22 +58,6 @@ def test_fragments_of_markup_by_the_thousand(head: str, some: Any) -> None:
         # The special tokens of a call of which no more is there are left out, and told.
         told = fragment == "[TOOL_CALLS]" and found.content == head.strip() and streamed.report.refusals
         assert found.calls or found.content == text or told, fragment
-
-
-def steps(work: Callable[[], object]) -> int:
-    """How many functions are called, ours and the interpreter's."""
-    count = 0
-
-    def called(frame: FrameType, event: str, argument: Any) -> None:
-        nonlocal count
-        count += event in ("call", "c_call")
-
-    sys.setprofile(called)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-    return count
 
 
 @pytest.mark.parametrize("head", HEADS)

@@ -11,7 +11,7 @@ from benchmarks.hostile import PROMPTS, REPLIES, exchange, pieces
 from tests.apis import chat
 from tests.attacks.clients import called
 from tests.attacks.lab import native, streamed, under, whole
-from tests.test_hostile import impatient, steps
+from tests.bounds import impatient, steps
 from vtc.apis.relay import MOST_CHOICES
 from vtc.apis.relay.choice import MOST_CALLS
 from vtc.dialects.bounded_cache import COMPILED

@@ -1,0 +1,42 @@
+"""How much work something takes, and an end to work that does not end."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
+
+import pytest
+
+PATIENCE = 60
+"""Seconds after which work that does not end is given up."""
+
+
+@pytest.fixture(autouse=True)
+def impatient() -> Iterator[None]:
+    def give_up(number: int, frame: FrameType | None) -> None:
+        raise TimeoutError(f"no end after {PATIENCE} s")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(PATIENCE)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def steps(work: Callable[[], object]) -> int:
+    """How many functions are called, ours and the interpreter's."""
+    count = 0
+
+    def called(frame: FrameType, event: str, argument: Any) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(called)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return count
