@@ -14,8 +14,8 @@ from vtc.dialects.reading.code import MOST as MOST_IN_DOUBT
 from vtc.dialects.reading.cursor import CONTEXT, MARKS
 from vtc.dialects.reading.held_text import MOST_HELD
 from vtc.dialects.reading.value import MOST_GUESS
-from vtc.dialects.syntax.grammar import ELEMENTS, THOUGHTS
 from vtc.dialects.syntax.pattern import MOST_SPACE
+from vtc.dialects.syntax.tokens import ELEMENTS, THOUGHTS
 
 QUOTES = [*dict.fromkeys((*MARKS, *MARKS.values())), "`", "``", "```", "~~~\n", "```\n"]
 TAGS = [*(f"</{name}>" for name in ELEMENTS), *(f"<{name}>" for name in THOUGHTS), "<code>", "<pre>", "<!--", "-->"]

@@ -19,7 +19,7 @@ from tests.dialects.material import AGENT, COMMON, DIALECTS, calls, content, des
 from tests.rules import rules, spoken
 from vtc.dialects import Description, Reader, compiled
 from vtc.dialects.reading.reader import ModelFacts
-from vtc.dialects.syntax.grammar import ELEMENTS, TURN_ENDS, WRAPPERS
+from vtc.dialects.syntax.tokens import ELEMENTS, TURN_ENDS, WRAPPERS
 from vtc.dialects.syntax.tool_names import PREFIXES
 from vtc.dialects.writing import write_calls
 from vtc.events import Call, Markup, Reasoning, Text, ToolCall

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
+import itertools
 import os
 import re
 from collections.abc import Callable, Iterator
+from enum import Enum
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeAliasType, Union, get_args, get_origin, get_type_hints
@@ -15,12 +18,12 @@ import pytest
 
 from tests.dialects.material import DIALECTS
 from vtc.dialects import Grammar
-from vtc.dialects.reading.code import INFO
 from vtc.dialects.reading.context import Verdict
 from vtc.dialects.reading.transitions import TABLE, State, StateRow, Step
 from vtc.dialects.syntax.grammar import ATTRIBUTES_END
 from vtc.dialects.syntax.prefilter import ExpectedTokens, Prefilter
 from vtc.dialects.syntax.scan import OrElse, Scan
+from vtc.dialects.syntax.tokens import INFO, NO_TOKENS, TokenKind, kind_of
 
 PAGE = Path(__file__).parents[3] / "docs" / "reader.md"
 
@@ -71,16 +74,18 @@ def scans(grammar: Grammar) -> Iterator[tuple[State, Scan]]:
                 yield State.CLOSING, grammar.closing(syntax, "f", index, "key")
 
 
-def tokens(scan: Scan) -> set[str]:
-    """The names of its tokens, without the numbers that tell several of a kind apart."""
+def kinds(scan: Scan) -> set[str]:
+    """The kinds of its tokens."""
     if isinstance(scan, OrElse):
-        return tokens(scan.one) | tokens(scan.other)
+        return kinds(scan.one) | kinds(scan.other)
     # Read from the expressions as written: to compile all of them would take far longer than the test.
     scan = scan.one_step(scan.tokens) if isinstance(scan, Prefilter | ExpectedTokens) else scan
     groups = {*re.findall(r"\(\?P<(\w+)>", scan._while_open + scan._at_end)}
-    inner = "(?:name|offered|id|index|json|key|string|type|next|attribute|head)_"
-    outer = {name for name in groups if not re.match(inner, name)}
-    return {name.rstrip("0123456789") for name in outer if not name.startswith("hold")}
+    return {kind_of(name) for name in groups if not (INNER.match(name) or name.startswith("hold"))}
+
+
+INNER = re.compile(rf"(?:name|offered|id|index|json|key|string|type|next|attribute)_(?:{'|'.join(TokenKind)})\d*\Z")
+"""A group within a token."""
 
 
 def returned(hint: Any) -> Iterator[tuple[Verdict | None, Any]]:
@@ -108,10 +113,7 @@ def outcomes(action: Callable[..., Any]) -> list[tuple[Verdict | None, Any]]:
 
 def steps(row: StateRow[Any]) -> Iterator[tuple[str, Step]]:
     """What leads out of a state, and what it is called in the picture."""
-    yield from ((token, step) for token, step in row.tokens.items() if token[-1] not in "0123456789")
-    for name, step in (("otherwise", row.otherwise), ("text", row.text), ("end of the reply", row.end)):
-        if step:
-            yield name, step
+    yield from ((token, step) for token, step in row.steps.items() if isinstance(token, TokenKind))
 
 
 def edges() -> dict[tuple[State, State], list[str]]:
@@ -155,11 +157,32 @@ def listed() -> str:
     return "\n".join(lines) + "\n"
 
 
+def members(enum: type[Enum]) -> dict[str, str]:
+    """What the strings under the members of an enum say of them."""
+    tree = ast.parse(inspect.getsource(enum))
+    body = next(node.body for node in tree.body if isinstance(node, ast.ClassDef))
+    found = {}
+    for node, after in itertools.pairwise([*body, ast.Pass()]):
+        match node, after:
+            case ast.Assign(targets=[ast.Name(name)]), ast.Expr(ast.Constant(str(text))):
+                found[name] = " ".join(text.split())
+            case ast.Assign(targets=[ast.Name(name)]), _:
+                found[name] = ""
+    return found
+
+
+def key(enum: type[Enum]) -> str:
+    """A list of the members of an enum, and what each is."""
+    meanings = members(enum)
+    lines = [f"| {enum.__name__} | |", "|---|---|"]
+    lines += [f"| {one.name.lower()} | {meanings[one.name]} |" for one in enum]
+    return "\n".join(lines) + "\n"
+
+
 @pytest.mark.rest
 def test_every_token_of_every_state_has_a_step_and_every_step_a_token() -> None:
-    found = {(state, token) for grammar in grammars() for state, scan in scans(grammar) for token in tokens(scan)}
-    others = {"otherwise", "text", "end of the reply"}
-    written = {(state, token) for state, row in TABLE.items() for token, _ in steps(row) if token not in others}
+    found = {(state, token) for grammar in grammars() for state, scan in scans(grammar) for token in kinds(scan)}
+    written = {(state, token) for state, row in TABLE.items() for token, _ in steps(row) if token not in NO_TOKENS}
     assert found == written
 
 
@@ -216,28 +239,35 @@ def test_where_a_token_must_follow_it_is_said_what_happens_if_none_does() -> Non
 
 
 def test_a_token_with_a_number_has_the_step_of_its_kind() -> None:
-    assert TABLE[State.CLOSING].tokens["p7"] == TABLE[State.CLOSING].tokens["p"]
+    steps = TABLE[State.CLOSING].steps
+    assert steps[f"{TokenKind.PARAMETER_OPENER}7"] is steps[TokenKind.PARAMETER_OPENER]
 
 
 def test_a_token_without_a_step_is_an_error_of_ours() -> None:
     with pytest.raises(KeyError, match="unheard"):
-        TABLE[State.TEXT].tokens["unheard"]
+        TABLE[State.TEXT].steps["unheard"]
 
 
 def test_no_call_is_looked_for_in_code_unless_the_dialect_says_so() -> None:
     plain = [dialect for dialect in DIALECTS.values() if dialect.in_code == "text"]
     assert plain
-    assert "h" not in tokens(Grammar(plain).closing_fence("```", None))
+    assert TokenKind.CALL_OPENER not in kinds(Grammar(plain).closing_fence("```", None))
 
 
 def test_the_page_shows_the_table() -> None:
     """Renew it: run this test with VTC_RENEW_DOCS=1."""
     page = PAGE.read_text("utf-8")
     renewed = re.sub(r"(?s)(```mermaid\n).*?(```\n)", lambda found: found[1] + drawn() + found[2], page)
-    renewed = re.sub(r"(?s)(<!-- table -->\n).*?(<!-- end -->)", lambda found: found[1] + listed() + found[2], renewed)
-    renewed = re.sub(
-        r"(?s)(<!-- classes -->\n).*?(<!-- end -->)", lambda found: found[1] + classes() + found[2], renewed
-    )
+    written = {
+        "classes": classes(),
+        "table": listed(),
+        "tokens": key(TokenKind),
+        "states": key(State),
+        "verdicts": key(Verdict),
+    }
+    for name, text in written.items():
+        before, mark, rest = renewed.partition(f"<!-- {name} -->\n")
+        renewed = before + mark + text + rest[rest.index("<!-- end -->") :]
     if os.environ.get("VTC_RENEW_DOCS"):
         PAGE.write_text(renewed, "utf-8")
     assert page == renewed or os.environ.get("VTC_RENEW_DOCS")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.dialects.material import DIALECTS, calls, content, raw, read
-from vtc.dialects.syntax.grammar import SPECIAL, section_openers
+from vtc.dialects.syntax.tokens import SPECIAL, section_openers
 from vtc.events import Refusal
 
 

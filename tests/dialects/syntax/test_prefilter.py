@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from tests.dialects.material import DIALECTS
 from vtc.dialects import Grammar
-from vtc.dialects.syntax.grammar import FENCES, TICKS
 from vtc.dialects.syntax.pattern import Chars, Lit, Maybe, OneOf, Part, Space
 from vtc.dialects.syntax.prefilter import ExpectedTokens, FollowingTokens, Prefilter, beginnings
 from vtc.dialects.syntax.scan import OFFERED, Finder, Scan, Token, expecting, searching
+from vtc.dialects.syntax.tokens import FENCES, TICKS
 
 RESCUED = [one.rescued for one in DIALECTS.values() if one.rescued]
 HEADS = [head.token for head in Grammar(RESCUED).heads.values() if not head.syntax.whole_reply]

@@ -33,6 +33,7 @@ from vtc.dialects.repair import Repair
 from vtc.dialects.syntax.forms import CallSyntax
 from vtc.dialects.syntax.grammar import ATTRIBUTES_END
 from vtc.dialects.syntax.scan import Scan
+from vtc.dialects.syntax.tokens import TokenKind, kind_of
 from vtc.events import Event
 
 ENDS = "the reply ends inside it"
@@ -189,7 +190,7 @@ class InCall:
             return Verdict.CONTENT
         return self.sole_value(found.start()) or self.no_arguments()
 
-    def nothing(self) -> Ended | Literal[Verdict.CONTENT, Verdict.GUESS]:
+    def nothing(self) -> Ended | Literal[Verdict.CONTENT, Verdict.SOLE]:
         """Read something else where parameters should follow, or the end of the reply."""
         if self.context.lenient and (key := self.call.split_name()):
             self.context.cursor.again(key)
@@ -198,7 +199,7 @@ class InCall:
         sole = self.call.sole_parameter if Repair.ARGUMENTS_KEY not in self.call.repairs else None
         if self.context.lenient and sole and not self.context.cursor.is_blank(self.context.cursor.at):
             self.call.parameters.begin(sole, 0)
-            return Verdict.GUESS
+            return Verdict.SOLE
         cursor, call = self.context.cursor, self.call
         closed = Repair.ORPHAN_CLOSER in call.repairs and call.may_be_empty
         ended = cursor.is_blank(cursor.at) and (closed or (call.takes_nothing and not call.place.in_line))
@@ -230,7 +231,7 @@ class InCall:
         assert begins is not None
         return open_json(self.context, self.call, begins.start())
 
-    def attributes_end(self, found: Found) -> Ended | Literal[Verdict.CONTENT, Verdict.CLOSERS]:
+    def tag_end(self, found: Found) -> Ended | Literal[Verdict.CONTENT, Verdict.CLOSERS]:
         """End a tag with attributes, unless this is still inside of one."""
         cursor, call = self.context.cursor, self.call
         text = call.text.body + cursor.text[cursor.at : found.end()]
@@ -252,7 +253,8 @@ class InCall:
 
     def extra(self, found: Found) -> Ended:
         """Read a brace too many, or the fence of a code block, before the call's closers."""
-        return self._repaired(Repair.EXTRA_BRACE if found.lastgroup == "extra0" else Repair.CODE_FENCE, found)
+        is_brace = kind_of(found.lastgroup) == TokenKind.EXTRA_BRACE
+        return self._repaired(Repair.EXTRA_BRACE if is_brace else Repair.CODE_FENCE, found)
 
     def wrong_closer(self, found: Found) -> tuple[None, OpenCall] | Refused:
         """Read a closing tag of another kind: it ends the call unless the call's own comes later."""
@@ -310,8 +312,7 @@ class InCall:
         context, cursor, call = self.context, self.context.cursor, self.call
         end = len(cursor.text)
         if found:
-            groups = (group for group in found.re.groupindex if group.startswith("next_"))
-            end = next(found.start(group) for group in groups if found[group])
+            end = found.start(f"next_{found.lastgroup}")
         hold(context, call, cursor.take(end))
         may = context.complete and not call.text.spilled
         events, rest = call.repaired(context.unknown_tools) if may else ([], "")

@@ -16,14 +16,9 @@ from vtc.dialects.reading.context import Context, SaysText, Verdict
 from vtc.dialects.reading.cursor import CONTEXT, MARKS, WHITE, Found
 from vtc.dialects.reading.speech import Last
 from vtc.dialects.reading.text import InText
-from vtc.dialects.syntax.grammar import SPECIAL
 from vtc.dialects.syntax.scan import Scan
+from vtc.dialects.syntax.tokens import INFO, SPECIAL, TokenKind, kind_of
 from vtc.events import Markup, Refusal
-
-INFO = Scan(
-    r"(?P<hold>`{1,63}\Z)|(?P<ticks>`{1,64})|(?P<newline>\n)",
-    r"(?P<ticks>`{1,64})|(?P<newline>\n)",
-)
 
 MOST_INDENTED = 3
 """Columns by which a closing fence may be indented deeper than the one that opened its block."""
@@ -277,11 +272,11 @@ class InDoubt(SaysText):
         return self.context.grammar.doubtful
 
     def _note(self, found: Found) -> None:
-        kind = (found.lastgroup or "").rstrip("0123456789")
-        self._opens |= kind == "wrapper"
-        self._closes |= kind == "orphan"
-        self._bare |= kind == "bare"
-        self._closed = kind == "orphan"
+        kind = kind_of(found.lastgroup)
+        self._opens |= kind == TokenKind.WRAPPER_OPENER
+        self._bare |= kind == TokenKind.SPECIAL_OPENER
+        self._closed = kind == TokenKind.ORPHAN_CLOSER
+        self._closes |= self._closed
 
     def more(self, found: Found) -> Literal[Verdict.UNBOUNDED] | None:
         """Keep more of it, up to the limit."""

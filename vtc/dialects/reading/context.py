@@ -44,6 +44,8 @@ class Verdict(Enum):
     """The call's arguments are JSON, or have another grammar that knows its own end."""
     GUESS = auto()
     """A parameter begins that may be none."""
+    SOLE = auto()
+    """The value of the tool's one parameter follows, without tags."""
     CLOSED = auto()
     """The call's opening tag closes itself."""
     CLOSERS = auto()

@@ -300,7 +300,7 @@ class Reader:
             found = context.find(scan, searching=row.text is not None)
             token = found.lastgroup or "" if found else ""
             if found and not token.startswith("hold"):
-                step = row.tokens[token]
+                step = row.steps[token]
                 self._go(step, step.action(self._inside, found))
             elif not found and row.otherwise and (cursor.final or not row.text):
                 self._go(row.otherwise, row.otherwise.action(self._inside))

@@ -17,10 +17,8 @@ from vtc.dialects.reading.code import InCode, InDoubt, begin_first_line, begin_i
 from vtc.dialects.reading.context import Inside, Outcome, Verdict
 from vtc.dialects.reading.text import InReasoning, InText
 from vtc.dialects.reading.value import InValue
-from vtc.dialects.syntax.grammar import DOUBTFUL
 from vtc.dialects.syntax.scan import Scan
-
-# The states of the reader. `transitions.py` says what each looks for, and which follows.
+from vtc.dialects.syntax.tokens import NO_TOKENS, TokenKind, kind_of
 
 
 class State(Enum):
@@ -31,10 +29,11 @@ class State(Enum):
     PROMPTED = "prompted"
     """The same where the prompt may have opened the reasoning: a reply that begins with a call does not think."""
     TEXT = "text"
+    """In the visible text of a reply."""
     ANSWER = "answer"
     """Between markers that say that all is text."""
     DOUBT = "doubt"
-    """Behind markup that is none of the message where a call follows it, or the end of the reply."""
+    """After markup that is none of the message where a call follows it, or the end of the reply."""
     INFO = "info"
     """After a code block's opening fence, up to the end of its line."""
     FENCE = "fence"
@@ -48,6 +47,7 @@ class State(Enum):
     QUOTED = "quoted"
     """In a code span, after the opening tag of a call."""
     REASONING = "reasoning"
+    """Between reasoning tags."""
     UNKNOWN = "unknown"
     """In the first text of a whole reply, which may be reasoning that the prompt opened."""
     ARGUMENTS = "arguments"
@@ -59,6 +59,7 @@ class State(Enum):
     ATTRIBUTES = "attributes"
     """In the opening tag of a call whose parameters are attributes."""
     VALUE = "value"
+    """In the value of a parameter."""
     GUESS = "guess"
     """In the value of a parameter that may be none."""
     CLOSING = "closing"
@@ -66,7 +67,7 @@ class State(Enum):
     JSON = "json"
     """In arguments that know their own end."""
     TAIL = "tail"
-    """After those: closers follow."""
+    """After those, or after parameters as attributes: closers follow."""
     AFTER = "after"
     """After a call."""
     INVENTED = "invented"
@@ -82,22 +83,25 @@ class State(Enum):
 
 
 class Step(NamedTuple):
-    """An action, and the state after it: `next`, or one of `others` by the verdict of the action."""
+    """What a token does in a state: an action, and the state after it."""
 
+    token: TokenKind
     action: Callable[..., Outcome]
     next: State
+    """The state after it, if the action returns no verdict."""
     others: Mapping[Verdict, State] = {}
+    """The states after it by verdict."""
 
 
-class Tokens(dict[str, Step]):
-    """Steps by token; a token has a number where several of a kind are looked for."""
+class Steps(dict[str, Step]):
+    """The steps of a state by the name of a token."""
 
-    def __missing__(self, token: str) -> Step:
-        kind = token.rstrip("0123456789")
-        if kind == token:
-            raise KeyError(token)
-        self[token] = self[kind]
-        return self[token]
+    def __missing__(self, name: str) -> Step:
+        kind = kind_of(name)
+        if kind == name:
+            raise KeyError(name)
+        self[name] = self[kind]
+        return self[name]
 
 
 class StateRow[Of: Inside](NamedTuple):
@@ -106,354 +110,251 @@ class StateRow[Of: Inside](NamedTuple):
     inside: type[Of]
     """The class of its object. It is made when the state begins, but for one of this class that may go on."""
     scan: Callable[[Of], Scan | None]
-    """What looks for its tokens; none if it finds its own end."""
-    tokens: Tokens
-    otherwise: Step | None = None
-    """When none of its tokens follows: at once where one must follow, else at the end of the text."""
-    text: Step | None = None
-    """Handles the text before a token; none where a token must follow at once, white space aside."""
-    end: Step | None = None
-    """When the text ends here and nothing else is left to do."""
+    """Finds its tokens; None if it finds its own end."""
     flows: bool = False
     """Text in which no token begins needs no reading."""
     spoken: bool = False
     """Text is visible as soon as it is read."""
+    steps: Steps = Steps()
+    otherwise: Step | None = None
+    """When none of its tokens follows: at once where one must follow, else at the end of the text."""
+    text: Step | None = None
+    """Handles the text before a token; None where a token must follow at once, white space aside."""
+    end: Step | None = None
+    """When the text ends here and nothing else is left to do."""
 
 
-_OF_CALL = {Verdict.JSON: State.JSON, Verdict.ATTRIBUTES: State.ATTRIBUTES, Verdict.CLOSED: State.CLOSED}
-_REFUSED = {Verdict.REFUSED: State.TEXT}
-_COMPLETE = {**_REFUSED, Verdict.UNDECIDED: State.UNDECIDED, Verdict.INDENTED: State.LINE}
-_NO_CALL = {**_COMPLETE, Verdict.SPILLED: State.SPILL}
-_TO_CONTENT = {**_REFUSED, Verdict.CONTENT: State.VALUE}
-_PROMPTED = {Verdict.PROMPTED: State.PROMPTED}
-_REASONS = {Verdict.REASONING: State.REASONING, Verdict.UNKNOWN: State.UNKNOWN}
-_DECIDED = {Verdict.ENDS: State.TEXT, Verdict.INDENTED: State.LINE}
-_UNBOUNDED = {Verdict.UNBOUNDED: State.SPAN}
-
-
-def _begin(here: State) -> Step:
-    return Step(begin_in_text, State.ARGUMENTS, {**_OF_CALL, Verdict.CONTENT: here, Verdict.INDENTED: State.LINE})
-
-
-def _reasoning(here: State) -> Tokens:
-    return Tokens(
-        quoted=Step(InReasoning.quoted, here),
-        opened=Step(InReasoning.opened, here),
-        unthink=Step(InReasoning.close, State.START, {Verdict.CONTENT: here}),
-    )
-
-
-_DOUBT = Step(doubt, State.DOUBT, {Verdict.INDENTED: State.LINE})
-_DOUBT_MORE = Step(InDoubt.more, State.DOUBT, {Verdict.UNBOUNDED: State.TEXT})
-_DONE = Step(InCall.done, State.AFTER, _NO_CALL)
-_NO_MORE = Step(AfterCall.other, State.TEXT, {Verdict.WHOLE: State.WHOLE})
-_END_IN_CALL = Step(ends, State.TEXT, _REFUSED)
-
-TABLE: Mapping[State, StateRow[Any]] = {
-    State.START: StateRow(
-        InText,
-        lambda inside: inside.start,
-        Tokens(
-            h=_begin(State.START),
-            think=Step(InText.think, State.REASONING),
-            closed=Step(InText.closed, State.START),
-            marker=Step(InText.marker, State.START),  # gpt-oss: <|start|>assistant<|channel|>analysis<|message|>
-            answer=Step(InText.answer, State.ANSWER),
-            line=Step(begin_first_line, State.TEXT, {Verdict.INDENTED: State.LINE, **_PROMPTED}),
-        ),
-        otherwise=Step(InText.other, State.TEXT, _PROMPTED),
-    ),
-    State.PROMPTED: StateRow(
-        InText,
-        lambda inside: inside.first_call,
-        Tokens(h=Step(InText.begins_with_call, State.TEXT)),
-        otherwise=Step(InText.thinks, State.TEXT, _REASONS),
-    ),
-    State.TEXT: StateRow(
-        InText,
-        lambda inside: inside.scan,
-        Tokens(
-            h=_begin(State.TEXT),
-            marker=Step(InText.marker, State.TEXT),
-            answer=Step(InText.answer, State.ANSWER),
-            stray=Step(InText.stray, State.TEXT, {Verdict.REASONING: State.START}),
-            **dict.fromkeys(DOUBTFUL, _DOUBT),
-            fence=Step(open_code, State.INFO),
-            tilde=Step(open_code, State.INFO),
-            ticks=Step(open_code, State.SPAN),
-            quote=Step(open_code, State.FENCE),
-            line=Step(begin_line, State.TEXT, {Verdict.INDENTED: State.LINE}),
-        ),
-        text=Step(InText.say, State.TEXT),
-        flows=True,
-        spoken=True,
-    ),
-    State.ANSWER: StateRow(
-        InText,
-        lambda inside: inside.answer_end,
-        Tokens(answered=Step(InText.marker, State.TEXT)),
-        text=Step(InText.say, State.ANSWER),
-        flows=True,
-        spoken=True,
-    ),
-    State.DOUBT: StateRow(
-        InDoubt,
-        lambda inside: inside.scan,
-        Tokens(
-            h=Step(InDoubt.call, State.ARGUMENTS, {**_OF_CALL, Verdict.CONTENT: State.TEXT}),
-            **dict.fromkeys(DOUBTFUL, _DOUBT_MORE),
-        ),
-        otherwise=Step(InDoubt.decided, State.TEXT),
-    ),
-    State.INFO: StateRow(
-        InCode,
-        lambda inside: inside.info,
-        Tokens(
-            newline=Step(InCode.info_end, State.FENCE),
-            ticks=Step(InCode.info_ticks, State.SPAN, {Verdict.CONTENT: State.INFO, Verdict.ENDS: State.TEXT}),
-        ),
-        text=Step(InCode.say, State.INFO),
-    ),
-    State.FENCE: StateRow(
-        InCode,
-        lambda inside: inside.block,
-        Tokens(
-            h=Step(
-                InCode.fenced_call,
-                State.ARGUMENTS,
-                {**_OF_CALL, Verdict.CONTENT: State.FENCE, Verdict.QUOTED: State.FENCED},
-            ),
-            unfence=Step(InCode.through, State.TEXT, {Verdict.CONTENT: State.FENCE}),
-            unfence_end=Step(InCode.through, State.TEXT, {Verdict.CONTENT: State.FENCE}),
-        ),
-        text=Step(InCode.say, State.FENCE),
-        flows=True,
-        spoken=True,
-    ),
-    State.FENCED: StateRow(
-        InCode,
-        lambda inside: inside.block_end,
-        Tokens(
-            h=Step(InCode.call, State.ARGUMENTS, {**_OF_CALL, Verdict.CONTENT: State.FENCE}),
-            unfence=Step(InCode.through, State.TEXT, {Verdict.CONTENT: State.FENCE}),
-            unfence_end=Step(InCode.through, State.TEXT, {Verdict.CONTENT: State.FENCE}),
-        ),
-        otherwise=Step(InCode.unclosed, State.TEXT),
-        text=Step(InCode.hold, State.FENCED, {Verdict.UNBOUNDED: State.FENCE}),
-    ),
-    State.LINE: StateRow(
-        InCode,
-        lambda inside: inside.line,
-        Tokens(
-            h=Step(InCode.call, State.ARGUMENTS, {**_OF_CALL, Verdict.CONTENT: State.LINE}),
-            fence=Step(open_code, State.INFO),
-            tilde=Step(open_code, State.INFO),
-            quote=Step(open_code, State.FENCE),
-            marker=Step(InCode.marker, State.LINE),
-            answer=Step(InCode.marker, State.ANSWER),
-            more=Step(InCode.more, State.LINE),
-            line_end=Step(InCode.up_to, State.TEXT),
-        ),
-        text=Step(InCode.say, State.LINE),
-        flows=True,
-        spoken=True,
-    ),
-    State.SPAN: StateRow(
-        InCode,
-        lambda inside: inside.span,
-        Tokens(
-            ticks=Step(InCode.span_ticks, State.SPAN, {Verdict.ENDS: State.TEXT}),
-            h=Step(
-                InCode.quoted_call,
-                State.ARGUMENTS,
-                {**_OF_CALL, Verdict.CONTENT: State.SPAN, Verdict.QUOTED: State.QUOTED},
-            ),
-            fence=Step(InCode.up_to, State.TEXT),
-            tilde=Step(InCode.up_to, State.TEXT),
-            blank=Step(InCode.up_to, State.TEXT),
-        ),
-        text=Step(InCode.say, State.SPAN),
-        flows=True,
-        spoken=True,
-    ),
-    State.QUOTED: StateRow(
-        InCode,
-        lambda inside: inside.span_end,
-        Tokens(
-            ticks=Step(InCode.quoted_ticks, State.TEXT, {**_UNBOUNDED, Verdict.CONTENT: State.QUOTED}),
-            fence=Step(InCode.unquoted, State.TEXT, _UNBOUNDED),
-            tilde=Step(InCode.unquoted, State.TEXT, _UNBOUNDED),
-            blank=Step(InCode.unquoted, State.TEXT, _UNBOUNDED),
-        ),
-        otherwise=Step(InCode.unquoted, State.TEXT, _UNBOUNDED),
-        text=Step(InCode.hold, State.QUOTED, _UNBOUNDED),
-    ),
-    State.REASONING: StateRow(
-        InReasoning,
-        lambda inside: inside.scan,
-        _reasoning(State.REASONING),
-        text=Step(InReasoning.say, State.REASONING),
-        flows=True,
-    ),
-    State.UNKNOWN: StateRow(
-        InReasoning,
-        lambda inside: inside.scan,
-        _reasoning(State.UNKNOWN),
-        text=Step(InReasoning.pass_over, State.UNKNOWN),
-        end=Step(InReasoning.none, State.START),
-    ),
-    State.ARGUMENTS: StateRow(
-        InCall,
-        lambda inside: inside.arguments,
-        Tokens(
-            p=Step(
-                InCall.param, State.VALUE, {**_REFUSED, Verdict.GUESS: State.GUESS, Verdict.AROUND: State.ARGUMENTS}
-            ),
-            tail=Step(InCall.no_params, State.AFTER, _NO_CALL),
-            last=Step(InCall.no_closer, State.AFTER, _NO_CALL),
-            wrong=Step(InCall.wrong_wrapper, State.AFTER, _NO_CALL),
-            m=Step(InCall.cut_by_call, State.AFTER, _NO_CALL),
-            closer=Step(InCall.orphan, State.ARGUMENTS, _REFUSED),
-            json=Step(InCall.json_arguments, State.JSON, {Verdict.JSON: State.JSON}),
-        ),
-        otherwise=Step(
-            InCall.nothing, State.AFTER, {**_NO_CALL, Verdict.GUESS: State.SOLE, Verdict.CONTENT: State.ARGUMENTS}
-        ),
-    ),
-    State.SOLE: StateRow(
-        InCall,
-        lambda inside: inside.sole,
-        Tokens(
-            tail=Step(InCall.sole_end, State.AFTER, _NO_CALL),
-            lt=Step(InCall.sole_tag, State.TEXT, {**_REFUSED, Verdict.CONTENT: State.SOLE}),
-        ),
-        text=Step(InCall.sole_value, State.SOLE, _REFUSED),
-        end=_END_IN_CALL,
-    ),
-    State.CLOSED: StateRow(InCall, lambda _: None, Tokens(), otherwise=Step(InCall.closed, State.AFTER, _NO_CALL)),
-    State.ATTRIBUTES: StateRow(
-        InCall,
-        lambda inside: inside.attributes,
-        Tokens(
-            end=Step(
-                InCall.attributes_end,
-                State.AFTER,
-                {**_NO_CALL, Verdict.CONTENT: State.ATTRIBUTES, Verdict.CLOSERS: State.TAIL},
-            ),
-        ),
-        text=Step(InCall.hold, State.ATTRIBUTES),
-        end=_END_IN_CALL,
-    ),
-    State.VALUE: StateRow(
-        InValue,
-        lambda inside: inside.scan,
-        Tokens(
-            o=Step(InValue.quoted_param, State.VALUE),
-            q=Step(InValue.quoted_call, State.VALUE),
-            w=Step(InValue.quoted_wrapper, State.VALUE),
-            tail=Step(InValue.quoted_tail, State.VALUE, {**_REFUSED, Verdict.DAMAGED: State.DAMAGED}),
-            lost=Step(InValue.lost_call, State.VALUE, {**_REFUSED, Verdict.DAMAGED: State.DAMAGED}),
-            c=Step(InValue.closer, State.CLOSING, _REFUSED),
-        ),
-        text=Step(InValue.hold, State.VALUE),
-        end=Step(value_ends, State.AFTER, {**_NO_CALL, Verdict.DAMAGED: State.DAMAGED}),
-        flows=True,
-    ),
-    State.GUESS: StateRow(
-        InValue,
-        lambda inside: inside.guess,
-        Tokens(
-            c=Step(InValue.closer, State.CLOSING, _REFUSED),
-            lt=Step(InValue.no_param, State.TEXT, _REFUSED),
-        ),
-        text=Step(InValue.hold_guess, State.GUESS, _REFUSED),
-        end=_END_IN_CALL,
-    ),
-    State.CLOSING: StateRow(
-        InValue,
-        lambda inside: inside.closing,
-        Tokens(
-            p=Step(InValue.next_param, State.VALUE, {**_TO_CONTENT, Verdict.GUESS: State.GUESS}),
-            tail=Step(InValue.call_closer, State.AFTER, {**_TO_CONTENT, **_NO_CALL}),
-            c=Step(InValue.closer_again, State.CLOSING, _TO_CONTENT),
-            last=Step(InValue.last_tag, State.AFTER, {**_TO_CONTENT, **_NO_CALL}),
-            wrong=Step(InValue.wrong_wrapper, State.AFTER, {**_TO_CONTENT, **_NO_CALL}),
-            m=Step(InValue.call_follows, State.AFTER, {**_TO_CONTENT, **_NO_CALL}),
-            garbled=Step(InValue.garbled_opener, State.VALUE, _TO_CONTENT),
-        ),
-        otherwise=Step(InValue.content_or_end, State.AFTER, {**_TO_CONTENT, **_NO_CALL}),
-    ),
-    State.JSON: StateRow(
-        InJson,
-        lambda _: None,
-        Tokens(),
-        otherwise=Step(
-            InJson.read,
-            State.TAIL,
-            {**_REFUSED, Verdict.SPILLED: State.SPILL, Verdict.DAMAGED: State.DAMAGED, Verdict.WAIT: State.JSON},
-        ),
-        end=_END_IN_CALL,
-    ),
-    State.TAIL: StateRow(
-        InCall,
-        lambda inside: inside.tail,
-        Tokens(
-            tail=_DONE,
-            extra=Step(InCall.extra, State.AFTER, _NO_CALL),
-            wrong=Step(InCall.wrong_closer, State.DAMAGED, _REFUSED),
-            m=Step(InCall.next_call, State.AFTER, _NO_CALL),
-            another=Step(InCall.another, State.JSON, {**_REFUSED, Verdict.JSON: State.JSON}),
-            listed=Step(next_listed, State.JSON, {Verdict.JSON: State.JSON}),
-        ),
-        otherwise=Step(InCall.no_tail, State.AFTER, {**_NO_CALL, Verdict.DAMAGED: State.DAMAGED}),
-    ),
-    State.AFTER: StateRow(
-        AfterCall,
-        lambda inside: inside.scan,
-        Tokens(
-            o=Step(AfterCall.closer, State.AFTER, {Verdict.WHOLE: State.WHOLE}),
-            invented=Step(AfterCall.invented, State.INVENTED),
-            next=Step(next_call, State.ARGUMENTS, {Verdict.JSON: State.JSON}),
-            empty=Step(next_closed, State.CLOSED, {Verdict.CLOSED: State.CLOSED, Verdict.CONTENT: State.TEXT}),
-        ),
-        otherwise=_NO_MORE,
-    ),
-    State.INVENTED: StateRow(Invented, lambda _: NEVER, Tokens(), text=Step(Invented.leave_out, State.INVENTED)),
-    State.UNDECIDED: StateRow(
-        Undecided,
-        lambda inside: inside.scan,
-        Tokens(
-            o=Step(Undecided.closes, State.UNDECIDED, _DECIDED),
-            next=Step(next_call, State.ARGUMENTS, {Verdict.JSON: State.JSON}),
-            h=Step(next_in_line, State.ARGUMENTS, {Verdict.JSON: State.JSON, Verdict.CONTENT: State.AFTER}),
-            decided=Step(Undecided.decided, State.AFTER),
-            mark=Step(Undecided.mark, State.TEXT, _DECIDED),
-            skip=Step(Undecided.no_word, State.UNDECIDED, _DECIDED),
-        ),
-        otherwise=Step(Undecided.goes_on, State.TEXT, _DECIDED),
-    ),
-    State.WHOLE: StateRow(
-        AfterCall,
-        lambda inside: inside.end,
-        Tokens(end=Step(AfterCall.ends, State.TEXT), ending=Step(AfterCall.turn_end, State.WHOLE)),
-        otherwise=Step(AfterCall.not_whole, State.TEXT),
-    ),
-    State.DAMAGED: StateRow(
-        InCall,
-        lambda inside: inside.damaged,
-        Tokens(
-            d=Step(InCall.damage_end, State.AFTER, _COMPLETE),
-            cut=Step(InCall.cut_off, State.TEXT, {**_REFUSED, Verdict.CONTENT: State.DAMAGED}),
-        ),
-        otherwise=Step(InCall.damage_end, State.AFTER, _COMPLETE),
-        text=Step(InCall.hold, State.DAMAGED),
-        flows=True,
-    ),
-    State.SPILL: StateRow(
-        Spilled,
-        lambda inside: inside.scan,
-        Tokens(closer=Step(Spilled.through, State.TEXT)),
-        text=Step(Spilled.say, State.SPILL),
-        flows=True,
-    ),
+STATES: Mapping[State, StateRow[Any]] = {
+    State.START: StateRow(InText, lambda inside: inside.start),
+    State.PROMPTED: StateRow(InText, lambda inside: inside.first_call),
+    State.TEXT: StateRow(InText, lambda inside: inside.scan, flows=True, spoken=True),
+    State.ANSWER: StateRow(InText, lambda inside: inside.answer_end, flows=True, spoken=True),
+    State.DOUBT: StateRow(InDoubt, lambda inside: inside.scan),
+    State.INFO: StateRow(InCode, lambda inside: inside.info),
+    State.FENCE: StateRow(InCode, lambda inside: inside.block, flows=True, spoken=True),
+    State.FENCED: StateRow(InCode, lambda inside: inside.block_end),
+    State.LINE: StateRow(InCode, lambda inside: inside.line, flows=True, spoken=True),
+    State.SPAN: StateRow(InCode, lambda inside: inside.span, flows=True, spoken=True),
+    State.QUOTED: StateRow(InCode, lambda inside: inside.span_end),
+    State.REASONING: StateRow(InReasoning, lambda inside: inside.scan, flows=True),
+    State.UNKNOWN: StateRow(InReasoning, lambda inside: inside.scan),
+    State.ARGUMENTS: StateRow(InCall, lambda inside: inside.arguments),
+    State.SOLE: StateRow(InCall, lambda inside: inside.sole),
+    State.CLOSED: StateRow(InCall, lambda _: None),
+    State.ATTRIBUTES: StateRow(InCall, lambda inside: inside.attributes),
+    State.VALUE: StateRow(InValue, lambda inside: inside.scan, flows=True),
+    State.GUESS: StateRow(InValue, lambda inside: inside.guess),
+    State.CLOSING: StateRow(InValue, lambda inside: inside.closing),
+    State.JSON: StateRow(InJson, lambda _: None),
+    State.TAIL: StateRow(InCall, lambda inside: inside.tail),
+    State.AFTER: StateRow(AfterCall, lambda inside: inside.scan),
+    State.INVENTED: StateRow(Invented, lambda _: NEVER),
+    State.UNDECIDED: StateRow(Undecided, lambda inside: inside.scan),
+    State.WHOLE: StateRow(AfterCall, lambda inside: inside.end),
+    State.DAMAGED: StateRow(InCall, lambda inside: inside.damaged, flows=True),
+    State.SPILL: StateRow(Spilled, lambda inside: inside.scan, flows=True),
 }
+"""The states without their steps."""
+
+_USUAL = {
+    Verdict.AROUND: State.ARGUMENTS,
+    Verdict.ATTRIBUTES: State.ATTRIBUTES,
+    Verdict.CLOSED: State.CLOSED,
+    Verdict.CLOSERS: State.TAIL,
+    Verdict.DAMAGED: State.DAMAGED,
+    Verdict.ENDS: State.TEXT,
+    Verdict.GUESS: State.GUESS,
+    Verdict.INDENTED: State.LINE,
+    Verdict.JSON: State.JSON,
+    Verdict.PROMPTED: State.PROMPTED,
+    Verdict.REASONING: State.REASONING,
+    Verdict.REFUSED: State.TEXT,
+    Verdict.SOLE: State.SOLE,
+    Verdict.SPILLED: State.SPILL,
+    Verdict.UNDECIDED: State.UNDECIDED,
+    Verdict.UNKNOWN: State.UNKNOWN,
+    Verdict.WAIT: State.JSON,
+    Verdict.WHOLE: State.WHOLE,
+}
+"""Where a verdict leads to, unless a row names another state. With any other, the state stays."""
+_BEGINS = (Verdict.JSON, Verdict.ATTRIBUTES, Verdict.CLOSED)
+_BEGINS_OR_NOT = (*_BEGINS, Verdict.CONTENT)
+_BROKEN = (Verdict.REFUSED, Verdict.SPILLED, Verdict.DAMAGED)
+_COMPLETE = (Verdict.REFUSED, Verdict.UNDECIDED, Verdict.INDENTED)
+_NO_CALL = (*_COMPLETE, Verdict.SPILLED)
+_PARAMETER = (Verdict.REFUSED, Verdict.GUESS)
+_DECIDED = (Verdict.ENDS, Verdict.INDENTED)
+_TO_AFTER = (Verdict.CONTENT, State.AFTER)
+_TO_FENCE = (Verdict.CONTENT, State.FENCE)
+_TO_SPAN = (Verdict.UNBOUNDED, State.SPAN)
+_TO_TEXT = (Verdict.CONTENT, State.TEXT)
+_TO_VALUE = (Verdict.CONTENT, State.VALUE)
+
+type Row = tuple[State, TokenKind, Callable[..., Outcome], State, *tuple[Verdict | tuple[Verdict, State], ...]]
+"""A state, a token, what it does there, the state after it, and the verdicts that lead to others."""
+
+ROWS: tuple[Row, ...] = (
+    (State.START, TokenKind.CALL_OPENER, begin_in_text, State.ARGUMENTS, *_BEGINS_OR_NOT, Verdict.INDENTED),
+    (State.START, TokenKind.REASONING_OPENER, InText.think, State.REASONING),
+    (State.START, TokenKind.REASONING_CLOSER, InText.closed, State.START),
+    (State.START, TokenKind.MARKER, InText.marker, State.START),
+    (State.START, TokenKind.ANSWER_OPENER, InText.answer, State.ANSWER),
+    (State.START, TokenKind.QUOTING_LINE, begin_first_line, State.TEXT, Verdict.INDENTED, Verdict.PROMPTED),
+    (State.START, TokenKind.OTHERWISE, InText.other, State.TEXT, Verdict.PROMPTED),
+    (State.PROMPTED, TokenKind.CALL_OPENER, InText.begins_with_call, State.TEXT),
+    (State.PROMPTED, TokenKind.OTHERWISE, InText.thinks, State.TEXT, Verdict.REASONING, Verdict.UNKNOWN),
+    (State.TEXT, TokenKind.CALL_OPENER, begin_in_text, State.ARGUMENTS, *_BEGINS_OR_NOT, Verdict.INDENTED),
+    (State.TEXT, TokenKind.MARKER, InText.marker, State.TEXT),
+    (State.TEXT, TokenKind.ANSWER_OPENER, InText.answer, State.ANSWER),
+    (State.TEXT, TokenKind.REASONING_CLOSER, InText.stray, State.TEXT, (Verdict.REASONING, State.START)),
+    (State.TEXT, TokenKind.TURN_END, doubt, State.DOUBT, Verdict.INDENTED),
+    (State.TEXT, TokenKind.ORPHAN_CLOSER, doubt, State.DOUBT, Verdict.INDENTED),
+    (State.TEXT, TokenKind.WRAPPER_OPENER, doubt, State.DOUBT, Verdict.INDENTED),
+    (State.TEXT, TokenKind.SPECIAL_OPENER, doubt, State.DOUBT, Verdict.INDENTED),
+    (State.TEXT, TokenKind.FENCE, open_code, State.INFO),
+    (State.TEXT, TokenKind.BACKTICKS, open_code, State.SPAN),
+    (State.TEXT, TokenKind.QUOTING_ELEMENT, open_code, State.FENCE),
+    (State.TEXT, TokenKind.QUOTING_LINE, begin_line, State.TEXT, Verdict.INDENTED),
+    (State.TEXT, TokenKind.TEXT, InText.say, State.TEXT),
+    (State.ANSWER, TokenKind.ANSWER_CLOSER, InText.marker, State.TEXT),
+    (State.ANSWER, TokenKind.TEXT, InText.say, State.ANSWER),
+    (State.DOUBT, TokenKind.CALL_OPENER, InDoubt.call, State.ARGUMENTS, *_BEGINS, _TO_TEXT),
+    (State.DOUBT, TokenKind.TURN_END, InDoubt.more, State.DOUBT, (Verdict.UNBOUNDED, State.TEXT)),
+    (State.DOUBT, TokenKind.ORPHAN_CLOSER, InDoubt.more, State.DOUBT, (Verdict.UNBOUNDED, State.TEXT)),
+    (State.DOUBT, TokenKind.WRAPPER_OPENER, InDoubt.more, State.DOUBT, (Verdict.UNBOUNDED, State.TEXT)),
+    (State.DOUBT, TokenKind.SPECIAL_OPENER, InDoubt.more, State.DOUBT, (Verdict.UNBOUNDED, State.TEXT)),
+    (State.DOUBT, TokenKind.OTHERWISE, InDoubt.decided, State.TEXT),
+    (State.INFO, TokenKind.LINE_END, InCode.info_end, State.FENCE),
+    (State.INFO, TokenKind.BACKTICKS, InCode.info_ticks, State.SPAN, Verdict.CONTENT, Verdict.ENDS),
+    (State.INFO, TokenKind.TEXT, InCode.say, State.INFO),
+    (
+        State.FENCE,
+        TokenKind.CALL_OPENER,
+        InCode.fenced_call,
+        State.ARGUMENTS,
+        *_BEGINS_OR_NOT,
+        (Verdict.QUOTED, State.FENCED),
+    ),
+    (State.FENCE, TokenKind.CODE_END, InCode.through, State.TEXT, Verdict.CONTENT),
+    (State.FENCE, TokenKind.TEXT, InCode.say, State.FENCE),
+    (State.FENCED, TokenKind.CALL_OPENER, InCode.call, State.ARGUMENTS, *_BEGINS, _TO_FENCE),
+    (State.FENCED, TokenKind.CODE_END, InCode.through, State.TEXT, _TO_FENCE),
+    (State.FENCED, TokenKind.OTHERWISE, InCode.unclosed, State.TEXT),
+    (State.FENCED, TokenKind.TEXT, InCode.hold, State.FENCED, (Verdict.UNBOUNDED, State.FENCE)),
+    (State.LINE, TokenKind.CALL_OPENER, InCode.call, State.ARGUMENTS, *_BEGINS_OR_NOT),
+    (State.LINE, TokenKind.FENCE, open_code, State.INFO),
+    (State.LINE, TokenKind.QUOTING_ELEMENT, open_code, State.FENCE),
+    (State.LINE, TokenKind.MARKER, InCode.marker, State.LINE),
+    (State.LINE, TokenKind.ANSWER_OPENER, InCode.marker, State.ANSWER),
+    (State.LINE, TokenKind.CODE_LINE, InCode.more, State.LINE),
+    (State.LINE, TokenKind.LINE_END, InCode.up_to, State.TEXT),
+    (State.LINE, TokenKind.TEXT, InCode.say, State.LINE),
+    (State.SPAN, TokenKind.BACKTICKS, InCode.span_ticks, State.SPAN, Verdict.ENDS),
+    (
+        State.SPAN,
+        TokenKind.CALL_OPENER,
+        InCode.quoted_call,
+        State.ARGUMENTS,
+        *_BEGINS_OR_NOT,
+        (Verdict.QUOTED, State.QUOTED),
+    ),
+    (State.SPAN, TokenKind.FENCE, InCode.up_to, State.TEXT),
+    (State.SPAN, TokenKind.BLANK_LINE, InCode.up_to, State.TEXT),
+    (State.SPAN, TokenKind.TEXT, InCode.say, State.SPAN),
+    (State.QUOTED, TokenKind.BACKTICKS, InCode.quoted_ticks, State.TEXT, _TO_SPAN, Verdict.CONTENT),
+    (State.QUOTED, TokenKind.FENCE, InCode.unquoted, State.TEXT, _TO_SPAN),
+    (State.QUOTED, TokenKind.BLANK_LINE, InCode.unquoted, State.TEXT, _TO_SPAN),
+    (State.QUOTED, TokenKind.OTHERWISE, InCode.unquoted, State.TEXT, _TO_SPAN),
+    (State.QUOTED, TokenKind.TEXT, InCode.hold, State.QUOTED, _TO_SPAN),
+    (State.REASONING, TokenKind.QUOTED_REASONING_TAG, InReasoning.quoted, State.REASONING),
+    (State.REASONING, TokenKind.REASONING_OPENER, InReasoning.opened, State.REASONING),
+    (State.REASONING, TokenKind.REASONING_CLOSER, InReasoning.close, State.START, Verdict.CONTENT),
+    (State.REASONING, TokenKind.TEXT, InReasoning.say, State.REASONING),
+    (State.UNKNOWN, TokenKind.QUOTED_REASONING_TAG, InReasoning.quoted, State.UNKNOWN),
+    (State.UNKNOWN, TokenKind.REASONING_OPENER, InReasoning.opened, State.UNKNOWN),
+    (State.UNKNOWN, TokenKind.REASONING_CLOSER, InReasoning.close, State.START, Verdict.CONTENT),
+    (State.UNKNOWN, TokenKind.TEXT, InReasoning.pass_over, State.UNKNOWN),
+    (State.UNKNOWN, TokenKind.REPLY_END, InReasoning.none, State.START),
+    (State.ARGUMENTS, TokenKind.PARAMETER_OPENER, InCall.param, State.VALUE, *_PARAMETER, Verdict.AROUND),
+    (State.ARGUMENTS, TokenKind.CALL_CLOSER, InCall.no_params, State.AFTER, *_NO_CALL),
+    (State.ARGUMENTS, TokenKind.OUTER_CLOSER, InCall.no_closer, State.AFTER, *_NO_CALL),
+    (State.ARGUMENTS, TokenKind.WRONG_CLOSER, InCall.wrong_wrapper, State.AFTER, *_NO_CALL),
+    (State.ARGUMENTS, TokenKind.NEXT_CALL, InCall.cut_by_call, State.AFTER, *_NO_CALL),
+    (State.ARGUMENTS, TokenKind.PARAMETER_CLOSER, InCall.orphan, State.ARGUMENTS, Verdict.REFUSED),
+    (State.ARGUMENTS, TokenKind.JSON_OPENER, InCall.json_arguments, State.JSON, Verdict.JSON),
+    (State.ARGUMENTS, TokenKind.OTHERWISE, InCall.nothing, State.AFTER, *_NO_CALL, Verdict.SOLE, Verdict.CONTENT),
+    (State.SOLE, TokenKind.CALL_CLOSER, InCall.sole_end, State.AFTER, *_NO_CALL),
+    (State.SOLE, TokenKind.TAG, InCall.sole_tag, State.TEXT, Verdict.REFUSED, Verdict.CONTENT),
+    (State.SOLE, TokenKind.TEXT, InCall.sole_value, State.SOLE, Verdict.REFUSED),
+    (State.SOLE, TokenKind.REPLY_END, ends, State.TEXT, Verdict.REFUSED),
+    (State.CLOSED, TokenKind.OTHERWISE, InCall.closed, State.AFTER, *_NO_CALL),
+    (State.ATTRIBUTES, TokenKind.TAG_END, InCall.tag_end, State.AFTER, *_NO_CALL, Verdict.CONTENT, Verdict.CLOSERS),
+    (State.ATTRIBUTES, TokenKind.TEXT, InCall.hold, State.ATTRIBUTES),
+    (State.ATTRIBUTES, TokenKind.REPLY_END, ends, State.TEXT, Verdict.REFUSED),
+    (State.VALUE, TokenKind.PARAMETER_OPENER, InValue.quoted_param, State.VALUE),
+    (State.VALUE, TokenKind.CALL_OPENER, InValue.quoted_call, State.VALUE),
+    (State.VALUE, TokenKind.ELEMENT_OPENER, InValue.quoted_wrapper, State.VALUE),
+    (State.VALUE, TokenKind.CALL_CLOSER, InValue.quoted_tail, State.VALUE, Verdict.REFUSED, Verdict.DAMAGED),
+    (State.VALUE, TokenKind.CLOSER_AND_CALL, InValue.lost_call, State.VALUE, Verdict.REFUSED, Verdict.DAMAGED),
+    (State.VALUE, TokenKind.PARAMETER_CLOSER, InValue.closer, State.CLOSING, Verdict.REFUSED),
+    (State.VALUE, TokenKind.TEXT, InValue.hold, State.VALUE),
+    (State.VALUE, TokenKind.REPLY_END, value_ends, State.AFTER, *_NO_CALL, Verdict.DAMAGED),
+    (State.GUESS, TokenKind.PARAMETER_CLOSER, InValue.closer, State.CLOSING, Verdict.REFUSED),
+    (State.GUESS, TokenKind.TAG, InValue.no_param, State.TEXT, Verdict.REFUSED),
+    (State.GUESS, TokenKind.TEXT, InValue.hold_guess, State.GUESS, Verdict.REFUSED),
+    (State.GUESS, TokenKind.REPLY_END, ends, State.TEXT, Verdict.REFUSED),
+    (State.CLOSING, TokenKind.PARAMETER_OPENER, InValue.next_param, State.VALUE, *_PARAMETER, _TO_VALUE),
+    (State.CLOSING, TokenKind.CALL_CLOSER, InValue.call_closer, State.AFTER, *_NO_CALL, _TO_VALUE),
+    (State.CLOSING, TokenKind.PARAMETER_CLOSER, InValue.closer_again, State.CLOSING, Verdict.REFUSED, _TO_VALUE),
+    (State.CLOSING, TokenKind.OUTER_CLOSER, InValue.last_tag, State.AFTER, *_NO_CALL, _TO_VALUE),
+    (State.CLOSING, TokenKind.WRONG_CLOSER, InValue.wrong_wrapper, State.AFTER, *_NO_CALL, _TO_VALUE),
+    (State.CLOSING, TokenKind.NEXT_CALL, InValue.call_follows, State.AFTER, *_NO_CALL, _TO_VALUE),
+    (State.CLOSING, TokenKind.GARBLED_OPENER, InValue.garbled_opener, State.VALUE, Verdict.REFUSED, _TO_VALUE),
+    (State.CLOSING, TokenKind.OTHERWISE, InValue.content_or_end, State.AFTER, *_NO_CALL, _TO_VALUE),
+    (State.JSON, TokenKind.OTHERWISE, InJson.read, State.TAIL, *_BROKEN, Verdict.WAIT),
+    (State.JSON, TokenKind.REPLY_END, ends, State.TEXT, Verdict.REFUSED),
+    (State.TAIL, TokenKind.CALL_CLOSER, InCall.done, State.AFTER, *_NO_CALL),
+    (State.TAIL, TokenKind.EXTRA_BRACE, InCall.extra, State.AFTER, *_NO_CALL),
+    (State.TAIL, TokenKind.EXTRA_FENCE, InCall.extra, State.AFTER, *_NO_CALL),
+    (State.TAIL, TokenKind.WRONG_CLOSER, InCall.wrong_closer, State.DAMAGED, Verdict.REFUSED),
+    (State.TAIL, TokenKind.NEXT_CALL, InCall.next_call, State.AFTER, *_NO_CALL),
+    (State.TAIL, TokenKind.NEXT_OBJECT, InCall.another, State.JSON, Verdict.REFUSED, Verdict.JSON),
+    (State.TAIL, TokenKind.NEXT_IN_LIST, next_listed, State.JSON, Verdict.JSON),
+    (State.TAIL, TokenKind.OTHERWISE, InCall.no_tail, State.AFTER, *_NO_CALL, Verdict.DAMAGED),
+    (State.AFTER, TokenKind.LATE_CLOSER, AfterCall.closer, State.AFTER, Verdict.WHOLE),
+    (State.AFTER, TokenKind.RESULT_OPENER, AfterCall.invented, State.INVENTED),
+    (State.AFTER, TokenKind.NEXT_CALL, next_call, State.ARGUMENTS, Verdict.JSON),
+    (State.AFTER, TokenKind.NEXT_EMPTY_CALL, next_closed, State.CLOSED, Verdict.CLOSED, _TO_TEXT),
+    (State.AFTER, TokenKind.OTHERWISE, AfterCall.other, State.TEXT, Verdict.WHOLE),
+    (State.INVENTED, TokenKind.TEXT, Invented.leave_out, State.INVENTED),
+    (State.UNDECIDED, TokenKind.LATE_CLOSER, Undecided.closes, State.UNDECIDED, *_DECIDED),
+    (State.UNDECIDED, TokenKind.NEXT_CALL, next_call, State.ARGUMENTS, Verdict.JSON),
+    (State.UNDECIDED, TokenKind.CALL_OPENER, next_in_line, State.ARGUMENTS, Verdict.JSON, _TO_AFTER),
+    (State.UNDECIDED, TokenKind.LINE_END, Undecided.decided, State.AFTER),
+    (State.UNDECIDED, TokenKind.QUOTATION_MARK, Undecided.mark, State.TEXT, *_DECIDED),
+    (State.UNDECIDED, TokenKind.NO_WORD, Undecided.no_word, State.UNDECIDED, *_DECIDED),
+    (State.UNDECIDED, TokenKind.OTHERWISE, Undecided.goes_on, State.TEXT, *_DECIDED),
+    (State.WHOLE, TokenKind.NOTHING_MORE, AfterCall.ends, State.TEXT),
+    (State.WHOLE, TokenKind.TURN_END, AfterCall.turn_end, State.WHOLE),
+    (State.WHOLE, TokenKind.OTHERWISE, AfterCall.not_whole, State.TEXT),
+    (State.DAMAGED, TokenKind.CLOSER_AND_CALL, InCall.damage_end, State.AFTER, *_COMPLETE),
+    (State.DAMAGED, TokenKind.CALL_OPENER, InCall.cut_off, State.TEXT, Verdict.REFUSED, Verdict.CONTENT),
+    (State.DAMAGED, TokenKind.OTHERWISE, InCall.damage_end, State.AFTER, *_COMPLETE),
+    (State.DAMAGED, TokenKind.TEXT, InCall.hold, State.DAMAGED),
+    (State.SPILL, TokenKind.CALL_CLOSER, Spilled.through, State.TEXT),
+    (State.SPILL, TokenKind.TEXT, Spilled.say, State.SPILL),
+)
+
+
+def _with_steps(state: State, row: StateRow[Any]) -> StateRow[Any]:
+    """Give a state its steps."""
+    steps = Steps()
+    for of, token, action, after, *verdicts in ROWS:
+        if of is state:
+            pairs = (one if isinstance(one, tuple) else (one, _USUAL.get(one, state)) for one in verdicts)
+            steps[token] = Step(token, action, after, dict(pairs))
+    otherwise, text, end = map(steps.get, NO_TOKENS)
+    return row._replace(steps=steps, otherwise=otherwise, text=text, end=end)
+
+
+TABLE: Mapping[State, StateRow[Any]] = {state: _with_steps(state, row) for state, row in STATES.items()}

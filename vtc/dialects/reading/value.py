@@ -17,6 +17,7 @@ from vtc.dialects.repair import Repair
 from vtc.dialects.syntax.forms import closes_itself
 from vtc.dialects.syntax.grammar import unslashed
 from vtc.dialects.syntax.scan import Scan
+from vtc.dialects.syntax.tokens import number_of
 from vtc.events import Event
 
 # Count what a parameter's value opens and closes: parameters and calls that it quotes.
@@ -115,7 +116,10 @@ class OpenParam(NamedTuple):
 def open_value(context: Context, call: OpenCall, found: Found) -> Opened:
     """Begin a parameter."""
     token, groups = found.lastgroup or "", found.groupdict()
-    key, param = call.syntax.dialect.unescaped(groups[f"key_{token}"]), int(token[1:])
+    key, param = (
+        call.syntax.dialect.unescaped(groups[f"key_{token}"]),
+        number_of(token),
+    )
     guess = call.parameters.begins_with_a_guess(key)
     element = call.syntax.is_element(param)
     unknown = element and key not in call.named.declared
@@ -252,7 +256,7 @@ class InValue:
 
     def lost_call(self, found: Found) -> Damaged | Refused | None:
         """Read the same with another call right after it."""
-        kind, end = self._nesting.close_call(), found.start(f"head_{found.lastgroup}")
+        kind, end = self._nesting.close_call(), found.start(f"next_{found.lastgroup}")
         if kind is None:
             self._nesting.call_follows()
             empty = self.call.parameters.is_empty and self.context.cursor.is_blank_to(found.start())
@@ -339,7 +343,7 @@ class InValue:
             self._may_have_ended = True
             self._nesting.adjacent |= not self._nesting.calls
             return self.content()
-        param = int((found.lastgroup or "p0")[1:])
+        param = number_of(found.lastgroup)
         key = self.call.syntax.dialect.unescaped(found[f"key_{found.lastgroup}"])
         undeclared = self.call.syntax.is_element(param) and key not in self.call.named.declared
         if self._guess and self.call.syntax.is_element(self._param):

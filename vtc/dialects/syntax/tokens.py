@@ -1,0 +1,253 @@
+"""The tokens that the reader looks for: their kinds, and those that are the same in every grammar.
+
+A grammar (`grammar.py`) says which of them are looked for in which state, the reader's table
+(`reading/transitions.py`) what each does there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from enum import StrEnum, auto
+
+from vtc.dialects.syntax.description import SYNONYMS, Description
+from vtc.dialects.syntax.forms import call_syntaxes
+from vtc.dialects.syntax.pattern import AnyOf, Chars, Lit, Maybe, OneOf, Part, Space
+from vtc.dialects.syntax.scan import Scan, Token
+
+
+class TokenKind(StrEnum):
+    """What a token is. The name of a token is that of its kind, with a number where a state looks for several."""
+
+    CALL_OPENER = auto()
+    """How a call begins, up to its arguments."""
+    NEXT_CALL = auto()
+    """The same of the next call: in a section, or after one that lacks its closing tags."""
+    NEXT_EMPTY_CALL = auto()
+    """The opening tag of the next call of a section, if it closes itself."""
+    NEXT_IN_LIST = auto()
+    """A comma at the end of a line of JSON, and the next call."""
+    NEXT_OBJECT = auto()
+    """Another object before a call's closing tags."""
+    CALL_CLOSER = auto()
+    """All that closes a call."""
+    CLOSER_AND_CALL = auto()
+    """A call's closing tag, and the opening tag of a call directly after it."""
+    OUTER_CLOSER = auto()
+    """A closing tag that follows the call's first one: that of its wrapper or its section."""
+    WRONG_CLOSER = auto()
+    """A closing tag of another kind where a call's own should stand."""
+    EXTRA_BRACE = auto()
+    """A brace too many, and a call's closing tags or the end of its line."""
+    EXTRA_FENCE = auto()
+    """The fence of a code block, and a call's closing tags."""
+    LATE_CLOSER = auto()
+    """A closing tag after a call: of its section, or one that nothing opened."""
+    PARAMETER_OPENER = auto()
+    PARAMETER_CLOSER = auto()
+    GARBLED_OPENER = auto()
+    """The beginning of a parameter's opening tag that goes on otherwise."""
+    ELEMENT_OPENER = auto()
+    """The opening tag of an element in a value that the call's closing tag pairs with."""
+    JSON_OPENER = auto()
+    """The beginning of an object where parameters should stand."""
+    TAG = auto()
+    """The beginning of any tag, where a value holds none."""
+    TAG_END = auto()
+    """The end of an opening tag that holds attributes."""
+
+    REASONING_OPENER = auto()
+    REASONING_CLOSER = auto()
+    QUOTED_REASONING_TAG = auto()
+    """A tag of reasoning in backticks."""
+    ANSWER_OPENER = auto()
+    """A marker after which all is text, whatever it looks like."""
+    ANSWER_CLOSER = auto()
+    MARKER = auto()
+    """A marker of the model's that is no part of its message."""
+
+    TURN_END = auto()
+    """A special token that ends the turn."""
+    ORPHAN_CLOSER = auto()
+    """A closing tag of a call that nothing opened."""
+    WRAPPER_OPENER = auto()
+    """The opening tag of a wrapper around calls, without one."""
+    SPECIAL_OPENER = auto()
+    """The same of a special token."""
+    RESULT_OPENER = auto()
+    """The beginning of a tool's result, which a model has no business to write."""
+
+    FENCE = auto()
+    """The fence of a code block."""
+    QUOTING_ELEMENT = auto()
+    """The opening tag of an element that quotes: an example, a comment."""
+    CODE_END = auto()
+    """The end of a code block, or of an element that quotes."""
+    BACKTICKS = auto()
+    QUOTING_LINE = auto()
+    """The beginning of a line of indented code, or of one that quotes with `>`."""
+    CODE_LINE = auto()
+    """The beginning of one more line of indented code."""
+    LINE_END = auto()
+    """The end of a line, or what ends it as well: a marker, a closing tag of reasoning."""
+    BLANK_LINE = auto()
+    QUOTATION_MARK = auto()
+    NO_WORD = auto()
+    """Punctuation, a closing tag or a special token after a call."""
+    NOTHING_MORE = auto()
+    """The end of the reply, where nothing else may follow."""
+
+    # What is no token has a step, too.
+    OTHERWISE = auto()
+    """None of the state's tokens follows: at once where one must, else at the end of the text."""
+    TEXT = auto()
+    """The text before the next token, where it need not follow at once."""
+    REPLY_END = auto()
+    """The reply ends here, and nothing else is left to do."""
+
+
+NO_TOKENS = (TokenKind.OTHERWISE, TokenKind.TEXT, TokenKind.REPLY_END)
+
+
+def kind_of(name: str | None) -> str:
+    """Return the kind in the name of a token; empty if there is no token."""
+    return name.rstrip("0123456789") if name else ""
+
+
+def number_of(name: str | None) -> int:
+    """Return the number in the name of a token."""
+    return int(name[len(kind_of(name)) :]) if name else 0
+
+
+def numbered(kind: TokenKind, sequences: Iterable[tuple[Part, ...]], *, line_start: bool = False) -> list[Token]:
+    """Make tokens of one kind, in the order in which they are tried."""
+    return [Token(f"{kind}{i}", parts, line_start) for i, parts in enumerate(sequences)]
+
+
+# Text that may follow arguments which no closing tag ends.
+
+_CLOSER = TokenKind.CALL_CLOSER
+END_OF_LINE = Scan(
+    rf"(?P<hold>(?:[ \t\r]{{0,256}}|\}}\s{{0,256}})\Z)|(?P<{_CLOSER}>[ \t\r]{{0,256}}(?=\n))",
+    rf"(?P<{_CLOSER}>[ \t\r]{{0,256}}(?:(?=\n)|\Z))|(?P<{TokenKind.EXTRA_BRACE}>\}}(?=\s{{0,256}}\Z))",
+)
+"""The end of the line; with a brace too many, the end of the reply: elsewhere it may stand in a string of the JSON."""
+NOTHING = Scan(f"(?P<{_CLOSER}>)", f"(?P<{_CLOSER}>)")
+"""Anything: what ends there shows its own end."""
+_GOES_ON = (
+    r"(?:[ \t]{0,256}[\"']|\}\s{0,256}[^\s\]},<]|[^\n\r{<\[\"']{1,400}+[\"'][ \t]{0,256}[},\]]|\[(?![A-Z/])"
+    r"|`(?![\s.,;:)]|\Z)|(?!functions\.|\w{1,128}\[|call:|to=|commentary)[\w$\\/:.\#+=@&*!?~^%{(-]|[^\x00-\x7f✿])"
+)
+_HELD = r"(?P<hold>(?:[^\n\r{<\[\"']{0,400}\[?|[^\n\r{<\[\"']{1,400}[\"'][ \t]{0,256}|\}\s{0,256})\Z)"
+NO_QUOTE = Scan(rf"{_HELD}|(?P<{_CLOSER}>)(?!{_GOES_ON})", rf"(?P<{_CLOSER}>)(?!{_GOES_ON})")
+"""Anything but what may belong to a string of the JSON that has a quote which is not escaped."""
+AROUND_END = (Lit("</"), OneOf(SYNONYMS), Lit(">"), Space())
+"""The end of an element around all parameters."""
+
+
+# Markup that is none of the message where a call follows it, or the end of the reply: tags and ends of turns.
+#
+# `InDoubt` (`reading/code.py`) decides about it.
+
+DOUBTFUL = (TokenKind.TURN_END, TokenKind.ORPHAN_CLOSER, TokenKind.WRAPPER_OPENER, TokenKind.SPECIAL_OPENER)
+TURN_ENDS = (
+    *("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|eot|>", "<|eom|>", "<|end_of_text|>"),
+    *("<end_of_turn>", "<eos>", "</s>"),
+)
+"""How the templates of many families end a turn. Servers that keep special tokens show them."""
+SPECIAL = re.compile(r"(?:<[|｜][^<>]*[|｜]>|\[[A-Z_]{4,64}\]|\s+)+")
+"""Finds nothing but special tokens, which no one writes by accident."""
+WRAPPERS = ("<tool_calls>", "<function_calls>")
+"""Tags around calls that models of any family write, though their dialect has none."""
+_SPECIAL = (Lit("<|"), Lit("<｜"))
+"""What special tokens begin with."""
+_FIRST_MARK = re.compile(r"<[|｜][^<>{}]*[|｜]>|\[[A-Z_]{4,64}\]|<[\w:.-]+>(?=\s*<)")
+"""Finds the marker that a call begins with, or the tag around it."""
+
+
+def section_openers(dialects: Iterable[Description]) -> list[str]:
+    """List the tags that open a section of calls, or stand before each."""
+    openers = {section.partition("{calls}")[0].strip() for dialect in dialects for section in dialect.sections}
+    openers |= {marker for dialect in dialects for marker in dialect.optional}
+    openers |= {mark[0] for dialect in dialects for call in dialect.calls if (mark := _FIRST_MARK.match(call))}
+    return sorted({*WRAPPERS, *(tag for tag in openers if tag[:1] in ("<", "[") and tag[:2] != "</" and len(tag) > 4)})
+
+
+def orphans(dialects: Iterable[Description]) -> list[tuple[Part, ...]]:
+    """List the closing tags of some dialects: those that begin alike as one, as there are many."""
+    closers = [parts for dialect in dialects for syntax in call_syntaxes(dialect) for parts in syntax.closing_markup()]
+    closers += [(Lit(wrapper.replace("<", "</")),) for wrapper in WRAPPERS]
+    alike: dict[str, dict[tuple[Part, ...], None]] = {}
+    for first, *rest in closers:
+        assert isinstance(first, Lit)
+        begins, more = first.text[:2], first.text[2:]
+        alike.setdefault(begins, {})[(*([Lit(more)] if more else []), *rest)] = None
+    return [(Lit(begins), AnyOf(tuple(choices))) for begins, choices in sorted(alike.items())]
+
+
+def doubtful(orphans: Iterable[tuple[Part, ...]], openers: Iterable[str]) -> list[Token]:
+    """List the tokens of markup that is none of the message where a call follows it, or the end of the reply.
+
+    A closing tag is such markup only at the beginning of a line, unless it is a special token: elsewhere a sentence may
+    speak of it.
+    """
+    orphans, openers = [*orphans], [*openers]
+    closers = [
+        Token(f"{TokenKind.ORPHAN_CLOSER}{i}", parts, line_start=parts[0] not in _SPECIAL)
+        for i, parts in enumerate(orphans)
+    ]
+    special = [opener for opener in openers if SPECIAL.fullmatch(opener)]
+    return [
+        *numbered(TokenKind.TURN_END, ((Lit(end),) for end in TURN_ENDS)),
+        *(closer for closer in closers if closer.first == "<"),
+        *numbered(TokenKind.SPECIAL_OPENER, ((Lit(opener),) for opener in special)),
+        *numbered(TokenKind.WRAPPER_OPENER, ((Lit(opener),) for opener in openers if opener not in special)),
+    ]
+
+
+# What quotes a call, and what stands beside one and does not: code, elements, lines, punctuation.
+
+RESULTS = ("tool_response", "function_results", "tool_result", "observation")
+THOUGHTS = ("reasoning", "analysis", "scratchpad", "reflection", "think", "thinking", "thought")
+ELEMENTS = (*RESULTS, *THOUGHTS, "example", "examples", "pre", "code", "samp", "blockquote", "details")
+"""Elements in which a call is quoted: what a tool answered, an example, thoughts in tags of no family."""
+COMMENT = "<!--"
+"""What opens a comment of HTML, which quotes as well."""
+_ATTRIBUTES = Maybe((Chars(" \\t", 1), Chars("^<>\\n", 256)))
+_QUOTED = (Maybe((Lit(">"),)), Chars("^>", 1))
+"""The rest of `>` or `>>` that quotes, with the character after it: Functionary writes `>>>` before a call."""
+INDENTED = tuple((Lit(f"\n{blanks}"),) for blanks in ("    ", *(" " * count + "\t" for count in range(4))))
+
+FENCES = numbered(
+    TokenKind.FENCE,
+    [(Lit(mark * 3), Maybe((Chars(mark, 61),))) for mark in "`~"],
+    line_start=True,
+)
+QUOTING = numbered(
+    TokenKind.QUOTING_ELEMENT,
+    [(Lit(COMMENT),), *((Lit(f"<{name}"), _ATTRIBUTES, Lit(">")) for name in ELEMENTS)],
+    line_start=True,
+)
+LINES = numbered(TokenKind.QUOTING_LINE, [*INDENTED, *((Lit(f"\n{' ' * count}>"), *_QUOTED) for count in range(4))])
+FIRST_LINE = Token(TokenKind.QUOTING_LINE, (Lit(">"), *_QUOTED))
+"""How the first line of a reply begins that quotes. Indentation says nothing there: it is no code."""
+TICKS = Token(TokenKind.BACKTICKS, (Lit("`"), Maybe((Chars("`", 63),))))
+BLANK_LINE = Token(TokenKind.BLANK_LINE, (Lit("\n"), Maybe((Chars(" \\t\\r", 64),)), Lit("\n")))
+INFO = Scan(
+    rf"(?P<hold>`{{1,63}}\Z)|(?P<{TokenKind.BACKTICKS}>`{{1,64}})|(?P<{TokenKind.LINE_END}>\n)",
+    rf"(?P<{TokenKind.BACKTICKS}>`{{1,64}})|(?P<{TokenKind.LINE_END}>\n)",
+)
+"""The rest of the line that a fence opens."""
+NO_WORDS = (
+    Token(TokenKind.QUOTATION_MARK, (OneOf(('"', "'", "”", "’", "»", "“", "」", "』", "|")),)),
+    *numbered(
+        TokenKind.NO_WORD,
+        (
+            (Lit("</"), Chars(r"\w:.\-", 64), Space(), Lit(">")),
+            (Lit("<|"), Chars("^<>|\\s", 64), Lit("|>")),
+            (Lit("<｜"), Chars("^<>｜\\s", 64), Lit("｜>")),
+            (OneOf((".", ",", ";", ":", "!", "?", "…", "。", "，", "、", "；", "：", "！", "？")),),
+        ),
+    ),
+)
+"""What may follow a call on its line and is no word."""
