@@ -121,7 +121,7 @@ def check_reply(opened: Callable[[], Exchange], text: str, size: int, finish: st
         # What a stream took for reasoning that had begun before it is read as the answer at its end.
         streamed = replace(streamed, reasoning="")
     alike = not shows_reasoning(other, text)
-    if report.calls and exchange.plan.reply.client_text:  # white space that a client strips from a value
+    if report.calls and exchange.plan.protocol.client_text:  # white space that a client strips from a value
         streamed, whole = (replace(read, content=_AROUND_TAGS.sub(r"\1", read.content)) for read in (streamed, whole))
     assert not alike or streamed == whole, "streamed and whole replies differ"
     assert all(isinstance(arguments, dict) for _, arguments in streamed.calls)
@@ -218,14 +218,15 @@ def request(data: bytes) -> None:
     facts = _facts(bool(how & 16))
     try:
         exchange = Exchange.open(API, body, facts, planner(choice), "s")
-        sent, plan = exchange.request(), exchange.plan.request
+        sent, plan = exchange.request(), exchange.plan
     except BadRequest as error:
         assert error.__cause__ is None, "our own fault, though it did no harm"
         assert how % 5 == 0, "what is a request was refused"
         return
     assert isinstance(json.loads(sent), dict)
     assert sent == Exchange.open(API, body, facts, planner(choice), "s").request()
-    if plan.write is None and not (plan.promote or plan.set or plan.drop):
+    stack, protocol = plan.stack, plan.protocol
+    if protocol.write is None and not (protocol.promote or stack.request_set or stack.request_drop):
         assert sent == body
 
 

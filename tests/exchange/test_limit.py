@@ -6,10 +6,10 @@ import pytest
 
 from vtc.events import NATIVE, Call, Event, Intervention, Markup, Refusal, Text, ToolCall
 from vtc.exchange.replying.stages import Limit
-from vtc.profiles import ReplyPlan
+from vtc.profiles import Plan, ReadingPlan, ToolProtocol
 
 
-def limited(plan: ReplyPlan, *names: str, dialect: str = "hermes") -> list[Event]:
+def limited(plan: Plan, *names: str, dialect: str = "hermes") -> list[Event]:
     limit = Limit(plan, ["read"])
     calls = [Call(name, ToolCall(name, "{}"), dialect) for name in names]
     return [out for call in calls for out in limit.feed(call)]
@@ -18,14 +18,14 @@ def limited(plan: ReplyPlan, *names: str, dialect: str = "hermes") -> list[Event
 @pytest.mark.parametrize(
     ("plan", "kind"),
     [
-        (ReplyPlan(unknown_tools="allow"), Call),
-        (ReplyPlan(unknown_tools="text"), Text),
-        (ReplyPlan(unknown_tools="drop"), Markup),
-        (ReplyPlan(unknown_tools="allow", unoffered=frozenset({"rm"})), Text),
-        (ReplyPlan(unknown_tools="allow", unoffered=frozenset({"Rm"})), Text),
+        (Plan(reading=ReadingPlan(unknown_tools="allow")), Call),
+        (Plan(reading=ReadingPlan(unknown_tools="text")), Text),
+        (Plan(reading=ReadingPlan(unknown_tools="drop")), Markup),
+        (Plan(reading=ReadingPlan(unknown_tools="allow"), unoffered=frozenset({"rm"})), Text),
+        (Plan(reading=ReadingPlan(unknown_tools="allow"), unoffered=frozenset({"Rm"})), Text),
     ],
 )
-def test_a_call_of_a_tool_that_is_not_offered(plan: ReplyPlan, kind: type) -> None:
+def test_a_call_of_a_tool_that_is_not_offered(plan: Plan, kind: type) -> None:
     *told, last = limited(plan, "rm")
     assert isinstance(last, kind)
     assert last.raw == "rm"
@@ -33,12 +33,12 @@ def test_a_call_of_a_tool_that_is_not_offered(plan: ReplyPlan, kind: type) -> No
 
 
 def test_the_server_s_own_call_of_a_tool_that_is_not_offered_passes() -> None:
-    (call,) = limited(ReplyPlan(unoffered=frozenset({"rm"})), "rm", dialect=NATIVE)
+    (call,) = limited(Plan(unoffered=frozenset({"rm"})), "rm", dialect=NATIVE)
     assert isinstance(call, Call)
 
 
 def test_calls_beyond_the_limit_are_left_out_and_told() -> None:
-    first, told, left_out = limited(ReplyPlan(max_calls=1), "read", "read")
+    first, told, left_out = limited(Plan(protocol=ToolProtocol(max_calls=1)), "read", "read")
     assert isinstance(first, Call)
     assert isinstance(told, Intervention)
     assert left_out == Markup("read")

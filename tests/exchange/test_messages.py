@@ -195,7 +195,7 @@ def test_what_is_sent_to_a_model_is_what_anthropic_takes(
         messages.check_request(sent)
         blocks = [one for turn in sent["messages"] if isinstance(turn["content"], list) for one in turn["content"]]
         kinds = [one["type"] for one in blocks]
-        if how["tools"] == "prompt" and exchange.plan.request.write:
+        if how["tools"] == "prompt" and exchange.plan.protocol.write:
             assert "tools" not in sent
             assert not {"tool_use", "tool_result"} & {*kinds}
             assert "read" in str(sent["system"])

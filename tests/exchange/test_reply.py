@@ -10,7 +10,7 @@ from vtc.exchange.replying.reply import ReplyPipeline, Stages
 from vtc.exchange.replying.stages import Ids
 from vtc.exchange.replying.text_reading import TextReading, Thoughts
 from vtc.guards import Guards, chain_of
-from vtc.profiles import ReplyPlan, builtin_directory, load
+from vtc.profiles import Match, Plan, PolicyProfile, ProfileStack, ToolProtocol, builtin_directory, load
 from vtc.profiles.schema import ReasoningTags as Think
 from vtc.reporting import Report
 
@@ -19,24 +19,28 @@ TOOLS = {"read": Tool("read", "", {"type": "object", "properties": {"path": {"ty
 CALL = '<tool_call>\n{"name": "read", "arguments": {"path": "a"}}\n</tool_call>'
 
 
-def pipeline(plan: ReplyPlan, think: Think | None = None) -> tuple[ReplyPipeline, Report]:
+def guarded(guards: Guards) -> ProfileStack:
+    return ProfileStack(policies=(PolicyProfile(name="mine", match=Match(), guards=guards),))
+
+
+def pipeline(plan: Plan, think: Think | None = None) -> tuple[ReplyPipeline, Report]:
     report = Report()
     read = (DIALECTS["hermes"],)
     tags = ((think.open, think.close),) if think else ()
-    guards = chain_of(plan.guards, TOOLS) if plan.guards else None
+    guards = chain_of(plan.stack.guards, TOOLS) if plan.stack.guards else None
     ids = Ids("seed", (), lambda digest: f"call_{digest[:24]}")
     text = TextReading(Reader(compiled(read, tags), TOOLS), Thoughts(Reader(compiled(read), TOOLS)))
     one = ReplyPipeline(plan, TOOLS, text, Stages(plan, TOOLS, ids, report, guards), as_they_come=guards is None)
     return one, report
 
 
-def whole(plan: ReplyPlan, text: str, think: Think | None = None) -> tuple[list[Event], Report]:
+def whole(plan: Plan, text: str, think: Think | None = None) -> tuple[list[Event], Report]:
     one, report = pipeline(plan, think)
     return [*one.feed(text), *one.finish(complete=True)], report
 
 
 def test_calls_are_numbered_and_reported() -> None:
-    events, report = whole(ReplyPlan(), f"Hi.\n{CALL}\n{CALL}")
+    events, report = whole(Plan(), f"Hi.\n{CALL}\n{CALL}")
     ids = [event.call.id for event in events if isinstance(event, Call)]
     assert len({*ids}) == 2
     assert [call["id"] for call in report.calls] == ids
@@ -44,7 +48,7 @@ def test_calls_are_numbered_and_reported() -> None:
 
 
 def test_more_calls_than_the_limit_are_dropped_and_reported() -> None:
-    events, report = whole(ReplyPlan(max_calls=1), f"{CALL}\n{CALL}")
+    events, report = whole(Plan(protocol=ToolProtocol(max_calls=1)), f"{CALL}\n{CALL}")
     assert [type(event) for event in events] == [Call, Markup]
     assert "".join(event.raw for event in events) == f"{CALL}\n{CALL}"
     assert [(one["policy"], one["action"], one["tool"], one["reason"]) for one in report.policies] == [
@@ -56,7 +60,7 @@ def test_more_calls_than_the_limit_are_dropped_and_reported() -> None:
 @pytest.mark.parametrize(("allowed", "found"), [(("*",), 1), (("RE*",), 1), (("write", "bash"), 0), ((), 0)])
 def test_an_allow_list_restricts_what_is_lifted(allowed: tuple[str, ...], found: int) -> None:
     """The call of another tool stays the text it was, and the report says why."""
-    events, report = whole(ReplyPlan(guards=(Guards(allowed_tools=allowed),)), f"Hi.\n{CALL}")
+    events, report = whole(Plan(stack=guarded(Guards(allowed_tools=allowed))), f"Hi.\n{CALL}")
     assert sum(isinstance(event, Call) for event in events) == found
     assert "".join(event.raw for event in events) == f"Hi.\n{CALL}"
     assert [(entry["policy"], entry["tool"]) for entry in report.policies] == (
@@ -79,7 +83,7 @@ def test_an_allow_list_restricts_what_is_lifted(allowed: tuple[str, ...], found:
     ],
 )
 def test_a_call_that_ends_the_reasoning_counts_if_the_reply_says_nothing_else(text: str, found: int) -> None:
-    events, report = whole(ReplyPlan(), text, Think())
+    events, report = whole(Plan(), text, Think())
     assert sum(isinstance(event, Call) for event in events) == found
     assert "".join(event.raw for event in events) == text
     assert all(isinstance(event, Call | Reasoning | Text | Markup) for event in events)

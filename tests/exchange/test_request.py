@@ -12,19 +12,17 @@ from tests.apis import chat
 from tests.exchanges import opened
 from vtc.apis import APIS
 from vtc.exchange.asking.request import encoded, prepared
-from vtc.profiles import Facts, Planner, RequestPlan, Settings, builtin_directory, load
+from vtc.profiles import Facts, Plan, Planner, Settings, builtin_directory, load
 
 (API,) = [api for api in APIS if api.name == "openai-chat"]
 PROFILES = load([builtin_directory()])
 
 
-def sent(
-    remark: str = "", settings: dict[str, Any] | None = None, plan: RequestPlan | None = None, **fields: Any
-) -> bytes:
+def sent(remark: str = "", settings: dict[str, Any] | None = None, plan: Plan | None = None, **fields: Any) -> bytes:
     body = chat.encoded(chat.request(stream=True, **fields))
     request = API.request(body)
-    plan = plan or Planner(PROFILES, Settings(**settings or {})).plan(Facts(), request).request
-    messages = prepared(request, request.messages, plan, {tool.name: tool for tool in request.tools}, remark, [])
+    plan = plan or Planner(PROFILES, Settings(**settings or {})).plan(Facts(), request)
+    messages = prepared(request, request.messages, plan, remark, [])
     return encoded(request, body, plan, messages).body
 
 
@@ -40,7 +38,7 @@ def test_a_remark_stands_behind_what_was_said_last() -> None:
 
 def test_tools_that_are_withheld_are_not_prompted_and_nothing_demands_them() -> None:
     request = API.request(chat.encoded(chat.request(tool_choice="required")))
-    plan = Planner(PROFILES, Settings(tools="prompt")).plan(Facts(), request).request
+    plan = Planner(PROFILES, Settings(tools="prompt")).plan(Facts(), request)
     offered = tuple(tool for tool in plan.offered if tool.name == "list_files")
     withheld = frozenset({"write", "read"})
     body = json.loads(sent(plan=msgspec.structs.replace(plan, offered=offered, withheld=withheld)))
@@ -49,7 +47,7 @@ def test_tools_that_are_withheld_are_not_prompted_and_nothing_demands_them() -> 
 
 
 def test_a_reply_that_is_wanted_whole_is_asked_for_so() -> None:
-    body = json.loads(sent(plan=RequestPlan(unstreamed=True), stream_options={"include_usage": True}))
+    body = json.loads(sent(plan=Plan(buffered=True), stream_options={"include_usage": True}))
     assert (body["stream"], "stream_options" in body) == (False, False)
 
 

@@ -30,7 +30,7 @@ def told(found: Plan) -> str:
     [("vllm", "structural_tag"), ("sglang", "structural_tag"), ("llama.cpp", "gbnf"), ("ollama", "json_schema")],
 )
 def test_a_demand_is_held_to_a_grammar(server: str, form: str) -> None:
-    found = plan(server, settings={"dialect": "bare-json"}).request.ready["constrain"]
+    found = plan(server, settings={"dialect": "bare-json"}).steps["constrain"]
     assert isinstance(found, Constraining)
     assert (found.form, found.dialect.name, found.demand.demanded) == (form, "bare-json", True)
     assert [tool.name for tool in found.tools] == ["read"]
@@ -52,43 +52,43 @@ def test_a_demand_is_held_to_a_grammar(server: str, form: str) -> None:
 )
 def test_where_no_grammar_is_sent(settings: dict[str, Any], fields: dict[str, Any], why: str) -> None:
     found = plan("vllm", settings=settings, **fields)
-    assert "constrain" not in found.request.ready
+    assert "constrain" not in found.steps
     assert ("no grammar" in told(found)) == bool(why)
     assert why in told(found)
 
 
 def test_free_text_is_constrained_where_that_is_wished() -> None:
-    found = plan("vllm", settings={"constrain": "auto"}, tool_choice="auto").request.ready["constrain"]
+    found = plan("vllm", settings={"constrain": "auto"}, tool_choice="auto").steps["constrain"]
     assert not found.demand.demanded
 
 
 def test_a_tool_by_name_is_the_only_one() -> None:
     tools = [{"type": "function", "function": {**TOOL, "name": name}} for name in ("read", "list")]
     choice = {"type": "function", "function": {"name": "list"}}
-    found = plan("vllm", tools=tools, tool_choice=choice).request.ready["constrain"]
+    found = plan("vllm", tools=tools, tool_choice=choice).steps["constrain"]
     assert [tool.name for tool in found.tools] == ["list"]
 
 
 @pytest.mark.parametrize("parallel", [True, False])
 def test_parallel_calls_as_the_client_allows_them(parallel: bool) -> None:
-    found = plan("vllm", parallel_tool_calls=parallel).request.ready["constrain"]
+    found = plan("vllm", parallel_tool_calls=parallel).steps["constrain"]
     assert found.demand.several == parallel
 
 
 def test_thoughts_may_come_first_unless_the_request_turns_them_off() -> None:
-    found = plan("llama.cpp").request.ready["constrain"]
+    found = plan("llama.cpp").steps["constrain"]
     assert ("<think>", "</think>") in found.demand.thoughts
     for model, fields in (("m", {"reasoning_effort": "none"}), ("qwen2.5-7b-instruct", {})):
-        found = plan("llama.cpp", model, **fields).request.ready["constrain"]
+        found = plan("llama.cpp", model, **fields).steps["constrain"]
         assert not found.demand.thoughts
 
 
 def test_a_prompt_that_begins_the_thoughts() -> None:
     """llama.cpp decodes by the grammar from the first token on, others may wait for the end of the thoughts."""
     model = "deepseek-r1"
-    assert plan("llama.cpp", model).request.ready["constrain"].demand.begun == ("</think>",)
+    assert plan("llama.cpp", model).steps["constrain"].demand.begun == ("</think>",)
     found = plan("vllm", model)
-    assert "constrain" not in found.request.ready
+    assert "constrain" not in found.steps
     assert "replies begin with thoughts" in told(found)
 
 
@@ -102,4 +102,4 @@ def test_a_prompt_that_begins_the_thoughts() -> None:
     ],
 )
 def test_declared_tools_are_strict_where_that_is_wished(server: str, settings: dict[str, Any], strict: Any) -> None:
-    assert plan(server, settings={"tools": "native", **settings}).request.ready.get("strict") == strict
+    assert plan(server, settings={"tools": "native", **settings}).steps.get("strict") == strict

@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
 import pytest
 
 from vtc.events import Tool
-from vtc.guards import Guards, Rule
-from vtc.profiles import Plan, ReadingPlan, ReplyPlan, builtin_directory, load
+from vtc.profiles import Plan, PolicyProfile, ProfileStack, ReadingPlan, ToolProtocol, builtin_directory, load
 
 READS = ReadingPlan(dialects=(load([builtin_directory()]).dialects["tag"],))
-TOOLS = (Tool("read"),)
-CHECKING_TEXT = ReplyPlan(guards=(Guards(), Guards(content=(Rule(pattern="x"),))))
-CHECKING_CALLS = ReplyPlan(guards=(Guards(denied_tools="read"),))
+TOOLS = ToolProtocol(tools=(Tool("read"),))
+
+
+def with_policy(**keys: Any) -> Plan:
+    policy = msgspec.convert({"name": "mine", "match": {}, **keys}, PolicyProfile)
+    return Plan(stack=ProfileStack(policies=(policy,)))
+
+
+CHECKING_TEXT = with_policy(guards={"content": [{"pattern": "x"}]})
+CHECKING_CALLS = with_policy(guards={"denied_tools": "read"})
 
 
 @pytest.mark.parametrize(
     ("plan", "may"),
     [
-        (Plan("c", "m"), False),
-        (Plan("c", "m", tools=TOOLS), False),
-        (Plan("c", "m", reading=READS), False),
-        (Plan("c", "m", tools=TOOLS, reading=READS), True),
-        (Plan("c", "m", reply=CHECKING_TEXT), True),
-        (Plan("c", "m", reply=CHECKING_CALLS), True),
-        (Plan("c", "m", reply=ReplyPlan(drop=frozenset({"usage"}))), True),
-        (Plan("c", "m", reply=ReplyPlan(buffered=True)), True),
+        (Plan(), False),
+        (Plan(protocol=TOOLS), False),
+        (Plan(reading=READS), False),
+        (Plan(protocol=TOOLS, reading=READS), True),
+        (CHECKING_TEXT, True),
+        (CHECKING_CALLS, True),
+        (with_policy(response={"drop": ["usage"]}), True),
+        (Plan(buffered=True), True),
     ],
 )
 def test_a_reply_is_read_if_a_part_of_the_plan_can_change_it(plan: Plan, may: bool) -> None:
@@ -32,6 +41,6 @@ def test_a_reply_is_read_if_a_part_of_the_plan_can_change_it(plan: Plan, may: bo
 
 
 def test_policies_check_calls_or_text() -> None:
-    assert (ReplyPlan().checks_calls, ReplyPlan().checks_text) == (False, False)
+    assert (Plan().checks_calls, Plan().checks_text) == (False, False)
     assert (CHECKING_TEXT.checks_calls, CHECKING_TEXT.checks_text) == (False, True)
     assert (CHECKING_CALLS.checks_calls, CHECKING_CALLS.checks_text) == (True, False)

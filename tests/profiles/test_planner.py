@@ -46,11 +46,11 @@ def plan(agent: str = "", settings: dict[str, Any] | None = None, host: str = ""
 def told(found: Plan) -> dict[str, Any]:
     return {
         "read": [dialect.name for dialect in found.reading.dialects][:3],
-        "write": found.request.write.name if found.request.write else None,
-        "prompt_tools": found.request.prompt_tools,
-        "promote": found.request.promote,
-        "client_text": found.reply.client_text.dialect.name if found.reply.client_text else None,
-        "tools": [tool.name for tool in found.tools],
+        "write": found.protocol.write.name if found.protocol.write else None,
+        "prompt_tools": found.protocol.prompt_tools,
+        "promote": found.protocol.promote,
+        "client_text": found.protocol.client_text.dialect.name if found.protocol.client_text else None,
+        "tools": [tool.name for tool in found.protocol.tools],
     }
 
 
@@ -157,7 +157,7 @@ def test_why(request_: dict[str, Any], reason: str) -> None:
 
 @pytest.mark.parametrize("agent", ["cLiNe", "my-kilo-thing", "RooCode/3"])
 def test_patterns_are_parts_of_the_user_agent_in_any_case(agent: str) -> None:
-    assert plan(agent, tools=None, messages=PROMPTED).reply.client_text is not None
+    assert plan(agent, tools=None, messages=PROMPTED).protocol.client_text is not None
 
 
 def test_a_long_user_agent_is_cut_short() -> None:
@@ -207,7 +207,7 @@ def test_lenient(option: str, of_profile: bool | None, lenient: bool) -> None:
 )
 def test_max_calls(of_profile: int | None, fields: dict[str, Any], most: int | None) -> None:
     """What the client can take, then what the profile says."""
-    assert planned(profile={"max_calls": of_profile}, **fields).reply.max_calls == most
+    assert planned(profile={"max_calls": of_profile}, **fields).protocol.max_calls == most
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ def test_max_calls(of_profile: int | None, fields: dict[str, Any], most: int | N
     ],
 )
 def test_how_tools_reach_the_model(settings: dict[str, Any], profile: dict[str, Any], prompted: bool) -> None:
-    assert planned(settings, profile=profile).request.prompt_tools == prompted
+    assert planned(settings, profile=profile).protocol.prompt_tools == prompted
 
 
 def test_accept_is_what_is_read() -> None:
@@ -263,41 +263,34 @@ def test_where_json_is_the_answer_no_json_alone_is_a_call() -> None:
 
 def test_changes_of_the_request() -> None:
     profile = {"request": Change(set={"skip_special_tokens": False}, drop=("stream_options",))}
-    found = planned(profile=profile).request
-    assert (dict(found.set), found.drop) == ({"skip_special_tokens": False}, ("stream_options",))
+    found = planned(profile=profile).stack
+    assert (found.request_set, found.request_drop) == ({"skip_special_tokens": False}, ("stream_options",))
 
 
 def test_what_a_server_needs_for_a_model() -> None:
     """Special tokens are asked for only where calls are marked by some; the model's own profile has the last word."""
     server = {"server": "vllm"}
-    assert dict(planned(server).request.set) == {}
-    assert dict(planned(server, profile={"special_tokens": True}).request.set) == {"skip_special_tokens": False}
-    assert dict(planned(profile={"special_tokens": True}).request.set) == {}
+    assert dict(planned(server).stack.request_set) == {}
+    assert dict(planned(server, profile={"special_tokens": True}).stack.request_set) == {"skip_special_tokens": False}
+    assert dict(planned(profile={"special_tokens": True}).stack.request_set) == {}
     profile = {"special_tokens": True, "request": Change(set={"skip_special_tokens": True, "x": 1})}
-    assert dict(planned(server, profile=profile).request.set) == {"skip_special_tokens": True, "x": 1}
+    assert dict(planned(server, profile=profile).stack.request_set) == {"skip_special_tokens": True, "x": 1}
 
 
 def test_what_else_is_taken_over() -> None:
     profile = {"unknown_tools": "drop", "reasoning": ReasoningTags(open="<a>", close="</a>", to="drop")}
     found = planned({"max_call_bytes": 7}, profile=profile)
     reading = found.reading
-    assert (found.client, found.model) == ("openai-sdk", "mine")
+    assert (found.stack.client.name, found.stack.model.name) == ("openai-sdk", "mine")
     assert (reading.unknown_tools, reading.max_call_bytes) == ("drop", 7)
     assert (reading.thinking.tags[0], reading.thinking.to) == (("<a>", "</a>"), "drop")
-
-
-@pytest.mark.parametrize(("lenient", "unknown_tools"), [(True, "text"), (False, "allow")])
-def test_what_the_reader_and_the_reply_share_is_the_same_in_both(lenient: bool, unknown_tools: str) -> None:
-    found = planned(profile={"lenient": lenient, "unknown_tools": unknown_tools})
-    reading, reply = found.reading, found.reply
-    assert (reading.lenient, reading.unknown_tools) == (reply.lenient, reply.unknown_tools) == (lenient, unknown_tools)
 
 
 def test_a_tool_is_also_read_by_the_name_that_a_reactor_renames() -> None:
     reactor = Reactor(name="r", when=When(tools="cat"), then=Then(rename_tool="read"))
     found = planned(profile={"guards": Guards(reactors=(reactor,))})
     assert found.reading.tools.keys() == {*OFFERED, "cat"}
-    assert [tool.name for tool in found.request.offered] == OFFERED
+    assert [tool.name for tool in found.offered] == OFFERED
 
 
 @pytest.mark.parametrize("setting", ["client", "model", "server", "dialect"])
@@ -315,8 +308,8 @@ def test_tools_that_a_model_profile_does_not_allow_are_withheld(written: Any, ex
     (tmp_path / "mine.yaml").write_text(text, "utf-8")
     request = Request(chat.encoded(chat.request(model="mine")))
     found = Planner(load([builtin_directory(), tmp_path]), Settings()).plan(Facts(model="mine"), request)
-    assert [guards.allowed_tools for guards in found.reply.guards] == [expected]
-    assert found.request.withheld == {"list_files", "write"}
+    assert [guards.allowed_tools for guards in found.stack.guards] == [expected]
+    assert found.withheld == {"list_files", "write"}
     assert "not offered to the model: list_files, write" in found.why
 
 
@@ -340,11 +333,12 @@ def test_policies_add_up_and_of_what_one_decides_the_last_does(tmp_path: Path) -
     third = {"guards": {"allowed_tools": ["write", "read"]}, "upstream_stream": "never", "priority": -1}
     other = {"match": {"model": "other"}, "response": {"drop": ["z"]}}
     found = policed(tmp_path, first, second, third, other, stream=True)
-    assert (dict(found.request.set), found.request.drop, found.reply.drop) == ({"a": 2, "b": 1}, ("x",), {"y"})
-    assert found.reply.retry is not None
-    assert (found.reply.retry.max, found.reply.buffered) == (3, True)
-    assert [guards.denied_tools for guards in found.reply.guards] == [(), "read"]
-    assert found.request.withheld == {"read", "list_files"}
+    stack = found.stack
+    assert (stack.request_set, stack.request_drop, stack.response_drop) == ({"a": 2, "b": 1}, ("x",), {"y"})
+    assert stack.retry is not None
+    assert (stack.retry.max, found.buffered) == (3, True)
+    assert [guards.denied_tools for guards in stack.guards] == [(), "read"]
+    assert found.withheld == {"read", "list_files"}
     assert "policy p0: every request matches" in found.why
 
 
@@ -362,7 +356,7 @@ def test_policies_add_up_and_of_what_one_decides_the_last_does(tmp_path: Path) -
 def test_upstream_is_asked_whole_where_tools_are_streamed(
     policy: dict[str, Any], fields: dict[str, Any], buffered: bool, tmp_path: Path
 ) -> None:
-    assert policed(tmp_path, policy, **fields).reply.buffered is buffered
+    assert policed(tmp_path, policy, **fields).buffered is buffered
 
 
 @pytest.mark.parametrize(
@@ -370,4 +364,4 @@ def test_upstream_is_asked_whole_where_tools_are_streamed(
     [({}, False), ({"parallel_tool_calls": False}, True), ({"tools": None, "parallel_tool_calls": False}, False)],
 )
 def test_one_call_holds_for_calls_of_upstream_where_the_client_says_so(fields: dict[str, Any], limits: bool) -> None:
-    assert plan(**fields).reply.limits_native is limits
+    assert plan(**fields).protocol.limits_native is limits

@@ -5,7 +5,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from vtc.profiles import builtin_directory, load
-from vtc.profiles.planner import UNKNOWN_MODEL, read_dialects
+from vtc.profiles.planner import read_dialects
+from vtc.profiles.settings import UNKNOWN_MODEL
 
 PROFILES = load([builtin_directory()])
 

@@ -40,8 +40,8 @@ def test_every_option_says_what_it_does(configure: Any) -> None:
 def test_by_default_a_request_is_left_alone_and_calls_are_rescued(configure: Any) -> None:
     configure(vtc_mode="rewrite")
     found = plan()
-    asked = found.request
-    assert (asked.write, asked.prompt_tools, dict(asked.set), asked.drop) == (None, False, {}, ())
+    assert (found.protocol.write, found.protocol.prompt_tools) == (None, False)
+    assert (found.stack.request_set, found.stack.request_drop) == ({}, ())
     assert {"tag", "hermes", "invoke"} <= {dialect.name for dialect in found.reading.dialects}
     (bare,) = (dialect for dialect in found.reading.dialects if dialect.name == "bare-json")
     assert bare.section_required  # JSON counts as the whole reply only
@@ -50,10 +50,10 @@ def test_by_default_a_request_is_left_alone_and_calls_are_rescued(configure: Any
 @pytest.mark.parametrize(
     ("settings", "attribute", "value"),
     [
-        ({"vtc_client": "opencode"}, "client", "opencode"),
-        ({"vtc_model": "qwen3"}, "model", "qwen3"),
-        ({"vtc_tools": "prompt"}, "request.prompt_tools", True),
-        ({"vtc_tools": "native", "vtc_model": "qwen3"}, "request.write", None),
+        ({"vtc_client": "opencode"}, "stack.client.name", "opencode"),
+        ({"vtc_model": "qwen3"}, "stack.model.name", "qwen3"),
+        ({"vtc_tools": "prompt"}, "protocol.prompt_tools", True),
+        ({"vtc_tools": "native", "vtc_model": "qwen3"}, "protocol.write", None),
         ({"vtc_lenient": "off"}, "reading.lenient", False),
         ({"vtc_lenient": "on"}, "reading.lenient", True),
         ({"vtc_unknown_tools": "text"}, "reading.unknown_tools", "text"),
@@ -77,7 +77,7 @@ def test_the_dialect(configure: Any) -> None:
     configure(vtc_dialect="bare-json")
     assert plan().reading.dialects[0].name == "bare-json"
     configure(vtc_tools="prompt")
-    found = plan().request.write
+    found = plan().protocol.write
     assert found is not None
     assert found.name == "bare-json"
 
@@ -118,7 +118,7 @@ def test_a_home_directory_is_understood(configure: Any, tmp_path: Path, monkeypa
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "m.yaml").write_text("kind: model\nname: mine\nmatch: {}\n")
     configure(vtc_profiles=["~/mine"], vtc_model="mine")
-    assert plan().model == "mine"
+    assert plan().stack.model.name == "mine"
 
 
 def test_empty_patterns_are_ignored(configure: Any) -> None:
@@ -126,4 +126,4 @@ def test_empty_patterns_are_ignored(configure: Any) -> None:
     configure(vtc_client_patterns=[""])
     documented = "# Tools\n\n## go\nDescription: Go.\nParameters:\n- a: (required) x\nUsage:\n<go>\n<a>x</a>\n</go>\n"
     body = chat.encoded(chat.request(tools=None, messages=[{"role": "system", "content": documented}]))
-    assert options.planner(ctx.options).plan(Facts(user_agent="curl"), Request(body)).reply.client_text is None
+    assert options.planner(ctx.options).plan(Facts(user_agent="curl"), Request(body)).protocol.client_text is None

@@ -43,7 +43,7 @@ class Running:
         """The profile that a request gets now."""
         assert self.addon.planner is not None
         request = Request(chat.encoded(chat.request()))
-        return self.addon.planner.plan(Facts(model="lab-1"), request).model
+        return self.addon.planner.plan(Facts(model="lab-1"), request).stack.model.name
 
 
 @pytest.fixture

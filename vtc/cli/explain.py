@@ -171,7 +171,7 @@ def _of_body(plans: Planner, facts: Facts, api: Api, body: bytes, call: ToolCall
 
 
 def _of_call(plan: Plan, call: ToolCall | None) -> dict[str, Any]:
-    return {"call": tried(plan.reply.guards, call, plan.tools)} if call else {}
+    return {"call": tried(plan.stack.guards, call, plan.protocol.tools)} if call else {}
 
 
 def _of_facts(found: Profiles, facts: Facts) -> dict[str, Any]:

@@ -24,10 +24,10 @@ from vtc.exchange.replying.stages import Limit
 from vtc.json_text import encode
 from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import Facts, best
-from vtc.profiles.plan import ReplyPlan
-from vtc.profiles.planner import UNKNOWN_MODEL, own_tokens, read_dialects, thinking
+from vtc.profiles.plan import Plan, ReadingPlan
+from vtc.profiles.planner import own_tokens, read_dialects, thinking
 from vtc.profiles.schema import ModelProfile
-from vtc.profiles.settings import UnknownName
+from vtc.profiles.settings import UNKNOWN_MODEL, UnknownName
 from vtc.reporting.hints import possible_call
 from vtc.reporting.report import as_entry, fate
 
@@ -82,7 +82,7 @@ def parse(
     dialects = _dialects(profiles, names, profile)
     tools, declared = offered(tools_file) if tools_file else ({}, frozenset())
     unknown_tools = profile.unknown_tools if tools_file else "allow"
-    reply = ReplyPlan(unknown_tools=unknown_tools, unoffered=declared - tools.keys())
+    reply = Plan(reading=ReadingPlan(unknown_tools=unknown_tools), unoffered=declared - tools.keys())
     known = profile if model and profile is not UNKNOWN_MODEL else None
     think = thinking(known, profiles.unknown_server, Facts(model=model), None)
     grammar = compiled(dialects, think.tags, profile.markers, (profile.answer.open, profile.answer.close))

@@ -80,13 +80,11 @@ def render(
 
 
 def _show_grammar(plan: Plan, form: Any) -> None:
-    request = plan.request
-    if not (request.write and request.prompt_tools and request.offered):
+    protocol = plan.protocol
+    if not (protocol.write and protocol.prompt_tools and plan.offered):
         raise click.ClickException("no grammar: no tools stand in the prompt")
-    several = plan.reply.max_calls != 1
-    constraint = held_to(
-        form, request.write, request.offered, request.tool_choice, plan.reading.thinking, several=several
-    )
+    several = protocol.max_calls != 1
+    constraint = held_to(form, protocol.write, plan.offered, plan.tool_choice, plan.reading.thinking, several=several)
     try:
         text = constraint.written()
     except Inexpressible as error:

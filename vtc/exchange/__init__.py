@@ -107,15 +107,14 @@ class Exchange:
         planned: Planned | None = None,
     ) -> None:
         """`planned` decides anew, given what the server taught meanwhile; without it, no refusal changes the plan."""
-        self.report = Report(plan.client, plan.model, request.model, secrets=facts.secrets)
-        if plan.reply.client_text:
-            self.report.form = plan.reply.client_text.dialect.name
+        self.report = Report(plan.stack.client.name, plan.stack.model.name, request.model, secrets=facts.secrets)
+        if plan.protocol.client_text:
+            self.report.form = plan.protocol.client_text.dialect.name
         self._api = api
-        apis = plan.server_apis
+        apis = plan.stack.apis
         self.server = api if not apis or api.name in apis else named(apis[0]) or api
         self._request = request
         self._body = body
-        self._tools = {tool.name: tool for tool in plan.tools}
         self._seed = seed
         if self.crosses:
             self.report.server_api = self.server.name
@@ -129,7 +128,7 @@ class Exchange:
         self._past = past
         crossing = [f"{self._api.name} -> {self.server.name}"] if self.crosses else []
         self.report.why[:] = plan.why
-        self.report.request[:] = [*plan.request.told(), *crossing]
+        self.report.request[:] = [*plan.request_lines(), *crossing]
         of = (self._api, self.server, self._request)
         self._way = ReplyFactory(*of, plan, self._seed, self._origin, past.thoughts if past else None)
         self._sending = RequestEncoder(*of, self._body, plan, self._way, self.report, self._origin, taught)
@@ -162,7 +161,7 @@ class Exchange:
             facts = replace(facts, model=request.model, body=request.fields, path=api.place.whole(facts.path))
             planned = planning(planner, facts, request, memory)
             plan, past = planned({})
-            if plan.reply.is_strict and not is_proper(body):  # its server may read another request than VTC
+            if plan.is_strict and not is_proper(body):  # its server may read another request than VTC
                 body = encode(decode(body))
                 request = api.request(body, facts.path)
         return Opening(plan, partial(cls, api, request, body, plan, seed, facts, past, planned), facts)
@@ -198,7 +197,7 @@ class Exchange:
         refers, unread = self._request.refers, self._request.unread
         if self.crosses and refers:
             said = f"{refers} is known to no server of {self.server.name}: send the whole conversation"
-        elif self.plan.reply.is_strict and unread:
+        elif self.plan.is_strict and unread:
             said = f"{unread} is not read, and a policy forbids some tools: declare them in `tools`"
         else:
             return None
@@ -206,20 +205,20 @@ class Exchange:
 
     def _own(self, text: str, created: int = 0) -> bytes:
         """Make a whole reply of our own."""
-        return own_reply(self._api, self._request, self.plan.reply, self._tools, text, self._seed, created)
+        return own_reply(self._api, self._request, self.plan, text, self._seed, created)
 
     def _rewritten(self) -> outgoing.Outgoing:
         if self._outgoing is None:
-            plan, request = self.plan.request, self._request
+            plan, request = self.plan, self._request
             try:
                 with as_it_came(self.report.secrets):
                     stop, steer = self._answer_to_loops
                     lines, field = self.report.request, None if self.crosses else plan.thoughts
                     came = self._past.conversation(request, field, lines) if self._past else request.messages
-                    messages = outgoing.prepared(request, came, plan, self._tools, steer, lines)
+                    messages = outgoing.prepared(request, came, plan, steer, lines)
                     body = self._sending.encoded(messages)
             except BadRequest as error:
-                if not self.plan.reply.is_strict:
+                if not self.plan.is_strict:
                     raise
                 self.report.failures.append(f"the request went on as it came: {error}")
                 self._sending.forget()
@@ -232,7 +231,7 @@ class Exchange:
     @cached_property
     def _answer_to_loops(self) -> tuple[str, str]:
         plan, whole = self.plan, partial(self._way.reader, self.plan.reading.thinking.begins(whole=True))
-        return answer_to_loops(plan, self._request, self._tools, whole, self.report)
+        return answer_to_loops(plan, self._request, whole, self.report)
 
     def again(self, body: bytes, status: int) -> bytes | None:
         """Encode the request with what the server's error teaches; None if that is nothing, or changes nothing.
@@ -332,7 +331,7 @@ class Exchange:
         None if the server's profile knows of none in there, or if that calls no tool. `created` as for `answer`.
         """
         reader = partial(self._way.reader, self.plan.reading.thinking.begins(whole=True))
-        text = reply_in_error(self.plan.reply.errors, body, status, reader)
+        text = reply_in_error(self.plan.stack.server.errors, body, status, reader)
         reply = self._attempt(saying(self.server, self._request, text, self._seed, created)) if text else None
         if reply is None or reply.report.failures:
             return None
@@ -359,7 +358,7 @@ class Exchange:
     def rewrite_with_retry(self, body: bytes, ask: Ask) -> Generator[Any, Any, bytes]:
         """Rewrite as `body` does, but ask upstream again, where the plan says so, about faults of its reply."""
         first = reply = self._attempt(body)
-        retry = self.plan.reply.retry
+        retry = self.plan.stack.retry
         for _ in range(retry.max if retry else 0):
             wrong = [fault for fault in reply.faults if retry and fault.kind in retry.on]
             if not wrong:
@@ -385,7 +384,7 @@ class Exchange:
 
     def withheld(self, reason: str) -> bytes | None:
         """Make what stands for a whole reply that could not be looked at; None if it may pass."""
-        if not self.plan.reply.is_strict:
+        if not self.plan.is_strict:
             self.report.failures.append(reason)
             return None
         self.report.intervened("unread_calls", "refused", "", f"{reason}, so it was withheld")
@@ -395,7 +394,7 @@ class Exchange:
         """Read and rewrite one reply."""
         report = Report(secrets=self.report.secrets)
         pipelines: list[ReplyPipeline] = []
-        strict, is_stream = self.plan.reply.is_strict, self.came.matches(body)
+        strict, is_stream = self.plan.is_strict, self.came.matches(body)
         why = ""  # why some of it was not looked at
         went = body
         try:
@@ -438,7 +437,7 @@ class Exchange:
 
     def _as_asked(self, body: bytes) -> bytes:
         """Return a whole reply in the form that the client asked for."""
-        if not (self.plan.reply.buffered or self.crosses) or not self._request.stream or self.framing.matches(body):
+        if not (self.plan.buffered or self.crosses) or not self._request.stream or self.framing.matches(body):
             return body
         try:
             return streamed(self._api, body, self._request)

@@ -10,10 +10,10 @@ from vtc.profiles.document import ProfileError
 from vtc.profiles.loader import Profiles, Source, builtin_directory, load
 from vtc.profiles.matching import Facts
 from vtc.profiles.memory import Memory
-from vtc.profiles.plan import Plan, ReadingPlan, ReplyPlan, RequestPlan, Thinking
+from vtc.profiles.plan import Plan, ReadingPlan, Thinking, ToolProtocol
 from vtc.profiles.planner import Planner
 from vtc.profiles.schema import ClientProfile, Match, ModelProfile, PolicyProfile, ServerProfile
-from vtc.profiles.settings import Settings, UnknownName
+from vtc.profiles.settings import ProfileStack, Settings, UnknownName
 
 __all__ = [
     "ClientProfile",
@@ -25,14 +25,14 @@ __all__ = [
     "Planner",
     "PolicyProfile",
     "ProfileError",
+    "ProfileStack",
     "Profiles",
     "ReadingPlan",
-    "ReplyPlan",
-    "RequestPlan",
     "ServerProfile",
     "Settings",
     "Source",
     "Thinking",
+    "ToolProtocol",
     "UnknownName",
     "builtin_directory",
     "load",

@@ -1,13 +1,9 @@
-"""Decides about an exchange: profiles, the user's settings and the request, put together.
-
-Precedence of a setting: the user's option, then the client profile, the model profile, the dialect, the default.
-"""
+"""Decides about an exchange: the profiles under the user's settings (`ProfileStack`) and the request, put together."""
 
 from __future__ import annotations
 
 import fnmatch
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from dataclasses import replace as dataclass_replace
 from typing import Any, Literal, Protocol, get_args
 
@@ -25,9 +21,9 @@ from vtc.guards.reactors import as_written
 from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import Facts, Matched, ProfileChoice, best, every
 from vtc.profiles.memory import Learned, Lessons, Memory
-from vtc.profiles.plan import Plan, ReadingPlan, ReplyPlan, RequestPlan, TextClient, Thinking
-from vtc.profiles.schema import ClientProfile, Exchanged, Form, Match, ModelProfile, PolicyProfile, Retry, ServerProfile
-from vtc.profiles.settings import Settings, UnknownName
+from vtc.profiles.plan import Plan, ReadingPlan, TextClient, Thinking, ToolProtocol
+from vtc.profiles.schema import Form, ModelProfile, ServerProfile
+from vtc.profiles.settings import UNKNOWN_CLIENT, UNKNOWN_MODEL, ProfileStack, Settings, UnknownName, first_set
 
 # Where a reply thinks: which tags stand around it, and whether the prompt opened the first of them already.
 #
@@ -83,9 +79,6 @@ def told_thoughts(facts: Facts, memory: Memory | None) -> Field:
 
 TEXT_DIALECT = "cline"
 """The dialect of a text client whose profile names none."""
-UNKNOWN_CLIENT = ClientProfile(name="unknown", match=Match())
-UNKNOWN_MODEL = ModelProfile(name="unknown", match=Match(), recalls=True)
-"""The rescue default: the request is left alone, and a call that leaked into the text is lifted."""
 
 
 class RequestFacts(Protocol):
@@ -104,112 +97,70 @@ class RequestFacts(Protocol):
     unliftable: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolProtocol:
-    """How tools and calls travel between this client and this model; `why` tells people."""
+def native_protocol(profiles: Profiles, stack: ProfileStack, request: RequestFacts) -> ToolProtocol:
+    """Decide for a client that sends tools and reads calls as the API's own fields."""
+    model, dialect = stack.model, profiles.dialects[stack.dialect]
+    allowed = bool(request.tools) and request.tool_choice != "none"
+    prompted = stack.tools == "prompt" and (request.tools or _has_calls(request.messages))
+    write = dialect if prompted else None
+    # A model that is not prompted in a dialect writes what its profile accepts.
+    named = model.accept == "auto" and stack.known_model
+    expected = [dialect] if write or stack.settings.dialect or named else []
+    dialects = read_dialects(profiles, model, *expected) if allowed else ()
+    why = []
+    written = write.name if write else ""
+    answers = {dialect.name for dialect in dialects if dialect.is_json_reply and dialect.name != written}
+    if request.answer and answers:
+        dialects = tuple(dialect for dialect in dialects if dialect.name not in answers)
+        expected = [dialect for dialect in expected if dialect.name not in answers]
+        why.append("the request asks for JSON: an object that is the whole reply is no call")
+    if write:
+        why.append(f"the model knows no tools: conversation{' and tools' * allowed} written as {write.name}")
+    if dialects:
+        why.append(_read_as(dialects, model, *expected))
+    else:
+        why.append("nothing is read: the request " + ("forbids calls" if request.tools else "offers no tools"))
+    return ToolProtocol(
+        tools=tuple(request.tools),
+        dialects=dialects,
+        write=write,
+        prompt_tools=bool(write) and allowed,
+        max_calls=1 if not request.parallel else model.max_calls,
+        limits_native=bool(request.tools) and (not request.parallel or model.max_calls is not None),
+        why=tuple(why),
+    )
 
-    tools: tuple[Tool, ...] = ()
-    dialects: tuple[Description, ...] = ()
-    write: Description | None = None
-    prompt_tools: bool = False
-    promote: bool = False
-    client_text: TextClient | None = None
-    max_calls: int | None = None
-    limits_native: bool = False
-    why: tuple[str, ...]
 
-
-class ToolProtocols:
-    """Decides how tools and calls travel."""
-
-    def __init__(self, profiles: Profiles, settings: Settings) -> None:
-        self.profiles = profiles
-        self.settings = settings
-
-    def native(self, model: ModelProfile, request: RequestFacts) -> ToolProtocol:
-        """Decide for a client that sends tools and reads calls as the API's own fields."""
-        dialect = self._dialect(model)
-        allowed = bool(request.tools) and request.tool_choice != "none"
-        prompted = self._tools(model) == "prompt" and (request.tools or _has_calls(request.messages))
-        write = dialect if prompted else None
-        # A model that is not prompted in a dialect writes what its profile accepts.
-        named = model.accept == "auto" and model is not UNKNOWN_MODEL
-        expected = [dialect] if write or self.settings.dialect or named else []
-        dialects = self._read(model, *expected) if allowed else ()
-        why = []
-        written = write.name if write else ""
-        answers = {one.name for one in dialects if one.is_json_reply and one.name != written}
-        if request.answer and answers:
-            dialects = tuple(one for one in dialects if one.name not in answers)
-            expected = [one for one in expected if one.name not in answers]
-            why.append("the request asks for JSON: an object that is the whole reply is no call")
-        if write:
-            why.append(f"the model knows no tools: conversation{' and tools' * allowed} written as {write.name}")
-        if dialects:
-            why.append(_read_as(dialects, model, *expected))
-        else:
-            why.append("nothing is read: the request " + ("forbids calls" if request.tools else "offers no tools"))
-        return ToolProtocol(
-            tools=tuple(request.tools),
-            dialects=dialects,
-            write=write,
-            prompt_tools=bool(write) and allowed,
-            max_calls=1 if not request.parallel else model.max_calls,
-            limits_native=bool(request.tools) and (not request.parallel or model.max_calls is not None),
-            why=tuple(why),
-        )
-
-    def text(
-        self, client: ClientProfile, model: ModelProfile, guards: Sequence[Guards], documented: Sequence[Tool]
-    ) -> ToolProtocol:
-        """Decide for a client that documents tools in its prompt and reads calls out of the text."""
-        own = self.profiles.dialects[client.dialect or TEXT_DIALECT]
-        if any(one.on_calls for one in guards):
-            own = replace(own, in_code="call")  # such clients carry out calls in code blocks, too
-        text = TextClient(
-            own,
-            client.tool_sections,
-            client.call_gap,
-            client.extra_calls,
-            client.final_call,
-            client.known_tools,
-            client.known_parameters,
-        )
-        if not documented and not any(one.is_strict for one in guards):
-            reason = "no tools are found in its prompt, so its text is left alone; the server's own calls become text"
-            return ToolProtocol(client_text=text, why=(reason,))
-        dialect = self._dialect(model)
-        how = self.settings.tools if self.settings.tools != "auto" else "native" if model.promote else model.tools
-        promote = how == "native" and (model.promote or self.settings.tools == "native")
-        write = dialect if how == "prompt" and dialect is not own else None
-        expected = [write, own] if write else [own, dialect] if self.settings.dialect else [own]
-        dialects = self._read(model, *expected)
-        why = []
-        if promote:
-            why.append(
-                f"the model is given the {len(documented)} documented tools as `tools`, calls go back as {own.name}"
-            )
-        elif write:
-            why.append(f"conversation and tools are written as {write.name}, calls go back as {own.name}")
-        return ToolProtocol(
-            tools=tuple(documented),
-            dialects=dialects,
-            write=write,
-            prompt_tools=bool(write),
-            promote=promote,
-            client_text=text,
-            max_calls=client.max_calls or model.max_calls,
-            why=(*why, _read_as(dialects, model, *expected)),
-        )
-
-    def _tools(self, model: ModelProfile) -> str:
-        return self.settings.tools if self.settings.tools != "auto" else model.tools
-
-    def _dialect(self, model: ModelProfile) -> Description:
-        return self.profiles.dialects[self.settings.dialect or model.dialect]
-
-    def _read(self, model: ModelProfile, *first: Description) -> tuple[Description, ...]:
-        return read_dialects(self.profiles, model, *first)
+def text_protocol(profiles: Profiles, stack: ProfileStack, documented: Sequence[Tool]) -> ToolProtocol:
+    """Decide for a client that documents tools in its prompt and reads calls out of the text."""
+    model, dialect = stack.model, profiles.dialects[stack.dialect]
+    own = profiles.dialects[stack.client.dialect or TEXT_DIALECT]
+    if any(guards.on_calls for guards in stack.guards):
+        own = replace(own, in_code="call")  # such clients carry out calls in code blocks, too
+    client = TextClient(own, stack.client)
+    if not documented and not any(guards.is_strict for guards in stack.guards):
+        reason = "no tools are found in its prompt, so its text is left alone; the server's own calls become text"
+        return ToolProtocol(client_text=client, why=(reason,))
+    tools = first_set(stack.settings.tools, "native" if model.promote else "", otherwise=stack.tools)
+    promote = tools == "native" and (model.promote or stack.settings.tools == "native")
+    write = dialect if tools == "prompt" and dialect is not own else None
+    expected = [write, own] if write else [own, dialect] if stack.settings.dialect else [own]
+    dialects = read_dialects(profiles, model, *expected)
+    why = []
+    if promote:
+        why.append(f"the model is given the {len(documented)} documented tools as `tools`, calls go back as {own.name}")
+    elif write:
+        why.append(f"conversation and tools are written as {write.name}, calls go back as {own.name}")
+    return ToolProtocol(
+        tools=tuple(documented),
+        dialects=dialects,
+        write=write,
+        prompt_tools=bool(write),
+        promote=promote,
+        client_text=client,
+        max_calls=stack.max_calls,
+        why=(*why, _read_as(dialects, model, *expected)),
+    )
 
 
 def own_tokens(model: ModelProfile) -> frozenset[str]:
@@ -333,31 +284,12 @@ def agent_pattern(agent: str, patterns: Iterable[str]) -> str | None:
     return next((pattern for pattern in patterns if pattern and pattern.casefold() in agent.casefold()), None)
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """The profiles that a request gets, and all that they decide alone."""
-
-    client: ClientProfile
-    model: ModelProfile
-    server: ServerProfile
-    guards: tuple[Guards, ...]
-    set: Mapping[str, Any]
-    drop: tuple[str, ...]
-    response_drop: frozenset[str]
-    thoughts: tuple[str, ...]
-    retry: Retry | None
-    unstreamed: bool
-    """A streaming request that offers tools is asked without streaming."""
-    why: tuple[str, ...]
-
-
 class Planner:
     """Decides about exchanges; made anew when profiles or settings change. Raises `UnknownName`."""
 
     def __init__(self, profiles: Profiles, settings: Settings) -> None:
         self.profiles = profiles
         self.settings = settings
-        self._protocols = ToolProtocols(profiles, settings)
         for setting, name, known in (
             ("client", settings.client, profiles.clients),
             ("model", settings.model, profiles.models),
@@ -379,48 +311,22 @@ class Planner:
 
         `memory` knows what upstreams did before; `taught` are the steps that this one taught by refusing it.
         """
-        settings = self.settings
         server_model = self.server_model(facts)
         facts = dataclass_replace(facts, model=server_model) if server_model else facts
-        found = self._found(facts)
         lessons = memory.lessons(*facts.whose, facts.model) if memory else Lessons()
         learned = {**lessons.known(), **(taught or {})}
-        client, model, guards = found.client, found.model, found.guards
-        if learned.get(PROMPT):
-            model = replace(model, tools="prompt")
-        documented, reason = self._documented(client, facts, request)
-        if request.unliftable:
-            protocol = ToolProtocol(tools=tuple(request.tools), why=(request.unliftable,))
-        elif documented is None:
-            protocol = self._protocols.native(model, request)
-        else:
-            protocol = self._protocols.text(client, model, guards, documented)
-        tools = protocol.tools
-        withheld = _withheld(guards, {*request.declared, *(tool.name for tool in tools)})
-        offered = tuple(tool for tool in tools if tool.name not in withheld)
+        stack, why = self._stack(facts, prompted=bool(learned.get(PROMPT)))
+        protocol = self._protocol(stack, facts, request)
+        tools = protocol.by_name
+        withheld = _withheld(stack.guards, {*request.declared, *tools})
+        offered = tuple(tool for tool in protocol.tools if tool.name not in withheld)
         # Nothing can be demanded of a model that is not offered the tool.
         tool_choice = request.tool_choice if offered and request.tool_choice not in withheld else "auto"
-        by_name = {tool.name: tool for tool in tools}
-        reactors = [reactor for one in guards for reactor in one.reactors]
-        lenient = {"on": True, "off": False}.get(settings.lenient, model.lenient is not False)
-        unknown_tools = model.unknown_tools if settings.unknown_tools == "auto" else settings.unknown_tools
-        if protocol.client_text and unknown_tools == "allow":
-            unknown_tools = "text"  # what such a client does not know it shows as text itself
-        echo = model.echo if settings.echo == "auto" else settings.echo
-        if protocol.client_text and echo == "text":
-            echo = "steer"  # such a client would carry out what it finds in the text
-        thoughts = thinking(
-            None if model is UNKNOWN_MODEL else model,
-            found.server,
-            facts,
-            memory,
-            asked=request.thinks,
-            text_client=protocol.client_text is not None,
-        )
-        steps = {**_steps(found), **{key: one for key, one in learned.items() if key != PROMPT}}
+        as_text = protocol.client_text is not None
+        thoughts = thinking(stack.known_model, stack.server, facts, memory, asked=request.thinks, text_client=as_text)
+        steps = {**stack.steps, **{name: value for name, value in learned.items() if name != PROMPT}}
         why_grammar = self._constrain(steps, learned, request, protocol, offered, tool_choice, thoughts)
-        buffered = found.unstreamed and request.stream and bool(tools)
-        why = [*found.why, reason, *protocol.why, *why_grammar]
+        why += [*protocol.why, *why_grammar]
         if server_model:
             why.append(f"model {request.model}: the server is asked for {server_model}")
         if needed := [name for name in learned if name not in ("constrain", "strict")]:
@@ -428,61 +334,51 @@ class Planner:
         if withheld:
             why.append(f"not offered to the model: {', '.join(sorted(withheld))}")
         return Plan(
-            client.name,
-            model.name,
-            tuple(why),
-            tools,
-            request=RequestPlan(
-                offered=offered,
-                withheld=withheld,
-                tool_choice=tool_choice,
-                client_text=protocol.client_text,
-                write=protocol.write,
-                prompt_tools=protocol.prompt_tools,
-                promote=protocol.promote,
-                set=found.set,
-                drop=found.drop,
-                unstreamed=buffered,
-                ready=steps,
-                as_is=found.server.ready == "as-is",
-                lessons=lessons,
-                thoughts=found.server.thoughts or told_thoughts(facts, memory),
-                recalls=_recalls(found),
-                skips_billing=found.server.skips_billing,
-                loops=tuple(one.loop for one in guards if one.loop),
-            ),
-            reading=ReadingPlan(
-                dialects=protocol.dialects,
-                tools=as_written(reactors, by_name) if reactors else by_name,
-                lenient=lenient,
-                unknown_tools=unknown_tools,
-                echo=echo,
-                own=own_tokens(model),
-                max_call_bytes=settings.max_call_bytes,
-                thinking=thoughts,
-                markers=model.markers,
-                answer=(model.answer.open, model.answer.close),
-            ),
-            reply=ReplyPlan(
-                client_text=protocol.client_text,
-                guards=guards,
-                tool_choice=tool_choice,
-                max_calls=protocol.max_calls,
-                limits_native=protocol.limits_native,
-                ids=_ids(found),
-                lenient=lenient,
-                unknown_tools=unknown_tools,
-                unoffered=frozenset(request.declared) - by_name.keys(),
-                drop=found.response_drop,
-                thoughts=found.thoughts,
-                errors=found.server.errors,
-                retry=found.retry,
-                in_pieces=client.deliver == "incremental" and not (guards or buffered),
-                buffered=buffered,
-            ),
-            server_apis=self._apis(found),
-            server_path=found.server.api_path,
+            stack=stack,
+            protocol=protocol,
+            reading=self._reading(stack, protocol, thoughts),
+            why=tuple(why),
+            offered=offered,
+            withheld=withheld,
+            unoffered=frozenset(request.declared) - tools.keys(),
+            tool_choice=tool_choice,
+            steps=steps,
+            lessons=lessons,
+            thoughts=stack.server.thoughts or told_thoughts(facts, memory),
+            buffered=stack.unstreamed and request.stream and bool(tools),
             server_model=server_model,
+        )
+
+    def _protocol(self, stack: ProfileStack, facts: Facts, request: RequestFacts) -> ToolProtocol:
+        """Decide how tools and calls travel."""
+        documented, reason = _documented(stack, facts, request)
+        if request.unliftable:
+            protocol = ToolProtocol(tools=tuple(request.tools), why=(request.unliftable,))
+        elif documented is None:
+            protocol = native_protocol(self.profiles, stack, request)
+        else:
+            protocol = text_protocol(self.profiles, stack, documented)
+        return replace(protocol, why=(reason, *protocol.why))
+
+    def _reading(self, stack: ProfileStack, protocol: ToolProtocol, thoughts: Thinking) -> ReadingPlan:
+        """Decide how the text of the reply is read."""
+        unknown_tools, echo, tools = stack.unknown_tools, stack.echo, protocol.by_name
+        if protocol.client_text and unknown_tools == "allow":
+            unknown_tools = "text"  # what such a client does not know it shows as text itself
+        if protocol.client_text and echo == "text":
+            echo = "steer"  # such a client would carry out what it finds in the text
+        reactors = [reactor for guards in stack.guards for reactor in guards.reactors]
+        return ReadingPlan(
+            dialects=protocol.dialects,
+            tools=as_written(reactors, tools) if reactors else tools,
+            lenient=stack.lenient,
+            unknown_tools=unknown_tools,
+            echo=echo,
+            own=own_tokens(stack.model),
+            max_call_bytes=self.settings.max_call_bytes,
+            thinking=thoughts,
+            markers=stack.model.markers,
+            answer=(stack.model.answer.open, stack.model.answer.close),
         )
 
     def _constrain(
@@ -510,7 +406,7 @@ class Planner:
 
     def serves(self, facts: Facts, api: str) -> bool:
         """True if the server of a request speaks an API itself, as far as is known."""
-        apis = self._apis(self._found(facts))
+        apis = self._stack(facts)[0].apis
         return not apis or api in apis
 
     def models(self, facts: Facts) -> list[str]:
@@ -524,11 +420,6 @@ class Planner:
         server, _ = self._chosen(self.profiles.servers, self.settings.server, facts)
         return server is not None and server.tokenize
 
-    def _apis(self, found: _Found) -> tuple[str, ...]:
-        """Tell which APIs the server speaks; none if it is to be that of the client."""
-        said = self.settings.upstream_api or found.model.api or found.server.api or ()
-        return () if "same" in said else (said,) if isinstance(said, str) else tuple(said)
-
     def server_model(self, facts: Facts) -> str:
         """Find the model that the server is asked for; empty for the one of the request."""
         server, _ = self._chosen(self.profiles.servers, self.settings.server, facts)
@@ -539,45 +430,30 @@ class Planner:
 
     def refuses(self, facts: Facts) -> bool:
         """True if a policy that refuses calls holds for a request of which only these facts are known."""
-        return any(guards.is_strict for guards in self._found(facts).guards)
+        return any(guards.is_strict for guards in self._stack(facts)[0].guards)
 
-    def _found(self, facts: Facts) -> _Found:
-        """Find the profiles, and put together what they say; of what only one can decide the last does."""
-        settings = self.settings
-        chosen_client, why_client = self._chosen(self.profiles.clients, settings.client, facts)
-        chosen_model, why_model = self._chosen(self.profiles.models, settings.model, facts)
-        chosen_server, why_server = self._chosen(self.profiles.servers, settings.server, facts)
-        client, model = chosen_client or UNKNOWN_CLIENT, chosen_model or UNKNOWN_MODEL
-        server = chosen_server or self.profiles.unknown_server
-        matching = every(self.profiles.policies, facts)
+    def _stack(self, facts: Facts, *, prompted: bool = False) -> tuple[ProfileStack, list[str]]:
+        """Find the profiles for a request, and why it is these, in lines for people."""
+        settings, profiles = self.settings, self.profiles
+        client, why_client = self._chosen(profiles.clients, settings.client, facts)
+        model, why_model = self._chosen(profiles.models, settings.model, facts)
+        server, why_server = self._chosen(profiles.servers, settings.server, facts)
+        policies = every(profiles.policies, facts)
         why = [
             why_client or "client: no profile matches",
             why_model or "model: no profile matches; all framed dialects are read",
         ]
         why += [why_server] if why_server else []
-        why += [f"policy {policy.name}: {told}" for policy, told in matching]
-
-        policies = [policy for policy, _ in matching]
-        guards = (model.guards, client.guards, *(policy.guards for policy in policies))
-        kept = server.special_tokens if model.special_tokens else {}
-        said: list[Exchanged] = [server, model, *policies]
-        asked: list[ModelProfile | PolicyProfile] = [model, *policies]
-        retry = next((one.retry for one in reversed(asked) if one.retry), None)
-        stream = next((one.upstream_stream for one in reversed(said) if one.upstream_stream), "keep")
-        sets = [server.request.set, kept, *(one.request.set for one in said[1:])]
-        return _Found(
-            client,
-            model,
-            server,
-            guards=tuple(one for one in guards if one != Guards()),
-            set={key: value for fields in sets for key, value in fields.items()},
-            drop=tuple(path for one in said for path in one.request.drop),
-            thoughts=next((one.response.thoughts for one in reversed(said) if one.response.thoughts), ()),
-            response_drop=frozenset(name for one in said for name in one.response.drop),
-            retry=retry,
-            unstreamed=stream == "never" or retry is not None,
-            why=tuple(why),
+        why += [f"policy {policy.name}: {told}" for policy, told in policies]
+        stack = ProfileStack(
+            settings=settings,
+            client=client or UNKNOWN_CLIENT,
+            model=model or UNKNOWN_MODEL,
+            server=server or profiles.unknown_server,
+            policies=tuple(policy for policy, _ in policies),
+            prompted=prompted,
         )
+        return stack, why
 
     def _chosen[T: Matched](self, profiles: Mapping[str, T], forced: str, facts: Facts) -> tuple[T | None, str]:
         if forced:
@@ -587,53 +463,37 @@ class Planner:
         choice: ProfileChoice[T] = best(profiles, facts, self.profiles.sources)
         return choice.profile, choice.why[0] if choice.profile else ""
 
-    def _documented(
-        self, client: ClientProfile, facts: Facts, request: RequestFacts
-    ) -> tuple[Sequence[Tool] | None, str]:
-        """Find the tools that a text client documents in its prompt; None for a native client. And the reason."""
-        if client.tool_protocol == "native":
-            return None, f"client profile {client.name} says tool_protocol: native"
-        if request.tools and client.tool_protocol == "auto":
-            return (
-                None,
-                f"the request declares {len(request.tools)} tool{'s' * (len(request.tools) != 1)}: a native client",
-            )
-        documented, unread = _documented_tools(request, client.tool_sections)
-        if client.tool_protocol == "text":
-            return documented, f"client profile {client.name} says tool_protocol: text{unread}"
-        agent, patterns = facts.user_agent[:80], self.settings.client_patterns
-        if not patterns:
-            return None, "the request declares no tools; vtc_client_patterns is empty: no text client is looked for"
-        if pattern := agent_pattern(facts.user_agent, patterns):
-            reason = f"user agent {agent!r} holds {pattern!r} and the request declares no tools: a text client{unread}"
-            return documented, reason
-        if documented:
-            return documented, f"the system prompt documents {len(documented)} tools: a text client"
-        lacking = f"user agent {agent!r} holds none of {', '.join(map(repr, patterns))}"
-        return None, f"the request declares no tools, {lacking} and the prompt documents no tools{unread}"
-
-
-def _steps(found: _Found) -> Mapping[str, Any]:
-    """Put together the steps that make requests ready; the server's profile decides."""
-    ready = found.server.ready
-    return {} if isinstance(ready, str) else {**found.model.ready.steps(), **ready.steps()}
-
-
-def _ids(found: _Found) -> Literal["short", "alphanumeric9"] | None:
-    ready = found.server.ready
-    return (None if isinstance(ready, str) else ready.ids) or found.model.ready.ids
-
-
-def _recalls(found: _Found) -> bool:
-    """True if what the model thought is to be given back to it where it is plain text."""
-    return found.model.recalls and (found.model is not UNKNOWN_MODEL or found.server.recalls)
-
 
 def _withheld(configured: Iterable[Guards], names: Iterable[str]) -> frozenset[str]:
     """Find the tools that a policy does not allow."""
     names = frozenset(names)
     access = [guards.access(ToolNames(names)) for guards in configured if guards.is_access]
     return frozenset(name for name in names if any(one.fault(name) for one in access))
+
+
+def _documented(stack: ProfileStack, facts: Facts, request: RequestFacts) -> tuple[Sequence[Tool] | None, str]:
+    """Find the tools that a text client documents in its prompt; None for a native client. And the reason."""
+    client, patterns = stack.client, stack.settings.client_patterns
+    if client.tool_protocol == "native":
+        return None, f"client profile {client.name} says tool_protocol: native"
+    if request.tools and client.tool_protocol == "auto":
+        return (
+            None,
+            f"the request declares {len(request.tools)} tool{'s' * (len(request.tools) != 1)}: a native client",
+        )
+    documented, unread = _documented_tools(request, client.tool_sections)
+    if client.tool_protocol == "text":
+        return documented, f"client profile {client.name} says tool_protocol: text{unread}"
+    agent = facts.user_agent[:80]
+    if not patterns:
+        return None, "the request declares no tools; vtc_client_patterns is empty: no text client is looked for"
+    if pattern := agent_pattern(facts.user_agent, patterns):
+        reason = f"user agent {agent!r} holds {pattern!r} and the request declares no tools: a text client{unread}"
+        return documented, reason
+    if documented:
+        return documented, f"the system prompt documents {len(documented)} tools: a text client"
+    lacking = f"user agent {agent!r} holds none of {', '.join(map(repr, patterns))}"
+    return None, f"the request declares no tools, {lacking} and the prompt documents no tools{unread}"
 
 
 def _documented_tools(request: RequestFacts, tool_sections: tuple[str, ...]) -> tuple[tuple[Tool, ...], str]:

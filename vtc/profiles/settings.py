@@ -1,12 +1,25 @@
-"""What the user settled by options, in the place of what profiles would say."""
+"""The user's options and the profiles that fit a request, and whose word counts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
+import msgspec
+
+from vtc.dialects.reading.reader import UnknownTools
+from vtc.guards.chain import Guards
 from vtc.profiles.document import nearest
+from vtc.profiles.schema import (
+    ClientProfile,
+    Exchanged,
+    Match,
+    ModelProfile,
+    PolicyProfile,
+    Retry,
+    ServerProfile,
+)
 
 CLIENT_PATTERNS = ("cline", "kilo", "roo")
 """Parts of the user agents of clients that read calls out of the text, when they declare no tools."""
@@ -14,7 +27,7 @@ CLIENT_PATTERNS = ("cline", "kilo", "roo")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the user set; an empty string or `auto` leaves the choice to the profiles."""
+    """The user's options; an empty string or `auto` leaves the choice to the profiles."""
 
     client: str = ""
     model: str = ""
@@ -34,13 +47,154 @@ class Settings:
     max_call_bytes: int = 1 << 20
 
     def chosen(self) -> dict[str, Any]:
-        """What differs from the defaults, as plain data: kept with an exchange, so that it can be replayed."""
-        return {one.name: value for one in fields(self) if (value := getattr(self, one.name)) != one.default}
+        """List the options that differ from the defaults, as plain data: kept with an exchange, to replay it."""
+        return {field.name: value for field in fields(self) if (value := getattr(self, field.name)) != field.default}
 
 
 class UnknownName(ValueError):
-    """A setting names a profile that does not exist; `setting` is the setting."""
+    """Raised where a setting names a profile that does not exist; `setting` is the setting."""
 
     def __init__(self, setting: str, name: str, known: Sequence[str]) -> None:
         super().__init__(f"there is no {setting} {name!r}{nearest(name, known)}; `vtc profiles` lists all")
         self.setting = setting
+
+
+UNKNOWN_CLIENT = ClientProfile(name="unknown", match=Match())
+UNKNOWN_MODEL = ModelProfile(name="unknown", match=Match(), recalls=True)
+"""The rescue default: the request is left alone, and a call that leaked into the text is lifted."""
+UNKNOWN_SERVER = ServerProfile(name="unknown", match=Match())
+
+
+def first_set[T](*values: T | Literal["auto", ""] | None, otherwise: T) -> T:
+    """Return the first value that is set: None, an empty one and `auto` leave the choice to those after it."""
+    values_set = (value for value in values if value not in (None, "auto", "", ()))
+    return cast(T, next(values_set, otherwise))
+
+
+class ProfileStack(msgspec.Struct, frozen=True, kw_only=True):
+    """The profiles that one request gets, under the user's options: the one place that knows whose word counts.
+
+    A setting is that of the user's option, then of the client, the model, the server, then the default; but of the
+    steps that a server needs its own profile knows more than the model's. Changes to requests and replies add up: those
+    of the server, of the model, of policies by their priority; where only one can decide, the last of them does.
+    """
+
+    settings: Settings = Settings()
+    client: ClientProfile = UNKNOWN_CLIENT
+    model: ModelProfile = UNKNOWN_MODEL
+    server: ServerProfile = UNKNOWN_SERVER
+    policies: tuple[PolicyProfile, ...] = ()
+    prompted: bool = False
+    """The server taught by a refusal that it cannot read its model's calls: before the model's profile."""
+
+    @property
+    def known_model(self) -> ModelProfile | None:
+        """The model's profile; None if none matches."""
+        return None if self.model is UNKNOWN_MODEL else self.model
+
+    # A setting: the first that says something.
+
+    @property
+    def tools(self) -> str:
+        """`native` or `prompt`: how tools reach the model."""
+        return first_set(self.settings.tools, "prompt" if self.prompted else "", otherwise=self.model.tools)
+
+    @property
+    def dialect(self) -> str:
+        """The dialect in which calls are written for the model."""
+        return first_set(self.settings.dialect, otherwise=self.model.dialect)
+
+    @property
+    def lenient(self) -> bool:
+        """True if malformed calls are repaired."""
+        return first_set({"on": True, "off": False}.get(self.settings.lenient), self.model.lenient, otherwise=True)
+
+    @property
+    def unknown_tools(self) -> UnknownTools:
+        """What becomes of a call of a tool that was not offered."""
+        return first_set(self.settings.unknown_tools, otherwise=self.model.unknown_tools)
+
+    @property
+    def echo(self) -> Literal["text", "steer", "call"]:
+        """What becomes of a call that stands in a result of the request."""
+        return first_set(self.settings.echo, otherwise=self.model.echo)
+
+    @property
+    def max_calls(self) -> int | None:
+        """Calls of one reply that are kept; None is no limit."""
+        return first_set(self.client.max_calls, otherwise=self.model.max_calls)
+
+    @property
+    def apis(self) -> tuple[str, ...]:
+        """The APIs that the server speaks, the one for clients of any other first; none for that of the client."""
+        apis = first_set(self.settings.upstream_api, self.model.api, self.server.api, otherwise=())
+        return () if "same" in apis else (apis,) if isinstance(apis, str) else tuple(apis)
+
+    @property
+    def recalls(self) -> bool:
+        """True if what the model thought is to be given back to it where it is plain text."""
+        return self.model.recalls and (self.known_model is not None or self.server.recalls)
+
+    # What a server takes: its own profile, then that of the model.
+
+    @property
+    def as_is(self) -> bool:
+        """True if the server takes requests as they come, and its errors are those that clients know."""
+        return self.server.ready == "as-is"
+
+    @property
+    def steps(self) -> Mapping[str, Any]:
+        """The steps that make requests ready for the server, by name and value."""
+        ready = self.server.ready
+        return {} if isinstance(ready, str) else {**self.model.ready.steps(), **ready.steps()}
+
+    @property
+    def ids(self) -> Literal["short", "alphanumeric9"] | None:
+        """The form of ids that are made."""
+        ready = self.server.ready
+        return first_set(None if isinstance(ready, str) else ready.ids, otherwise=self.model.ready.ids)
+
+    # Changes to requests and replies: all of them, in this order.
+
+    @property
+    def _changes(self) -> tuple[Exchanged, ...]:
+        return (self.server, self.model, *self.policies)
+
+    @property
+    def request_set(self) -> dict[str, Any]:
+        """Fields at the top of the request's body, and their values."""
+        kept = self.server.special_tokens if self.model.special_tokens else {}
+        fields = [self.server.request.set, kept, *(profile.request.set for profile in self._changes[1:])]
+        return {key: value for some in fields for key, value in some.items()}
+
+    @property
+    def request_drop(self) -> tuple[str, ...]:
+        """Dotted paths of fields of the request that are left out."""
+        return tuple(path for profile in self._changes for path in profile.request.drop)
+
+    @property
+    def response_drop(self) -> frozenset[str]:
+        """Names of fields of the reply that the client is not sent."""
+        return frozenset(name for profile in self._changes for name in profile.response.drop)
+
+    @property
+    def response_thoughts(self) -> tuple[str, ...]:
+        """The fields in which the client is told what the model thinks, if its API has several; none: the server's."""
+        return first_set(*(profile.response.thoughts for profile in reversed(self._changes)), otherwise=())
+
+    @property
+    def retry(self) -> Retry | None:
+        """How the model is asked again about a faulty reply; None if it is not."""
+        return first_set(*(policy.retry for policy in reversed(self.policies)), otherwise=self.model.retry)
+
+    @property
+    def unstreamed(self) -> bool:
+        """True if a streaming request that offers tools is asked without streaming."""
+        stream = first_set(*(profile.upstream_stream for profile in reversed(self._changes)), otherwise="keep")
+        return stream == "never" or self.retry is not None
+
+    @property
+    def guards(self) -> tuple[Guards, ...]:
+        """The rules, in the order in which they act: those of the model, of the client, of policies."""
+        guards = (self.model.guards, self.client.guards, *(policy.guards for policy in self.policies))
+        return tuple(rules for rules in guards if rules != Guards())

@@ -211,7 +211,7 @@ class VirtualToolCalling:
             return
         if live and live.warming:
             await asyncio.wrap_future(live.warming)
-        strict = live is not None and live.exchange.plan.reply.is_strict
+        strict = live is not None and live.exchange.plan.is_strict
         if not (200 <= response.status_code < 300 or (strict and streams_large())):
             return  # an error: it is looked at when it is there, if at all
         if response.raw_content is not None:
@@ -226,7 +226,7 @@ class VirtualToolCalling:
         exchange, rewrites = live.exchange, ctx.options.vtc_mode == "rewrite"
         # Whole replies are looked at when they are there. With `stream_large_bodies` mitmproxy keeps none for that.
         whole = not is_stream or media_type != exchange.came.media_type or not exchange.streams
-        if (whole or (exchange.plan.reply.buffered and rewrites)) and not streams_large():
+        if (whole or (exchange.plan.buffered and rewrites)) and not streams_large():
             return  # of what is buffered it is no matter in which form upstream gave it
         try:
             encoding = response.headers.get("content-encoding", "")
@@ -300,7 +300,7 @@ class VirtualToolCalling:
         report = live.exchange.report
         self._measure(flow, live, report)
         if live.exchange.reads and not report.calls and report.outcome in ("", "rewritten"):
-            report.unread = bodies.possible_call(flow, live.came.end(live.encoding), live.exchange.plan.tools)
+            report.unread = bodies.possible_call(flow, live.came.end(live.encoding), live.exchange.plan.protocol.tools)
         if report.seconds > max(SLOW, report.elapsed / 50):
             # The first with a model has its dialects compiled.
             level = logging.WARNING if self._stats.has(report.model) else logging.DEBUG

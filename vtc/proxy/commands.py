@@ -130,7 +130,7 @@ class Commands:
         # Where the server parted the reasoning off, none is looked for in the text.
         thinking = Thinking(()) if reply.message.reasoning else plan.reading.thinking
         known = flows.secrets(exchange)
-        name, text = f"{plan.model} {exchange.id[:8]}", reply.message.text
+        name, text = f"{plan.stack.model.name} {exchange.id[:8]}", reply.message.text
         return Case.recorded(name, text, plan.reading, complete=reply.complete, thinking=thinking, secrets=known)
 
 

@@ -45,13 +45,13 @@ def withhold(exchange: Exchange, response: http.Response, reason: str, *, rewrit
 
 def put(exchange: Exchange, response: http.Response, came: bytes, went: bytes) -> None:
     """Give a whole reply the body that leaves; clients are to read it as it was read here, whatever the header said."""
-    strict, framing = exchange.plan.reply.is_strict, exchange.framing
+    strict, framing = exchange.plan.is_strict, exchange.framing
     if came != went or strict:
         bodies.without_charset(response)
     if came != went:
         response.content = went
         is_stream = framing.matches(went)
-        if (is_stream and exchange.plan.reply.buffered) or (strict and not is_stream) or exchange.crosses:
+        if (is_stream and exchange.plan.buffered) or (strict and not is_stream) or exchange.crosses:
             response.headers["content-type"] = framing.media_type if is_stream else "application/json"
 
 
@@ -84,7 +84,7 @@ def redirect(flow: http.HTTPFlow, client: Place, exchange: Exchange) -> None:
         return
     rest, key = client.without_own(query)
     base = f"{client.root(found.base) if found else ''}{server.version}"
-    given = exchange.plan.server_path
+    given = exchange.plan.stack.server.api_path
     at = server.found(given) if given else None
     went = server.written(at.base if at else base, model, rest, streams=streams)
     flows.move(flow, f"{given}?{rest}".removesuffix("?") if given and not at else went)

@@ -43,7 +43,8 @@ def replayed(flow: http.HTTPFlow, planner: Planner) -> dict[str, Any]:
     changes = [scrub(change, flows.secrets(flow)) for change in changes if change]
     summary = exchange.report.summary()
     result = "changed" if changes else "same"
-    return {**difference, "result": result, "reason": summary, "model": exchange.plan.model, "changes": changes}
+    model = exchange.plan.stack.model.name
+    return {**difference, "result": result, "reason": summary, "model": model, "changes": changes}
 
 
 def _difference(flow: http.HTTPFlow, side: Side, today: bytes) -> str:

@@ -99,7 +99,7 @@ def _steps(flow: http.HTTPFlow, live: Live, response: http.Response) -> Steps[No
         if _rewrites():
             _put_error(flow, live, response)
         return
-    if exchange.reads and not response.stream and (200 <= status < 300 or exchange.plan.reply.is_strict):
+    if exchange.reads and not response.stream and (200 <= status < 300 or exchange.plan.is_strict):
         yield from _rewritten(flow, live, response, whole)
     exchange.report.errors[:] = [told] if told else exchange.report.errors
 
@@ -132,7 +132,7 @@ def _rewritten(flow: http.HTTPFlow, live: Live, response: http.Response, whole: 
         withhold(exchange, response, f"the reply is {why}", rewrites=rewrites)
         return
     is_error = not 200 <= response.status_code < 300
-    retry = exchange.plan.reply.retry if rewrites and not is_error else None
+    retry = exchange.plan.stack.retry if rewrites and not is_error else None
     if retry:
         ask = partial(answered, FollowUpRequests(flow, retry.seconds))
         went = yield from exchange.rewrite_with_retry(whole.body, ask)

@@ -11,7 +11,8 @@ from tests.cli.probing.test_command import TEMPLATE
 from vtc.cli.probing import template
 from vtc.cli.probing.template import MOST_MEMORY, TemplateFacts, look
 from vtc.profiles import builtin_directory, load
-from vtc.profiles.planner import UNKNOWN_MODEL, read_dialects
+from vtc.profiles.planner import read_dialects
+from vtc.profiles.settings import UNKNOWN_MODEL
 
 PROFILES = load([builtin_directory()])
 TAGS = (("<think>", "</think>"), ("[THINK]", "[/THINK]"))

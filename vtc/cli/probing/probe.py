@@ -18,9 +18,9 @@ from vtc.cli.probing.talk import ProbeReply, ServerFacts, Talk, learn
 from vtc.cli.probing.template import BoundedAsker
 from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import best
-from vtc.profiles.planner import UNKNOWN_MODEL, Planner, read_dialects
+from vtc.profiles.planner import Planner, read_dialects
 from vtc.profiles.schema import ModelProfile, ReasoningTags
-from vtc.profiles.settings import Settings
+from vtc.profiles.settings import UNKNOWN_MODEL, Settings
 
 USUAL_DIALECTS = ("hermes", "qwen3-coder", "tag")
 """Tried for models of which nothing is known; most are made for the first."""

@@ -335,7 +335,7 @@ class Talk:
         sent = exchange.request()
         self.asker.about = scenario.asks
         answer = self.asker.ask(path, body if bare else sent, place.headers, place.key)
-        prompted = exchange.plan.request.prompt_tools
+        prompted = exchange.plan.protocol.prompt_tools
         problem = "" if answer.ok else answer.why if answer.error else _words(answer)
         asked_it = not isinstance(answer.error, NotAskedError)
         heard = ProbeReply(scenario, answer.status, problem, asked=asked_it, prompted=prompted, seconds=answer.seconds)

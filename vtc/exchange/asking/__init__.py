@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from vtc.apis import Request
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.text_client import conversation
-from vtc.events import Call, Message, Refusal, Tool
+from vtc.events import Call, Message, Refusal
 from vtc.guards import loops
 from vtc.profiles.plan import Plan
 from vtc.reporting.report import Report
@@ -16,7 +16,6 @@ from vtc.reporting.report import Report
 def answer_to_loops(
     plan: Plan,
     request: Request,
-    tools: Mapping[str, Tool],
     reader: Callable[[], Reader],
     report: Report,
 ) -> tuple[str, str]:
@@ -25,13 +24,14 @@ def answer_to_loops(
     `reader` makes the reader of a whole reply.
     """
     stop = steer = ""
-    configured, client = plan.request.loops, plan.request.client_text
+    configured = [guards.loop for guards in plan.stack.guards if guards.loop]
+    client = plan.protocol.client_text
     if not configured:
         return stop, steer
     messages: Sequence[Message] = request.messages
     own = {id(message) for message in messages}
     if client:
-        messages = conversation.structured(messages, client.dialect, tools)
+        messages = conversation.structured(messages, client.dialect, plan.protocol.by_name)
 
     def is_turn(message: Message) -> bool:
         return message.role == "user" and id(message) in own  # what a client adds to results is no turn

@@ -25,7 +25,7 @@ from vtc.dialects.writing.calls import write_calls
 from vtc.events import CanonicalRequest, Message, Opaque, Tool, ToolCall
 from vtc.exchange.asking.steps import StepContext, made_ready
 from vtc.exchange.replying.native_calls import NotInOrder, in_order
-from vtc.profiles.plan import RequestPlan, TextClient
+from vtc.profiles.plan import Plan, TextClient
 from vtc.scrub import told as told_of
 
 logger = logging.getLogger(__name__)
@@ -35,43 +35,40 @@ _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 def prepared(
     request: Request,
     messages: Sequence[Message],
-    plan: RequestPlan,
-    tools: Mapping[str, Tool],
+    plan: Plan,
     remark: str,
     told: list[str],
 ) -> Sequence[Message] | None:
     """Rewrite the messages for the model; None if they stay as they came in the request.
 
-    `tools` are the client's, by name. `remark` is added for the model alone. A line for people about the tools is added
-    to `told`.
+    `remark` is added for the model alone. A line for people about the tools is added to `told`.
     """
-    rewritten = plan.write is not None or plan.promote
+    protocol, tools = plan.protocol, plan.protocol.by_name
     shown: Sequence[Tool] = plan.offered
     messages = _with_whole_calls(messages, tools, told)
-    if plan.write:
+    write, client = protocol.write, protocol.client_text
+    if write:
         messages, shown = _shown(request, messages, plan)
-    if rewritten:
-        if plan.client_text:
-            messages = _structured(messages, plan.client_text, plan.write, tools)
-        if plan.write:
-            messages = history.to_text(messages, plan.write, tools)
-            if plan.client_text:
+    if write or protocol.promote:
+        if client:
+            messages = _structured(messages, client, write, tools)
+        if write:
+            messages = history.to_text(messages, write, tools)
+            if client:
                 messages = history.joined(messages)
-        if plan.write and plan.prompt_tools and shown:
-            messages = history.with_tools(messages, plan.write, shown, plan.tool_choice)
-        if plan.promote or plan.prompt_tools:
-            form = "`tools`" if plan.write is None else f"{plan.write.name} prompt"
+        if write and protocol.prompt_tools and shown:
+            messages = history.with_tools(messages, write, shown, plan.tool_choice)
+        if protocol.promote or protocol.prompt_tools:
+            form = "`tools`" if write is None else f"{write.name} prompt"
             told.append(f"{len(shown)} tool{'s' * (len(shown) != 1)} -> {form}")
-    elif plan.client_text and plan.withheld:
+    elif client and plan.withheld:
         messages = history.with_rule(messages, f"Tools that must not be used: {', '.join(sorted(plan.withheld))}.")
     if remark:
         messages = history.with_note(messages, remark)
     return None if messages is request.messages else messages
 
 
-def _shown(
-    request: Request, messages: Sequence[Message], plan: RequestPlan
-) -> tuple[Sequence[Message], Sequence[Tool]]:
+def _shown(request: Request, messages: Sequence[Message], plan: Plan) -> tuple[Sequence[Message], Sequence[Tool]]:
     """The conversation with the tools that results load, each at its first place, and the tools that are left.
 
     So a tool that is loaded later changes nothing of what stands before. What Claude Code puts before its prompt, and
@@ -89,7 +86,7 @@ def _shown(
             declared = f":\n{json.dumps(tool.as_openai(), ensure_ascii=False)}" if tool else "."
             return f"The tool {name} can be called now{declared}\n"
         meant = request.meaning(part.part)
-        return "" if isinstance(meant, str) and is_billing(meant) and not plan.skips_billing else part
+        return "" if isinstance(meant, str) and is_billing(meant) and not plan.stack.server.skips_billing else part
 
     seen: set[str] = set()
     out: list[Message] = []
@@ -169,15 +166,15 @@ class Encoded(NamedTuple):
 def encoded(
     request: Request,
     body: bytes,
-    plan: RequestPlan,
+    plan: Plan,
     messages: Sequence[Message] | None,
-    model: str = "",
     steps: Mapping[str, Any] | None = None,
     given: StepContext | None = None,
 ) -> Encoded:
     """The request with these messages, or its own, made ready; `body`, as it came, if nothing changes."""
-    set_, drop, unstreamed = dict(plan.set), tuple(plan.drop), plan.unstreamed
-    is_native = plan.write is None and plan.client_text is None
+    stack, protocol, model = plan.stack, plan.protocol, plan.server_model
+    set_, drop, unstreamed = stack.request_set, stack.request_drop, plan.buffered
+    is_native = protocol.is_native
     withheld = plan.withheld if is_native else frozenset[str]()
     asked = ready = CanonicalRequest(model="", messages=())
     took: Mapping[str, str] = {}
@@ -185,21 +182,21 @@ def encoded(
         asked = CanonicalRequest(
             model=model,
             messages=tuple(request.messages if messages is None else messages),
-            tools=plan.offered if is_native or plan.promote else (),
+            tools=plan.offered if is_native or protocol.promote else (),
             choice=plan.tool_choice,
             limits=limits(request.fields, request.LIMITS),
         )
         ready, took = made_ready(asked, steps, given)
         messages = messages if ready.messages is asked.messages else ready.messages
     said = request.messages if messages is None else messages
-    declared = ready.tools if steps and given else plan.offered if is_native or plan.promote else ()
+    declared = ready.tools if steps and given else plan.offered if is_native or protocol.promote else ()
     if messages is None and ready is asked and not (set_ or drop or withheld or unstreamed or model):
         return Encoded(body, [], said, declared)
     tools: Sequence[Tool] | None = None
     if given:
         set_ = {**_constrained(ready, given), **set_}
-    if plan.write is not None or plan.promote:
-        tools = ready.tools if plan.promote and steps else plan.offered if plan.promote else ()
+    if protocol.write is not None or protocol.promote:
+        tools = ready.tools if protocol.promote and steps else plan.offered if protocol.promote else ()
     came = {tool.name: tool for tool in asked.tools}
     left = {given.names.back(tool.name): tool for tool in ready.tools} if given else {}
     went = request.encode(
@@ -219,22 +216,20 @@ def encoded(
 
 def crossed(
     request: Request,
-    plan: RequestPlan,
+    plan: Plan,
     messages: Sequence[Message] | None,
-    model: str,
     steps: Mapping[str, Any],
     given: StepContext,
     origin: str = "",
 ) -> Encoded:
     """The request as one of the server's API, made ready; what of it cannot be told there is named."""
-    is_native = plan.write is None and plan.client_text is None
-    tools = plan.offered if is_native or plan.promote else ()
+    tools = plan.offered if plan.protocol.is_native or plan.protocol.promote else ()
     said = request.messages if messages is None else messages
     asked, took = made_ready(crossing.read(request, said, tools, plan.tool_choice, plan.thoughts, origin), steps, given)
-    model = model or asked.model.removesuffix("[1m]")  # by which Claude Code asks for a longer context
-    fields = given.server.ask(replace(asked, model=model, stream=asked.stream and not plan.unstreamed))
+    model = plan.server_model or asked.model.removesuffix("[1m]")  # by which Claude Code asks for a longer context
+    fields = given.server.ask(replace(asked, model=model, stream=asked.stream and not plan.buffered))
     fields = {**fields, **_constrained(asked, given)}
-    kept = {key: value for key, value in fields.items() if key not in plan.drop}
+    kept = {key: value for key, value in fields.items() if key not in plan.stack.request_drop}
     limits = (request.LIMITS.get(name, (name,))[0] for name in asked.limits if name not in given.server.limits)
     told = [*took.values()]
     loose = bool(asked.answer and not asked.answer.schema and not given.server.any_json)
@@ -242,7 +237,7 @@ def crossed(
     untold = ["strict of tools"] * bool(crossing.strict_tools(request) & {tool.name for tool in tools} - held)
     if left_out := [*asked.left_out, *untold, *limits, *(["JSON without a schema"] if loose else [])]:
         told = [*told, f"not told to the server, whose API has no word for it: {', '.join(left_out)}"]
-    body = changed(kept, plan.drop, plan.set)
+    body = changed(kept, plan.stack.request_drop, plan.stack.request_set)
     return Encoded(body, told, asked.messages, asked.tools, took, asked.constraint is not None, model)
 
 
@@ -262,7 +257,7 @@ def _structured(
     def told(part: str | Opaque) -> str | Opaque:
         if isinstance(part, Opaque):
             return part
-        rest = documented_tools.read(part, client.tool_sections).rest
+        rest = documented_tools.read(part, client.profile.tool_sections).rest
         return conversation.with_samples(rest, client.dialect, tools, sample)
 
     out: list[Message] = []

@@ -65,7 +65,7 @@ class RequestEncoder:
         self._way = way
         self._report = report
         self._origin = origin
-        self._steps: dict[str, Any] = {**(BRIDGED if self._crosses else {}), **plan.request.ready, **taught}
+        self._steps: dict[str, Any] = {**(BRIDGED if self._crosses else {}), **plan.steps, **taught}
         if self._crosses and not server.demands:
             self._steps["choice"] = True
         self.taught: dict[str, Any] = {**taught}
@@ -81,22 +81,22 @@ class RequestEncoder:
 
     def encoded(self, messages: Sequence[Message] | None) -> bytes:
         """Encode the request, with these messages or its own."""
-        plan, request, model = self._plan.request, self._request, self._plan.server_model
+        plan, request = self._plan, self._request
         given = StepContext(request, self._server, WireNames(request.declared if self._steps.get("names") else ()))
         if self._crosses:
-            went = outgoing.crossed(request, plan, messages, model, self._steps, given, self._origin)
+            went = outgoing.crossed(request, plan, messages, self._steps, given, self._origin)
         else:
-            went = outgoing.encoded(request, self._body, plan, messages, model, self._steps, given)
+            went = outgoing.encoded(request, self._body, plan, messages, self._steps, given)
         self._way.names = given.names if given.names.changed else None
         strict = {given.names.back(tool.name): tool for tool in went.tools if tool.strict}
         self._way.held = GrammarCheck(went.constrained, strict)
         self._way.refused = self._refused if went.constrained or strict else None
-        if not plan.as_is:
+        if not plan.stack.as_is:
             sent = size(request.messages if messages is None else messages, plan.offered)
             self._way.counted = partial(self._counted, sent) if sent > LEAST * PLAIN else None
         self._report.request += [line for line in went.told if line not in self._report.request]
         self._took = went.took
-        self.asked = SentRequest(went.model or request.model, request.stream and not plan.unstreamed)
+        self.asked = SentRequest(went.model or request.model, request.stream and not plan.buffered)
         self.sent, self.left = hash(went.body), (went.messages, went.tools)
         return went.body
 
@@ -111,7 +111,7 @@ class RequestEncoder:
         """Learn from an error amid a reply that no grammar can be had: the client has its status and cannot wait."""
         found = lesson(200, hints.words_of(error, WORDS), self._steps)
         if steps := {step: value for step, value in (found.steps if found else {}).items() if step in GRAMMARS}:
-            self._plan.request.lessons.learn(steps)
+            self._plan.lessons.learn(steps)
             told = "the server refused to decode by a grammar, amid its reply: all that follows is asked without"
             self._report.request.append(told)
             logger.warning("vtc: %s", told)
@@ -149,7 +149,7 @@ class RequestEncoder:
 
     def _usage(self, fault: ReplyFault) -> str:
         """Write a call of the tool whose call failed, as the model is told to write it; empty if that is not known."""
-        write, tools = self._plan.request.write, {tool.name: tool for tool in self._request.tools}
+        write, tools = self._plan.protocol.write, {tool.name: tool for tool in self._request.tools}
         tool = tools.get(tool_names.resolve(fault.tool, tools) or "") if fault.tool and write else None
         return usage(write, tool) if write and tool else ""
 
@@ -161,7 +161,7 @@ class RequestEncoder:
         """Take note that the server took it with what its refusals taught."""
         of_use = {*self._took, *_ALWAYS, *GRAMMARS}
         taught = {step: value for step, value in self.taught.items() if step in of_use}
-        self._plan.request.lessons.learn(taught)
+        self._plan.lessons.learn(taught)
         if steps := ", ".join(name for name in taught if name not in GRAMMARS):
             self._report.request.append(f"asked again, as the server refused it; done at once from now on: {steps}")
         if taught.keys() & {*GRAMMARS}:
@@ -172,6 +172,6 @@ class RequestEncoder:
     def full(self, error: bytes, status: int) -> Failure | None:
         """Read the error of a prompt that is too long; None if it is another, or the client's API says it so itself."""
         words = error[: 4 * WORDS].decode(errors="replace")
-        if not self._crosses and (self._plan.request.as_is or FULL in words or "prompt is too long: " in words):
+        if not self._crosses and (self._plan.stack.as_is or FULL in words or "prompt is too long: " in words):
             return None
         return full(status, words, hints.words_of(error), len(self._body))

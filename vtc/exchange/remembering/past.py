@@ -252,13 +252,13 @@ class History:
 
     def __init__(self, memory: Memory, facts: Facts, plan: Plan, request: Request) -> None:
         of, model = facts.whose, plan.server_model or request.model
-        native = plan.request.client_text is None
-        recalls, as_text = plan.request.recalls, plan.request.write is not None and native
-        kept = native and bool(plan.tools) and not request.several
+        native = plan.protocol.client_text is None
+        recalls, as_text = plan.stack.recalls, plan.protocol.write is not None and native
+        kept = native and bool(plan.protocol.tools) and not request.several
         self.thoughts = PastThoughts(memory, of, model, recalls=recalls, as_text=as_text) if kept else None
         """None where nothing is given back to the model."""
         self._prompts = LastPrompts(memory, of, model, facts.secrets)
-        self._skips_billing = plan.request.skips_billing
+        self._skips_billing = plan.stack.server.skips_billing
 
     def conversation(self, request: Request, field: str | None, told: list[str]) -> Sequence[Message]:
         """Return the conversation, with what the model thought (`PastThoughts.given_back`)."""

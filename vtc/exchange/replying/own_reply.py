@@ -5,27 +5,25 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
 from vtc.apis import Api, Request
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.text_client import conversation
-from vtc.events import Call, Text, Tool, ToolCall
+from vtc.events import Call, Text, ToolCall
 from vtc.json_text import decode, encode
 from vtc.profiles.matching import texts_at
-from vtc.profiles.plan import ReplyPlan
+from vtc.profiles.plan import Plan
 from vtc.profiles.schema import ErrorReply
 
 WITHHELD = "The reply was withheld: it could not be read, and a policy holds here that refuses calls."
 """What a client is told in place of a whole reply."""
 
 
-def own_reply(
-    api: Api, request: Request, plan: ReplyPlan, tools: Mapping[str, Tool], text: str, seed: str, created: int
-) -> bytes:
+def own_reply(api: Api, request: Request, plan: Plan, text: str, seed: str, created: int) -> bytes:
     """Make a whole reply that says `text`, as the client reads it; `created` is the time in seconds since 1970."""
-    client = plan.client_text
-    final = client.final_call if client else None
+    client, tools = plan.protocol.client_text, plan.protocol.by_name
+    final = client.profile.final_call if client else None
     if client and final and final.tool in tools:
         call = ToolCall(final.tool, json.dumps({final.argument: text}, ensure_ascii=False))
         text = conversation.as_read(call, client.dialect, tools)

@@ -45,7 +45,7 @@ from vtc.exchange.replying.text_reading import ANYTHING, TextReading
 from vtc.exchange.replying.upstream_calls import UpstreamCalls
 from vtc.guards.chain import Chain, joined
 from vtc.guards.openers import Openers
-from vtc.profiles.plan import ReplyPlan
+from vtc.profiles.plan import Plan
 from vtc.reporting.report import Report
 
 
@@ -86,7 +86,7 @@ class Stages:
 
     def __init__(
         self,
-        plan: ReplyPlan,
+        plan: Plan,
         tools: Mapping[str, Tool],
         ids: Ids,
         report: Report,
@@ -96,7 +96,7 @@ class Stages:
     ) -> None:
         """`named` tells the client's name of a tool that the server knows by another."""
         self._named = named
-        client, structured = plan.client_text, plan.client_text is None
+        client, structured = plan.protocol.client_text, plan.protocol.client_text is None
         self._guards = guards
         self._reads = client.dialect if client and plan.checks_calls else None
         """How the client reads the arguments of calls; None if no policy looks at them."""
@@ -106,7 +106,7 @@ class Stages:
         self.limit = Limit(plan, tools)
         self.identify = Identify(ids, structured=structured)
         self.record = Record(report, tools, structured=structured)
-        leaving = OutputFilter(self.record, Openers(openers) if openers else None, joined(plan.guards))
+        leaving = OutputFilter(self.record, Openers(openers) if openers else None, joined(plan.stack.guards))
         self.reads_text = leaving.reads_text or (guards is not None and guards.reads_text)
         self._client = ForStructuredClient(self.gap, leaving)
         if client:
@@ -152,7 +152,7 @@ class ReplyPipeline:
 
     def __init__(
         self,
-        plan: ReplyPlan,
+        plan: Plan,
         tools: Mapping[str, Tool],
         text: TextReading,
         stages: Stages,
@@ -162,9 +162,9 @@ class ReplyPipeline:
         held: GrammarCheck = NOTHING,
     ) -> None:
         """Where upstream's own calls may leave `as_they_come`, no policy looks at events."""
-        self.structured = plan.client_text is None
+        self.structured = plan.protocol.client_text is None
         self.guarded = plan.checks_calls
-        self.takes_calls = not self.structured or plan.limits_native or self.guarded or bool(tools)
+        self.takes_calls = not self.structured or plan.protocol.limits_native or self.guarded or bool(tools)
         self._demanded = plan.tool_choice if tools else "auto"
         self._held = held
         self._text = text
@@ -173,9 +173,9 @@ class ReplyPipeline:
             tools,
             stages.given,
             stages.identify,
-            lenient=plan.lenient,
+            lenient=plan.reading.lenient,
             read_name=read_name,
-            as_they_come=as_they_come and self.structured and not (self.guarded or plan.limits_native),
+            as_they_come=as_they_come and self.structured and not (self.guarded or plan.protocol.limits_native),
             as_text=None if self.structured else stages.as_text,
         )
 

@@ -40,7 +40,7 @@ from vtc.events import (
 from vtc.exchange.replying.native_calls import Ended
 from vtc.guards.content import Joined
 from vtc.guards.openers import Openers
-from vtc.profiles.plan import ReplyPlan, TextClient
+from vtc.profiles.plan import Plan, TextClient
 from vtc.reporting.report import Report
 
 # Hold calls to the tools that are offered, and to the number that the client takes.
@@ -49,16 +49,16 @@ from vtc.reporting.report import Report
 class Limit:
     """Holds calls to the tools that are offered, and to the number that the client takes."""
 
-    def __init__(self, plan: ReplyPlan, tools: Collection[str]) -> None:
-        self.most = plan.max_calls
-        self._unknown_tools = plan.unknown_tools
+    def __init__(self, plan: Plan, tools: Collection[str]) -> None:
+        self.most = plan.protocol.max_calls
+        self._unknown_tools = plan.reading.unknown_tools
         self._unoffered = plan.unoffered
         self._tools = tools
         self.delivered: list[str] = []
         """Names of the calls that went on."""
         self.extra: list[str] = []
         """Names of those that were too many, and the client was not told of."""
-        self._as_text = plan.client_text is not None
+        self._as_text = plan.protocol.client_text is not None
         self._drops = False
         """True while a call that leaves in pieces is one of these."""
         self._dropped: list[str] = []
@@ -418,7 +418,7 @@ class ForTextClient(ForStructuredClient):
         if readable and (not self._strict or self._says(event.raw, call)):
             return Text(event.raw), self._size(event.raw, call.name)
         tools = self._tools or as_called(call)  # the client has tools that its prompt does not document
-        written = conversation.as_read(call, client.dialect, tools, client.known_parameters)
+        written = conversation.as_read(call, client.dialect, tools, client.profile.known_parameters)
         if not self._says(written, call):
             reason = "written for this client its arguments would be read as others"
             self._record.intervened(Intervention("unread_calls", "refused", call.name, reason))
@@ -427,7 +427,7 @@ class ForTextClient(ForStructuredClient):
         if readable:
             reason = "this client would have read other arguments"
             self._record.intervened(Intervention("unread_calls", "changed", call.name, reason))
-        written = self._gap.before(client.gap) + written
+        written = self._gap.before(client.profile.call_gap) + written
         return Rewritten(event.raw, written), self._size(written, call.name)
 
     def _rest(self, event: Call) -> Event:
@@ -435,7 +435,7 @@ class ForTextClient(ForStructuredClient):
         call, client, left = event.call, self._client, "".join(self._left)
         if conversation.is_readable(replace(event, raw=left + event.raw), client.dialect):
             return Text(event.raw)
-        written = conversation.as_read(call, client.dialect, self._tools, client.known_parameters)
+        written = conversation.as_read(call, client.dialect, self._tools, client.profile.known_parameters)
         rest = conversation.after(left, written)
         if rest is not None and self._says(left + rest, call):
             return Rewritten(event.raw, rest)
@@ -445,12 +445,12 @@ class ForTextClient(ForStructuredClient):
 
     def _says(self, text: str, call: ToolCall) -> bool:
         """Whether the client reads what was judged: no policy and no limit sees the call again."""
-        client, tools = self._client, self._tools or as_called(call)
-        return conversation.says(text, call, client.dialect, tools, client.known_tools, client.known_parameters)
+        dialect, profile, tools = self._client.dialect, self._client.profile, self._tools or as_called(call)
+        return conversation.says(text, call, dialect, tools, profile.known_tools, profile.known_parameters)
 
     def _size(self, text: str, name: str) -> int:
         """How much of a text is a call for the client, which looks into one of a tool that it does not know."""
-        known, dialect = self._client.known_tools, self._client.dialect
+        known, dialect = self._client.profile.known_tools, self._client.dialect
         if known and name not in known:
             opener = "".join(conversation.openers(dialect, [name]))
             return text.find(opener) + len(opener)
@@ -460,7 +460,7 @@ class ForTextClient(ForStructuredClient):
     def finish(self) -> list[Event]:
         """Tell a client that takes few calls what else the model called, so that the model will see it, too."""
         extra, most = self._limit.extra, self._limit.most
-        if not extra or self._client.extra_calls == "drop":
+        if not extra or self._client.profile.extra_calls == "drop":
             return super().finish()
         tools = "one tool" if most == 1 else f"{most} tools"
         names = ", ".join([*extra[:MOST_NAMED], *["…"] * (len(extra) > MOST_NAMED)])

@@ -29,7 +29,7 @@ from vtc.exchange.replying.stream import CodedStream, Stream
 from vtc.exchange.replying.text_reading import LateCalls, TextReading, Thoughts
 from vtc.guards.chain import chain_of, refusable
 from vtc.guards.patterns import Budget
-from vtc.profiles.plan import Plan, ReadingPlan, ReplyPlan
+from vtc.profiles.plan import Plan, ReadingPlan
 from vtc.reporting.report import Report
 from vtc.wire import compression
 
@@ -73,22 +73,22 @@ class ReplyFactory:
         """Takes the tokens that the server counted of the prompt."""
         self.refused: Callable[[bytes], None] | None = None
         """Takes an error of the server's amid its reply."""
-        self._tools = {tool.name: tool for tool in plan.tools}
+        self._tools = plan.protocol.by_name
         self._several = request.several
-        self._form = request.form_with(plan.reply.thoughts)
+        self._form = request.form_with(plan.stack.response_thoughts)
         self._model = request.model
         self._seed = seed
         self._origin = origin
-        form = alphanumeric9 if plan.reply.ids == "alphanumeric9" else client.call_id
+        form = alphanumeric9 if plan.stack.ids == "alphanumeric9" else client.call_id
         self._ids = Ids(seed, request.call_ids, form)
         self._budget = Budget()
-        blank = BLANK if plan.request.prompt_tools else ""
+        blank = BLANK if plan.protocol.prompt_tools else ""
         steers = plan.reading.echo == "steer"
-        self._own = ModelFacts(plan.reading.own, self._echoes(request), steers, steers or plan.reply.is_strict, blank)
+        self._own = ModelFacts(plan.reading.own, self._echoes(request), steers, steers or plan.is_strict, blank)
 
     def _echoes(self, request: Request) -> Echoes | None:
         """Look for calls in the results of the request."""
-        reading, client = self._plan.reading, self._plan.reply.client_text
+        reading, client = self._plan.reading, self._plan.protocol.client_text
         if not (reading.dialects and self._tools) or reading.echo == "call":
             return None
         dialect = client.dialect if client else None
@@ -108,14 +108,15 @@ class ReplyFactory:
 
         def pipeline() -> ReplyPipeline:
             # Clients that do not look at a choice's number would join the calls of several.
-            plan = self._plan.reply
+            plan = self._plan
             if pipelines and plan.is_strict and not self._several:
-                plan = replace_fields(plan, max_calls=0, limits_native=True)
+                protocol = replace_fields(plan.protocol, max_calls=0, limits_native=True)
+                plan = replace_fields(plan, protocol=protocol)
             pipelines.append(self._pipeline(report, plan, whole=whole))
             return pipelines[-1]
 
         crosses = self._server is not self._client
-        form, drop, strict = self._form, self._plan.reply.drop, self._plan.reply.is_strict
+        form, drop, strict = self._form, self._plan.stack.response_drop, self._plan.is_strict
         decoder_ = self._server.decoder(None if crosses else form, drop)
         if crosses:
             id_ = hashlib.sha256(self._seed.encode()).hexdigest()[:24]
@@ -133,7 +134,7 @@ class ReplyFactory:
 
     def _heard(self, past: PastThoughts) -> ThoughtRecorder:
         """Make what listens to a reply for later requests."""
-        write = self._plan.request.write if past.as_text else None
+        write = self._plan.protocol.write if past.as_text else None
         sections = write.sections[:1] if write else ()
         around = tuple(part.strip() for one in sections for part in one.partition("{calls}")[::2] if part.strip())
         closers = [close for _, close in self._plan.reading.thinking.tags] if write else []
@@ -141,12 +142,12 @@ class ReplyFactory:
             self._server.decoder(), past.keep, around if write else None, closers, plain=past.recalls
         )
 
-    def _pipeline(self, report: Report, plan: ReplyPlan, *, whole: bool) -> ReplyPipeline:
+    def _pipeline(self, report: Report, plan: Plan, *, whole: bool) -> ReplyPipeline:
         """Make the way of one choice of the reply."""
         think = self._plan.reading.thinking
         reads = bool(self._plan.reading.dialects and self._tools)
         dialects = self._plan.reading.dialects
-        in_pieces = plan.in_pieces and not whole and bool(self._client.in_pieces or plan.client_text)
+        in_pieces = plan.in_pieces and not whole and bool(self._client.in_pieces or plan.protocol.client_text)
         guessed = think.begins_inside and not whole
         kept = guessed and think.to == "keep"
 
@@ -154,11 +155,13 @@ class ReplyFactory:
             return self.reader(begins, dialects=()), LateCalls(dialects, self.reader())
 
         openers: list[str] = []
-        if client := plan.client_text:
-            openers = conversation.openers(client.dialect, refusable(plan.guards, [*self._tools, *client.known_tools]))
+        rules, client = plan.stack.guards, plan.protocol.client_text
+        if client:
+            known = [*self._tools, *client.profile.known_tools]
+            openers = conversation.openers(client.dialect, refusable(rules, known))
         guards, declared = None, plan.unoffered
-        if plan.guards or client:
-            guards = chain_of(plan.guards, self._tools, declared=declared, is_text=bool(client), budget=self._budget)
+        if rules or client:
+            guards = chain_of(rules, self._tools, declared=declared, is_text=bool(client), budget=self._budget)
         text = TextReading()
         if reads:
             reader = self.reader(think.begins(whole=whole), incremental=in_pieces)
@@ -206,7 +209,7 @@ class ReplyFactory:
         """Make a reader of the text of a reply, or of a part of it, in all dialects of the plan or in these."""
         plan, think = self._plan.reading, self._plan.reading.thinking
         read = plan.dialects if dialects is None else tuple(dialects)
-        client = self._plan.reply.client_text
+        client = self._plan.protocol.client_text
         return Reader(
             compiled(read, think.tags, plan.markers, plan.answer),
             self._tools_written(),
