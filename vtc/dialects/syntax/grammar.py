@@ -165,10 +165,10 @@ class Head(msgspec.Struct, frozen=True, gc=False):
 def _kept[*Of](make: Callable[[Grammar, *Of], Scan]) -> Callable[[Grammar, *Of], Scan]:
     """Keep the scans that a method makes with those of all grammars: bounded, as names and keys are a model's."""
 
-    def scan(grammar: Grammar, *of: *Of) -> Scan:
-        return COMPILED.get_or_make((grammar.number, make, of), lambda: make(grammar, *of), Scan.size)
+    def kept(grammar: Grammar, *of: *Of) -> Scan:
+        return COMPILED.get_or_make((grammar.number, make, of), lambda: make(grammar, *of), lambda scan: scan.size())
 
-    return scan
+    return kept
 
 
 class Grammar:
