@@ -14,7 +14,7 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -154,8 +154,7 @@ def option_table() -> str:
 
 def limit_table() -> str:
     """Where each API has a limit, as the codecs write it."""
-    requests = [api.make_request for api in APIS]
-    tables: list[Mapping[str, Sequence[str]]] = [one.LIMITS for one in requests]  # type: ignore[attr-defined]
+    tables = [api.layout.limits for api in APIS]
     lines = [f"| | {' | '.join(f'`{api.name}`' for api in APIS)} |", "|---" * (len(APIS) + 1) + "|"]
     for name in dict.fromkeys(name for table in tables for name in table):
         places = [f"`{table[name][0]}`" if name in table else "not told" for table in tables]

@@ -65,7 +65,7 @@ LONGER = {
 MAX_ATTRIBUTES = 15
 MAX_PUBLIC_METHODS = 20
 LARGER = {
-    "Api": (19, 20),
+    "Api": (16, 20),
     "CallSyntax": (15, 42),
     "Case": (16, 20),
     "ClientProfile": (16, 20),

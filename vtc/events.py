@@ -9,7 +9,7 @@ That of which there is one for nearly every token or message is a struct, which 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -114,6 +114,40 @@ class Answer(msgspec.Struct, frozen=True):
     strict: bool | None = None
 
 
+class ToolOffer(msgspec.Struct, frozen=True, kw_only=True):
+    """The tools of a request, and which calls of them it allows."""
+
+    tools: Sequence[Tool] = ()
+    """The functions that may be called."""
+    declared: Sequence[str] = ()
+    """Names of all that is declared: of functions that may not be called, and of tools that are none, too."""
+    deferred: Collection[str] = ()
+    """Names of tools of which the model is told nothing before a result loads them."""
+    choice: str = "auto"
+    """`auto`, `none`, `required`, or the name of a tool."""
+    restricted: bool = False
+    """True if only some of the functions declared may be called."""
+    parallel: bool = True
+    """True if the reply may hold more than one call."""
+
+
+class GenerationConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """How a reply is to be generated."""
+
+    limits: Mapping[str, Any] = {}
+    """Limits and sampling, by their names in chat completions; `stop` is a list."""
+    thinks: bool | None = None
+    """True or False if the reasoning is turned on or off, None if nothing is said of that."""
+    effort: str | None = None
+    """How much to think: a word, `none`, `auto` for what the model wants, or None where nothing is said of it."""
+    answer: Answer | None = None
+    """The form that the answer must have; None if it is free."""
+    constrained: bool = False
+    """True if the form of the answer, or a grammar of it, is said in any of the ways that servers know."""
+    several: bool = False
+    """True if more than one choice is asked for."""
+
+
 class CanonicalRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A request for servers of any API. Its messages have no `source`, but `media` and a `thought`."""
 
@@ -122,7 +156,6 @@ class CanonicalRequest(msgspec.Struct, frozen=True, kw_only=True):
     stream: bool = False
     tools: tuple[Tool, ...] = ()
     choice: str = "auto"
-    """`auto`, `none`, `required`, or the name of a tool."""
     parallel: bool = True
     limits: Mapping[str, Any] = {}
     """Limits and sampling, by their names in chat completions; `stop` is a list."""

@@ -18,7 +18,7 @@ from tests.apis.named_events import Json
 from tests.e2e.upstream import JSON, SSE, Reply, serving
 from tests.exchange.test_thoughts import Talk
 from tests.exchanges import agent, fed, planner
-from vtc.apis import BadRequest, beside, find, unread
+from vtc.apis import BadRequest, Changes, beside, find, unread
 from vtc.apis.gemini_generate import API
 from vtc.apis.gemini_generate.request import json_schema
 from vtc.exchange import Exchange
@@ -60,8 +60,8 @@ def test_both_spellings_are_read_alike() -> None:
     system, user, called, result = request.messages
     assert (system.text, user.text, result.text, result.name) == ("Be brief.", "x", "A", "read")
     assert [call.arguments for call in called.calls] == ['{"some_path": "/a"}']
-    assert (request.tool_choice, request.effort, request.thinks) == ("read", "none", False)
-    assert [tool.parameters for tool in request.tools] == [{"type": "object", "properties": {}}]
+    assert (request.offer.choice, request.generation.effort, request.generation.thinks) == ("read", "none", False)
+    assert [tool.parameters for tool in request.offer.tools] == [{"type": "object", "properties": {}}]
     (image,) = (request.meaning(part.part) for part in user.content if not isinstance(part, str))
     assert (image.kind, image.media_type, image.data) == ("image", "image/png", "AA")  # type: ignore[union-attr]
 
@@ -69,7 +69,7 @@ def test_both_spellings_are_read_alike() -> None:
 def test_the_path_says_the_model_and_whether_to_stream() -> None:
     one = API.request(chat.encoded(gemini.request()), "/v1beta/models/Qwen/Qwen3:8b:streamGenerateContent?alt=sse")
     assert (one.model, one.stream) == ("Qwen/Qwen3:8b", True)
-    assert json.loads(one.encode(model="other", unstreamed=True)) == gemini.request()
+    assert json.loads(one.encode(Changes(model="other", unstreamed=True))) == gemini.request()
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_schemas_in_googles_spelling_are_json_schemas(schema: Json, read: Json) 
 )
 def test_how_much_to_think(config: Json, effort: str | None) -> None:
     body = gemini.request(generationConfig={"thinkingConfig": config})
-    assert API.request(chat.encoded(body)).effort == effort
+    assert API.request(chat.encoded(body)).generation.effort == effort
 
 
 def test_an_answer_in_json_is_told_to_another_api() -> None:
@@ -136,9 +136,9 @@ def test_a_stream_that_is_a_list_of_json_is_left_alone() -> None:
 
 def test_a_withheld_tool_is_gone_and_the_others_keep_their_declaration() -> None:
     one = API.request(chat.encoded(gemini.request(tools=[*gemini.TOOLS, {"googleSearch": {}}])))
-    sent = json.loads(one.encode(withheld={"read"}))["tools"]
+    sent = json.loads(one.encode(Changes(withheld={"read"})))["tools"]
     assert sent == [{"functionDeclarations": gemini.TOOLS[0]["functionDeclarations"][1:]}, {"googleSearch": {}}]
-    assert "tools" not in json.loads(one.encode(withheld={"read", "write", "list_files", "googleSearch"}))
+    assert "tools" not in json.loads(one.encode(Changes(withheld={"read", "write", "list_files", "googleSearch"})))
 
 
 @pytest.mark.parametrize("wrapped", [False, True])

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.apis import conversations
-from vtc.apis import APIS, Api, BadRequest
+from vtc.apis import APIS, Api, BadRequest, Changes
 from vtc.events import Message, Tool
 
 SCHEMA = {"type": "object", "properties": {}}
@@ -70,7 +70,7 @@ def request(api: Api, **changes: Any) -> Any:
 
 
 def sent(one: Any, **changes: Any) -> Any:
-    return json.loads(one.encode(**changes))
+    return json.loads(one.encode(Changes(**changes)))
 
 
 CHOICES = {"tool_choice", "toolConfig"}
@@ -94,7 +94,7 @@ def test_conversation_of_which_nothing_changes_keeps_its_bytes(api: Api) -> None
     one = request(api)
     key = conversations.key(api.name)
     before = one.encode()
-    assert one.encode(messages=one.messages) == before
+    assert one.encode(Changes(messages=one.messages)) == before
     changed = [*one.messages[:-1], replace(one.messages[-1], content=("B",))]
     after = sent(one, messages=changed)[key]
     assert after[:-1] == json.loads(before)[key][:-1]
@@ -117,8 +117,8 @@ def test_new_system_message_is_said_to_the_model(api: Api) -> None:
 @each
 def test_withheld_tools_and_a_demand_for_one_are_left_out(api: Api) -> None:
     one = request(api)
-    assert (one.declared, [tool.name for tool in one.tools]) == (["read", "find"], ["read", "find"])
-    assert one.tool_choice == ("auto" if api.name == "ollama-chat" else "find")
+    assert (one.offer.declared, [tool.name for tool in one.offer.tools]) == (["read", "find"], ["read", "find"])
+    assert one.offer.choice == ("auto" if api.name == "ollama-chat" else "find")
     body = sent(one, withheld={"find"})
     assert (declared(body), bool(CHOICES & body.keys())) == (declared(BODIES[api.name])[:1], False)
     assert not {"tools", *CHOICES} & sent(one, withheld={"read", "find"}).keys()

@@ -87,7 +87,7 @@ def kept(asked: CanonicalRequest, server: str) -> CanonicalRequest:
 @pytest.mark.parametrize("server", pairs.NAMES)
 @given(requests())
 def test_what_a_server_is_asked_is_what_was_asked(server: str, asked: CanonicalRequest) -> None:
-    if not BY_NAME[server].demands:
+    if not BY_NAME[server].layout.choice:
         asked, _ = made_ready(asked, {"choice": True}, given_request())
     body = chat.encoded(BY_NAME[server].ask(asked))
     pairs.check_request(server, json.loads(body))

@@ -129,7 +129,7 @@ def test_a_forbidden_tool_is_called_by_no_pair(client: str, server: str, stream:
     exchange = Exchange.open(
         BY_NAME[client], asked(client, stream=stream), agent(client, stream=stream), strict, "seed"
     )
-    offered = {tool.name for tool in BY_NAME[server].request(exchange.request()).tools}
+    offered = {tool.name for tool in BY_NAME[server].request(exchange.request()).offer.tools}
     assert "read" not in offered
     body = pairs.streamed(server, ["Hello"], TWO) if stream else pairs.whole(server, "Hello", TWO)
     found = told(exchange, client, body, stream=stream)

@@ -11,7 +11,9 @@ import pytest
 from tests.apis import chat
 from tests.exchanges import opened
 from vtc.apis import APIS
+from vtc.apis.crossing import WireNames
 from vtc.exchange.asking.request import encoded, prepared
+from vtc.exchange.asking.steps import StepContext
 from vtc.profiles import Facts, Plan, Planner, Settings, builtin_directory, load
 
 (API,) = [api for api in APIS if api.name == "openai-chat"]
@@ -23,7 +25,7 @@ def sent(remark: str = "", settings: dict[str, Any] | None = None, plan: Plan | 
     request = API.request(body)
     plan = plan or Planner(PROFILES, Settings(**settings or {})).plan(Facts(), request)
     messages = prepared(request, request.messages, plan, remark, [])
-    return encoded(request, body, plan, messages).body
+    return encoded(request, body, plan, messages, {}, StepContext(request, API, WireNames(()))).body
 
 
 def test_what_need_not_change_is_the_very_bytes() -> None:

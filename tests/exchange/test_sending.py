@@ -206,8 +206,8 @@ def test_another_client_is_taught_by_its_own_refusals() -> None:
 @pytest.mark.parametrize("client", ["anthropic-messages", "openai-responses", "ollama-chat"])
 def test_clients_of_other_apis_are_asked_for_again_alike(client: str) -> None:
     memory, settings = Memory(), {"upstream_api": ("openai-chat",)}
-    tools = BY_NAME["openai-chat"].request(chat.encoded(chat.request(tools=NARROW))).tools
-    declared = [BY_NAME[client].make_request(asked(client), "")._declaration(one) for one in tools]  # type: ignore[attr-defined]
+    tools = BY_NAME["openai-chat"].request(chat.encoded(chat.request(tools=NARROW))).offer.tools
+    declared = [BY_NAME[client].request(asked(client))._declaration(one) for one in tools]
     assert len(until_taken(opened(memory, client, settings, tools=declared), RULES["grammar"])) == 2
     assert len(until_taken(opened(memory, client, settings, tools=declared), RULES["grammar"])) == 1
 
@@ -437,7 +437,7 @@ def test_claude_codes_billing_line_goes_to_its_own_server_alone(server: str, lef
 @pytest.mark.parametrize("client", ["anthropic-messages", "openai-responses"])
 def test_schemas_and_names_are_mended_in_every_api(client: str) -> None:
     memory, settings = Memory(), {"server": "llama.cpp"}
-    make = BY_NAME[client].make_request(asked(client), "")._declaration  # type: ignore[attr-defined]
+    make = BY_NAME[client].request(asked(client))._declaration
     schema = {"type": "object", "properties": {"p": {"type": "string", "pattern": "a"}}}
     declared = [{**make(Tool("a/b", "Does.", schema)), "own": 1}, {**make(Tool("plain", "Does.", {"type": "object"}))}]
     came = json.loads(asked(client, tools=declared))["tools"]

@@ -6,7 +6,8 @@ from typing import Any, Literal
 
 import pytest
 
-from vtc.apis.asking import thinks
+from vtc.apis.generation import read
+from vtc.apis.layout import BodyLayout
 from vtc.profiles import Facts, Match, Memory, ModelProfile, ServerProfile, Thinking
 from vtc.profiles.memory import AGREEING
 from vtc.profiles.planner import COMMON_TAGS, thinking
@@ -14,6 +15,11 @@ from vtc.profiles.schema import ReasoningTags
 
 SERVER = ServerProfile(name="server", match=Match())
 PARTS = ServerProfile(name="parts", match=Match(), parts_reasoning=True)
+
+
+def asked(body: dict[str, Any]) -> bool | None:
+    """What a request says of thinking."""
+    return read(body, BodyLayout(name="")).thinks
 
 
 def decided(
@@ -24,7 +30,7 @@ def decided(
     host: str = "one",
 ) -> Thinking:
     model = ModelProfile(name="mine", match=Match(), reasoning=ReasoningTags(prefilled=prefilled))
-    return thinking(model, server, Facts(host=host, model="m"), memory, asked=thinks(body or {}))
+    return thinking(model, server, Facts(host=host, model="m"), memory, asked=asked(body or {}))
 
 
 ON, OFF = {"thinking": True}, {"thinking": False}
@@ -66,12 +72,12 @@ def test_a_whole_reply_shows_whether_it_began_inside_unless_nobody_thinks_in_it(
     model = None
     if prefilled is not None:
         model = ModelProfile(name="mine", match=Match(), reasoning=ReasoningTags(prefilled=prefilled))
-    found = thinking(model, server, Facts(), memory, asked=thinks(body))
+    found = thinking(model, server, Facts(), memory, asked=asked(body))
     assert found.begins(whole=True) == ("either" if shows else "text")
     assert found.begins(whole=False) == "text"
     if found.learned:
         shown(found, inside=True)
-        found = thinking(model, server, Facts(), memory, asked=thinks(body))
+        found = thinking(model, server, Facts(), memory, asked=asked(body))
         assert found.begins(whole=False) == "reasoning"
         assert found.begins(whole=True) == "either"
     silent = ModelProfile(name="mine", match=Match())

@@ -6,14 +6,16 @@ import json
 from urllib.parse import unquote
 
 from vtc.apis import anthropic_messages, gemini_generate, ollama_chat, openai_chat, openai_responses
-from vtc.apis.contract import Api, BadRequest, Reply, Request, UnreadPath
+from vtc.apis.contract import Api, Reply, UnreadPath
 from vtc.apis.place import is_within
+from vtc.apis.request import BadRequest, Changes, Request
 from vtc.apis.whole import NoReply, folded, joined, streamed
 
 __all__ = [
     "APIS",
     "Api",
     "BadRequest",
+    "Changes",
     "NoReply",
     "Reply",
     "Request",

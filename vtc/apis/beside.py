@@ -104,7 +104,7 @@ def counted(aside: Aside, body: bytes) -> bytes | None:
 
 def _read(aside: Aside, body: bytes, path: str) -> CanonicalRequest:
     request = aside.api.request(body, path)
-    return crossing.read(request, request.messages, request.tools, "auto")
+    return crossing.read(request, request.messages, request.offer.tools, "auto")
 
 
 def _count(found: CanonicalRequest) -> int:

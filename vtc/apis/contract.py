@@ -11,16 +11,16 @@ which leave as their own bytes and which are written anew is up to the relay (`r
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
+from vtc.apis.layout import BodyLayout
 from vtc.apis.place import Place, ending
+from vtc.apis.request import Request
 from vtc.events import (
-    Answer,
     Beside,
     BlockEnd,
     Call,
@@ -29,15 +29,12 @@ from vtc.events import (
     Delta,
     Failure,
     Finish,
-    Media,
     Message,
     Reasoning,
     ReasoningDelta,
     RefusalDelta,
     Rewritten,
-    Seal,
     Text,
-    Tool,
     Usage,
 )
 from vtc.wire.framing import Frame, Framing
@@ -61,10 +58,6 @@ type Said = (
 
 FULL = "context_length_exceeded"
 """The kind of a `Failure` of a prompt that is too long: each API has its own error for it, which agents know."""
-
-
-class BadRequest(ValueError):
-    """The body is no request of this API; it is passed on untouched."""
 
 
 class Decoded(msgspec.Struct, frozen=True, gc=False):
@@ -166,146 +159,6 @@ class FrameFollower(Protocol):
         ...
 
 
-class Request(ABC):
-    """A decoded request."""
-
-    model: str
-    stream: bool
-    messages: Sequence[Message]
-    """Raises `BadRequest` where they turn out to be none."""
-    call_ids: Collection[str]
-    """Of all calls in the conversation."""
-    tools: Sequence[Tool]
-    declared: Sequence[str]
-    """Names of all that is declared: of `tools`, and of tools that are no functions."""
-    deferred: Collection[str] = ()
-    """Names of tools of which the model is told nothing before a result loads them."""
-    tool_choice: str
-    """`auto`, `none`, `required`, or the name of a tool."""
-    parallel: bool
-    """True if the reply may hold more than one call."""
-    thinks: bool | None
-    """True or False if it turns the reasoning on or off, None if it says nothing of that."""
-    effort: str | None
-    """How much to think, as `CanonicalRequest.effort`."""
-    answer: Answer | None
-    """The form that the answer must have; None if it is free."""
-    constrained: bool
-    """True if it says the form of its answer, or a grammar of it."""
-    several: bool
-    """True if it asks for more than one choice."""
-    form: Any = None
-    """What decoder and encoder of the reply must know of the request; it is kept by `forget`."""
-    fields: Mapping[str, Any]
-    """The whole request as plain data, for profiles that match on it."""
-    LIMITS: ClassVar[Mapping[str, Sequence[str]]] = {}
-    """Where limits and sampling stand, by their names in chat completions: dotted paths, the one to write first."""
-    CARRIED: ClassVar[Collection[str]] = ()
-    """The fields that other APIs are told of, and those that mean nothing to them; parts of objects by dotted paths."""
-    refers: str = ""
-    """The field by which it refers to a conversation that only its own server has; empty if it has all of it."""
-    unread: str = ""
-    """The field by which it declares tools in a form that is not read; empty if there is none."""
-    idle: bool = False
-    """True if it asks for no reply, but to have the model loaded."""
-    unliftable: str = ""
-    """Why no call may be read from the text of the reply; empty if it may."""
-
-    @abstractmethod
-    def meaning(self, part: Any) -> str | Media | Seal | None:
-        """Tell another API what an opaque part of a message is; None if it has no word for it.
-
-        Of past reasoning that is its seal.
-        """
-
-    def beside(self, message: Message) -> Sequence[Media]:
-        """The media of a message that stand beside its content."""
-        return ()
-
-    def declined(self, message: Message) -> str:
-        """The text by which the model declined to answer, where it stands beside the content of a past message."""
-        return ""
-
-    def unsaid(self, message: Message) -> Iterable[str]:
-        """Name the fields of a message that no other API is told."""
-        return ()
-
-    def form_with(self, thoughts: tuple[str, ...]) -> Any:
-        """Return the `form` for a client that is told what the model thinks in these fields, if its API has several."""
-        return self.form
-
-    def loads(self, part: Any) -> str:
-        """Name the tool that the model may call from an opaque part on; empty for any other part."""
-        return ""
-
-    @abstractmethod
-    def has_thoughts(self, message: Message) -> bool:
-        """True if a past message of the model's holds what it thought, be it encrypted."""
-
-    @abstractmethod
-    def has_seal(self, message: Message) -> bool:
-        """True if a past message of the model's holds what only its server reads of what it thought."""
-
-    @abstractmethod
-    def with_thoughts(self, message: Message, field: str) -> Message:
-        """Write the `reasoning` of a past message and its seal, which its own object lacks, into that.
-
-        `field` is where servers of chat completions want it.
-        """
-
-    def failed(self, message: Message) -> bool:
-        """True for a result that is an error."""
-        return False
-
-    def without_beside(self, message: Message) -> Message:
-        """Leave out the media that stand beside the content."""
-        return message
-
-    def usual(self, message: Message) -> Message:
-        """Call its role by the usual name, where it is a message under another one (`developer`)."""
-        return message
-
-    def as_text(self, message: Message) -> Message:
-        """Have a message written as a text, where its content is a list of texts alone."""
-        return message
-
-    def is_null(self, message: Message) -> bool:
-        """True if a server of chat completions would get null for its content."""
-        return message.source is None and bool(message.calls) and not message.content
-
-    def kind(self, part: Any) -> str:
-        """Name a part that cannot be told, for people; empty for one that need not be."""
-        return str(part.get("type") or "part") if isinstance(part, Mapping) else "part"
-
-    @abstractmethod
-    def forget(self) -> None:
-        """Let go of the conversation and of all else that only sending the request needs."""
-
-    @abstractmethod
-    def encode(
-        self,
-        *,
-        messages: Sequence[Message] | None = None,
-        drop: Sequence[str] = (),
-        set_: Mapping[str, Any] | None = None,
-        tools: Sequence[Tool] | None = None,
-        withheld: Collection[str] = (),
-        unstreamed: bool = False,
-        model: str = "",
-        redeclared: Mapping[str, Tool] | None = None,
-        undemanded: bool = False,
-        limits: Mapping[str, Any] | None = None,
-    ) -> bytes:
-        """Encode the request with these changes; what is not changed keeps its bytes.
-
-        `drop` holds dotted paths, `*` being any key or index. `tools` replaces the declared tools; with none at all,
-        what is about tools is left out. Otherwise those named in `withheld` are left out. `unstreamed` asks for a whole
-        reply, `model` for another model. `redeclared` holds tools by the names under which they were declared: their
-        declarations say the name and the parameters that these have, and keep all else. `undemanded` leaves the choice
-        to the model. `limits` are by the names that `LIMITS` has.
-        """
-
-
 @dataclass(frozen=True, slots=True)
 class Reply:
     """One choice of a reply as the message it adds up to, for people to read."""
@@ -364,7 +217,7 @@ class Api:
     name: str
     place: Place
     """Where its requests are sent."""
-    make_request: Callable[[bytes, str], Request]
+    request: type[Request]
     """Decodes a request: its body, and its path for APIs that say something there."""
     make_decoder: Callable[[Any, frozenset[str]], Decoder]
     """Makes the decoder of one reply, from the `form` of its request and names of fields not to send to the client."""
@@ -383,8 +236,6 @@ class Api:
     """Writes a request of this API."""
     error: Callable[[Failure, int], Mapping[str, Any]]
     """Writes the body of an error with its HTTP status."""
-    limits: Mapping[str, Sequence[str]]
-    """The limits and sampling that its requests can tell, as `Request.LIMITS`."""
     constrain: Callable[[str, Any], Mapping[str, Any]] = lambda _, __: {}
     """Writes the fields that tell the grammar of a reply, from its form and its value; none if there are none."""
     call_ids: str = "call_"
@@ -393,10 +244,6 @@ class Api:
     """True if its streams tell a call piece by piece."""
     signs: bool = False
     """True if what it seals of reasoning is for the text of that alone."""
-    demands: bool = True
-    """True if its requests can demand a call, or forbid one."""
-    any_json: bool = True
-    """True if its requests can ask for JSON without a schema."""
     questions: Sequence[Question] = ()
     """What its clients ask besides replies."""
     unread: Mapping[str, UnreadPath] = field(default_factory=dict)
@@ -406,13 +253,14 @@ class Api:
     """
 
     @property
+    def layout(self) -> BodyLayout:
+        """Where in a body its requests have what."""
+        return self.request.LAYOUT
+
+    @property
     def framing(self) -> Framing:
         """How a streamed reply is cut into frames."""
         return self.decoder().framing
-
-    def request(self, body: bytes, path: str = "") -> Request:
-        """Decode a request. Raises `BadRequest`."""
-        return self.make_request(body, path)
 
     def decoder(self, form: Any = None, drop: Collection[str] = ()) -> Decoder:
         """Make the decoder of one reply."""

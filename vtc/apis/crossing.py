@@ -18,10 +18,10 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from vtc.apis import asking
 from vtc.apis.content import file_of, missing
-from vtc.apis.contract import Chain, Decoded, Decoder, Request, joined
+from vtc.apis.contract import Chain, Decoded, Decoder, joined
 from vtc.apis.fields import part_of
+from vtc.apis.request import Request
 from vtc.events import (
     Beside,
     BlockStart,
@@ -103,7 +103,7 @@ def read(
 
     Raises `BadRequest` where its messages are none.
     """
-    fields = request.fields
+    generation = request.generation
     unknown: dict[str, None] = {}
 
     def told(part: str | Opaque, role: str) -> str | Opaque | None:
@@ -134,8 +134,8 @@ def read(
         )
         for message in messages
     )
-    functions = {tool.name for tool in request.tools}
-    hosted = [name for name in request.declared if name not in functions]
+    functions = {tool.name for tool in request.offer.tools}
+    hosted = [name for name in request.offer.declared if name not in functions]
     return CanonicalRequest(
         model=request.model,
         messages=plain,
@@ -143,13 +143,13 @@ def read(
         stream=request.stream,
         tools=tuple(with_fields(tool, parameters=_parameters(tool)) for tool in tools),
         choice=choice if tools or choice not in ("none", "required") else "auto",
-        parallel=request.parallel,
-        limits=asking.limits(fields, request.LIMITS),
-        effort=request.effort,
-        answer=request.answer,
+        parallel=request.offer.parallel,
+        limits=generation.limits,
+        effort=generation.effort,
+        answer=generation.answer,
         left_out=(
-            *asking.untold(fields, request.LIMITS, request.CARRIED),
-            *(["more than one choice"] if request.several else []),
+            *request.LAYOUT.untold(request.fields),
+            *(["more than one choice"] if generation.several else []),
             *(f"tool {name}" for name in hosted),
             *_unsaid_of_tools(request),
             *unknown,
@@ -172,7 +172,7 @@ _OF_TOOLS = (
 
 def _unsaid_of_tools(request: Request) -> dict[str, None]:
     """Name the fields of tools that no other API is told."""
-    names = {tool.name for tool in request.tools}
+    names = {tool.name for tool in request.offer.tools}
     entries = [one for one in request.fields.get("tools") or () if isinstance(one, Mapping)]
     own = [one for one in entries if (part_of(one, "function") or one).get("name") in names]
     return {f"{key} of tools": None for one in own for key, said in one.items() if key not in _OF_TOOLS and said}

@@ -83,6 +83,13 @@ def part_of(value: Any, key: str) -> Mapping[str, Any]:
     return part if isinstance(part, Mapping) else {}
 
 
+def at(value: Any, path: str) -> Any:
+    """Return what stands at a dotted path in an object; None if nothing does."""
+    for key in path.split("."):
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
+
+
 def count_of(value: Any, key: str) -> int:
     """Return the whole number that stands in an object under a key; 0 if there is none."""
     count = value.get(key) if isinstance(value, Mapping) else None

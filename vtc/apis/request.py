@@ -1,8 +1,12 @@
-"""A request that keeps the bytes in which it came, as far as nothing of it is changed: the same for all APIs."""
+"""The request side of an API's contract: a decoded request, which keeps the bytes in which it came.
+
+What is not changed keeps its bytes, for all APIs: each field of the body, and each entry of the conversation. An API
+says in a `BodyLayout` where it has what, and by the methods of its `Request` how messages and tools are written.
+"""
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -13,10 +17,10 @@ from typing import Any, ClassVar
 import msgspec
 from msgspec.structs import replace
 
-from vtc.apis import asking, content, contract
-from vtc.apis.contract import BadRequest
+from vtc.apis import content, generation
 from vtc.apis.fields import UNFIT, changed, items, raws, told
-from vtc.events import Message, Opaque, Tool, ToolCall
+from vtc.apis.layout import BodyLayout
+from vtc.events import GenerationConfig, Media, Message, Opaque, Seal, Tool, ToolCall, ToolOffer
 
 CHOSEN = ("tool", "function", "custom", "namespace")
 """The types of a choice of one tool; any other is of none, or of what the server runs."""
@@ -27,198 +31,171 @@ type Group = tuple[Sequence[Message], Sequence[int]]
 """Messages, and the places of the entries of the conversation that they are."""
 
 
+class BadRequest(ValueError):
+    """The body is no request of this API; it is passed on untouched."""
+
+
 class PromptField(msgspec.Struct, frozen=True):
     """The `source` of a message that is a field of its own, as the system prompt of some APIs is."""
 
     content: Any
 
 
-class Request(contract.Request):
-    """A request that keeps the bytes of each field of its body, and of each entry of its conversation.
+class Changes(msgspec.Struct, frozen=True, kw_only=True):
+    """What is changed of a request; all else keeps its bytes."""
 
-    An API says how messages and tools are read and written.
-    """
+    messages: Sequence[Message] | None = None
+    """Stand for those that came; None if these stay."""
+    tools: Sequence[Tool] | None = None
+    """Are declared instead of those that were; with none at all, what is about tools is left out. None if they stay."""
+    withheld: Collection[str] = ()
+    """Names of declared tools that are left out, where `tools` is None."""
+    redeclared: Mapping[str, Tool] = {}
+    """Tools by the names under which they were declared: their declarations say the name and the parameters of these,
+    and keep all else."""
+    undemanded: bool = False
+    """True to leave the choice of a tool to the model."""
+    model: str = ""
+    """The name of another model; empty if it stays."""
+    unstreamed: bool = False
+    """True to ask for a whole reply."""
+    limits: Mapping[str, Any] = {}
+    """By the names of `BodyLayout.limits`."""
+    drop: Sequence[str] = ()
+    """Dotted paths of what is left out, `*` being any key or index."""
+    set: Mapping[str, Any] = {}
+    """Fields that are set, whatever the above says."""
 
-    NAME: ClassVar[str]
-    """What the body is, for the error where it is none."""
-    ENTRIES: ClassVar[str] = "messages"
-    """The field of the conversation."""
-    PROMPT: ClassVar[str] = ""
-    """The field of the system prompt, if it has one of its own."""
-    CHOICE: ClassVar[str] = "tool_choice"
-    """The field that demands a tool, or forbids all."""
-    IN_PATH: ClassVar[bool] = False
-    """True if the path says the model, and whether to stream, instead of the body."""
+
+NO_CHANGES = Changes()
+
+
+class Request(ABC):
+    """A decoded request."""
+
+    LAYOUT: ClassVar[BodyLayout]
+
+    model: str
+    stream: bool
+    offer: ToolOffer
+    generation: GenerationConfig
+    fields: Mapping[str, Any]
+    """The whole body as plain data, for profiles that match on it."""
+    call_ids: Collection[str]
+    """Of all calls in the conversation."""
+    form: Any = None
+    """What decoder and encoder of the reply must know of the request; it is kept by `forget`."""
+    refers: str = ""
+    """The field by which it refers to a conversation that only its own server has; empty if it has all of it."""
+    unread: str = ""
+    """The field by which it declares tools in a form that is not read; empty if there is none."""
+    idle: bool = False
+    """True if it asks for no reply, but to have the model loaded."""
+    unliftable: str = ""
+    """Why no call may be read from the text of the reply; empty if it may."""
 
     def __init__(self, body: bytes, path: str = "") -> None:
-        self.path = path
+        """Decode a body, and the path for APIs that say something there. Raises `BadRequest`."""
         with self._fit():
             self._raw, self.fields = self._split(body)
-            self.tools = self._tools(self.fields)
+            if not isinstance(self._conversation, list):
+                raise TypeError(f"`{self.LAYOUT.entries}` is no list")
             self.model = str(self.fields.get("model") or "")
             self.stream = self.fields.get("stream") is True
-            self.parallel = self.fields.get("parallel_tool_calls") is not False
-            self.thinks, self.effort = asking.thinks(self.fields), asking.effort(self.fields)
-            self.answer = asking.answer(self.fields)
-            self.constrained = asking.constrained(self.fields)
-            self.several = self.fields.get("n") not in (None, 1)
-            self.declared = [name for one in self._declarations() for name in self._names(one)]
-            choice, self._allowed = self._demand(self.fields.get(self.CHOICE) or "auto")
-            self.tool_choice = "required" if choice == "any" else choice
-            if self._allowed is not None:
-                self.tools = [one for one in self.tools if one.name in self._allowed]
-            if not isinstance(self._conversation, list):
-                raise TypeError(f"`{self.ENTRIES}` is no list")
-            self._decode()
-
-    @staticmethod
-    def _split(body: bytes) -> tuple[dict[str, msgspec.Raw], dict[str, Any]]:
-        """Split a body into the bytes of every field and what the fields say. Raises ValueError."""
-        return raws(body)
+            self.generation = generation.read(self.fields, self.LAYOUT)
+            self.offer = self._offer()
+            self._decode(path)
 
     @contextmanager
     def _fit(self) -> Iterator[None]:
         try:
             yield
         except UNFIT as error:
-            raise BadRequest(f"the body is no {self.NAME}: {told(error)}") from None
+            raise BadRequest(f"the body is no {self.LAYOUT.name}: {told(error)}") from None
 
     def forget(self) -> None:
+        """Let go of the conversation and of all else that only sending the request needs."""
         self.fields, self.messages, self._raw, self._groups = {}, [], {}, []
 
-    # Messages
-
-    @cached_property
-    def messages(self) -> Sequence[Message]:  # type: ignore[override]  # made when asked for, as most are left alone
-        return [message for group, _ in self._groups for message in group]
-
-    @cached_property
-    def _groups(self) -> Sequence[Group]:
-        known: dict[str | None, ToolCall] = {}
-        waiting: list[ToolCall] = []  # calls without a result, the oldest first
-        groups: list[Group] = []
-        with self._fit():
-            if prompt := self.fields.get(self.PROMPT):
-                groups.append(([Message("system", self._prompted(prompt), source=PromptField(prompt))], ()))
-            for group, places in self._read():
-                groups.append(([_matched(one, known, waiting) for one in group], places))
-        return groups
-
-    @property
-    def _conversation(self) -> Any:
-        """The entries of the conversation."""
-        return self.fields.get(self.ENTRIES, [])
-
-    def _put(self, kept: dict[str, Any], messages: Sequence[Message]) -> None:
-        """Write the messages into the fields `kept`; new ones that open the conversation join the system prompt."""
-        opening = len([*takewhile(lambda one: one.role == "system", messages)]) if self.PROMPT else 0
-        is_prompt = [
-            isinstance(one.source, PromptField) or (one.source is None and place < opening)
-            for place, one in enumerate(messages)
-        ]
-        prompt, rest = [*compress(messages, is_prompt)], [*compress(messages, map(not_, is_prompt))]
-        if [*map(id, prompt)] != [id(one) for one in self.messages if isinstance(one.source, PromptField)]:
-            kept[self.PROMPT] = self._prompt(prompt)
-            if not prompt:
-                del kept[self.PROMPT]
-        if [*map(id, rest)] != [id(one) for one in self.messages if not isinstance(one.source, PromptField)]:
-            kept[self.ENTRIES] = self._entries(rest)
-
-    def _entries(self, messages: Sequence[Message]) -> list[Any]:
-        """Write messages as entries of the conversation; what is unchanged keeps its own."""
-        entries = items(self._raw.get(self.ENTRIES, b"[]"), self._conversation)
-        groups = {id(group[0]): (group, places) for group, places in self._groups if group}
-        called = {call.id for message in messages for call in message.calls if call.id}
-        written: list[Any] = []
-        at = 0
-        while at < len(messages):
-            group, places = groups.get(id(messages[at]), ((), ()))
-            if group and [*map(id, group)] == [*map(id, messages[at : at + len(group)])]:
-                written += [entries[place] for place in places]
-                at += len(group)
-            else:
-                self._add(written, messages[at], called)
-                at += 1
-        return written
-
-    # Tools
-
-    def _demand(self, choice: Any) -> tuple[str, Collection[str] | None]:
-        """Read the choice of a tool, and the names of those that are allowed; None for all."""
-        if not isinstance(choice, dict):
-            return str(choice), None
-        kind = choice.get("type") or "function"
-        if kind == "allowed_tools":
-            given = choice.get("allowed_tools", choice)
-            return str(given.get("mode") or "auto"), {self._chosen(one) or "" for one in given.get("tools") or ()}
-        if kind in CHOSEN and (name := self._chosen(choice)) is not None:
-            return name, None
-        if kind in CHOSEN:
-            raise TypeError("`tool_choice` names no tool")
-        return (str(kind) if kind in ("none", "any", "required") else "auto"), None
-
-    def _chosen(self, choice: Mapping[str, Any]) -> str | None:
-        """Tell the name of the tool that is chosen."""
-        return self._name(choice)
-
-    def _declare(self, kept: dict[str, Any], tools: Sequence[Tool]) -> None:
-        """Write the declarations of tools, in place of those that were there."""
-        if tools:
-            kept["tools"] = [*map(self._declaration, tools)]
-
-    def _withhold(self, kept: dict[str, Any], names: Collection[str]) -> None:
-        """Leave out what declares the tools named, and what demands one of them."""
-        if isinstance(entries := self.fields.get("tools"), list) and "tools" in kept:
-            kept["tools"] = [*self._offered(entries, names)]
-        if not kept.get("tools"):
-            self._forget_tools(kept)
-        elif self.tool_choice in names or self._allowed is not None:
-            kept.pop(self.CHOICE, None)
-
-    def _forget_tools(self, kept: dict[str, Any]) -> None:
-        """Leave out all that is about tools."""
-        for key in ("tools", self.CHOICE, "parallel_tool_calls"):
-            kept.pop(key, None)
-
-    def _redeclare(self, kept: dict[str, Any], tools: Mapping[str, Tool]) -> None:
-        """Write the declarations of some tools anew, by their names so far, and what demands one of these."""
-        if isinstance(entries := self.fields.get("tools"), list) and (raw := kept.get("tools")) is not None:
-            came = items(raw, entries) if isinstance(raw, msgspec.Raw) else [*raw]
-            entries = entries if isinstance(raw, msgspec.Raw) else raw
-            kept["tools"] = [
-                self._redeclared(entry, tools) or as_it_came for entry, as_it_came in zip(entries, came, strict=True)
-            ]
-        names = {name: tool.name for name, tool in tools.items() if name != tool.name}
-        if names and self.CHOICE in kept:
-            kept[self.CHOICE] = self._renamed(self.fields[self.CHOICE], names)
-
-    def _declarations(self) -> Iterator[list[Any]]:
-        """Find the lists that declare tools."""
-        return (entries for entries in (self.fields.get("tools"),) if isinstance(entries, list))
-
-    def _names(self, entries: Sequence[Any]) -> Iterator[str]:
-        """Tell the names of all that is declared."""
-        return (name for one in entries if (name := self._name(one)))
-
-    def _offered(self, entries: Sequence[Any], names: Collection[str]) -> Iterable[Any]:
-        """Leave out declarations of the tools named."""
-        return (one for one in entries if self._name(one) not in names)
-
-    def _renamed(self, choice: Any, names: Mapping[str, str]) -> Any:
-        """Write the choice of a tool with other names."""
-        if isinstance(choice, list):
-            return [self._renamed(one, names) for one in choice]
-        if not isinstance(choice, dict):
-            return choice
-        return {
-            key: names.get(one, one) if key == "name" and isinstance(one, str) else self._renamed(one, names)
-            for key, one in choice.items()
-        }
-
-    # What an API says
+    # What an API says of its messages
 
     @abstractmethod
-    def _decode(self) -> None:
+    def meaning(self, part: Any) -> str | Media | Seal | None:
+        """Tell another API what an opaque part of a message is; None if it has no word for it.
+
+        Of past reasoning that is its seal.
+        """
+
+    def kind(self, part: Any) -> str:
+        """Name a part that cannot be told, for people; empty for one that need not be."""
+        return str(part.get("type") or "part") if isinstance(part, Mapping) else "part"
+
+    def loads(self, part: Any) -> str:
+        """Name the tool that the model may call from an opaque part on; empty for any other part."""
+        return ""
+
+    def beside(self, message: Message) -> Sequence[Media]:
+        """Return the media of a message that stand beside its content."""
+        return ()
+
+    def without_beside(self, message: Message) -> Message:
+        """Leave out the media that stand beside the content."""
+        return message
+
+    def declined(self, message: Message) -> str:
+        """Return the text by which the model declined to answer, where it stands beside the content of a message."""
+        return ""
+
+    def failed(self, message: Message) -> bool:
+        """True for a result that is an error."""
+        return False
+
+    def unsaid(self, message: Message) -> Iterable[str]:
+        """Name the fields of a message that no other API is told."""
+        return ()
+
+    @abstractmethod
+    def has_thoughts(self, message: Message) -> bool:
+        """True if a past message of the model's holds what it thought, be it encrypted."""
+
+    @abstractmethod
+    def has_seal(self, message: Message) -> bool:
+        """True if a past message of the model's holds what only its server reads of what it thought."""
+
+    @abstractmethod
+    def with_thoughts(self, message: Message, field: str) -> Message:
+        """Write the `reasoning` of a past message and its seal, which its own object lacks, into that.
+
+        `field` is where servers of chat completions want it.
+        """
+
+    def form_with(self, thoughts: tuple[str, ...]) -> Any:
+        """Return the `form` for a client that is told what the model thinks in these fields, if its API has several."""
+        return self.form
+
+    # What only some servers take
+
+    def usual(self, message: Message) -> Message:
+        """Call its role by the usual name, where it is a message under another one (`developer`)."""
+        return message
+
+    def as_text(self, message: Message) -> Message:
+        """Have a message written as a text, where its content is a list of texts alone."""
+        return message
+
+    def is_null(self, message: Message) -> bool:
+        """True if a server of chat completions would get null for its content."""
+        return message.source is None and bool(message.calls) and not message.content
+
+    # What an API reads and writes
+
+    @staticmethod
+    def _split(body: bytes) -> tuple[dict[str, msgspec.Raw], dict[str, Any]]:
+        """Split a body into the bytes of every field and what the fields say. Raises ValueError."""
+        return raws(body)
+
+    @abstractmethod
+    def _decode(self, path: str) -> None:
         """Decode all but the messages. Raises `UNFIT`."""
 
     @abstractmethod
@@ -235,7 +212,7 @@ class Request(contract.Request):
 
     def _prompt(self, messages: Sequence[Message]) -> Any:
         """Write the system prompt."""
-        return "\n\n".join(one.text for one in messages)
+        return "\n\n".join(message.text for message in messages)
 
     @staticmethod
     @abstractmethod
@@ -244,53 +221,194 @@ class Request(contract.Request):
 
     @staticmethod
     def _name(entry: Any) -> str | None:
-        """Tell the name of what is declared."""
+        """Return the name of what is declared."""
         name = entry.get("name")
         return name if isinstance(name, str) else None
-
-    @abstractmethod
-    def _redeclared(self, entry: Any, tools: Mapping[str, Tool]) -> Mapping[str, Any] | None:
-        """Write a declaration anew with the name and the parameters of the tool of its name; None if none is given."""
 
     @staticmethod
     @abstractmethod
     def _declaration(tool: Tool) -> Mapping[str, Any]:
         """Declare a tool."""
 
-    def encode(
-        self,
-        *,
-        messages: Sequence[Message] | None = None,
-        drop: Sequence[str] = (),
-        set_: Mapping[str, Any] | None = None,
-        tools: Sequence[Tool] | None = None,
-        withheld: Collection[str] = (),
-        unstreamed: bool = False,
-        model: str = "",
-        redeclared: Mapping[str, Tool] | None = None,
-        undemanded: bool = False,
-        limits: Mapping[str, Any] | None = None,
-    ) -> bytes:
-        if unstreamed and not self.IN_PATH:
-            drop, set_ = (*drop, *ABOUT_STREAMS), {**(set_ or {}), "stream": False}
-            set_ = {key: value for key, value in set_.items() if key not in ABOUT_STREAMS}
-        kept: dict[str, Any] = {key: raw for key, raw in self._raw.items() if key not in drop}
-        if model and not self.IN_PATH:
-            kept["model"] = model
-        if tools is not None:
+    @abstractmethod
+    def _redeclared(self, entry: Any, tools: Mapping[str, Tool]) -> Mapping[str, Any] | None:
+        """Write a declaration anew with the name and the parameters of the tool of its name; None if none is given."""
+
+    # Messages
+
+    @cached_property
+    def messages(self) -> Sequence[Message]:
+        """Decode the conversation when it is asked for, as most are left alone. Raises `BadRequest`."""
+        return [message for group, _ in self._groups for message in group]
+
+    @cached_property
+    def _groups(self) -> Sequence[Group]:
+        known: dict[str | None, ToolCall] = {}
+        waiting: list[ToolCall] = []  # calls without a result, the oldest first
+        groups: list[Group] = []
+        with self._fit():
+            if self.LAYOUT.prompt and (prompt := self.fields.get(self.LAYOUT.prompt)):
+                groups.append(([Message("system", self._prompted(prompt), source=PromptField(prompt))], ()))
+            for group, places in self._read():
+                groups.append(([_matched(message, known, waiting) for message in group], places))
+        return groups
+
+    @property
+    def _conversation(self) -> Any:
+        """Return the entries of the conversation."""
+        return self.fields.get(self.LAYOUT.entries, [])
+
+    def _put(self, kept: dict[str, Any], messages: Sequence[Message]) -> None:
+        """Write the messages into the fields `kept`; new ones that open the conversation join the system prompt."""
+        field = self.LAYOUT.prompt
+        opening = len([*takewhile(lambda message: message.role == "system", messages)]) if field else 0
+        is_prompt = [
+            isinstance(message.source, PromptField) or (message.source is None and place < opening)
+            for place, message in enumerate(messages)
+        ]
+        prompt, rest = [*compress(messages, is_prompt)], [*compress(messages, map(not_, is_prompt))]
+        came = [message for message in self.messages if isinstance(message.source, PromptField)]
+        if field and [*map(id, prompt)] != [*map(id, came)]:
+            kept[field] = self._prompt(prompt)
+            if not prompt:
+                del kept[field]
+        if [*map(id, rest)] != [*map(id, self.messages[len(came) :])]:
+            kept[self.LAYOUT.entries] = self._entries(rest)
+
+    def _entries(self, messages: Sequence[Message]) -> list[Any]:
+        """Write messages as entries of the conversation; what is unchanged keeps its own."""
+        entries = items(self._raw.get(self.LAYOUT.entries, b"[]"), self._conversation)
+        groups = {id(group[0]): (group, places) for group, places in self._groups if group}
+        called = {call.id for message in messages for call in message.calls if call.id}
+        written: list[Any] = []
+        at = 0
+        while at < len(messages):
+            group, places = groups.get(id(messages[at]), ((), ()))
+            if group and [*map(id, group)] == [*map(id, messages[at : at + len(group)])]:
+                written += [entries[place] for place in places]
+                at += len(group)
+            else:
+                self._add(written, messages[at], called)
+                at += 1
+        return written
+
+    # Tools
+
+    def _offer(self) -> ToolOffer:
+        """Read the tools, and which calls are allowed."""
+        layout, tools = self.LAYOUT, self._tools(self.fields)
+        declared = [name for entries in self._declarations() for name in self._names(entries)]
+        choice, allowed = self._demand((layout.choice and self.fields.get(layout.choice)) or "auto", declared)
+        return ToolOffer(
+            tools=tools if allowed is None else [tool for tool in tools if tool.name in allowed],
+            declared=declared,
+            choice="required" if choice == "any" else choice,
+            restricted=allowed is not None,
+            parallel=layout.parallel is None or self.fields.get(layout.parallel) is not False,
+        )
+
+    def _demand(self, choice: Any, declared: Sequence[str]) -> tuple[str, Collection[str] | None]:
+        """Read the choice of a tool, and the names of those that are allowed; None for all."""
+        if not isinstance(choice, dict):
+            return str(choice), None
+        kind = choice.get("type") or "function"
+        if kind == "allowed_tools":
+            given = choice.get("allowed_tools", choice)
+            names = (self._chosen(entry, declared) for entry in given.get("tools") or ())
+            return str(given.get("mode") or "auto"), {name or "" for name in names}
+        if kind in CHOSEN and (name := self._chosen(choice, declared)) is not None:
+            return name, None
+        if kind in CHOSEN:
+            raise TypeError("`tool_choice` names no tool")
+        return (str(kind) if kind in ("none", "any", "required") else "auto"), None
+
+    def _chosen(self, choice: Mapping[str, Any], declared: Sequence[str]) -> str | None:
+        """Return the name of the tool that is chosen among those `declared`."""
+        return self._name(choice)
+
+    def _declare(self, kept: dict[str, Any], tools: Sequence[Tool]) -> None:
+        """Write the declarations of tools, in place of those that were there."""
+        if tools:
+            kept["tools"] = [*map(self._declaration, tools)]
+
+    def _withhold(self, kept: dict[str, Any], names: Collection[str]) -> None:
+        """Leave out what declares the tools named, and what demands one of them."""
+        if isinstance(entries := self.fields.get("tools"), list) and "tools" in kept:
+            kept["tools"] = [*self._offered(entries, names)]
+        if not kept.get("tools"):
             self._forget_tools(kept)
-            self._declare(kept, tools)
-        elif withheld:
-            self._withhold(kept, withheld)
-        if redeclared:
-            self._redeclare(kept, redeclared)
-        if limits:
-            kept.update(asking.replaced(self.fields, limits, self.LIMITS))
-        if undemanded:
-            kept.pop(self.CHOICE, None)
-        if messages is not None:
-            self._put(kept, messages)
+        elif self.offer.choice in names or self.offer.restricted:
+            _leave_out(kept, self.LAYOUT.choice)
+
+    def _forget_tools(self, kept: dict[str, Any]) -> None:
+        """Leave out all that is about tools."""
+        _leave_out(kept, "tools", self.LAYOUT.choice, self.LAYOUT.parallel)
+
+    def _redeclare(self, kept: dict[str, Any], tools: Mapping[str, Tool]) -> None:
+        """Write the declarations of some tools anew, by their names so far, and what demands one of these."""
+        if isinstance(entries := self.fields.get("tools"), list) and (raw := kept.get("tools")) is not None:
+            came = items(raw, entries) if isinstance(raw, msgspec.Raw) else [*raw]
+            entries = entries if isinstance(raw, msgspec.Raw) else raw
+            kept["tools"] = [
+                self._redeclared(entry, tools) or as_it_came for entry, as_it_came in zip(entries, came, strict=True)
+            ]
+        names, field = {name: tool.name for name, tool in tools.items() if name != tool.name}, self.LAYOUT.choice
+        if names and field and field in kept:
+            kept[field] = self._renamed(self.fields[field], names)
+
+    def _declarations(self) -> Iterator[list[Any]]:
+        """Find the lists that declare tools."""
+        return (entries for entries in (self.fields.get("tools"),) if isinstance(entries, list))
+
+    def _names(self, entries: Sequence[Any]) -> Iterator[str]:
+        """List the names of all that is declared."""
+        return (name for entry in entries if (name := self._name(entry)))
+
+    def _offered(self, entries: Sequence[Any], names: Collection[str]) -> Iterable[Any]:
+        """Leave out declarations of the tools named."""
+        return (entry for entry in entries if self._name(entry) not in names)
+
+    def _renamed(self, choice: Any, names: Mapping[str, str]) -> Any:
+        """Write the choice of a tool with other names."""
+        if isinstance(choice, list):
+            return [self._renamed(part, names) for part in choice]
+        if not isinstance(choice, dict):
+            return choice
+        return {
+            key: names.get(value, value) if key == "name" and isinstance(value, str) else self._renamed(value, names)
+            for key, value in choice.items()
+        }
+
+    # Encoding
+
+    def encode(self, changes: Changes = NO_CHANGES) -> bytes:
+        """Encode the request; what is not changed keeps its bytes."""
+        drop, set_ = changes.drop, changes.set
+        if changes.unstreamed and not self.LAYOUT.in_path:
+            drop = (*drop, *ABOUT_STREAMS)
+            set_ = {key: value for key, value in set_.items() if key not in ABOUT_STREAMS} | {"stream": False}
+        kept: dict[str, Any] = {key: raw for key, raw in self._raw.items() if key not in drop}
+        if changes.model and not self.LAYOUT.in_path:
+            kept["model"] = changes.model
+        if changes.tools is not None:
+            self._forget_tools(kept)
+            self._declare(kept, changes.tools)
+        elif changes.withheld:
+            self._withhold(kept, changes.withheld)
+        if changes.redeclared:
+            self._redeclare(kept, changes.redeclared)
+        kept |= self.LAYOUT.rewrite_limits(self.fields, changes.limits)
+        if changes.undemanded:
+            _leave_out(kept, self.LAYOUT.choice)
+        if changes.messages is not None:
+            self._put(kept, changes.messages)
         return changed(kept, drop, set_)
+
+
+def _leave_out(fields: dict[str, Any], *names: str | None) -> None:
+    for name in names:
+        if name:
+            fields.pop(name, None)
 
 
 def _matched(message: Message, known: dict[str | None, ToolCall], waiting: list[ToolCall]) -> Message:
@@ -300,7 +418,7 @@ def _matched(message: Message, known: dict[str | None, ToolCall], waiting: list[
         waiting += message.calls
         return message
     id_, name = message.call_id, message.name
-    fits = (one for one in waiting if name in (None, one.name) and None in (id_, one.id))
+    fits = (call for call in waiting if name in (None, call.name) and None in (id_, call.id))
     call = known.get(id_) or next(fits, None)
     if call in waiting:
         waiting.remove(call)

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from vtc.apis.calls import ToolCallAccumulator
-from vtc.apis.contract import Api, Reply, Request
+from vtc.apis.contract import Api, Reply
 from vtc.apis.fields import UNFIT, told
+from vtc.apis.request import Request
 from vtc.events import CUT_OFF, CallDelta, Delta, End, Failure, Finish, Message, ReasoningDelta, TextDelta, Usage
 from vtc.json_text import decode, encode
 

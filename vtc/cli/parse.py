@@ -161,8 +161,8 @@ def offered(file: Path) -> tuple[dict[str, Tool], frozenset[str]]:
         tools = [_declared(entry) for entry in entries]
         body = encode({"model": "any", "messages": [], "input": [], "tools": tools})
         requests = [api.request(body) for api in reversed(APIS)]
-        found = {tool.name: tool for request in requests for tool in request.tools}
-        declared = frozenset(name for request in requests for name in request.declared)
+        found = {tool.name: tool for request in requests for tool in request.offer.tools}
+        declared = frozenset(name for request in requests for name in request.offer.declared)
         if entries and not found:
             raise ValueError("none of them is a function")
     except KeyError:

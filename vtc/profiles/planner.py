@@ -14,7 +14,7 @@ from vtc.apis.crossing import FIELDS, Field
 from vtc.dialects.constrain.constraint import Demand, Kind, written
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.text_client import documented_tools
-from vtc.events import Answer, Message, Tool
+from vtc.events import GenerationConfig, Message, Tool, ToolOffer
 from vtc.guards.chain import Guards
 from vtc.guards.guard import ToolNames
 from vtc.guards.reactors import as_written
@@ -85,23 +85,23 @@ class RequestFacts(Protocol):
     """What a plan depends on in a request."""
 
     model: str
-    messages: Sequence[Message]
-    tools: Sequence[Tool]
-    declared: Sequence[str]
-    tool_choice: str
-    parallel: bool
+    offer: ToolOffer
+    generation: GenerationConfig
     stream: bool
-    thinks: bool | None
-    answer: Answer | None
-    constrained: bool
     unliftable: str
+
+    @property
+    def messages(self) -> Sequence[Message]:
+        """The conversation."""
+        ...
 
 
 def native_protocol(profiles: Profiles, stack: ProfileStack, request: RequestFacts) -> ToolProtocol:
     """Decide for a client that sends tools and reads calls as the API's own fields."""
     model, dialect = stack.model, profiles.dialects[stack.dialect]
-    allowed = bool(request.tools) and request.tool_choice != "none"
-    prompted = stack.tools == "prompt" and (request.tools or _has_calls(request.messages))
+    offer = request.offer
+    allowed = bool(offer.tools) and offer.choice != "none"
+    prompted = stack.tools == "prompt" and (offer.tools or _has_calls(request.messages))
     write = dialect if prompted else None
     # A model that is not prompted in a dialect writes what its profile accepts.
     named = model.accept == "auto" and stack.known_model
@@ -110,7 +110,7 @@ def native_protocol(profiles: Profiles, stack: ProfileStack, request: RequestFac
     why = []
     written = write.name if write else ""
     answers = {dialect.name for dialect in dialects if dialect.is_json_reply and dialect.name != written}
-    if request.answer and answers:
+    if request.generation.answer and answers:
         dialects = tuple(dialect for dialect in dialects if dialect.name not in answers)
         expected = [dialect for dialect in expected if dialect.name not in answers]
         why.append("the request asks for JSON: an object that is the whole reply is no call")
@@ -119,14 +119,14 @@ def native_protocol(profiles: Profiles, stack: ProfileStack, request: RequestFac
     if dialects:
         why.append(_read_as(dialects, model, *expected))
     else:
-        why.append("nothing is read: the request " + ("forbids calls" if request.tools else "offers no tools"))
+        why.append("nothing is read: the request " + ("forbids calls" if offer.tools else "offers no tools"))
     return ToolProtocol(
-        tools=tuple(request.tools),
+        tools=tuple(offer.tools),
         dialects=dialects,
         write=write,
         prompt_tools=bool(write) and allowed,
-        max_calls=1 if not request.parallel else model.max_calls,
-        limits_native=bool(request.tools) and (not request.parallel or model.max_calls is not None),
+        max_calls=1 if not offer.parallel else model.max_calls,
+        limits_native=bool(offer.tools) and (not offer.parallel or model.max_calls is not None),
         why=tuple(why),
     )
 
@@ -246,7 +246,7 @@ def constraining(
         return None, "no grammar: no call is demanded (vtc_constrain=auto constrains calls in free text, too)"
     if protocol.write.unconstrained:
         return None, f"no grammar: dialect {protocol.write.name}: {protocol.write.unconstrained}"
-    if request.constrained:
+    if request.generation.constrained:
         return None, "no grammar: the request says the form of its answer itself"
     if thinking.begins_inside and not form.startswith("gbnf"):
         return None, "no grammar: replies begin with thoughts, and the server may not wait for their end"
@@ -318,12 +318,14 @@ class Planner:
         stack, why = self._stack(facts, prompted=bool(learned.get(PROMPT)))
         protocol = self._protocol(stack, facts, request)
         tools = protocol.by_name
-        withheld = _withheld(stack.guards, {*request.declared, *tools})
+        withheld = _withheld(stack.guards, {*request.offer.declared, *tools})
         offered = tuple(tool for tool in protocol.tools if tool.name not in withheld)
         # Nothing can be demanded of a model that is not offered the tool.
-        tool_choice = request.tool_choice if offered and request.tool_choice not in withheld else "auto"
+        tool_choice = request.offer.choice if offered and request.offer.choice not in withheld else "auto"
         as_text = protocol.client_text is not None
-        thoughts = thinking(stack.known_model, stack.server, facts, memory, asked=request.thinks, text_client=as_text)
+        thoughts = thinking(
+            stack.known_model, stack.server, facts, memory, asked=request.generation.thinks, text_client=as_text
+        )
         steps = {**stack.steps, **{name: value for name, value in learned.items() if name != PROMPT}}
         why_grammar = self._constrain(steps, learned, request, protocol, offered, tool_choice, thoughts)
         why += [*protocol.why, *why_grammar]
@@ -340,7 +342,7 @@ class Planner:
             why=tuple(why),
             offered=offered,
             withheld=withheld,
-            unoffered=frozenset(request.declared) - tools.keys(),
+            unoffered=frozenset(request.offer.declared) - tools.keys(),
             tool_choice=tool_choice,
             steps=steps,
             lessons=lessons,
@@ -353,7 +355,7 @@ class Planner:
         """Decide how tools and calls travel."""
         documented, reason = _documented(stack, facts, request)
         if request.unliftable:
-            protocol = ToolProtocol(tools=tuple(request.tools), why=(request.unliftable,))
+            protocol = ToolProtocol(tools=tuple(request.offer.tools), why=(request.unliftable,))
         elif documented is None:
             protocol = native_protocol(self.profiles, stack, request)
         else:
@@ -393,7 +395,7 @@ class Planner:
     ) -> list[str]:
         """Settle the steps that have the server decode by a grammar, and say why."""
         wish, form = self.settings.constrain, steps.pop("constrain", None)
-        strict = steps.pop("strict", None) and wish == "auto" and not (protocol.write or request.constrained)
+        strict = steps.pop("strict", None) and wish == "auto" and not (protocol.write or request.generation.constrained)
         if strict:
             steps["strict"] = True
         if not form:
@@ -476,11 +478,9 @@ def _documented(stack: ProfileStack, facts: Facts, request: RequestFacts) -> tup
     client, patterns = stack.client, stack.settings.client_patterns
     if client.tool_protocol == "native":
         return None, f"client profile {client.name} says tool_protocol: native"
-    if request.tools and client.tool_protocol == "auto":
-        return (
-            None,
-            f"the request declares {len(request.tools)} tool{'s' * (len(request.tools) != 1)}: a native client",
-        )
+    if request.offer.tools and client.tool_protocol == "auto":
+        count = len(request.offer.tools)
+        return None, f"the request declares {count} tool{'s' * (count != 1)}: a native client"
     documented, unread = _documented_tools(request, client.tool_sections)
     if client.tool_protocol == "text":
         return documented, f"client profile {client.name} says tool_protocol: text{unread}"

@@ -41,9 +41,9 @@ def asked(api: Api, body: bytes) -> list[TranscriptBlock]:
     """The conversation of a request; raises `BadRequest`."""
     request = api.request(body)
     blocks = [_message(message) for message in request.messages]
-    if request.tools:
-        choice = "" if request.tool_choice == "auto" else f"\ntool_choice: {request.tool_choice}"
-        blocks.append(TranscriptBlock("tools", "\n".join(map(_tool, request.tools)) + choice))
+    if request.offer.tools:
+        choice = "" if request.offer.choice == "auto" else f"\ntool_choice: {request.offer.choice}"
+        blocks.append(TranscriptBlock("tools", "\n".join(map(_tool, request.offer.tools)) + choice))
     return blocks
 
 

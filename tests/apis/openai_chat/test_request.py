@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.apis import chat
-from vtc.apis import BadRequest
+from vtc.apis import BadRequest, Changes
 from vtc.apis.openai_chat import Request
 from vtc.events import Message, Opaque, Tool, ToolCall
 
@@ -82,7 +82,7 @@ def test_messages(entry: Any, message: tuple[Any, ...]) -> None:
     ],
 )
 def test_tools(fields: dict[str, Any], tools: list[Tool]) -> None:
-    assert request(**fields).tools == tools
+    assert request(**fields).offer.tools == tools
 
 
 @pytest.mark.parametrize(
@@ -97,22 +97,29 @@ def test_tools(fields: dict[str, Any], tools: list[Tool]) -> None:
     ],
 )
 def test_tool_choice(fields: dict[str, Any], choice: str) -> None:
-    assert request(**fields).tool_choice == choice
+    assert request(**fields).offer.choice == choice
 
 
 def test_tools_that_are_not_allowed_are_declared_and_not_offered() -> None:
     tools = [{"type": "function", "function": {"name": name}} for name in "ab"]
     allowed = {"mode": "required", "tools": [tools[1]]}
     one = request(tools=tools, tool_choice={"type": "allowed_tools", "allowed_tools": allowed})
-    assert ([tool.name for tool in one.tools], one.declared, one.tool_choice) == (["b"], ["a", "b"], "required")
+    offer = one.offer
+    assert ([tool.name for tool in offer.tools], offer.declared, offer.choice) == (["b"], ["a", "b"], "required")
 
 
 def test_the_other_fields() -> None:
     found = request(stream=True, parallel_tool_calls=False, temperature=1)
-    assert (found.model, found.stream, found.parallel) == ("m", True, False)
+    assert (found.model, found.stream, found.offer.parallel) == ("m", True, False)
     assert found.fields["temperature"] == 1
     bare = Request(b"{}")
-    assert (bare.model, bare.stream, bare.parallel, bare.messages, bare.tool_choice) == ("", False, True, [], "auto")
+    assert (bare.model, bare.stream, bare.offer.parallel, bare.messages, bare.offer.choice) == (
+        "",
+        False,
+        True,
+        [],
+        "auto",
+    )
 
 
 @pytest.mark.parametrize(
@@ -133,7 +140,7 @@ BODY = b"""{ "model": "m",
 def test_what_is_not_changed_keeps_its_bytes() -> None:
     found = Request(BODY)
     messages = [*found.messages[:1], Message("user", ("new",)), *found.messages[1:]]
-    encoded = found.encode(messages=messages, tools=(), set_={"seed": 5}, drop=["z"])
+    encoded = found.encode(Changes(messages=messages, tools=(), set={"seed": 5}, drop=["z"]))
     assert encoded == (
         b'{"model":"m","messages":[{"role" : "system", "content": "\\u00e9"},{"role":"user","content":"new"},'
         b'{"role":"user","content":[{"type":"text"}], "x":1.0}],"n":1e0,"seed":5}'
@@ -143,8 +150,8 @@ def test_what_is_not_changed_keeps_its_bytes() -> None:
 def test_tools_are_kept_replaced_or_dropped() -> None:
     found = request(tools=[{"type": "function", "function": {"name": "a"}}], tool_choice="auto")
     assert {"tools", "tool_choice"} <= set(json.loads(found.encode()))
-    assert set(json.loads(found.encode(tools=()))) == {"model", "messages"}
-    replaced = json.loads(found.encode(tools=[Tool("b", "d", SCHEMA)]))
+    assert set(json.loads(found.encode(Changes(tools=())))) == {"model", "messages"}
+    replaced = json.loads(found.encode(Changes(tools=[Tool("b", "d", SCHEMA)])))
     assert replaced["tools"] == [
         {"type": "function", "function": {"name": "b", "description": "d", "parameters": SCHEMA}}
     ]
@@ -186,7 +193,7 @@ def test_tools_are_kept_replaced_or_dropped() -> None:
 def test_a_changed_message(source: Any, message: Message, entry: Any) -> None:
     """It says what it says now, and keeps what of its source says nothing of that."""
     changed = Message(message.role, message.content, message.calls, message.call_id, message.name, source)
-    assert json.loads(request().encode(messages=[changed]))["messages"] == [entry]
+    assert json.loads(request().encode(Changes(messages=[changed])))["messages"] == [entry]
 
 
 def test_half_a_character() -> None:
@@ -195,7 +202,7 @@ def test_half_a_character() -> None:
     found = Request(body)
     assert [message.text for message in found.messages] == ["\ud83d"]
     messages = [Message("system", ("\ud83d!",)), *found.messages]
-    assert json.loads(found.encode(messages=messages)) == {
+    assert json.loads(found.encode(Changes(messages=messages))) == {
         "messages": [{"role": "system", "content": "\ud83d!"}, {"role": "user", "content": "\ud83d"}],
         "x": "\ud83d",
     }

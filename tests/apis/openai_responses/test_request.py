@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from tests.apis import responses
 from tests.apis.named_events import Json
 from tests.apis.responses import call, check_request, custom, custom_call, namespace, output, reasoning, said, tool
-from vtc.apis import BadRequest, find
+from vtc.apis import BadRequest, Changes, find
 from vtc.apis.openai_responses import API, Request
 from vtc.events import Message, Opaque, Tool, ToolCall
 
@@ -35,7 +35,7 @@ def request(**fields: Any) -> Request:
 
 
 def sent(one: Request, **changes: Any) -> Json:
-    body: Json = json.loads(one.encode(**changes))
+    body: Json = json.loads(one.encode(Changes(**changes)))
     return body
 
 
@@ -81,10 +81,10 @@ def test_messages_that_are_none_are_refused_when_they_are_asked_for() -> None:
 
 def test_tools_are_offered_under_names_that_tell_their_namespace() -> None:
     one = request(tools=[responses.READ, NESTED, custom("apply_patch"), SEARCH])
-    assert [offered.name for offered in one.tools] == ["read", "mcp__fs.read", "mcp__fs.patch", "apply_patch"]
-    assert one.declared == ["read", "mcp__fs.read", "mcp__fs.patch", "apply_patch", "web_search"]
-    assert [*one.tools[3].parameters["properties"]] == ["input"]
-    assert "start:" in one.tools[3].description
+    assert [offered.name for offered in one.offer.tools] == ["read", "mcp__fs.read", "mcp__fs.patch", "apply_patch"]
+    assert one.offer.declared == ["read", "mcp__fs.read", "mcp__fs.patch", "apply_patch", "web_search"]
+    assert [*one.offer.tools[3].parameters["properties"]] == ["input"]
+    assert "start:" in one.offer.tools[3].description
     assert one.form.custom == {"mcp__fs.patch", "apply_patch"}
     assert one.form.names["mcp__fs__read"] == one.form.names["mcp__fs.read"] == ("mcp__fs", "read")
 
@@ -105,12 +105,12 @@ def test_tools_are_offered_under_names_that_tell_their_namespace() -> None:
 )
 def test_every_form_of_tool_choice_is_read(choice: Any, demanded: str, offered: int) -> None:
     one = request(tools=[responses.LIST, NESTED, SEARCH], tool_choice=choice)
-    assert (one.tool_choice, len(one.tools)) == (demanded, offered)
+    assert (one.offer.choice, len(one.offer.tools)) == (demanded, offered)
 
 
 @pytest.mark.parametrize(("value", "parallel"), [(None, True), (True, True), (False, False)])
 def test_parallel_calls_are_the_default(value: Any, parallel: bool) -> None:
-    assert request(parallel_tool_calls=value).parallel is parallel
+    assert request(parallel_tool_calls=value).offer.parallel is parallel
 
 
 @pytest.mark.parametrize("key", ["previous_response_id", "conversation"])
@@ -148,8 +148,10 @@ def test_a_custom_call_and_a_call_in_a_namespace_are_read() -> None:
 def test_an_unchanged_conversation_keeps_its_bytes() -> None:
     body = b'{"input":  [{"role":"user" , "content":"h"}], "instructions" : "Be.", "x": 1.0}'
     one = API.request(body)
-    assert b'[{"role":"user" , "content":"h"}]' in one.encode(messages=one.messages)
-    assert b'[{"role":"user" , "content":"h"}]' in one.encode(messages=[Message("system", ("New",)), *one.messages])
+    assert b'[{"role":"user" , "content":"h"}]' in one.encode(Changes(messages=one.messages))
+    assert b'[{"role":"user" , "content":"h"}]' in one.encode(
+        Changes(messages=[Message("system", ("New",)), *one.messages])
+    )
 
 
 def test_a_changed_turn_leaves_the_other_items_as_they_are() -> None:
@@ -227,12 +229,12 @@ def test_withheld_tools_are_left_out_of_their_namespaces_too() -> None:
     assert [entry["name"] for entry in body["tools"]] == ["mcp__fs"]
     assert [entry["name"] for entry in body["tools"][0]["tools"]] == ["patch"]
     assert "tool_choice" not in body
-    assert "tools" not in sent(one, withheld=one.declared)
+    assert "tools" not in sent(one, withheld=one.offer.declared)
 
 
 def test_fields_are_set_and_dropped() -> None:
     body = sent(
-        request(reasoning={"effort": "low", "summary": "auto"}), drop=["store", "reasoning.summary"], set_={"x": 1}
+        request(reasoning={"effort": "low", "summary": "auto"}), drop=["store", "reasoning.summary"], set={"x": 1}
     )
     assert (body["reasoning"], body["x"], "store" in body) == ({"effort": "low"}, 1, False)
 

@@ -33,7 +33,7 @@ def given(client: str = "openai-chat", server: str = "openai-chat", **fields: An
     from tests.apis.shapes import asked
 
     request = BY_NAME[client].request(asked(client, **fields))
-    return StepContext(request, BY_NAME[server], WireNames(request.declared))
+    return StepContext(request, BY_NAME[server], WireNames(request.offer.declared))
 
 
 def after(*messages: Message, **steps: Any) -> tuple[Message, ...]:
@@ -44,10 +44,9 @@ def after(*messages: Message, **steps: Any) -> tuple[Message, ...]:
 def bridged(client: str, body: Any, server: str = "openai-chat", path: str = "", **steps: Any) -> CanonicalRequest:
     """What a request asks a server of another API."""
     request = BY_NAME[client].request(chat.encoded(body), path)
-    found = crossing.read(request, request.messages, request.tools, request.tool_choice)
-    return made_ready(found, {**BRIDGED, **steps}, StepContext(request, BY_NAME[server], WireNames(request.declared)))[
-        0
-    ]
+    found = crossing.read(request, request.messages, request.offer.tools, request.offer.choice)
+    context = StepContext(request, BY_NAME[server], WireNames(request.offer.declared))
+    return made_ready(found, {**BRIDGED, **steps}, context)[0]
 
 
 def said(role: str, text: str = "", *calls: ToolCall) -> Message:

@@ -86,11 +86,11 @@ def read(fields: Json) -> tuple[CanonicalRequest, StepContext]:
     asked = CanonicalRequest(
         model="m",
         messages=tuple(request.messages),
-        tools=tuple(request.tools),
-        choice=request.tool_choice,
+        tools=tuple(request.offer.tools),
+        choice=request.offer.choice,
         limits={"max_tokens": fields["max_tokens"]},
     )
-    return asked, StepContext(request, BY_NAME["openai-chat"], WireNames(request.declared))
+    return asked, StepContext(request, BY_NAME["openai-chat"], WireNames(request.offer.declared))
 
 
 def anew(given: StepContext, asked: CanonicalRequest) -> StepContext:

@@ -29,10 +29,8 @@ API = Api(
     answer,
     request.ask,
     request.error,
-    request.LIMITS,
     call_ids="toolu_",
     signs=True,
-    any_json=False,
     questions=QUESTIONS,
     unread={
         "/v1/messages/count_tokens": COUNTED,

@@ -18,11 +18,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from vtc.apis import content, request
-from vtc.apis.asking import placed
 from vtc.apis.calls import arguments_text
 from vtc.apis.contract import Json, Question
-from vtc.apis.contract import Request as AnyRequest
 from vtc.apis.fields import part_of
+from vtc.apis.layout import BodyLayout
 from vtc.apis.whole import add
 from vtc.events import (
     CanonicalRequest,
@@ -86,7 +85,7 @@ _ERRORS = {
 """The types of errors, without their ending."""
 
 
-def answer(request: AnyRequest, text: str, digest: str, _created: int) -> Json:
+def answer(request: request.Request, text: str, digest: str, _created: int) -> Json:
     """Make a whole reply that says a text."""
     return {
         "id": f"msg_{digest[:24]}",
@@ -100,7 +99,7 @@ def answer(request: AnyRequest, text: str, digest: str, _created: int) -> Json:
     }
 
 
-def unfolded(reply: Any, _: AnyRequest | None = None) -> Iterator[Json]:
+def unfolded(reply: Any, _: request.Request | None = None) -> Iterator[Json]:
     """Tell a whole reply by the events of a stream."""
     if not isinstance(reply["content"], list):
         raise TypeError("`content` is no list")
@@ -206,14 +205,16 @@ def error_of(failure: Failure) -> Json:
 # What the model thought is left out, unless this very server told it: it may want the signature that it made.
 
 
-LIMITS: Mapping[str, Sequence[str]] = {
-    **{name: (name,) for name in ("max_tokens", "temperature", "top_p", "top_k")},
-    "stop": ("stop_sequences",),
-}
-CARRIED: Sequence[str] = (
-    *("model", "messages", "system", "stream", "tools", "tool_choice", "thinking.type", "thinking.display"),
-    *("output_config.effort", "output_config.format", "output_format"),
-    *("max_tokens", "temperature", "top_p", "top_k", "stop_sequences", "metadata", "cache_control"),
+LAYOUT = BodyLayout(
+    name="request of Anthropic Messages",
+    prompt="system",
+    parallel=None,  # stands in the choice
+    any_json=False,
+    limits={**{name: (name,) for name in ("max_tokens", "temperature", "top_p", "top_k")}, "stop": ("stop_sequences",)},
+    carried=(
+        *("thinking.type", "thinking.display", "output_config.effort", "output_config.format", "output_format"),
+        *("metadata", "cache_control"),
+    ),
 )
 MOST_TOKENS = 8192
 """The limit of a reply where the client set none, as this API demands one: the most that all of its models take."""
@@ -237,7 +238,7 @@ def ask(asked: CanonicalRequest) -> Json:
     """Write a request."""
     opening, *rest = asked.messages if asked.messages[:1] else [Message("user")]
     is_prompt = opening.role == "system"
-    fields: dict[str, Any] = {"model": asked.model, "max_tokens": MOST_TOKENS, **placed(asked.limits, LIMITS)}
+    fields: dict[str, Any] = {"model": asked.model, "max_tokens": MOST_TOKENS, **LAYOUT.write_limits(asked.limits)}
     if is_prompt:
         fields["system"] = opening.text
     fields["messages"] = _entries(rest if is_prompt else asked.messages)
@@ -389,20 +390,19 @@ type Block = dict[str, Any]
 class Request(request.Request):
     """A request; `form` is True if it asks for thinking, which else the reply must not show."""
 
-    NAME = "request of Anthropic Messages"
-    PROMPT = "system"
-    LIMITS = LIMITS
-    CARRIED = CARRIED
+    LAYOUT = LAYOUT
     meaning = staticmethod(meaning)
     kind = staticmethod(kind)
 
-    def _decode(self) -> None:
+    def _decode(self, path: str) -> None:
         blocks = (block for entry in self.fields["messages"] for block in _blocks(entry["content"]))
         calls = (block.get("id") for block in blocks if block.get("type") == "tool_use")
         self.call_ids = frozenset(id_ for id_ in calls if isinstance(id_, str))
-        self.parallel = (self.fields.get("tool_choice") or {}).get("disable_parallel_tool_use") is not True
-        self.deferred = frozenset(
-            str(one.get("name")) for one in self.fields.get("tools") or () if one.get("defer_loading") is True
+        tools = self.fields.get("tools") or ()
+        self.offer = replace(
+            self.offer,
+            parallel=(self.fields.get("tool_choice") or {}).get("disable_parallel_tool_use") is not True,
+            deferred=frozenset(str(entry.get("name")) for entry in tools if entry.get("defer_loading") is True),
         )
         self.form = (self.fields.get("thinking") or {}).get("type") in _THINKING
 

@@ -24,7 +24,6 @@ API = Api(
     answer,
     request.ask,
     request.error,
-    request.LIMITS,
     in_pieces=False,
     questions=QUESTIONS,
     unread={

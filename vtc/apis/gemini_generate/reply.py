@@ -17,9 +17,10 @@ import msgspec
 
 from vtc import events
 from vtc.apis.calls import ToolCallAccumulator, in_words
-from vtc.apis.contract import Decoded, Json, Request, Said
+from vtc.apis.contract import Decoded, Json, Said
 from vtc.apis.fields import cleaned, count_of, is_error, object_of, part_of
 from vtc.apis.gemini_generate.parts import FRAMING, NAME, REASONS, call_of, call_part, camel, origin
+from vtc.apis.request import Request
 from vtc.events import (
     Beside,
     Call,

@@ -19,7 +19,6 @@ from msgspec.structs import replace
 
 from vtc.apis import content as media
 from vtc.apis import request
-from vtc.apis.asking import placed
 from vtc.apis.contract import FULL, Json, Question
 from vtc.apis.fields import part_of, raws
 from vtc.apis.gemini_generate.parts import (
@@ -33,6 +32,7 @@ from vtc.apis.gemini_generate.parts import (
     result_part,
     result_text,
 )
+from vtc.apis.layout import BodyLayout
 from vtc.apis.place import Place
 from vtc.events import Answer, CanonicalRequest, Failure, Media, Message, Opaque, Seal, Tool
 
@@ -40,20 +40,28 @@ from vtc.events import Answer, CanonicalRequest, Failure, Media, Message, Opaque
 
 
 _CONFIG = "generationConfig"
-LIMITS: Mapping[str, Sequence[str]] = {
-    "max_tokens": (f"{_CONFIG}.maxOutputTokens",),
-    "stop": (f"{_CONFIG}.stopSequences",),
-    "temperature": (f"{_CONFIG}.temperature",),
-    "top_p": (f"{_CONFIG}.topP",),
-    "top_k": (f"{_CONFIG}.topK",),
-    "seed": (f"{_CONFIG}.seed",),
-    "presence_penalty": (f"{_CONFIG}.presencePenalty",),
-    "frequency_penalty": (f"{_CONFIG}.frequencyPenalty",),
-}
-CARRIED: Sequence[str] = (
-    *("model", "contents", "systemInstruction", "tools", "toolConfig", "safetySettings", "labels"),
-    *(f"{_CONFIG}.{one}" for one in ("thinkingConfig", "responseMimeType", "responseSchema", "responseJsonSchema")),
-    *(f"{_CONFIG}.{one}" for one in ("candidateCount", "responseModalities")),
+LAYOUT = BodyLayout(
+    name="request of Gemini's API",
+    entries="contents",
+    prompt="systemInstruction",
+    choice="toolConfig",
+    parallel=None,
+    in_path=True,
+    limits={
+        "max_tokens": (f"{_CONFIG}.maxOutputTokens",),
+        "stop": (f"{_CONFIG}.stopSequences",),
+        "temperature": (f"{_CONFIG}.temperature",),
+        "top_p": (f"{_CONFIG}.topP",),
+        "top_k": (f"{_CONFIG}.topK",),
+        "seed": (f"{_CONFIG}.seed",),
+        "presence_penalty": (f"{_CONFIG}.presencePenalty",),
+        "frequency_penalty": (f"{_CONFIG}.frequencyPenalty",),
+    },
+    carried=(
+        *("model", "safetySettings", "labels"),
+        *(f"{_CONFIG}.{key}" for key in ("thinkingConfig", "responseMimeType", "responseSchema")),
+        *(f"{_CONFIG}.{key}" for key in ("responseJsonSchema", "candidateCount", "responseModalities")),
+    ),
 )
 BUDGETS = {"minimal": 512, "low": 1024, "medium": 8192, "high": 24576}
 """Tokens to think with, by the words that other APIs have."""
@@ -85,7 +93,7 @@ def ask(asked: CanonicalRequest) -> Json:
             fields["toolConfig"] = {"functionCallingConfig": mode.get(asked.choice, one_tool)}
         elif any(one.strict for one in asked.tools):
             fields["toolConfig"] = {"functionCallingConfig": {"mode": "VALIDATED"}}
-    config: dict[str, Any] = placed(asked.limits, LIMITS).get(_CONFIG, {})
+    config: dict[str, Any] = LAYOUT.write_limits(asked.limits).get(_CONFIG, {})
     if asked.effort is not None:
         config["thinkingConfig"] = _thinking(asked.effort)
     if asked.answer:
@@ -214,13 +222,7 @@ _DECLARED = "functionDeclarations"
 class Request(request.Request):
     """A request; `form` is True if it asks to be told what the model thinks."""
 
-    NAME = "request of Gemini's API"
-    ENTRIES = "contents"
-    PROMPT = "systemInstruction"
-    CHOICE = "toolConfig"
-    IN_PATH = True
-    LIMITS = LIMITS
-    CARRIED = CARRIED
+    LAYOUT = LAYOUT
     meaning = staticmethod(meaning)
     kind = staticmethod(kind)
 
@@ -231,18 +233,23 @@ class Request(request.Request):
             raw, fields = raws(bytes(inner))
         return camel_fields(raw), camel(fields)
 
-    def _decode(self) -> None:
-        asked = self.path.partition("?")[0]
-        found = PLACE.found(asked) or COUNTING.found(asked)
-        config = part_of(self.fields, "generationConfig")
-        self.model, self.stream = (found.model, found.streams) if found else (self.model, False)
+    def _decode(self, path: str) -> None:
+        own_path = path.partition("?")[0]
+        match = PLACE.found(own_path) or COUNTING.found(own_path)
+        self.model, self.stream = (match.model, match.streams) if match else (self.model, False)
+        config = part_of(self.fields, _CONFIG)
         thinking = part_of(config, "thinkingConfig")
-        self.effort = effort(thinking)
-        self.thinks = None if self.effort is None else self.effort != "none"
+        how_much = effort(thinking)
         schema = config.get("responseJsonSchema") or json_schema(config.get("responseSchema"))
-        self.answer = answer(config, schema)
-        self.constrained = self.answer is not None or config.get("responseMimeType") == "text/x.enum"
-        self.several = config.get("candidateCount") not in (None, 1)
+        form = answer(config, schema)
+        self.generation = replace(
+            self.generation,
+            effort=how_much,
+            thinks=None if how_much is None else how_much != "none",
+            answer=form,
+            constrained=form is not None or config.get("responseMimeType") == "text/x.enum",
+            several=config.get("candidateCount") not in (None, 1),
+        )
         self.refers = "cachedContent" if self.fields.get("cachedContent") else ""
         self.form = thinking.get("includeThoughts") is True
         calls = (part["functionCall"].get("id") for entry in self._conversation for part in _calls(entry))
@@ -325,7 +332,7 @@ class Request(request.Request):
 
     _declaration = staticmethod(declaration)
 
-    def _demand(self, choice: Any) -> tuple[str, Collection[str] | None]:
+    def _demand(self, choice: Any, declared: Sequence[str]) -> tuple[str, Collection[str] | None]:
         config = part_of(choice, "functionCallingConfig")
         mode, names = str(config.get("mode") or "AUTO").upper(), config.get("allowedFunctionNames")
         if mode == "ANY" and names:

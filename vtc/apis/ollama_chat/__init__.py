@@ -2,7 +2,7 @@
 
 from vtc.apis.contract import PLAIN, Api
 from vtc.apis.ollama_chat.reply import Decoder, Encoder, answer, folded, unfolded
-from vtc.apis.ollama_chat.request import LIMITS, NAME, QUESTIONS, Request, ask, constrain, error
+from vtc.apis.ollama_chat.request import NAME, QUESTIONS, Request, ask, constrain, error
 from vtc.apis.place import Place
 
 __all__ = ["API", "NAME", "Decoder", "Encoder", "Request"]
@@ -18,10 +18,8 @@ API = Api(
     answer,
     ask,
     error,
-    LIMITS,
     constrain,
     in_pieces=False,
-    demands=False,
     questions=QUESTIONS,
     unread={"/api/generate": PLAIN},
 )

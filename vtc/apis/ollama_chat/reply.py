@@ -17,12 +17,12 @@ from typing import Any, ClassVar
 import msgspec
 
 from vtc import events
-from vtc.apis import contract
 from vtc.apis.calls import ToolCallAccumulator, arguments_text, in_words
 from vtc.apis.contract import Decoded, Json, Said
 from vtc.apis.fields import cleaned, count_of, is_error, object_of
 from vtc.apis.ollama_chat.request import NAME, entry_of
 from vtc.apis.openai_chat.words import REASONS
+from vtc.apis.request import Request
 from vtc.apis.whole import add
 from vtc.events import (
     CUT_OFF,
@@ -224,7 +224,7 @@ def _deltas(line: Mapping[str, Any]) -> list[Delta]:
     return deltas
 
 
-def unfolded(reply: Any, request: contract.Request | None) -> Sequence[Mapping[str, Any]]:
+def unfolded(reply: Any, request: Request | None) -> Sequence[Mapping[str, Any]]:
     """Tell a whole reply by lines; one if no client asked for them."""
     message = reply["message"]
     if not isinstance(message, dict):
@@ -245,7 +245,7 @@ def folded(lines: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     return {**lines[-1], "message": message}
 
 
-def answer(request: contract.Request, text: str, _digest: str, created: int) -> Mapping[str, Any]:
+def answer(request: Request, text: str, _digest: str, created: int) -> Mapping[str, Any]:
     """Make a whole reply that says a text."""
     head = {"model": request.model, "created_at": datetime.fromtimestamp(created, UTC).isoformat()}
     return {**_part(head, content=text), "done": True, "done_reason": "stop"}

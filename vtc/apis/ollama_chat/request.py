@@ -3,50 +3,48 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
 from vtc import events
-from vtc.apis.asking import placed
 from vtc.apis.content import note, parts_of
 from vtc.apis.contract import Json, Question
+from vtc.apis.layout import BodyLayout
 from vtc.apis.openai_chat import request as openai_chat
 from vtc.events import CanonicalRequest, Failure, Media, Message, ToolCall
 
 NAME = "ollama-chat"
-LIMITS: Mapping[str, Sequence[str]] = {
-    "context": ("options.num_ctx",),
-    "truncate": ("truncate",),
-    "max_tokens": ("options.num_predict",),
-    **{
-        name: (f"options.{name}",)
-        for name in ("temperature", "top_p", "top_k", "min_p", "seed", "stop", "presence_penalty", "frequency_penalty")
+LAYOUT = BodyLayout(
+    name="chat request of Ollama",
+    choice=None,
+    parallel=None,
+    limits={
+        "context": ("options.num_ctx",),
+        "truncate": ("truncate",),
+        "max_tokens": ("options.num_predict",),
+        **{name: (f"options.{name}",) for name in openai_chat.SAMPLING},
     },
-}
+    carried=("format", "think", "keep_alive"),
+)
 _EFFORTS = {"minimal": "low", "xhigh": "high", "max": "high"}
 """Words for how much to think that this API does not have."""
-CARRIED: Sequence[str] = (
-    *("model", "messages", "stream", "tools", "options", "format", "think", "keep_alive", "truncate"),
-)
 
 
 class Request(openai_chat.Request):
     """A chat request; tools are declared as in chat completions. `form` is True if calls have ids."""
 
-    NAME = "chat request of Ollama"
-    LIMITS = LIMITS
-    CARRIED = CARRIED
+    LAYOUT = LAYOUT
     SAID = ("images", "tool_name")
 
-    def _decode(self) -> None:
-        super()._decode()
+    def _decode(self, path: str) -> None:
+        super()._decode(path)
         if "messages" not in self.fields or not self.model:
             raise ValueError("it needs `model` and `messages`")
         self.stream = self.fields.get("stream") is not False
         self.idle = not self._conversation
-        self.tool_choice, self.parallel, self.form = "auto", True, bool(self.call_ids)
+        self.form = bool(self.call_ids)
 
     def _add(self, entries: list[Any], message: events.Message, called: Collection[str | None]) -> None:
         super()._add(entries, message, called)
@@ -82,7 +80,7 @@ def ask(asked: CanonicalRequest) -> Json:
         "model": asked.model,
         "messages": [_written(message) for message in asked.messages],
         "stream": asked.stream,
-        **placed(asked.limits, LIMITS),
+        **LAYOUT.write_limits(asked.limits),
     }
     if asked.tools:
         fields["tools"] = [tool.as_openai() for tool in asked.tools]

@@ -21,7 +21,6 @@ API = Api(
     answer,
     request.ask,
     request.error,
-    request.LIMITS,
     request.constrain,
     questions=QUESTIONS,
     unread={

@@ -9,12 +9,11 @@ from typing import Any, ClassVar
 from msgspec.structs import replace
 
 from vtc.apis import content, request
-from vtc.apis.asking import placed
 from vtc.apis.calls import arguments_text, freeform
 from vtc.apis.contract import FULL, Json, Question
-from vtc.apis.contract import Request as AnyRequest
 from vtc.apis.crossing import FIELDS
 from vtc.apis.fields import part_of
+from vtc.apis.layout import BodyLayout
 from vtc.apis.openai_chat import words
 from vtc.apis.openai_chat.words import ChatForm, entry_of, function_of
 from vtc.apis.whole import add
@@ -23,18 +22,14 @@ from vtc.events import CanonicalRequest, Failure, Media, Message, Tool, ToolCall
 # Requests of chat completions that stand for those of another API.
 
 
-LIMITS: Mapping[str, Sequence[str]] = {
-    "max_tokens": ("max_tokens", "max_completion_tokens"),
-    **{
-        name: (name,)
-        for name in ("temperature", "top_p", "top_k", "min_p", "seed", "stop", "presence_penalty", "frequency_penalty")
-    },
-}
-CARRIED: Sequence[str] = (
-    *("model", "messages", "stream", "stream_options", "tools", "tool_choice"),
-    *("parallel_tool_calls", "max_tokens", "max_completion_tokens", "temperature", "top_p", "top_k", "min_p", "seed"),
-    *("stop", "presence_penalty", "frequency_penalty", "reasoning_effort", "response_format", "n", "user", "store"),
-    *("metadata", "prompt_cache_key", "safety_identifier"),
+SAMPLING = ("temperature", "top_p", "top_k", "min_p", "seed", "stop", "presence_penalty", "frequency_penalty")
+LAYOUT = BodyLayout(
+    name="chat completion request",
+    limits={"max_tokens": ("max_tokens", "max_completion_tokens"), **{name: (name,) for name in SAMPLING}},
+    carried=(
+        *("stream_options", "reasoning_effort", "response_format", "n", "user", "store", "metadata"),
+        *("prompt_cache_key", "safety_identifier"),
+    ),
 )
 EFFORTS = {"max": "xhigh"}
 """Words for how much to think that only other APIs have."""
@@ -45,7 +40,7 @@ def ask(asked: CanonicalRequest) -> Json:
     fields: dict[str, Any] = {
         "model": asked.model,
         "messages": [*_entries(asked.messages, asked.thoughts)],
-        **placed(asked.limits, LIMITS),
+        **LAYOUT.write_limits(asked.limits),
         "stream": asked.stream,
     }
     if asked.stream:
@@ -180,14 +175,12 @@ OWN_FIELDS = ("role", "content", "tool_calls", "tool_call_id", "name")
 class Request(request.Request):
     """A chat completion request."""
 
-    NAME = "chat completion request"
-    LIMITS = LIMITS
-    CARRIED = CARRIED
+    LAYOUT = LAYOUT
     SAID: ClassVar[Collection[str]] = ("refusal", words.FIELD, "cache_control")
     """Fields of a message besides those of every one, that other APIs are told of, or that mean nothing to them."""
     meaning = staticmethod(meaning)
 
-    def _decode(self) -> None:
+    def _decode(self, path: str) -> None:
         calls = (one for entry in self._conversation for one in entry.get("tool_calls") or ())
         self.call_ids = frozenset(one["id"] for one in calls if isinstance(one.get("id"), str))
         told = not self.stream or part_of(self.fields, "stream_options").get("include_usage") is True
@@ -361,7 +354,7 @@ SAID = ("role", "content", *FIELDS, words.FIELD, "tool_calls")
 """Fields of a message that get chunks of their own; the others share one."""
 
 
-def answer(request: AnyRequest, text: str, digest: str, created: int) -> dict[str, Any]:
+def answer(request: request.Request, text: str, digest: str, created: int) -> dict[str, Any]:
     """Make a chat completion that says a text."""
     message = {"role": "assistant", "content": text}
     return {
@@ -374,7 +367,7 @@ def answer(request: AnyRequest, text: str, digest: str, created: int) -> dict[st
     }
 
 
-def unfolded(reply: Any, request: AnyRequest | None) -> Iterator[dict[str, Any]]:
+def unfolded(reply: Any, request: request.Request | None) -> Iterator[dict[str, Any]]:
     """Tell a chat completion by chunks; one for each choice if no client asked for them. Raises ValueError."""
     head = {key: value for key, value in reply.items() if key not in ("choices", "usage")}
     head["object"] = "chat.completion.chunk"

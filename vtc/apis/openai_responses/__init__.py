@@ -21,7 +21,6 @@ API = Api(
     answer,
     request.ask,
     request.error,
-    request.LIMITS,
     questions=QUESTIONS,
     unread={
         "/responses/input_tokens": COUNTED,

@@ -16,11 +16,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from vtc.apis import content, request
-from vtc.apis.asking import placed
 from vtc.apis.calls import freeform
 from vtc.apis.contract import Json, Question
-from vtc.apis.contract import Request as AnyRequest
 from vtc.apis.fields import part_of
+from vtc.apis.layout import BodyLayout
 from vtc.apis.openai_chat import request as openai_chat
 from vtc.apis.openai_chat import request as questions
 from vtc.apis.openai_responses.items import (
@@ -44,15 +43,15 @@ from vtc.json_text import decode, encode
 # What the model thought is left out, unless this very server told it: it may want the content that it encrypted.
 
 
-LIMITS: Mapping[str, Sequence[str]] = {
-    "max_tokens": ("max_output_tokens",),
-    **{name: (name,) for name in ("temperature", "top_p")},
-}
-CARRIED: Sequence[str] = (
-    *("model", "input", "instructions", "stream", "stream_options", "tools", "tool_choice", "parallel_tool_calls"),
-    *("max_output_tokens", "temperature", "top_p", "reasoning.effort", "reasoning.summary", "text.format"),
-    *("store", "include", "metadata", "user"),
-    *("prompt_cache_key", "client_metadata", "safety_identifier", "service_tier"),
+LAYOUT = BodyLayout(
+    name="request for a response",
+    entries="input",
+    prompt="instructions",
+    limits={"max_tokens": ("max_output_tokens",), "temperature": ("temperature",), "top_p": ("top_p",)},
+    carried=(
+        *("stream_options", "reasoning.effort", "reasoning.summary", "text.format", "store", "include", "metadata"),
+        *("user", "prompt_cache_key", "client_metadata", "safety_identifier", "service_tier"),
+    ),
 )
 
 
@@ -64,7 +63,7 @@ def ask(asked: CanonicalRequest) -> Json:
     if is_prompt:
         fields["instructions"] = opening.text
     rest = asked.messages[1:] if is_prompt else asked.messages
-    fields |= {"input": [item for message in rest for item in _items(message)], **placed(asked.limits, LIMITS)}
+    fields |= {"input": [item for message in rest for item in _items(message)], **LAYOUT.write_limits(asked.limits)}
     fields |= {"stream": asked.stream, "store": False}
     if asked.tools:
         declared = ({**one.as_openai()["function"], "strict": one.strict} for one in asked.tools)
@@ -197,11 +196,7 @@ class _Item(dict[str, Any]):
 class Request(request.Request):
     """A request for a response."""
 
-    NAME = "request for a response"
-    ENTRIES = "input"
-    PROMPT = "instructions"
-    LIMITS = LIMITS
-    CARRIED = CARRIED
+    LAYOUT = LAYOUT
     meaning = staticmethod(meaning)
     kind = staticmethod(kind)
 
@@ -210,7 +205,7 @@ class Request(request.Request):
         given = self.fields["input"]
         return [{"role": "user", "content": given}] if isinstance(given, str) else given
 
-    def _decode(self) -> None:
+    def _decode(self, path: str) -> None:
         self.call_ids = frozenset(str(one.get("call_id")) for one in self._conversation if one.get("type") in CALLS)
         declared = [one for entries in self._declarations() for one in _flat(entries)]
         most = self.fields.get("max_output_tokens")
@@ -238,13 +233,13 @@ class Request(request.Request):
     def _declarations(self) -> Iterator[list[Any]]:
         return chain(super()._declarations(), _declaring(self.fields))
 
-    def _chosen(self, choice: Json) -> str:
-        """Tell the name of the tool that is chosen, with its namespace, which the choice may leave out."""
+    def _chosen(self, choice: Json, declared: Sequence[str]) -> str:
+        """Return the name of the tool that is chosen, with its namespace, which the choice may leave out."""
         name, space = str(choice.get("name") or choice.get("type")), choice.get("namespace")
         if space:
             return f"{space}.{name}"
-        nested = [one for one in self.declared if one.endswith(f".{name}")]
-        return nested[0] if name not in self.declared and len(nested) == 1 else name
+        nested = [whole for whole in declared if whole.endswith(f".{name}")]
+        return nested[0] if name not in declared and len(nested) == 1 else name
 
     def _names(self, entries: Sequence[Any]) -> Iterator[str]:
         return (name for name, *_ in _flat(entries))
@@ -274,24 +269,19 @@ class Request(request.Request):
         if hosted:
             kept["tools"] = [*hosted, *kept.get("tools", ())]
 
-    def encode(
-        self,
-        *,
-        tools: Sequence[Tool] | None = None,
-        withheld: Collection[str] = (),
-        redeclared: Mapping[str, Tool] | None = None,
-        **changes: Any,
-    ) -> bytes:
-        body = super().encode(tools=tools, withheld=withheld, redeclared=redeclared, **changes)
-        if not any(_declaring(self.fields)) or (tools is None and not withheld and not redeclared):
+    def encode(self, changes: request.Changes = request.NO_CHANGES) -> bytes:
+        body = super().encode(changes)
+        stay = changes.tools is None
+        if not any(_declaring(self.fields)) or (stay and not changes.withheld and not changes.redeclared):
             return body
         fields = decode(body)
 
         def offered(entries: Sequence[Json]) -> list[Json]:
-            return [self._redeclared(one, redeclared or {}) or one for one in self._offered(entries, withheld)]
+            left = self._offered(entries, changes.withheld)
+            return [self._redeclared(entry, changes.redeclared) or entry for entry in left]
 
-        kept = [{**one, "tools": offered(one["tools"])} if _declares(one) else one for one in fields["input"]]
-        fields["input"] = [one for one in kept if not _declares(one) or (tools is None and one["tools"])]
+        items = [{**item, "tools": offered(item["tools"])} if _declares(item) else item for item in fields["input"]]
+        fields["input"] = [item for item in items if not _declares(item) or (stay and item["tools"])]
         return encode(fields)
 
     @staticmethod
@@ -460,7 +450,7 @@ QUESTIONS = (Question("models", "GET", "/v1/models", listed, lambda query, _: "c
 # Whole replies of Responses: the response object, and the stream that says the same.
 
 
-def unfolded(reply: Any, _: AnyRequest | None = None) -> Iterator[Json]:
+def unfolded(reply: Any, _: request.Request | None = None) -> Iterator[Json]:
     """Tell a whole reply by the events of a stream."""
     return ({**event, "sequence_number": number} for number, event in enumerate(_events(reply)))
 
@@ -485,7 +475,7 @@ def folded(events: Iterable[Json]) -> Json:
     return next(event["response"] for event in events if event["type"] in last)
 
 
-def answer(request: AnyRequest, text: str, digest: str, created: int) -> Json:
+def answer(request: request.Request, text: str, digest: str, created: int) -> Json:
     """Make a whole reply that says a text."""
     output = [own_item("message", f"msg_{digest[:48]}", text, "completed")]
     head = head_of(f"resp_{digest[:48]}", request.model, created)

@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from vtc.apis import BadRequest, Request, crossing
-from vtc.apis.asking import limits
+from vtc.apis import BadRequest, Changes, Request, crossing
 from vtc.apis.calls import lacks_arguments
 from vtc.apis.content import is_billing
 from vtc.apis.fields import changed
@@ -75,7 +74,7 @@ def _shown(request: Request, messages: Sequence[Message], plan: Plan) -> tuple[S
     changes in each request, is left out.
     """
     offered = {tool.name: tool for tool in plan.offered}
-    later = {*request.deferred}
+    later = {*request.offer.deferred}
 
     def told(part: str | Opaque) -> str | Opaque:
         if isinstance(part, str):
@@ -168,50 +167,43 @@ def encoded(
     body: bytes,
     plan: Plan,
     messages: Sequence[Message] | None,
-    steps: Mapping[str, Any] | None = None,
-    given: StepContext | None = None,
+    steps: Mapping[str, Any],
+    given: StepContext,
 ) -> Encoded:
-    """The request with these messages, or its own, made ready; `body`, as it came, if nothing changes."""
-    stack, protocol, model = plan.stack, plan.protocol, plan.server_model
-    set_, drop, unstreamed = stack.request_set, stack.request_drop, plan.buffered
-    is_native = protocol.is_native
-    withheld = plan.withheld if is_native else frozenset[str]()
-    asked = ready = CanonicalRequest(model="", messages=())
-    took: Mapping[str, str] = {}
-    if steps and given:
-        asked = CanonicalRequest(
-            model=model,
-            messages=tuple(request.messages if messages is None else messages),
-            tools=plan.offered if is_native or protocol.promote else (),
-            choice=plan.tool_choice,
-            limits=limits(request.fields, request.LIMITS),
-        )
-        ready, took = made_ready(asked, steps, given)
-        messages = messages if ready.messages is asked.messages else ready.messages
-    said = request.messages if messages is None else messages
-    declared = ready.tools if steps and given else plan.offered if is_native or protocol.promote else ()
-    if messages is None and ready is asked and not (set_ or drop or withheld or unstreamed or model):
-        return Encoded(body, [], said, declared)
-    tools: Sequence[Tool] | None = None
-    if given:
-        set_ = {**_constrained(ready, given), **set_}
-    if protocol.write is not None or protocol.promote:
-        tools = ready.tools if protocol.promote and steps else plan.offered if protocol.promote else ()
+    """Encode the request with these messages, or its own, made ready; `body`, as it came, if nothing changes."""
+    stack, protocol = plan.stack, plan.protocol
+    asked = CanonicalRequest(
+        model=plan.server_model,
+        messages=tuple(request.messages if messages is None else messages),
+        tools=plan.offered if protocol.is_native or protocol.promote else (),
+        choice=plan.tool_choice,
+        limits=request.generation.limits,
+    )
+    ready, took = made_ready(asked, steps, given)
+    withheld = plan.withheld if protocol.is_native else frozenset[str]()
+    is_plain = not (stack.request_set or stack.request_drop or withheld or plan.buffered or plan.server_model)
+    if messages is None and ready is asked and is_plain:
+        return Encoded(body, [], request.messages, asked.tools)
+    if ready.messages is not asked.messages:
+        messages = ready.messages
     came = {tool.name: tool for tool in asked.tools}
-    left = {given.names.back(tool.name): tool for tool in ready.tools} if given else {}
-    went = request.encode(
+    left = {given.names.back(tool.name): tool for tool in ready.tools}
+    changes = Changes(
         messages=messages,
-        tools=tools,
-        set_=set_,
-        drop=drop,
+        tools=ready.tools if protocol.promote else () if protocol.write else None,
         withheld=withheld | (came.keys() - left.keys()),
-        unstreamed=unstreamed,
-        model=model,
         redeclared={name: tool for name, tool in left.items() if tool is not came.get(name)},
         undemanded=ready.choice != asked.choice and ready.choice == "auto",
-        limits={name: one for name, one in ready.limits.items() if asked.limits.get(name) != one},
+        model=plan.server_model,
+        unstreamed=plan.buffered,
+        limits={name: limit for name, limit in ready.limits.items() if asked.limits.get(name) != limit},
+        drop=stack.request_drop,
+        set={**_constrained(ready, given), **stack.request_set},
     )
-    return Encoded(went, [*took.values()], said, declared, took, ready.constraint is not None, model)
+    said = request.messages if messages is None else messages
+    is_constrained = ready.constraint is not None
+    went = request.encode(changes)
+    return Encoded(went, [*took.values()], said, ready.tools, took, is_constrained, plan.server_model)
 
 
 def crossed(
@@ -230,9 +222,10 @@ def crossed(
     fields = given.server.ask(replace(asked, model=model, stream=asked.stream and not plan.buffered))
     fields = {**fields, **_constrained(asked, given)}
     kept = {key: value for key, value in fields.items() if key not in plan.stack.request_drop}
-    limits = (request.LIMITS.get(name, (name,))[0] for name in asked.limits if name not in given.server.limits)
+    places, known = request.LAYOUT.limits, given.server.layout.limits
+    limits = (places.get(name, (name,))[0] for name in asked.limits if name not in known)
     told = [*took.values()]
-    loose = bool(asked.answer and not asked.answer.schema and not given.server.any_json)
+    loose = bool(asked.answer and not asked.answer.schema and not given.server.layout.any_json)
     held = {given.names.back(tool.name) for tool in asked.tools if tool.strict}
     untold = ["strict of tools"] * bool(crossing.strict_tools(request) & {tool.name for tool in tools} - held)
     if left_out := [*asked.left_out, *untold, *limits, *(["JSON without a schema"] if loose else [])]:

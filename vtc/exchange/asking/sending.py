@@ -66,7 +66,7 @@ class RequestEncoder:
         self._report = report
         self._origin = origin
         self._steps: dict[str, Any] = {**(BRIDGED if self._crosses else {}), **plan.steps, **taught}
-        if self._crosses and not server.demands:
+        if self._crosses and server.layout.choice is None:
             self._steps["choice"] = True
         self.taught: dict[str, Any] = {**taught}
         """What the server taught while it was asked again, be it of use or not."""
@@ -82,7 +82,8 @@ class RequestEncoder:
     def encoded(self, messages: Sequence[Message] | None) -> bytes:
         """Encode the request, with these messages or its own."""
         plan, request = self._plan, self._request
-        given = StepContext(request, self._server, WireNames(request.declared if self._steps.get("names") else ()))
+        names = WireNames(request.offer.declared if self._steps.get("names") else ())
+        given = StepContext(request, self._server, names)
         if self._crosses:
             went = outgoing.crossed(request, plan, messages, self._steps, given, self._origin)
         else:
@@ -149,7 +150,7 @@ class RequestEncoder:
 
     def _usage(self, fault: ReplyFault) -> str:
         """Write a call of the tool whose call failed, as the model is told to write it; empty if that is not known."""
-        write, tools = self._plan.protocol.write, {tool.name: tool for tool in self._request.tools}
+        write, tools = self._plan.protocol.write, {tool.name: tool for tool in self._request.offer.tools}
         tool = tools.get(tool_names.resolve(fault.tool, tools) or "") if fault.tool and write else None
         return usage(write, tool) if write and tool else ""
 

@@ -74,7 +74,7 @@ class ReplyFactory:
         self.refused: Callable[[bytes], None] | None = None
         """Takes an error of the server's amid its reply."""
         self._tools = plan.protocol.by_name
-        self._several = request.several
+        self._several = request.generation.several
         self._form = request.form_with(plan.stack.response_thoughts)
         self._model = request.model
         self._seed = seed

@@ -23,7 +23,7 @@ LEAST = 8
 def context(asked: CanonicalRequest, value: Any, given: StepContext) -> tuple[CanonicalRequest, str]:
     """Say how long the window is, and that the prompt must not be cut, or else lower the limit to what is left."""
     limits = asked.limits
-    if "context" in given.server.limits:
+    if "context" in given.server.layout.limits:
         more = {"context": value, "truncate": False}
         if more.keys() <= limits.keys():
             return asked, ""

@@ -6,9 +6,20 @@ from typing import Any
 
 import pytest
 
-from vtc.apis.asking import answer, constrained, effort, limits, placed, thinks, untold
+from vtc.apis.generation import read
+from vtc.apis.layout import BodyLayout
+from vtc.events import GenerationConfig
 
+LAYOUT = BodyLayout(
+    name="",
+    limits={"max_tokens": ("options.num_predict",), "stop": ("stop", "options.stop"), "top_p": ("top_p",)},
+    carried=("think.type",),
+)
 SCHEMA = {"type": "object", "properties": {}}
+
+
+def said(body: dict[str, Any]) -> GenerationConfig:
+    return read(body, LAYOUT)
 
 
 @pytest.mark.parametrize(
@@ -24,7 +35,7 @@ SCHEMA = {"type": "object", "properties": {}}
     ],
 )
 def test_a_request_for_json(body: dict[str, Any]) -> None:
-    assert answer({"model": "m", **body}) is not None
+    assert said({"model": "m", **body}).answer is not None
 
 
 @pytest.mark.parametrize(
@@ -38,7 +49,7 @@ def test_a_request_for_json(body: dict[str, Any]) -> None:
     ],
 )
 def test_any_other_request(body: dict[str, Any]) -> None:
-    assert answer(body) is None
+    assert said(body).answer is None
 
 
 @pytest.mark.parametrize(
@@ -60,7 +71,7 @@ def test_any_other_request(body: dict[str, Any]) -> None:
     ],
 )
 def test_switches_of_a_request(body: dict[str, Any], asked: bool | None) -> None:
-    assert thinks(body) is asked
+    assert said(body).thinks is asked
 
 
 @pytest.mark.parametrize(
@@ -79,31 +90,28 @@ def test_switches_of_a_request(body: dict[str, Any], asked: bool | None) -> None
     ],
 )
 def test_how_much_is_to_be_thought(body: dict[str, Any], word: str | None) -> None:
-    assert effort(body) == word
-
-
-PATHS = {"max_tokens": ("options.num_predict",), "stop": ("stop", "options.stop"), "top_p": ("top_p",)}
+    assert said(body).effort == word
 
 
 def test_limits_are_read_where_they_stand_and_written_where_they_stand_first() -> None:
-    found = limits({"options": {"num_predict": 5, "stop": "x"}, "top_p": 0}, PATHS)
+    found = LAYOUT.read_limits({"options": {"num_predict": 5, "stop": "x"}, "top_p": 0})
     assert found == {"max_tokens": 5, "stop": ["x"], "top_p": 0}
-    assert placed({**found, "seed": 1}, PATHS) == {"options": {"num_predict": 5}, "stop": ["x"], "top_p": 0}
+    assert LAYOUT.write_limits({**found, "seed": 1}) == {"options": {"num_predict": 5}, "stop": ["x"], "top_p": 0}
 
 
 def test_no_limit_is_none() -> None:
     """Ollama and llama.cpp write it as a negative one, which other servers refuse."""
-    assert limits({"options": {"num_predict": -1}, "top_p": 1}, PATHS) == {"top_p": 1}
+    assert LAYOUT.read_limits({"options": {"num_predict": -1}, "top_p": 1}) == {"top_p": 1}
 
 
 def test_what_stands_beside_limits_is_named() -> None:
     fields = {"options": {"num_predict": 5, "num_ctx": 9, "low_vram": None}, "x": 1, "model": "m", "tools": []}
-    assert untold(fields, PATHS, ("model",)) == ["options.num_ctx", "x"]
-    assert untold({"options": None, "think": True}, PATHS, ("think.type",)) == []
+    assert LAYOUT.untold(fields) == ["options.num_ctx", "x"]
+    assert LAYOUT.untold({"options": None, "think": True}) == []
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "is_constrained"),
     [
         ({"response_format": {"type": "json_object"}}, True),
         ({"response_format": {"type": "structural_tag", "format": {}}}, True),
@@ -116,5 +124,5 @@ def test_what_stands_beside_limits_is_named() -> None:
         ({}, False),
     ],
 )
-def test_a_request_that_says_the_form_of_its_answer(body: dict[str, Any], said: bool) -> None:
-    assert constrained({"model": "m", **body}) == said
+def test_a_request_that_says_the_form_of_its_answer(body: dict[str, Any], is_constrained: bool) -> None:
+    assert said({"model": "m", **body}).constrained == is_constrained

@@ -1,0 +1,96 @@
+"""How a reply is to be generated, wherever an API or a server has that said: how much to think, the form of answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from vtc.apis.fields import at, part_of
+from vtc.apis.layout import BodyLayout
+from vtc.events import Answer, GenerationConfig
+
+_SWITCHES = ("chat_template_kwargs.enable_thinking", "chat_template_kwargs.thinking", "enable_thinking", "think")
+"""Dotted paths of what turns thinking on or off: templates on vLLM and SGLang; DashScope, SiliconFlow; Ollama."""
+_EFFORTS = ("reasoning_effort", "reasoning.effort", "output_config.effort")
+"""Those of words that say how much; OpenAI, OpenRouter; Messages."""
+_THINK = ("low", "medium", "high")
+"""The words that Ollama has for the same, in `think`."""
+_ON = ("enabled", "adaptive")
+"""How `thinking` of Messages turns it on."""
+_FORMATS = ("response_format", "text.format", "output_config.format", "output_format", "format")
+"""Those of the form of the answer: chat completions, Responses, Messages (and before), Ollama."""
+
+_GRAMMARS = (
+    *("structured_outputs", "grammar", "json_schema", "regex", "ebnf", "grammar_string", "regex_pattern"),
+    *("guided_json", "guided_regex", "guided_grammar", "guided_choice", "structural_tag", "guidance"),
+)
+"""Those that hold a grammar: vLLM, SGLang, llama.cpp, TabbyAPI."""
+
+
+def read(fields: Mapping[str, Any], layout: BodyLayout) -> GenerationConfig:
+    """Read what the body of a request says of it."""
+    return GenerationConfig(
+        limits=layout.read_limits(fields),
+        thinks=_thinks(fields),
+        effort=_effort(fields),
+        answer=_answer(fields),
+        constrained=_is_constrained(fields),
+        several=fields.get("n") not in (None, 1),
+    )
+
+
+def _thinks(fields: Mapping[str, Any]) -> bool | None:
+    """Return what a request says about thinking: true, false, or None if it says nothing."""
+    for path in _SWITCHES:
+        value = at(fields, path)
+        if isinstance(value, bool):
+            return value
+    said = fields.get("thinking")
+    kind = said.get("type") if isinstance(said, Mapping) else said
+    if isinstance(kind, bool):
+        return kind
+    if kind in (*_ON, "disabled"):
+        return kind in _ON
+    said = _effort(fields)
+    return None if said is None else said != "none"
+
+
+def _effort(fields: Mapping[str, Any]) -> str | None:
+    """Return the word for how much is to be thought; None if the request says nothing of it.
+
+    `none` is for not at all, `auto` for as much as the model wants.
+    """
+    words = [word for path in _EFFORTS if isinstance(word := at(fields, path), str)]
+    words += [word for word in _THINK if word == fields.get("think")]
+    switch, kind = fields.get("think"), at(fields, "thinking.type")
+    if switch is False or kind == "disabled":
+        return "none"
+    return next(iter(words), "auto" if switch is True or kind in _ON else None)
+
+
+def _answer(fields: Mapping[str, Any]) -> Answer | None:
+    """Read the form that the answer must have; None if it is free."""
+    for path in _FORMATS:
+        said = at(fields, path)
+        if not _is_json(said):
+            continue
+        if not isinstance(said, Mapping) or said.get("type") == "json_object":
+            return Answer()
+        if said.get("type") == "object":
+            return Answer(said)
+        told = part_of(said, "json_schema") or said
+        return Answer(told.get("schema"), str(told.get("name") or "answer"), told.get("strict"))
+    return None
+
+
+def _is_constrained(fields: Mapping[str, Any]) -> bool:
+    """True if a request says the form of its answer, or a grammar of it, in any of the ways that servers know."""
+    forms = (at(fields, path) for path in _FORMATS)
+    said = (one.get("type") if isinstance(one, Mapping) else one for one in forms)
+    return any(one not in (None, "", "text") for one in said) or any(fields.get(key) for key in _GRAMMARS)
+
+
+def _is_json(format_: Any) -> bool:
+    if isinstance(format_, Mapping):  # Ollama takes the schema itself
+        return format_.get("type") in ("json_object", "json_schema", "object")
+    return bool(format_ == "json")

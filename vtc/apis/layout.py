@@ -1,0 +1,83 @@
+"""Where an API has what in the bodies of its requests: the conversation, tools, limits; and what others are told."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from vtc.apis.fields import at
+
+
+class BodyLayout(msgspec.Struct, frozen=True, kw_only=True):
+    """The fields of a request's body."""
+
+    name: str
+    """What the body is, for the error where it is none."""
+    entries: str = "messages"
+    """The field of the conversation."""
+    prompt: str | None = None
+    """The field of the system prompt; None if that is a message."""
+    choice: str | None = "tool_choice"
+    """The field that demands a tool, or forbids all; None if the API has no word for that."""
+    parallel: str | None = "parallel_tool_calls"
+    """The field that forbids more than one call; None if there is none."""
+    in_path: bool = False
+    """True if the path says the model, and whether to stream, instead of the body."""
+    any_json: bool = True
+    """True if it can ask for JSON without a schema."""
+    limits: Mapping[str, Sequence[str]] = {}
+    """Where limits and sampling stand, by their names in chat completions: dotted paths, the one to write first."""
+    carried: Collection[str] = ()
+    """The other fields that other APIs are told of, and those that mean nothing to them; parts by dotted paths."""
+
+    def read_limits(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Read limits and sampling; `stop` is a list."""
+        values = {name: [at(fields, path) for path in paths] for name, paths in self.limits.items()}
+        limits = {name: value for name, given in values.items() for value in reversed(given) if value is not None}
+        if isinstance(most := limits.get("max_tokens"), int) and most < 0:
+            del limits["max_tokens"]  # as much as there is room for
+        return {**limits, "stop": [limits["stop"]]} if isinstance(limits.get("stop"), str) else limits
+
+    def write_limits(self, limits: Mapping[str, Any]) -> dict[str, Any]:
+        """Write limits and sampling at the first place of each; those for which there is none are left."""
+        fields: dict[str, Any] = {}
+        for name, value in limits.items():
+            if name in self.limits:
+                *above, key = self.limits[name][0].split(".")
+                into = fields
+                for part in above:
+                    into = into.setdefault(part, {})
+                into[key] = value
+        return fields
+
+    def rewrite_limits(self, fields: Mapping[str, Any], limits: Mapping[str, Any]) -> dict[str, Any]:
+        """Write limits where the body says each of them, or else at the first place: return the fields at its top."""
+        written: dict[str, Any] = {}
+        for name, value in limits.items():
+            paths = self.limits.get(name, ())
+            for path in [path for path in paths if at(fields, path) is not None] or paths[:1]:
+                top, _, key = path.partition(".")
+                inside = written.get(top, fields.get(top))
+                written[top] = {**(inside if isinstance(inside, Mapping) else {}), key: value} if key else value
+        return written
+
+    def untold(self, fields: Mapping[str, Any]) -> list[str]:
+        """List the fields that other APIs are not told: dotted paths in objects of which any part is known."""
+        known = {self.entries, self.prompt, self.choice, self.parallel, "tools", *self.carried}
+        known |= {path for paths in self.limits.values() for path in paths}
+        known |= set() if self.in_path else {"model", "stream"}
+        inside = {path.partition(".")[0] for path in known if path and "." in path}
+        untold: list[str] = []
+        for key, value in fields.items():
+            if key not in inside:
+                untold += [key] if key not in known and not _is_nothing(value) else []
+            elif isinstance(value, Mapping):
+                paths = (f"{key}.{name}" for name, part in value.items() if not _is_nothing(part))
+                untold += [path for path in paths if path not in known]
+        return untold
+
+
+def _is_nothing(value: object) -> bool:
+    return value is None or value == [] or value == {}
