@@ -242,6 +242,29 @@ _TYPES = {
 }
 
 
+def table[T: msgspec.Struct](file: Path, model: type[T]) -> T:
+    """Read a file that is one document, a table that comes with the package; raises `ProfileError`."""
+    documents, problems = read(file)
+    if problems or len(documents) != 1:
+        raise ProfileError(problems or [Problem(str(file), 1, "", "must be one document")])
+    return convert(documents[0], model)
+
+
+def convert[T: msgspec.Struct](document: Document, model: type[T]) -> T:
+    """Make a `model` of the document; raises `ProfileError` with everything that keeps it from being one."""
+    try:
+        return msgspec.convert(document.value, model)
+    except msgspec.ValidationError as error:  # it names only the first of them
+        raise ProfileError(problems(document, model) or [document.problem(*_placed(str(error)))]) from None
+
+
+def _placed(text: str) -> tuple[KeyPath, str]:
+    """Part msgspec's error into its place and what it says: `… - at `$.guards.reactors[0]``."""
+    message, _, where = text.partition(" - at `$")
+    steps = re.findall(r"\[(\d+)\]|([^.\[\]`]+)", where)
+    return tuple(int(index) if index else key for index, key in steps), message
+
+
 def problems(document: Document, model: type[msgspec.Struct]) -> list[Problem]:
     """Everything that keeps the document from being a `model`."""
     return [

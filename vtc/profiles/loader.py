@@ -7,7 +7,6 @@ Every problem of every file is found before any of them is reported.
 from __future__ import annotations
 
 import os
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -15,8 +14,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
-
-import msgspec
 
 from vtc.dialects.syntax.description import Description
 from vtc.profiles import document as validation
@@ -193,23 +190,14 @@ def _profile(document: Document, problems: list[Problem], *, is_builtin: bool) -
         problems.append(document.problem(("kind",), f"{what}; write {choice}{validation.nearest(kind, KINDS)}"))
         return None
     try:
-        profile = msgspec.convert(value, KINDS[kind])
-        if isinstance(profile, Description):
-            faults = [*profile.faults(template=not is_builtin)]  # of ours the tests have rendered every one
-            problems += [document.problem((fault.key,), str(fault)) for fault in faults]
-            return None if faults else profile
-    except msgspec.ValidationError as error:
-        # It names only the first of them.
-        problems += validation.problems(document, KINDS[kind]) or [document.problem(*_placed(str(error)))]
+        profile = validation.convert(document, KINDS[kind])
+    except ProfileError as error:
+        problems += error.problems
         return None
-    return profile
-
-
-def _placed(text: str) -> tuple[KeyPath, str]:
-    """Where msgspec's error is, and what it says: `… - at `$.guards.reactors[0]``."""
-    message, _, where = text.partition(" - at `$")
-    steps = re.findall(r"\[(\d+)\]|([^.\[\]`]+)", where)
-    return tuple(int(index) if index else key for index, key in steps), message
+    # Of ours the tests have rendered every one.
+    faults = [*profile.faults(template=not is_builtin)] if isinstance(profile, Description) else []
+    problems += [document.problem((fault.key,), str(fault)) for fault in faults]
+    return None if faults else profile
 
 
 def _dangling_names(documents: Sequence[Document]) -> Iterator[Problem]:

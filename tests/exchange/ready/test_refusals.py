@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from vtc.exchange.asking.refusals import Lesson, lesson
+from vtc.exchange.asking import refusals
+from vtc.exchange.asking.refusals import Lesson, Refusals, lesson
+from vtc.profiles import ProfileError
+from vtc.profiles.document import table
 
 pytestmark = pytest.mark.every
 
@@ -209,3 +214,27 @@ def test_what_a_server_says_of_something_else_counts_first() -> None:
     found = lesson(400, "System message must be at the beginning.", GRAMMAR)
     assert found is not None
     assert "system" in found.steps
+
+
+TABLE = Path(refusals.__file__).with_suffix(".yaml")
+
+
+@pytest.mark.parametrize(
+    ("row", "place", "fault"),
+    [
+        ("{steps: {nullz: true}, words: [a]}", "lessons[0]", "nullz"),
+        ("{steps: {ids: long}, words: [a]}", "lessons[0]", "long"),
+        ("{steps: {nulls: true}, words: [a, '(']}", "lessons[0].words[1]", "'(' is no regular expression"),
+        ("{steps: {nulls: true}, words: a}", "lessons[0].words", 'must be a list, not "a"; write [a]'),
+        ("{steps: {nulls: true}, wrds: [a]}", "lessons[0].wrds", "did you mean 'words'?"),
+    ],
+)
+def test_a_bad_row_is_an_error_with_its_place(row: str, place: str, fault: str, tmp_path: Path) -> None:
+    file = tmp_path / "refusals.yaml"
+    before, head, after = TABLE.read_text("utf-8").partition("lessons:\n")
+    file.write_text(f"{before}{head}  - {row}\n{after}", "utf-8")
+    with pytest.raises(ProfileError) as refused:
+        table(file, Refusals)
+    (problem,) = (problem for problem in refused.value.problems if problem.key == place)
+    assert (problem.file, problem.line) == (str(file), before.count("\n") + 2)
+    assert fault in problem.message
