@@ -75,7 +75,7 @@ DELIVERS = Case(
     "delivers a call (hermes) that came in two chunks",
     (),
     "",
-    {CHAT: Limits(137, 37, 59), OLLAMA: Limits(140, 37, 62)},
+    {CHAT: Limits(133, 37, 59), OLLAMA: Limits(136, 37, 62)},
 )
 
 

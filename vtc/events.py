@@ -366,6 +366,8 @@ class Call:
     """False if it is not known whether it is an echo (`NOT_COMPARED`)."""
     rest: str | None = None
     """The end of its arguments, if their beginning has left in pieces (`CallPiece`); `raw` is the rest of its text."""
+    spelled: ToolCall | None = None
+    """The call as upstream spelled it, which leaves so if no policy changed it."""
 
 
 class CallPiece(msgspec.Struct, frozen=True, gc=False):
@@ -403,6 +405,17 @@ class Rewritten(msgspec.Struct, frozen=True, gc=False):
     text: str
 
 
+class CallText(msgspec.Struct, frozen=True, gc=False):
+    """A call that leaves as text, for a client that reads calls out of the text and is to carry it out."""
+
+    raw: str
+    text: str
+
+    def as_told(self) -> Text | Rewritten:
+        """Return the event for those who tell no calls from other text."""
+        return Text(self.raw) if self.raw == self.text else Rewritten(self.raw, self.text)
+
+
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """Text that began like a call and is none; it stands for no characters itself (`raw` is empty).
@@ -435,4 +448,4 @@ class Intervention:
     raw: Literal[""] = ""
 
 
-Event = Text | Reasoning | Markup | Call | CallPiece | Denied | Rewritten | Refusal | Intervention
+Event = Text | Reasoning | Markup | Call | CallPiece | CallText | Denied | Rewritten | Refusal | Intervention

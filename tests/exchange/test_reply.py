@@ -6,7 +6,7 @@ import pytest
 
 from vtc.dialects import Reader, compiled
 from vtc.events import Call, Event, Markup, Reasoning, Text, Tool
-from vtc.exchange.replying.reply import ReplyPipeline, Stages
+from vtc.exchange.replying.reply import ReplyPipeline
 from vtc.exchange.replying.stages import Ids
 from vtc.exchange.replying.text_reading import TextReading, Thoughts
 from vtc.guards import Guards, chain_of
@@ -30,8 +30,7 @@ def pipeline(plan: Plan, think: Think | None = None) -> tuple[ReplyPipeline, Rep
     guards = chain_of(plan.stack.guards, TOOLS) if plan.stack.guards else None
     ids = Ids("seed", (), lambda digest: f"call_{digest[:24]}")
     text = TextReading(Reader(compiled(read, tags), TOOLS), Thoughts(Reader(compiled(read), TOOLS)))
-    one = ReplyPipeline(plan, TOOLS, text, Stages(plan, TOOLS, ids, report, guards), as_they_come=guards is None)
-    return one, report
+    return ReplyPipeline(plan, TOOLS, text, ids, report, guards), report
 
 
 def whole(plan: Plan, text: str, think: Think | None = None) -> tuple[list[Event], Report]:

@@ -22,7 +22,7 @@ def guards(**fields: Any) -> Guards:
 
 
 def fed(one: Chain, *events: Event) -> list[Event]:
-    return [*one.feed(events), *one.finish()]
+    return [*(out for event in events for out in one.feed(event)), *one.finish()]
 
 
 def test_no_guards_change_nothing() -> None:
@@ -75,7 +75,7 @@ REFUSED = Intervention("failing", "refused", "bash", "it fails on this call and 
 def test_a_guard_that_raises_on_a_text_lets_it_pass_and_goes_on() -> None:
     last = ContentGuard(Rule(pattern="x", replacement="y"))
     one = Chain([Failing(), last])
-    assert one.feed([Text("a"), Text("fail"), Text("b")]) == [FAILED, Text("a"), Text("fail")]
+    assert [out for text in ("a", "fail", "b") for out in one.feed(Text(text))] == [FAILED, Text("a"), Text("fail")]
     changed = [Rewritten("x", "y"), Intervention("content", "replaced", "", "x")]
     assert fed(one, Text("x.")) == [Text("b"), *changed, Text(".")]
 
@@ -84,14 +84,14 @@ def test_a_guard_that_raises_on_a_call_refuses_it_and_the_next_one() -> None:
     failing = Call("fail", BASH.call, "tag")
     one = Chain([Failing()])
     for _ in range(2):
-        told, denied = one.feed([failing])
+        told, denied = one.feed(failing)
         assert (told, type(denied), denied.raw) == (REFUSED, Denied, "fail")
 
 
 def test_a_guard_that_may_fail_lets_the_call_pass() -> None:
     lax = Failing()
     lax.on_failure = "pass"
-    assert Chain([lax]).feed([failing := Call("fail", BASH.call, "tag")])[1:] == [failing]
+    assert Chain([lax]).feed(failing := Call("fail", BASH.call, "tag"))[1:] == [failing]
 
 
 def test_a_guard_that_raises_at_the_end_gives_back_what_it_held() -> None:

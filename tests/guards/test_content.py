@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from vtc.events import Call, Event, Intervention, Markup, Refusal, Rewritten, Text, ToolCall
 from vtc.guards import Rule
-from vtc.guards.content import ContentGuard, Joined
+from vtc.guards.content import ContentGuard
 
 RULES = [
     ("<\\|im_end\\|>", ""),
@@ -154,39 +154,3 @@ def test_a_rule_that_cannot_be_is_told_of(rule: dict[str, object], fault: str) -
 )
 def test_a_rule_that_can_be(pattern: str) -> None:
     assert Rule(pattern=pattern).pattern == pattern
-
-
-def left(events: list[Event]) -> str:
-    return "".join(event.raw if isinstance(event, Text) else getattr(event, "text", "") for event in events)
-
-
-PARTS = st.sampled_from(["se", "cret", "secre", "t", "s", "e", "x", "f", "o", "a"])
-
-
-@given(st.lists(PARTS, max_size=12))
-def test_no_text_makes_a_match_with_what_left_before_it(parts: list[str]) -> None:
-    one = Joined([Rule(pattern="secret"), Rule(pattern="fo+")])
-    events: list[Event] = [event for part in parts for event in (Text(part), Markup("-"))]
-    out = [out for event in events for out in one.feed(event)] + one.finish()
-    assert "secret" not in left(out)
-    assert "fo" not in left(out)
-    assert "".join(event.raw for event in out) == "".join(event.raw for event in events)
-    if not regex.search("secret|fo", "".join(parts)):
-        assert left(out) == "".join(parts)
-
-
-@given(st.sampled_from(RULES), st.lists(PARTS, min_size=1, max_size=4), st.lists(PARTS, max_size=8))
-@example((r"(?i)FOO\b|([ab])\1", "I"), ["fo"], ["o", "x"])
-def test_where_texts_meet_no_cut_matters(written: tuple[str, str], before: list[str], after: list[str]) -> None:
-    def out(*pieces: str) -> str:
-        one = Joined([Rule(pattern=written[0], most=5), Rule(pattern="secret")])
-        events = [Text("".join(before)), Markup("-"), *map(Text, pieces)]
-        return left([out for event in events for out in one.feed(event)] + one.finish())
-
-    assert out("".join(after)) == out(*after) == out(*"".join(after))
-
-
-def test_texts_that_do_not_meet_are_not_looked_at() -> None:
-    one = Joined([Rule(pattern="secret")])
-    events: list[Event] = [Text("sec"), Text("ret"), Text("secret")]
-    assert [out for event in events for out in one.feed(event)] == events

@@ -49,7 +49,7 @@ def test_a_guard_that_does_not_say_what_it_refuses_cannot_be_made(monkeypatch: p
 def test_a_refusal_that_was_not_declared_is_told_as_a_failure_and_the_call_stays_refused(
     refuses: Refuses, on_failure: OnFailure
 ) -> None:
-    told, denied = Chain([Refusing(refuses=refuses, on_failure=on_failure)]).feed([BASH])
+    told, denied = Chain([Refusing(refuses=refuses, on_failure=on_failure)]).feed(BASH)
     assert isinstance(told, Intervention)
     assert (told.policy, told.action, told.tool) == ("refusing", "refused", "bash")
     assert told.reason.endswith("UndeclaredRefusalError")
@@ -59,7 +59,8 @@ def test_a_refusal_that_was_not_declared_is_told_as_a_failure_and_the_call_stays
 def test_a_refusal_that_was_declared_stands_and_later_guards_pass_it() -> None:
     refusing = Refusing(refuses=lambda name: name == "bash", on_failure="refuse")
     later = Refusing(refuses=None, on_failure="refuse")
-    assert Chain([refusing, later]).feed([BASH, Text("a")]) == [Denied(BASH.raw, BASH.call, "drop", "No."), Text("a")]
+    guards = Chain([refusing, later])
+    assert [*guards.feed(BASH), *guards.feed(Text("a"))] == [Denied(BASH.raw, BASH.call, "drop", "No."), Text("a")]
 
 
 @pytest.mark.parametrize(
@@ -83,4 +84,4 @@ def test_a_guard_without_a_place_in_the_order_is_an_error(monkeypatch: pytest.Mo
     with pytest.raises(ValueError, match="not in tuple"):
         chain_of([made], {})
     monkeypatch.setattr(chain_module, "ORDER", (*chain_module.ORDER, Refusing))
-    assert isinstance(chain_of([made], {}).feed([READ])[-1], Denied)
+    assert isinstance(chain_of([made], {}).feed(READ)[-1], Denied)

@@ -31,7 +31,7 @@ MISFIT = {"arguments": {"misfit": "steer"}}
 def fed(guards: dict[str, Any], name: str, arguments: Any, tools: Any = TOOLS) -> list[Event]:
     text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
     one = chain_of([msgspec.convert(guards, Guards)], tools)
-    return one.feed([Call("raw", ToolCall(name, text), "tag")])
+    return one.feed(Call("raw", ToolCall(name, text), "tag"))
 
 
 @pytest.mark.parametrize(

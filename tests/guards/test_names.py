@@ -66,7 +66,7 @@ def test_every_policy_takes_every_name(guards: dict[str, Any], refuses: bool, na
     for tools in (ALONE, SHARED):
         one = chain_of([made], {tool: Tool(tool) for tool in tools})
         called = "x" if "rename_tool" in str(guards) else "mcp__fs.delete"
-        *_, event = one.feed([Call("", ToolCall(called, '{"path": "a"}'), "tag")])
+        *_, event = one.feed(Call("", ToolCall(called, '{"path": "a"}'), "tag"))
         is_shared = name == "delete" and tools is SHARED
         assert isinstance(event, Denied) == (refuses or is_shared), tools
 

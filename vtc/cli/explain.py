@@ -46,7 +46,7 @@ def tried(guards: Sequence[Guards], call: ToolCall, tools: Sequence[Tool]) -> di
     `manner` and `message`.
     """
     guard = chain_of(guards, {tool.name: tool for tool in tools})
-    events = [*guard.feed([Call("", call, "tool_calls")]), *guard.finish()]
+    events = [*guard.feed(Call("", call, "tool_calls")), *guard.finish()]
     outcome: dict[str, Any] = {
         "policies": [
             {"policy": event.policy, "action": event.action, "tool": event.tool, "reason": event.reason}

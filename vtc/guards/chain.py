@@ -8,7 +8,7 @@ import msgspec
 
 from vtc.events import Call, Denied, Event, Intervention, Manner, OnFailure, Text, Tool
 from vtc.guards.arguments import Arguments
-from vtc.guards.content import ContentGuard, Joined, Rule
+from vtc.guards.content import ContentGuard, Rule
 from vtc.guards.guard import Access, Guard, NameGuard, ToolNames, UndeclaredRefusalError, is_name
 from vtc.guards.keys import Keys
 from vtc.guards.loops import Loop
@@ -109,10 +109,11 @@ class Chain:
         self.reads_text = any(guard.reads_text for guard in guards)
         """True if text must go through `feed`."""
 
-    def feed(self, events: Sequence[Event]) -> list[Event]:
+    def feed(self, event: Event) -> list[Event]:
+        events = [event]
         for guard in self._guards:
             events = [out for event in events for out in self._fed(guard, event)]
-        return list(events)
+        return events
 
     def finish(self) -> list[Event]:
         events: list[Event] = []
@@ -189,9 +190,3 @@ def refusable(configured: Sequence[Guards], known: Collection[str]) -> list[str]
     on_calls = [guard for guards in configured for guard in guards.on_each_call({}, names=ToolNames(known))]
     names = dict.fromkeys([*known, *spelled])
     return [name for name in names if any(guard.may_refuse(name) for guard in on_calls)]
-
-
-def joined(configured: Sequence[Guards]) -> Joined | None:
-    """What looks again at texts that meet, for the rules of several profiles; None without any."""
-    rules = [rule for guards in configured for rule in guards.content]
-    return Joined(rules) if rules else None

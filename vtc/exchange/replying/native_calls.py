@@ -442,21 +442,19 @@ class _Streamed:
 class StreamedCalls:
     """The calls of one message of upstream's that leave as they come.
 
-    `given` holds, at each time, the calls that the client was given out of the text.
+    `from_text` holds, at each time, the calls that were read in the text; `taken` gets the ids of those that leave.
     """
 
-    def __init__(self, tools: Mapping[str, Tool], given: Sequence[ToolCall], *, lenient: bool) -> None:
+    def __init__(
+        self, tools: Mapping[str, Tool], from_text: Sequence[ToolCall], taken: set[str], *, lenient: bool
+    ) -> None:
         self._tools = tools
-        self._given = given
+        self._from_text = from_text
+        self._taken = taken
         self._lenient = lenient
         self._calls: dict[int, _Streamed] = {}
         self._held: set[int] = set()
         self._ids: set[str] = set()
-
-    @property
-    def ids(self) -> list[str]:
-        """The ids of the calls that left."""
-        return [call.first.id for call in self._calls.values() if call.streams and call.first.id]
 
     def piece(self, delta: CallDelta) -> CallDelta | None:
         """Take a piece; return what may leave of it now. None if its call waits, or may have to."""
@@ -468,7 +466,7 @@ class StreamedCalls:
             return None
         if call is None or delta.name:
             known = call is None and delta.name in self._tools and len(delta.arguments) <= MOST_AT_ONCE
-            known = known and all(delta.name != one.name for one in self._given)
+            known = known and all(delta.name != one.name for one in self._from_text)
             known = known and not any(other.has_more for other in self._calls.values())
             if not (known and delta.clean and delta.id and delta.id not in self._ids):
                 self._held.add(number)
@@ -489,6 +487,7 @@ class StreamedCalls:
                 self._held.add(number)
                 return None
             call.streams = True
+            self._taken.add(call.first.id or "")
             call.left = [*call.text[:-1]]  # the pieces that waited leave now
         elif not delta.last or call.arguments.done:
             call.left.append(before)

@@ -1,9 +1,6 @@
-"""The stages between the reader and the client's codec: each takes an event and returns events.
+"""The stages between the reader and the client's encoder: each takes an event and returns events.
 
-    policies -> Limit -> Identify -> Record -> ForStructuredClient or ForTextClient, which ask OutputFilter
-
-Policies come first, so that a call which they refuse counts for no limit. The `raw` of all events, joined, stays the
-text of the reply.
+`reply.py` lists them in their order. The `raw` of all events, joined, stays the text of the reply.
 """
 
 from __future__ import annotations
@@ -21,12 +18,14 @@ from vtc.dialects.arguments import parameter
 from vtc.dialects.arguments.json_object import loaded
 from vtc.dialects.reading.after_call import EXCERPT
 from vtc.dialects.syntax import tool_names
+from vtc.dialects.syntax.description import Description
 from vtc.dialects.text_client import conversation
 from vtc.events import (
     NATIVE,
     NOT_COMPARED,
     Call,
     CallPiece,
+    CallText,
     Denied,
     Event,
     Intervention,
@@ -38,75 +37,9 @@ from vtc.events import (
     ToolCall,
 )
 from vtc.exchange.replying.native_calls import Ended
-from vtc.guards.content import Joined
-from vtc.guards.openers import Openers
+from vtc.guards.output_filter import leaving
 from vtc.profiles.plan import Plan, TextClient
 from vtc.reporting.report import Report
-
-# Hold calls to the tools that are offered, and to the number that the client takes.
-
-
-class Limit:
-    """Holds calls to the tools that are offered, and to the number that the client takes."""
-
-    def __init__(self, plan: Plan, tools: Collection[str]) -> None:
-        self.most = plan.protocol.max_calls
-        self._unknown_tools = plan.reading.unknown_tools
-        self._unoffered = plan.unoffered
-        self._tools = tools
-        self.delivered: list[str] = []
-        """Names of the calls that went on."""
-        self.extra: list[str] = []
-        """Names of those that were too many, and the client was not told of."""
-        self._as_text = plan.protocol.client_text is not None
-        self._drops = False
-        """True while a call that leaves in pieces is one of these."""
-        self._dropped: list[str] = []
-        """The text of that."""
-
-    def feed(self, event: Event) -> Sequence[Event]:
-        if isinstance(event, CallPiece):
-            return self._piece(event)
-        broken = "".join(self._dropped)
-        self._dropped.clear()
-        if not isinstance(event, Call) or event.rest is None:
-            return (Text(broken), *self._limited(event)) if broken else self._limited(event)
-        if self._drops:
-            return self._limited(replace(event, raw=broken + event.raw))
-        self.delivered += [event.call.name] * self._as_text
-        return (event,)
-
-    def _limited(self, event: Event) -> Sequence[Event]:
-        if not isinstance(event, Call):
-            return (event,)
-        name, most = event.call.name, self.most
-        if event.dialect != NATIVE and name not in self._tools and not self._may_be_unknown(name):
-            # It was read for a reactor, which did not want it, or the request does not offer it now.
-            reason = tool_names.refused(name, self._tools)
-            drops = self._unknown_tools == "drop"
-            told = Refusal(reason, event.dialect, name, event.raw[:EXCERPT], malformed=False, left_out=drops)
-            return told, Markup(event.raw) if drops else Text(event.raw)
-        if most is not None and len(self.delivered) >= most:
-            self.extra.append(name)
-            reason = f"only {most} call{'s' * (most > 1)} a reply"
-            return Intervention("max_calls", "dropped", name, reason, event.raw[:EXCERPT]), Markup(event.raw)
-        self.delivered.append(name)
-        return (event,)
-
-    def _piece(self, piece: CallPiece) -> Sequence[Event]:
-        """Count a call that leaves in pieces as it begins; as text it is one when it is complete."""
-        if piece.name:
-            self._drops = self.most is not None and len(self.delivered) >= self.most
-            self.delivered += [] if self._drops or self._as_text else [piece.name]
-        if not self._drops:
-            return (piece,)
-        self._dropped.append(piece.raw)
-        return ()
-
-    def _may_be_unknown(self, name: str) -> bool:
-        """True if a call of a tool that is not offered may leave: the client knows none of this name."""
-        return self._unknown_tools == "allow" and tool_names.resolve(name, self._unoffered) is None
-
 
 MOST_GAP = 9
 """Newlines that a client profile may want between text and a call, at the most."""
@@ -118,21 +51,117 @@ FROM_TEXT = 1 << 30
 """Numbers of calls out of the text begin after this: upstream's own have others."""
 
 
-class ReplyFault(NamedTuple):
-    """What may be worth asking again for."""
-
-    kind: Literal["malformed", "arguments", "denied", "tool_choice"]
-    reason: str
-    """For people, in logs: it holds no value of an argument."""
-    quoted: str = ""
-    """For the model, where more can be said to it."""
-    tool: str = ""  # the one that was called
-
-
 class Stage(Protocol):
     """An event in, events out."""
 
+    reads_text: bool = False
+    """False if it passes all text at once, as it came."""
+
     def feed(self, event: Event) -> Sequence[Event]: ...
+
+    def finish(self) -> Sequence[Event]:
+        """Return what is held, or added to the end of the reply."""
+        return ()
+
+
+class ClientTerms(Stage):
+    """Says calls as the client knows them: its name for the tool of one out of the text, the arguments that it reads.
+
+    So policies are shown what it will carry out.
+    """
+
+    def __init__(self, client_name: Callable[[str], str] | None, dialect: Description | None) -> None:
+        """A client of structured calls reads their arguments in no `dialect`."""
+        self._client_name = client_name
+        self._dialect = dialect
+
+    def feed(self, event: Event) -> Sequence[Event]:
+        if isinstance(event, CallPiece):
+            if self._client_name and event.name:
+                event = msgspec.structs.replace(event, name=self._client_name(event.name))
+        elif isinstance(event, Call):
+            call = event.call
+            if self._client_name and event.dialect != NATIVE:
+                call = replace(call, name=self._client_name(call.name))
+            event = replace(event, call=conversation.trimmed(call, self._dialect) if self._dialect else call)
+        return (event,)
+
+
+class Limit(Stage):
+    """Holds calls to the tools that are offered, and to the number that the client takes."""
+
+    def __init__(self, plan: Plan, tools: Collection[str]) -> None:
+        self._most = plan.protocol.max_calls
+        self._unknown_tools = plan.reading.unknown_tools
+        self._unoffered = plan.unoffered
+        self._tools = tools
+        self.from_text: list[ToolCall] = []
+        """The calls that were read in the text."""
+        self.delivered: list[str] = []
+        """Names of the calls that went on."""
+        client = plan.protocol.client_text
+        self._as_text = client is not None
+        self._tells_extra = client is not None and client.profile.extra_calls != "drop"
+        self._extra: list[str] = []
+        """Names of the calls that were too many."""
+        self._drops = False
+        """True while a call that leaves in pieces is one of these."""
+        self._dropped: list[str] = []
+        """The text of that."""
+
+    def feed(self, event: Event) -> Sequence[Event]:
+        if isinstance(event, CallPiece):
+            return self._piece(event)
+        before: Sequence[Event] = ()
+        if self._dropped:
+            text = "".join(self._dropped)
+            self._dropped.clear()
+            if isinstance(event, Call) and event.rest is not None:
+                event = replace(event, raw=text + event.raw)
+            else:
+                before = (Text(text),)  # it broke
+        if not isinstance(event, Call):
+            return (*before, event)
+        name, is_native, most = event.call.name, event.dialect == NATIVE, self._most
+        if not is_native:
+            self.from_text.append(event.call)
+        if event.rest is not None and not self._drops:
+            self.delivered += [name] * self._as_text
+        elif not is_native and name not in self._tools and not self._may_be_unknown(name):
+            # It was read for a reactor, which did not want it, or the request does not offer it now.
+            reason = tool_names.refused(name, self._tools)
+            drops = self._unknown_tools == "drop"
+            refusal = Refusal(reason, event.dialect, name, event.raw[:EXCERPT], malformed=False, left_out=drops)
+            return *before, refusal, Markup(event.raw) if drops else Text(event.raw)
+        elif most is not None and len(self.delivered) >= most:
+            self._extra.append(name)
+            reason = f"only {most} call{'s' * (most > 1)} a reply"
+            return *before, Intervention("max_calls", "dropped", name, reason, event.raw[:EXCERPT]), Markup(event.raw)
+        else:
+            self.delivered.append(name)
+        return (*before, event)
+
+    def _piece(self, piece: CallPiece) -> Sequence[Event]:
+        """Count a call that leaves in pieces as it begins; as text it is one when it is complete."""
+        if piece.name:
+            self._drops = self._most is not None and len(self.delivered) >= self._most
+            self.delivered += [] if self._drops or self._as_text else [piece.name]
+        if not self._drops:
+            return (piece,)
+        self._dropped.append(piece.raw)
+        return ()
+
+    def _may_be_unknown(self, name: str) -> bool:
+        """True if a call of a tool that is not offered may leave: the client knows none of this name."""
+        return self._unknown_tools == "allow" and tool_names.resolve(name, self._unoffered) is None
+
+    def finish(self) -> Sequence[Event]:
+        """Tell a client that takes few calls what else the model called, so that the model will see it, too."""
+        if not self._extra or not self._tells_extra:
+            return ()
+        tools = "one tool" if self._most == 1 else f"{self._most} tools"
+        names = ", ".join([*self._extra[:MOST_NAMED], *["…"] * (len(self._extra) > MOST_NAMED)])
+        return (Rewritten("", f"\n\n(Not carried out, as only {tools} can be used at a time: {names}.)"),)
 
 
 class Ids:
@@ -158,26 +187,16 @@ def alphanumeric9(digest: str) -> str:
     return digest[:9]
 
 
-class Identify:
+class Identify(Stage):
     """Gives calls their ids; one that upstream made, and no policy changed, leaves as upstream spelled it."""
 
-    def __init__(self, ids: Ids, *, structured: bool) -> None:
+    def __init__(self, ids: Ids, taken: set[str], *, structured: bool) -> None:
+        """`taken` holds, at each time, the ids of upstream's own calls that have left."""
         self._ids = ids
         self._structured = structured
-        self._spelled: dict[int, tuple[Call, ToolCall]] = {}  # by the id of the event, which is kept so
-        self._given: set[str | None] = {None, ""}
+        self._taken = taken
         self._begun: list[str] = []
         """The ids of the calls that left in pieces."""
-
-    def give(self, ids: Iterable[str]) -> None:
-        """Take note of the ids of calls that left without going through here."""
-        self._given.update(ids)
-
-    def named(self, call: ToolCall, meant: ToolCall) -> Call:
-        """Make the event for a call of upstream's as it is `meant`, for policies to see."""
-        event = Call("", meant, NATIVE)
-        self._spelled[id(event)] = event, call
-        return event
 
     def feed(self, event: Event) -> Sequence[Event]:
         if isinstance(event, CallPiece):
@@ -186,73 +205,93 @@ class Identify:
             return (msgspec.structs.replace(event, id=id_, number=FROM_TEXT + len(self._begun)),)
         if not isinstance(event, Call):
             return (event,)
+        call, id_ = event.call, event.call.id
         if event.rest is not None:
-            return (replace(event, call=replace(event.call, id=self._begun[-1])),)
+            return (replace(event, call=replace(call, id=self._begun[-1])),)
         if self._structured and event.dialect == NATIVE:
-            event = replace(event, call=self._spelled.get(id(event), (event, event.call))[1])
-            if event.call.id not in self._given:  # upstream's own, also where a past turn had it
-                self._given.add(event.call.id)
-                return (event,)
-            event = replace(event, call=replace(event.call, id=None))
-        return (replace(event, call=replace(event.call, id=self._ids.take(event.call.id))),)
+            if event.spelled and not event.changed:
+                call, id_ = event.spelled, event.spelled.id
+            if id_ and id_ not in self._taken:  # upstream's own, also where a past turn had it
+                self._taken.add(id_)
+                return (replace(event, call=call),)
+            id_ = None
+        return (replace(event, call=replace(call, id=self._ids.take(id_))),)
 
 
-class Record:
-    """Writes the report, and what may be worth asking again for; what is only said for that goes no further."""
+class RecordCalls(Stage):
+    """Notes in the report which calls the client is given, and which parameters that its tool requires one lacks."""
 
     def __init__(self, report: Report, tools: Mapping[str, Tool], *, structured: bool) -> None:
         self._report = report
         self._tools = tools
         self._structured = structured
-        self.faults: list[ReplyFault] = []
 
     def feed(self, event: Event) -> Sequence[Event]:
-        match event:
-            case Refusal():
-                self._refused(event)
-                return ()
-            case Intervention():
-                self.intervened(event)
-                return ()
-            case Call(call=call) if event.dialect != NATIVE or event.repairs or not self._structured:
-                self._called(call, event.dialect, event.repairs)
-                if not event.compared:
-                    self._report.intervened("echo", "passed", call.name, NOT_COMPARED)
+        if isinstance(event, Call) and (event.dialect != NATIVE or event.repairs or not self._structured):
+            call, lacks = event.call, list[str]()
+            tool = self._tools.get(call.name)
+            with contextlib.suppress(ValueError, RecursionError):  # what is no JSON was told as that
+                lacks = parameter.missing(loaded(call.arguments), tool.parameters) if tool else []
+            self._report.called(call.name, call.id, event.dialect, event.repairs, lacks)
+            if not event.compared:
+                self._report.intervened("echo", "passed", call.name, NOT_COMPARED)
         return (event,)
-
-    def _called(self, call: ToolCall, dialect: str, repairs: Sequence[str]) -> None:
-        """Note a call, and the parameters that its tool requires and that it does not have."""
-        tool, lacks = self._tools.get(call.name), list[str]()
-        with contextlib.suppress(ValueError, RecursionError):  # what is no JSON was told as that
-            lacks = parameter.missing(loaded(call.arguments), tool.parameters) if tool else []
-        self._report.called(call.name, call.id, dialect, repairs, lacks)
-
-    def _refused(self, event: Refusal) -> None:
-        if event.malformed:
-            named = (tool for tool in self._tools if f'"{tool}"' in event.excerpt)  # in JSON that is broken
-            self.faults.append(ReplyFault("malformed", event.reason, tool=event.name or next(named, "")))
-        told = (event.reason, event.name, event.excerpt)
-        last = self._report.refusals[-1:]
-        if not any((one["reason"], one["name"], one["excerpt"]) == told for one in last):
-            # not once for each dialect that could be meant
-            self._report.refused(event)
-
-    def intervened(self, event: Intervention) -> None:
-        """Note what a policy did."""
-        self._report.intervened(event.policy, event.action, event.tool, event.reason, event.detail)
-        if event.policy == "arguments" and event.action in ("passed", "refused"):
-            told, detail = f"the arguments of `{event.tool}`: ", event.detail or event.reason
-            self.faults.append(ReplyFault("arguments", told + event.reason, told + detail, event.tool))
-        elif event.action == "refused":
-            self.faults.append(ReplyFault("denied", f"the call of `{event.tool}`: {event.reason}"))
 
     def left(self, ended: Ended) -> None:
         """Note a call that left as it came."""
         call = ended.call
         if ended.repairs:
-            self._called(call, NATIVE, ended.repairs)
+            self.feed(Call("", call, NATIVE, ended.repairs))
         if ended.fault:
             self._report.refused(Refusal(ended.fault, NATIVE, call.name, call.arguments[:EXCERPT]))
+
+
+class ReplyFault(NamedTuple):
+    """What may be worth asking again for."""
+
+    kind: Literal["malformed", "arguments", "denied", "tool_choice"]
+    reason: str
+    """For people, in logs: it holds no value of an argument."""
+    quoted: str = ""
+    """For the model, where more can be said to it."""
+    tool: str = ""  # the one that was called
+
+
+class RecordFaults(Stage):
+    """Notes in the report what all stages before it tell of themselves, which goes no further."""
+
+    def __init__(self, report: Report, tools: Mapping[str, Tool]) -> None:
+        self._report = report
+        self._tools = tools
+        self.faults: list[ReplyFault] = []
+        """What may be worth asking again for."""
+
+    def feed(self, event: Event) -> Sequence[Event]:
+        if isinstance(event, Refusal):
+            self._refused(event)
+            return ()
+        if isinstance(event, Intervention):
+            self.intervened(event)
+            return ()
+        return (event,)
+
+    def _refused(self, refusal: Refusal) -> None:
+        if refusal.malformed:
+            named = (tool for tool in self._tools if f'"{tool}"' in refusal.excerpt)  # in JSON that is broken
+            self.faults.append(ReplyFault("malformed", refusal.reason, tool=refusal.name or next(named, "")))
+        last = ((entry["reason"], entry["name"], entry["excerpt"]) for entry in self._report.refusals[-1:])
+        if (refusal.reason, refusal.name, refusal.excerpt) not in last:
+            # not once for each dialect that could be meant
+            self._report.refused(refusal)
+
+    def intervened(self, event: Intervention) -> None:
+        """Note what a policy did."""
+        self._report.intervened(event.policy, event.action, event.tool, event.reason, event.detail)
+        if event.policy == "arguments" and event.action in ("passed", "refused"):
+            about, detail = f"the arguments of `{event.tool}`: ", event.detail or event.reason
+            self.faults.append(ReplyFault("arguments", about + event.reason, about + detail, event.tool))
+        elif event.action == "refused":
+            self.faults.append(ReplyFault("denied", f"the call of `{event.tool}`: {event.reason}"))
 
     def chosen(self, demanded: str, called: Collection[str], *, constrained: bool = False) -> None:
         """Note if a reply that made these calls lacks the one that `tool_choice` demands.
@@ -265,8 +304,8 @@ class Record:
         reason = f"`tool_choice` demands a call{f' of `{tool}`' * bool(tool)}, and the reply makes none"
         self._report.intervened("tool_choice", "missed", tool, reason)
         if constrained:
-            told = "the server took the grammar, and did not decode by it: the reply makes no call"
-            self._report.intervened("grammar", "missed", tool, told)
+            ignored = "the server took the grammar, and did not decode by it: the reply makes no call"
+            self._report.intervened("grammar", "missed", tool, ignored)
         self.faults.append(ReplyFault("tool_choice", reason))
 
 
@@ -286,86 +325,32 @@ class Gap:
         return "\n" * (newlines - there) if self.tail else ""
 
 
-class OutputFilter:
-    """The last look at what a client is told, after all that made it: rules on text, and openers of forbidden calls.
-
-    A call that is written as text is told from other text.
-    """
-
-    def __init__(self, record: Record, openers: Openers | None = None, joined: Joined | None = None) -> None:
-        self._record = record
-        self._openers = openers
-        self._joined = joined
-        self.reads_text = openers is not None or joined is not None
-
-    def feed(self, event: Event) -> list[Event]:
-        if not self.reads_text and not isinstance(event, Intervention):
-            return [event]
-        return self._parted(self._joined.feed(event) if self._joined else [event])
-
-    def call(self, event: Event, size: int) -> list[Event]:
-        """Take a call that the client is meant to carry out, written as text in so many characters."""
-        if self._openers is None:
-            return self.feed(event)
-        *before, event = self._joined.feed(event) if self._joined else [event]
-        return [*self._parted(before), *self._told(self._openers.call(event, size))]
-
-    def finish(self) -> list[Event]:
-        """Return what waits."""
-        out = self._parted(self._joined.finish()) if self._joined else []
-        return out + (self._told(self._openers.finish()) if self._openers else [])
-
-    def _parted(self, events: Iterable[Event]) -> list[Event]:
-        if self._openers is None:
-            return self._told(events)
-        return self._told(out for event in events for out in self._openers.feed(event))
-
-    def _told(self, events: Iterable[Event]) -> list[Event]:
-        """Note what was done; only the others go on."""
-        out: list[Event] = []
-        for event in events:
-            if isinstance(event, Intervention):
-                self._record.intervened(event)
-            else:
-                out.append(event)
-        return out
-
-
-class ForStructuredClient:
+class ForStructuredClient(Stage):
     """Writes what the client reads as text in place of a call that a policy refused; calls stay calls."""
 
-    def __init__(self, gap: Gap, leaving: OutputFilter) -> None:
+    def __init__(self, gap: Gap) -> None:
         self._gap = gap
-        self._leaving = leaving
         self._number = 0
         """That of the last call that left in pieces."""
 
     def feed(self, event: Event) -> Sequence[Event]:
-        told, size = self._told(event)
-        if isinstance(told, Text):
-            self._gap.after(told.raw)
-        elif isinstance(told, Rewritten):
-            self._gap.after(told.text)
-        return self._leaving.feed(told) if size is None else self._leaving.call(told, size)
-
-    def _told(self, event: Event) -> tuple[Event, int | None]:
-        """Return the event that leaves, and the length of the call at its beginning if it is one as text; else None."""
         if isinstance(event, CallPiece):
             self._number = event.number
-        if isinstance(event, Call) and event.rest is not None:
-            return CallPiece(event.raw, arguments=event.rest, number=self._number), None
-        if not isinstance(event, Denied):
-            return event, None
+        elif isinstance(event, Call):
+            if event.rest is not None:
+                return (CallPiece(event.raw, arguments=event.rest, number=self._number),)
+        else:
+            event = self._denied(event) if isinstance(event, Denied) else event
+            self._gap.after(leaving(event))
+        return (event,)
+
+    def _denied(self, event: Denied) -> Event:
         if event.manner == "drop":
-            return Markup(event.raw), None
+            return Markup(event.raw)
         if event.manner == "text":
             written = json.dumps({"name": event.call.name, "arguments": event.call.arguments}, ensure_ascii=False)
-            return Text(event.raw) if event.raw else Rewritten("", self._gap.before(MESSAGE_GAP) + written), None
-        return Rewritten(event.raw, self._gap.before(MESSAGE_GAP) + event.message), None
-
-    def finish(self) -> list[Event]:
-        """End the reply; return what is added to it, too."""
-        return self._leaving.finish()
+            return Text(event.raw) if event.raw else Rewritten("", self._gap.before(MESSAGE_GAP) + written)
+        return Rewritten(event.raw, self._gap.before(MESSAGE_GAP) + event.message)
 
 
 def as_called(call: ToolCall) -> Mapping[str, Tool]:
@@ -377,92 +362,92 @@ class ForTextClient(ForStructuredClient):
     """Writes calls as text: those that the client can read already as the characters they came in."""
 
     def __init__(
-        self,
-        gap: Gap,
-        leaving: OutputFilter,
-        client: TextClient,
-        tools: Mapping[str, Tool],
-        limit: Limit,
-        record: Record,
-        *,
-        strict: bool,
+        self, gap: Gap, client: TextClient, tools: Mapping[str, Tool], delivered: Sequence[str], *, strict: bool
     ) -> None:
-        super().__init__(gap, leaving)
+        """`delivered` holds, at each time, the names of the calls that the client is given."""
+        super().__init__(gap)
         self._strict = strict
         self._client = client
         self._tools = tools
-        self._limit = limit
-        self._record = record
+        self._delivered = delivered
         self._left: list[str] = []
         """Of a call that leaves as it is read, the text that has left."""
 
-    def _told(self, event: Event) -> tuple[Event, int | None]:
+    def feed(self, event: Event) -> Sequence[Event]:
+        written = self._written(event)
+        for part in written:
+            self._gap.after(leaving(part))
+        return written
+
+    def _written(self, event: Event) -> Sequence[Event]:
         match event:
             case CallPiece():
                 self._left = [] if event.name else self._left
                 self._left.append(event.raw)
-                return Text(event.raw), None
-            case Call(rest=None):
-                return self._written(event)
+                return (Text(event.raw),)
             case Call():
-                return self._rest(event), None
-            case Denied(manner="text"):
-                return super()._told(replace(event, manner="steer"))  # its text would be carried out
-            case Markup(raw) if raw.isspace() and self._limit.delivered:
-                return Text(raw), None  # after a call that stays where it was in the text
-        return super()._told(event)
+                return self._whole(event) if event.rest is None else self._rest(event, event.call)
+            case Denied(manner="text"):  # its text would be carried out
+                return (self._denied(replace(event, manner="steer")),)
+            case Denied():
+                return (self._denied(event),)
+            case Markup(raw) if raw.isspace() and self._delivered:
+                return (Text(raw),)  # after a call that stays where it was in the text
+        return (event,)
 
-    def _written(self, event: Call) -> tuple[Event, int | None]:
+    def _whole(self, event: Call) -> Sequence[Event]:
         call, client = event.call, self._client
         readable = conversation.is_readable(event, client.dialect)
         if readable and (not self._strict or self._says(event.raw, call)):
-            return Text(event.raw), self._size(event.raw, call.name)
+            return self._parts(event.raw, event.raw, call.name)
         tools = self._tools or as_called(call)  # the client has tools that its prompt does not document
         written = conversation.as_read(call, client.dialect, tools, client.profile.known_parameters)
         if not self._says(written, call):
             reason = "written for this client its arguments would be read as others"
-            self._record.intervened(Intervention("unread_calls", "refused", call.name, reason))
             message = f"The call of `{call.name}` was not passed on: {reason}."
-            return Rewritten(event.raw, self._gap.before(MESSAGE_GAP) + message), None
+            return (
+                Intervention("unread_calls", "refused", call.name, reason),
+                self._denied(Denied(event.raw, call, "steer", message)),
+            )
+        parts = self._parts(event.raw, self._gap.before(client.profile.call_gap) + written, call.name)
         if readable:
             reason = "this client would have read other arguments"
-            self._record.intervened(Intervention("unread_calls", "changed", call.name, reason))
-        written = self._gap.before(client.profile.call_gap) + written
-        return Rewritten(event.raw, written), self._size(written, call.name)
+            parts = [Intervention("unread_calls", "changed", call.name, reason), *parts]
+        return parts
 
-    def _rest(self, event: Call) -> Event:
-        """End a call of which a part has left: as it came, or so that the client reads what a repair made of it."""
-        call, client, left = event.call, self._client, "".join(self._left)
-        if conversation.is_readable(replace(event, raw=left + event.raw), client.dialect):
-            return Text(event.raw)
-        written = conversation.as_read(call, client.dialect, self._tools, client.profile.known_parameters)
-        rest = conversation.after(left, written)
-        if rest is not None and self._says(left + rest, call):
-            return Rewritten(event.raw, rest)
-        reason = "it is not mended, as a part of it has left"
-        self._record.intervened(Intervention("unread_calls", "passed", call.name, reason))
-        return Text(event.raw)
+    def _parts(self, raw: str, text: str, name: str) -> list[Event]:
+        """Part a written call from the text after it, which the client does not take for one of its calls.
 
-    def _says(self, text: str, call: ToolCall) -> bool:
-        """Whether the client reads what was judged: no policy and no limit sees the call again."""
-        dialect, profile, tools = self._client.dialect, self._client.profile, self._tools or as_called(call)
-        return conversation.says(text, call, dialect, tools, profile.known_tools, profile.known_parameters)
-
-    def _size(self, text: str, name: str) -> int:
-        """How much of a text is a call for the client, which looks into one of a tool that it does not know."""
+        It looks into a call of a tool that it does not know.
+        """
         known, dialect = self._client.profile.known_tools, self._client.dialect
         if known and name not in known:
             opener = "".join(conversation.openers(dialect, [name]))
-            return text.find(opener) + len(opener)
-        closer = conversation.closer(dialect, name)
-        return text.rfind(closer) + len(closer)
+            end = text.find(opener) + len(opener)
+        else:
+            closer = conversation.closer(dialect, name)
+            end = text.rfind(closer) + len(closer)
+        if end == len(text):
+            return [CallText(raw, text)]
+        if raw == text:
+            return [CallText(text[:end], text[:end]), Text(text[end:])]
+        return [CallText(raw, text[:end]), Rewritten("", text[end:])]
 
-    def finish(self) -> list[Event]:
-        """Tell a client that takes few calls what else the model called, so that the model will see it, too."""
-        extra, most = self._limit.extra, self._limit.most
-        if not extra or self._client.profile.extra_calls == "drop":
-            return super().finish()
-        tools = "one tool" if most == 1 else f"{most} tools"
-        names = ", ".join([*extra[:MOST_NAMED], *["…"] * (len(extra) > MOST_NAMED)])
-        note = f"\n\n(Not carried out, as only {tools} can be used at a time: {names}.)"
-        return [*self._leaving.feed(Rewritten("", note)), *super().finish()]
+    def _rest(self, event: Call, call: ToolCall) -> Sequence[Event]:
+        """End a call of which a part has left: as it came, or so that the client reads what a repair made of it."""
+        client, left = self._client, "".join(self._left)
+        if conversation.is_readable(replace(event, raw=left + event.raw), client.dialect):
+            return (Text(event.raw),)
+        written = conversation.as_read(call, client.dialect, self._tools, client.profile.known_parameters)
+        rest = conversation.after(left, written)
+        if rest is not None and self._says(left + rest, call):
+            return (Rewritten(event.raw, rest),)
+        reason = "it is not mended, as a part of it has left"
+        return Intervention("unread_calls", "passed", call.name, reason), Text(event.raw)
+
+    def _says(self, text: str, call: ToolCall) -> bool:
+        """Whether the client reads what was judged: no policy and no limit sees the call again."""
+        client, tools = self._client, self._tools or as_called(call)
+        return conversation.says(
+            text, call, client.dialect, tools, client.profile.known_tools, client.profile.known_parameters
+        )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace as replace_fields
+from dataclasses import replace
 
 from vtc.dialects.reading.after_call import EXCERPT
 from vtc.dialects.syntax import tool_names
-from vtc.events import NATIVE, Call, CallDelta, Event, Refusal, Tool, ToolCall
+from vtc.events import NATIVE, Call, CallDelta, Denied, Event, Refusal, Tool, ToolCall
 from vtc.exchange.replying.native_calls import Ended, NotInOrder, StreamedCalls, as_function, in_order, meant
-from vtc.exchange.replying.stages import Identify
+from vtc.profiles.plan import Plan
 
 
 def _is_json(text: str) -> bool:
@@ -22,29 +22,28 @@ def _is_json(text: str) -> bool:
 
 
 class UpstreamCalls:
-    """Makes events of upstream's own calls; `given` holds, at each time, what the client was given out of the text.
+    """Makes events of upstream's own calls.
 
-    For a client that reads calls in text `as_text` writes one that no one could carry out; else it is None.
+    `from_text` holds, at each time, the calls that were read in the text, and `taken` the ids of upstream's that left.
     """
 
     def __init__(
         self,
+        plan: Plan,
         tools: Mapping[str, Tool],
-        given: Sequence[ToolCall],
-        identify: Identify,
+        from_text: Sequence[ToolCall],
+        taken: set[str],
         *,
-        lenient: bool,
         read_name: Callable[[str], Call | None],
         as_they_come: bool,
-        as_text: Callable[[ToolCall], Event] | None,
     ) -> None:
         self._tools = tools
-        self._given = given
-        self._identify = identify
-        self._lenient = lenient
+        self._from_text = from_text
+        self._lenient = plan.reading.lenient
         self._read_name = read_name
-        self._as_text = as_text
-        self.streamed = StreamedCalls(tools, given, lenient=lenient) if as_they_come else None
+        self._as_text = plan.protocol.client_text is not None
+        self._hides_arguments = plan.checks_calls
+        self.streamed = StreamedCalls(tools, from_text, taken, lenient=plan.reading.lenient) if as_they_come else None
         """Those that leave piece by piece; None if all wait."""
         self.ended: list[Ended] = []
         """Those of them that have left, once the message ends."""
@@ -75,27 +74,25 @@ class UpstreamCalls:
 
     def meant(self, calls: Iterable[ToolCall], *, complete: bool) -> list[Event]:
         """Read calls that upstream made itself; one that cannot be put in order stays, for a text client as text."""
-        if self.streamed:
-            self._identify.give(self.streamed.ids)
         events: list[Event] = []
         for call in calls:
             try:
-                found = in_order(call, self._tools, lenient=self._lenient, complete=complete, read=self._read_name)
+                read = in_order(call, self._tools, lenient=self._lenient, complete=complete, read=self._read_name)
             except NotInOrder as error:
                 known = meant(call.name, self._tools)
                 name = known.tool if known else call.name
                 events.append(Refusal(str(error), NATIVE, name, call.arguments[:EXCERPT]))
-                judged = replace_fields(as_function(call), name=name)
-                events.append(self._as_text(call) if self._as_text else self._identify.named(call, judged))
+                judged = replace(as_function(call), name=name)
+                events.append(self._unreadable(call) if self._as_text else Call("", judged, NATIVE, spelled=call))
                 continue
-            for one in found.calls:
+            for one in read.calls:
                 if self._is_given(one):
                     events.append(Refusal("the text holds the same call", NATIVE, one.name, one.arguments[:EXCERPT]))
-                elif found.repairs or self._as_text:
-                    events += self.made_anew(one, found.repairs)
+                elif read.repairs or self._as_text:
+                    events += self.made_anew(one, read.repairs)
                 else:  # policies are told which tool is meant; a call that they leave alone leaves as it was spelled
                     name = one.name if one.name in self._tools else tool_names.bare(one.name)
-                    events.append(self._identify.named(one, replace_fields(one, name=name)))
+                    events.append(Call("", replace(one, name=name), NATIVE, spelled=one))
         return events
 
     def made_anew(self, call: ToolCall, repairs: tuple[str, ...]) -> list[Event]:
@@ -103,10 +100,15 @@ class UpstreamCalls:
         if not call.name:
             return [Refusal("it has no name", NATIVE, call.name, call.arguments[:EXCERPT])]
         if self._as_text and not _is_json(call.arguments):  # of a tool that is not offered: nothing was put in order
-            return [Refusal("its arguments are no JSON", NATIVE, call.name, ""), self._as_text(call)]
+            return [Refusal("its arguments are no JSON", NATIVE, call.name, ""), self._unreadable(call)]
         return [Call("", call, NATIVE, repairs)]
+
+    def _unreadable(self, call: ToolCall) -> Event:
+        """Tell in the place of a call that no one could carry out what it was, so that nothing vanishes."""
+        message = f"The call of `{call.name}` could not be read"
+        return Denied("", call, "steer", f"{message}." if self._hides_arguments else f"{message}: {call.arguments}")
 
     def _is_given(self, call: ToolCall) -> bool:
         """True if the client was given this call already, out of the text."""
-        same = [given.arguments for given in self._given if given.name == call.name]
+        same = [given.arguments for given in self._from_text if given.name == call.name]
         return bool(same) and _is_json(call.arguments) and json.loads(call.arguments) in map(json.loads, same)

@@ -15,7 +15,6 @@ from vtc.dialects.bounded_cache import COMPILED
 from vtc.dialects.reading.reader import Begins, ModelFacts, Reader
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.grammar import compiled
-from vtc.dialects.text_client import conversation
 from vtc.dialects.writing.history import BLANK, written
 from vtc.events import Tool
 from vtc.exchange.remembering import echoes
@@ -23,11 +22,11 @@ from vtc.exchange.remembering.echoes import Echoes
 from vtc.exchange.remembering.thoughts import PastThoughts, ThoughtRecorder
 from vtc.exchange.replying.held import NOTHING
 from vtc.exchange.replying.native_calls import reader_of_names
-from vtc.exchange.replying.reply import ReplyPipeline, Stages
+from vtc.exchange.replying.reply import ReplyPipeline
 from vtc.exchange.replying.stages import Ids, alphanumeric9
 from vtc.exchange.replying.stream import CodedStream, Stream
 from vtc.exchange.replying.text_reading import LateCalls, TextReading, Thoughts
-from vtc.guards.chain import chain_of, refusable
+from vtc.guards.chain import chain_of
 from vtc.guards.patterns import Budget
 from vtc.profiles.plan import Plan, ReadingPlan
 from vtc.reporting.report import Report
@@ -154,14 +153,10 @@ class ReplyFactory:
         def beside_calls(begins: Begins) -> tuple[Reader, LateCalls]:
             return self.reader(begins, dialects=()), LateCalls(dialects, self.reader())
 
-        openers: list[str] = []
-        rules, client = plan.stack.guards, plan.protocol.client_text
-        if client:
-            known = [*self._tools, *client.profile.known_tools]
-            openers = conversation.openers(client.dialect, refusable(rules, known))
-        guards, declared = None, plan.unoffered
-        if rules or client:
-            guards = chain_of(rules, self._tools, declared=declared, is_text=bool(client), budget=self._budget)
+        guards, policies, client = None, plan.stack.guards, plan.protocol.client_text
+        if policies or client:
+            declared = plan.unoffered
+            guards = chain_of(policies, self._tools, declared=declared, is_text=bool(client), budget=self._budget)
         text = TextReading()
         if reads:
             reader = self.reader(think.begins(whole=whole), incremental=in_pieces)
@@ -171,8 +166,10 @@ class ReplyFactory:
             plan,
             self._tools,
             text,
-            Stages(plan, self._tools, self._ids, report, guards, openers, self.names.back if self.names else None),
-            as_they_come=guards is None,
+            self._ids,
+            report,
+            guards,
+            client_name=self.names.back if self.names else None,
             read_name=reader_of_names(dialects, self.reader),
             held=self.held,
         )

@@ -1,4 +1,4 @@
-"""Openers of calls that were not read are parted, in any cut."""
+"""Openers of calls that were not read are parted, and matches of rules do not come together, in any cut."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 import regex
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from vtc.events import Call, Event, Markup, Rewritten, Text, ToolCall
+from tests.guards.test_content import RULES
+from vtc.events import Call, CallText, Event, Markup, Rewritten, Text, ToolCall
 from vtc.guards import Rule
 from vtc.guards.content import ContentGuard
-from vtc.guards.openers import Openers
+from vtc.guards.output_filter import OutputFilter
 
 NAMES = ("<run>", "<run_all>")
 
@@ -22,7 +23,7 @@ def told(events: list[Event]) -> str:
 
 
 def run(*events: Event) -> list[Event]:
-    one = Openers(NAMES)
+    one = OutputFilter(NAMES)
     return [*(out for event in events for out in one.feed(event)), *one.finish()]
 
 
@@ -74,17 +75,50 @@ def test_no_opener_comes_together_out_of_any_events(made: list[Any]) -> None:
     assert "".join(event.raw for event in found) == "".join(event.raw for event in events)
 
 
-def test_a_call_keeps_its_openers_up_to_its_end() -> None:
-    one = Openers(NAMES)
+def test_a_call_keeps_its_openers_and_what_waits_comes_before_it() -> None:
+    one = OutputFilter(NAMES, [Rule(pattern="xy")])
     text = "<run>\n<a><run_all></a></run>"
-    assert one.call(Text(text), len(text)) == [Text(text)]
-    found = one.call(Rewritten("raw", f"\n\n{text}<run>"), len(text) + 2)
-    assert told(found) == f"\n\n{text}< run>"
-    assert "".join(event.raw for event in found) == "raw"
-    assert [*one.feed(Text("<ru")), *one.call(Text(text), len(text))] == [Text("<ru"), Text(text)]
+    assert one.feed(CallText(text, text)) == [Text(text)]
+    assert one.feed(CallText("raw", f"\n\n{text}")) == [Rewritten("raw", f"\n\n{text}")]
+    assert one.feed(Text("<ru")) == []
+    assert one.feed(CallText(text, text)) == [Text("<ru"), Text(text)]
+    assert [*one.feed(Text("x")), *one.feed(Markup("-"))] == [Text("x"), Markup("-")]
+    assert one.feed(CallText("y", "y")) == [Text("y")]
 
 
 def test_what_leaves_nothing_waits_without_being_looked_at_again() -> None:
     """A reply may take out a thousand things in the middle of an opener."""
     events: list[Event] = [Text("<ru"), *[Markup(" ")] * 10_000, Text("n>")]
     assert told(run(*events)) == "< run>"
+
+
+PARTS = st.sampled_from(["se", "cret", "secre", "t", "s", "e", "x", "f", "o", "a"])
+
+
+@given(st.lists(PARTS, max_size=12))
+def test_no_text_makes_a_match_with_what_left_before_it(parts: list[str]) -> None:
+    one = OutputFilter(rules=[Rule(pattern="secret"), Rule(pattern="fo+")])
+    events: list[Event] = [event for part in parts for event in (Text(part), Markup("-"))]
+    out = [out for event in events for out in one.feed(event)] + one.finish()
+    assert "secret" not in told(out)
+    assert "fo" not in told(out)
+    assert "".join(event.raw for event in out) == "".join(event.raw for event in events)
+    if not regex.search("secret|fo", "".join(parts)):
+        assert told(out) == "".join(parts)
+
+
+@given(st.sampled_from(RULES), st.lists(PARTS, min_size=1, max_size=4), st.lists(PARTS, max_size=8))
+@example((r"(?i)FOO\b|([ab])\1", "I"), ["fo"], ["o", "x"])
+def test_where_texts_meet_no_cut_matters(written: tuple[str, str], before: list[str], after: list[str]) -> None:
+    def out(*pieces: str) -> str:
+        one = OutputFilter(rules=[Rule(pattern=written[0], most=5), Rule(pattern="secret")])
+        events = [Text("".join(before)), Markup("-"), *map(Text, pieces)]
+        return told([out for event in events for out in one.feed(event)] + one.finish())
+
+    assert out("".join(after)) == out(*after) == out(*"".join(after))
+
+
+def test_texts_that_do_not_meet_are_not_looked_at() -> None:
+    one = OutputFilter(rules=[Rule(pattern="secret")])
+    events: list[Event] = [Text("sec"), Text("ret"), Text("secret")]
+    assert [out for event in events for out in one.feed(event)] == events

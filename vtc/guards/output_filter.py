@@ -1,0 +1,158 @@
+"""The last look at the text that leaves, after all that made it: in it something may come together unseen.
+
+    secr|call|et        a text that a rule is about, where a call or another match went out of its middle
+    <ru|markup|n>       an opener of a call, for a client that reads calls out of the text by rules of its own
+
+Of the first the end is dropped, as its beginning has left. The second is parted: `< run>`. What VTC takes for text such
+a client may carry out: a call without its end, or one in a message of a policy. A call that it is meant to carry out
+(`CallText`) keeps its opener.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+from vtc.events import CallText, Event, Intervention, Markup, Refusal, Rewritten, Text
+from vtc.guards.content import UNDECIDED, Rule, Search
+
+
+def leaving(event: Event) -> str:
+    """Return the text that leaves of an event."""
+    return event.raw if isinstance(event, Text) else event.text if isinstance(event, Rewritten | CallText) else ""
+
+
+class OutputFilter:
+    """Parts openers of calls, and breaks matches of rules, where they come together in what leaves.
+
+    Each opener begins with `<`. They are looked for without an expression, as `regex` would keep the names of tools.
+    """
+
+    def __init__(self, openers: Collection[str] = (), rules: Sequence[Rule] = ()) -> None:
+        self.reads_text = bool(openers or rules)
+        """True if text must go through `feed`."""
+        self._openers = tuple(openers)
+        self._longest = max(map(len, self._openers), default=0)
+        self._rules = [(rule, Search(rule, told=False)) for rule in rules]
+        self._most = max((rule.most for rule in rules), default=0)
+        self._passed = ""
+        """The end of the text that no rule is about, as far as a match may begin in it."""
+        self._meets = False
+        """True if something went between that and what comes next."""
+        self._undecided = ""
+        """Text after that, of which a rule may turn out to be about the beginning."""
+        self._waiting: list[Event] = []
+        self._text = ""
+        """What leaves of those that wait: it may be the beginning of an opener."""
+
+    def feed(self, event: Event) -> list[Event]:
+        if isinstance(event, Refusal | Intervention):  # they stand for no characters
+            return [event]
+        if isinstance(event, Text) and self._meets:
+            return self._parted(self._judged(self._undecided + event.raw, final=False))
+        events = self._judged(self._undecided, final=True)
+        call = event.as_told() if isinstance(event, CallText) else None
+        self._pass(leaving(event))
+        if not isinstance(call or event, Text):
+            self._meets = bool(self._passed)
+        return [*self._parted(events, final=True), call] if call else self._parted([*events, event])
+
+    def finish(self) -> list[Event]:
+        """Return what waits."""
+        return self._parted(self._judged(self._undecided, final=True), final=True)
+
+    def _judged(self, text: str, *, final: bool) -> list[Event]:
+        """Take out of a text the ends of matches that begin before it; keep what is undecided."""
+        out: list[Event] = []
+        self._undecided = ""
+        while text:
+            match = self._match(text, final=final)
+            if match is None:  # nothing can come of what follows either
+                self._meets = False
+                self._pass(text)
+                return [*out, Text(text)]
+            rule, end = match
+            if not end:
+                self._undecided = text
+                break
+            out += [Markup(text[:end]), Intervention("content", "dropped", "", rule.pattern)]
+            text = text[end:]
+        return out
+
+    def _pass(self, text: str) -> None:
+        self._passed = (self._passed + text)[-self._most :] if self._most else ""
+
+    def _match(self, text: str, *, final: bool) -> tuple[Rule, int] | None:
+        """Find a match that begins before a text: its rule, and how much of the text it takes, 0 while undecided."""
+        passed = self._passed
+        whole = passed + text[: self._most + 1]
+        for rule, search in self._rules:
+            for start in range(search.start(passed, max(0, len(passed) - rule.most)), len(passed)):
+                match = search.match(whole, start, final=final)
+                if match == UNDECIDED:
+                    return rule, 0
+                if match and match.end() > len(passed):
+                    return rule, match.end() - len(passed)
+        return None
+
+    def _parted(self, events: Sequence[Event], *, final: bool = False) -> list[Event]:
+        """Release what is decided of some events and those that wait, parted where an opener begins."""
+        more = "".join(map(leaving, events))
+        self._waiting += events
+        self._text += more
+        if self._text and not (more or final):
+            return []
+        text = self._text
+        cuts: list[int] = []
+        start = text.find("<") if self._openers else -1
+        while start >= 0:
+            if text.startswith(self._openers, start):
+                cuts.append(start)
+            elif not final and self._may_become_one(text, start):
+                break
+            start = text.find("<", start + 1)
+        end = len(text) if start < 0 else start
+        waiting, self._waiting, self._text = self._waiting, [], text[end:]
+        out: list[Event] = []
+        begun = 0
+        for event in waiting:
+            size = len(leaving(event))
+            if begun + size > end and begun < end:
+                event, rest = split(event, end - begun)
+                self._waiting.append(rest)
+            elif self._waiting or begun + size > end:
+                self._waiting.append(event)
+                continue
+            out += _with_spaces(event, [cut - begun for cut in cuts if begun <= cut < begun + size])
+            begun += size
+        openers = (next(opener for opener in self._openers if text.startswith(opener, cut)) for cut in cuts)
+        return [*out, *(Intervention("unread_calls", "replaced", "", opener) for opener in openers)]
+
+    def _may_become_one(self, text: str, start: int) -> bool:
+        """True if an opener may still come of the end of a text."""
+        return len(text) - start < self._longest and any(one.startswith(text[start:]) for one in self._openers)
+
+
+def split(event: Event, at: int) -> tuple[Event, Event]:
+    """Part an event after so many characters of the text that leaves of it."""
+    if isinstance(event, Text):
+        return Text(event.raw[:at]), Text(event.raw[at:])
+    assert isinstance(event, Rewritten)
+    return Rewritten(event.raw, event.text[:at]), Rewritten("", event.text[at:])
+
+
+def _with_spaces(event: Event, cuts: Sequence[int]) -> Iterator[Event]:
+    """Put a space after each `<` of an event that stands at one of the places given."""
+    if isinstance(event, Rewritten):
+        pieces = [event.text[start:end] for start, end in zip((0, *cuts), (*cuts, None), strict=True)]
+        yield Rewritten(event.raw, pieces[0] + "".join(f"< {piece[1:]}" for piece in pieces[1:]))
+        return
+    at = 0
+    for cut in cuts:
+        if cut > at:
+            yield Text(event.raw[at:cut])
+        yield Rewritten("<", "< ")
+        at = cut + 1
+    if not cuts:
+        yield event
+    elif at < len(event.raw):
+        yield Text(event.raw[at:])
