@@ -15,7 +15,10 @@ from vtc.dialects.reading.cursor import CONTEXT, MARKS
 from vtc.dialects.reading.held_text import MOST_HELD
 from vtc.dialects.reading.value import MOST_GUESS
 from vtc.dialects.syntax.pattern import MOST_SPACE
-from vtc.dialects.syntax.tokens import ELEMENTS, THOUGHTS
+from vtc.dialects.syntax.tokens import ELEMENTS, THOUGHTS, TURN_ENDS, WRAPPERS
+from vtc.dialects.syntax.tool_names import PREFIXES
+
+__all__ = ["ELEMENTS", "MARKS", "MOST_AFTER", "MOST_IN_DOUBT", "PREFIXES", "TURN_ENDS", "WRAPPERS", "rules", "spoken"]
 
 QUOTES = [*dict.fromkeys((*MARKS, *MARKS.values())), "`", "``", "```", "~~~\n", "```\n"]
 TAGS = [*(f"</{name}>" for name in ELEMENTS), *(f"<{name}>" for name in THOUGHTS), "<code>", "<pre>", "<!--", "-->"]

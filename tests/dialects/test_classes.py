@@ -15,8 +15,7 @@ import msgspec
 import pytest
 
 from tests.dialects.material import AGENT, DIALECTS, calls, content, merged, raw, read
-from vtc.dialects import Description
-from vtc.dialects.reading.context import ModelFacts
+from vtc.dialects import Description, ModelFacts
 from vtc.dialects.syntax import pattern
 from vtc.dialects.syntax.forms import CallSyntax
 from vtc.dialects.writing import write_calls

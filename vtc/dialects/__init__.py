@@ -8,9 +8,9 @@ text_client            clients that read calls out of the text
 constrain              what a server decodes by
 """
 
-from vtc.dialects.reading.reader import Reader
+from vtc.dialects.reading.reader import ModelFacts, Reader
 from vtc.dialects.repair import Repair
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.grammar import Grammar, compiled
 
-__all__ = ["Description", "Grammar", "Reader", "Repair", "compiled"]
+__all__ = ["Description", "Grammar", "ModelFacts", "Reader", "Repair", "compiled"]

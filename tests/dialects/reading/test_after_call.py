@@ -7,7 +7,6 @@ import pytest
 from tests.dialects import material
 from tests.dialects.material import AGENT, DIALECTS, merged
 from vtc.dialects import Reader, compiled
-from vtc.dialects.reading.after_call import EXCERPT
 from vtc.dialects.writing import write_calls
 from vtc.events import Call, Event, Markup, Refusal, Text, ToolCall
 
@@ -67,4 +66,4 @@ def test_a_call_of_a_tool_that_was_not_offered() -> None:
 def test_a_refusal_shows_the_beginning_of_what_was_refused() -> None:
     text = f"<tool_call>\n{JSON[:-3]}" + "x" * 500
     (refusal,) = (event for event in read(text, "hermes", lenient=False) if isinstance(event, Refusal))
-    assert refusal.excerpt == text[:EXCERPT]
+    assert refusal.excerpt == text[:200]

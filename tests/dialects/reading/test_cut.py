@@ -10,9 +10,6 @@ from typing import Any
 import pytest
 
 from tests.dialects.material import AGENT, DIALECTS, calls, content, raw, read, typed
-from vtc.dialects.reading.repairs import json_closers
-from vtc.dialects.syntax.forms import CallSyntax
-from vtc.dialects.syntax.grammar import closers_written
 from vtc.dialects.writing import write_calls
 from vtc.events import Refusal, Tool, ToolCall
 
@@ -48,16 +45,27 @@ def test_a_call_that_the_reply_ends_in_has_no_half_of_a_value(name: str, tool: s
         assert all(made == tool and begins(some, arguments) for made, some in calls(events)), text[:end]
 
 
+CLOSERS = {
+    "hermes": "</tool_call>",
+    "function-tag": "</function>",
+    "nemotron": "]</TOOLCALL>",
+    "plamo": "<|plamo:end_tool_arguments:plamo|>",
+    "qwen3-coder": "</function>",
+    "invoke": "</invoke>",
+    "glm-4.5": "</tool_call>",
+    "tag": "</bash>",
+}
+"""What ends the body of a call."""
+
+
 @pytest.mark.parametrize("after", ["", "\n"])
-@pytest.mark.parametrize(
-    "name", ["hermes", "function-tag", "nemotron", "plamo", "qwen3-coder", "invoke", "glm-4.5", "tag"]
-)
+@pytest.mark.parametrize("name", CLOSERS)
 def test_the_beginning_of_a_closing_tag_at_the_end_of_a_reply_ends_its_call(name: str, after: str) -> None:
     """Also the beginning of its name alone, behind a value that is whole."""
     text = write_calls([ToolCall("bash", '{"command": "ls"}')], DIALECTS[name], AGENT)
-    closers = closers_written(CallSyntax(DIALECTS[name], DIALECTS[name].calls[0]), "bash")
-    whole, _, _ = text.partition(closers[0])
-    for missing, stump in itertools.product(("", "}"), (closers[0].strip("</>")[:3], closers[0][:5])):
+    closer = CLOSERS[name]
+    whole, _, _ = text.partition(closer)
+    for missing, stump in itertools.product(("", "}"), (closer.strip("</>")[:3], closer[:5])):
         for between in ("", "\n"):
             begun = whole.rstrip().removesuffix(missing) + between + stump + after
             called = calls(read([begun], [DIALECTS[name]], AGENT))
@@ -66,7 +74,8 @@ def test_the_beginning_of_a_closing_tag_at_the_end_of_a_reply_ends_its_call(name
 
 def test_the_beginning_of_a_name_is_no_beginning_of_a_closing_tag() -> None:
     for end in (",too", ": too", "{too", "t", "to"):
-        assert json_closers('{"command": "ls"' + end, ["</tool_call>"]) is None
+        text = '<tool_call>\n{"name": "bash", "arguments": {"command": "ls"' + end
+        assert calls(read([text], [DIALECTS["hermes"]], AGENT)) == [], end
 
 
 JSON = [
@@ -128,24 +137,10 @@ def test_it_keeps_its_last_line_break_where_the_dialect_writes_none(name: str) -
     assert calls(read([text[: end.end()]], [DIALECTS[name]], TOOLS)) == [("bash", {"command": "make all\n"})]
 
 
-@pytest.mark.parametrize(
-    ("body", "closers"),
-    [
-        ('{"a": 1 ', []),
-        ('{"a": 1}', []),
-        ('{"a": "b"', []),
-        ('{"a": [1]', []),
-        ('{"a": 1</tool', ["</tool_call>"]),
-        ('{"a": 1</tool_call>', ["</tool_call>"]),
-    ],
-)
-def test_json_that_ends_after_a_whole_value_may_lack_its_end(body: str, closers: list[str]) -> None:
-    assert json_closers(body, closers) == closers
-
-
-def test_a_bracket_of_the_json_closes_no_section() -> None:
-    assert json_closers('{"a": [1]', ["]", "</tool_calls>"]) == ["</tool_calls>"]
-    assert json_closers('{"a": 1]', ["]", "</tool_calls>"]) == ["]", "</tool_calls>"]
+@pytest.mark.parametrize("end", ["", "}", "}}", "</tool", "}</tool_call>"])
+def test_json_that_ends_after_a_whole_value_may_lack_its_end(end: str) -> None:
+    text = '<tool_call>\n{"name": "bash", "arguments": {"command": "ls"' + end
+    assert calls(read([text], [DIALECTS["hermes"]], AGENT)) == [("bash", {"command": "ls"})]
 
 
 def test_the_report_says_that_the_reply_ends_there() -> None:

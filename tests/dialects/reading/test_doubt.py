@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.dialects.material import DIALECTS, TOOLS, content
+from tests.rules import MOST_IN_DOUBT
 from vtc.dialects import Reader, compiled
-from vtc.dialects.reading.code import MOST
 
 HERMES = DIALECTS["hermes"]
 CALL = '<tool_call>\n{"name": "bash", "arguments": {"command": "ls"}}\n</tool_call>'
@@ -28,12 +28,12 @@ def test_openers_that_text_follows_are_text_though_closers_stand_before_them() -
 def test_markup_in_doubt_is_held_up_to_a_limit(markup: str, size: int) -> None:
     tools = TOOLS["agent"]
     reader = Reader(compiled((HERMES,)), tools)
-    text, events, held = f"Look.\n{markup * 2000}{CALL}", [], 0
+    text, events, held = f"Look.\n{markup * 600}{CALL}", [], 0
     for at in range(0, len(text), size):
         events += reader.feed(text[at : at + size])
         held = max(held, reader.held)
     events += reader.finish()
-    assert held < 2 * MOST
+    assert held < 2 * MOST_IN_DOUBT
     assert "".join(event.raw for event in events) == text
-    assert content(events).startswith("Look.\n" + markup * (MOST // len(markup)))
+    assert content(events).startswith("Look.\n" + markup * (MOST_IN_DOUBT // len(markup)))
     assert CALL not in content(events)

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from vtc.dialects.reading.cursor import ENDINGS, MARKS, CallPlace, place
+from tests.dialects.material import DIALECTS, calls, merged, raw, read
+from tests.rules import MARKS
+
+CALL = '<tool_call>{"name": "bash", "arguments": {"command": "ls"}}</tool_call>'
 
 
-def before(text: str) -> CallPlace:
-    return place(text, len(text), in_line=True, follows_call=False)
+def is_carried_out(before: str, after: str = "") -> bool:
+    """True if a call on one line is one there, however the reply is cut."""
+    text = f"{before}{CALL}{after}"
+    events = read([text], [DIALECTS["hermes"]])
+    assert merged(read([*text], [DIALECTS["hermes"]])) == merged(events)
+    assert raw(events) == text
+    return bool(calls(events))
 
 
 @pytest.mark.parametrize(
@@ -36,8 +44,8 @@ def before(text: str) -> CallPlace:
     ],
 )
 def test_a_line_of_a_file_is_known_by_its_beginning(text: str) -> None:
-    assert before(text).of_file
-    assert text.rstrip(" \t").endswith(ENDINGS)  # so the reader knows of it
+    assert not is_carried_out(text)
+    assert not is_carried_out(text, "\nSo.")
 
 
 @pytest.mark.parametrize(
@@ -59,18 +67,18 @@ def test_a_line_of_a_file_is_known_by_its_beginning(text: str) -> None:
     ],
 )
 def test_prose_is_none(text: str) -> None:
-    assert not before(text).of_file
+    assert is_carried_out(text)
+    assert is_carried_out(text, "\nSo.")
 
 
-def test_a_quotation_mark_directly_before_is_known_with_its_end() -> None:
-    assert {mark: before(f"said {mark}").mark for mark in MARKS} == MARKS
-    assert before('said " ').mark == ""
-    assert before("| a | ").mark == before("| a |\t").mark == "|"  # a cell is set off by blanks
-    assert place('"', 1, in_line=False, follows_call=False) == CallPlace()
+@pytest.mark.parametrize("mark", MARKS)
+def test_a_quotation_mark_directly_before_is_known_with_its_end(mark: str) -> None:
+    assert not is_carried_out(f"said {mark}", f"{MARKS[mark]}.")
+    assert is_carried_out(f"said {mark}so{MARKS[mark]} and ")
 
 
 @pytest.mark.parametrize(
     "text", ["#" * 100 + "a", "1:" * 60 + "x", "10:10:" * 20 + "x", "+ " * 60 + "x", "1/1/11 " * 9 + "x"]
 )
 def test_what_could_be_the_beginning_in_many_ways_is_given_up(text: str) -> None:
-    assert not before(text).of_file
+    assert is_carried_out(text)

@@ -7,22 +7,18 @@ import json
 import os
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.dialects import material, test_malformed
 from tests.dialects.material import AGENT, DIALECTS, cases, random_cuts, raw, read
 from tests.dialects.test_malformed import Malformed
-from vtc.dialects import Reader, compiled
-from vtc.dialects.arguments.json_object import JsonBody, loaded
-from vtc.dialects.reading.held_text import MOST_HELD, ValueText, is_possible
-from vtc.dialects.syntax.forms import call_syntaxes
-from vtc.events import Call, CallPiece, Event, Refusal
+from vtc.dialects import Description, Reader, compiled
+from vtc.dialects.writing import write_calls
+from vtc.events import Call, CallPiece, Event, Refusal, ToolCall
 
 FILES = sorted(path.stem for path in (material.CASES / "reading").glob("*.yaml"))
 MALFORMED = sorted(path.stem for path in (material.CASES / "malformed").glob("*.jsonl"))
@@ -154,55 +150,17 @@ def test_what_is_certain_leaves(dialect: str, text: str, pieces: list[str]) -> N
     assert bool(told) is bool(pieces)
 
 
-VALUE = st.lists(st.sampled_from(["x", " ", "\n", "</", "<b>", "/para", "inv", ">", "}", "C:\\", "é"])).map("".join)
-
-
-@given(value=VALUE, sizes=st.lists(st.integers(1, 9), min_size=1))
-def test_the_text_of_a_value_is_kept(value: str, sizes: Sequence[int]) -> None:
-    content, out, at, place = ValueText(["</parameter>", "</invoke>"], in_json=False), "", 0, 0
-    while at < len(value):
-        size = sizes[place % len(sizes)]
-        out += content.feed(value[at : at + size])
-        at, place = at + size, place + 1
-    assert out + content.held == value
-    assert not out.endswith((" ", "\n", "<"))
-
-
-def test_what_is_held_of_a_value_is_bounded() -> None:
-    content = ValueText(["</parameter>"], in_json=False)
-    out = "".join(content.feed(" ") for _ in range(2 * MOST_HELD))
-    assert len(content.held) == MOST_HELD
-    assert len(out) == MOST_HELD
-
-
-PATHS = st.lists(
-    st.sampled_from(["C:\\", "new", "\\n", "\\temp", "\\\\", "\\U", "\\q", " ", "x", "é", "\\ud83d"]), max_size=14
-)
-
-
-@given(text=PATHS.map("".join), sizes=st.lists(st.integers(1, 9), min_size=1))
-def test_what_was_taken_of_json_stays(text: str, sizes: Sequence[int]) -> None:
-    """A backslash that is none of JSON's shows late that those before it are none."""
-    body, written = JsonBody(), '{"a": "' + text + ' .", "b": [1, true, null, {}]}'
-    taken, buffer, at, place = "", "", 0, 0
-    while at < len(written):
-        size = sizes[place % len(sizes)]
-        buffer += written[at : at + size]
-        buffer = buffer[body.feed(buffer, 0) :]
-        at, place = at + size, place + 1
-        taken += body.take()
-        assert not body.error
-    assert body.done
-    assert taken == body.text()
+def comes_in_pieces(dialect: Description) -> bool:
+    """True if a call of a dialect begins to leave before its end."""
+    call = ToolCall("write_file", json.dumps({"path": "a.py", "content": "x\n" * 100}))
+    text = write_calls([call], dialect, AGENT)
+    chunks = [text[at : at + 20] for at in range(0, len(text), 20)]
+    return any(isinstance(event, CallPiece) for event in read(chunks, [dialect], incremental=True))
 
 
 def test_the_page_about_profiles_lists_the_dialects() -> None:
     page = material.ROOT / "docs" / "profiles.md"
-    named = [
-        f"`{name}`"
-        for name, dialect in DIALECTS.items()
-        if any(is_possible(one, "a_tool") for one in call_syntaxes(dialect) if one.call == dialect.calls[0])
-    ]
+    named = [f"`{name}`" for name, dialect in DIALECTS.items() if comes_in_pieces(dialect)]
     told = textwrap.fill(f"In pieces come calls of {', '.join(named)}.", 130, break_on_hyphens=False)
     text = page.read_text("utf-8")
     renewed = re.sub(r"(?s)(<!-- in pieces -->\n).*?(<!-- end -->)", lambda at: f"{at[1]}{told}\n{at[2]}", text)
@@ -216,7 +174,7 @@ def test_a_value_in_which_json_breaks_is_mended() -> None:
     events = read(list(text), [DIALECTS["hermes"]], incremental=True)
     ((name, arguments),) = joined(events)
     assert name == "write_file"
-    assert loaded(arguments) == {"path": "a", "content": 'say "hi" now'}
+    assert json.loads(arguments) == {"path": "a", "content": 'say "hi" now'}
 
 
 def test_arguments_that_a_repair_writes_with_other_spaces_are_continued() -> None:
@@ -225,4 +183,4 @@ def test_arguments_that_a_repair_writes_with_other_spaces_are_continued() -> Non
     events = read(list(text), [DIALECTS["hermes"]], incremental=True)
     assert [event.arguments for event in events if isinstance(event, CallPiece)][:2] == ["", '{"command":"']
     ((_, said),) = joined(events)
-    assert loaded(said) == {"command": "ls -la", "timeout": 5}
+    assert json.loads(said) == {"command": "ls -la", "timeout": 5}

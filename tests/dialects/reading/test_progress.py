@@ -5,11 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.dialects import faulty
-from tests.dialects.faulty import HEAD
+from tests.dialects.faulty import HEAD, SPARE, STEPS, InText, Livelock
 from tests.dialects.material import DIALECTS, TOOLS
 from vtc.dialects import Reader, compiled
-from vtc.dialects.reading.reader import SPARE, STEPS, Livelock
-from vtc.dialects.reading.text import InText
 
 
 def reader() -> Reader:

@@ -16,11 +16,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.dialects.material import AGENT, COMMON, DIALECTS, calls, content, described, merged, raw, read
-from tests.rules import rules, spoken
-from vtc.dialects import Description, Reader, compiled
-from vtc.dialects.reading.reader import ModelFacts
-from vtc.dialects.syntax.tokens import ELEMENTS, TURN_ENDS, WRAPPERS
-from vtc.dialects.syntax.tool_names import PREFIXES
+from tests.rules import ELEMENTS, PREFIXES, TURN_ENDS, WRAPPERS, rules, spoken
+from vtc.dialects import Description, ModelFacts, Reader, compiled
 from vtc.dialects.writing import write_calls
 from vtc.events import Call, Markup, Reasoning, Text, ToolCall
 

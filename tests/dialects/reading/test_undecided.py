@@ -5,10 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.dialects.material import AGENT, DIALECTS, calls, merged, raw, read
-from tests.rules import about
-from vtc.dialects.reading.after_call import MOST_AFTER
-from vtc.dialects.reading.cursor import MARKS
-from vtc.dialects.syntax.tokens import ELEMENTS
+from tests.rules import ELEMENTS, MARKS, MOST_AFTER, about
 from vtc.dialects.writing import write_calls
 from vtc.events import ToolCall
 
