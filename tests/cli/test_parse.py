@@ -187,3 +187,47 @@ def test_tools_of_a_request_for_a_response_may_be_in_a_namespace(tmp_path: Path)
         ("fs__readFile", ["unknown-tool"]),
         ("fs.read", []),
     ]
+
+
+def test_a_trace_shows_each_step_of_the_reader(tools: Path) -> None:
+    text = f"I look.\n{CALL}"
+    result = run(tools, "--dialect", "hermes", "--trace", text=text)
+    lines = [line.split(maxsplit=5) for line in result.output.splitlines()]
+    assert lines[0] == ["state", "token", "action", "verdict", "next", "text"]
+    assert lines[2][:5] == ["text", "call_opener", "begin_in_text", "json", "json"]
+    assert lines[4][:4] == ["tail", "call_closer", "InCall.done", "after"]
+    assert result.output.endswith(run(tools, "--dialect", "hermes", text=text).output)
+
+
+def test_a_trace_accounts_for_all_of_a_long_reply(tools: Path) -> None:
+    """Which is read in pieces; text that leads nowhere has its lines, too."""
+    text = f"{CALL}\nSo `x` is.\n```\n{'words ' * 40_000}\n```\n" * 2
+    (found,) = objects(run(tools, "--dialect", "hermes", "--trace", "--json", text=text))
+    assert "".join(step["text"] for step in found["trace"] if "passed_over" not in step) == text
+
+
+def test_a_trace_tells_what_is_read_again(tools: Path) -> None:
+    """A call that must be the whole reply, and is not."""
+    call = '{"name": "read", "parameters": {"filePath": "/a"}}'
+    (found,) = objects(run(tools, "--dialect", "llama3", "--trace", "--json", text=f"{call} it is."))
+    assert [step["again"] for step in found["trace"] if step.get("again")] == [len(call)]
+
+
+@pytest.mark.parametrize(
+    "quote",
+    [
+        "```\n{call}\n```\nthen wait.",
+        "<pre>\n{call}\n</pre>\nso",
+        "So:\n> {call}\n\nDone.",
+        "In `{call}` it is.",
+        "~~~\n{call}",
+    ],
+)
+def test_a_trace_names_a_call_that_was_passed_over_in_code(tools: Path, quote: str) -> None:
+    text = quote.format(call=CALL.replace("\n", " ") if "> " in quote else CALL)
+    (found,) = objects(run(tools, "--dialect", "hermes", "--trace", "--json", text=f"Do:\n{text}"))
+    (passed,) = [step for step in found["trace"] if "passed_over" in step]
+    assert passed["passed_over"] == "hermes"
+    assert passed["text"].startswith("<tool_call>")
+    shown = run(tools, "--dialect", "hermes", "--trace", text=f"Do:\n{text}").output
+    assert '  passed over in code, a call of hermes: "<tool_call>' in shown

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,10 @@ from vtc.apis.openai_chat.words import REASONS
 from vtc.cli.common import completing, loaded, profile_directories, read_text
 from vtc.dialects.arguments import parameter as fitting
 from vtc.dialects.reading.reader import ModelFacts, Reader
+from vtc.dialects.reading.trace import PassedOver, TracedReader, TracedStep
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.grammar import compiled
-from vtc.events import CUT_OFF, Call, Reasoning, Refusal, Text, Tool
+from vtc.events import CUT_OFF, Call, Event, Reasoning, Refusal, Text, Tool
 from vtc.exchange.replying.stages import Limit
 from vtc.json_text import encode
 from vtc.profiles.loader import Profiles
@@ -60,6 +61,7 @@ from vtc.reporting.report import as_entry, fate
 )
 @click.option("--lines", is_flag=True, help="FILE is JSON Lines, with the reply under `text` or `content`.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a reply.")
+@click.option("--trace", is_flag=True, help="Show each step of the reader, and calls in code that it passed over.")
 @click.option("--lenient/--strict", default=True, show_default=True, help="Repair malformed calls.")
 def parse(
     file: Any,
@@ -70,6 +72,7 @@ def parse(
     finish_reason: str,
     lines: bool,
     as_json: bool,
+    trace: bool,
     lenient: bool,
 ) -> None:
     """Read a model's reply from FILE (or standard input): its message, calls, repairs and refusals.
@@ -82,14 +85,14 @@ def parse(
     dialects = _dialects(profiles, names, profile)
     tools, declared = offered(tools_file) if tools_file else ({}, frozenset())
     unknown_tools = profile.unknown_tools if tools_file else "allow"
-    reply = Plan(reading=ReadingPlan(unknown_tools=unknown_tools), unoffered=declared - tools.keys())
     known = profile if model and profile is not UNKNOWN_MODEL else None
     think = thinking(known, profiles.unknown_server, Facts(model=model), None)
     grammar = compiled(dialects, think.tags, profile.markers, (profile.answer.open, profile.answer.close))
+    plan = Plan(reading=ReadingPlan(unknown_tools=unknown_tools), unoffered=declared - tools.keys())
     console = Console(highlight=False)
     refused = False
     for text, reason in _replies(file, finish_reason, lines):
-        reader = Reader(
+        reader = (TracedReader if trace else Reader)(
             grammar,
             tools,
             lenient=lenient,
@@ -98,34 +101,56 @@ def parse(
             unknown_tools=unknown_tools,
             own=ModelFacts(own_tokens(profile)),
         )
-        limit = Limit(reply, tools)
+        limit = Limit(plan, tools)
         read = [*reader.feed(text), *reader.finish(complete=REASONS.get(reason, "stop") not in CUT_OFF)]
-        events = [event for one in read for event in limit.feed(one)]
-        content = "".join(event.raw for event in events if isinstance(event, Text))
-        found: dict[str, Any] = {
-            "content": content,
-            "reasoning_content": "".join(event.raw for event in events if isinstance(event, Reasoning)),
-            "calls": [
-                {
-                    "name": event.call.name,
-                    "arguments": json.loads(event.call.arguments),
-                    "dialect": event.dialect,
-                    "repairs": list(event.repairs),
-                    **_lacking(event, tools),
-                }
-                for event in events
-                if isinstance(event, Call)
-            ],
-            "refusals": [as_entry(event) for event in events if isinstance(event, Refusal)],
-        }
-        nothing = not found["calls"] and not found["refusals"]
-        found["unread"] = possible_call(content, tools) if nothing else ""
-        refused = refused or bool(found["refusals"])
+        reply = _entries([event for one in read for event in limit.feed(one)], tools)
+        if isinstance(reader, TracedReader):
+            reply["trace"] = [_traced(entry) for entry in reader.trace]
+        refused = refused or bool(reply["refusals"])
         if as_json:
-            click.echo(json.dumps(found, ensure_ascii=False))
+            click.echo(json.dumps(reply, ensure_ascii=False))
         else:
-            _show(console, found)
+            _show(console, reply)
     raise SystemExit(1 if refused else 0)
+
+
+def _entries(events: Sequence[Event], tools: Mapping[str, Tool]) -> dict[str, Any]:
+    """List the message, the calls and the refusals of a reply."""
+    content = "".join(event.raw for event in events if isinstance(event, Text))
+    calls = [
+        {
+            "name": event.call.name,
+            "arguments": json.loads(event.call.arguments),
+            "dialect": event.dialect,
+            "repairs": list(event.repairs),
+            **_lacking(event, tools),
+        }
+        for event in events
+        if isinstance(event, Call)
+    ]
+    refusals = [as_entry(event) for event in events if isinstance(event, Refusal)]
+    return {
+        "content": content,
+        "reasoning_content": "".join(event.raw for event in events if isinstance(event, Reasoning)),
+        "calls": calls,
+        "refusals": refusals,
+        "unread": "" if calls or refusals else possible_call(content, tools),
+    }
+
+
+def _traced(entry: TracedStep | PassedOver) -> dict[str, Any]:
+    """Describe a step of the reader, or a call that it passed over in code."""
+    if isinstance(entry, PassedOver):
+        return {"passed_over": entry.dialect, "text": entry.text}
+    return {
+        "state": entry.state.value,
+        "token": entry.step.token,
+        "action": entry.step.action.__qualname__,
+        "verdict": entry.verdict.name.lower() if entry.verdict else "",
+        "next": entry.next.value,
+        "text": entry.text,
+        "again": entry.again,
+    }
 
 
 def _lacking(event: Call, tools: Mapping[str, Tool]) -> dict[str, list[str]]:
@@ -193,7 +218,29 @@ def _replies(file: Any, reason: str, lines: bool) -> Iterator[tuple[str, str]]:
         yield text, entry.get("finish_reason") or reason
 
 
+MOST_SHOWN = 60
+"""Characters of the text of one step that are shown to a person."""
+_COLUMNS = "{state:<10} {token:<20} {action:<26} {verdict:<10} {next:<10} "
+
+
+def _show_trace(console: Console, trace: Sequence[Mapping[str, Any]]) -> None:
+    """Print one line a step."""
+    names = ("state", "token", "action", "verdict", "next")
+    _print_as_it_is(console, f"{_COLUMNS.format(**{name: name for name in names})}text")
+    for entry in trace:
+        text = json.dumps(entry["text"], ensure_ascii=False)
+        if len(text) > MOST_SHOWN:
+            text = f"{text[: MOST_SHOWN // 2]} … {text[-MOST_SHOWN // 2 :]}"
+        if "passed_over" in entry:
+            _print_as_it_is(console, f"  passed over in code, a call of {entry['passed_over']}: {text}")
+            continue
+        again = f"to be read again: {entry['again']} characters" if entry["again"] else ""
+        _print_as_it_is(console, f"{_COLUMNS.format(**entry)}{again or text}".rstrip())
+
+
 def _show(console: Console, found: dict[str, Any]) -> None:
+    if "trace" in found:
+        _show_trace(console, found["trace"])
     if found["reasoning_content"]:
         console.print("[bold]reasoning[/bold]")
         _print_as_it_is(console, found["reasoning_content"])

@@ -1,0 +1,122 @@
+"""Each step that a reader makes, for people who chase a call that was lost: `vtc parse --trace`.
+
+No other reader pays for it: a reader that is watched has a crank of its own.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from vtc.dialects.reading.code import InCode
+from vtc.dialects.reading.context import Outcome, Verdict
+from vtc.dialects.reading.cursor import Cursor
+from vtc.dialects.reading.reader import Reader
+from vtc.dialects.reading.transitions import State, Step
+from vtc.dialects.syntax.grammar import Grammar
+from vtc.dialects.syntax.tokens import TokenKind, kind_of
+from vtc.events import Event, Tool
+
+
+class TracedStep(NamedTuple):
+    """One step, or text that made none."""
+
+    state: State
+    step: Step
+    verdict: Verdict | None
+    next: State
+    text: str
+    """The text that it consumed, with what no step has read before it."""
+    again: int = 0
+    """Characters that it gave back, to be read again."""
+
+
+class PassedOver(NamedTuple):
+    """The beginning of a call in code, which is an example."""
+
+    dialect: str
+    text: str
+
+
+_NO_CALL = (Verdict.CONTENT, Verdict.QUOTED)
+
+
+class TracedReader(Reader):
+    """A reader that notes its steps, and the calls that it passed over as they stand in code."""
+
+    __slots__ = ("_code", "_unread", "trace")
+
+    def __init__(self, grammar: Grammar, tools: Mapping[str, Tool], **options: Any) -> None:
+        self.trace: list[TracedStep | PassedOver] = []
+        self._code: list[str] = []
+        self._unread = ""
+        """The text that was not consumed when the last step was noted."""
+        super().__init__(grammar, tools, **options)
+
+    def feed(self, text: str) -> list[Event]:
+        """Read on, and let each text take a step. Raises `Livelock`."""
+        self._first = None
+        self._unread += text
+        events = super().feed(text)
+        self._note_text()
+        return events
+
+    def _in_pieces(self, text: str) -> list[Event]:
+        self._unread = self._unread.removesuffix(text)  # each piece is fed
+        return super()._in_pieces(text)
+
+    def finish(self, *, complete: bool = True) -> list[Event]:
+        """End the message. Raises `Livelock`."""
+        events = super().finish(complete=complete)
+        self._note_text()
+        self._look_through_code()
+        return events
+
+    def _go(self, step: Step, outcome: Outcome) -> None:
+        inside, state = self._inside, self._state
+        super()._go(step, outcome)
+        verdict = outcome[0] if isinstance(outcome, tuple) else outcome
+        text = self._note(state, step, verdict)
+        begins = step.token is TokenKind.CALL_OPENER and verdict not in _NO_CALL
+        if isinstance(inside, InCode) and not begins:
+            self._code.append(text)
+        if not isinstance(self._inside, InCode):
+            self._look_through_code()
+
+    def _note_text(self) -> None:
+        """Note text that was read and led nowhere."""
+        step = self._row.text or self._row.otherwise
+        if step and self._left_over() != self._unread:
+            text = self._note(self._state, step, None)
+            if isinstance(self._inside, InCode):
+                self._code.append(text)
+
+    def _note(self, state: State, step: Step, verdict: Verdict | None) -> str:
+        """Note a step to the present state; return the text that it consumed."""
+        unread = self._left_over()
+        consumed = len(self._unread) - len(unread)
+        text = self._unread[: max(0, consumed)]
+        self.trace.append(TracedStep(state, step, verdict, self._state, text, max(0, -consumed)))
+        self._unread = unread
+        return text
+
+    def _left_over(self) -> str:
+        return self._cursor.text[self._cursor.at :]
+
+    def _look_through_code(self) -> None:
+        self.trace += self._passed_over("".join(self._code))
+        self._code.clear()
+
+    def _passed_over(self, code: str) -> Iterator[PassedOver]:
+        """Find the calls that the text of the reply would have if it were no code."""
+        context = copy.copy(self._context)
+        context.cursor = cursor = Cursor()
+        cursor.add(code)
+        cursor.final = True
+        while token := context.find(context.grammar.text, searching=True):
+            cursor.seek = token.end()
+            if kind_of(token.lastgroup) == TokenKind.CALL_OPENER:
+                yield PassedOver(
+                    context.grammar.heads[token.lastgroup or ""].syntax.dialect.name, code[token.start() :]
+                )
