@@ -64,7 +64,6 @@ LONGER = {
 MAX_ATTRIBUTES = 15
 MAX_PUBLIC_METHODS = 20
 LARGER = {
-    "Api": (16, 20),
     "CallSyntax": (15, 42),
     "Case": (16, 20),
     "ClientProfile": (16, 20),
@@ -86,7 +85,6 @@ LARGER = {
     "Ready": (22, 20),
     "ReplyFactory": (17, 20),
     "Report": (20, 20),
-    "Request": (24, 20),
     "SentEvents": (23, 20),
     "ServerProfile": (17, 20),
     "Stream": (16, 20),

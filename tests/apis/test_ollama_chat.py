@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.apis import chat, ollama
 from tests.apis.toy import Toy
 from tests.exchanges import AGENT, fed, planner
-from vtc.apis import BadRequest, find, streamed
+from vtc.apis import BadRequest, answer, find, streamed
 from vtc.apis.ollama_chat import API, Request
 from vtc.apis.relay import Relay
 from vtc.events import ToolCall
@@ -232,7 +232,7 @@ def test_error_comes_after_all_that_was_said_and_is_the_last(text: str) -> None:
 
 def test_reply_of_our_own() -> None:
     request = Request(chat.encoded(ollama.request()))
-    body = chat.encoded(API.answer(request, "Stopped.", "0" * 64, 0))
+    body = answer(API, request, "Stopped.", "0" * 64, 0)
     assert ollama.read(body, stream=False).content == ollama.read(streamed(API, body, request)).content == "Stopped."
     assert json.loads(body)["created_at"].startswith("1970-01-01T00:00:00")
 

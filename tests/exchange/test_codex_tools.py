@@ -33,7 +33,7 @@ def test_tools_that_stand_in_the_conversation_are_told_and_called(server: str) -
     body = chat.encoded({"model": "m", "input": history, "stream": True})
     exchange = Exchange.open(BY_NAME["openai-responses"], body, AGENT, planner(upstream_api=(server,)), "seed")
     sent = BY_NAME[server].request(exchange.request())
-    assert [tool.name for tool in sent.tools] == ["exec", "mcp__a__read", "mcp__b__read"]
+    assert [tool.name for tool in sent.offer.tools] == ["exec", "mcp__a__read", "mcp__b__read"]
     assert [(one.role, one.text) for one in sent.messages] == [
         ("system", "Be brief."),
         ("user", "Look."),

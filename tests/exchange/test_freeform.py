@@ -59,13 +59,13 @@ def test_the_server_is_told_a_function_with_one_text_and_past_calls_of_it(server
     body = json.loads(exchange.request())
     pairs.check_request(server, body)
     sent = BY_NAME[server].request(chat.encoded(body))
-    tool = sent.tools[0]
+    tool = sent.offer.tools[0]
     assert (tool.name, tool.parameters["required"]) == ("apply__patch", ["input"])
     assert tool.description == 'Edits.\n\nThe input follows this grammar:\nstart: "*** Begin"'
     call = next(call for message in sent.messages for call in message.calls)
     assert (call.name, json.loads(call.arguments)) == ("apply__patch", {"input": INPUT})
     if server != "ollama-chat":
-        assert sent.tool_choice == "apply__patch"
+        assert sent.offer.choice == "apply__patch"
     assert not any("not told" in line for line in exchange.report.request)
 
 

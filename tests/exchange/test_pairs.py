@@ -103,8 +103,8 @@ def test_a_conversation_is_one_that_the_server_takes(client: str, server: str) -
     _, called, result = sent.messages[-3:]
     assert [(call.name, json.loads(call.arguments)) for call in called.calls] == [("read", {"filePath": "/a"})]
     assert (result.role, result.text, result.name) == ("tool", "hello", "read")
-    assert [tool.name for tool in sent.tools] == [tool.name for tool in exchange.plan.protocol.tools]
-    assert [tool.parameters for tool in sent.tools] == [tool.parameters for tool in exchange.plan.protocol.tools]
+    assert [tool.name for tool in sent.offer.tools] == [tool.name for tool in exchange.plan.protocol.tools]
+    assert [tool.parameters for tool in sent.offer.tools] == [tool.parameters for tool in exchange.plan.protocol.tools]
 
 
 @PAIR

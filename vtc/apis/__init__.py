@@ -9,7 +9,7 @@ from vtc.apis import anthropic_messages, gemini_generate, ollama_chat, openai_ch
 from vtc.apis.contract import Api, Reply, UnreadPath
 from vtc.apis.place import is_within
 from vtc.apis.request import BadRequest, Changes, Request
-from vtc.apis.whole import NoReply, folded, joined, streamed
+from vtc.apis.whole import NoReply, answer, folded, joined, streamed
 
 __all__ = [
     "APIS",
@@ -20,6 +20,7 @@ __all__ = [
     "Reply",
     "Request",
     "UnreadPath",
+    "answer",
     "find",
     "folded",
     "joined",

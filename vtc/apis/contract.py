@@ -230,8 +230,6 @@ class Api:
     """
     fold: Callable[[Sequence[Mapping[str, Any]]], Mapping[str, Any]]
     """Adds up the events of a stream to a whole reply."""
-    answer: Callable[[Request, str, str, int], Mapping[str, Any]]
-    """Makes a whole reply that says a text; for its id 64 hex digits, for its time seconds since 1970."""
     ask: Callable[[CanonicalRequest], Mapping[str, Any]]
     """Writes a request of this API."""
     error: Callable[[Failure, int], Mapping[str, Any]]

@@ -15,7 +15,20 @@ from vtc.apis.calls import ToolCallAccumulator
 from vtc.apis.contract import Api, Reply
 from vtc.apis.fields import UNFIT, told
 from vtc.apis.request import Request
-from vtc.events import CUT_OFF, CallDelta, Delta, End, Failure, Finish, Message, ReasoningDelta, TextDelta, Usage
+from vtc.events import (
+    CUT_OFF,
+    CallDelta,
+    Delta,
+    End,
+    Failure,
+    Finish,
+    Message,
+    ReasoningDelta,
+    Start,
+    Text,
+    TextDelta,
+    Usage,
+)
 from vtc.json_text import decode, encode
 
 
@@ -44,6 +57,13 @@ def folded(api: Api, body: bytes, came: bytes, went: bytes) -> bytes:
     if came == went or (reply := _folded(api, went)) == _folded(api, came):
         return body
     return encode(reply)
+
+
+def answer(api: Api, request: Request, text: str, digest: str, created: int) -> bytes:
+    """Make a whole reply that says a text; its id is made of 64 hex digits, its time is in seconds since 1970."""
+    encoder = api.encoder(request.form)
+    said = Start(digest[:24], request.model, created), Text(text), Finish("stop"), Usage()
+    return encode(api.fold([*encoder.write(said, 0), *encoder.end()]))
 
 
 def joined(api: Api, stream: bytes) -> bytes:

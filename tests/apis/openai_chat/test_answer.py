@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.apis import chat
+from vtc.apis import answer
 from vtc.apis import streamed as streamed_of
 from vtc.apis.openai_chat import API
 
@@ -78,6 +79,6 @@ def test_what_is_no_chat_completion_is_told_of(body: bytes) -> None:
 
 
 def test_a_reply_of_our_own() -> None:
-    own = chat.encoded(API.answer(API.request(chat.encoded(chat.request())), "Stopped.", "ab" * 32, 5))
+    own = answer(API, API.request(chat.encoded(chat.request())), "Stopped.", "ab" * 32, 5)
     assert chat.read(own) == chat.read(streamed(own, usage=False)) == chat.Read("Stopped.", finish_reason="stop")
     assert json.loads(own)["created"] == 5

@@ -3,7 +3,7 @@
 from vtc.apis.anthropic_messages import request
 from vtc.apis.anthropic_messages.decoder import Decoder
 from vtc.apis.anthropic_messages.encoder import Encoder
-from vtc.apis.anthropic_messages.request import NAME, QUESTIONS, Request, answer, folded, unfolded
+from vtc.apis.anthropic_messages.request import NAME, QUESTIONS, Request, folded, unfolded
 from vtc.apis.contract import COUNTED, Api, UnreadPath
 from vtc.apis.place import Place
 
@@ -26,7 +26,6 @@ API = Api(
     lambda form, drop: Encoder(bool(form), drop),
     unfolded,
     folded,
-    answer,
     request.ask,
     request.error,
     call_ids="toolu_",

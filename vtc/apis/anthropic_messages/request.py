@@ -68,7 +68,7 @@ def number_of(one: Origin) -> int:
     return number if isinstance(number, int) and event.get("type") in (START, DELTA, STOP) else NO_BLOCK
 
 
-# Whole replies as streams, and replies that no model wrote.
+# Whole replies as streams.
 #
 # A stream has the order that Anthropic writes: the message without content, each block with one delta of its text or
 # arguments, the reason with the usage, the stop.
@@ -83,20 +83,6 @@ _ERRORS = {
     *("rate_limit", "timeout", "overloaded"),
 }
 """The types of errors, without their ending."""
-
-
-def answer(request: request.Request, text: str, digest: str, _created: int) -> Json:
-    """Make a whole reply that says a text."""
-    return {
-        "id": f"msg_{digest[:24]}",
-        "type": "message",
-        "role": "assistant",
-        "model": request.model,
-        "content": [{"type": "text", "text": text}],
-        "stop_reason": "end_turn",
-        "stop_sequence": None,
-        "usage": {"input_tokens": 0, "output_tokens": 0},
-    }
 
 
 def unfolded(reply: Any, _: request.Request | None = None) -> Iterator[Json]:

@@ -286,18 +286,7 @@ def _usage(usage: Usage) -> Json:
     }
 
 
-# Whole replies of Gemini's API as streams, and replies that no model wrote. A whole one has the form of an event.
-
-
-def answer(request: Request, text: str, digest: str, _created: int) -> dict[str, Any]:
-    """Make a reply that says a text."""
-    content = {"parts": [{"text": text}], "role": "model"}
-    return {
-        "candidates": [{"content": content, "finishReason": "STOP", "index": 0}],
-        "usageMetadata": {"promptTokenCount": 0, "candidatesTokenCount": 0, "totalTokenCount": 0},
-        "modelVersion": request.model,
-        "responseId": digest[:24],
-    }
+# Whole replies of Gemini's API as streams. A whole one has the form of an event.
 
 
 def unfolded(reply: Any, _: Request | None) -> Iterator[Mapping[str, Any]]:

@@ -1,7 +1,7 @@
 """Ollama's own chat API (`POST …/api/chat`)."""
 
 from vtc.apis.contract import PLAIN, Api
-from vtc.apis.ollama_chat.reply import Decoder, Encoder, answer, folded, unfolded
+from vtc.apis.ollama_chat.reply import Decoder, Encoder, folded, unfolded
 from vtc.apis.ollama_chat.request import NAME, QUESTIONS, Request, ask, constrain, error
 from vtc.apis.place import Place
 
@@ -15,7 +15,6 @@ API = Api(
     lambda form, drop: Encoder(bool(form), drop),
     unfolded,
     folded,
-    answer,
     ask,
     error,
     constrain,

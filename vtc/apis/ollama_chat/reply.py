@@ -243,9 +243,3 @@ def folded(lines: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     for line in lines:
         add(message, line["message"])
     return {**lines[-1], "message": message}
-
-
-def answer(request: Request, text: str, _digest: str, created: int) -> Mapping[str, Any]:
-    """Make a whole reply that says a text."""
-    head = {"model": request.model, "created_at": datetime.fromtimestamp(created, UTC).isoformat()}
-    return {**_part(head, content=text), "done": True, "done_reason": "stop"}

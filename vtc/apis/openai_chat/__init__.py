@@ -4,7 +4,7 @@ from vtc.apis.contract import PLAIN, Api, UnreadPath
 from vtc.apis.openai_chat import request
 from vtc.apis.openai_chat.decoder import Decoder
 from vtc.apis.openai_chat.encoder import Encoder
-from vtc.apis.openai_chat.request import QUESTIONS, Request, answer, folded, unfolded
+from vtc.apis.openai_chat.request import QUESTIONS, Request, folded, unfolded
 from vtc.apis.openai_chat.words import NAME, ChatForm
 from vtc.apis.place import Place
 
@@ -18,7 +18,6 @@ API = Api(
     lambda form, drop: Encoder(form or ChatForm(), drop),
     unfolded,
     folded,
-    answer,
     request.ask,
     request.error,
     request.constrain,

@@ -344,7 +344,7 @@ def listed(names: Sequence[str]) -> Json:
 QUESTIONS = (Question("models", "GET", "/v1/models", listed),)
 
 
-# Whole chat completions as streams, and replies that no model wrote.
+# Whole chat completions as streams.
 #
 # A stream has the order that servers write: a chunk with the role, the reasoning, the text, one chunk for each call,
 # one with the finish reason, the usage if it was asked for, `[DONE]`.
@@ -352,19 +352,6 @@ QUESTIONS = (Question("models", "GET", "/v1/models", listed),)
 
 SAID = ("role", "content", *FIELDS, words.FIELD, "tool_calls")
 """Fields of a message that get chunks of their own; the others share one."""
-
-
-def answer(request: request.Request, text: str, digest: str, created: int) -> dict[str, Any]:
-    """Make a chat completion that says a text."""
-    message = {"role": "assistant", "content": text}
-    return {
-        "id": f"chatcmpl-{digest[:24]}",
-        "object": "chat.completion",
-        "created": created,
-        "model": request.model,
-        "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}],
-        "usage": {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0},
-    }
 
 
 def unfolded(reply: Any, request: request.Request | None) -> Iterator[dict[str, Any]]:

@@ -5,7 +5,7 @@ from vtc.apis.openai_responses import request
 from vtc.apis.openai_responses.decoder import Decoder
 from vtc.apis.openai_responses.encoder import Encoder
 from vtc.apis.openai_responses.items import NAME, ResponseForm
-from vtc.apis.openai_responses.request import QUESTIONS, Request, answer, folded, unfolded
+from vtc.apis.openai_responses.request import QUESTIONS, Request, folded, unfolded
 from vtc.apis.place import Place
 
 __all__ = ["API", "NAME", "Decoder", "Encoder", "Request", "ResponseForm"]
@@ -18,7 +18,6 @@ API = Api(
     lambda form, drop: Encoder(form or ResponseForm(), drop),
     unfolded,
     folded,
-    answer,
     request.ask,
     request.error,
     questions=QUESTIONS,

@@ -30,12 +30,9 @@ from vtc.apis.openai_responses.items import (
     ResponseForm,
     call_of,
     events_of,
-    head_of,
     item_of,
-    own_item,
-    usage_of,
 )
-from vtc.events import CanonicalRequest, Failure, Media, Message, Opaque, Seal, Tool, Usage
+from vtc.events import CanonicalRequest, Failure, Media, Message, Opaque, Seal, Tool
 from vtc.json_text import decode, encode
 
 # Requests of Responses that stand for those of another API.
@@ -473,10 +470,3 @@ def folded(events: Iterable[Json]) -> Json:
     """The whole reply, which the last event of a stream repeats."""
     last = (*ENDS, *(f"response.{status}" for status in FAILED))
     return next(event["response"] for event in events if event["type"] in last)
-
-
-def answer(request: request.Request, text: str, digest: str, created: int) -> Json:
-    """Make a whole reply that says a text."""
-    output = [own_item("message", f"msg_{digest[:48]}", text, "completed")]
-    head = head_of(f"resp_{digest[:48]}", request.model, created)
-    return {**head, "status": "completed", "output": output, "usage": usage_of(Usage())}

@@ -7,11 +7,11 @@ import json
 import re
 from collections.abc import Callable, Iterable
 
-from vtc.apis import Api, Request
+from vtc.apis import Api, Request, answer
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.text_client import conversation
 from vtc.events import Call, Text, ToolCall
-from vtc.json_text import decode, encode
+from vtc.json_text import decode
 from vtc.profiles.matching import texts_at
 from vtc.profiles.plan import Plan
 from vtc.profiles.schema import ErrorReply
@@ -33,7 +33,7 @@ def own_reply(api: Api, request: Request, plan: Plan, text: str, seed: str, crea
 def saying(api: Api, request: Request, text: str, seed: str, created: int) -> bytes:
     """Make a whole reply of the server's that says `text`."""
     digest = hashlib.sha256(seed.encode()).hexdigest()
-    return encode(api.answer(request, text, digest, created))
+    return answer(api, request, text, digest, created)
 
 
 # The reply in a server's error: what the model wrote, where the server could not read it itself.
