@@ -32,10 +32,11 @@ from vtc.dialects.reading.cursor import Cursor
 from vtc.dialects.reading.speech import Speech
 from vtc.dialects.text_client import conversation, documented_tools
 from vtc.dialects.writing import history
-from vtc.exchange.asking import request as outgoing
+from vtc.exchange.asking import prompt
+from vtc.exchange.asking.request import RequestEncoder
 from vtc.exchange.replying import fast_path, reply, stages, upstream_calls, way
 from vtc.exchange.replying.fast_path import FastPath
-from vtc.profiles import Planner
+from vtc.profiles import Planner, planner
 from vtc.proxy import addon
 from vtc.wire import EventReader, EventStream, compression
 
@@ -273,7 +274,7 @@ REQUEST = [
     Stage(chat_request.Request, "encode"),
     Stage(chat_request, "_encoded"),
     Stage(Planner, "plan"),
-    Stage(Planner, "_documented"),
+    Stage(planner, "_documented"),
     Stage(documented_tools, "read"),
     Stage(documented_tools, "read", 1),
     Stage(conversation, "structured"),
@@ -281,8 +282,8 @@ REQUEST = [
     Stage(history, "to_text"),
     Stage(history, "joined"),
     Stage(history, "with_tools"),
-    Stage(outgoing, "prepared"),
-    Stage(outgoing, "encoded"),
+    Stage(prompt, "prepared"),
+    Stage(RequestEncoder, "encoded"),
 ]
 
 

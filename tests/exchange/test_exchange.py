@@ -12,7 +12,7 @@ from tests.apis import chat
 from tests.exchanges import AGENT, API, BODY, TEXT, fed, opened, planner
 from vtc.apis import BadRequest
 from vtc.exchange import Exchange
-from vtc.exchange.asking import request as outgoing
+from vtc.exchange.asking import prompt
 from vtc.profiles import Planner
 from vtc.reporting import Report
 
@@ -46,7 +46,7 @@ def test_a_fault_in_rewriting_is_a_bad_request_too(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     exchange = opened()
-    monkeypatch.setattr(outgoing, "prepared", lambda *_: 1 / 0)
+    monkeypatch.setattr(prompt, "prepared", lambda *_: 1 / 0)
     with pytest.raises(BadRequest, match="ZeroDivisionError"):
         exchange.request()
     (record,) = caplog.records

@@ -9,47 +9,43 @@ import msgspec
 import pytest
 
 from tests.apis import chat
-from tests.exchanges import opened
-from vtc.apis import APIS
-from vtc.apis.crossing import WireNames
-from vtc.exchange.asking.request import encoded, prepared
-from vtc.exchange.asking.steps import StepContext
-from vtc.profiles import Facts, Plan, Planner, Settings, builtin_directory, load
-
-(API,) = [api for api in APIS if api.name == "openai-chat"]
-PROFILES = load([builtin_directory()])
+from tests.exchanges import API, opened
+from vtc.exchange import Exchange
+from vtc.profiles import Plan, PolicyProfile
 
 
-def sent(remark: str = "", settings: dict[str, Any] | None = None, plan: Plan | None = None, **fields: Any) -> bytes:
+def sent(plan: Plan, **fields: Any) -> Any:
     body = chat.encoded(chat.request(stream=True, **fields))
-    request = API.request(body)
-    plan = plan or Planner(PROFILES, Settings(**settings or {})).plan(Facts(), request)
-    messages = prepared(request, request.messages, plan, remark, [])
-    return encoded(request, body, plan, messages, {}, StepContext(request, API, WireNames(()))).body
+    return json.loads(Exchange(API, API.request(body), body, plan, "seed").request())
 
 
 def test_what_need_not_change_is_the_very_bytes() -> None:
-    assert sent() == chat.encoded(chat.request(stream=True))
+    assert opened().request() == chat.encoded(chat.request(stream=True))
 
 
-def test_a_remark_stands_behind_what_was_said_last() -> None:
-    assert json.loads(sent("(Mind.)"))["messages"] == [{"role": "user", "content": "hello\n\n(Mind.)"}]
-    said = [{"role": "assistant", "content": "a"}]
-    assert json.loads(sent("(Mind.)", messages=said))["messages"] == [*said, {"role": "user", "content": "(Mind.)"}]
+@pytest.mark.parametrize("last", [{"role": "user", "content": "Go on."}, None])
+def test_a_remark_stands_after_what_was_said_last(last: dict[str, str] | None) -> None:
+    policy = {"name": "mine", "match": {}, "guards": {"loop": {"malformed_calls": 2, "action": "steer"}}}
+    broken = {"role": "assistant", "content": '<tool_call>\n{"name": "read", "arguments": {{{\n</tool_call>'}
+    messages = [{"role": "user", "content": "Go."}, broken, broken, *([last] if last else [])]
+    plan = opened(messages=messages).plan
+    stack = msgspec.structs.replace(plan.stack, policies=(msgspec.convert(policy, PolicyProfile),))
+    *before, remark = sent(msgspec.structs.replace(plan, stack=stack), messages=messages)["messages"]
+    assert before == messages[:-1] if last else messages
+    assert remark["role"] == "user"
+    assert remark["content"].startswith("Go on.\n\n(2 replies in a row" if last else "(2 replies in a row")
 
 
 def test_tools_that_are_withheld_are_not_prompted_and_nothing_demands_them() -> None:
-    request = API.request(chat.encoded(chat.request(tool_choice="required")))
-    plan = Planner(PROFILES, Settings(tools="prompt")).plan(Facts(), request)
+    plan = opened(settings={"tools": "prompt"}, tool_choice="required").plan
     offered = tuple(tool for tool in plan.offered if tool.name == "list_files")
-    withheld = frozenset({"write", "read"})
-    body = json.loads(sent(plan=msgspec.structs.replace(plan, offered=offered, withheld=withheld)))
+    body = sent(msgspec.structs.replace(plan, offered=offered, withheld=frozenset({"write", "read"})))
     assert "<list_files>" in body["messages"][0]["content"]
     assert "<write>" not in body["messages"][0]["content"]
 
 
 def test_a_reply_that_is_wanted_whole_is_asked_for_so() -> None:
-    body = json.loads(sent(plan=Plan(buffered=True), stream_options={"include_usage": True}))
+    body = sent(Plan(buffered=True), stream_options={"include_usage": True})
     assert (body["stream"], "stream_options" in body) == (False, False)
 
 

@@ -16,7 +16,7 @@ from tests.exchange.ready.steps import BY_NAME
 from tests.exchanges import AGENT, agent, fed, planner
 from vtc.events import Tool
 from vtc.exchange import Exchange
-from vtc.exchange.asking.sending import MOST_ASKED
+from vtc.exchange.asking.request import MOST_ASKED
 from vtc.profiles import Memory
 from vtc.profiles.memory import EXPIRES
 

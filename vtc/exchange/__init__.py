@@ -26,10 +26,8 @@ from vtc.apis.crossing import origin_of
 from vtc.apis.whole import NoReply, folded, joined, streamed
 from vtc.apis.whole import text as summary_of
 from vtc.events import Failure
-from vtc.exchange.asking import answer_to_loops
-from vtc.exchange.asking import request as outgoing
-from vtc.exchange.asking.request import as_it_came
-from vtc.exchange.asking.sending import RequestEncoder, SentRequest
+from vtc.exchange.asking import prompt
+from vtc.exchange.asking.request import Outgoing, RequestEncoder, SentRequest, as_it_came
 from vtc.exchange.remembering.past import History, Planned, planning
 from vtc.exchange.replying.own_reply import WITHHELD, own_reply, reply_in_error, saying
 from vtc.exchange.replying.reply import ReplyPipeline, WholeReply
@@ -132,7 +130,7 @@ class Exchange:
         of = (self._api, self.server, self._request)
         self._way = ReplyFactory(*of, plan, self._seed, self._origin, past.thoughts if past else None)
         self._sending = RequestEncoder(*of, self._body, plan, self._way, self.report, self._origin, taught)
-        self._outgoing: outgoing.Outgoing | None = None  # when it was asked for
+        self._outgoing: Outgoing | None = None  # when it was asked for
 
     @classmethod
     def open(
@@ -207,7 +205,7 @@ class Exchange:
         """Make a whole reply of our own."""
         return own_reply(self._api, self._request, self.plan, text, self._seed, created)
 
-    def _rewritten(self) -> outgoing.Outgoing:
+    def _rewritten(self) -> Outgoing:
         if self._outgoing is None:
             plan, request = self.plan, self._request
             try:
@@ -215,7 +213,7 @@ class Exchange:
                     stop, steer = self._answer_to_loops
                     lines, field = self.report.request, None if self.crosses else plan.thoughts
                     came = self._past.conversation(request, field, lines) if self._past else request.messages
-                    messages = outgoing.prepared(request, came, plan, steer, lines)
+                    messages = prompt.prepared(request, came, plan, steer, lines)
                     body = self._sending.encoded(messages)
             except BadRequest as error:
                 if not self.plan.is_strict:
@@ -223,7 +221,7 @@ class Exchange:
                 self.report.failures.append(f"the request went on as it came: {error}")
                 self._sending.forget()
                 stop, messages, body = "", None, self._body  # its reply is held to the policies all the same
-            self._outgoing = outgoing.Outgoing(body, messages, stop)
+            self._outgoing = Outgoing(body, messages, stop)
             if self._past and not stop:
                 self.report.prefix = self._past.kept_prefix(*self._sending.left, request)
         return self._outgoing
@@ -231,7 +229,7 @@ class Exchange:
     @cached_property
     def _answer_to_loops(self) -> tuple[str, str]:
         plan, whole = self.plan, partial(self._way.reader, self.plan.reading.thinking.begins(whole=True))
-        return answer_to_loops(plan, self._request, whole, self.report)
+        return prompt.answer_to_loops(plan, self._request, whole, self.report)
 
     def again(self, body: bytes, status: int) -> bytes | None:
         """Encode the request with what the server's error teaches; None if that is nothing, or changes nothing.

@@ -260,9 +260,9 @@ def convert[T: msgspec.Struct](document: Document, model: type[T]) -> T:
 
 def _placed(text: str) -> tuple[KeyPath, str]:
     """Part msgspec's error into its place and what it says: `… - at `$.guards.reactors[0]``."""
-    message, _, where = text.partition(" - at `$")
-    steps = re.findall(r"\[(\d+)\]|([^.\[\]`]+)", where)
-    return tuple(int(index) if index else key for index, key in steps), message
+    message, found, where = text.rpartition(" - at `$")
+    steps = re.findall(r"\[(\d+)\]|([^.\[\]`]+)", where) if found else []
+    return tuple(int(index) if index else key for index, key in steps), message or text
 
 
 def problems(document: Document, model: type[msgspec.Struct]) -> list[Problem]:

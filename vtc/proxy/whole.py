@@ -16,7 +16,7 @@ from mitmproxy import ctx, http
 
 from vtc.apis.fields import is_error, object_of
 from vtc.exchange import NoAnswer
-from vtc.exchange.asking.sending import MOST_ASKED
+from vtc.exchange.asking.request import MOST_ASKED
 from vtc.proxy import beside, bodies, flows
 from vtc.proxy.bodies import Whole
 from vtc.proxy.follow_up import PATIENCE, FollowUpRequests

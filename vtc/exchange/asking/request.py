@@ -1,139 +1,49 @@
-"""What goes upstream: the conversation as the model is shown it, and the request around it."""
+"""The request as it is sent: in the server's API, ready for the server, and once more after each refusal."""
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from dataclasses import replace as with_fields
+from functools import partial
 from typing import Any, NamedTuple
 
-import msgspec
 from msgspec.structs import replace
 
-from vtc.apis import BadRequest, Changes, Request, crossing
-from vtc.apis.calls import lacks_arguments
-from vtc.apis.content import is_billing
+from vtc.apis import Api, BadRequest, Changes, Request, crossing
+from vtc.apis.contract import FULL
+from vtc.apis.crossing import WireNames
 from vtc.apis.fields import changed
-from vtc.dialects.syntax.description import Description
-from vtc.dialects.text_client import conversation, documented_tools
-from vtc.dialects.writing import history
-from vtc.dialects.writing.calls import write_calls
-from vtc.events import CanonicalRequest, Message, Opaque, Tool, ToolCall
-from vtc.exchange.asking.steps import StepContext, made_ready
-from vtc.exchange.replying.native_calls import NotInOrder, in_order
-from vtc.profiles.plan import Plan, TextClient
+from vtc.dialects.syntax import tool_names
+from vtc.dialects.writing.history import usage
+from vtc.events import CanonicalRequest, Failure, Message, Tool
+from vtc.exchange.asking.refusals import GRAMMARS, LEAST, PLAIN, cut, full, lesson
+from vtc.exchange.asking.steps import BRIDGED, StepContext, made_ready
+from vtc.exchange.asking.steps.limits import size
+from vtc.exchange.replying.held import GrammarCheck
+from vtc.exchange.replying.stages import ReplyFault
+from vtc.exchange.replying.way import ReplyFactory
+from vtc.profiles.plan import Plan
+from vtc.profiles.planner import PROMPT
+from vtc.reporting import hints
+from vtc.reporting.report import Report
 from vtc.scrub import told as told_of
 
 logger = logging.getLogger(__name__)
-_decode_object = msgspec.json.Decoder(dict[str, Any]).decode
+MOST_ASKED = 4
+"""Requests in the place of one, as the server refuses one after the other."""
+_ALWAYS = (PROMPT, "context", "max_tokens")
+"""What is learned though it is no step of its own in the request that was taken."""
+WORDS = 2000
+"""Characters of a server's error that are looked at."""
 
 
-def prepared(
-    request: Request,
-    messages: Sequence[Message],
-    plan: Plan,
-    remark: str,
-    told: list[str],
-) -> Sequence[Message] | None:
-    """Rewrite the messages for the model; None if they stay as they came in the request.
+class SentRequest(NamedTuple):
+    """What of a request stands in the path, in some APIs."""
 
-    `remark` is added for the model alone. A line for people about the tools is added to `told`.
-    """
-    protocol, tools = plan.protocol, plan.protocol.by_name
-    shown: Sequence[Tool] = plan.offered
-    messages = _with_whole_calls(messages, tools, told)
-    write, client = protocol.write, protocol.client_text
-    if write:
-        messages, shown = _shown(request, messages, plan)
-    if write or protocol.promote:
-        if client:
-            messages = _structured(messages, client, write, tools)
-        if write:
-            messages = history.to_text(messages, write, tools)
-            if client:
-                messages = history.joined(messages)
-        if write and protocol.prompt_tools and shown:
-            messages = history.with_tools(messages, write, shown, plan.tool_choice)
-        if protocol.promote or protocol.prompt_tools:
-            form = "`tools`" if write is None else f"{write.name} prompt"
-            told.append(f"{len(shown)} tool{'s' * (len(shown) != 1)} -> {form}")
-    elif client and plan.withheld:
-        messages = history.with_rule(messages, f"Tools that must not be used: {', '.join(sorted(plan.withheld))}.")
-    if remark:
-        messages = history.with_note(messages, remark)
-    return None if messages is request.messages else messages
-
-
-def _shown(request: Request, messages: Sequence[Message], plan: Plan) -> tuple[Sequence[Message], Sequence[Tool]]:
-    """The conversation with the tools that results load, each at its first place, and the tools that are left.
-
-    So a tool that is loaded later changes nothing of what stands before. What Claude Code puts before its prompt, and
-    changes in each request, is left out.
-    """
-    offered = {tool.name: tool for tool in plan.offered}
-    later = {*request.offer.deferred}
-
-    def told(part: str | Opaque) -> str | Opaque:
-        if isinstance(part, str):
-            return part
-        if name := request.loads(part.part):
-            tool = None if name in seen else offered.get(name)
-            seen.add(name)
-            declared = f":\n{json.dumps(tool.as_openai(), ensure_ascii=False)}" if tool else "."
-            return f"The tool {name} can be called now{declared}\n"
-        meant = request.meaning(part.part)
-        return "" if isinstance(meant, str) and is_billing(meant) and not plan.stack.server.skips_billing else part
-
-    seen: set[str] = set()
-    out: list[Message] = []
-    for message in messages:
-        content = tuple(told(part) for part in message.content)
-        out.append(message if content == message.content else replace(message, content=tuple(filter(None, content))))
-    later |= seen
-    changed_ = any(one is not other for one, other in zip(out, messages, strict=True))
-    return out if changed_ else messages, [tool for tool in plan.offered if tool.name not in later]
-
-
-def _with_whole_calls(messages: Sequence[Message], tools: Mapping[str, Tool], told: list[str]) -> Sequence[Message]:
-    """Mend past calls whose arguments are no JSON object: servers refuse all that follows in such a conversation."""
-    broken = {place for place, message in enumerate(messages) if any(map(_is_broken, message.calls))}
-    if not broken:
-        return messages
-    told.append(f"{len(broken)} past message{'s' * (len(broken) != 1)} with broken arguments mended")
-    return [
-        replace(message, calls=tuple(_whole(call, tools) for call in message.calls)) if place in broken else message
-        for place, message in enumerate(messages)
-    ]
-
-
-def _is_broken(call: ToolCall) -> bool:
-    if call.is_custom:
-        return False
-    if lacks_arguments(call.source):
-        return True
-    try:
-        _decode_object(call.arguments)
-    except (msgspec.DecodeError, UnicodeError):
-        try:
-            return not isinstance(json.loads(call.arguments), dict)  # half a surrogate pair, a number beyond any type
-        except (ValueError, RecursionError):
-            return True
-    return False
-
-
-def _whole(call: ToolCall, tools: Mapping[str, Tool]) -> ToolCall:
-    if not _is_broken(call):
-        return call
-    try:
-        (found, *more), _ = in_order(call, {**tools, call.name: tools.get(call.name, Tool(call.name))}, lenient=True)
-    except NotInOrder:
-        more = [call]
-    if more:
-        return with_fields(call, arguments=json.dumps({"_raw": call.arguments}, ensure_ascii=False))
-    return with_fields(call, arguments=found.arguments)
+    model: str
+    streams: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,121 +57,213 @@ class Outgoing:
     """Why the agent is stopped instead of asking upstream; empty to ask."""
 
 
-class Encoded(NamedTuple):
-    """A request in the server's API, lines for people, and what its prompt is made of."""
+class RequestEncoder:
+    """Encodes one request, with the steps that its server needs."""
 
-    body: bytes
-    told: list[str]
-    messages: Sequence[Message]
-    tools: Sequence[Tool]
-    took: Collection[str] = ()
-    """The steps that changed something."""
-    constrained: bool = False
-    """The server is told the grammar of its reply."""
-    model: str = ""
-    """The name of the model that it is told, if not the one that the client asked for."""
+    def __init__(
+        self,
+        client: Api,
+        server: Api,
+        request: Request,
+        body: bytes,
+        plan: Plan,
+        way: ReplyFactory,
+        report: Report,
+        origin: str,
+        taught: Mapping[str, Any],
+    ) -> None:
+        """`origin` is the server, whose own past reasoning it is told; `taught` are steps that it taught by now."""
+        self._server = server
+        self._crosses = server is not client
+        self._request = request
+        self._body = body
+        self._plan = plan
+        self._way = way
+        self._report = report
+        self._origin = origin
+        self._steps: dict[str, Any] = {**(BRIDGED if self._crosses else {}), **plan.steps, **taught}
+        if self._crosses and server.layout.choice is None:
+            self._steps["choice"] = True
+        self.taught: dict[str, Any] = {**taught}
+        """What the server taught while it was asked again, be it of use or not."""
+        self._took: Collection[str] = ()
+        """The steps that changed what it was sent last."""
+        self.asked = SentRequest(request.model, request.stream)
+        """The model and the form of the reply that the server was asked for last."""
+        self.sent = 0
+        """The hash of what it was sent last."""
+        self.left: tuple[Sequence[Message], Sequence[Tool]] = (), ()
+        """The messages and tools of that."""
 
+    def encoded(self, messages: Sequence[Message] | None) -> bytes:
+        """Encode the request, with these messages or its own."""
+        plan, request = self._plan, self._request
+        names = WireNames(request.offer.declared if self._steps.get("names") else ())
+        context = StepContext(request, self._server, names)
+        asked = self._read(tuple(request.messages if messages is None else messages))
+        ready, took = made_ready(asked, self._steps, context)
+        lines = [*took.values()]
+        if self._crosses:
+            body = self._translated(ready)
+            lines += self._untold(asked, ready, names)
+        else:
+            body = self._changed(messages, asked, ready, names)
+        self._way.names = names if names.changed else None
+        strict = {names.back(tool.name): tool for tool in ready.tools if tool.strict}
+        constrained = ready.constraint is not None
+        self._way.held = GrammarCheck(constrained, strict)
+        self._way.refused = self._refused if constrained or strict else None
+        if not plan.stack.as_is:
+            length = size(request.messages if messages is None else messages, plan.offered)
+            self._way.counted = partial(self._counted, length) if length > LEAST * PLAIN else None
+        self._report.request += [line for line in lines if line not in self._report.request]
+        self._took = took
+        self.asked = SentRequest(ready.model or request.model, request.stream and not plan.buffered)
+        self.sent, self.left = hash(body), (ready.messages, ready.tools)
+        return body
 
-def encoded(
-    request: Request,
-    body: bytes,
-    plan: Plan,
-    messages: Sequence[Message] | None,
-    steps: Mapping[str, Any],
-    given: StepContext,
-) -> Encoded:
-    """Encode the request with these messages, or its own, made ready; `body`, as it came, if nothing changes."""
-    stack, protocol = plan.stack, plan.protocol
-    asked = CanonicalRequest(
-        model=plan.server_model,
-        messages=tuple(request.messages if messages is None else messages),
-        tools=plan.offered if protocol.is_native or protocol.promote else (),
-        choice=plan.tool_choice,
-        limits=request.generation.limits,
-    )
-    ready, took = made_ready(asked, steps, given)
-    withheld = plan.withheld if protocol.is_native else frozenset[str]()
-    is_plain = not (stack.request_set or stack.request_drop or withheld or plan.buffered or plan.server_model)
-    if messages is None and ready is asked and is_plain:
-        return Encoded(body, [], request.messages, asked.tools)
-    if ready.messages is not asked.messages:
-        messages = ready.messages
-    came = {tool.name: tool for tool in asked.tools}
-    left = {given.names.back(tool.name): tool for tool in ready.tools}
-    changes = Changes(
-        messages=messages,
-        tools=ready.tools if protocol.promote else () if protocol.write else None,
-        withheld=withheld | (came.keys() - left.keys()),
-        redeclared={name: tool for name, tool in left.items() if tool is not came.get(name)},
-        undemanded=ready.choice != asked.choice and ready.choice == "auto",
-        model=plan.server_model,
-        unstreamed=plan.buffered,
-        limits={name: limit for name, limit in ready.limits.items() if asked.limits.get(name) != limit},
-        drop=stack.request_drop,
-        set={**_constrained(ready, given), **stack.request_set},
-    )
-    said = request.messages if messages is None else messages
-    is_constrained = ready.constraint is not None
-    went = request.encode(changes)
-    return Encoded(went, [*took.values()], said, ready.tools, took, is_constrained, plan.server_model)
+    def _read(self, messages: tuple[Message, ...]) -> CanonicalRequest:
+        """Read what is asked; where the API stays, only what steps look at."""
+        plan, request = self._plan, self._request
+        tools = plan.offered if plan.protocol.is_native or plan.protocol.promote else ()
+        if not self._crosses:
+            return CanonicalRequest(
+                model=plan.server_model,
+                messages=messages,
+                tools=tools,
+                choice=plan.tool_choice,
+                limits=request.generation.limits,
+            )
+        asked = crossing.read(request, messages, tools, plan.tool_choice, plan.thoughts, self._origin)
+        model = plan.server_model or asked.model.removesuffix("[1m]")  # by which Claude Code asks for a longer context
+        return replace(asked, model=model, stream=asked.stream and not plan.buffered)
 
+    def _changed(
+        self,
+        messages: Sequence[Message] | None,
+        asked: CanonicalRequest,
+        ready: CanonicalRequest,
+        names: WireNames,
+    ) -> bytes:
+        """Write what is changed of the request; the very body if that is nothing."""
+        plan, stack, protocol = self._plan, self._plan.stack, self._plan.protocol
+        withheld = plan.withheld if protocol.is_native else frozenset[str]()
+        is_plain = not (stack.request_set or stack.request_drop or withheld or plan.buffered or plan.server_model)
+        if messages is None and ready is asked and is_plain:
+            return self._body
+        before = {tool.name: tool for tool in asked.tools}
+        after = {names.back(tool.name): tool for tool in ready.tools}
+        changes = Changes(
+            messages=messages if ready.messages is asked.messages else ready.messages,
+            tools=ready.tools if protocol.promote else () if protocol.write else None,
+            withheld=withheld | (before.keys() - after.keys()),
+            redeclared={name: tool for name, tool in after.items() if tool is not before.get(name)},
+            undemanded=ready.choice != asked.choice and ready.choice == "auto",
+            model=plan.server_model,
+            unstreamed=plan.buffered,
+            limits={name: limit for name, limit in ready.limits.items() if asked.limits.get(name) != limit},
+            drop=stack.request_drop,
+            set={**self._grammar(ready), **stack.request_set},
+        )
+        return self._request.encode(changes)
 
-def crossed(
-    request: Request,
-    plan: Plan,
-    messages: Sequence[Message] | None,
-    steps: Mapping[str, Any],
-    given: StepContext,
-    origin: str = "",
-) -> Encoded:
-    """The request as one of the server's API, made ready; what of it cannot be told there is named."""
-    tools = plan.offered if plan.protocol.is_native or plan.protocol.promote else ()
-    said = request.messages if messages is None else messages
-    asked, took = made_ready(crossing.read(request, said, tools, plan.tool_choice, plan.thoughts, origin), steps, given)
-    model = plan.server_model or asked.model.removesuffix("[1m]")  # by which Claude Code asks for a longer context
-    fields = given.server.ask(replace(asked, model=model, stream=asked.stream and not plan.buffered))
-    fields = {**fields, **_constrained(asked, given)}
-    kept = {key: value for key, value in fields.items() if key not in plan.stack.request_drop}
-    places, known = request.LAYOUT.limits, given.server.layout.limits
-    limits = (places.get(name, (name,))[0] for name in asked.limits if name not in known)
-    told = [*took.values()]
-    loose = bool(asked.answer and not asked.answer.schema and not given.server.layout.any_json)
-    held = {given.names.back(tool.name) for tool in asked.tools if tool.strict}
-    untold = ["strict of tools"] * bool(crossing.strict_tools(request) & {tool.name for tool in tools} - held)
-    if left_out := [*asked.left_out, *untold, *limits, *(["JSON without a schema"] if loose else [])]:
-        told = [*told, f"not told to the server, whose API has no word for it: {', '.join(left_out)}"]
-    body = changed(kept, plan.stack.request_drop, plan.stack.request_set)
-    return Encoded(body, told, asked.messages, asked.tools, took, asked.constraint is not None, model)
+    def _translated(self, ready: CanonicalRequest) -> bytes:
+        """Write the request in the server's API."""
+        stack = self._plan.stack
+        fields = {**self._server.ask(ready), **self._grammar(ready)}
+        kept = {key: value for key, value in fields.items() if key not in stack.request_drop}
+        return changed(kept, stack.request_drop, stack.request_set)
 
+    def _untold(self, asked: CanonicalRequest, ready: CanonicalRequest, names: WireNames) -> list[str]:
+        """Name in a line for people what the server's API has no word for, if there is anything."""
+        places, layout = self._request.LAYOUT.limits, self._server.layout
+        strict = {names.back(tool.name) for tool in ready.tools if tool.strict}
+        offered = {tool.name for tool in asked.tools}
+        untold = [*ready.left_out]
+        untold += ["strict of tools"] * bool(crossing.strict_tools(self._request) & offered - strict)
+        untold += [places.get(name, (name,))[0] for name in ready.limits if name not in layout.limits]
+        untold += ["JSON without a schema"] * bool(ready.answer and not ready.answer.schema and not layout.any_json)
+        return [f"not told to the server, whose API has no word for it: {', '.join(untold)}"] if untold else []
 
-def _constrained(asked: CanonicalRequest, given: StepContext) -> Mapping[str, Any]:
-    """The fields that tell the server the grammar of its reply."""
-    return given.server.constrain(*asked.constraint) if asked.constraint else {}
+    def _grammar(self, ready: CanonicalRequest) -> Mapping[str, Any]:
+        """Write the fields that tell the server the grammar of its reply."""
+        return self._server.constrain(*ready.constraint) if ready.constraint else {}
 
+    def _counted(self, size: int, tokens: int) -> None:
+        """Take note of the tokens that the server counted of a prompt of so many bytes."""
+        window = self._steps.get("context")
+        told = cut(tokens, size, window if isinstance(window, int) else None)
+        if told and told not in self._report.request:
+            self._report.request.append(told)
 
-def _structured(
-    messages: Sequence[Message], client: TextClient, write: Description | None, tools: Mapping[str, Tool]
-) -> Sequence[Message]:
-    """A text client's conversation with calls and results as such, and its prompt without what it says of tools."""
+    def _refused(self, error: bytes) -> None:
+        """Learn from an error amid a reply that no grammar can be had: the client has its status and cannot wait."""
+        found = lesson(200, hints.words_of(error, WORDS), self._steps)
+        if steps := {step: value for step, value in (found.steps if found else {}).items() if step in GRAMMARS}:
+            self._plan.lessons.learn(steps)
+            told = "the server refused to decode by a grammar, amid its reply: all that follows is asked without"
+            self._report.request.append(told)
+            logger.warning("vtc: %s", told)
 
-    def sample(call: ToolCall) -> str:
-        return write_calls([call], write, tools) if write else f"{call.name}({call.arguments})"
+    def again(self, messages: Sequence[Message] | None, error: bytes, status: int) -> bytes | None:
+        """Encode it with what the server's error teaches; None if that is nothing, or changes nothing.
 
-    def told(part: str | Opaque) -> str | Opaque:
-        if isinstance(part, Opaque):
-            return part
-        rest = documented_tools.read(part, client.profile.tool_sections).rest
-        return conversation.with_samples(rest, client.dialect, tools, sample)
+        None, too, if it teaches that the tools are to stand in the prompt: then it is to be planned anew.
+        """
+        words, before = hints.words_of(error, WORDS), [*self._report.request]
+        while found := lesson(status, words, self._steps):
+            if PROMPT in found.steps:
+                self.taught[PROMPT] = self._steps[PROMPT] = True
+                return None
+            last, self._report.request[:] = self.sent, before
+            self.taught.update(found.steps)
+            self._steps.update(found.steps if found.once is None else {"max_tokens": found.once})
+            went = self.encoded(messages)
+            if self.sent != last:
+                return went
+            self._report.request[:] = before
+            if found.once is not None:
+                break
+        return None
 
-    out: list[Message] = []
-    for message in conversation.structured(messages, client.dialect, tools):
-        if message.role == "system":
-            content = tuple(part for part in map(told, message.content) if isinstance(part, Opaque) or part.strip())
-            if not content:  # it was about tools only; servers refuse an empty one
-                continue
-            message = message if content == message.content else replace(message, content=content)
-        out.append(message)
-    return out
+    def corrected(self, messages: Sequence[Message] | None, reply: str, faults: Sequence[ReplyFault]) -> bytes:
+        """Encode it with the model's reply, what is wrong with it, and how the calls that failed are written."""
+        listed = "".join(f"\n- {reason}" for reason in dict.fromkeys(fault.quoted or fault.reason for fault in faults))
+        usages = dict.fromkeys(filter(None, map(self._usage, faults)))
+        shown = "".join(f"\nA call is written like this:\n{usage}" for usage in usages)
+        again = "Write your call again like that, filled in." if usages else "Write the whole reply again, corrected."
+        question = f"Nothing of your last reply was carried out:{listed}{shown}\n{again}"
+        said = Message("assistant", (reply or "(nothing)",)), Message("user", (question,))
+        return self.encoded([*(self._request.messages if messages is None else messages), *said])
+
+    def _usage(self, fault: ReplyFault) -> str:
+        """Write a call of the tool whose call failed, as the model is told to write it; empty if that is not known."""
+        write, tools = self._plan.protocol.write, {tool.name: tool for tool in self._request.offer.tools}
+        tool = tools.get(tool_names.resolve(fault.tool, tools) or "") if fault.tool and write else None
+        return usage(write, tool) if write and tool else ""
+
+    def forget(self) -> None:
+        """Keep nothing of the conversation."""
+        self.left = (), ()
+
+    def learned(self) -> None:
+        """Take note that the server took it with what its refusals taught."""
+        of_use = {*self._took, *_ALWAYS, *GRAMMARS}
+        taught = {step: value for step, value in self.taught.items() if step in of_use}
+        self._plan.lessons.learn(taught)
+        if steps := ", ".join(name for name in taught if name not in GRAMMARS):
+            self._report.request.append(f"asked again, as the server refused it; done at once from now on: {steps}")
+        if taught.keys() & {*GRAMMARS}:
+            told = "the server refused to decode by a grammar: asked again without, as is all that follows"
+            self._report.request.append(told)
+            logger.warning("vtc: %s", told)
+
+    def full(self, error: bytes, status: int) -> Failure | None:
+        """Read the error of a prompt that is too long; None if it is another, or the client's API says it so itself."""
+        words = error[: 4 * WORDS].decode(errors="replace")
+        if not self._crosses and (self._plan.stack.as_is or FULL in words or "prompt is too long: " in words):
+            return None
+        return full(status, words, hints.words_of(error), len(self._body))
 
 
 @contextmanager

@@ -1,0 +1,202 @@
+"""The conversation as the model is shown it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace as with_fields
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from vtc.apis import Request
+from vtc.apis.calls import lacks_arguments
+from vtc.apis.content import is_billing
+from vtc.dialects.reading.reader import Reader
+from vtc.dialects.syntax.description import Description
+from vtc.dialects.text_client import conversation, documented_tools
+from vtc.dialects.writing import history
+from vtc.dialects.writing.calls import write_calls
+from vtc.events import Call, Message, Opaque, Refusal, Tool, ToolCall
+from vtc.exchange.replying.native_calls import NotInOrder, in_order
+from vtc.guards import loops
+from vtc.profiles.plan import Plan, TextClient
+from vtc.reporting.report import Report
+
+_decode_object = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+def prepared(
+    request: Request,
+    messages: Sequence[Message],
+    plan: Plan,
+    remark: str,
+    told: list[str],
+) -> Sequence[Message] | None:
+    """Rewrite the messages for the model; None if they stay as they came in the request.
+
+    `remark` is added for the model alone. A line for people about the tools is added to `told`.
+    """
+    protocol, tools = plan.protocol, plan.protocol.by_name
+    shown: Sequence[Tool] = plan.offered
+    messages = _with_whole_calls(messages, tools, told)
+    write, client = protocol.write, protocol.client_text
+    if write:
+        messages, shown = _shown(request, messages, plan)
+    if write or protocol.promote:
+        if client:
+            messages = _structured(messages, client, write, tools)
+        if write:
+            messages = history.to_text(messages, write, tools)
+            if client:
+                messages = history.joined(messages)
+        if write and protocol.prompt_tools and shown:
+            messages = history.with_tools(messages, write, shown, plan.tool_choice)
+        if protocol.promote or protocol.prompt_tools:
+            form = "`tools`" if write is None else f"{write.name} prompt"
+            told.append(f"{len(shown)} tool{'s' * (len(shown) != 1)} -> {form}")
+    elif client and plan.withheld:
+        messages = history.with_rule(messages, f"Tools that must not be used: {', '.join(sorted(plan.withheld))}.")
+    if remark:
+        messages = history.with_note(messages, remark)
+    return None if messages is request.messages else messages
+
+
+def _shown(request: Request, messages: Sequence[Message], plan: Plan) -> tuple[Sequence[Message], Sequence[Tool]]:
+    """The conversation with the tools that results load, each at its first place, and the tools that are left.
+
+    So a tool that is loaded later changes nothing of what stands before. What Claude Code puts before its prompt, and
+    changes in each request, is left out.
+    """
+    offered = {tool.name: tool for tool in plan.offered}
+    later = {*request.offer.deferred}
+
+    def told(part: str | Opaque) -> str | Opaque:
+        if isinstance(part, str):
+            return part
+        if name := request.loads(part.part):
+            tool = None if name in seen else offered.get(name)
+            seen.add(name)
+            declared = f":\n{json.dumps(tool.as_openai(), ensure_ascii=False)}" if tool else "."
+            return f"The tool {name} can be called now{declared}\n"
+        meant = request.meaning(part.part)
+        return "" if isinstance(meant, str) and is_billing(meant) and not plan.stack.server.skips_billing else part
+
+    seen: set[str] = set()
+    out: list[Message] = []
+    for message in messages:
+        content = tuple(told(part) for part in message.content)
+        out.append(message if content == message.content else replace(message, content=tuple(filter(None, content))))
+    later |= seen
+    changed_ = any(one is not other for one, other in zip(out, messages, strict=True))
+    return out if changed_ else messages, [tool for tool in plan.offered if tool.name not in later]
+
+
+def _with_whole_calls(messages: Sequence[Message], tools: Mapping[str, Tool], told: list[str]) -> Sequence[Message]:
+    """Mend past calls whose arguments are no JSON object: servers refuse all that follows in such a conversation."""
+    broken = {place for place, message in enumerate(messages) if any(map(_is_broken, message.calls))}
+    if not broken:
+        return messages
+    told.append(f"{len(broken)} past message{'s' * (len(broken) != 1)} with broken arguments mended")
+    return [
+        replace(message, calls=tuple(_whole(call, tools) for call in message.calls)) if place in broken else message
+        for place, message in enumerate(messages)
+    ]
+
+
+def _is_broken(call: ToolCall) -> bool:
+    if call.is_custom:
+        return False
+    if lacks_arguments(call.source):
+        return True
+    try:
+        _decode_object(call.arguments)
+    except (msgspec.DecodeError, UnicodeError):
+        try:
+            return not isinstance(json.loads(call.arguments), dict)  # half a surrogate pair, a number beyond any type
+        except (ValueError, RecursionError):
+            return True
+    return False
+
+
+def _whole(call: ToolCall, tools: Mapping[str, Tool]) -> ToolCall:
+    if not _is_broken(call):
+        return call
+    try:
+        (found, *more), _ = in_order(call, {**tools, call.name: tools.get(call.name, Tool(call.name))}, lenient=True)
+    except NotInOrder:
+        more = [call]
+    if more:
+        return with_fields(call, arguments=json.dumps({"_raw": call.arguments}, ensure_ascii=False))
+    return with_fields(call, arguments=found.arguments)
+
+
+def _structured(
+    messages: Sequence[Message], client: TextClient, write: Description | None, tools: Mapping[str, Tool]
+) -> Sequence[Message]:
+    """A text client's conversation with calls and results as such, and its prompt without what it says of tools."""
+
+    def sample(call: ToolCall) -> str:
+        return write_calls([call], write, tools) if write else f"{call.name}({call.arguments})"
+
+    def told(part: str | Opaque) -> str | Opaque:
+        if isinstance(part, Opaque):
+            return part
+        rest = documented_tools.read(part, client.profile.tool_sections).rest
+        return conversation.with_samples(rest, client.dialect, tools, sample)
+
+    out: list[Message] = []
+    for message in conversation.structured(messages, client.dialect, tools):
+        if message.role == "system":
+            content = tuple(part for part in map(told, message.content) if isinstance(part, Opaque) or part.strip())
+            if not content:  # it was about tools only; servers refuse an empty one
+                continue
+            message = message if content == message.content else replace(message, content=content)
+        out.append(message)
+    return out
+
+
+# Agents that go round in circles: stopped, or told so, by what the conversation of a request shows.
+
+
+def answer_to_loops(
+    plan: Plan,
+    request: Request,
+    reader: Callable[[], Reader],
+    report: Report,
+) -> tuple[str, str]:
+    """Say why the agent is stopped, and what the model is told to get it out of a loop; empty if all is well.
+
+    `reader` makes the reader of a whole reply.
+    """
+    stop = steer = ""
+    configured = [guards.loop for guards in plan.stack.guards if guards.loop]
+    client = plan.protocol.client_text
+    if not configured:
+        return stop, steer
+    messages: Sequence[Message] = request.messages
+    own = {id(message) for message in messages}
+    if client:
+        messages = conversation.structured(messages, client.dialect, plan.protocol.by_name)
+
+    def is_turn(message: Message) -> bool:
+        return message.role == "user" and id(message) in own  # what a client adds to results is no turn
+
+    def is_malformed(message: Message) -> bool:
+        """True if an assistant's message holds a call that could not be read, and none that could."""
+        if message.calls or not plan.reading.dialects:
+            return False
+        kinds = {type(event) for event in reader().whole(message.text)}
+        return Refusal in kinds and Call not in kinds
+
+    for loop in configured:
+        fault = loops.fault(loop, messages, is_turn, is_malformed)
+        if not fault:
+            continue
+        if loop.action == "stop":
+            stop = fault
+        else:
+            steer = f"({fault[0].upper()}{fault[1:]}. Do something else, or answer without a tool.)"
+        report.intervened("loop", "stopped" if loop.action == "stop" else "steered", "", fault)
+    return stop, steer
