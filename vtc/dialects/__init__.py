@@ -12,5 +12,6 @@ from vtc.dialects.reading.reader import ModelFacts, Reader
 from vtc.dialects.repair import Repair
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.grammar import Grammar, compiled
+from vtc.dialects.syntax.pattern import PatternError
 
-__all__ = ["Description", "Grammar", "ModelFacts", "Reader", "Repair", "compiled"]
+__all__ = ["Description", "Grammar", "ModelFacts", "PatternError", "Reader", "Repair", "compiled"]

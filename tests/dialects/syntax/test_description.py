@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 import pytest
 
 from tests.dialects.material import DIALECTS, described
-from vtc.dialects import Description
-from vtc.dialects.syntax.pattern import PatternError
+from vtc.dialects import Description, PatternError
 
 SMALL = "{kind: dialect, name: small, call: '<t>{json}</t>'"
 
@@ -75,3 +76,75 @@ def test_dialects_can_be_compared_and_be_keys() -> None:
     assert described(SMALL + "}") == described(SMALL + "}")
     assert len({described(SMALL + "}"), described(SMALL + "}")}) == 1
     assert isinstance(described(SMALL + "}"), Description)
+
+
+# Patterns
+
+
+def with_pattern(key: str, text: str, *, enclosed: bool = False) -> Description:
+    """A dialect with this pattern, of calls that stand in a section or not."""
+    fields = {"kind": "dialect", "name": "small", "call": "<t>{json}</t>"}
+    if key == "param":
+        fields["call"] = "<f {name}>{params}</f>"
+    elif "{params}" in text:
+        fields["param"] = "<p={key}>{value}</p>"
+    if enclosed and key == "call":
+        fields |= {"section": "<s>{calls}</s>", "section_required": True}
+    return msgspec.convert({**fields, key: text}, Description)
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "message"),
+    [
+        ("<f>{nam}{params}</f>", "call", "{nam} is no placeholder here; there are {args}, {id}"),
+        ("<f>{value}</f>", "call", "{value} is no placeholder here"),
+        ("<f>{name!r}{params}</f>", "call", "no placeholder"),
+        ("<f>{name:>5}{params}</f>", "call", "no placeholder"),
+        ("<f>{}</f>", "call", "no placeholder"),
+        ("<f>{name</f>", "call", "write {{ and }} for braces"),
+        ("<f>}</f>", "call", "write {{ and }} for braces"),
+        ("<f>{name}</f>", "call", "exactly one of {json}, {args}, {params}, {kwargs}"),
+        ("<f>{json}{args}</f>", "call", "exactly one of"),
+        ("<f>{params}</f>", "call", "{name} is missing"),
+        ("<f>{args}</f>", "call", "{name} is missing"),
+        ("<p>{value}</p>", "param", "{key} is missing"),
+        ("<p={key}></p>", "param", "{value} is missing"),
+        ("<s></s>", "section", "{calls} is missing"),
+        ("nothing", "result", "{result} is missing"),
+    ],
+)
+def test_a_pattern_that_makes_no_sense_is_an_error(text: str, key: str, message: str) -> None:
+    with pytest.raises(PatternError) as caught:
+        with_pattern(key, text).check()
+    assert message in str(caught.value)
+    assert caught.value.key == key
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "enclosed", "message"),
+    [
+        ("{name}<f>{params}</f>", "call", False, "must begin with literal text"),
+        ("<f={name}>{params}", "call", False, "literal text must follow {params}"),
+        ("<f={name}>{params}\n", "call", False, "literal text must follow {params}"),
+        ("{name}({kwargs}", "call", True, "literal text must follow {kwargs}"),
+        ("<p={key}>{value}", "param", True, "literal text must follow {value}"),
+        ("<p={key} {key}>{value}</p>", "param", True, "{key} stands there twice before {value}"),
+        ("<p={key}>{value}</p>{value}</p>", "param", True, "{value} cannot stand behind {value}"),
+        ("<p={key}>{value}</{type}>", "param", True, "{type} cannot stand behind {value}"),
+        ("<p>{value}</{key}>", "param", True, "{key} must stand before {value}"),
+        ("<c {name} {name}>{json}</c>", "call", False, "{name} stands there twice before {json}"),
+        ("<c>{args}</c {name}>", "call", False, "{name} must stand before {args}"),
+        ("<c>{calls}</c>{calls}", "section", True, "{calls} cannot stand behind {calls}"),
+    ],
+)
+def test_markup_that_cannot_be_found_is_an_error(text: str, key: str, enclosed: bool, message: str) -> None:
+    with pytest.raises(PatternError, match=re.escape(message)) as raised:
+        with_pattern(key, text, enclosed=enclosed).check()
+    assert raised.value.key == key
+
+
+@pytest.mark.parametrize(
+    ("text", "key"), [("{name}({kwargs})", "call"), ("{key}:<e>{value}<e>", "param"), ("{json}", "call")]
+)
+def test_inside_of_other_markup_a_slot_may_come_first(text: str, key: str) -> None:
+    with_pattern(key, text, enclosed=True).check()

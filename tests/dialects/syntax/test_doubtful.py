@@ -5,18 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.dialects.material import DIALECTS, calls, content, raw, read
-from vtc.dialects.syntax.tokens import SPECIAL, section_openers
 from vtc.events import Refusal
-
-
-def test_the_openers_of_sections_and_of_calls_are_known() -> None:
-    found = section_openers([DIALECTS["kimi-k2"], DIALECTS["mistral"], DIALECTS["seed-oss"]])
-    assert {"<|tool_calls_section_begin|>", "<|tool_call_begin|>", "[TOOL_CALLS]", "<seed:tool_call>"} <= {*found}
-
-
-@pytest.mark.parametrize(("text", "special"), [("[TOOL_CALLS] <|a|>", True), ("<tool_call>", False), ("[x]", False)])
-def test_special_tokens_are_told_from_tags(text: str, special: bool) -> None:
-    assert (SPECIAL.fullmatch(text) is not None) is special
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import jinja2
+import msgspec
 import pytest
 
-from tests.dialects.material import AGENT, DIALECTS, TOOLS
-from vtc.dialects.syntax import description
-from vtc.dialects.syntax.pattern import PatternError
+from tests.dialects.material import AGENT, DIALECTS, TOOLS, plain
+from vtc.dialects import Description, PatternError
 from vtc.dialects.writing import tool_list
 from vtc.events import Tool
 
@@ -30,8 +30,18 @@ SAVE = Tool(
 )
 
 
+def prompted(template: str) -> Description:
+    """A dialect with this template for the prompt."""
+    return msgspec.structs.replace(DIALECTS["hermes"], prompt=template)
+
+
+def fields(parameters: dict[str, Any]) -> Any:
+    """What a template is told of a tool's parameters."""
+    return plain(tool_list(prompted("{{ tools[0].fields | list | tojson }}"), [Tool("f", "", parameters)]))
+
+
 def test_fields_are_flat_in_order_with_their_depth() -> None:
-    found = description.fields(SAVE.parameters)
+    found = fields(SAVE.parameters)
     assert [(field["depth"], field["name"], field["type"], field["required"]) for field in found] == [
         (0, "text", "string", True),
         (0, "mode", "string", False),
@@ -48,7 +58,7 @@ def test_fields_are_flat_in_order_with_their_depth() -> None:
 def test_fields_of_a_schema_that_refers_to_itself_end() -> None:
     schema: dict[str, Any] = {"type": "object", "properties": {}}
     schema["properties"]["in"] = schema
-    assert [field["depth"] for field in description.fields(schema)] == [0, 1, 2, 3, 4]
+    assert [field["depth"] for field in fields(schema)] == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize(
@@ -65,7 +75,7 @@ def test_fields_of_a_schema_that_refers_to_itself_end() -> None:
     ],
 )
 def test_a_type_in_words(schema: dict[str, Any], words: str) -> None:
-    assert description.type_in_words(schema) == words
+    assert [field["type"] for field in fields({"properties": {"a": schema}}) if field["depth"] == 0] == [words]
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -113,21 +123,22 @@ def test_what_looks_like_a_template_in_a_tool_is_text(dialect: str) -> None:
 
 
 def test_json_is_shown_as_it_is() -> None:
-    assert description.render("{{ tools[0].description | tojson }}", [Tool("f", "<é> & 'x'")], {}) == "\"<é> & 'x'\""
+    shown = tool_list(prompted("{{ tools[0].description | tojson }}"), [Tool("f", "<é> & 'x'")])
+    assert shown == "\"<é> & 'x'\""
 
 
 def test_a_template_is_sandboxed() -> None:
     with pytest.raises(jinja2.exceptions.SecurityError):
-        description.render("{{ tools.__class__.__mro__ }}", [], {})
+        tool_list(prompted("{{ tools.__class__.__mro__ }}"), [])
 
 
 def test_a_name_that_does_not_exist_is_an_error_and_not_blank() -> None:
     with pytest.raises(jinja2.UndefinedError):
-        description.render("{{ tool_list }}", [], {})
+        tool_list(prompted("{{ tool_list }}"), [])
 
 
 def test_what_is_no_template_is_an_error() -> None:
-    description.check("{% for tool in tools %}{{ tool.name }}{% endfor %}")
+    prompted("{% for tool in tools %}{{ tool.name }}{% endfor %}").check()
     with pytest.raises(PatternError, match="line 2 of the template") as caught:
-        description.check("one\n{% for %}")
+        prompted("one\n{% for %}").check()
     assert caught.value.key == "prompt"

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
+
 import pytest
 
-from vtc.dialects.syntax.tool_names import bare, resolve
+from tests.dialects.material import DIALECTS, calls, read
+from vtc.events import Tool
 
 OFFERED = ("read_file", "Search", "Read", "read", "ns.tool", "mcp__disk__list")
+
+
+def called(written: str, offered: Iterable[str]) -> str | None:
+    """The name by which the client gets a call that the model wrote; None for no call."""
+    text = f"<tool_call>\n{json.dumps({'name': written, 'arguments': {}})}\n</tool_call>"
+    made = calls(read([text], [DIALECTS["hermes"]], {name: Tool(name) for name in offered}))
+    return made[0][0] if made else None
 
 
 @pytest.mark.parametrize(
@@ -40,18 +51,13 @@ OFFERED = ("read_file", "Search", "Read", "read", "ns.tool", "mcp__disk__list")
         ("read file", None),
     ],
 )
-def test_resolve(written: str, name: str | None) -> None:
-    assert resolve(written, OFFERED) == name
+def test_the_tool_that_a_name_means(written: str, name: str | None) -> None:
+    assert called(written, OFFERED) == name
 
 
 def test_a_namespace_of_a_client() -> None:
-    assert resolve("antml:tool:read_file", OFFERED) == "read_file"
+    assert called("antml:tool:read_file", OFFERED) == "read_file"
 
 
 def test_no_tools_no_names() -> None:
-    assert resolve("read_file", ()) is None
-
-
-@pytest.mark.parametrize("written", ["read", " read\n", "functions.read", "default_api.read ", "tools.read"])
-def test_a_bare_name(written: str) -> None:
-    assert bare(written) == "read"
+    assert called("read_file", ()) is None
