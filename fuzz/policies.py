@@ -69,7 +69,7 @@ def policies(data: bytes) -> None:
     choice, client, how, body = data[0] % len(POLICIES), data[0] // 16, data[1], data[2:]
     exchange = opened(choice, client)
     if how & 8:
-        out = exchange.body(body)
+        out = exchange.whole.rewrite(body)
     else:
         coding, size = "gzip" if how & 16 else "", PIECES[(how & 7) % len(PIECES)]
         pieces = [body[at : at + size] for at in range(0, len(body), size)]

@@ -114,7 +114,7 @@ def check_reply(opened: Callable[[], Exchange], text: str, size: int, finish: st
     streamed = chat.read(out)
     assert out == fed(opened(), cut(body, 50)), "the cut of the bytes matters"
     completion = chat.encoded(chat.completion(text, finish))
-    rewritten = other.body(completion)
+    rewritten = other.whole.rewrite(completion)
     whole = chat.read(rewritten)
     assert not other.report.failures, other.report.failures
     if not whole.reasoning and streamed.reasoning.strip() == text.strip():
@@ -240,7 +240,7 @@ def check_messages(opened: Callable[[], Exchange], texts: Sequence[str], size: i
     assert not exchange.report.failures, exchange.report.failures
     assert out == fed(opened(), cut(body, 50)), "the cut of the bytes matters"
     message = chat.encoded(anthropic.message(*map(anthropic.text, texts), stop_reason=reason))
-    rewritten = other.body(message)
+    rewritten = other.whole.rewrite(message)
     assert not other.report.failures, other.report.failures
     alike = not shows_reasoning(other, *texts)
     if alike and all(text.strip() for text in texts):  # the strict reader takes no blank text
@@ -322,7 +322,7 @@ def request_or_reply(api: Api, data: bytes) -> None:
             assert isinstance(json.loads(sent), dict)
         return
     if body.lstrip().startswith(b"{"):
-        opened_for(api, choice).body(body)
+        opened_for(api, choice).whole.rewrite(body)
     out = fed(opened_for(api, choice), cut(body, PIECES[how & 7]))
     assert out == fed(opened_for(api, choice), cut(body, 1 << 20)), "the cut of the bytes matters"
 
@@ -345,7 +345,7 @@ def check_responses(opened: Callable[[], Exchange], texts: Sequence[str], size: 
     assert out == fed(opened(), cut(body, 50)), "the cut of the bytes matters"
     make = openai_responses.response if status == "completed" else openai_responses.cut
     whole = chat.encoded(make(*(item[-1]["item"] for item in items)))
-    rewritten = other.body(whole)
+    rewritten = other.whole.rewrite(whole)
     assert not other.report.failures, other.report.failures
     streamed = openai_responses.read(out)
     alike = not shows_reasoning(other, *texts)
@@ -387,7 +387,7 @@ def _check_both(
     out = fed(exchange, cut(streamed, 1 << 20))
     assert not exchange.report.failures, exchange.report.failures
     assert out == fed(opened(), cut(streamed, 50)), "the cut of the bytes matters"
-    rewritten = other.body(whole)
+    rewritten = other.whole.rewrite(whole)
     assert not other.report.failures, other.report.failures
     alike = not shows_reasoning(other, text)
     assert not alike or read(out) == read_whole(rewritten), "streamed and whole replies differ"

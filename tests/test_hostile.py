@@ -53,7 +53,7 @@ def test_fragments_of_markup_by_the_thousand(head: str, some: Any) -> None:
         streamed, whole = opened(tools=BASH), opened(tools=BASH)
         frames = chat.streamed(*(text[at : at + 500] for at in range(0, len(text), 500)))
         found = chat.read(fed(streamed.stream(), *frames))
-        assert found == chat.read(whole.body(chat.encoded(chat.completion(text)))), fragment
+        assert found == chat.read(whole.whole.rewrite(chat.encoded(chat.completion(text)))), fragment
         assert streamed.report.failures == whole.report.failures == [], fragment
         # The special tokens of a call of which no more is there are left out, and told.
         told = fragment == "[TOOL_CALLS]" and found.content == head.strip() and streamed.report.refusals
@@ -102,7 +102,7 @@ def test_json_nested_deeper_than_any_stack(what: str) -> None:
     """It is no JSON: the frame passes, and what is around it is read."""
     deep = b'{"choices":' + b"[" * 100_000
     if what == "reply":
-        assert opened().body(deep) == deep
+        assert opened().whole.rewrite(deep) == deep
         return
     exchange = opened()
     body = fed(exchange.stream(), b"data: " + deep + b"\n\n", *chat.streamed(CALL.format('"/a"')))

@@ -226,7 +226,7 @@ def test_replies_under_every_policy(
     whole = opened()
     message = {"tool_calls": calls} if calls else None
     completion = chat.encoded(chat.completion("".join(said), reason, message=message))
-    rewritten = whole.body(completion)
+    rewritten = whole.whole.rewrite(completion)
     assert whole.report.failures == []
     if not calls:
         assert chat.read(out) == chat.read(rewritten)

@@ -71,7 +71,6 @@ LARGER = {
     "Description": (36, 20),
     "Encoder": (19, 20),
     "EventCounter": (16, 20),
-    "Exchange": (15, 21),
     "FastPath": (19, 20),
     "Grammar": (20, 20),
     "InCall": (15, 30),
@@ -83,11 +82,9 @@ LARGER = {
     "Parameters": (17, 20),
     "ProbeRecord": (16, 20),
     "Ready": (22, 20),
-    "ReplyFactory": (17, 20),
     "Report": (20, 20),
     "SentEvents": (23, 20),
     "ServerProfile": (17, 20),
-    "Stream": (16, 20),
     "ThoughtRecorder": (18, 20),
 }
 """Classes with more attributes or public methods, and how many of each they may have at most, until they are parted."""

@@ -114,7 +114,9 @@ def test_an_answer_in_json_is_told_to_another_api() -> None:
 def test_what_only_its_own_server_has_is_refused_or_told() -> None:
     kept = opened(settings={"upstream_api": ("openai-chat",)}, cachedContent="cachedContents/1")
     kept.request()
-    assert json.loads(kept.refused() or b"{}")["error"]["status"] == "INVALID_ARGUMENT"
+    refusal = kept.answer(1)
+    assert refusal
+    assert json.loads(refusal.body)["error"]["status"] == "INVALID_ARGUMENT"
     exchange = opened(settings={"upstream_api": ("openai-chat",)}, tools=[*gemini.TOOLS, {"googleSearch": {}}])
     exchange.request()
     assert any("tool googleSearch" in line for line in exchange.report.request)
@@ -168,7 +170,7 @@ def test_a_reply_without_calls_keeps_its_bytes(end: bytes) -> None:
     body = b"".join(gemini.streamed_text("I look", ".", " Done.")).replace(b"\n\n", end)
     assert fed(opened().stream(), body) == body
     whole = json.dumps(gemini.reply(gemini.text("I look."))).encode()
-    assert opened(stream=False).body(whole) == whole
+    assert opened(stream=False).whole.rewrite(whole) == whole
 
 
 def test_signed_parts_pass_as_they_came() -> None:
@@ -229,7 +231,7 @@ def test_a_denied_call_leaves_in_no_form(tmp_path: Any) -> None:
             exchange = Exchange.open(API, chat.encoded(gemini.request()), agent(NAME, stream=stream), strict, "seed")
             exchange.request()
             sent = gemini.streamed(gemini.frame(gemini.event(part)))
-            out = fed(exchange.stream(), *sent) if stream else exchange.body(chat.encoded(gemini.reply(part)))
+            out = fed(exchange.stream(), *sent) if stream else exchange.whole.rewrite(chat.encoded(gemini.reply(part)))
             assert not re.search(b"function_?[cC]all|toolCall", out), part
 
 
@@ -268,7 +270,7 @@ async def test_googles_client_reads_what_we_write_as_the_witness_does(stream: bo
     if stream:
         body = fed(exchange.stream(), *gemini.streamed_text(text[:9], text[9:]))
     else:
-        body = exchange.body(chat.encoded(gemini.reply(gemini.text(text))))
+        body = exchange.whole.rewrite(chat.encoded(gemini.reply(gemini.text(text))))
     found = await read_by_sdk([body], stream=stream)
     assert found == gemini.read(body)
     assert (found.calls, found.content) == ([("read", {"filePath": "/a"})], "I look.")

@@ -186,7 +186,7 @@ def test_every_cut_and_the_whole_say_the_same(text: str, some: Any) -> None:
     assert ollama.read(fed(exchange().stream(), *(body[at : at + 1] for at in range(len(body))))) == whole
     for cut in some(range(1, len(body), 97), 4):
         assert ollama.read(fed(exchange().stream(), body[:cut], body[cut:])) == whole
-    reply = exchange(stream=False).body(chat.encoded(ollama.message(f"It works.\n\n{text}")))
+    reply = exchange(stream=False).whole.rewrite(chat.encoded(ollama.message(f"It works.\n\n{text}")))
     assert ollama.read(reply, stream=False) == whole
 
 

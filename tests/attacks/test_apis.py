@@ -33,7 +33,7 @@ def test_no_denied_call_leaves(what: str, choice: int) -> None:
     assert "bash" in named(body)
     exchange = opened(choice, CLIENTS[what.partition(",")[0]])
     if whole:
-        out = exchange.body(body)
+        out = exchange.whole.rewrite(body)
     else:
         stream = exchange.stream()
         out = b"".join([*stream.feed(body), *stream.finish()])

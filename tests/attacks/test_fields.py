@@ -220,7 +220,7 @@ def test_no_pair_of_a_forbidden_call_leaves_beside_another(
         count += 1
         exchange = opened(name, policy, stream=not whole)
         if whole:
-            out = exchange.body(said[0].encode())
+            out = exchange.whole.rewrite(said[0].encode())
         else:
             stream = exchange.stream()
             out = b"".join([*stream.feed(stream_of(name, said)), *stream.finish()])
@@ -262,7 +262,7 @@ def test_no_call_in_other_letters_leaves_in_an_item_of_another_kind(
         for pair in (one for one in told if '"Type": ' in one):
             for odd in written(item, (), pair):
                 whole = json.dumps(responses.response()).replace('"output": []', f'"output": [{odd}]')
-                assert not is_told(opened(name, policy, stream=False).body(whole.encode()).decode(), tool), odd
+                assert not is_told(opened(name, policy, stream=False).whole.rewrite(whole.encode()).decode(), tool), odd
 
 
 def _chat(**entry: Any) -> dict[bool, bytes]:
@@ -320,7 +320,7 @@ def test_no_rule_on_arguments_is_passed_by_a_call_in_another_form(what: str, who
     name, bodies = CUSTOM[what]
     exchange = opened(name, "rule", stream=not whole)
     if whole:
-        out = exchange.body(bodies[True])
+        out = exchange.whole.rewrite(bodies[True])
     else:
         stream = exchange.stream()
         out = b"".join([*stream.feed(bodies[False]), *stream.finish()])

@@ -47,7 +47,7 @@ def forms(arguments: str) -> list[tuple[str, Any]]:
 def delivered(guards: dict[str, Any], reply: Any, **fields: Any) -> list[Any]:
     """The arguments of the calls of bash that a client is given."""
     exchange = under(guards, **fields)
-    body = exchange.body(reply) if isinstance(reply, bytes) else streamed(exchange, reply)
+    body = exchange.whole.rewrite(reply) if isinstance(reply, bytes) else streamed(exchange, reply)
     assert exchange.report.failures == []
     return [arguments for name, arguments in chat.read(body).calls if name == "bash"]
 
@@ -79,7 +79,7 @@ def test_a_call_that_cannot_be_checked_opens_no_way_for_those_after_it() -> None
 def test_a_number_that_python_cannot_keep_switches_no_change_off(number: str, form: int) -> None:
     _, reply = forms(f'{RM}, "x": {number}}}')[form]
     exchange = under(DRY)
-    body = exchange.body(reply) if isinstance(reply, bytes) else streamed(exchange, reply)
+    body = exchange.whole.rewrite(reply) if isinstance(reply, bytes) else streamed(exchange, reply)
     assert "bash" not in called(body) or "dry_run" in body.decode()
 
 
@@ -167,7 +167,10 @@ def test_cline_finds_no_forbidden_call_in_what_leaves(what: str, size: int) -> N
     guards, text = JOINED[what]
     plain = streamed(under(None, text=True), said(text, size=size))
     exchange = under(guards, text=True)
-    for body in (streamed(exchange, said(text, size=size)), under(guards, text=True).body(whole(content=text))):
+    for body in (
+        streamed(exchange, said(text, size=size)),
+        under(guards, text=True).whole.rewrite(whole(content=text)),
+    ):
         names = {name for name, _ in cline(told(body))}
         assert not names & {"execute_command", "new_task", "report_bug", "condense"}, told(body)
     assert exchange.report.failures == []
@@ -195,7 +198,7 @@ def test_a_name_of_a_call_is_no_markup(name: str, guards: Any) -> None:
         exchange = under(guards, text=True)
         text = told(streamed(exchange, native(*calls)))
         assert {name for name, _ in cline(text)} <= ({"read_file"} if len(calls) > 1 else meant), text
-        text = told(under(guards, text=True).body(whole(*calls)))
+        text = told(under(guards, text=True).whole.rewrite(whole(*calls)))
         assert {name for name, _ in cline(text)} <= ({"read_file"} if len(calls) > 1 else meant), text
 
 
@@ -203,7 +206,7 @@ def test_a_name_of_a_call_is_no_markup(name: str, guards: Any) -> None:
 def test_a_name_that_a_client_may_fold_reaches_none(name: str) -> None:
     exchange = under({"denied_tools": ["bash"]})
     assert called(streamed(exchange, native((name, "{}")))) == set()
-    assert called(under({"denied_tools": ["bash"]}).body(whole((name, "{}")))) == set()
+    assert called(under({"denied_tools": ["bash"]}).whole.rewrite(whole((name, "{}")))) == set()
 
 
 def test_a_call_that_is_written_for_cline_arrives_whole_or_not_at_all() -> None:
@@ -259,7 +262,7 @@ def ways(name: str, arguments: dict[str, str]) -> dict[str, Any]:
 
 
 def left(exchange: Any, reply: Any) -> str:
-    return told(exchange.body(reply) if isinstance(reply, bytes) else streamed(exchange, reply))
+    return told(exchange.whole.rewrite(reply) if isinstance(reply, bytes) else streamed(exchange, reply))
 
 
 WAYS = [*ways("read_file", {})]
@@ -373,7 +376,7 @@ def test_a_rule_looks_again_at_what_it_joined(patterns: list[str], text: str, si
     for with_calls in (guards, {**guards, "denied_tools": ["bash"], "on_denied": "drop"}):
         for body in (
             streamed(under(with_calls), said(f"a {text} b", size=size)),
-            under(with_calls).body(whole(content=f"a {text} b")),
+            under(with_calls).whole.rewrite(whole(content=f"a {text} b")),
         ):
             content = told(body)
             assert "secret" not in content
@@ -412,7 +415,7 @@ def test_no_forbidden_call_leaves_for_cline(pieces: list[str], size: int, guards
     found = cline(told(streamed(exchange, said(text, size=size))))
     assert not {name for name, _ in found} & {"execute_command", "browser_action"}
     assert exchange.report.failures == []
-    found = cline(told(under(guards, text=True).body(whole(content=text))))
+    found = cline(told(under(guards, text=True).whole.rewrite(whole(content=text))))
     assert not {name for name, _ in found} & {"execute_command", "browser_action"}
 
 

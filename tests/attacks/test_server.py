@@ -184,7 +184,7 @@ def test_no_denied_call_leaves_in_an_odd_reply(what: str) -> None:
     body = WHOLE[what]
     for sent in (body, b"\xef\xbb\xbf" + body):
         for exchange in (under(DENY), under(DENY, stream=False)):
-            found = exchange.body(sent)
+            found = exchange.whole.rewrite(sent)
             assert "bash" not in called(found)
             assert exchange.report.failures == []
             assert isinstance(parsed(found.decode("utf-8-sig")), dict)
@@ -195,7 +195,7 @@ def test_no_denied_call_leaves_in_an_odd_reply(what: str) -> None:
 
 def test_a_reply_that_is_withheld_says_so() -> None:
     exchange = under(DENY, stream=False)
-    read = chat.read(exchange.body(WHOLE["nested"]))
+    read = chat.read(exchange.whole.rewrite(WHOLE["nested"]))
     assert (read.content, read.finish_reason) == (WITHHELD, "stop")
     assert actions(exchange) == [("unread_calls", "refused")]
     assert exchange.report.outcome == "denied"
@@ -212,7 +212,7 @@ def test_text_in_a_message_of_a_chunk_does_not_leave_for_a_text_client(begun: li
 def test_text_in_parts_is_read_for_a_text_client() -> None:
     text = "<execute_command><command>rm</command></execute_command>"
     for body in (whole(content=[{"type": "text", "text": text}]),):
-        found = under({"denied_tools": ["execute_command"]}, text=True).body(body)
+        found = under({"denied_tools": ["execute_command"]}, text=True).whole.rewrite(body)
         assert cline("".join(str(part) for part in [parsed(found.decode())["choices"][0]["message"]["content"]])) == []
 
 
@@ -304,7 +304,7 @@ def test_no_denied_call_leaves_in_whatever_reply(odd: Any, calls: Any) -> None:
     ]
     for body in bodies:
         exchange = under(DENY, stream=False)
-        assert "bash" not in called(exchange.body(chat.encoded(body)))
+        assert "bash" not in called(exchange.whole.rewrite(chat.encoded(body)))
         assert exchange.report.failures == []
 
 

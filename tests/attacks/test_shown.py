@@ -119,7 +119,7 @@ def told(client: str, server: str, field: str, text: str, guards: Json, *, as_te
         places = [0, *(cuts or ()), len(text)]
         pieces = [text[start:end] for start, end in pairwise(places)]
         body = reply(server, field, *pieces, stream=stream)
-        out = fed(exchange.stream(), body) if stream else exchange.body(body)
+        out = fed(exchange.stream(), body) if stream else exchange.whole.rewrite(body)
         assert exchange.report.failures == []
         assert not guards.get("content") or b"SECRET" not in out
         found.append(shown(client, out, stream=stream))
@@ -162,7 +162,7 @@ def test_a_text_and_a_refusal_after_it_stay_apart(client: str, stream: bool) -> 
             pieces = [{"content": "Well, SEC"}, {"content": "RET1. "}, {"refusal": "No SE"}, {"refusal": "CRET2."}]
             out = fed(exchange.stream(), chat.ROLE, *map(chat.chunk, pieces), chat.chunk({}, "stop"), chat.DONE)
         else:
-            out = exchange.body(chat.encoded(chat.completion(None, message=message)))
+            out = exchange.whole.rewrite(chat.encoded(chat.completion(None, message=message)))
         expected = (text, refusal) if client in REFUSES else (text + refusal, "")
         assert shown(client, out, stream=stream) == expected
         if client == "anthropic-messages":
@@ -193,7 +193,7 @@ def test_a_tool_in_a_namespace_is_denied_by_any_of_its_names(server: str, name: 
                     pairs.streamed(server, ["Hi", HERMES.format(called, '{"filePath": "a"}')]),
                 ):
                     exchange = opened("openai-responses", server, guards, stream=stream, tools=tools)
-                    out = fed(exchange.stream(), body) if stream else exchange.body(body)
+                    out = fed(exchange.stream(), body) if stream else exchange.whole.rewrite(body)
                     assert not [item for item in responses.read(out).items if item["type"] == "function_call"]
                     assert exchange.report.failures == []
 
@@ -224,7 +224,7 @@ def test_a_text_that_a_server_repeats_beside_its_messages_is_that_which_the_clie
     body = b"".join(responses.numbered(frames)) if stream else chat.encoded(frames[-1]["response"])
     for guards in ({}, RULE):
         exchange = opened("openai-responses", "openai-responses", guards, stream=stream)
-        out = fed(exchange.stream(), body) if stream else exchange.body(body)
+        out = fed(exchange.stream(), body) if stream else exchange.whole.rewrite(body)
         if guards:
             assert b"SECRET" not in out
             assert out.replace(b" ", b"").count(b'"output_text":"Isay***."') == 1
@@ -237,6 +237,6 @@ def test_a_refusal_in_a_part_of_the_content_is_one(client: str) -> None:
     content = [{"type": "text", "text": "Well. "}, {"type": "refusal", "refusal": REPEATED}]
     body = chat.encoded(chat.completion(None, message={"role": "assistant", "content": content}))
     for guards, said in (({}, REPEATED), (RULE, "I say ***.")):
-        out = opened(client, "openai-chat", guards, stream=False).body(body)
+        out = opened(client, "openai-chat", guards, stream=False).whole.rewrite(body)
         assert said.encode() in out
         assert guards == {} or b"SECRET" not in out

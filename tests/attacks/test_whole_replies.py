@@ -108,7 +108,7 @@ def text_of(api: str, reply: Json) -> str:
 @pytest.mark.parametrize("how", UNREAD)
 def test_reply_that_cannot_be_read_is_withheld_with_a_message(how: str, encoding: str, api: str) -> None:
     exchange = exchange_of(api)
-    went = exchange.body(UNREAD[how](body(api)).encode(encoding))
+    went = exchange.whole.rewrite(UNREAD[how](body(api)).encode(encoding))
     assert not is_in("bash", went)
     assert (api, how) == ("ollama", "the same twice") or text_of(api, json.loads(went)) == WITHHELD
     assert exchange.report.outcome == "denied"
@@ -119,29 +119,29 @@ def test_reply_that_cannot_be_read_is_withheld_with_a_message(how: str, encoding
 @pytest.mark.parametrize("encoding", ["utf-8", *ENCODINGS])
 def test_reply_in_any_unicode_is_read_and_leaves_in_utf_8(encoding: str, api: str) -> None:
     denied, allowed, told = (exchange_of(api) for _ in range(3))
-    went = denied.body(body(api).encode(encoding))
+    went = denied.whole.rewrite(body(api).encode(encoding))
     assert not is_in("bash", went)
     assert text_of(api, json.loads(went.decode())) == "Hello"
     assert [call["name"] for call in denied.report.calls] == []
-    went = allowed.body(body(api, "read", "é😀").encode(encoding))
+    went = allowed.whole.rewrite(body(api, "read", "é😀").encode(encoding))
     assert is_in("read", went)
     assert text_of(api, json.loads(went.decode())) == "é😀"
     error = b'{"error": {"type": "x", "message": "busy"}}'.decode().encode(encoding)
-    assert told.body(error) == error  # which holds no call
+    assert told.whole.rewrite(error) == error  # which holds no call
     assert told.report.errors == ["the server broke off with an error: busy"]
 
 
 @API
 def test_reply_nested_less_deeply_is_read(api: str) -> None:
     nested = f'{body(api, "read")[:-1]}, "z": {"[" * 500}{"]" * 500}}}'
-    assert is_in('"read"', exchange_of(api).body(nested.encode()))
+    assert is_in('"read"', exchange_of(api).whole.rewrite(nested.encode()))
 
 
 @API
 def test_arguments_nested_without_end_are_withheld(api: str) -> None:
     """As a model can have an honest server send them where arguments are JSON of the reply itself."""
     call = body(api, "bash").replace('"name": "bash"', f'"name": "bash", "input": {{"x": {DEEP}}}')
-    assert not is_in("bash", exchange_of(api).body(call.encode()))
+    assert not is_in("bash", exchange_of(api).whole.rewrite(call.encode()))
 
 
 @API
@@ -149,7 +149,7 @@ def test_arguments_nested_without_end_are_withheld(api: str) -> None:
 def test_body_without_any_object_passes(passing: bytes, api: str) -> None:
     """No client finds a call where there is no brace, whatever the encoding."""
     exchange = exchange_of(api)
-    assert exchange.body(passing) == passing
+    assert exchange.whole.rewrite(passing) == passing
     assert exchange.report.failures == []
     assert exchange.report.policies == []
 
@@ -161,7 +161,7 @@ def test_call_under_a_key_given_twice_does_not_leave(api: str) -> None:
     for key in ("choices", "content", "output", "message"):
         if key in denied:
             twice = json.dumps(denied)[:-1] + f', "{key}": {json.dumps(harmless[key])}}}'
-            assert not is_in("bash", exchange_of(api).body(twice.encode()))
+            assert not is_in("bash", exchange_of(api).whole.rewrite(twice.encode()))
 
 
 @API
@@ -175,5 +175,5 @@ def test_without_a_policy_it_leaves_as_it_came_and_is_told(api: str) -> None:
     for how in UNREAD:
         exchange = Exchange.open(ALL[APIS[api][0] - 1], chat.encoded(asked), AGENT, planner(), "seed")
         sent = UNREAD[how](body(api)).encode()
-        assert exchange.body(sent) == sent
+        assert exchange.whole.rewrite(sent) == sent
         assert exchange.report.failures == []

@@ -86,7 +86,7 @@ def test_thousands_of_calls_are_too_many(form: str) -> None:
 
     def reply(*more: tuple[str, str]) -> set[str]:
         if form == "whole":
-            return called(under(deny, stream=False).body(whole(*calls, *more)))
+            return called(under(deny, stream=False).whole.rewrite(whole(*calls, *more)))
         return called(streamed(under(deny), native(*calls, *more)))
 
     assert reply() == {"read"}

@@ -17,7 +17,7 @@ from tests.apis import chat, gemini, messages, ollama, pairs, responses, sdks
 from tests.apis.named_events import Json
 from tests.apis.pairs import PAIRS, READ
 from tests.apis.shapes import SHAPES
-from tests.e2e.conftest import PATIENCE, Lab, Start
+from tests.e2e.conftest import PATIENCE, Lab, Start, by_turn
 from tests.e2e.upstream import JSON, Reply, Script, Seen
 
 IN_TEXT = '<tool_call>\n{"name": "read", "arguments": {"filePath": "/a"}}\n</tool_call>'
@@ -391,6 +391,16 @@ async def test_a_profile_says_in_which_field_what_was_thought_goes_back(start: S
     thought = messages.assistant(messages.thinking("Hm.", "sig"), messages.text("So."))
     await lab.post(messages.request(messages=[messages.user("a"), thought, messages.user("b")]), path=messages.PATH)
     assert [entry.get("reasoning") for entry in lab.upstream.seen[0].json["messages"]] == [None, "Hm.", None]
+
+
+async def test_a_reply_in_a_coding_that_cannot_be_undone_is_an_error_of_the_clients_api(start: Start) -> None:
+    body = pairs.whole("openai-chat", "Hello")
+    reply = Reply([body], {**JSON, "content-encoding": "gzip"}, framing="length")
+    lab = await start(by_turn(reply), vtc_upstream_api="openai-chat")
+    answer = await lab.post(messages.request(), path="/v1/messages")
+    assert (answer.status, answer.headers.get("content-encoding")) == (502, None)
+    assert json.loads(answer.body)["error"]["message"] == "The reply of the server could not be read"
+    assert "the body cannot be decoded" in str((await lab.report())["failures"])
 
 
 async def test_what_cannot_be_told_is_named_in_the_report(start: Start) -> None:

@@ -119,7 +119,7 @@ def told(api: str, text: str, way: str, *, cut: bool = False, memory: Memory | N
     """What the client of an API understands of a reply with this text; nothing of it may fail."""
     exchange = opened(api, memory, stream=way != "whole", **fields)
     if way == "whole":
-        out = exchange.body(body(api, text, cut=cut))
+        out = exchange.whole.rewrite(body(api, text, cut=cut))
     else:
         size = 3 if way == "streamed finely" else len(text)
         sent = frames(api, (text[at : at + size] for at in range(0, len(text), size)), cut=cut)
@@ -192,7 +192,7 @@ def test_a_call_of_a_tool_that_is_not_offered_leaves_as_written_and_is_told(api:
     said = alike(api, f"I look.\n\n{written(dialect, unknown)}")
     assert (said.calls, said.content) == ([unknown], "I look.")
     exchange = opened(api)
-    exchange.body(body(api, written(dialect, unknown), cut=False))
+    exchange.whole.rewrite(body(api, written(dialect, unknown), cut=False))
     assert [call["repairs"] for call in exchange.report.calls] == [["unknown-tool"]]
 
 
@@ -209,7 +209,7 @@ def test_a_call_of_a_tool_that_is_not_offered_stays_text(name: str, api: str) ->
     tool, fields, settings = NO_TOOL[name]
     text = written("hermes", (tool, {"path": "/"}))
     exchange = opened(api, settings=settings, **fields)
-    said = understood(api, exchange.body(body(api, text, cut=False)), stream=False)
+    said = understood(api, exchange.whole.rewrite(body(api, text, cut=False)), stream=False)
     assert (said.calls, said.content) == ([], text)
 
 
@@ -218,7 +218,9 @@ def test_a_declared_tool_that_the_choice_leaves_out_is_not_called_as_an_unknown_
     for name in ("write", "Write"):
         text = written("hermes", (name, {"filePath": "/a", "content": "x"}))
         exchange = opened("openai-responses", tool_choice=choice)
-        said = understood("openai-responses", exchange.body(body("openai-responses", text, cut=False)), stream=False)
+        said = understood(
+            "openai-responses", exchange.whole.rewrite(body("openai-responses", text, cut=False)), stream=False
+        )
         assert (said.calls, said.content) == ([], text)
         (refusal,) = exchange.report.refusals
         assert refusal["reason"] == f"no tool {name!r} is offered; offered: read"
@@ -229,7 +231,7 @@ def test_a_declared_tool_that_the_choice_leaves_out_is_not_called_as_an_unknown_
 def test_a_required_parameter_that_is_missing_is_told(api: str, dialect: str) -> None:
     text = written(dialect, ("read", {"offset": 5}))
     exchange = opened(api)
-    said = understood(api, exchange.body(body(api, text, cut=False)), stream=False)
+    said = understood(api, exchange.whole.rewrite(body(api, text, cut=False)), stream=False)
     assert said.calls == [("read", {"offset": 5})]
     assert [call.get("lacks") for call in exchange.report.calls] == [["filePath"]]
     assert "read lacks what its tool requires" in exchange.report.summary()
@@ -311,7 +313,7 @@ def test_an_example_in_the_reasoning_of_a_model_that_is_not_known_is_no_call(api
 def test_a_call_that_the_reasoning_ends_with_is_made_if_nothing_else_is_said(model: str, api: str) -> None:
     exchange = opened(api, model=model)
     text = f"I look.\n{written('hermes', READ)}\n</think>"
-    said = understood(api, exchange.body(body(api, text, cut=False)), stream=False)
+    said = understood(api, exchange.whole.rewrite(body(api, text, cut=False)), stream=False)
     assert said.calls == [READ]
     assert [call["repairs"] for call in exchange.report.calls] == [["call-in-reasoning"]]
 
@@ -476,7 +478,7 @@ def test_thoughts_beside_calls_of_the_server_are_parted_alike_in_streams_and_who
         found = []
         for stream in (False, True):
             exchange, came = opened(api, model=model, stream=stream), calling(api, text, stream=stream)
-            out = fed(exchange.stream(), came) if stream else exchange.body(came)
+            out = fed(exchange.stream(), came) if stream else exchange.whole.rewrite(came)
             found.append(understood(api, out, stream=stream))
         assert found[0] == found[1]
         assert found[0].calls == [READ]
@@ -549,7 +551,7 @@ def halted(api: str, text: str, reason: str, way: str) -> Said:
         case _:
             whole = chat.encoded(ollama.message(text, done_reason=reason))
             said = whole if way == "whole" else ollama.streamed_text(*pieces, done_reason=reason)
-    out = exchange.body(said) if isinstance(said, bytes) else fed(exchange.stream(), *said)
+    out = exchange.whole.rewrite(said) if isinstance(said, bytes) else fed(exchange.stream(), *said)
     assert exchange.report.failures == []
     return understood(api, out, stream=way != "whole")
 

@@ -123,7 +123,7 @@ def test_a_call_comes_back_as_its_tool_was_declared(stream: bool, came: list[Any
     if stream:
         out = fed(exchange.stream(), *frames)
     else:
-        out = exchange.body(chat.encoded(json.loads(frames[-1].partition(b"data: ")[2])["response"]))
+        out = exchange.whole.rewrite(chat.encoded(json.loads(frames[-1].partition(b"data: ")[2])["response"]))
     found = responses.read(out)
     (item,) = found.items
     assert (item["type"], item.get("namespace"), item["name"]) == went

@@ -57,7 +57,7 @@ def test_a_cut_call_ends_as_one_that_the_limit_cut(
 ) -> None:
     exchange = crossing(client, server, stream=stream)
     body = called(server, *arguments)
-    out = fed(exchange.stream(), body) if stream else exchange.body(body)
+    out = fed(exchange.stream(), body) if stream else exchange.whole.rewrite(body)
     assert ends_cut(client, out, stream=stream), out
     assert "not a whole JSON object" in str(exchange.report.refusals)
 
@@ -83,7 +83,7 @@ def test_arguments_that_are_no_object_are_text_where_a_call_has_an_object(
         expected = pairs.said(f"read {arguments}", end="length" if arguments.startswith("[") else "")
         assert told(exchange, client, body, stream=stream) == expected
     else:
-        out = fed(exchange.stream(), body) if stream else exchange.body(body)
+        out = fed(exchange.stream(), body) if stream else exchange.whole.rewrite(body)
         assert json.dumps(arguments)[1:-1].encode() in out
 
 
@@ -139,6 +139,6 @@ def test_a_call_that_was_held_until_the_server_broke_off_is_text(client: str, er
 @pytest.mark.parametrize("status", ["failed", "cancelled", "canceled"])
 def test_a_whole_reply_that_the_server_gave_up_is_an_error(client: str, status: str) -> None:
     body = chat.encoded({**responses.response(responses.message("Hel")), "status": status, "error": None})
-    out = crossing(client, "openai-responses", stream=False).body(body)
+    out = crossing(client, "openai-responses", stream=False).whole.rewrite(body)
     assert json.loads(out)["error"]
     assert status.encode() in out

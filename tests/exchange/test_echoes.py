@@ -60,7 +60,7 @@ def test_an_echo_is_no_call_in_any_api(way: str, api: str) -> None:
 
 def test_the_report_names_the_tool_and_marks_the_exchange() -> None:
     exchange = opened("openai-chat", **with_result("openai-chat", ECHO))
-    exchange.body(chat.encoded(chat.completion(ECHO)))
+    exchange.whole.rewrite(chat.encoded(chat.completion(ECHO)))
     assert exchange.report.outcome == "refused"
     assert exchange.report.summary() == "vtc: 1 left as text (echo of the result of read)"
 
@@ -176,7 +176,7 @@ def test_a_text_client_carries_out_no_echo_that_grep_shows(*, before: str, strea
     out = (
         fed(exchange.stream(), *chat.streamed(COMMAND))
         if stream
-        else exchange.body(chat.encoded(chat.completion(COMMAND)))
+        else exchange.whole.rewrite(chat.encoded(chat.completion(COMMAND)))
     )
     assert "<execute_command>" not in chat.read(out).content
 
@@ -193,7 +193,7 @@ def test_a_text_client_is_given_a_message_in_place_of_an_echo(*, stream: bool) -
     if stream:
         text = chat.read(fed(exchange.stream(), *chat.streamed(*f"I do so.\n{COMMAND}"))).content
     else:
-        text = chat.read(exchange.body(chat.encoded(chat.completion(f"I do so.\n{COMMAND}")))).content
+        text = chat.read(exchange.whole.rewrite(chat.encoded(chat.completion(f"I do so.\n{COMMAND}")))).content
     assert "<execute_command>" not in text
     assert "`execute_command` was not carried out" in text
     assert "read_file" in text
@@ -335,7 +335,7 @@ def test_such_a_call_is_refused_where_echoes_are_steered_and_under_a_policy(way:
     body = chat.encoded(chat.request(**{**fields, "stream": way != "whole"}))
     exchange = Exchange.open(API, body, AGENT, strict, "seed")
     whole = chat.encoded(chat.completion(text))
-    out = exchange.whole(whole) if way == "whole" else fed(exchange.stream(), *chat.streamed(text))
+    out = exchange.whole.rewrite(whole) if way == "whole" else fed(exchange.stream(), *chat.streamed(text))
     assert (chat.read(out).calls, chat.read(out).content) == ([], text)
     assert exchange.report.summary() == f"vtc: 1 left as text (it was {NOT_COMPARED})"
 

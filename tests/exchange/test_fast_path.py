@@ -146,7 +146,7 @@ def test_line_of_code_or_a_quotation_is_read_wherever_frames_end(texts: list[str
 def test_calls_after_any_lines_are_those_of_a_whole_body(texts: list[str]) -> None:
     texts = ["It", " works", *texts, "<tool_call><function=read>", "<parameter=filePath>a</parameter></function>"]
     streamed = fed(opened().stream(), *chat.streamed(*texts))
-    whole = opened().body(chat.encoded(chat.completion("".join(texts))))
+    whole = opened().whole.rewrite(chat.encoded(chat.completion("".join(texts))))
     assert chat.read(streamed) == chat.read(whole)
 
 

@@ -76,7 +76,7 @@ def test_a_call_of_it_comes_back_as_the_client_declared_it(server: str, stream: 
     exchange.request()
     said = [("apply__patch", {"input": INPUT}), ("read", {"filePath": "/a"})]
     body = pairs.streamed(server, ["I edit."], said) if stream else pairs.whole(server, "I edit.", said)
-    made, reason = calls_of(fed(exchange.stream(), body) if stream else exchange.body(body))
+    made, reason = calls_of(fed(exchange.stream(), body) if stream else exchange.whole.rewrite(body))
     assert reason == "tool_calls"
     assert made[0].pop("id")
     assert made[0] == {"type": "custom", "custom": {"name": "apply.patch", "input": INPUT}}
@@ -106,7 +106,7 @@ def test_a_call_of_it_in_text_is_one_of_a_custom_tool(server: str, stream: bool)
     assert '"custom"' not in sent
     text = chat.DIALECTS["hermes"]("apply.patch", {"input": INPUT})
     reply = pairs.streamed(server, [text]) if stream else pairs.whole(server, text)
-    made, reason = calls_of(fed(exchange.stream(), reply) if stream else exchange.body(reply))
+    made, reason = calls_of(fed(exchange.stream(), reply) if stream else exchange.whole.rewrite(reply))
     assert reason == "tool_calls"
     assert made[0]["custom"] == {"name": "apply.patch", "input": INPUT}
 
@@ -123,7 +123,7 @@ def test_a_server_of_chat_completions_makes_it_itself(stream: bool) -> None:
     reply = b"".join([*frames, chat.DONE])
     if not stream:
         reply = chat.encoded(chat.completion(None, "tool_calls", message={"tool_calls": [MADE]}))
-    assert (fed(exchange.stream(), reply) if stream else exchange.body(reply)) == reply
+    assert (fed(exchange.stream(), reply) if stream else exchange.whole.rewrite(reply)) == reply
 
 
 @STREAM
@@ -144,6 +144,6 @@ def test_a_policy_reads_the_raw_input_as_the_one_argument(guard: str, left: bool
     reply = b"".join([chat.ROLE, chat.chunk({"tool_calls": [{**MADE, "index": 0}]}), chat.chunk({}, "tool_calls")])
     if not stream:
         reply = chat.encoded(chat.completion(None, "tool_calls", message={"tool_calls": [MADE]}))
-    out = fed(exchange.stream(), reply) if stream else exchange.body(reply)
+    out = fed(exchange.stream(), reply) if stream else exchange.whole.rewrite(reply)
     assert (b'"custom"' in out) == left
     assert not left or calls_of(out)[0] == [MADE]

@@ -314,7 +314,7 @@ def test_where_calls_do_not_leave_in_pieces_they_are_complete(
     told = [place for place, out in enumerate(left) if b"a.py" in out or b"one two" in out]
     assert len(told) == 1 or api == "openai-responses"
     whole = exchange(planners["auto"], api)
-    assert b"a.py" in whole.body(chat.encoded(SHAPES[api].whole(TEXT + REST)))
+    assert b"a.py" in whole.whole.rewrite(chat.encoded(SHAPES[api].whole(TEXT + REST)))
     assert [one["name"] for one in whole.report.calls] == ["write"]
 
 

@@ -75,7 +75,7 @@ def test_what_only_the_server_can_tell_in_a_whole_reply_is_named(
     client: str, server: str, reply: dict[str, Any], named: str
 ) -> None:
     exchange = crossing(client, server, stream=False)
-    assert pairs.read(client, exchange.body(chat.encoded(reply)), stream=False).text == "Hi"
+    assert pairs.read(client, exchange.whole.rewrite(chat.encoded(reply)), stream=False).text == "Hi"
     assert exchange.report.request[-1].endswith(f"not told to the client, whose API has no word for it: {named}")
 
 

@@ -60,7 +60,7 @@ def test_tags_around_calls_of_upstream_are_no_speech(before: str, after: str, sa
 def test_whole_replies_are_read_alike(content: str, said: str) -> None:
     message = {"role": "assistant", "content": content, "tool_calls": [CALL]}
     body = chat.encoded({"choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]})
-    found = json.loads(opened().body(body))["choices"][0]["message"]
+    found = json.loads(opened().whole.rewrite(body))["choices"][0]["message"]
     assert [call["function"] for call in found["tool_calls"]] == [CALL["function"]]
     assert (found["content"] or "") == said
 

@@ -89,7 +89,7 @@ def said(exchange: Exchange, body: bytes) -> tuple[str, list[str], list[str]]:
 
 def whole(text: str, **fields: Any) -> tuple[str, list[str], list[str]]:
     exchange = opened(tools=TOOLS, **fields)
-    return said(exchange, exchange.whole(chat.encoded(chat.completion(text))))
+    return said(exchange, exchange.whole.rewrite(chat.encoded(chat.completion(text))))
 
 
 def streamed(pieces: Iterable[str], **fields: Any) -> tuple[str, list[str], list[str]]:

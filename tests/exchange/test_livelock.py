@@ -43,7 +43,7 @@ def test_a_reply_fails_open_as_it_came(api: Api, caplog: pytest.LogCaptureFixtur
     assert failure.startswith("Livelock: no progress in state ")
     assert "the rest of this reply is forwarded unchanged" in caplog.records[0].message
     exchange, body = opened(api, Planner(PROFILES, Settings())), chat.encoded(shape.whole(TEXT))
-    assert exchange.body(body) == body
+    assert exchange.whole.rewrite(body) == body
     assert [one.partition(":")[0] for one in exchange.report.failures] == ["Livelock"]
 
 
@@ -52,7 +52,7 @@ def test_a_reply_fails_open_as_it_came(api: Api, caplog: pytest.LogCaptureFixtur
 def test_where_a_policy_refuses_calls_it_fails_closed(api: Api) -> None:
     shape = SHAPES[api.name]
     streamed, whole = opened(api, STRICT), opened(api, STRICT)
-    outs = fed(streamed.stream(), *shape.streamed(*PIECES)), whole.body(chat.encoded(shape.whole(TEXT)))
+    outs = fed(streamed.stream(), *shape.streamed(*PIECES)), whole.whole.rewrite(chat.encoded(shape.whole(TEXT)))
     for exchange, out in zip((streamed, whole), outs, strict=True):
         assert b"filePath" not in out
         assert not exchange.report.failures

@@ -143,7 +143,7 @@ def test_no_cut_matters_and_streamed_replies_say_what_whole_ones_do(
     places = [0, *sorted(min(place, len(body)) for place in cuts), len(body)]
     assert fed(opened(**how).stream(), *(body[a:b] for a, b in pairwise(places) if a < b)) == out
     whole = opened(**how)
-    rewritten = whole.body(chat.encoded(messages.message(*content, stop_reason=reason)))
+    rewritten = whole.whole.rewrite(chat.encoded(messages.message(*content, stop_reason=reason)))
     assert whole.report.failures == []
     assert said_by(out) == said_by(rewritten) or shows_reasoning(
         whole, *("".join(one) for one in said if isinstance(one, list))

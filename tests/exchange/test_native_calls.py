@@ -234,7 +234,7 @@ def test_a_troubled_call_reaches_every_client_in_order(name: str, api: str, stre
     called, arguments = NAMES[name] if name in NAMES else ("read", MENDED[name][0])
     one = exchange(api, stream=stream)
     body = calling(api, called, arguments, stream=stream)
-    out = fed(one.stream(), body) if stream else one.body(body)
+    out = fed(one.stream(), body) if stream else one.whole.rewrite(body)
     assert said(api, out, stream=stream) == [("read", A)]
     assert one.report.failures == []
     assert one.report.calls[0]["repairs"]
@@ -245,7 +245,7 @@ def test_a_troubled_call_reaches_every_client_in_order(name: str, api: str, stre
 def test_a_clean_call_keeps_its_bytes(api: str, stream: bool) -> None:
     one = exchange(api, stream=stream)
     body = calling(api, "read", '{ "filePath":  "/a</tool_call>" }', stream=stream)
-    assert (fed(one.stream(), body) if stream else one.body(body)) == body
+    assert (fed(one.stream(), body) if stream else one.whole.rewrite(body)) == body
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
@@ -253,7 +253,7 @@ def test_a_clean_call_keeps_its_bytes(api: str, stream: bool) -> None:
 def test_a_call_in_a_name_that_cannot_be_read_passes_and_is_told(api: str, stream: bool) -> None:
     one = exchange(api, stream=stream)
     body = calling(api, "read<arg_key>filePath</arg_key>", "{}", stream=stream)
-    assert (fed(one.stream(), body) if stream else one.body(body)) == body
+    assert (fed(one.stream(), body) if stream else one.whole.rewrite(body)) == body
     assert [(told["name"], told["reason"]) for told in one.report.refusals] == [
         ("read", "its name holds more than a name, and cannot be read")
     ]
@@ -298,5 +298,5 @@ def test_a_custom_call_of_a_function_reaches_the_client_as_one_of_the_function(s
     exchange = Exchange.open(api, chat.encoded(body), Facts(path=SHAPES[api.name].path), planner(), "seed")
     frames = [chat.ROLE, chat.chunk({"tool_calls": [entry]}), chat.chunk({}, "tool_calls"), chat.DONE]
     whole = chat.encoded(chat.completion(None, "tool_calls", message={"tool_calls": [entry]}))
-    out = fed(exchange.stream(), *frames) if stream else exchange.body(whole)
+    out = fed(exchange.stream(), *frames) if stream else exchange.whole.rewrite(whole)
     assert chat.read(out).calls == [("read", A)]

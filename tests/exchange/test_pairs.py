@@ -38,7 +38,7 @@ def crossing(client: str, server: str, *, settings: dict[str, Any] | None = None
 def told(exchange: Exchange, client: str, body: bytes, *, stream: bool, cuts: int = 0) -> pairs.Said:
     """Read what the client is told of a reply, in pieces of some bytes if `cuts` says so."""
     if not stream:
-        return pairs.read(client, exchange.body(body), stream=False)
+        return pairs.read(client, exchange.whole.rewrite(body), stream=False)
     pieces = [body[at : at + cuts] for at in range(0, len(body), cuts)] if cuts else [body]
     return pairs.read(client, fed(exchange.stream(), *pieces), stream=True)
 
@@ -76,7 +76,7 @@ def test_the_form_of_a_reply_is_the_one_that_the_client_asked_for(client: str, s
     """A server that streams though a whole reply was asked for, or the other way round."""
     exchange = crossing(client, server, stream=stream)
     body = pairs.whole(server, "Hello", READ) if stream else pairs.streamed(server, ["Hello"], READ)
-    assert pairs.read(client, exchange.body(body), stream=stream) == said("Hello", READ)
+    assert pairs.read(client, exchange.whole.rewrite(body), stream=stream) == said("Hello", READ)
 
 
 @PAIR

@@ -156,7 +156,7 @@ def begun(client: str, form: Form, *, stream: bool, model: str = "") -> tuple[Ta
     talk.model = model or form.model
     talk.ask(*asks(client, "Read it"), stream=stream)
     body = form.streamed if stream else chat.encoded(form.whole)
-    out = fed(talk.exchange.stream(), body) if stream else talk.exchange.body(body)
+    out = fed(talk.exchange.stream(), body) if stream else talk.exchange.whole.rewrite(body)
     return talk, told(client, out)
 
 
@@ -224,7 +224,7 @@ def test_a_seal_that_the_client_sends_back_itself_comes_once(client: str, form: 
     }[client]
     talk.ask(*asks(client, "Read it"), stream=stream, **asked)
     body = form.streamed if stream else chat.encoded(form.whole)
-    out = fed(talk.exchange.stream(), body) if stream else talk.exchange.body(body)
+    out = fed(talk.exchange.stream(), body) if stream else talk.exchange.whole.rewrite(body)
     lost = answered(client, told(client, out), "found")
     match client:
         case "anthropic-messages":
@@ -249,7 +249,7 @@ async def test_a_seal_comes_back_through_googles_client(what: str, stream: bool)
     asked = {"generationConfig": {"thinkingConfig": {"includeThoughts": True}}}
     talk.ask(*asks("gemini-generate", "Read it"), stream=stream, **asked)
     body = form.streamed if stream else chat.encoded(form.whole)
-    out = fed(talk.exchange.stream(), body) if stream else talk.exchange.body(body)
+    out = fed(talk.exchange.stream(), body) if stream else talk.exchange.whole.rewrite(body)
     replies = [Reply([out], SSE if stream else JSON), Reply([chat.encoded(gemini.reply(gemini.text("So.")))], JSON)]
     async with serving(lambda _: replies.pop(0)) as upstream:
         options: Any = {"base_url": upstream.url, "async_client_args": {"trust_env": False}}

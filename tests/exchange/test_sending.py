@@ -221,7 +221,7 @@ def test_a_call_is_fitted_to_the_whole_schema() -> None:
     body = chat.encoded(
         chat.completion(None, "tool_calls", message=_calling("count", '{"n": "null"}')),
     )
-    (found,) = json.loads(exchange.body(body))["choices"][0]["message"]["tool_calls"]
+    (found,) = json.loads(exchange.whole.rewrite(body))["choices"][0]["message"]["tool_calls"]
     assert json.loads(found["function"]["arguments"]) == {"n": None}
 
 
@@ -255,7 +255,7 @@ def test_a_tool_whose_name_was_shortened_is_called_by_its_own(stream: bool, form
         body = pairs.streamed("openai-chat", said, calls)
         went = fed(exchange.stream(), *(body[at : at + 7] for at in range(0, len(body), 7)))
     else:
-        went = exchange.body(pairs.whole("openai-chat", "".join(said), calls))
+        went = exchange.whole.rewrite(pairs.whole("openai-chat", "".join(said), calls))
     assert pairs.read("openai-chat", went, stream=stream).calls == ((LONG, '{"filePath": "/a"}'),)
 
 
@@ -345,10 +345,11 @@ FULL = b'{"error":{"code":400,"message":"request (5000 tokens) exceeds the avail
 def test_a_full_window_is_the_error_that_the_client_knows(client: str, server: str) -> None:
     exchange = opened(client=client, settings={"upstream_api": (server,)})
     exchange.request()
-    status, body = exchange.failed(FULL, 500) or (0, b"")
-    error = json.loads(body)["error"]
+    reply = exchange.whole.error(FULL, 500)
+    assert reply
+    error = json.loads(reply.body)["error"]
     message = error if client == "ollama-chat" else error["message"]
-    assert status == 400
+    assert reply.status == 400
     assert message.startswith("prompt is too long: 5000 tokens > 4096 maximum")
     if client.startswith("openai"):
         assert error["code"] == "context_length_exceeded"
@@ -359,7 +360,7 @@ def test_a_full_window_is_the_error_that_the_client_knows(client: str, server: s
 def test_errors_of_hosted_apis_stay() -> None:
     exchange = opened(settings={"server": "hosted"})
     exchange.request()
-    assert exchange.failed(FULL, 400) is None
+    assert exchange.whole.error(FULL, 400) is None
 
 
 @pytest.mark.parametrize("stream", [True, False])
@@ -379,7 +380,7 @@ def test_a_prompt_that_the_server_cut_is_told(stream: bool, tokens: int, line: s
         ]
         fed(exchange.stream(), *frames, chat.DONE)
     else:
-        exchange.body(chat.encoded({**chat.completion("Hi"), "usage": usage}))
+        exchange.whole.rewrite(chat.encoded({**chat.completion("Hi"), "usage": usage}))
     told = ", ".join(exchange.report.request)
     assert (line in told) if line else ("cut" not in told)
 

@@ -47,7 +47,7 @@ def test_any_reply_in_any_cut_says_what_the_whole_says(
     streamed = chat.read(fed(opened(settings=settings).stream(), *(body[a:b] for a, b in pairwise(places) if a < b)))
     text = "".join(said)
     exchange = opened(settings=settings)
-    whole = chat.read(exchange.body(chat.encoded(chat.completion(text, reason))))
+    whole = chat.read(exchange.whole.rewrite(chat.encoded(chat.completion(text, reason))))
     assert streamed == whole or shows_reasoning(exchange, text)
     if not whole.calls and "think" not in text:
         assert is_said([text], whole.content, mended=finish and settings.get("lenient") != "off")
@@ -65,13 +65,13 @@ def test_any_bytes_pass(pieces: list[bytes]) -> None:
 
 @given(st.binary(max_size=100))
 def test_any_body_passes(body: bytes) -> None:
-    assert opened().body(body) == body
+    assert opened().whole.rewrite(body) == body
 
 
 def test_a_body_of_events_is_read_as_one() -> None:
     """Whatever the server called it; and a whole stream is a stream that is fed once."""
-    assert opened().body(BODY) == fed(opened().stream(), BODY)
-    assert opened().body(b"\r\n: hi\n\n" + BODY).startswith(b"\r\n: hi\n\n")
+    assert opened().whole.rewrite(BODY) == fed(opened().stream(), BODY)
+    assert opened().whole.rewrite(b"\r\n: hi\n\n" + BODY).startswith(b"\r\n: hi\n\n")
 
 
 def test_what_leaves_leaves_in_one_piece() -> None:

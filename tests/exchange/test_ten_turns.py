@@ -204,6 +204,6 @@ def test_a_question_that_vtc_asked_is_no_part_of_the_next_turns(tmp_path: Path) 
             yield
             return good
 
-        out = returned(exchange.rewrite_with_retry(bad if number % 2 else good, ask))
+        out = returned(exchange.whole.rewrite_with_retry(bad if number % 2 else good, ask))
         entries = [*entries, *answered("openai-chat", told("openai-chat", out), f"found {number}")]
     check(bodies, "openai-chat")

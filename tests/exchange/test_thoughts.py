@@ -256,7 +256,7 @@ def test_a_whole_reply_is_kept_as_a_stream_is() -> None:
     talk.ask(*asks("openai-chat", "Read it"), stream=False)
     call = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": "{}"}}
     message = {"role": "assistant", "content": None, "reasoning_content": "Hm.", "tool_calls": [call]}
-    out = talk.exchange.body(chat.encoded(chat.completion(None, "tool_calls", message=message)))
+    out = talk.exchange.whole.rewrite(chat.encoded(chat.completion(None, "tool_calls", message=message)))
     talk.entries += answered("openai-chat", told("openai-chat", out), "found")
     assert thoughts("openai-chat", talk.ask()) == ["Hm."]
 
@@ -297,7 +297,7 @@ def test_a_reply_that_broke_off_is_not_kept() -> None:
     talk = Talk("openai-chat")
     talk.ask(*asks("openai-chat", "Read it"))
     body = pairs.streamed("openai-chat", [], CALLS, reasoning="Hm.")
-    framing: Framing = talk.exchange.came
+    framing: Framing = talk.exchange.server.framing
     frames = [frame.raw for frame in framing.reader().feed(body)][:-3]
     stream = talk.exchange.stream()
     out = b"".join([*(piece for frame in frames for piece in stream.feed(frame)), *stream.break_off("reset")])
@@ -367,7 +367,7 @@ def test_a_client_is_told_reasoning_in_the_fields_that_a_profile_names(
         out = chat.deltas(fed(exchange.stream(), *frames, chat.DONE))[1:10]
     else:
         message = {"role": "assistant", "content": "Hello", **said}
-        whole = exchange.body(chat.encoded(chat.completion("Hello", message=message)))
+        whole = exchange.whole.rewrite(chat.encoded(chat.completion("Hello", message=message)))
         out = [json.loads(whole)["choices"][0]["message"]]
     expected = dict.fromkeys(wanted or said, "Hm.")
     assert [{key: one[key] for key in NAMES if one.get(key)} for one in out] == [expected] * len(out)
@@ -381,7 +381,7 @@ def test_reasoning_that_a_server_tells_in_two_fields_is_told_once(client: str) -
     talk.ask(*asks(client, "Read it"), stream=False, **thinks)
     call = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": "{}"}}
     message = {"role": "assistant", "content": None, **dict.fromkeys(NAMES, "Hm."), "tool_calls": [call]}
-    out = talk.exchange.body(chat.encoded(chat.completion(None, "tool_calls", message=message)))
+    out = talk.exchange.whole.rewrite(chat.encoded(chat.completion(None, "tool_calls", message=message)))
     assert out.count(b"Hm.") == 1
 
 

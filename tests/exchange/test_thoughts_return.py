@@ -34,7 +34,7 @@ def opened(client: str, server: str, host: str = "upstream", **fields: Any) -> E
 def next_turn(client: str, server: str, reply: bytes, *, stream: bool, host: str = "upstream") -> Any:
     """Give a client the reply, and return what the server is asked as the client sends the result of its call."""
     first = opened(client, server, stream=stream)
-    out = fed(first.stream(), reply) if stream else first.body(reply)
+    out = fed(first.stream(), reply) if stream else first.whole.rewrite(reply)
     if client == M:
         said = messages.read(out)
         history = [
@@ -158,7 +158,7 @@ def test_what_was_only_sealed_comes_back_through_a_client_that_loses_it(
     made = of_responses("", "theirs", stream=stream) if server == R else of_messages(sealed, stream=stream)
     talk = Talk(client, server)
     talk.ask(*asks(client, "Read it"), stream=stream)
-    out = fed(talk.exchange.stream(), made) if stream else talk.exchange.body(made)
+    out = fed(talk.exchange.stream(), made) if stream else talk.exchange.whole.rewrite(made)
     talk.entries = [*talk.entries, *answered(client, told(client, out), "found")]
     sent = [talk.ask(), talk.ask(*asks(client, "And now?"))]
     for one in sent:
@@ -224,7 +224,7 @@ def test_entries_of_a_chat_server_are_reasoning_once_and_come_back(
     entries = [*entries, LAST]
     reply = of_chat(entries, named=named, stream=stream)
     exchange = opened(client, "openai-chat", stream=stream)
-    out = fed(exchange.stream(), reply) if stream else exchange.body(reply)
+    out = fed(exchange.stream(), reply) if stream else exchange.whole.rewrite(reply)
     found = messages.read(out) if client == M else responses.read(out)
     assert found.reasoning == text_of(entries)
     body = next_turn(client, "openai-chat", reply, stream=stream)
@@ -252,7 +252,7 @@ def test_entries_reach_clients_of_ollama_as_thinking(stream: bool) -> None:
     body = chat.encoded(ollama.request(**fields))
     exchange = Exchange.open(BY_NAME["ollama-chat"], body, AGENT, planner(upstream_api=("openai-chat",)), "seed")
     reply = of_chat(entries, named=False, stream=stream)
-    out = fed(exchange.stream(), reply) if stream else exchange.body(reply)
+    out = fed(exchange.stream(), reply) if stream else exchange.whole.rewrite(reply)
     assert ollama.read(out, stream=stream).reasoning == "Hm."
 
 
@@ -275,7 +275,7 @@ def test_entries_pass_a_client_of_chat_completions_as_they_came(
     body = chat.encoded(chat.request(stream=stream))
     exchange = Exchange.open(BY_NAME["openai-chat"], body, AGENT, planner(), "seed")
     reply = of_chat(entries, named=named, stream=stream)
-    assert (fed(exchange.stream(), reply) if stream else exchange.body(reply)) == reply
+    assert (fed(exchange.stream(), reply) if stream else exchange.whole.rewrite(reply)) == reply
 
 
 @STREAM

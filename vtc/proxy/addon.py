@@ -171,13 +171,8 @@ class VirtualToolCalling:
             logger.debug("vtc: %s", "; ".join(why))
         if ctx.options.vtc_mode == "rewrite":
             if answer := exchange.answer(int(flow.request.timestamp_start)):
-                content_type, content = answer
-                flow.response = http.Response.make(200, content, {"content-type": content_type})
-                self._live[flow].answered = True
-                return
-            if refusal := exchange.refused():
-                flow.response = http.Response.make(400, refusal, {"content-type": "application/json"})
-                self._live[flow].answered = True
+                flow.response = http.Response.make(answer.status, answer.body, {"content-type": answer.media_type})
+                live.answered = True
                 return
             redirect(flow, api.place, exchange)
             if rewritten != body:
@@ -211,8 +206,8 @@ class VirtualToolCalling:
             return
         if live and live.warming:
             await asyncio.wrap_future(live.warming)
-        strict = live is not None and live.exchange.plan.is_strict
-        if not (200 <= response.status_code < 300 or (strict and streams_large())):
+        is_reply = 200 <= (status := response.status_code) < 300
+        if not is_reply and not (live and streams_large() and live.exchange.fate.reads(status)):
             return  # an error: it is looked at when it is there, if at all
         if response.raw_content is not None:
             return  # ours, of another addon or of a person: mitmproxy streams none that is there already
@@ -225,7 +220,7 @@ class VirtualToolCalling:
             return
         exchange, rewrites = live.exchange, ctx.options.vtc_mode == "rewrite"
         # Whole replies are looked at when they are there. With `stream_large_bodies` mitmproxy keeps none for that.
-        whole = not is_stream or media_type != exchange.came.media_type or not exchange.streams
+        whole = not exchange.streams(media_type)
         if (whole or (exchange.plan.buffered and rewrites)) and not streams_large():
             return  # of what is buffered it is no matter in which form upstream gave it
         try:
@@ -234,14 +229,14 @@ class VirtualToolCalling:
             # frame of a call, these would take a tenth of all that VTC does.
             stream = exchange.stream(encoding, time.thread_time if encoding else time.perf_counter, whole=whole)
         except UnsupportedEncoding as error:
-            live.killed = exchange.withheld(str(error)) is not None and rewrites
+            live.killed = exchange.whole.unread(str(error)) is not None and rewrites
             response.stream = withholding if live.killed else True
             return
         if not rewrites:
             response.stream = observing(stream, live, flow)
             return
         if exchange.crosses:
-            response.headers["content-type"] = exchange.framing.media_type if exchange.streams else "application/json"
+            response.headers["content-type"] = exchange.media_type
         live.encoding = response.headers.pop("content-encoding", "")
         bodies.cut_in_chunks(flow.request, response)
         response.stream = rewriting(stream, live, flow, ctx.options.vtc_keep_alive, self.clock)

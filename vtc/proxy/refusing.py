@@ -1,4 +1,4 @@
-"""What does not leave: requests and replies that a policy could not look at, and what was done to a flow before."""
+"""What does not leave: requests that a policy could not look at, and what was done to a flow before."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from vtc.apis import APIS
 from vtc.apis.place import BEARER, Place
 from vtc.exchange import Exchange
 from vtc.json_text import encode
-from vtc.proxy import bodies, flows
+from vtc.proxy import flows
 from vtc.proxy.flows import METADATA
 
 
@@ -32,27 +32,6 @@ def refuse(flow: http.HTTPFlow, reason: str) -> None:
     message = f"vtc: a policy that refuses calls holds here, and this request cannot be read: {reason}"
     body = encode({"error": {"message": message, "type": "invalid_request_error"}})
     flow.response = http.Response.make(400, body, {"content-type": "application/json"})
-
-
-def withhold(exchange: Exchange, response: http.Response, reason: str, *, rewrites: bool) -> None:
-    """Put something in the place of a whole reply that could not be looked at, unless it may pass."""
-    body = exchange.withheld(reason)
-    if body is not None and rewrites:
-        response.headers.pop("content-encoding", None)
-        response.content = body
-        response.headers["content-type"] = "application/json"
-
-
-def put(exchange: Exchange, response: http.Response, came: bytes, went: bytes) -> None:
-    """Give a whole reply the body that leaves; clients are to read it as it was read here, whatever the header said."""
-    strict, framing = exchange.plan.is_strict, exchange.framing
-    if came != went or strict:
-        bodies.without_charset(response)
-    if came != went:
-        response.content = went
-        is_stream = framing.matches(went)
-        if (is_stream and exchange.plan.buffered) or (strict and not is_stream) or exchange.crosses:
-            response.headers["content-type"] = framing.media_type if is_stream else "application/json"
 
 
 def streams_large() -> bool:

@@ -34,10 +34,10 @@ def replayed(flow: http.HTTPFlow, planner: Planner) -> dict[str, Any]:
         changes = [_difference(flow, "request", exchange.request())]
         if exchange.reads and flow.response and 200 <= flow.response.status_code < 300:
             received = flows.original(flow, "reply")
-            if received and (answer := exchange.from_error(received, 0)):
-                changes.append(_difference(flow, "reply", answer[1]))
+            if received and (answer := exchange.whole.from_error(received, 0)):
+                changes.append(_difference(flow, "reply", answer.body))
             elif received:
-                changes.append(_difference(flow, "reply", exchange.body(received)))
+                changes.append(_difference(flow, "reply", exchange.whole.rewrite(received)))
     except ValueError as error:
         return {**difference, "result": "skipped", "reason": str(error)}
     changes = [scrub(change, flows.secrets(flow)) for change in changes if change]

@@ -13,14 +13,15 @@ from contextlib import suppress
 from functools import partial
 
 from mitmproxy import ctx, http
+from mitmproxy.net.http import status_codes
 
 from vtc.apis.fields import is_error, object_of
-from vtc.exchange import NoAnswer
+from vtc.exchange import Exchange, NoAnswer
 from vtc.exchange.asking.request import MOST_ASKED
+from vtc.exchange.replying.fate import JSON, LocalReply
 from vtc.proxy import beside, bodies, flows
 from vtc.proxy.bodies import Whole
 from vtc.proxy.follow_up import PATIENCE, FollowUpRequests
-from vtc.proxy.refusing import put, withhold
 from vtc.proxy.stream_callable import Live
 from vtc.reporting import hints
 
@@ -89,17 +90,15 @@ def _steps(flow: http.HTTPFlow, live: Live, response: http.Response) -> Steps[No
         whole = again
     if (status := response.status_code) >= 400:
         told = hints.explained(status, whole.beginning, flows.asked_path(flow))
-        if _rewrites() and (went := exchange.failed(whole.beginning, status)):
-            live.came.add(response.raw_content or b"")
-            live.went.add(went[1])
-            bodies.replace(response, went[1], "application/json")
-            response.status_code, whole = went[0], Whole(response)
+        if _rewrites() and (error := exchange.whole.error(whole.beginning, status)):
+            _replace(live, response, response.raw_content or b"", error)
+            whole = Whole(response)
     if status == OK and not response.stream and _is_empty(response, whole):
         exchange.report.errors.append(EMPTY)
         if _rewrites():
             _put_error(flow, live, response)
         return
-    if exchange.reads and not response.stream and (200 <= status < 300 or exchange.plan.is_strict):
+    if exchange.reads and not response.stream and exchange.fate.reads(status):
         yield from _rewritten(flow, live, response, whole)
     exchange.report.errors[:] = [told] if told else exchange.report.errors
 
@@ -113,10 +112,16 @@ def _put_error(flow: http.HTTPFlow, live: Live, response: http.Response) -> None
     """Have an error of the client's API say in the place of the reply that there is none."""
     if api := flows.api(flow):
         error = beside.answer(api, EMPTY)
-        body = error.content or b""
-        live.went.add(body)
-        response.status_code, response.reason = error.status_code, error.reason
-        bodies.replace(response, body, "application/json")
+        _replace(live, response, b"", LocalReply(JSON, error.content or b"", error.status_code))
+
+
+def _replace(live: Live, response: http.Response, received: bytes, reply: LocalReply) -> None:
+    """Have another reply take the place of the server's."""
+    live.came.add(received)
+    live.went.add(reply.body)
+    bodies.replace(response, reply.body, reply.media_type)
+    if response.status_code != reply.status:
+        response.status_code, response.reason = reply.status, status_codes.RESPONSES.get(reply.status, "")
 
 
 def _rewrites() -> bool:
@@ -125,28 +130,43 @@ def _rewrites() -> bool:
 
 def _rewritten(flow: http.HTTPFlow, live: Live, response: http.Response, whole: Whole) -> Steps[None]:
     exchange, rewrites = live.exchange, _rewrites()
-    if whole.why:
-        withhold(exchange, response, f"the body cannot be decoded: {whole.why}", rewrites=rewrites)
-        return
-    if why := _too_long(whole):
-        withhold(exchange, response, f"the reply is {why}", rewrites=rewrites)
+    if reason := _unreadable(whole):
+        reply = exchange.whole.unread(reason)
+        if reply and rewrites:
+            bodies.replace(response, reply.body, reply.media_type)
+            response.status_code = reply.status if reply.status >= 400 else response.status_code
         return
     is_error = not 200 <= response.status_code < 300
     retry = exchange.plan.stack.retry if rewrites and not is_error else None
     if retry:
         ask = partial(answered, FollowUpRequests(flow, retry.seconds))
-        went = yield from exchange.rewrite_with_retry(whole.body, ask)
+        sent = yield from exchange.whole.rewrite_with_retry(whole.body, ask)
     else:
-        went = exchange.whole(whole.body) if is_error else exchange.body(whole.body)
+        sent = exchange.whole.rewrite(whole.body, is_error=is_error)
     live.came.add(whole.body)
-    live.went.add(went)
+    live.went.add(sent)
     if rewrites:
-        put(exchange, response, whole.body, went)
+        _put(exchange, response, whole.body, sent)
 
 
-def _too_long(whole: Whole) -> str:
+def _unreadable(whole: Whole) -> str:
+    """Tell why a body is not to be read; empty if it is."""
+    if whole.why:
+        return f"the body cannot be decoded: {whole.why}"
     size = len(whole.body)
-    return f"longer than vtc_max_body_bytes ({size} bytes)" if size > ctx.options.vtc_max_body_bytes else ""
+    return (
+        f"the reply is longer than vtc_max_body_bytes ({size} bytes)" if size > ctx.options.vtc_max_body_bytes else ""
+    )
+
+
+def _put(exchange: Exchange, response: http.Response, received: bytes, sent: bytes) -> None:
+    """Give a reply the body that leaves; clients are to read it as it was read here, whatever the header said."""
+    if received != sent or exchange.fate.strict:
+        bodies.without_charset(response)
+    if received != sent:
+        response.content = sent
+        if declared := exchange.whole.declared(sent):
+            response.headers["content-type"] = declared
 
 
 def answered(asker: FollowUpRequests, body: bytes) -> Steps[bytes]:
@@ -157,8 +177,8 @@ def answered(asker: FollowUpRequests, body: bytes) -> Steps[bytes]:
         raise NoAnswer(f"upstream answered {status}", status, whole.beginning)
     if whole.why:
         raise NoAnswer(f"the reply cannot be decoded: {whole.why}")
-    if why := _too_long(whole):
-        raise NoAnswer(f"the reply is {why}")
+    if reason := _unreadable(whole):
+        raise NoAnswer(reason)
     if not whole.body.strip():
         raise NoAnswer(EMPTY)
     return whole.body
@@ -168,14 +188,10 @@ def _answer_error(flow: http.HTTPFlow, live: Live, response: http.Response, whol
     """Answer with the reply that an error holds; False if it holds none."""
     if whole.why:
         return False
-    found = live.exchange.from_error(whole.body, int(flow.request.timestamp_start), response.status_code)
-    if found and _rewrites():
-        live.came.add(whole.body)
-        live.went.add(found[1])
-        response.status_code, response.reason = 200, "OK"
-        response.headers.pop("content-encoding", None)
-        response.headers["content-type"], response.content = found
-    return found is not None
+    reply = live.exchange.whole.from_error(whole.body, int(flow.request.timestamp_start), response.status_code)
+    if reply and _rewrites():
+        _replace(live, response, whole.body, reply)
+    return reply is not None
 
 
 def _asked_again(flow: http.HTTPFlow, live: Live, response: http.Response, whole: Whole) -> Steps[Whole | None]:
@@ -202,10 +218,6 @@ def _asked_again(flow: http.HTTPFlow, live: Live, response: http.Response, whole
     exchange.learned()
     exchange.report.errors.clear()
     flow.request.content = again
-    live.came.add(body)
-    went = exchange.body(body)
-    live.went.add(went)
-    response.status_code, response.reason = 200, "OK"
-    is_stream = exchange.framing.matches(went)
-    bodies.replace(response, went, exchange.framing.media_type if is_stream else "application/json")
+    sent = exchange.whole.rewrite(body)
+    _replace(live, response, body, LocalReply(exchange.whole.media_type(sent), sent))
     return None

@@ -93,7 +93,7 @@ def served(exchange: Exchange, server: str, *, stream: bool) -> tuple[str, str]:
     if stream:
         fed(exchange.stream(), body)
     else:
-        exchange.body(body)
+        exchange.whole.rewrite(body)
     return json.dumps(found.messages), ", ".join(exchange.report.request)
 
 
@@ -148,9 +148,10 @@ def test_what_is_too_long_for_the_window_of_the_profile_is_an_error_that_the_cli
 ) -> None:
     exchange = opened(client, "ollama-chat", tmp_path, 8192, 12_000, stream=False)
     error = shown(json.loads(exchange.request()), own=True).error
-    status, body = exchange.failed(chat.encoded({"error": error}), 400) or (0, b"")
-    assert status == 400
-    assert b"prompt is too long: " in body
+    reply = exchange.whole.error(chat.encoded({"error": error}), 400)
+    assert reply
+    assert reply.status == 400
+    assert b"prompt is too long: " in reply.body
 
 
 def test_the_server_of_these_tests_cuts_as_ollama_does() -> None:

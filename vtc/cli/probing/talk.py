@@ -342,14 +342,14 @@ class Talk:
         if answer.error:
             return heard, answer
         if not answer.ok:
-            mended = exchange.from_error(answer.body, 0, answer.status)
-            through = mended and _read(self.api, mended[1])
+            mended = exchange.whole.from_error(answer.body, 0, answer.status)
+            through = mended and _read(self.api, mended.body)
             return _with(heard, exchange, through=through or NOTHING), answer
         direct = _read(self.api, answer.body)
         if direct is None:
             words = hints.words_of(answer.body) or "nothing"
             return _with(heard, exchange, problem=f"no reply of {self.api.name}: {words}"), answer
-        through = _read(self.api, exchange.whole(answer.body))
+        through = _read(self.api, exchange.whole.rewrite(answer.body))
         return _with(heard, exchange, direct=direct, through=through or NOTHING), answer
 
 

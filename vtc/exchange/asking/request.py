@@ -21,7 +21,7 @@ from vtc.events import CanonicalRequest, Failure, Message, Tool
 from vtc.exchange.asking.refusals import GRAMMARS, LEAST, PLAIN, cut, full, lesson
 from vtc.exchange.asking.steps import BRIDGED, StepContext, made_ready
 from vtc.exchange.asking.steps.limits import size
-from vtc.exchange.replying.held import GrammarCheck
+from vtc.exchange.replying.expectation import Expectation, GrammarCheck
 from vtc.exchange.replying.stages import ReplyFault
 from vtc.exchange.replying.way import ReplyFactory
 from vtc.profiles.plan import Plan
@@ -51,8 +51,6 @@ class Outgoing:
     """A request, rewritten."""
 
     body: bytes
-    messages: Sequence[Message] | None
-    """Those that the model is shown; None where they stay as they came."""
     stop: str
     """Why the agent is stopped instead of asking upstream; empty to ask."""
 
@@ -67,7 +65,7 @@ class RequestEncoder:
         request: Request,
         body: bytes,
         plan: Plan,
-        way: ReplyFactory,
+        factory: ReplyFactory,
         report: Report,
         origin: str,
         taught: Mapping[str, Any],
@@ -77,8 +75,9 @@ class RequestEncoder:
         self._crosses = server is not client
         self._request = request
         self._body = body
+        self._messages: Sequence[Message] | None = None  # the request's own
         self._plan = plan
-        self._way = way
+        self._factory = factory
         self._report = report
         self._origin = origin
         self._steps: dict[str, Any] = {**(BRIDGED if self._crosses else {}), **plan.steps, **taught}
@@ -95,8 +94,13 @@ class RequestEncoder:
         self.left: tuple[Sequence[Message], Sequence[Tool]] = (), ()
         """The messages and tools of that."""
 
-    def encoded(self, messages: Sequence[Message] | None) -> bytes:
+    def encode(self, messages: Sequence[Message] | None) -> bytes:
         """Encode the request, with these messages or its own."""
+        body = self._encoded(messages)
+        self._messages = messages
+        return body
+
+    def _encoded(self, messages: Sequence[Message] | None) -> bytes:
         plan, request = self._plan, self._request
         names = WireNames(request.offer.declared if self._steps.get("names") else ())
         context = StepContext(request, self._server, names)
@@ -108,14 +112,15 @@ class RequestEncoder:
             lines += self._untold(asked, ready, names)
         else:
             body = self._changed(messages, asked, ready, names)
-        self._way.names = names if names.changed else None
         strict = {names.back(tool.name): tool for tool in ready.tools if tool.strict}
         constrained = ready.constraint is not None
-        self._way.held = GrammarCheck(constrained, strict)
-        self._way.refused = self._refused if constrained or strict else None
-        if not plan.stack.as_is:
-            length = size(request.messages if messages is None else messages, plan.offered)
-            self._way.counted = partial(self._counted, length) if length > LEAST * PLAIN else None
+        length = 0 if plan.stack.as_is else size(request.messages if messages is None else messages, plan.offered)
+        self._factory.expected = Expectation(
+            names=names if names.changed else None,
+            grammar=GrammarCheck(constrained, strict),
+            on_count=partial(self._counted, length) if length > LEAST * PLAIN else None,
+            on_refusal=self._refused if constrained or strict else None,
+        )
         self._report.request += [line for line in lines if line not in self._report.request]
         self._took = took
         self.asked = SentRequest(ready.model or request.model, request.stream and not plan.buffered)
@@ -205,7 +210,7 @@ class RequestEncoder:
             self._report.request.append(told)
             logger.warning("vtc: %s", told)
 
-    def again(self, messages: Sequence[Message] | None, error: bytes, status: int) -> bytes | None:
+    def again(self, error: bytes, status: int) -> bytes | None:
         """Encode it with what the server's error teaches; None if that is nothing, or changes nothing.
 
         None, too, if it teaches that the tools are to stand in the prompt: then it is to be planned anew.
@@ -218,7 +223,7 @@ class RequestEncoder:
             last, self._report.request[:] = self.sent, before
             self.taught.update(found.steps)
             self._steps.update(found.steps if found.once is None else {"max_tokens": found.once})
-            went = self.encoded(messages)
+            went = self._encoded(self._messages)
             if self.sent != last:
                 return went
             self._report.request[:] = before
@@ -226,7 +231,7 @@ class RequestEncoder:
                 break
         return None
 
-    def corrected(self, messages: Sequence[Message] | None, reply: str, faults: Sequence[ReplyFault]) -> bytes:
+    def corrected(self, reply: str, faults: Sequence[ReplyFault]) -> bytes:
         """Encode it with the model's reply, what is wrong with it, and how the calls that failed are written."""
         listed = "".join(f"\n- {reason}" for reason in dict.fromkeys(fault.quoted or fault.reason for fault in faults))
         usages = dict.fromkeys(filter(None, map(self._usage, faults)))
@@ -234,7 +239,7 @@ class RequestEncoder:
         again = "Write your call again like that, filled in." if usages else "Write the whole reply again, corrected."
         question = f"Nothing of your last reply was carried out:{listed}{shown}\n{again}"
         said = Message("assistant", (reply or "(nothing)",)), Message("user", (question,))
-        return self.encoded([*(self._request.messages if messages is None else messages), *said])
+        return self._encoded([*(self._request.messages if self._messages is None else self._messages), *said])
 
     def _usage(self, fault: ReplyFault) -> str:
         """Write a call of the tool whose call failed, as the model is told to write it; empty if that is not known."""
@@ -244,7 +249,7 @@ class RequestEncoder:
 
     def forget(self) -> None:
         """Keep nothing of the conversation."""
-        self.left = (), ()
+        self.left, self._messages = ((), ()), None
 
     def learned(self) -> None:
         """Take note that the server took it with what its refusals taught."""

@@ -7,12 +7,12 @@ upstream's own calls (`upstream_calls.py`) --------/
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from vtc.dialects.reading.reader import PlainRule
 from vtc.dialects.text_client import conversation
 from vtc.events import Call, CallDelta, Event, Intervention, Markup, Reasoning, Rewritten, Text, Tool, ToolCall
-from vtc.exchange.replying.held import NOTHING, GrammarCheck
+from vtc.exchange.replying.expectation import NO_GRAMMAR, GrammarCheck
 from vtc.exchange.replying.stages import (
     ClientTerms,
     ForStructuredClient,
@@ -23,7 +23,6 @@ from vtc.exchange.replying.stages import (
     Limit,
     RecordCalls,
     RecordFaults,
-    ReplyFault,
     Stage,
 )
 from vtc.exchange.replying.text_reading import ANYTHING, TextReading
@@ -48,15 +47,6 @@ def _again(event: Event) -> Event:
     return event
 
 
-@dataclass(frozen=True, slots=True)
-class WholeReply:
-    """A whole reply, rewritten, and what was done to it and is wrong with it."""
-
-    body: bytes
-    report: Report
-    faults: list[ReplyFault]
-
-
 class ReplyPipeline:
     """One choice of a reply: its text in, events out (`apis.relay.Pipeline`)."""
 
@@ -71,7 +61,7 @@ class ReplyPipeline:
         *,
         client_name: Callable[[str], str] | None = None,
         read_name: Callable[[str], Call | None] = lambda _: None,
-        held: GrammarCheck = NOTHING,
+        grammar: GrammarCheck = NO_GRAMMAR,
     ) -> None:
         """`client_name` tells the client's name of a tool that the server knows by another."""
         client, structured = plan.protocol.client_text, plan.protocol.client_text is None
@@ -79,7 +69,7 @@ class ReplyPipeline:
         self.guarded = plan.checks_calls
         self.takes_calls = not structured or plan.protocol.limits_native or self.guarded or bool(tools)
         self._demanded = plan.tool_choice if tools else "auto"
-        self._held = held
+        self._grammar = grammar
         self._text = text
         self._gap = gap = Gap()
         self._limit = limit = Limit(plan, tools)
@@ -190,8 +180,8 @@ class ReplyPipeline:
             delivered.append(call.call.name)
             self._record_calls.left(call)
         if complete:
-            self._record_faults.chosen(self._demanded, delivered, constrained=self._held.constrained)
-            for tool, reason in self._held.broken([*self._calls.made, *calls]):
+            self._record_faults.chosen(self._demanded, delivered, constrained=self._grammar.constrained)
+            for tool, reason in self._grammar.broken([*self._calls.made, *calls]):
                 self._record_faults.intervened(Intervention("grammar", "missed", tool, reason))
         else:
             self.faults.clear()  # the model was cut off: it would be again

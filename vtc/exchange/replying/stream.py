@@ -1,12 +1,11 @@
-"""A reply on its way to the client, from bytes to bytes: the one place where it fails open, or closed.
+"""A reply on its way to the client, from bytes to bytes: the one place where a fault of ours in it is caught.
 
     chunk -> cut into frames -> relay -> bytes that may leave
 
 `CodedStream` undoes a content coding before that. A whole body goes this way as the stream that says the same. A chunk
 in which nothing can begin takes the fast path.
 
-After a fault the rest passes as it came. Where a policy refuses calls it does not: a frame that cannot be read is left
-out, and after a fault of ours nothing leaves any more.
+`Fate` decides what becomes of a frame that cannot be read, and of the rest after a fault.
 
 Where the server breaks off, what waits leaves like the rest of a reply that was cut off, policies and all. Nothing says
 to the client that this is the end: its connection breaks, too.
@@ -20,12 +19,13 @@ from collections.abc import Callable, Sequence
 from vtc.apis.relay import Relay, UnreadableFrame
 from vtc.exchange.remembering.thoughts import ThoughtRecorder
 from vtc.exchange.replying.fast_path import FastPath
+from vtc.exchange.replying.fate import Fate
 from vtc.exchange.replying.reply import ReplyPipeline
 from vtc.reporting import hints
 from vtc.reporting.report import Report
 from vtc.scrub import told
 from vtc.wire import compression
-from vtc.wire.framing import Frame, FrameTooLong
+from vtc.wire.framing import Frame
 
 logger = logging.getLogger(__name__)
 
@@ -33,8 +33,6 @@ MOST_WHOLE = 64 * 2**20
 """Bytes of a body that is no stream beyond which it is not kept."""
 MOST_JSON = 1 << 16
 """The same of one that was declared to be one: it is read at once at its end, while all other streams wait."""
-MOST_PIECES = 1 << 10
-"""Pieces of it that are kept before they are joined."""
 
 
 class Stream:
@@ -47,6 +45,7 @@ class Stream:
         self,
         relay: Relay[ReplyPipeline],
         report: Report,
+        fate: Fate,
         clock: Callable[[], float] = float,
         *,
         whole: Callable[[bytes], bytes] | None = None,
@@ -56,13 +55,12 @@ class Stream:
         self._relay = relay
         self._heard = heard
         relay.writer.heed = heard.left if heard else None
-        self._strict = relay.writer.strict or not relay.writer.passes  # it does not fail open
+        self._fate = fate
         self._whole = whole
-        self._collected: list[bytes] | None = None  # the body, once it is known to be no stream
+        self._body: bytearray | None = None  # once it is known to be no stream
         self._most = MOST_WHOLE
         self._report = report
-        self._framing = relay.decoder.framing
-        self._frames = self._framing.reader()
+        self._frames = relay.decoder.framing.reader()
         self._fast: FastPath | None = FastPath(relay)
         self.left_out = False
         """True if something of it could not be read, and did not leave."""
@@ -77,7 +75,7 @@ class Stream:
 
     def collect(self, most: int = MOST_WHOLE) -> None:
         """Take the body for one that is no stream, from its beginning, if it has not more bytes than that."""
-        self._collected, self._fast, self._most = [], None, most
+        self._body, self._fast, self._most = bytearray(), None, most
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """Take the next bytes of the body."""
@@ -89,7 +87,7 @@ class Stream:
             if (out := fast.feed(chunk)) is not None:
                 return out
         except Exception as error:
-            return _joined([*self._fail(error), *([] if self._strict else [fast.take(chunk)])])
+            return _joined([*self._fail(error), *([fast.take(chunk)] if self.failed else [])])
         started = self._clock()
         out = self._read(fast.take(chunk), final=False)
         try:
@@ -120,12 +118,7 @@ class Stream:
         if self._heard:
             self._heard.stop() if breaks or self.failed or self.broken else self._heard.end()
         if unknown := self._relay.writer.left_out:
-            told = ", ".join(unknown)
-            if self._relay.writer.passes:
-                reason = "parts of the reply that VTC does not know did not leave"
-                self._report.intervened("unread_calls", "dropped", "", reason, told)
-            else:
-                self._report.request.append(f"not told to the client, whose API has no word for it: {told}")
+            self._fate.of_unknown(", ".join(unknown), self._report)
         self.seconds += self._clock() - started
         return out
 
@@ -145,16 +138,16 @@ class Stream:
 
     def give_up(self, data: bytes, fault: Exception) -> list[bytes]:
         """Rewrite no more of the body, from these bytes on."""
-        if self._collected is not None:  # which is no work
+        if self._body is not None:  # which is no work
             return Stream.feed(self, data)
         chunk = self._fast.take(data) if self._fast else data
         out = self._fail(fault)
-        if not self._strict and self._in_step:
+        if self.failed and self._in_step:
             out += [frame.raw for frame in self._given_back(self._frames.finish)]
         return _joined([*out, *self._read(chunk, final=False)])
 
     def _read(self, rest: bytes, *, final: bool, breaks: bool = False) -> list[bytes]:
-        """Take a chunk the long way; what fails on it is passed on as it came, as is all that follows."""
+        """Take a chunk the long way."""
         if self.broken:
             return []  # there is a gap before whatever comes
         self.broken = breaks
@@ -175,87 +168,73 @@ class Stream:
                 try:
                     out += self._relay.feed(unread[0])
                 except UnreadableFrame as error:
-                    out += self._leave_out(error)
+                    self._leave_out(str(error))
                 if self._relay.error:
                     self._report.errors.append(hints.explained(None, self._relay.error))
                     self._relay.error = b""
                 del unread[0]
-            if rest and self._strict:
-                rest = b"".join([] if breaks else self._leave_out(UnreadableFrame("it was cut off")))
+            if rest and not self._fate.is_open:
+                rest = b""
+                if not breaks:
+                    self._leave_out("it was cut off")
             if final and (last := self._relay.finish(breaks=breaks)):
                 # The body may have ended without a terminator; what is added must not continue the last frame.
                 terminator = self._relay.writer.encoder.framing.end
                 out += [terminator] * bool(out and not _is_ended(out[-1], terminator))
                 out += last
         except Exception as error:
-            if self._strict:
-                return [*out, *self._fail(error)]
-            out += [*self._fail(error), *(piece for frame in unread for piece in self._passed(frame))]
+            out += self._fail(error)
+            if not self.failed:
+                return out
+            out += [piece for frame in unread for piece in self._passed(frame)]
             if final or self._in_step:  # a frame that has only begun gets its number when it is whole
                 out += [frame.raw for frame in self._given_back(self._frames.finish)]
         return [*out, rest]
 
     def _fail(self, error: Exception) -> list[bytes]:
-        """Rewrite no more of this reply; return what waited, or what stands for it where nothing may leave unseen."""
+        """Rewrite no more of this reply; return what waited, if it may leave."""
         self._fast = None
-        if self._strict:
-            logger.error(
-                "vtc: rewriting failed; the rest of this reply is withheld\n%s", told(error, self._report.secrets)
-            )
-            return self._withhold(f"rewriting failed: {type(error).__name__}", str(error))
-        self.failed = True
-        logger.error(
-            "vtc: rewriting failed; the rest of this reply is forwarded unchanged\n%s",
-            told(error, self._report.secrets),
-        )
-        self._report.failures.append(f"{type(error).__name__}: {error}")
-        return self._given_back(self._relay.release)
+        if self._fate.of_fault(error, self._report):
+            self.failed = True
+            return self._given_back(self._relay.release)
+        self.broken = self.left_out = True
+        return []
 
     @property
     def failure(self) -> str:
         """The error by which the reply of a server of another API ended; empty if by none."""
         return self._relay.writer.failure
 
-    def _leave_out(self, error: UnreadableFrame) -> list[bytes]:
+    def _leave_out(self, reason: str) -> None:
         """Leave out a frame that cannot be read."""
         self.left_out = True
-        self._report.intervened("unread_calls", "dropped", "", "a part of the reply could not be read", str(error))
-        return []
-
-    def _withhold(self, reason: str, detail: str) -> list[bytes]:
-        """Let nothing leave any more."""
-        self._report.intervened("unread_calls", "refused", "", f"{reason}, so it was withheld", detail)
-        self.broken = self.left_out = True
-        return []
+        self._fate.of_frame(reason, self._report)
 
     def _is_collected(self, data: bytes) -> bool:
         """Tell whether the body is no stream, by its beginning: some servers send one JSON value as one."""
         beginning = data.lstrip(b"\xef\xbb\xbf \t\r\n")
-        if self._collected is None and self._whole and beginning:
+        if self._body is None and self._whole and beginning:
             if beginning.startswith(b"{"):
                 self.collect(MOST_JSON)
-                self._collected = [frame.raw for frame in self._frames.finish()]
+                self._body = bytearray().join(frame.raw for frame in self._frames.finish())
             else:
                 self._whole = None
-        return self._collected is not None
+        return self._body is not None
 
     def _collect(self, data: bytes, *, final: bool, breaks: bool) -> list[bytes]:
-        """Keep a body up to its end. Raises `FrameTooLong`."""
-        assert self._collected is not None
+        """Keep a body up to its end. Raises `FrameTooLong` if it has no end in sight and may not pass."""
+        assert self._body is not None
         assert self._whole is not None
-        self._collected.append(data)
-        if sum(map(len, self._collected)) > self._most:
-            body, self._collected, self._whole = b"".join(self._collected), None, None
-            if self._strict:
-                raise FrameTooLong(f"the reply is no stream, and longer than {self._most >> 10} KiB")
+        self._body += data
+        body, whole = self._body, self._whole
+        if len(body) > self._most:
+            self._body = self._whole = None
+            self._fate.of_long_body(f"the reply is no stream, and longer than {self._most >> 10} KiB", self._report)
             self.failed = True
-            self._report.failures.append(f"the reply is no stream, and longer than {self._most >> 10} KiB")
-            return [body]
-        if len(self._collected) > MOST_PIECES:
-            self._collected = [b"".join(self._collected)]
+            return [bytes(body)]
         if breaks:
-            return [] if self._strict else self._collected
-        return [self._whole(b"".join(self._collected))] if final else []
+            return [bytes(body)] if self._fate.is_open else []
+        return [whole(bytes(body))] if final else []
 
     @property
     def _in_step(self) -> bool:
@@ -268,7 +247,7 @@ class Stream:
     def _end_frames(self, frames: list[Frame]) -> bytes:
         """Append the last frame; return it instead if the body ended in its middle: nothing may complete it."""
         for frame in self._frames.finish():
-            if self._framing.is_cut_off(frame):
+            if self._relay.decoder.framing.is_cut_off(frame):
                 return frame.raw
             frames.append(frame)
         return b""
@@ -315,12 +294,13 @@ class CodedStream(Stream):
         decoder: compression.ContentDecoder,
         relay: Relay[ReplyPipeline],
         report: Report,
+        fate: Fate,
         clock: Callable[[], float] = float,
         *,
         whole: Callable[[bytes], bytes] | None = None,
         heard: ThoughtRecorder | None = None,
     ) -> None:
-        super().__init__(relay, report, clock, whole=whole, heard=heard)
+        super().__init__(relay, report, fate, clock, whole=whole, heard=heard)
         self._decoder = decoder
 
     def feed(self, chunk: bytes) -> list[bytes]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
 from functools import partial
 
 from msgspec.structs import replace as replace_fields
@@ -20,7 +21,8 @@ from vtc.events import Tool
 from vtc.exchange.remembering import echoes
 from vtc.exchange.remembering.echoes import Echoes
 from vtc.exchange.remembering.thoughts import PastThoughts, ThoughtRecorder
-from vtc.exchange.replying.held import NOTHING
+from vtc.exchange.replying.expectation import Expectation
+from vtc.exchange.replying.fate import Fate
 from vtc.exchange.replying.native_calls import reader_of_names
 from vtc.exchange.replying.reply import ReplyPipeline
 from vtc.exchange.replying.stages import Ids, alphanumeric9
@@ -55,6 +57,7 @@ class ReplyFactory:
         server: Api,
         request: Request,
         plan: Plan,
+        fate: Fate,
         seed: str,
         origin: str,
         thoughts: PastThoughts | None,
@@ -64,14 +67,9 @@ class ReplyFactory:
         self._client = client
         self._server = server
         self._plan = plan
-        self.names: WireNames | None = None
-        """The names of tools as the server knows them, if any is another one."""
-        self.held = NOTHING
-        """The grammar that the server was to decode by."""
-        self.counted: Callable[[int], None] | None = None
-        """Takes the tokens that the server counted of the prompt."""
-        self.refused: Callable[[bytes], None] | None = None
-        """Takes an error of the server's amid its reply."""
+        self._fate = fate
+        self.expected = Expectation()
+        """Set each time that the request is encoded."""
         self._tools = plan.protocol.by_name
         self._several = request.generation.several
         self._form = request.form_with(plan.stack.response_thoughts)
@@ -115,21 +113,22 @@ class ReplyFactory:
             return pipelines[-1]
 
         crosses = self._server is not self._client
-        form, drop, strict = self._form, self._plan.stack.response_drop, self._plan.is_strict
+        form, drop, names = self._form, self._plan.stack.response_drop, self.expected.names
         decoder_ = self._server.decoder(None if crosses else form, drop)
         if crosses:
             id_ = hashlib.sha256(self._seed.encode()).hexdigest()[:24]
             decoder_ = ForeignDecoder(
-                decoder_, self.names or WireNames(()), self._model, id_, self._origin, self._server.signs
+                decoder_, names or WireNames(()), self._model, id_, self._origin, self._server.signs
             )
-        elif self.names:
-            decoder_ = RenamedTools(decoder_, self.names)
-        passes = not (crosses or self.names)
-        relay = Relay(decoder_, self._client.encoder(form, drop), pipeline, passes=passes, strict=strict)
-        relay.counted, relay.refused = self.counted, self.refused
+        elif names:
+            decoder_ = RenamedTools(decoder_, names)
+        fate = replace(self._fate, bridged=crosses or names is not None)
+        encoder = self._client.encoder(form, drop)
+        relay = Relay(decoder_, encoder, pipeline, passes=not fate.bridged, strict=fate.strict)
+        relay.counted, relay.refused = self.expected.on_count, self.expected.on_refusal
         kind = Stream if isinstance(decoder, compression.Identity) else partial(CodedStream, decoder)
         heard = self._heard(self._thoughts) if self._thoughts else None
-        return kind(relay, report, clock, whole=as_one, heard=heard)
+        return kind(relay, report, fate, clock, whole=as_one, heard=heard)
 
     def _heard(self, past: PastThoughts) -> ThoughtRecorder:
         """Make what listens to a reply for later requests."""
@@ -148,6 +147,7 @@ class ReplyFactory:
         dialects = self._plan.reading.dialects
         in_pieces = plan.in_pieces and not whole and bool(self._client.in_pieces or plan.protocol.client_text)
         guessed = think.begins_inside and not whole
+        names = self.expected.names
         kept = guessed and think.to == "keep"
 
         def beside_calls(begins: Begins) -> tuple[Reader, LateCalls]:
@@ -169,9 +169,9 @@ class ReplyFactory:
             self._ids,
             report,
             guards,
-            client_name=self.names.back if self.names else None,
+            client_name=names.back if names else None,
             read_name=reader_of_names(dialects, self.reader),
-            held=self.held,
+            grammar=self.expected.grammar,
         )
 
     def warm(self) -> None:
@@ -197,7 +197,7 @@ class ReplyFactory:
 
     def _tools_written(self) -> dict[str, Tool]:
         """The tools, also by the names by which the server knows them."""
-        tools, changed = self._plan.reading.tools, self.names.changed if self.names else {}
+        tools, changed = self._plan.reading.tools, self.expected.names.changed if self.expected.names else {}
         return {**tools, **{wire: tools[name] for name, wire in changed.items() if name in tools}}
 
     def reader(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from vtc.events import Tool, ToolCall
-from vtc.exchange.replying.held import GrammarCheck
+from vtc.exchange.replying.expectation import GrammarCheck
 
 SCHEMA = {"properties": {"path": {"type": "string"}, "mode": {"enum": ["r", "w"]}}, "required": ["path"]}
 HELD = GrammarCheck(strict={"read": Tool("read", "", SCHEMA, strict=True)})

@@ -1,18 +1,22 @@
-"""Whether a reply keeps to the grammar that its server was to decode by: a server may take the field and ignore it."""
+"""Keeps what the request, as it was sent, tells of its reply: names of tools, and the grammar to decode by.
+
+Whether a reply keeps to the grammar is looked at: a server may take the field and ignore it.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 
+from vtc.apis.crossing import WireNames
 from vtc.dialects.arguments import values
 from vtc.events import Tool, ToolCall
 
 
 class GrammarCheck(msgspec.Struct, frozen=True):
-    """What the server was told of its reply."""
+    """Finds calls that do not keep to the grammar that the server was sent."""
 
     constrained: bool = False
     """It was sent a grammar."""
@@ -45,4 +49,16 @@ def _fault(call: ToolCall, tool: Tool) -> str:
     return ""
 
 
-NOTHING = GrammarCheck()
+NO_GRAMMAR = GrammarCheck()
+
+
+class Expectation(msgspec.Struct, frozen=True):
+    """What is known of a reply once its request is encoded."""
+
+    names: WireNames | None = None
+    """The names of tools as the server knows them, if any is another one."""
+    grammar: GrammarCheck = NO_GRAMMAR
+    on_count: Callable[[int], None] | None = None
+    """Takes the tokens that the server counted of the prompt."""
+    on_refusal: Callable[[bytes], None] | None = None
+    """Takes an error of the server's amid its reply."""

@@ -1,0 +1,250 @@
+"""Rewrites whole replies: the bodies that are no streams, the streams that are kept to their end, and errors.
+
+    body -> the stream that says the same -> `Stream` -> the body that it adds up to
+
+`Fate` decides what leaves where that fails. The server is asked again where the plan says so, and its reply is wrong.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from vtc.apis import Api, NoReply, Request, folded, joined, streamed
+from vtc.apis.contract import FULL
+from vtc.apis.whole import text as summary_of
+from vtc.dialects.reading.reader import Reader
+from vtc.events import Call, Failure, Text
+from vtc.exchange.asking.request import RequestEncoder
+from vtc.exchange.replying.fate import JSON, UNREAD, Fate, LocalReply, whole_reply
+from vtc.exchange.replying.reply import ReplyPipeline
+from vtc.exchange.replying.stages import ReplyFault
+from vtc.exchange.replying.way import ReplyFactory
+from vtc.json_text import decode
+from vtc.profiles.matching import texts_at
+from vtc.profiles.plan import Plan
+from vtc.profiles.schema import ErrorReply
+from vtc.reporting import hints
+from vtc.reporting.report import Report
+from vtc.scrub import told
+from vtc.wire import compression
+
+logger = logging.getLogger(__name__)
+
+
+class NoAnswer(Exception):
+    """Upstream was asked once more, and there is no reply; the text says why.
+
+    If it answered with an error, that has a `status` and a body, in `error`.
+    """
+
+    def __init__(self, why: str, status: int = 0, error: bytes = b"") -> None:
+        super().__init__(why)
+        self.status = status
+        self.error = error
+
+
+type Ask = Callable[[bytes], Generator[Any, Any, bytes]]
+"""Sends a request's body to where the exchange's own went and returns the body of the reply; raises `NoAnswer`.
+
+It yields what somebody else has to wait for.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class WholeReply:
+    """A whole reply, rewritten, and what was done to it and is wrong with it."""
+
+    body: bytes
+    report: Report
+    faults: Sequence[ReplyFault] = ()
+
+
+class WholeReplies:
+    """Rewrites the whole replies of one exchange."""
+
+    def __init__(
+        self,
+        client: Api,
+        server: Api,
+        request: Request,
+        plan: Plan,
+        factory: ReplyFactory,
+        sending: RequestEncoder,
+        fate: Fate,
+        report: Report,
+    ) -> None:
+        self._client = client
+        self._server = server
+        self._request = request
+        self._plan = plan
+        self._factory = factory
+        self._fate = fate
+        self._sending = sending
+        self._report = report
+
+    def rewrite(self, body: bytes, *, is_error: bool = False) -> bytes:
+        """Rewrite a reply into the form that the client asked for, or leave it in its own if it `is_error`."""
+        reply = self._rewritten(body)
+        self._report.adopt(reply.report)
+        return reply.body if is_error else self._as_asked(reply.body)
+
+    def rewrite_with_retry(self, body: bytes, ask: Ask) -> Generator[Any, Any, bytes]:
+        """Rewrite a reply as `rewrite` does, but ask upstream again, where the plan says so, about faults of it."""
+        first = reply = self._rewritten(body)
+        retry = self._plan.stack.retry
+        for _ in range(retry.max if retry else 0):
+            faults = [fault for fault in reply.faults if retry and fault.kind in retry.on]
+            if not faults:
+                break
+            try:
+                body = yield from ask(self._sending.corrected(summary_of(self._server, body), faults))
+            except NoAnswer as error:
+                self._report.intervened("retry", "failed", "", str(error))
+                break
+            except Exception as error:
+                logger.error("vtc: upstream is not asked again\n%s", told(error, self._report.secrets))
+                self._report.failures.append(f"{type(error).__name__}: {error}")
+                break
+            reply = self._rewritten(body)
+            self._report.intervened("retry", "asked", "", faults[0].reason)
+        left = [fault.reason for fault in reply.faults if retry and fault.kind in retry.on]
+        left = left or reply.report.failures or reply.report.errors
+        if reply is not first and left:
+            self._report.intervened("retry", "exhausted", "", left[0])
+            reply = first
+        self._report.adopt(reply.report)
+        return self._as_asked(reply.body)
+
+    def from_error(self, body: bytes, created: int, status: int | None = None) -> LocalReply | None:
+        """Write the reply that an error of the server holds, in the form that the client asked for.
+
+        None if the server's profile knows of none in there, or if that calls no tool. `created` is the time in seconds
+        since 1970.
+        """
+        reader = partial(self._factory.reader, self._plan.reading.thinking.begins(whole=True))
+        text = _text_in_error(self._plan.stack.server.errors, body, status, reader)
+        if not text:
+            return None
+        reply = self._rewritten(whole_reply(self._server, self._request, text, self._fate.own.seed, created))
+        if reply.report.failures:
+            return None
+        self._report.adopt(reply.report)
+        self._report.intervened("errors", "read", "", f"the server answered {status} with the reply in its error")
+        return self._fate.own.in_form(reply.body)
+
+    def error(self, body: bytes, status: int) -> LocalReply | None:
+        """Write an error of the server's as one of the client's API; None if that is the same.
+
+        `status` is that of the server's answer. Its words are kept, whatever form they came in. That a prompt is too
+        long is said as the client's own API says it, so that agents make it shorter.
+        """
+        failure = self._sending.full(body, status)
+        if failure is None and self._crosses:
+            failure = Failure(hints.words_of(body) or f"the server answered {status}")
+        if failure is None:
+            return None
+        return self._fate.own.error(failure, 400 if failure.kind == FULL else status)
+
+    def unread(self, reason: str) -> LocalReply | None:
+        """Return what takes the place of a reply that could not be looked at; None if it passes as it came."""
+        reply, report = self._fate.of_body(reason)
+        self._report.adopt(report)
+        return reply
+
+    def media_type(self, body: bytes) -> str:
+        """Return the media type of a reply that leaves."""
+        framing = self._client.framing
+        return framing.media_type if framing.matches(body) else JSON
+
+    def declared(self, body: bytes) -> str:
+        """Return the media type to declare for a reply that was changed; empty where the server's stands."""
+        media_type = self.media_type(body)
+        is_free = self._crosses or (self._fate.strict if media_type == JSON else self._plan.buffered)
+        return media_type if is_free else ""
+
+    @property
+    def _crosses(self) -> bool:
+        return self._server is not self._client
+
+    def _rewritten(self, body: bytes) -> WholeReply:
+        report = Report(secrets=self._report.secrets)
+        try:
+            return self._read(body, report)
+        except NoReply as error:
+            report.errors += hints.instead(body)
+            if self._crosses:
+                translated = self.error(body, 502)
+                return WholeReply(translated.body if translated else b"", report)
+            if self._fate.passes(body):
+                return WholeReply(body, report)
+            reply, report = self._fate.of_body(UNREAD, str(error))
+        except Exception as error:
+            reply, report = self._fate.of_broken_body(error)
+        return WholeReply(reply.body if reply else body, report)
+
+    def _read(self, body: bytes, report: Report) -> WholeReply:
+        """Rewrite a reply by way of a stream; raises `NoReply`."""
+        pipelines: list[ReplyPipeline] = []
+        is_stream = self._server.framing.matches(body)
+        received = body if is_stream else streamed(self._server, body)
+        stream = self._factory.stream(compression.decoder(""), report, pipelines, whole=not is_stream)
+        sent = b"".join([*stream.feed(received), *stream.finish()])
+        if stream.left_out and not (is_stream and self._request.stream):
+            reply, report = self._fate.of_body(UNREAD, "it could not be read")
+            return WholeReply(reply.body if reply else body, report)
+        if self._crosses and stream.failure:
+            return WholeReply(self._fate.own.error(Failure(stream.failure), 502).body, report)
+        if stream.failed and not is_stream:  # what was read of it is not what is sent
+            return WholeReply(body, Report(failures=report.failures))
+        if self._crosses:
+            sent = joined(self._client, sent)
+        elif not is_stream:
+            keeps = self._fate.keeps(body, unchanged=received == sent)
+            sent = folded(self._client, body, received, sent) if keeps else joined(self._client, sent)
+        return WholeReply(sent, report, [fault for pipeline in pipelines for fault in pipeline.faults])
+
+    def _as_asked(self, body: bytes) -> bytes:
+        """Return a reply in the form that the client asked for."""
+        is_free = self._plan.buffered or self._crosses
+        if not is_free or not self._request.stream or self._client.framing.matches(body):
+            return body
+        try:
+            return streamed(self._client, body, self._request)
+        except NoReply:  # which was told
+            return body
+        except Exception as error:
+            logger.error("vtc: the reply is passed on whole\n%s", told(error, self._report.secrets))
+            self._report.failures.append(f"{type(error).__name__}: {error}")
+            return body
+
+
+def _text_in_error(
+    errors: Iterable[ErrorReply], body: bytes, status: int | None, reader: Callable[[], Reader]
+) -> str | None:
+    """Find what the model wrote in an error of a server that could not read it; None if it calls no tool.
+
+    None, too, if no error of this status holds it; without a status it may be any.
+    """
+    known = [error for error in errors if status in (error.status, None)]
+    try:
+        value = decode(body, "replace") if known else None
+    except ValueError:
+        return None
+    for error in known:
+        for text in texts_at(value, error.path.split(".")):
+            start = re.match(error.after, text)
+            if start and _calls(reply := text[start.end() :], reader(), alone=error.rest):
+                return reply
+    return None
+
+
+def _calls(text: str, reader: Reader, *, alone: bool) -> bool:
+    """True if a text calls a tool; `alone`, if it says nothing else."""
+    events = reader.whole(text)
+    speaks = any(isinstance(event, Text) and not event.raw.isspace() for event in events)
+    return any(isinstance(event, Call) for event in events) and not (alone and speaks)
