@@ -28,7 +28,7 @@ from tests.proxy.test_replaying import CALL, saved
 from vtc.apis import APIS
 from vtc.cli import main
 from vtc.cli.config import Config
-from vtc.profiles import reference
+from vtc.cli.schema import table as table_of
 from vtc.proxy import launch, options
 from vtc.proxy.addon import VirtualToolCalling
 
@@ -134,7 +134,7 @@ def generated(name: str) -> str:
         return "".join(f"- `{name}`: {one.unconstrained}\n" for name, one in DIALECTS.items() if one.unconstrained)
     if name == "limits of the APIs":
         return limit_table()
-    return reference.table(Config) + "\n"
+    return table_of(Config) + "\n"
 
 
 def option_table() -> str:

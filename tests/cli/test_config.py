@@ -13,7 +13,8 @@ from click.testing import CliRunner, Result
 from tests.profiles.test_validation import VALUES
 from vtc.cli import config, main
 from vtc.cli.config import Config
-from vtc.profiles import ProfileError, reference
+from vtc.cli.schema import descriptions
+from vtc.profiles import ProfileError
 
 WHOLE = """
 upstream: http://127.0.0.1:8000
@@ -116,7 +117,7 @@ def test_a_mistake_is_told_and_nothing_is_started(text: str, said: str, here: Pa
 
 
 def test_every_key_says_what_it_is_for() -> None:
-    assert {*reference.descriptions(Config)} == {*Config.__struct_fields__}
+    assert {*descriptions(Config)} == {*Config.__struct_fields__}
 
 
 def test_a_file_with_mistakes_cannot_be_read(here: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,8 @@ import yaml
 from click.testing import CliRunner, Result
 
 from vtc.cli import main
-from vtc.profiles import loader
+from vtc.cli.schema import as_markdown, descriptions, json_schema
+from vtc.profiles import ClientProfile, ServerProfile, loader
 
 PROFILES = loader.builtin_directory()
 FILES = sorted(PROFILES.rglob("*.yaml"))
@@ -67,3 +70,42 @@ def test_all_are_written_to_a_directory(tmp_path: Path) -> None:
     result = run("--write", str(tmp_path / "schema"))
     assert result.output == f"{len(KINDS)} schemas written to {tmp_path / 'schema'}\n"
     assert sorted(path.stem for path in (tmp_path / "schema").iterdir()) == sorted(KINDS)
+
+
+# Every key of a profile says what it is for, in the JSON Schema and in the tables.
+
+
+def properties(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """All properties anywhere in a schema, by their paths."""
+    if isinstance(value, dict):
+        if "if" not in value and isinstance(value.get("properties"), dict):
+            yield from ((f"{path}.{key}", one) for key, one in value["properties"].items())
+        for key, one in value.items():
+            if key != "if":
+                yield from properties(one, f"{path}.{key}")
+    elif isinstance(value, list):
+        for one in value:
+            yield from properties(one, path)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_property_has_a_description(kind: str) -> None:
+    found = dict(properties(json_schema(kind)))
+    assert len(found) > 5
+    assert [path for path, one in found.items() if not one.get("description", "").strip()] == []
+
+
+def test_a_description_is_the_docstring_of_the_field_also_of_one_that_is_inherited() -> None:
+    assert descriptions(ClientProfile)["dialect"] == "How it writes and reads calls in text."
+    assert descriptions(ServerProfile)["upstream_stream"].startswith("`never`: a streaming request")
+
+
+def test_the_tables_have_every_key_and_every_link_leads_somewhere() -> None:
+    text = as_markdown()
+    for kind, model in loader.KINDS.items():
+        table = text.partition(f"## kind: {kind}\n")[2].partition("\n## kind")[0]
+        for key in descriptions(model):
+            assert f"| `{key}`" in table, (kind, key)
+    titles = {title.lower() for title in re.findall(r"^###? (\w+)$", text, re.M)}
+    assert set(re.findall(r"\]\(#(\w+)\)", text)) <= titles
+    assert len(re.findall(r"^### ", text, re.M)) == len(titles)  # each once

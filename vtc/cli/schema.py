@@ -1,17 +1,34 @@
-"""`vtc schema`: what a profile may hold, as JSON Schema, for editors."""
+"""`vtc schema`: what a profile may hold, as JSON Schema, for editors, and the same as Markdown.
+
+A description is the docstring below a field in the class that the key comes from, so that there is one text for those
+who write profiles and those who read the code.
+"""
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
+import textwrap
+from collections.abc import Iterator, Mapping
+from functools import cache
+from itertools import pairwise
 from pathlib import Path
+from typing import Any, get_args
 
 import click
+import msgspec
 
-from vtc.profiles import loader, reference
+from vtc.profiles.loader import KINDS
+
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
+ID = "urn:virtual-tool-calling:profiles:"
+"""What the schemas are called, each with its kind. No place on the network: `vtc schema --write` puts them beside
+the profiles."""
 
 
 @click.command(short_help="Print the JSON Schema of profiles, for editors.")
-@click.argument("kind", type=click.Choice([*loader.KINDS, "profile"]), default="profile")
+@click.argument("kind", type=click.Choice([*KINDS, "profile"]), default="profile")
 @click.option(
     "--write",
     "directory",
@@ -26,17 +43,146 @@ def schema(kind: str, directory: Path | None, markdown: bool) -> None:
     `# yaml-language-server: $schema=schema/profile.json`, a path from the file to the schema.
     """
     if markdown:
-        click.echo(reference.markdown(), nl=False)
+        click.echo(as_markdown(), nl=False)
         return
     if directory is None:
-        click.echo(text(kind), nl=False)
+        click.echo(_text(kind), nl=False)
         return
     directory.mkdir(parents=True, exist_ok=True)
-    for one in (*loader.KINDS, "profile"):
-        (directory / f"{one}.json").write_text(text(one), "utf-8")
-    click.echo(f"{len(loader.KINDS) + 1} schemas written to {directory}")
+    for name in (*KINDS, "profile"):
+        (directory / f"{name}.json").write_text(_text(name), "utf-8")
+    click.echo(f"{len(KINDS) + 1} schemas written to {directory}")
 
 
-def text(kind: str) -> str:
-    """The file's text."""
-    return json.dumps(reference.schema(kind), indent=2, ensure_ascii=False) + "\n"
+def _text(kind: str) -> str:
+    return json.dumps(json_schema(kind), indent=2, ensure_ascii=False) + "\n"
+
+
+def json_schema(kind: str) -> dict[str, Any]:
+    """Make the JSON Schema of a kind of profile; of `profile`, one that goes by what stands after `kind:`."""
+    if kind in KINDS:
+        return {"$schema": DRAFT, "$id": f"{ID}{kind}", **_described(msgspec.json.schema(KINDS[kind]), KINDS[kind])}
+    refs, components = msgspec.json.schema_components(KINDS.values(), ref_template="#/$defs/{name}")
+    described = _described({"$defs": components}, *KINDS.values())
+    return {
+        "$schema": DRAFT,
+        "$id": f"{ID}{kind}",
+        "type": "object",
+        "required": ["kind"],
+        "properties": {"kind": {"enum": [*KINDS], "description": "What the profile is about."}},
+        "allOf": [
+            {"if": {"properties": {"kind": {"const": name}}}, "then": ref}
+            for name, ref in zip(KINDS, refs, strict=True)
+        ],
+        **described,
+    }
+
+
+def as_markdown() -> str:
+    """Write all keys as Markdown: a table for each kind of profile, and one for each mapping inside of them."""
+    parts: list[str] = []
+    for kind, model in KINDS.items():
+        for name, text in _tables(json_schema(kind), model.__name__):
+            title = f"## kind: {kind}" if name == model.__name__ else f"### {name}"
+            if title not in parts:  # several kinds share some
+                parts += [title, text]
+    return "\n\n".join(parts) + "\n"
+
+
+def table(model: type[msgspec.Struct]) -> str:
+    """Write the keys of one class as a Markdown table."""
+    return _table(_described(msgspec.json.schema(model), model)["$defs"][model.__name__])
+
+
+def _tables(schema: Mapping[str, Any], top: str) -> Iterator[tuple[str, str]]:
+    """Yield the names of a schema's mappings, the profile itself first, and their keys as tables."""
+    definitions = schema["$defs"]
+    for name in sorted(definitions, key=lambda name: (name != top, name)):
+        mapping = definitions[name]
+        description = f"{_flat(mapping['description'])}\n\n" if "description" in mapping else ""
+        yield name, description + _table(mapping)
+
+
+def _table(mapping: Mapping[str, Any]) -> str:
+    lines = ["| key | value | |", "|---|---|---|"]
+    for key, value in mapping["properties"].items():
+        needed = " (needed)" if key in mapping.get("required", ()) else ""
+        lines.append(f"| `{key}`{needed} | {_cell(_type(value))} | {_cell(_flat(value['description']))} |")
+    return "\n".join(lines)
+
+
+def _type(value: Mapping[str, Any]) -> str:
+    """Write what may stand there, and what holds if nothing does."""
+    default = value.get("default")
+    if default in (None, "", [], (), {}) or isinstance(default, dict) or len(value.get("enum", "--")) == 1:
+        return _kinds(value)
+    shown = default if isinstance(default, str) else msgspec.json.encode(default).decode()
+    return f"{_kinds(value)} (default: `{shown}`)"
+
+
+def _kinds(value: Mapping[str, Any]) -> str:
+    if "$ref" in value:
+        name = str(value["$ref"]).rpartition("/")[2]
+        return f"[{name}](#{name.lower()})"
+    if "enum" in value:
+        return ", ".join(f"`{word}`" for word in value["enum"])
+    if "anyOf" in value:
+        kinds = [_kinds(branch) for branch in value["anyOf"]]
+        return " or ".join(kind for kind in dict.fromkeys(kinds) if kind != "null")
+    if value.get("type") == "array":
+        return f"list of {_kinds(value.get('items', {}))}"
+    if value.get("type") == "object" and isinstance(value.get("additionalProperties"), dict):
+        return f"mapping to {_kinds(value['additionalProperties'])}"
+    names = {"string": "text", "boolean": "true, false", "integer": "number", "object": "mapping"}
+    kind = str(value.get("type", "anything"))
+    return names.get(kind, kind)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;")
+
+
+def _flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _described(schema: dict[str, Any], *models: type[msgspec.Struct]) -> dict[str, Any]:
+    """Put the descriptions into a schema that msgspec made."""
+    classes = {part.__name__: part for model in models for part in _inside(model)}
+    for name, mapping in schema["$defs"].items():
+        for key, value in mapping["properties"].items():
+            value["description"] = descriptions(classes[name])[key]
+    return schema
+
+
+@cache
+def descriptions(model: type[msgspec.Struct]) -> Mapping[str, str]:
+    """Return the docstring of each field of a class, by the field's name."""
+    docstrings: dict[str, str] = {}
+    for base in reversed(model.__mro__):
+        if not (issubclass(base, msgspec.Struct) and base is not msgspec.Struct):
+            continue
+        (tree,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
+        assert isinstance(tree, ast.ClassDef)
+        for field, below in pairwise(tree.body):
+            if not (isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)):
+                continue
+            if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
+                docstrings[field.target.id] = inspect.cleandoc(str(below.value.value))
+    return docstrings
+
+
+def _inside(model: type[msgspec.Struct]) -> Iterator[type[msgspec.Struct]]:
+    """Yield a class and those of its fields, at any depth."""
+    yield model
+    for field in msgspec.structs.fields(model):
+        for part in _classes(field.type):
+            yield from _inside(part)
+
+
+def _classes(annotation: Any) -> Iterator[type[msgspec.Struct]]:
+    if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
+        yield annotation
+    for part in (*get_args(annotation), getattr(annotation, "__value__", None)):
+        if part is not None:
+            yield from _classes(part)

@@ -13,10 +13,22 @@ from typing import Any
 
 from vtc.events import CanonicalRequest
 from vtc.exchange.asking.steps.calls import after_results, ids, names, results
-from vtc.exchange.asking.steps.content import billing, images, text
-from vtc.exchange.asking.steps.given import Step, StepContext
 from vtc.exchange.asking.steps.limits import context, max_tokens, thinking
-from vtc.exchange.asking.steps.messages import alternate, developer, empty, nulls, single, something, system, turns
+from vtc.exchange.asking.steps.messages import (
+    Step,
+    StepContext,
+    alternate,
+    billing,
+    developer,
+    empty,
+    images,
+    nulls,
+    single,
+    something,
+    system,
+    text,
+    turns,
+)
 from vtc.exchange.asking.steps.tools import choice, constrain, schemas, strict
 
 __all__ = ["BRIDGED", "STEPS", "Callable", "StepContext", "made_ready"]

@@ -11,7 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from vtc.events import CanonicalRequest, Message, ToolCall
-from vtc.exchange.asking.steps.given import StepContext, counted
+from vtc.exchange.asking.steps.messages import StepContext, counted
 
 # Ids of calls, as a server takes them: each its own, and the same in every turn.
 

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from vtc.events import CanonicalRequest, Message, Tool
-from vtc.exchange.asking.steps.given import StepContext
+from vtc.exchange.asking.steps.messages import StepContext
 from vtc.json_text import encode
 
 # The window of the model: Ollama's API is told how long it is, others are not asked for more than is left of it.

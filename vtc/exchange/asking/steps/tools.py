@@ -12,8 +12,7 @@ from vtc.dialects.arguments import values
 from vtc.dialects.arguments.values import Schema
 from vtc.dialects.constrain.constraint import Inexpressible, quoting
 from vtc.events import CanonicalRequest, Message, Tool
-from vtc.exchange.asking.steps.given import StepContext, counted
-from vtc.exchange.asking.steps.messages import REMINDER, joined
+from vtc.exchange.asking.steps.messages import REMINDER, StepContext, counted, joined
 from vtc.json_text import encode, referred
 from vtc.profiles.planner import Constraining
 
@@ -202,9 +201,6 @@ def choice(asked: CanonicalRequest, _value: Any, _given: StepContext) -> tuple[C
 # The grammar of a reply, for a server that decodes by one; and tools that are strict, for one that makes it itself.
 #
 # Fails open: what cannot be said is told, and the request goes without.
-
-
-"""Schemas within schemas that are closed."""
 
 
 def constrain(asked: CanonicalRequest, value: Any, given: StepContext) -> tuple[CanonicalRequest, str]:
