@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.guards.policies import policies
 from vtc.events import Call, Denied, Event, Intervention, Manner, Text, Tool, ToolCall
-from vtc.guards.arguments import Arguments, Checker, Uncheckable
-from vtc.guards.patterns import Budget
 
 SCHEMA = {
     "type": "object",
@@ -33,7 +32,8 @@ TOOLS = {"run": Tool("run", "", SCHEMA)}
 
 def fed(arguments: Any, *, coerce: bool = True, manner: Manner | None = None) -> list[Event]:
     text = arguments if isinstance(arguments, str) else json.dumps(arguments)
-    return Arguments(TOOLS, coerce=coerce, manner=manner).feed(Call("raw", ToolCall("run", text), "tag"))
+    checking = policies(TOOLS, arguments={"coerce": coerce, "misfit": manner})
+    return checking.feed(Call("raw", ToolCall("run", text), "tag"))
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_arguments_that_cannot_be_checked_do_not_fit(manner: Manner | None, on_f
         TOOLS["run"],
         Tool("run", "", {"$ref": "#/$defs/a", "$defs": {"a": {"items": {"$ref": "#/$defs/a"}}}}),
     ):
-        guard = Arguments({"run": tool}, coerce=True, manner=manner, on_failure=on_failure)
+        guard = policies({"run": tool}, arguments={"misfit": manner}, on_failure=on_failure)
         for text in (DEEP, "[" * 600 + "]" * 600):
             *_, event = guard.feed(Call("", ToolCall("run", text), "tag"))
             assert isinstance(event, kind) or tool is not TOOLS["run"]
@@ -150,14 +150,14 @@ def test_nothing_is_coerced_unless_that_is_wanted() -> None:
 def test_a_schema_that_cannot_be_used_is_told_of_and_nothing_is_fetched(schema: Any, fault: str) -> None:
     tools = {"run": Tool("run", "", schema)}
     call = Call("", ToolCall("run", '{"a": 1}'), "tag")
-    said, event = Arguments(tools, coerce=True, manner="drop").feed(call)
+    said, event = policies(tools, arguments={"misfit": "drop"}).feed(call)
     assert event is call
     assert isinstance(said, Intervention)
     assert (said.action, fault in said.reason) == ("unchecked", True)
 
 
 def test_tools_that_nobody_declares_and_other_events_pass() -> None:
-    guard = Arguments(TOOLS, coerce=True, manner="drop")
+    guard = policies(TOOLS, arguments={"misfit": "drop"})
     call = Call("", ToolCall("other", "{"), "tag")
     assert guard.feed(call) == [call]
     assert guard.feed(Text("x")) == [Text("x")]
@@ -173,19 +173,21 @@ VALUES = st.recursive(
 
 @given(st.dictionaries(st.sampled_from([*SCHEMA["properties"]]), VALUES))
 def test_coerced_arguments_fit_and_lose_nothing(arguments: dict[str, Any]) -> None:
-    checker = Checker(TOOLS["run"], Budget())
-    before = json.dumps(arguments)
-    found = checker.coerced(arguments)
-    assert json.dumps(arguments) == before
-    if found is None:
-        assert checker.fault(arguments).told
+    *_, event = fed(arguments, manner="drop")
+    if isinstance(event, Denied):
+        assert isinstance(fed(arguments, coerce=False, manner="drop")[-1], Denied)
         return
-    value, done = found
-    assert checker.fault(value) == ("", "")
+    assert isinstance(event, Call)
+    (again,) = fed(event.call.arguments, coerce=False, manner="drop")
+    assert isinstance(again, Call)
+    value = json.loads(event.call.arguments)
     assert set(value) == set(arguments)
-    assert done or value == arguments
+    assert event.changed or value == arguments
 
 
 def test_a_schema_that_is_none_is_told_of_at_once() -> None:
-    with pytest.raises(Uncheckable, match="no JSON Schema"):
-        Checker(Tool("x", "", {"type": "objekt"}), Budget())
+    said, _ = policies({"x": Tool("x", "", {"type": "objekt"})}, arguments={}).feed(
+        Call("", ToolCall("x", "{}"), "tag")
+    )
+    assert isinstance(said, Intervention)
+    assert "no JSON Schema" in said.reason

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vtc.events import Call, Denied, Event, Intervention, Markup, OnFailure, Reasoning, Rewritten, Text, Tool, ToolCall
-from vtc.guards import Chain, Guards, Rule, chain_of
-from vtc.guards.content import ContentGuard
+from vtc.guards import Chain, Guards, chain_of
 
 TOOLS = {"read": Tool("read"), "bash": Tool("bash", "", {"required": ["command"]})}
 READ, BASH = (Call(f"<{name}>", ToolCall(name, "{}"), "tag") for name in ("read", "bash"))
@@ -68,16 +67,24 @@ class Failing:
         return [Text(self.held)]
 
 
+class Replacing(Failing):
+    """Writes `y` for a text that ends with `x`."""
+
+    def feed(self, event: Event) -> list[Event]:
+        return [Rewritten(event.raw, "y") if event.raw.endswith("x") else event]
+
+    def finish(self) -> list[Event]:
+        return []
+
+
 FAILED = Intervention("failing", "failed", "", "it fails on this text and is skipped: KeyError", "'oops'")
 REFUSED = Intervention("failing", "refused", "bash", "it fails on this call and so refuses it: KeyError", "'oops'")
 
 
 def test_a_guard_that_raises_on_a_text_lets_it_pass_and_goes_on() -> None:
-    last = ContentGuard(Rule(pattern="x", replacement="y"))
-    one = Chain([Failing(), last])
+    one = Chain([Failing(), Replacing()])
     assert [out for text in ("a", "fail", "b") for out in one.feed(Text(text))] == [FAILED, Text("a"), Text("fail")]
-    changed = [Rewritten("x", "y"), Intervention("content", "replaced", "", "x")]
-    assert fed(one, Text("x.")) == [Text("b"), *changed, Text(".")]
+    assert fed(one, Text("x")) == [Rewritten("bx", "y")]
 
 
 def test_a_guard_that_raises_on_a_call_refuses_it_and_the_next_one() -> None:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
+import msgspec
 import pytest
 
-from vtc.guards.patterns import Patterns, any_match, check, check_glob
+from tests.guards.policies import policies
+from vtc.events import Call, Denied, Tool, ToolCall
+from vtc.profiles import ProfileError, load
 
 
 @pytest.mark.parametrize(
@@ -21,28 +27,34 @@ from vtc.guards.patterns import Patterns, any_match, check, check_glob
         ("/file/", "read_file_now", True),
         ("[ab]ash", "bash", True),
         ("a.b", "axb", False),
-        ((), "read", False),
-        ("/", "/", True),
     ],
 )
 def test_a_glob_holds_for_all_of_a_name_and_an_expression_for_a_part(
-    patterns: Patterns, name: str, found: bool
+    patterns: str | tuple[str, ...], name: str, found: bool
 ) -> None:
-    assert any_match(patterns, name) is found
+    denying = policies({name: Tool(name)}, denied_tools=patterns, on_denied="drop")
+    *_, event = denying.feed(Call("", ToolCall(name, "{}"), "tag"))
+    assert isinstance(event, Denied) is found
+
+
+def loaded(directory: Path, glob: str) -> None:
+    model = {"kind": "model", "name": "mine", "match": {"model": glob}}
+    (directory / "mine.yaml").write_text(json.dumps(model))
+    load([directory])
 
 
 @pytest.mark.parametrize("glob", ["/x.*/", r"/^gpt-\d/", "/a|b/"])
-def test_an_expression_where_only_globs_are_taken_is_told_of(glob: str) -> None:
-    with pytest.raises(ValueError, match="only globs are taken here"):
-        check_glob(glob)
+def test_an_expression_where_only_globs_are_taken_is_told_of(glob: str, tmp_path: Path) -> None:
+    with pytest.raises(ProfileError, match="only globs are taken here"):
+        loaded(tmp_path, glob)
 
 
 @pytest.mark.parametrize("glob", ["*x*", "/v1/chat/", "a.b", "/", "[ab]*"])
-def test_a_glob_is_a_glob(glob: str) -> None:
-    check_glob(glob)
+def test_a_glob_is_a_glob(glob: str, tmp_path: Path) -> None:
+    loaded(tmp_path, glob)
 
 
 def test_what_is_no_expression_is_told_of() -> None:
-    check(("(", "[", "/fine/"), "denied_tools")
-    with pytest.raises(ValueError, match=r"^denied_tools: '/\(/' is no regular expression: .*position 1"):
-        check(("fine", "/(/"), "denied_tools")
+    policies({}, denied_tools=("(", "[", "/fine/"))
+    with pytest.raises(msgspec.ValidationError, match=r"^denied_tools: '/\(/' is no regular expression: .*position 1"):
+        policies({}, denied_tools=("fine", "/(/"))

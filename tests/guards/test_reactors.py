@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from vtc.events import Call, Denied, Event, Intervention, Rewritten, Text, Tool, ToolCall
-from vtc.guards import Reactor
-from vtc.guards.reactors import Reactors, as_written
+from vtc.events import Call, Denied, Event, Intervention, OnFailure, Rewritten, Text, Tool, ToolCall
+from vtc.guards import Chain, Guards, Reactor, chain_of
+from vtc.guards.reactors import as_written
 
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
 TOOLS = {"read": Tool("read", "", SCHEMA), "bash": Tool("bash")}
@@ -21,16 +21,20 @@ def reactor(name: str = "mine", **fields: Any) -> Reactor:
     return msgspec.convert({"name": name, **fields}, Reactor)
 
 
+def rules(*reactors: Reactor, on_failure: OnFailure = "refuse") -> Chain:
+    return chain_of([Guards(reactors=reactors, on_failure=on_failure)], TOOLS)
+
+
 def fed(*reactors: Reactor, name: str = "read", arguments: Any = None) -> list[Event]:
     text = (
         arguments if isinstance(arguments, str) else json.dumps(arguments if arguments is not None else {"path": "a"})
     )
-    return Reactors(reactors, TOOLS).feed(Call("raw", ToolCall(name, text, "id"), "tag"))
+    return rules(*reactors).feed(Call("raw", ToolCall(name, text, "id"), "tag"))
 
 
 def passing(*reactors: Reactor, arguments: str) -> list[Event]:
     """As `fed`, with `on_failure: pass`."""
-    return Reactors(reactors, TOOLS, "pass").feed(Call("raw", ToolCall("read", arguments, "id"), "tag"))
+    return rules(*reactors, on_failure="pass").feed(Call("raw", ToolCall("read", arguments, "id"), "tag"))
 
 
 @pytest.mark.parametrize(
@@ -117,12 +121,12 @@ def test_what_is_no_object_cannot_be_changed_and_is_refused(arguments: str) -> N
 def test_the_text_of_a_custom_tool_has_no_arguments_to_change() -> None:
     one = reactor(then={"set_arguments": {"a": 1}})
     call = Call("", ToolCall("patch", "*** Begin", "id", {"type": "custom_tool_call"}), "tool_calls")
-    assert Reactors([one], TOOLS).feed(call) == [call]
+    assert rules(one).feed(call) == [call]
 
 
 def test_other_events_pass() -> None:
     one = reactor(then={"set_arguments": {"a": 1}, "rename_tool": "x"})
-    guard = Reactors([one], TOOLS)
+    guard = rules(one)
     assert (guard.feed(Text("x")), guard.finish()) == ([Text("x")], [])
 
 

@@ -16,7 +16,7 @@ from vtc.apis.fields import ANSWER
 from vtc.dialects.syntax.markup import marker
 from vtc.dialects.text_client.documented_tools import TOOL_SECTIONS
 from vtc.guards.chain import Guards
-from vtc.guards.patterns import expression, naming
+from vtc.guards.patterns import check_glob, each, expression, naming
 
 # The keys of the steps that make a request ready for a server that would refuse it, or lose a part of it.
 #
@@ -134,6 +134,11 @@ class Match(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     body: dict[str, Globs] = {}
     """By dotted path into the request's JSON; a number is an index and `*` any key or index, as in
     `messages.0.content` or `tools.*.function.name`. Of a list or an object any text inside will do."""
+
+    def __post_init__(self) -> None:
+        for globs in (self.user_agent, self.model, self.host, self.path, *self.header.values(), *self.body.values()):
+            for glob in each(globs):
+                check_glob(glob)
 
 
 class ReasoningTags(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -1,0 +1,16 @@
+"""Policies as the YAML of a profile has them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from vtc.events import Tool
+from vtc.guards import Chain, Guards, chain_of
+
+
+def policies(tools: Mapping[str, Tool], **fields: Any) -> Chain:
+    """Make the guards of one reply of these fields of a profile's `guards`."""
+    return chain_of([msgspec.convert(fields, Guards)], tools)
