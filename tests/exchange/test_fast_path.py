@@ -89,7 +89,7 @@ def begun(shape: str = "plain") -> Watched:
         ("~", False),
         ("\n>", False),
         ("\n    more", False),  # a line of code
-        ("\n   ", False),
+        ("\n   ", True),  # it waits
         ("\n\tmore", False),
         ("\n > more", False),
         ("  more", True),

@@ -145,8 +145,8 @@ class Encoder(Protocol):
 class Noting(Protocol):
     """A decoder that must know of reasoning in frames that were not decoded, since it tells their text later."""
 
-    def thought_more(self, texts: Sequence[bytes]) -> None:
-        """Take note of texts, as JSON has them; may change the decoder in place."""
+    def thought_more(self, data: bytes, texts: Sequence[bytes]) -> None:
+        """Take note of texts, as JSON has them, and of the frames written for them; may change the decoder in place."""
         ...
 
 
@@ -154,8 +154,11 @@ class Noting(Protocol):
 class FrameFollower(Protocol):
     """An encoder that must know which frames left without it, since it repeats their text later or counts them."""
 
-    def passed(self, data: bytes) -> None:
-        """Take note of whole frames that left unread; may change the encoder in place."""
+    def passed(self, data: bytes, texts: Sequence[bytes]) -> None:
+        """Take note of whole frames that left unread, and of their texts, as JSON has them.
+
+        May change the encoder in place.
+        """
         ...
 
 

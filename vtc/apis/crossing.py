@@ -257,7 +257,7 @@ class ForeignDecoder(msgspec.Struct, eq=False):
 
     __hash__ = None  # type: ignore[assignment]
 
-    def thought_more(self, texts: Sequence[bytes]) -> None:
+    def thought_more(self, data: bytes, texts: Sequence[bytes]) -> None:
         if self.thought:
             self.thought = self.thought, "".join(decode(b'["%b"]' % b'","'.join(texts)))
 

@@ -313,7 +313,6 @@ def _names(part: Json | None) -> tuple[str, str, str]:
 
 
 KINDS = {"text": "message", "reasoning": "reasoning"}
-_DELTA = re.compile(rb'"delta"\s*:\s*("(?:[^"\\]|\\.)*+")')  # no string holds the quotes around the name as they are
 _NUMBER = re.compile(rb'"sequence_number"\s*:\s*(\d+)')
 _QUIET = ("text_done", "part_done", "item_done", "item", "part", "nothing")
 _DEMANDED = ("id", "object", "created_at", "status", "model", "output")
@@ -341,11 +340,11 @@ class EventCounter(Opened):
     unread: bytes = b""
     """The last frames that left unread."""
 
-    def passed(self, data: bytes) -> None:
-        """Take note of frames that left unread (`base.Following`)."""
+    def passed(self, data: bytes, texts: Sequence[bytes]) -> None:
+        """Take note of frames that left unread (`contract.FrameFollower`)."""
         self.unread = data
         if self.open is not None and self.open.part is not None:
-            self.said = (self.said, "".join(decode(b"[%b]" % b",".join(_DELTA.findall(data)), "replace")))
+            self.said = (self.said, decode(b'"%b"' % b"".join(texts), "replace"))
 
     def _numbered(self, events: Sequence[Json], frames: int = 0) -> list[Json]:
         """Number events; `frames` have left with their own numbers."""

@@ -141,7 +141,7 @@ def read(choice: Choice, entry: PendingFrame, deltas: Sequence[Delta]) -> tuple[
         and not (choice.ended or choice.paused or one.refusal or choice.refusing)
     ):
         events += pipeline.feed(one.text)  # as for nearly all, a long call's above all
-        if events and not choice.lifted and _calls(events):
+        if not choice.lifted and any(type(event) in (Call, CallPiece) for event in events):
             choice = replace(choice, lifted=True)
         return choice, replace(entry, text=one.text), events
     calls: list[CallDelta] = []

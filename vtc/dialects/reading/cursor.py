@@ -87,11 +87,6 @@ class Cursor:
 BAR = "|"
 MARKS = {'"': '"', "'": "'", "“": "”", "‘": "’", "«": "»", "„": "“", "「": "」", "『": "』", BAR: BAR}
 """Quotation marks and the bar before a cell of a table, and what ends what they begin."""
-_BEGINS_LINE = "-+#|>:→[]()0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-"""All that the beginning of a line of a file is made of, white space and the point of a fraction aside. Small letters
-are not among them, as most texts end with one."""
-ENDINGS = (*WHITE, *_BEGINS_LINE, *MARKS, *(f"{digit}{point}" for digit in range(10) for point in ".,"))
-"""What may stand before a call and quote it: a text that ends so must be read, and so must the one after it."""
 
 _DATE, _TIME = r"\d{4}-\d\d-\d\d", r"\d{1,2}:\d\d(?::\d\d)?(?:[.,]\d{1,9})?(?:Z|[ ]?[-+]\d\d:?\d\d)?"
 _STAMP = rf"[\[(]?(?:{_DATE}(?:[T \t]{{1,4}}{_TIME})?|{_TIME}|\d{{8}}T\d{{4,6}}Z?)[\])]?"

@@ -26,7 +26,7 @@ from vtc.dialects.reading.context import (
     UnknownTools,
     Verdict,
 )
-from vtc.dialects.reading.cursor import CONTEXT, ENDINGS, WHITE
+from vtc.dialects.reading.cursor import CONTEXT, WHITE
 from vtc.dialects.reading.speech import Last, out_of_reasoning
 from vtc.dialects.reading.text import KINDS, InReasoning, InText
 from vtc.dialects.reading.transitions import TABLE, State, StateRow, Step
@@ -53,16 +53,15 @@ class Livelock(RuntimeError):
 
 
 class PlainRule(NamedTuple):
-    """Which text needs no reading in the current state: it leaves as it is, and the state stays."""
+    """Which text needs no reading in the current state: it leaves as it is, and the state stays.
+
+    White space at its end waits, and what left must be told before the next text is read (`passed`).
+    """
 
     stop: str
     """Characters that could open markup."""
-    endings: str = "".join(dict.fromkeys(WHITE + INDENTING))
-    """A text that ends in one of these must be read: white space waits, and a line may still begin after it."""
     lines: str = ""
-    """So must one in which a line begins with one of these as code or a quotation does, or may begin so."""
-    told: tuple[str, ...] = ENDINGS
-    """One that ends in one of these leaves unread, but the reader must be told so (`passed`): it may quote a call."""
+    """A text in which a line begins with one of these as code or a quotation does, or may begin so, must be read."""
 
 
 class Reader:
@@ -266,13 +265,13 @@ class Reader:
         return len(self._cursor.text)
 
     @property
-    def plain(self) -> PlainRule | None:
-        """Tell which text may leave unread from here on; None if all text must be fed."""
-        return None if self._speech.space else self.plain_once_spaced
+    def waits(self) -> bool:
+        """True if white space waits."""
+        return bool(self._speech.space)
 
     @property
-    def plain_once_spaced(self) -> PlainRule | None:
-        """Tell which text may leave unread once the white space that waits has left (`spaced`)."""
+    def plain(self) -> PlainRule | None:
+        """Tell which text may leave unread once the white space that waits has left (`spaced`); None if none may."""
         speech, cursor = self._speech, self._cursor
         if not self._row.spoken or self._first is None or speech.last is not _TEXT or not speech.in_line:
             return None

@@ -5,12 +5,13 @@
 
 Nearly all frames of a reply are alike but for a few values. One that went the long way and came out as it was shows
 how they look. It becomes an expression with a hole for each value that makes no difference to the codec; which these
-are is found out by putting something else there and decoding it. The hole of the text takes what the reader calls
-plain.
+are is found out by putting something else there and decoding it. Most frames do not even need the expression: they
+are the frame that was read last but for the text.
 
-In a chunk of nothing but such frames, none is decoded. A frame whose text ends in white space waits for the next one,
-and the beginning of a frame for its end, as they do on the long way. So does one that went the long way and waits there
-as the only one: it leaves from here, and the reader is told.
+In a chunk of nothing but such frames, whose texts are what the reader calls plain, none is decoded. A frame whose text
+ends in white space waits for the next one, and the beginning of a frame for its end, as they do on the long way. So
+does one that went the long way and waits there as the only one: it leaves from here, and the reader is told. It is also
+told the end of the text that left unread, once there is something to read.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from __future__ import annotations
 import copy
 import json
 import re
-import string
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple, cast
+from typing import Any
 
 import msgspec
 
@@ -29,130 +30,71 @@ from vtc.apis.contract import Decoder, FrameFollower, Noting
 from vtc.apis.relay import Relay
 from vtc.apis.told_text import ToldText, learned
 from vtc.dialects.bounded_cache import COMPILED, PER_CHARACTER
+from vtc.dialects.reading.cursor import CONTEXT
 from vtc.dialects.reading.reader import PlainRule
 from vtc.events import Delta, ReasoningDelta, TextDelta
 from vtc.exchange.replying.reply import ReplyPipeline
-from vtc.exchange.replying.text_reading import ANYTHING
 from vtc.wire.framing import Frame
 
-# The text of a frame as JSON writes it: what it may hold, and how it may end, for the frame to leave at once.
-
+# The text of a frame as JSON writes it.
 
 ESCAPES = {'"': b'\\"', "\\": b"\\\\", "/": b"\\/", "\n": b"\\n", "\t": b"\\t"}
-_UNESCAPED = re.compile(r"\\(.)")
+"""How JSON may write characters, in the texts that leave unread."""
+_ESCAPED = {written.decode(): character for character, written in ESCAPES.items()}
+_ESCAPE = re.compile(r"\\.")
+_WHITE = (b" ", b"\\n", b"\\t")
+_BLANK = re.compile(rb"(?: |\\n|\\t)++")
+_CODE = re.compile(rb"\\n(?: {0,3}(?:\\t|>)|    )")
+"""Finds a line that begins as code or a quotation does, in texts that follow one that has left: its line has begun."""
+_SPACE, _BACKSLASH = b" \\"
 
 
-class Endings(NamedTuple):
-    """Endings of texts, as JSON writes them, with which a frame does not leave at once."""
+class TextCheck(msgspec.Struct, frozen=True):
+    """Tells plain texts, by one rule."""
 
-    white: tuple[bytes, ...]
-    """It waits for the next one."""
-    read: tuple[bytes, ...]
-    """It must be read."""
-    told: tuple[bytes, ...]
-    """It leaves, and the reader must be told of it."""
-    last: bytes
-    """The last bytes of all of them."""
-    plain: bytes
-    """The last bytes of those without an escape; but for `POINTS`, which are of a number or none."""
-
-
-POINTS = b".,"
-"""What may part a number: most end a clause."""
-DIGITS = b"0123456789"
-
-
-@lru_cache(maxsize=4)
-def of(rule: PlainRule) -> Endings:
-    def written(endings: Iterable[str]) -> tuple[bytes, ...]:
-        return tuple(ESCAPES.get(one, one.encode()) for one in endings if one != "\r")
-
-    white = written(one for one in rule.endings if one.isspace())
-    read = written(one for one in rule.endings if not one.isspace())
-    told = written(one for one in rule.told if one not in rule.endings)
-    every = (*white, *read, *told)
-    plain = bytes({one[-1] for one in every if one[:1] != b"\\" and one[-1] not in POINTS})
-    return Endings(white, read, told, bytes({one[-1] for one in every}), plain)
-
-
-def read(text: bytes) -> str:
-    """Read the end of a text, as far as it is whole."""
-    return _UNESCAPED.sub(_unescaped, text.decode(errors="ignore"))
-
-
-def _unescaped(found: re.Match[str]) -> str:
-    """Read a character that JSON escapes."""
-    return {"n": "\n", "t": "\t"}.get(found[1], found[1])
-
-
-LINE = rb" {0,3}(?:\\t|>)|    "
-_MIDDLE = rb'(?:(?= ?>| [ "]| ?\\t)(?P<odd>))?'
+    odd: Callable[[bytes], object]
+    """Finds a byte for which a text needs a closer look, or for which it is none."""
+    stops: Callable[[bytes], object]
+    """Finds something for which a text must be read."""
+    code: bool
+    """True if lines of code and quotations must be read."""
+    waits: bool
+    """True if white space at the end of a text waits for the next one."""
 
 
 @lru_cache(maxsize=256)
-def odd(stop: str) -> Callable[[bytes, int, int], re.Match[bytes] | None]:
-    """Compile what finds a byte in a text that needs a closer look."""
-    bytes_ = sorted({0x22, 0x5C, *range(0x20), *(character.encode()[0] for character in stop)})
-    return re.compile(b"[%b]" % b"".join(rb"\x%02x" % byte for byte in bytes_)).search
-
-
-def text_without(stop: str, *, lines: bool) -> bytes:
-    """Write the expression for a text without some characters, of one character at least.
-
-    With `lines`, no line may begin in it as code or a quotation does. That may be spread over texts, so it is noted
-    where one begins like the middle of such a beginning.
-    """
-    beginnings: dict[int, list[bytes]] = {}  # of characters in UTF-8, and what follows
-    for character in stop:
-        first, *rest = character.encode()
-        beginnings.setdefault(first, []).append(bytes(rest))
-    odd = b"".join(rb"\x%02x" % byte for byte in sorted({0x22, 0x5C, *range(0x20), *beginnings}))
-    others = [re.escape(written) for one, written in ESCAPES.items() if one not in stop] if stop else [rb"\\."]
-    if lines:
-        others = [rb'\\n(?!%b|   ")' % LINE if one == rb"\\n" else one for one in others]
-    for first, rests in beginnings.items():
-        if all(rests):
-            others.append(rb"\x%02x(?!%b)" % (first, b"|".join(map(re.escape, rests))))
-    middle = _MIDDLE if lines else b"(?P<odd>(?!))?"
-    return rb'(?!")%b[^%b]*+(?:(?:%b)[^%b]*+)*+' % (middle, odd, b"|".join(others), odd)
+def check_of(rule: PlainRule) -> TextCheck:
+    """Compile a rule; one that stops at no character is for text that is not read at all."""
+    bytes_ = {0x22, 0x5C, *range(0x20), *(character.encode()[0] for character in rule.stop)}
+    stops = [re.escape(ESCAPES.get(character, character.encode())) for character in rule.stop]
+    stops += [rb"[\x00-\x1f]", *([rb'(?<!\\)(?:\\\\)*+\\[^"\\/nt]'] if stops else [])]  # no escape that is not known
+    odd = re.compile(b"[%b]" % b"".join(rb"\x%02x" % byte for byte in sorted(bytes_)))
+    return TextCheck(odd.search, re.compile(b"|".join(stops)).search, bool(rule.lines), bool(rule.stop))
 
 
 # How frames look that are alike but for a few values: an expression, found out by decoding one with other values.
-#
-# A value is a hole if it makes no difference to the decoder what stands there.
 
 
 MOST_LEARNED = 1 << 14
 """Bytes of a frame beyond which it is not learned from."""
-PER_SHAPE = 1 << 10
-"""Characters that stand for the holes of a shape, as its size is counted."""
 _PROBE = "vtc probe"
 
-TEXT = 2
-"""The number of the group `text`."""
-ODD = 3
-"""The number of the group that stands where a text goes on as the beginning of a line of code or a quotation does."""
+# Tokens of JSON. An array of numbers is one, since its length differs from frame to frame.
+_NUMBER = rb"-?[0-9][-+.eE0-9]*+"
+_CHARACTERS = rb'[^"\\]*+(?:\\.[^"\\]*+)*+'
+_STRING = b'"%b"' % _CHARACTERS
+_NUMBERS = rb"\[[-+.eE0-9,\s]*+\]"
+_TEXT = b'"(?P<text>%b)"' % _CHARACTERS
+_TOKEN = re.compile(b"|".join((_STRING, _NUMBERS, _NUMBER, rb'[^"\[0-9-]++|.')), re.DOTALL)
+_HOLES = {b'"': _STRING, b"[": _NUMBERS, **dict.fromkeys([b"%d" % digit for digit in range(10)] + [b"-"], _NUMBER)}
+_PROBES = {hole: {_STRING: b'"vtc"', _NUMBERS: b"[-70707]", _NUMBER: b"-70707"}[kind] for hole, kind in _HOLES.items()}
+_NAME_END = re.compile(rb"\s*:")
 
 type Match = Callable[[bytes], re.Match[bytes] | None]
 
 
-class Shape:
-    """How frames look that are alike; `match` takes those whose texts are plain by `rule`."""
-
-    __slots__ = ("_expression", "match", "of_any_text", "rule")
-
-    def __init__(self, expression: bytes) -> None:
-        self._expression = expression
-        self.rule = ANYTHING
-        self.match = self.of_any_text = _compiled(expression, ANYTHING)
-
-    def of_plain_text(self, rule: PlainRule) -> None:
-        """Take only texts that are plain by this rule."""
-        self.rule, self.match = rule, _compiled(self._expression, rule)
-
-
 def expression_of(decoder: Decoder, frame: Frame, delta: TextDelta | ReasoningDelta) -> bytes | None:
-    """Write the expression for frames like this one, with `TEXT` for its text; None if there is none.
+    """Write the expression for frames like this one, with the group `text`; None if there is none.
 
     A value is a hole if the codec decodes the frame to the same with another value in its place.
     """
@@ -167,19 +109,19 @@ def expression_of(decoder: Decoder, frame: Frame, delta: TextDelta | ReasoningDe
         found = trial.decode(made)
         if found is None or found.frame is not None or trial != decoder:
             return None
-        # The values of what stands beside the text make no difference.
+        # The values of the frame's metadata make no difference.
         return found.deltas, [(type(one), getattr(one, "kind", "")) for one in found.beside]
 
     tokens = [token[0] for token in _TOKEN.finditer(data)]
     other = msgspec.structs.replace(delta, text=_PROBE)
     if isinstance(other, ReasoningDelta) and other.own and other.own.value == delta.text:
         other = msgspec.structs.replace(other, own=msgspec.structs.replace(other.own, value=_PROBE))
-    said = [place for place in _values(tokens) if _string(tokens[place]) == delta.text]
     probe = json.dumps(_PROBE).encode()
-    for text in said:
-        asked = decoded([*tokens[:text], probe, *tokens[text + 1 :]])
-        if asked and asked[0] == (other,):
-            break
+    for text in _values(tokens):
+        if _string(tokens[text]) == delta.text:
+            trial = decoded([*tokens[:text], probe, *tokens[text + 1 :]])
+            if trial and trial[0] == (other,):
+                break
     else:
         return None
     wanted = decoded(tokens)
@@ -197,20 +139,10 @@ def expression_of(decoder: Decoder, frame: Frame, delta: TextDelta | ReasoningDe
 
     dig([place for place in _values(tokens) if place != text])
     pieces = [
-        b'"(?P<text>TEXT)"' if place == text else _HOLES[token[:1]] if place in holes else re.escape(token)
+        _TEXT if place == text else _HOLES[token[:1]] if place in holes else re.escape(token)
         for place, token in enumerate(tokens)
     ]
-    return b"(?P<frame>%b%b%b)+" % (re.escape(before), b"".join(pieces), re.escape(after))
-
-
-# Tokens of JSON. An array of numbers is one, since its length differs from frame to frame.
-_NUMBER = rb"-?[0-9][-+.eE0-9]*+"
-_STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
-_NUMBERS = rb"\[[-+.eE0-9,\s]*+\]"
-_TOKEN = re.compile(b"|".join((_STRING, _NUMBERS, _NUMBER, rb'[^"\[0-9-]++|.')), re.DOTALL)
-_HOLES = {b'"': _STRING, b"[": _NUMBERS, **dict.fromkeys([b"%d" % digit for digit in range(10)] + [b"-"], _NUMBER)}
-_PROBES = {hole: {_STRING: b'"vtc"', _NUMBERS: b"[-70707]", _NUMBER: b"-70707"}[kind] for hole, kind in _HOLES.items()}
-_NAME_END = re.compile(rb"\s*:")
+    return b"%b%b%b" % (re.escape(before), b"".join(pieces), re.escape(after))
 
 
 def _values(tokens: Sequence[bytes]) -> Iterator[int]:
@@ -232,23 +164,50 @@ def _string(token: bytes) -> str | None:
         return None
 
 
-def _compiled(shape: bytes, rule: PlainRule) -> Match:
-    """Get a shape, compiled for texts that are plain by a rule; it matches nothing but whole frames."""
-    size = (len(shape) + PER_SHAPE) * PER_CHARACTER
-    return COMPILED.get_or_make(("shape", shape, rule), lambda: _compile(shape, rule), lambda _: size)
-
-
-def _compile(shape: bytes, rule: PlainRule) -> Match:
-    text = text_without(rule.stop, lines=bool(rule.lines))
-    return re.compile(shape.replace(b"(?P<text>TEXT)", b"(?P<text>%b)" % text)).fullmatch
-
-
 MOST_PATIENCE = 8
 """Frames that go the long way, at the most, before it is tried again to learn from one."""
+
+
+class Shapes:
+    """Learns how frames look, by what they say."""
+
+    __slots__ = ("_failures", "_known", "_patience")
+
+    def __init__(self) -> None:
+        self._known: dict[type[Delta], Match] = {}
+        self._patience = self._failures = 0
+
+    def match(self, decoder: Decoder, frame: Frame, delta: TextDelta | ReasoningDelta) -> re.Match[bytes] | None:
+        """Match a frame by an expression for those like it; None if none is known."""
+        known = self._known.get(type(delta))
+        if known and (found := known(frame.raw)):
+            return found
+        if self._patience:
+            self._patience -= 1
+            return None
+        self._failures += 1
+        self._patience = min(self._failures, MOST_PATIENCE)
+        if (expression := expression_of(decoder, frame, delta)) is None:
+            return None
+        match = COMPILED.get_or_make(
+            ("shape", expression), lambda: _compiled(expression), lambda _: len(expression) * PER_CHARACTER
+        )
+        found = match(frame.raw)  # none if its data stand in several lines
+        if found:
+            self._known[type(delta)] = match
+        return found
+
+
+def _compiled(expression: bytes) -> Match:
+    return re.compile(expression).fullmatch
+
+
 MOST_BEGUN = 1 << 16
 """Bytes of a frame that has only begun which wait here; the long way takes more."""
-
-type Search = Callable[[bytes, int, int], re.Match[bytes] | None]
+MOST_WAITING = 64
+"""The same for frames of nothing but white space."""
+MOST_TEXT = 1 << 12
+"""Bytes of a frame's text beyond which it is read: the last ones are kept here."""
 
 
 class FastPath:
@@ -257,251 +216,154 @@ class FastPath:
     __slots__ = (
         "_after",
         "_before",
+        "_begun",
+        "_check",
         "_end",
-        "_endings",
-        "_failures",
-        "_follows",
+        "_followers",
+        "_frames",
         "_match",
-        "_notes",
-        "_odd",
         "_owed",
-        "_patience",
         "_reading",
         "_relay",
         "_shapes",
         "_tail",
-        "_tellings",
+        "_texts",
         "_told",
-        "_whole",
-        "held",
     )
 
     def __init__(self, relay: Relay[ReplyPipeline]) -> None:
         self._relay = relay
         self._end = relay.decoder.framing.end
-        self._follows = isinstance(relay.writer.encoder, FrameFollower)
-        self.held = b""
-        """Frames that wait for what follows, and the beginning of one."""
-        self._whole = 0  # bytes of the former
-        self._owed = 0  # bytes of the first of them, which waits in the relay, too
-        self._match: Match | None = None  # None while every frame must be read
+        self._shapes = Shapes()
+        self._check: TextCheck | None = None  # None while every frame must be read
+        self._match: Match | None = None
         self._before, self._after = b"", b""  # what stood around the text of the frame that was read last
-        self._odd: Search = odd("")
-        self._endings = of(ANYTHING)
-        self._tail = b""
-        """The end of the texts that left unread, as far as it may quote a call."""
-        self._reading: ReplyPipeline | None = None
-        """Reads what does not leave so."""
-        self._shapes: dict[type[Delta], Shape] = {}  # by what they say
-        self._patience = self._failures = 0
-        # For a client that is sent other frames, as those of another API:
-        self._told: ToldText | None = None
-        self._tellings: dict[type[Delta], ToldText] = {}
-        self._notes = False
+        self._begun = b""  # the beginning of a frame
+        self._frames: list[bytes] = []  # those before it that wait for what follows
+        self._texts: list[bytes] = []
+        self._owed = 0  # 1 if the first of them waits in the relay, too
+        self._reading: ReplyPipeline | None = None  # reads what does not leave so
+        self._tail = deque[bytes](maxlen=CONTEXT)  # the texts that left unread
+        self._told: ToldText | None = None  # for a client that is sent other frames, as those of another API
+        self._followers: Sequence[Callable[[bytes, Sequence[bytes]], None]] = ()  # take the frames that leave
 
     def feed(self, chunk: bytes) -> list[bytes] | None:
         """Return what may leave of the chunk and of those before it; None if they must be read (`take`)."""
-        match = self._match
-        if match is None:
+        check = self._check
+        if check is None:
             return None
-        if len(held := self.held) == self._whole:  # mostly the next frame is the same but for its text
-            start, end = len(self._before), len(chunk) - len(self._after)
-            if start < end and chunk[:start] == self._before and chunk[end:] == self._after:
-                first, last = chunk[start], chunk[end - 1]
-                waits = last == _BLANK and last in self._endings.plain and chunk[end - 2] in _WORDS and end - start > 1
-                # A point may part a number, whose first half may stand in the text before.
-                if not (
-                    (last in self._endings.plain and not waits)
-                    or (last in POINTS and (end - start < 2 or chunk[end - 2] in DIGITS))
-                    or self._odd(chunk, start, end)
-                    or first == _QUOTE
-                    or (first == _BLANK and (held or chunk[start + 1] in b" >"))
-                ):
-                    if waits or held:
-                        text = self._waited(held) if waits else b""
-                        return self._left(held + chunk, b"", len(held) if waits else None, text)
-                    out = self._passed(chunk, [chunk[start:end]] if self._told else ())
-                    if out is not None:
-                        self._tail = _OTHER
-                    return out
-        data = self.held + chunk if self.held else chunk
-        if data.endswith(self._end):
-            if (found := match(data)) is None or (found.start(ODD) >= 0 and self._begins_line(data)):
-                return None
-            # Nearly every text ends in a letter that no white space is written with.
-            if data[found.end(TEXT) - 1] in self._endings.last or self._follows:
-                return self._forward(data, found, b"")
-            return self._left(data, b"")
-        # The network has cut a frame.
-        whole = data.rfind(self._end)
-        whole = whole + len(self._end) if whole >= 0 else 0
-        begun = data[whole:]
-        if len(begun) > MOST_BEGUN or b"\r" in begun:
+        data = self._begun + chunk
+        start, end = len(self._before), len(data) - len(self._after)
+        text: bytes | None = None  # of the only frame
+        if start < end < MOST_TEXT and data[:start] == self._before and data[end:] == self._after:
+            text = data[start:end]  # mostly the next frame is the same but for its text
+        if text is None or check.odd(text):
+            is_one = data.find(b"\n", start) == len(data) - len(self._end) > 0
+            text = self._text(data) if is_one else None
+        if text and not (self._begun or self._frames or text[-1] == _SPACE or b"\\" in text):
+            return self._left([data], [text])
+        if text is None:
+            *parts, begun = data.split(self._end)
+            frames = [part + self._end for part in parts]
+            texts = [*map(self._text, frames)]
+        else:
+            frames, texts, begun = [data], [text], b""
+        if b"" in texts or len(begun) > MOST_BEGUN or b"\r" in begun:
             return None
-        if whole <= self._whole:
-            self.held = data
-            return []
-        found = match(data[:whole])
-        if found is None or (found.start(ODD) >= 0 and self._begins_line(data[:whole])):
+        if self._frames:
+            frames, texts = self._frames + frames, self._texts + texts
+        if check.code and _CODE.search(texts[0] if len(texts) == 1 else b"".join(texts)):
             return None
-        return self._forward(data[:whole], found, begun)
-
-    def _waited(self, held: bytes) -> bytes:
-        """Find the last text of what waits, if the reader may have to be told of it."""
-        if not held or (
-            held.endswith(self._after) and _WORD_END.fullmatch(held[-len(self._after) - 2 : -len(self._after)])
-        ):
-            return b""  # a word can quote nothing
-        return self._texts(held)[-1]
-
-    def _begins_line(self, data: bytes) -> bool:
-        """Tell whether code or a quotation begins in the texts of some frames, joined."""
-        return _CODE.search(b"".join(self._texts(data))) is not None
-
-    def _forward(self, data: bytes, found: re.Match[bytes], begun: bytes) -> list[bytes] | None:
-        """Let frames leave, except those that wait since their text ends in white space."""
-        text = found["text"]
-        if text.endswith(self._endings.read):
+        leaves = len(frames)
+        while leaves and check.waits and texts[leaves - 1].endswith(_WHITE):
+            leaves -= 1
+            if not _BLANK.fullmatch(texts[leaves]):
+                break
+        if len(frames) - leaves > MOST_WAITING:
             return None
-        if not text.endswith(self._endings.white):
-            return self._left(data, begun, text=text)
-        end = self._waiting(data, found.start("frame"), text)
-        return self._left(data, begun, end, self._texts(data[:end])[-1] if end else b"")
-
-    def _left(self, data: bytes, begun: bytes, end: int | None = None, text: bytes = b"") -> list[bytes] | None:
-        """Let the frames up to `end` leave, the last of which says `text`; the others wait, with one that has begun."""
-        leaves = data if end is None else data[:end]
-        out = self._passed(leaves, self._texts(leaves) if self._told else ()) if leaves else []
+        out = self._left(frames[:leaves], texts[:leaves]) if leaves else []
         if out is not None:
-            waits = data[len(leaves) :]
-            self.held, self._whole = waits + begun, len(waits)
-            said = _WHITE_END.sub(b"", text[-64:]) if text.endswith(self._endings.white) else text
-            # A point may be of a fraction that began before.
-            if said.endswith(self._endings.told) or said in (b".", b",") or (text and not said):
-                self._tail = (self._tail + b"".join(self._texts(leaves[self._owed :])))[-MOST_TOLD:]
-            elif leaves:
-                self._tail = _OTHER
-            if self._owed and leaves:
-                self._owed = 0
-                self._relay.went()
-                if self._reading:
-                    self._reading.spaced()
+            self._frames, self._texts, self._begun = frames[leaves:], texts[leaves:], begun
         return out
 
-    def _passed(self, data: bytes, texts: Sequence[bytes]) -> list[bytes] | None:
+    def _text(self, frame: bytes) -> bytes:
+        """Return the text of a frame, as JSON has it; none if the frame must be read."""
+        check, start, end = self._check, len(self._before), len(frame) - len(self._after)
+        assert check is not None
+        assert self._match is not None
+        text = frame[start:end] if frame.startswith(self._before) and frame.endswith(self._after) else b""
+        if not text or b'"' in text or text[-1] == _BACKSLASH:
+            found = self._match(frame)
+            text = found["text"] if found else b""
+        return b"" if len(text) > MOST_TEXT or (check.odd(text) and check.stops(text)) else text
+
+    def _left(self, frames: Sequence[bytes], texts: Sequence[bytes]) -> list[bytes] | None:
         """Let frames leave, with these texts; None if they must be read after all."""
+        data = b"".join(frames)
         if self._told:
             written = self._told.write(texts)
             if written is None:
                 return None
             data = written
-            if self._notes:
-                cast("Noting", self._relay.decoder).thought_more(texts)
-        if self._follows:
-            cast("FrameFollower", self._relay.writer.encoder).passed(data)
+        for follow in self._followers:
+            follow(data, texts)
+        if self._reading:
+            self._tail.extend(texts[self._owed :] if self._owed else texts)
+        if self._owed:
+            self._relay.went()
+            if self._reading:
+                self._reading.spaced()
+            self._owed = 0
         return [data]
-
-    def _texts(self, data: bytes) -> list[bytes]:
-        """Find the texts of whole frames that match."""
-        assert self._match is not None
-        found = [self._match(frame + self._end) for frame in data.split(self._end)[:-1]]
-        return [one["text"] for one in found]  # type: ignore[index]  # none may be lost
-
-    def _waiting(self, data: bytes, start: int, text: bytes) -> int:
-        """Find where the frames begin that wait, given the last one and its text.
-
-        If it is nothing but white space, those before it wait with it: up to the last text that ends in none.
-        """
-        assert self._match is not None
-        while start and _WHITE.fullmatch(text):
-            if start == self._whole:
-                return 0  # all that waited
-            before = data.rfind(self._end, 0, start - len(self._end))
-            before = before + len(self._end) if before >= 0 else 0
-            found = self._match(data[before:start])
-            if found is None or not (text := found["text"]).endswith(self._endings.white):
-                break
-            start = before
-        return start
 
     def take(self, chunk: bytes) -> bytes:
         """Hand over what waits here, and the chunk."""
-        data, self.held, self._whole, self._owed = self.held[self._owed :] + chunk, b"", 0, 0
+        data = b"".join([*self._frames[self._owed :], self._begun, chunk])
+        self._frames, self._texts, self._begun, self._owed = [], [], b"", 0
         if self._tail and self._reading:
-            self._reading.passed(read(self._tail))
-        self._tail = b""
+            told = b"".join(self._tail).decode(errors="replace")
+            self._reading.passed(_ESCAPE.sub(lambda escape: _ESCAPED[escape[0]], told) if "\\" in told else told)
+            self._tail.clear()
         return data
 
     def rest(self) -> None:
         """Forward nothing until a frame was read: the numbers of frames have changed."""
-        self._match = None
+        self._check = None
 
     def learn(self, *, whole: bool) -> None:
         """Look at the frame that went the long way last: does it say how to know others like it?
 
         `whole` is False while another frame has only begun there.
         """
-        self._match = None
+        self._check = None
         if not whole or (plain := self._relay.plain) is None:
             return
         frame, delta, left, waits = plain
-        if isinstance(delta, TextDelta) and not delta.refusal:
-            self._reading = self._relay.pipelines[delta.choice]
-            rule = self._reading.plain(waits=waits)
-        elif isinstance(delta, ReasoningDelta):
-            self._reading = None
-            rule = self._relay.pipelines[delta.choice].plain_reasoning
-        else:
+        pipeline = self._relay.pipelines[delta.choice]
+        if not isinstance(delta, TextDelta | ReasoningDelta) or (isinstance(delta, TextDelta) and delta.refusal):
             return
-        if rule is None:
+        rule = pipeline.plain if isinstance(delta, TextDelta) else pipeline.plain_reasoning
+        found = self._shapes.match(self._relay.decoder, frame, delta) if rule else None
+        if rule is None or found is None:
             return
-        shape = self._shapes.get(type(delta))
-        found = shape.of_any_text(frame.raw) if shape else None
-        if shape is None or found is None:
-            if self._patience:
-                self._patience -= 1
-                return
-            self._failures += 1
-            self._patience = min(self._failures, MOST_PATIENCE)
-            expression = expression_of(self._relay.decoder, frame, delta)
-            shape = Shape(expression) if expression else None
-            if shape is None or (found := shape.of_any_text(frame.raw)) is None:
-                return  # none was found, or its data stand in several lines
-            self._shapes[type(delta)] = shape
-        self._told = None
-        if left is not frame.raw and not self._learn_to_tell(delta, left):
+        check = check_of(rule)
+        self._reading = pipeline if isinstance(delta, TextDelta) and check.waits else None
+        if (waits and check.stops(found["text"])) or not self._learn_to_tell(frame, delta, left):
             return
-        if shape.rule != rule:
-            shape.of_plain_text(rule)
-        if waits and not shape.match(frame.raw):
-            return
-        self._match, self._odd, self._endings = shape.match, odd(rule.stop), of(rule)
-        start, end = found.span(TEXT)
-        self._before, self._after = frame.raw[:start], frame.raw[end:]
+        self._check, self._match = check, found.re.fullmatch
+        self._before, self._after = frame.raw[: found.start("text")], frame.raw[found.end("text") :]
         if waits:
-            self.held, self._whole = frame.raw, len(frame.raw)
-            self._owed = self._whole
+            self._frames, self._texts, self._owed = [frame.raw], [found["text"]], 1
 
-    def _learn_to_tell(self, delta: TextDelta | ReasoningDelta, left: bytes) -> bool:
+    def _learn_to_tell(self, frame: Frame, delta: TextDelta | ReasoningDelta, left: bytes) -> bool:
         """Learn how a client is told such texts that is not sent the frames that come; the last one `left` so."""
-        known = self._tellings.get(type(delta))
-        if known is None or not known.goes_on(left):
-            known = learned(self._relay.writer, delta)
-        if known is None or not known.goes_on(left):
-            return False
-        self._told = self._tellings[type(delta)] = known
-        self._notes = isinstance(delta, ReasoningDelta) and isinstance(self._relay.decoder, Noting)
-        return True
-
-
-# The text of a frame as JSON writes it.
-_WHITE = re.compile(rb"(?: |\\n|\\t)+")
-_WORD_END = re.compile(rb"[a-z] ")
-_WHITE_END = re.compile(rb"(?: |\\n|\\t)+\Z")
-_CODE = re.compile(rb"\\n(?:%b)" % LINE)
-_BLANK, _QUOTE = b" >"
-_WORDS = string.ascii_letters.encode()
-_OTHER = b"x"
-"""Stands for a text that can quote nothing after it."""
-MOST_TOLD = 1 << 10
-"""Bytes of texts that the reader is told of."""
+        encoder, decoder = self._relay.writer.encoder, self._relay.decoder
+        self._followers = [encoder.passed] if isinstance(encoder, FrameFollower) else []
+        if left is frame.raw:
+            self._told = None
+            return True
+        if self._told is None or not self._told.goes_on(left):
+            self._told = learned(self._relay.writer, delta)
+        if isinstance(delta, ReasoningDelta) and isinstance(decoder, Noting):
+            self._followers.append(decoder.thought_more)
+        return self._told is not None and self._told.goes_on(left)

@@ -102,10 +102,11 @@ class ReplyPipeline:
         as_they_come = guards is None and structured and not (self.guarded or plan.protocol.limits_native)
         self._calls = UpstreamCalls(plan, tools, limit.from_text, taken, read_name=read_name, as_they_come=as_they_come)
 
-    def plain(self, *, waits: bool = False) -> PlainRule | None:
+    @property
+    def plain(self) -> PlainRule | None:
         """Tell which text would pass without a difference to anything; None if all of it must be fed.
 
-        Where white space `waits`, with which the last frame ends, it is to leave first (`spaced`).
+        White space that waits, with which the last frame ends, is to leave first (`spaced`).
         """
         text, tail = self._text, self._gap.tail
         if self._reads_text or not tail or tail[-1] == "\n":
@@ -114,12 +115,15 @@ class ReplyPipeline:
             return None
         if not text.reader:
             return ANYTHING
-        return text.reader.plain_once_spaced if waits else text.reader.plain
+        return text.reader.plain
 
     @property
     def plain_reasoning(self) -> PlainRule | None:
         """Tell the same of reasoning that upstream parted off."""
-        return self._text.thoughts.reader.plain if self._text.thoughts else ANYTHING
+        if not self._text.thoughts:
+            return ANYTHING
+        reader = self._text.thoughts.reader
+        return None if reader.waits else reader.plain
 
     def feed(self, text: str) -> list[Event]:
         reading = self._text

@@ -102,7 +102,7 @@ def _tags(dialects: tuple[Description, ...]) -> tuple[list[str], re.Pattern[str]
     return tags, re.compile(rf"(?:\s|{'|'.join(map(re.escape, tags))})*+" if tags else r"\s*+")
 
 
-ANYTHING = PlainRule("", "", told=())
+ANYTHING = PlainRule("")
 """The rule for what is not read."""
 
 
