@@ -246,12 +246,6 @@ class Finish(msgspec.Struct, frozen=True, gc=False):
     said: str = ""
 
 
-class End(msgspec.Struct, frozen=True, gc=False):
-    """The end of the reply: choices that were not finished are now."""
-
-    choice: int = 0
-
-
 class Failure(msgspec.Struct, frozen=True, gc=False):
     """An error of the server's, which ends the reply; `kind` is the API's own word for it."""
 
@@ -261,7 +255,7 @@ class Failure(msgspec.Struct, frozen=True, gc=False):
     own: Origin | None = None
 
 
-type Delta = TextDelta | ReasoningDelta | CallDelta | BlockEnd | Finish | End | Failure
+type Delta = TextDelta | ReasoningDelta | CallDelta | BlockEnd | Finish | Failure
 """Events that decide about the text and the calls of a reply, and go through the reader and the stages."""
 
 

@@ -13,7 +13,7 @@ from vtc.apis.anthropic_messages import Encoder as MessagesEncoder
 from vtc.apis.contract import Decoded
 from vtc.apis.openai_chat import Decoder, Encoder
 from vtc.apis.relay import Relay
-from vtc.events import CallDelta, End, Text
+from vtc.events import CallDelta, Text
 from vtc.wire import EventReader, Frame
 
 
@@ -194,7 +194,7 @@ class Joining(Decoder):
     def decode(self, frame: Frame) -> Decoded | None:
         decoded = super().decode(frame)
         assert decoded
-        return msgspec.structs.replace(decoded, deltas=(*decoded.deltas, End())) if b'"stop"' in frame.raw else decoded
+        return msgspec.structs.replace(decoded, ends=True) if b'"stop"' in frame.raw else decoded
 
 
 @pytest.mark.parametrize("strict", [False, True])
@@ -202,7 +202,7 @@ def test_an_end_that_does_not_stand_alone_is_a_fault_before_anything_changes(str
     one = Relay(Joining(), Encoder(), lambda: Toy(guarded=True), strict=strict)
     hi, held, last = *chat.said("Hi", "[a"), chat.chunk({"content": "x"}, "stop")
     assert [feed(one, hi), feed(one, held)] == [[hi], []]
-    with pytest.raises(ValueError, match="an `End` stands alone"):
+    with pytest.raises(ValueError, match="the end of the reply and more"):
         feed(one, last)
     (frame,) = EventReader().feed(last)
     assert [*one.release(), *one.passed(frame)] == [held, last]

@@ -1,12 +1,15 @@
-"""The contract of an API: all that its author writes.
+"""The contract of an API: with `request.py`, its half for requests, all that its author writes.
 
     request body -> Api.request -> Request           what is asked, in canonical form
     CanonicalRequest -> Api.ask -> request body      the same for a server of this API, whoever asks
     frame -> Decoder.decode -> deltas, and what else the frame says
     deltas, events -> Encoder.write -> JSON values   what the client is told
+    whole body -> Api.unfold -> JSON values -> Api.fold -> whole body
 
 The decoder belongs to the server's API and the encoder to the client's; neither knows the other. Which frames wait,
-which leave as their own bytes and which are written anew is up to the relay (`relay/`), once for all APIs.
+which leave as their own bytes and which are written anew is up to the relay (`relay/`), once for all APIs. To it a
+frame says, in this order: starts, reasoning, all else that stands beside its deltas, text, calls, the end of a block
+or of the choice, the usage.
 """
 
 from __future__ import annotations
@@ -61,7 +64,7 @@ FULL = "context_length_exceeded"
 
 
 class Decoded(msgspec.Struct, frozen=True, gc=False):
-    """What one frame says: its deltas in order, and all else beside them. An `End` stands alone in its frame."""
+    """What one frame says: its deltas in order, and all else beside them."""
 
     deltas: tuple[Delta, ...] = ()
     beside: tuple[Beside, ...] = ()
@@ -70,13 +73,25 @@ class Decoded(msgspec.Struct, frozen=True, gc=False):
     """Stands for the frame that came, where a part of that is not passed on."""
     at_once: bool = False
     """True for a frame that tells the client nothing (a ping): it need not take its turn."""
+    ends: bool = False
+    """True for a frame that says nothing but that the reply ends: choices that were not finished are now. One that says
+    more ends no reply, but a choice, by a `Finish`; the relay refuses what does both."""
 
 
 class Decoder(Protocol):
     """One reply in the form of the server's API. Made anew for each reply.
 
     The relay hands each frame to a copy (`copy.copy`), and keeps the copy if all went well: a field may be given a
-    new value, but a list or dict in it must not be changed in place. The same holds for an `Encoder`.
+    new value, but a list or dict in it must not be changed in place. Decoders that will read alike are equal
+    (`msgspec.Struct` sees to that): only then can frames like the last one pass unread. Both hold for an `Encoder`.
+
+    Each choice of a reply begins with a `Start`. Of an API with blocks, a `BlockStart` stands beside the first delta of
+    its block, an empty `TextDelta` if it has no other: without a delta the block before it would not end there, nor
+    keep its place before the text that still waits. A `BlockEnd` ends a block of text; what else ends needs no word.
+    A call is told by pieces, the name in the first one; pieces without an `index` go by their order.
+
+    Whatever the decoder does not know leaves it as an `Origin` that is not harmless, and nothing is dropped: so
+    policies hold, and a person is told what a client of another API lacks.
     """
 
     @property
@@ -99,8 +114,16 @@ class Decoder(Protocol):
 class Encoder(Protocol):
     """One reply in the form of the client's API, made of what is said and of nothing else. Made anew for each reply.
 
-    It keeps the numbers and the open blocks of the client. Where both APIs are the same it is also told (`follow`) what
-    left in frames of the server's.
+    It keeps the numbers and the open blocks of the client, and opens what a thing needs before it (the message, a
+    block) when that is said. A server of another API may tell the tokens used before the finish, after it or never, and
+    the end only by `end`: what goes into one last frame has to wait for both. Kinds of `Origin` that are its own API's
+    it writes as they are; those of another API reach no encoder.
+
+    Where both APIs are the same, a frame of which nothing changed leaves as it came, and the encoder is told that by
+    `follow` instead of `write`. It takes the same note of it, by upstream's numbers: the next thing may be written by
+    it. `in_step` says whether the client counts as upstream did up to here. If not, the relay takes the encoder as it
+    was before and has the frame written. `follow` returns False for what says nothing yet, such as the start of a
+    block: that frame waits for the next one that does, and never leaves if what it begins never comes.
     """
 
     @property
@@ -129,7 +152,7 @@ class Encoder(Protocol):
         ...
 
     def follow(self, said: Sequence[Said], choice: int) -> bool:
-        """Take note of what is about to leave in a frame of the same API; False where `write` would write nothing."""
+        """Take note of what is about to leave in a frame of the same API; return False if that says nothing yet."""
         ...
 
     def end(self) -> list[Json]:

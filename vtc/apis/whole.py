@@ -19,7 +19,6 @@ from vtc.events import (
     CUT_OFF,
     CallDelta,
     Delta,
-    End,
     Failure,
     Finish,
     Message,
@@ -128,7 +127,7 @@ def replies(api: Api, body: bytes) -> list[Reply]:
         decoded = decoder.decode(frame)
         usage = next((one for one in decoded.beside if isinstance(one, Usage)), usage) if decoded else usage
         for delta in decoded.deltas if decoded else ():
-            if isinstance(delta, End | Failure):
+            if isinstance(delta, Failure):
                 continue
             choices.setdefault(delta.choice, []).append(delta)
     if not choices:

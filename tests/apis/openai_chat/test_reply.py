@@ -204,6 +204,14 @@ def test_choices_share_a_chunk() -> None:
     assert [event["usage"] for event in chat.events(body) if event.get("usage")] == [chat.USAGE]
 
 
+@pytest.mark.parametrize("index", [{}, {"a": 1}, [], [0]])
+def test_a_chunk_whose_choice_has_no_number_passes_and_what_follows_is_read(index: Any) -> None:
+    odd = chat.chunk({"content": "[x"}).replace(b'"index": 0', b'"index": ' + chat.encoded(index))
+    body = run(chat.ROLE, odd, *chat.said("[x]"), chat.STOP)
+    assert body.startswith(chat.ROLE + odd)
+    assert chat.read(body.replace(odd, b"")).calls == [("x", {})]
+
+
 # Upstream's own calls
 
 OWN = chat.chunk({"tool_calls": [chat.native(0, id="a", name="n", arguments="{}")]})

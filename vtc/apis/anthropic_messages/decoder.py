@@ -30,7 +30,6 @@ from vtc.events import (
     BlockStart,
     CallDelta,
     Delta,
-    End,
     Failure,
     Finish,
     Origin,
@@ -131,7 +130,7 @@ class Decoder(msgspec.Struct):
         if event is None or not isinstance(event.get("type"), str):
             if event and is_error(event):
                 return self._read({**event, "type": "error"})
-            return Decoded((End(),)) if data.strip() == b"[DONE]" else None
+            return Decoded(ends=True) if data.strip() == b"[DONE]" else None
         came, (frame, event) = frame, cleaned(frame, event, self.drop - _NEEDED, self.framing)
         decoded = self._read(event)
         return decoded if frame is came else replace(decoded, frame=frame)
@@ -156,7 +155,7 @@ class Decoder(msgspec.Struct):
             case "message_delta":
                 return self._finish(event, part_of(event, "delta"))
             case "message_stop":
-                return Decoded((End(),))
+                return Decoded(ends=True)
             case "error":
                 error = part_of(event, "error")
                 harmless = _is_known(event) and error.keys() <= {"type", "message", "details"}

@@ -28,7 +28,6 @@ from vtc.events import (
     BlockStart,
     CallDelta,
     Delta,
-    End,
     Failure,
     Finish,
     Origin,
@@ -181,7 +180,7 @@ class Decoder(msgspec.Struct):
 
     def _decode_any(self, frame: Frame, data: bytes) -> Decoded | None:
         if data.strip() == b"[DONE]":
-            return Decoded((End(),))
+            return Decoded(ends=True)
         chunk = object_of(data)
         entries = chunk.get("choices") if chunk else None
         failed = (_failure(chunk),) if chunk and is_error(chunk) else ()
@@ -189,6 +188,8 @@ class Decoder(msgspec.Struct):
             others = {key: value for key, value in chunk.items() if key not in ("error", "object", "message")}
             return Decoded(failed, (*_origins("chunk", others, 0),))
         if not (chunk and isinstance(entries, list)) or not {*map(type, entries)} <= {dict}:
+            return None
+        if any(isinstance(entry.get("index"), dict | list) for entry in entries):
             return None
         seals = [seal for entry in entries for seal in self._seals(entry.get("index") or 0, part_of(entry, "delta"))]
         deltas = [delta for entry in entries for delta in self._deltas(entry)]

@@ -43,7 +43,6 @@ from vtc.events import (
     BlockStart,
     CallDelta,
     Delta,
-    End,
     Failure,
     Finish,
     Origin,
@@ -219,7 +218,7 @@ class Decoder(msgspec.Struct):
         if value is None or not isinstance(value.get("type"), str):
             if value and is_error(value):
                 return _decoded([*_failed({**value, "type": "error"})], frame, frame)
-            return Decoded((End(),)) if data.strip() == b"[DONE]" else None
+            return Decoded(ends=True) if data.strip() == b"[DONE]" else None
         came, (frame, value) = frame, cleaned(frame, value, self.drop - _NEEDED, FRAMING)
         type_, about = value["type"], bool(value.keys() & {"item_id", "item", "output_index"})
         if said := self._unbegun(value, type_):

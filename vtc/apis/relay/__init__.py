@@ -20,7 +20,7 @@ from vtc.apis.contract import Decoded, Decoder, Encoder, Said
 from vtc.apis.relay.choice import Choice, Pipeline, as_said, finish, read, told_reason
 from vtc.apis.relay.pending import PendingFrame, after, before, pending, settle
 from vtc.apis.relay.writer import FrameWriter
-from vtc.events import Beside, Delta, End, Failure, Finish, Text, Usage
+from vtc.events import Beside, Delta, Failure, Finish, Text, Usage
 from vtc.wire.framing import Frame
 
 MOST_CHOICES = 256
@@ -88,8 +88,8 @@ class Relay[P: Pipeline]:
         self.plain = None
         frame, deltas, metadata = decoded.frame or frame, decoded.deltas, decoded.beside
         last = deltas[-1] if deltas else None
-        if len(deltas) + len(metadata) > 1 and any(type(delta) is End for delta in deltas):
-            raise ValueError("the decoder tells the end of the reply and more in one frame: an `End` stands alone")
+        if decoded.ends and (deltas or metadata):
+            raise ValueError("the decoder tells the end of the reply and more in one frame")
         if isinstance(last, Failure):
             self._fail(frame)
             deltas = deltas[:-1]
@@ -97,7 +97,7 @@ class Relay[P: Pipeline]:
         several = {one.choice for one in (*deltas, *metadata)} if metadata or len(deltas) > 1 else ()
         if metadata and self.counted:
             self._count(metadata)
-        if isinstance(last, End | Failure):
+        if decoded.ends or isinstance(last, Failure):
             writer = self.writer.copy()
             out, choices = self._ended(writer, frame, metadata, last)
         elif len(several) > 1:
@@ -193,9 +193,8 @@ class Relay[P: Pipeline]:
         if decoded is None or decoded.at_once:
             return [frame.raw]
         said: list[Said] = [*before(decoded.beside), *as_said(decoded.deltas), *after(decoded.beside)]
-        if not any(isinstance(delta, End) for delta in decoded.deltas):
-            return self.writer.written(said, 0, frame)
-        return [*(self.writer.written(said, 0, frame) if said else ()), *self.writer.end(frame)]
+        out = self.writer.written(said, 0, frame) if said or not decoded.ends else []
+        return [*out, *self.writer.end(frame)] if decoded.ends else out
 
     def _begin(self, index: int) -> Choice:
         """Begin a choice."""
@@ -234,14 +233,14 @@ class Relay[P: Pipeline]:
         return out, choices
 
     def _ended(
-        self, writer: FrameWriter, frame: Frame, metadata: Sequence[Beside], last: End | Failure
+        self, writer: FrameWriter, frame: Frame, metadata: Sequence[Beside], last: Delta | None
     ) -> tuple[list[bytes], list[Choice]]:
         """Take the frame by which the server ended the reply, or broke it off."""
-        breaks = isinstance(last, Failure)
-        out, choices = self._end(writer, complete=not breaks, breaks=breaks)
         if isinstance(last, Failure):
+            out, choices = self._end(writer, complete=False, breaks=True)
             out += writer.leave(pending(frame, metadata, last), last.choice)
         else:
+            out, choices = self._end(writer, complete=True)
             out += writer.end(frame)
         return out, choices
 
