@@ -6,20 +6,16 @@ from typing import Any
 
 import pytest
 
-from vtc.apis.generation import read
-from vtc.apis.layout import BodyLayout
+from vtc.apis import APIS
 from vtc.events import GenerationConfig
+from vtc.json_text import encode
 
-LAYOUT = BodyLayout(
-    name="",
-    limits={"max_tokens": ("options.num_predict",), "stop": ("stop", "options.stop"), "top_p": ("top_p",)},
-    carried=("think.type",),
-)
+CHAT, MESSAGES, _, OLLAMA, _ = APIS
 SCHEMA = {"type": "object", "properties": {}}
 
 
 def said(body: dict[str, Any]) -> GenerationConfig:
-    return read(body, LAYOUT)
+    return CHAT.request(encode(body)).generation
 
 
 @pytest.mark.parametrize(
@@ -94,20 +90,25 @@ def test_how_much_is_to_be_thought(body: dict[str, Any], word: str | None) -> No
 
 
 def test_limits_are_read_where_they_stand_and_written_where_they_stand_first() -> None:
-    found = LAYOUT.read_limits({"options": {"num_predict": 5, "stop": "x"}, "top_p": 0})
+    found = OLLAMA.layout.read_limits({"options": {"num_predict": 5, "stop": "x", "top_p": 0}})
     assert found == {"max_tokens": 5, "stop": ["x"], "top_p": 0}
-    assert LAYOUT.write_limits({**found, "seed": 1}) == {"options": {"num_predict": 5}, "stop": ["x"], "top_p": 0}
+    fields = {"options": {"num_predict": 5, "stop": ["x"], "top_p": 0}}
+    assert OLLAMA.layout.write_limits({**found, "no_such": 1}) == fields
+    found = CHAT.layout.read_limits({"max_completion_tokens": 5})
+    assert CHAT.layout.write_limits(found) == {"max_tokens": 5}
 
 
 def test_no_limit_is_none() -> None:
     """Ollama and llama.cpp write it as a negative one, which other servers refuse."""
-    assert LAYOUT.read_limits({"options": {"num_predict": -1}, "top_p": 1}) == {"top_p": 1}
+    assert OLLAMA.layout.read_limits({"options": {"num_predict": -1, "top_p": 1}}) == {"top_p": 1}
 
 
 def test_what_stands_beside_limits_is_named() -> None:
-    fields = {"options": {"num_predict": 5, "num_ctx": 9, "low_vram": None}, "x": 1, "model": "m", "tools": []}
-    assert LAYOUT.untold(fields) == ["options.num_ctx", "x"]
-    assert LAYOUT.untold({"options": None, "think": True}) == []
+    options = {"num_predict": 5, "low_vram": True, "numa": None}
+    fields = {"options": options, "x": 1, "model": "m", "tools": []}
+    assert OLLAMA.layout.untold(fields) == ["options.low_vram", "x"]
+    assert MESSAGES.layout.untold({"thinking": {"type": "enabled", "budget_tokens": 9}}) == ["thinking.budget_tokens"]
+    assert MESSAGES.layout.untold({"thinking": None}) == []
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 import pytest
 
-from vtc.apis.generation import read
-from vtc.apis.layout import BodyLayout
+from vtc.apis import APIS
+from vtc.json_text import encode
 from vtc.profiles import Facts, Match, Memory, ModelProfile, ServerProfile, Thinking
 from vtc.profiles.memory import AGREEING
 from vtc.profiles.planner import COMMON_TAGS, thinking
@@ -19,7 +19,7 @@ PARTS = ServerProfile(name="parts", match=Match(), parts_reasoning=True)
 
 def asked(body: dict[str, Any]) -> bool | None:
     """What a request says of thinking."""
-    return read(body, BodyLayout(name="")).thinks
+    return APIS[0].request(encode(body)).generation.thinks
 
 
 def decided(
