@@ -17,7 +17,7 @@ from mitmproxy.test import taddons
 
 from vtc.proxy import bodies
 from vtc.proxy.addon import VirtualToolCalling
-from vtc.proxy.bodies import KEPT, Passing
+from vtc.proxy.bodies import KEPT, BodyRecorder
 
 CODINGS: dict[str, Callable[[bytes], bytes]] = {
     "": bytes,
@@ -55,14 +55,14 @@ def test_a_body_that_cannot_be_decoded(body: bytes, coding: str) -> None:
 
 def test_a_body_is_counted_and_kept_only_if_asked() -> None:
     for keep, kept in ((True, b"abc"), (False, None)):
-        passing = Passing(keep=keep)
+        passing = BodyRecorder(keep=keep)
         for piece in (b"ab", b"c"):
             passing.add(piece)
         assert (passing.size, passing.kept()) == (3, kept)
 
 
 def test_of_a_long_body_the_beginning_is_kept() -> None:
-    passing = Passing(keep=True)
+    passing = BodyRecorder(keep=True)
     for _ in range(5):
         passing.add(b"x" * (KEPT // 2 - 1))
     assert passing.size > KEPT
@@ -75,7 +75,7 @@ def test_of_a_long_body_the_beginning_is_kept() -> None:
     ids=["gzip", "not gzip", "unknown coding"],
 )
 def test_what_came_encoded_is_kept_decoded(data: bytes, coding: str, kept: bytes | None) -> None:
-    passing = Passing(keep=True)
+    passing = BodyRecorder(keep=True)
     passing.add(data)
     assert passing.kept(coding) == kept
 

@@ -26,7 +26,7 @@ from vtc.profiles.memory import Memory
 from vtc.profiles.planner import Planner
 from vtc.proxy import beside, bodies, connections, flows, options, views
 from vtc.proxy.beside import Beside
-from vtc.proxy.bodies import Passing
+from vtc.proxy.bodies import BodyRecorder
 from vtc.proxy.commands import Commands
 from vtc.proxy.connections import Turns
 from vtc.proxy.discovery import Discovery
@@ -34,11 +34,11 @@ from vtc.proxy.flows import METADATA
 from vtc.proxy.follow_up import AGAIN
 from vtc.proxy.log import Log
 from vtc.proxy.page import Page
-from vtc.proxy.refusing import redirect, refuse, renew, streams_large, withholding
+from vtc.proxy.refusing import redirect, refuse, renew
 from vtc.proxy.reload import Reloader
 from vtc.proxy.startup import Startup
 from vtc.proxy.stats import Metrics, Stats
-from vtc.proxy.stream_callable import HOLDING, Live, broken_off, observing, rewriting
+from vtc.proxy.stream_callable import HOLDING, LiveExchange, broken_off, observing, rewriting, withholding
 from vtc.proxy.whole import dealt_with, done, is_long
 from vtc.reporting.report import Report
 from vtc.scrub import escaped, scrub, scrubbed
@@ -100,8 +100,8 @@ class VirtualToolCalling:
         """The planner of exchanges that begin now."""
         self.memory: Memory | None = None
         """Keeps facts about upstreams for exchanges that begin now; None with `vtc_cache=off`."""
-        self._live: WeakKeyDictionary[http.HTTPFlow, Live] = WeakKeyDictionary()
-        self._unread: WeakKeyDictionary[http.HTTPFlow, Passing] = WeakKeyDictionary()
+        self._live: WeakKeyDictionary[http.HTTPFlow, LiveExchange] = WeakKeyDictionary()
+        self._unread: WeakKeyDictionary[http.HTTPFlow, BodyRecorder] = WeakKeyDictionary()
         """Replies that are streamed unread, where they are kept."""
         self._beside = Beside()
         self._discovery = Discovery(self, clock)
@@ -161,7 +161,7 @@ class VirtualToolCalling:
             self._refuse(flow, str(error))
             return
         flows.keep_secrets(flow, exchange.report.secrets)
-        live = self._live[flow] = Live(exchange, bodies.keep(), time.perf_counter() - started)
+        live = self._live[flow] = LiveExchange(exchange, bodies.keep(), time.perf_counter() - started)
         sent = len(rewritten) if ctx.options.vtc_mode == "rewrite" else len(body)
         exchange.report.settings = planner.settings.chosen()
         exchange.report.sizes.update(request_came=len(body), request_went=sent)
@@ -207,7 +207,7 @@ class VirtualToolCalling:
         if live and live.warming:
             await asyncio.wrap_future(live.warming)
         is_reply = 200 <= (status := response.status_code) < 300
-        if not is_reply and not (live and streams_large() and live.exchange.fate.reads(status)):
+        if not is_reply and not (live and bodies.streams_large() and live.exchange.fate.reads(status)):
             return  # an error: it is looked at when it is there, if at all
         if response.raw_content is not None:
             return  # ours, of another addon or of a person: mitmproxy streams none that is there already
@@ -216,12 +216,14 @@ class VirtualToolCalling:
         if live is None or not live.exchange.reads:
             if is_stream and not response.stream:
                 # Nothing is done to it, and mitmproxy would keep it back up to its end.
-                response.stream = self._unread.setdefault(flow, Passing(keep=True)).pass_on if bodies.keep() else True
+                response.stream = (
+                    self._unread.setdefault(flow, BodyRecorder(keep=True)).pass_on if bodies.keep() else True
+                )
             return
         exchange, rewrites = live.exchange, ctx.options.vtc_mode == "rewrite"
         # Whole replies are looked at when they are there. With `stream_large_bodies` mitmproxy keeps none for that.
         whole = not exchange.streams(media_type)
-        if (whole or (exchange.plan.buffered and rewrites)) and not streams_large():
+        if (whole or (exchange.plan.buffered and rewrites)) and not bodies.streams_large():
             return  # of what is buffered it is no matter in which form upstream gave it
         try:
             encoding = response.headers.get("content-encoding", "")
@@ -295,7 +297,9 @@ class VirtualToolCalling:
         report = live.exchange.report
         self._measure(flow, live, report)
         if live.exchange.reads and not report.calls and report.outcome in ("", "rewritten"):
-            report.unread = bodies.possible_call(flow, live.came.end(live.encoding), live.exchange.plan.protocol.tools)
+            report.unread = bodies.possible_call(
+                flow, live.received.end(live.encoding), live.exchange.plan.protocol.tools
+            )
         if report.seconds > max(SLOW, report.elapsed / 50):
             # The first with a model has its dialects compiled.
             level = logging.WARNING if self._stats.has(report.model) else logging.DEBUG
@@ -313,15 +317,14 @@ class VirtualToolCalling:
         if self.memory is None:
             COMPILED.forget()
 
-    def _measure(self, flow: http.HTTPFlow, live: Live, report: Report) -> None:
+    def _measure(self, flow: http.HTTPFlow, live: LiveExchange, report: Report) -> None:
         """Put sizes and times into the report, and with the flow the reply as it came and, if streamed, as it went."""
         report.seconds = live.seconds + (live.stream.seconds if live.stream else 0.0)
         report.elapsed = time.time() - flow.request.timestamp_start
         observing = ctx.options.vtc_mode == "observe"
-        came_size, went_size = live.sizes
-        if came_size:
-            report.sizes.update(reply_came=came_size, reply_went=came_size if observing else went_size)
-        received, sent = live.came.kept(live.encoding), live.went.kept()
+        if size := live.received.size:
+            report.sizes.update(reply_came=size, reply_went=size if observing else live.sent.size)
+        received, sent = live.received.kept(live.encoding), live.sent.kept()
         if received is None or sent is None or observing:
             return
         if received != sent:

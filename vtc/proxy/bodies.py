@@ -36,13 +36,13 @@ LAST_BYTES = 1 << 17
 class TooLong(ValueError):
     """A coded body that stands for too many bytes; these are the first of them."""
 
-    def __init__(self, why: str, beginning: bytes) -> None:
-        super().__init__(why)
+    def __init__(self, reason: str, beginning: bytes) -> None:
+        super().__init__(reason)
         self.beginning = beginning
 
 
 def decoded(message: http.Message, most: int) -> bytes | None:
-    """A body without its content coding, None if there is none; raises ValueError if it is not what that says.
+    """Decode a body from its content coding; None if there is none. Raises ValueError if it is not what that says.
 
     A few bytes of a crafted body stand for gigabytes: of one that grows longer than `most` no more is decoded than
     shows that, and that is a ValueError, too.
@@ -60,25 +60,25 @@ def decoded(message: http.Message, most: int) -> bytes | None:
     return bytes(plain + decoder.finish())
 
 
-class Whole:
-    """A whole reply, or an error, which is decoded once, and only if somebody looks at it."""
+class DecodedBody:
+    """A whole reply, or an error, which is decoded once, and only if it is looked at."""
 
     def __init__(self, response: http.Response) -> None:
         self._response = response
 
     @property
-    def body(self) -> bytes:
-        """All of it; empty if it cannot be decoded."""
+    def content(self) -> bytes:
+        """Return all of it; empty if it cannot be decoded."""
         return self._decoded[0]
 
     @property
-    def why(self) -> str:
-        """Why it cannot be decoded; empty if it can be."""
+    def fault(self) -> str:
+        """Tell why it cannot be decoded; empty if it can be."""
         return self._decoded[1]
 
     @property
     def beginning(self) -> bytes:
-        """What of it can be told to people: of one that is too long, too."""
+        """Return its first bytes, for people; of one that is too long, too."""
         return self._decoded[2]
 
     @cached_property
@@ -91,25 +91,25 @@ class Whole:
 
 
 def media_type(message: http.Message) -> str:
-    """The media type of a body, without its parameters."""
+    """Return the media type of a body, without its parameters."""
     return str(message.headers.get("content-type", "")).partition(";")[0].strip().lower()
 
 
 def without_charset(response: http.Response) -> None:
     """Have a reply taken for UTF-8, which it is for us: a client may believe a header that says another charset."""
     type_, *parameters = str(response.headers.get("content-type", "")).split(";")
-    kept = [one for one in parameters if not re.match(r"\s*charset\s*=(?!\s*\"?utf-8\"?\s*$)", one, re.I)]
+    kept = [part for part in parameters if not re.match(r"\s*charset\s*=(?!\s*\"?utf-8\"?\s*$)", part, re.I)]
     if kept != parameters:
         response.headers["content-type"] = ";".join([type_, *kept])
 
 
-def possible_call(flow: http.HTTPFlow, came: bytes | None, tools: Iterable[Tool]) -> str:
+def possible_call(flow: http.HTTPFlow, body: bytes | None, tools: Iterable[Tool]) -> str:
     """Find what looks like a call in a reply, or in its end, in which none was found; empty if nothing does."""
     api = flows.server_api(flow)
-    if api is None or not came:
+    if api is None or not body:
         return ""
     try:
-        messages = [reply.message for reply in whole.replies(api, came)]
+        messages = [reply.message for reply in whole.replies(api, body)]
     except ValueError:
         return ""
     if any(message.calls for message in messages):
@@ -118,8 +118,8 @@ def possible_call(flow: http.HTTPFlow, came: bytes | None, tools: Iterable[Tool]
     return next(filter(None, (hints.possible_call(message.text, names) for message in messages)), "")
 
 
-class Passing:
-    """A body as it passes: its size in bytes, and its first bytes if it is to be kept, else its last chunks."""
+class BodyRecorder:
+    """Records a body as it passes: its size in bytes, and its first bytes if it is to be kept, else its last chunks."""
 
     def __init__(self, *, keep: bool) -> None:
         self.size = 0
@@ -141,11 +141,11 @@ class Passing:
         return [data] if data else []
 
     def kept(self, content_encoding: str = "") -> bytes | None:
-        """What was kept, decoded; None if nothing was, or if it cannot be decoded."""
+        """Return what was kept, decoded; None if nothing was, or if it cannot be decoded."""
         return None if self._kept is None else _decoded(bytes(self._kept), content_encoding)
 
     def end(self, content_encoding: str = "") -> bytes | None:
-        """The body's end, decoded, as far as it is there: from a frame's beginning. None if it cannot be decoded."""
+        """Return the body's end, decoded, from the beginning of a frame; None if it cannot be decoded."""
         if self._kept is not None:
             return self.kept(content_encoding)
         data = b"".join(self.last)
@@ -166,13 +166,18 @@ def _decoded(data: bytes, content_encoding: str) -> bytes | None:
 
 
 def keep() -> bool:
-    """Whether bodies are kept: by `vtc_keep_bodies`, with `auto` where flows are listed or saved."""
+    """True if bodies are kept: by `vtc_keep_bodies`, with `auto` where flows are listed or saved."""
     choice = ctx.options.vtc_keep_bodies
     if choice != "auto":
         return bool(choice == "on")
     # mitmweb and mitmproxy list flows with this addon, mitmdump has no list and forgets them.
     listed = ctx.master.addons.get("view") is not None
     return listed or ("save_stream_file" in ctx.options and bool(ctx.options.save_stream_file))
+
+
+def streams_large() -> bool:
+    """True if mitmproxy is told to keep no large bodies."""
+    return bool("stream_large_bodies" in ctx.options and ctx.options.stream_large_bodies)
 
 
 def replace(response: http.Response, body: bytes, media_type: str) -> None:

@@ -1,8 +1,8 @@
-"""What does not leave: requests that a policy could not look at, and what was done to a flow before."""
+"""A request on its way to its server: made what it was when it came, refused, or redirected."""
 
 from __future__ import annotations
 
-from mitmproxy import ctx, http
+from mitmproxy import http
 
 from vtc.apis import APIS
 from vtc.apis.place import BEARER, Place
@@ -14,9 +14,9 @@ from vtc.proxy.flows import METADATA
 
 def renew(flow: http.HTTPFlow) -> None:
     """Make a flow that is sent again what it was when it came: what was done to it then is done anew."""
-    came = flow.metadata.pop(flows.CAME["request"], None)
-    if isinstance(came, bytes):
-        flow.request.content = came
+    received = flow.metadata.pop(flows.CAME["request"], None)
+    if isinstance(received, bytes):
+        flow.request.content = received
     flows.move_back(flow)
     for key in (METADATA, flows.CAME["reply"]):
         flow.metadata.pop(key, None)
@@ -34,18 +34,6 @@ def refuse(flow: http.HTTPFlow, reason: str) -> None:
     flow.response = http.Response.make(400, body, {"content-type": "application/json"})
 
 
-def streams_large() -> bool:
-    return bool("stream_large_bodies" in ctx.options and ctx.options.stream_large_bodies)
-
-
-def withholding(_: bytes) -> list[bytes]:
-    """Let nothing of a body leave."""
-    return []
-
-
-# A request on its way to its server: the path that it is sent to, and for another API its headers and its key.
-
-
 KEYS = {api.place.key for api in APIS} - {BEARER}
 """The headers that hold a key and nothing else."""
 OWN = tuple({api.place.own_headers for api in APIS} - {""})
@@ -56,21 +44,24 @@ def redirect(flow: http.HTTPFlow, client: Place, exchange: Exchange) -> None:
     """Send a flow to where its server has its API: at the profile's path, or beside where the client's would be."""
     request, server, (model, streams) = flow.request, exchange.server.place, exchange.asked
     path, _, query = request.path.partition("?")
-    found = client.found(path)
+    asked = client.found(path)
     if not exchange.crosses:
-        if found and found.model and found[1:] != (model, streams):
-            flows.move(flow, server.written(found.base, model, query, streams=streams))
+        if asked and asked.model and asked[1:] != (model, streams):
+            flows.move(flow, server.written(asked.base, model, query, streams=streams))
         return
     rest, key = client.without_own(query)
-    base = f"{client.root(found.base) if found else ''}{server.version}"
-    given = exchange.plan.stack.server.api_path
-    at = server.found(given) if given else None
-    went = server.written(at.base if at else base, model, rest, streams=streams)
-    flows.move(flow, f"{given}?{rest}".removesuffix("?") if given and not at else went)
-    _tell(request.headers, key, server)
+    base = f"{client.root(asked.base) if asked else ''}{server.version}"
+    configured = exchange.plan.stack.server.api_path
+    place = server.found(configured) if configured else None
+    if configured and not place:
+        target = f"{configured}?{rest}".removesuffix("?")
+    else:
+        target = server.written(place.base if place else base, model, rest, streams=streams)
+    flows.move(flow, target)
+    _translate_headers(request.headers, key, server)
 
 
-def _tell(headers: http.Headers, key: str, server: Place) -> None:
+def _translate_headers(headers: http.Headers, key: str, server: Place) -> None:
     """Put the client's key where servers of the API look for it, and leave out what only its own API knows."""
     keys = [*(headers.pop(name, "") for name in sorted(KEYS)), key]
     for name in [name for name in headers if name.lower().startswith(OWN)]:

@@ -15,7 +15,7 @@ from mitmproxy import ctx, http
 
 from vtc.exchange import Exchange
 from vtc.exchange.replying.stream import Stream
-from vtc.proxy.bodies import LONG_CHUNK, Passing
+from vtc.proxy.bodies import LONG_CHUNK, BodyRecorder
 
 # An exchange on its way through the proxy.
 
@@ -27,12 +27,13 @@ def broken_off(flow: http.HTTPFlow, why: str, size: int = 0) -> str:
 
 
 @dataclass(slots=True)
-class Live:
-    """An exchange on its way through, the seconds spent on it, and its reply as it came and as it went."""
+class LiveExchange:
+    """An exchange on its way through, and what passed of its reply."""
 
     exchange: Exchange
     keep: bool
     seconds: float = 0.0
+    """The time spent on it."""
     answered: bool = False
     """The reply is our own."""
     stream: Stream | None = None
@@ -45,11 +46,11 @@ class Live:
     """What reading the reply takes is compiled, beside the event loop, while the server is asked."""
     killed: bool = False
     """Nothing of the reply may leave."""
-    came: Passing = field(init=False)
-    went: Passing = field(init=False)
+    received: BodyRecorder = field(init=False)
+    sent: BodyRecorder = field(init=False)
 
     def __post_init__(self) -> None:
-        self.came, self.went = Passing(keep=self.keep), Passing(keep=self.keep)
+        self.received, self.sent = BodyRecorder(keep=self.keep), BodyRecorder(keep=self.keep)
 
     def end(self, flow: http.HTTPFlow) -> list[bytes]:
         """End a streamed reply where mitmproxy says that it ends; return what leaves for the client."""
@@ -63,20 +64,15 @@ class Live:
             return []  # it was never reached
         out = self._broken_off(flow, why)
         for piece in out:
-            self.went.add(piece)
+            self.sent.add(piece)
         return [] if self.observed else out
 
     def _broken_off(self, flow: http.HTTPFlow, why: str) -> list[bytes]:
-        told = broken_off(flow, why, self.came.size)
+        line = broken_off(flow, why, self.received.size)
         if self.stream is None:
-            self.exchange.report.errors.append(told)
+            self.exchange.report.errors.append(line)
             return []
-        return self.stream.break_off(told)
-
-    @property
-    def sizes(self) -> tuple[int, int]:
-        """Bytes of the reply that came, and that went."""
-        return self.came.size, self.went.size
+        return self.stream.break_off(line)
 
 
 HOLDING = "vtc: holding back what may be a call"
@@ -84,7 +80,11 @@ HOLDING = "vtc: holding back what may be a call"
 
 
 def rewriting(
-    stream: Stream, live: Live, flow: http.HTTPFlow, keep_alive: int = 0, clock: Callable[[], float] = time.monotonic
+    stream: Stream,
+    live: LiveExchange,
+    flow: http.HTTPFlow,
+    keep_alive: int = 0,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Callable[[bytes], list[bytes]]:
     """Make the stream callable.
 
@@ -92,36 +92,36 @@ def rewriting(
     tells it nothing, and the list of flows shows each second meanwhile how much came. What is rewritten leaves in whole
     frames, so that such a frame may stand between any two of them.
     """
-    quiet = told = 0.0  # since then the client is sent nothing, and people nothing new
-    sent = 0
-    came, went, last = live.came, live.went, live.came.last
+    quiet = shown = 0.0  # since then the client is sent nothing, and people are shown nothing new
+    before = 0  # bytes that came until then
+    received, sent, last = live.received, live.sent, live.received.last
     live.stream = stream
-    shown = not live.observed
+    shows = not live.observed
 
     def rewrite(chunk: bytes) -> list[bytes]:
-        nonlocal quiet, told, sent
+        nonlocal quiet, shown, before
         out = stream.feed(chunk) if chunk else live.end(flow)
         if live.keep:
-            came.add(chunk)
-            for one in out:
-                went.add(one)
+            received.add(chunk)
+            for piece in out:
+                sent.add(piece)
         else:  # called for each chunk of a reply: without a call in nearly no time
             if len(chunk) > LONG_CHUNK:
-                came.add(chunk)
+                received.add(chunk)
             else:
                 last.append(chunk)
-                came.size += len(chunk)
+                received.size += len(chunk)
             if out:
-                went.size += len(out[0])
+                sent.size += len(out[0])
         if out or not chunk:
             quiet = 0.0
             return out
         now = clock()
         if not quiet:
-            quiet, told, sent = now, now, came.size - len(chunk)
-        if shown and now - told >= 1:
-            told = now
-            _hold(flow, came.size - sent)
+            quiet, shown, before = now, now, received.size - len(chunk)
+        if shows and now - shown >= 1:
+            shown = now
+            _hold(flow, received.size - before)
         if not keep_alive or now - quiet < keep_alive or (frame := stream.keep_alive()) is None:
             return out
         quiet = now
@@ -130,7 +130,12 @@ def rewriting(
     return rewrite
 
 
-def observing(stream: Stream, live: Live, flow: http.HTTPFlow) -> Callable[[bytes], list[bytes]]:
+def withholding(_: bytes) -> list[bytes]:
+    """Let nothing of a body leave; for `http.Response.stream`."""
+    return []
+
+
+def observing(stream: Stream, live: LiveExchange, flow: http.HTTPFlow) -> Callable[[bytes], list[bytes]]:
     """Make the stream callable that reads a reply and passes it on as it came."""
     live.observed = True
     rewrite = rewriting(stream, live, flow)

@@ -20,9 +20,9 @@ from vtc.exchange import Exchange, NoAnswer
 from vtc.exchange.asking.request import MOST_ASKED
 from vtc.exchange.replying.fate import JSON, LocalReply
 from vtc.proxy import beside, bodies, flows
-from vtc.proxy.bodies import Whole
+from vtc.proxy.bodies import DecodedBody
 from vtc.proxy.follow_up import PATIENCE, FollowUpRequests
-from vtc.proxy.stream_callable import Live
+from vtc.proxy.stream_callable import LiveExchange
 from vtc.reporting import hints
 
 # Work that may take long, done beside the event loop, where all other exchanges go on.
@@ -34,7 +34,7 @@ LONG = 1 << 17
 
 def is_long(*messages: http.Message) -> bool:
     """Tell whether there may be much to do about one of these; a few bytes of a coded body may stand for many."""
-    return any(len(one.raw_content or b"") > LONG or "content-encoding" in one.headers for one in messages)
+    return any(len(message.raw_content or b"") > LONG or "content-encoding" in message.headers for message in messages)
 
 
 async def done[T](work: Callable[[], T], *, much: bool) -> T:
@@ -53,7 +53,7 @@ type Steps[T] = Generator[Question, http.Response, T]
 """Work on a reply; it is sent the server's answer to each question, or `NoAnswer` is thrown in."""
 
 
-async def dealt_with(flow: http.HTTPFlow, live: Live, response: http.Response) -> None:
+async def dealt_with(flow: http.HTTPFlow, live: LiveExchange, response: http.Response) -> None:
     """Deal with a whole reply, and with an error."""
     steps, last = _steps(flow, live, response), response
     step: Callable[[], Question] = partial(next, steps)
@@ -77,48 +77,48 @@ def _timed(step: Callable[[], Question]) -> tuple[Question | None, float]:
     return question, time.perf_counter() - started
 
 
-def _steps(flow: http.HTTPFlow, live: Live, response: http.Response) -> Steps[None]:
-    """An error is looked at only where nothing may leave unread."""
-    exchange, told = live.exchange, ""
-    whole = Whole(response)
-    if response.status_code >= 400 or (not response.stream and is_error(object_of(whole.beginning) or {})):
-        if response.status_code >= 400 and exchange.reads and _answer_error(flow, live, response, whole):
+def _steps(flow: http.HTTPFlow, live: LiveExchange, response: http.Response) -> Steps[None]:
+    """Rewrite a whole reply; an error only where nothing may leave unread."""
+    exchange, explained = live.exchange, ""
+    body = DecodedBody(response)
+    if response.status_code >= 400 or (not response.stream and is_error(object_of(body.beginning) or {})):
+        if response.status_code >= 400 and exchange.reads and _answer_error(flow, live, response, body):
             return
-        again = yield from _asked_again(flow, live, response, whole)
+        again = yield from _asked_again(flow, live, response, body)
         if again is None:
             return
-        whole = again
+        body = again
     if (status := response.status_code) >= 400:
-        told = hints.explained(status, whole.beginning, flows.asked_path(flow))
-        if _rewrites() and (error := exchange.whole.error(whole.beginning, status)):
+        explained = hints.explained(status, body.beginning, flows.asked_path(flow))
+        if _rewrites() and (error := exchange.whole.error(body.beginning, status)):
             _replace(live, response, response.raw_content or b"", error)
-            whole = Whole(response)
-    if status == OK and not response.stream and _is_empty(response, whole):
+            body = DecodedBody(response)
+    if status == OK and not response.stream and _is_empty(response, body):
         exchange.report.errors.append(EMPTY)
         if _rewrites():
             _put_error(flow, live, response)
         return
     if exchange.reads and not response.stream and exchange.fate.reads(status):
-        yield from _rewritten(flow, live, response, whole)
-    exchange.report.errors[:] = [told] if told else exchange.report.errors
+        yield from _rewritten(flow, live, response, body)
+    exchange.report.errors[:] = [explained] if explained else exchange.report.errors
 
 
-def _is_empty(response: http.Response, whole: Whole) -> bool:
+def _is_empty(response: http.Response, body: DecodedBody) -> bool:
     """Tell whether nothing is said; a long body is not looked at for it, as it may be none that is read."""
-    return len(response.raw_content or b"") <= SHORT and not whole.why and not whole.body.strip()
+    return len(response.raw_content or b"") <= SHORT and not body.fault and not body.content.strip()
 
 
-def _put_error(flow: http.HTTPFlow, live: Live, response: http.Response) -> None:
+def _put_error(flow: http.HTTPFlow, live: LiveExchange, response: http.Response) -> None:
     """Have an error of the client's API say in the place of the reply that there is none."""
     if api := flows.api(flow):
         error = beside.answer(api, EMPTY)
         _replace(live, response, b"", LocalReply(JSON, error.content or b"", error.status_code))
 
 
-def _replace(live: Live, response: http.Response, received: bytes, reply: LocalReply) -> None:
+def _replace(live: LiveExchange, response: http.Response, received: bytes, reply: LocalReply) -> None:
     """Have another reply take the place of the server's."""
-    live.came.add(received)
-    live.went.add(reply.body)
+    live.received.add(received)
+    live.sent.add(reply.body)
     bodies.replace(response, reply.body, reply.media_type)
     if response.status_code != reply.status:
         response.status_code, response.reason = reply.status, status_codes.RESPONSES.get(reply.status, "")
@@ -128,9 +128,9 @@ def _rewrites() -> bool:
     return bool(ctx.options.vtc_mode == "rewrite")
 
 
-def _rewritten(flow: http.HTTPFlow, live: Live, response: http.Response, whole: Whole) -> Steps[None]:
+def _rewritten(flow: http.HTTPFlow, live: LiveExchange, response: http.Response, body: DecodedBody) -> Steps[None]:
     exchange, rewrites = live.exchange, _rewrites()
-    if reason := _unreadable(whole):
+    if reason := _unreadable(body):
         reply = exchange.whole.unread(reason)
         if reply and rewrites:
             bodies.replace(response, reply.body, reply.media_type)
@@ -140,23 +140,21 @@ def _rewritten(flow: http.HTTPFlow, live: Live, response: http.Response, whole: 
     retry = exchange.plan.stack.retry if rewrites and not is_error else None
     if retry:
         ask = partial(answered, FollowUpRequests(flow, retry.seconds))
-        sent = yield from exchange.whole.rewrite_with_retry(whole.body, ask)
+        sent = yield from exchange.whole.rewrite_with_retry(body.content, ask)
     else:
-        sent = exchange.whole.rewrite(whole.body, is_error=is_error)
-    live.came.add(whole.body)
-    live.went.add(sent)
+        sent = exchange.whole.rewrite(body.content, is_error=is_error)
+    live.received.add(body.content)
+    live.sent.add(sent)
     if rewrites:
-        _put(exchange, response, whole.body, sent)
+        _put(exchange, response, body.content, sent)
 
 
-def _unreadable(whole: Whole) -> str:
+def _unreadable(body: DecodedBody) -> str:
     """Tell why a body is not to be read; empty if it is."""
-    if whole.why:
-        return f"the body cannot be decoded: {whole.why}"
-    size = len(whole.body)
-    return (
-        f"the reply is longer than vtc_max_body_bytes ({size} bytes)" if size > ctx.options.vtc_max_body_bytes else ""
-    )
+    if body.fault:
+        return f"the body cannot be decoded: {body.fault}"
+    size, most = len(body.content), ctx.options.vtc_max_body_bytes
+    return f"the reply is longer than vtc_max_body_bytes ({size} bytes)" if size > most else ""
 
 
 def _put(exchange: Exchange, response: http.Response, received: bytes, sent: bytes) -> None:
@@ -169,55 +167,57 @@ def _put(exchange: Exchange, response: http.Response, received: bytes, sent: byt
             response.headers["content-type"] = declared
 
 
-def answered(asker: FollowUpRequests, body: bytes) -> Steps[bytes]:
+def answered(asker: FollowUpRequests, request: bytes) -> Steps[bytes]:
     """Ask the server, and return the body of its reply; raises `NoAnswer`."""
-    response = yield partial(asker, body)
-    whole = Whole(response)
+    response = yield partial(asker, request)
+    body = DecodedBody(response)
     if not 200 <= (status := response.status_code) < 300:
-        raise NoAnswer(f"upstream answered {status}", status, whole.beginning)
-    if whole.why:
-        raise NoAnswer(f"the reply cannot be decoded: {whole.why}")
-    if reason := _unreadable(whole):
+        raise NoAnswer(f"upstream answered {status}", status, body.beginning)
+    if body.fault:
+        raise NoAnswer(f"the reply cannot be decoded: {body.fault}")
+    if reason := _unreadable(body):
         raise NoAnswer(reason)
-    if not whole.body.strip():
+    if not body.content.strip():
         raise NoAnswer(EMPTY)
-    return whole.body
+    return body.content
 
 
-def _answer_error(flow: http.HTTPFlow, live: Live, response: http.Response, whole: Whole) -> bool:
+def _answer_error(flow: http.HTTPFlow, live: LiveExchange, response: http.Response, body: DecodedBody) -> bool:
     """Answer with the reply that an error holds; False if it holds none."""
-    if whole.why:
+    if body.fault:
         return False
-    reply = live.exchange.whole.from_error(whole.body, int(flow.request.timestamp_start), response.status_code)
+    reply = live.exchange.whole.from_error(body.content, int(flow.request.timestamp_start), response.status_code)
     if reply and _rewrites():
-        _replace(live, response, whole.body, reply)
+        _replace(live, response, body.content, reply)
     return reply is not None
 
 
-def _asked_again(flow: http.HTTPFlow, live: Live, response: http.Response, whole: Whole) -> Steps[Whole | None]:
+def _asked_again(
+    flow: http.HTTPFlow, live: LiveExchange, response: http.Response, body: DecodedBody
+) -> Steps[DecodedBody | None]:
     """Ask again with what a refusal teaches, and with what the next one does; return the last error if it stands."""
     exchange, status = live.exchange, response.status_code
     ask = partial(answered, FollowUpRequests(flow, PATIENCE))
     for _ in range(MOST_ASKED - 1):
-        again = exchange.again(whole.beginning, status) if _rewrites() else None
+        again = exchange.again(body.beginning, status) if _rewrites() else None
         if again is None:
-            return whole
+            return body
         try:
-            body = yield from ask(again)
+            received = yield from ask(again)
             break
         except NoAnswer as failed:
             exchange.report.errors.append(f"asked again without what it refused: {failed}")
             if not failed.status:
-                return whole
+                return body
             status = failed.status
             response.status_code, response.reason = status, ""
-            bodies.replace(response, failed.error, "application/json")
-            whole = Whole(response)
+            bodies.replace(response, failed.error, JSON)
+            body = DecodedBody(response)
     else:
-        return whole
+        return body
     exchange.learned()
     exchange.report.errors.clear()
     flow.request.content = again
-    sent = exchange.whole.rewrite(body)
-    _replace(live, response, body, LocalReply(exchange.whole.media_type(sent), sent))
+    sent = exchange.whole.rewrite(received)
+    _replace(live, response, received, LocalReply(exchange.whole.media_type(sent), sent))
     return None
