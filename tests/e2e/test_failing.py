@@ -125,7 +125,7 @@ async def test_a_whole_reply_goes_on(
 async def test_a_request_goes_on(
     start: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def broken(self: Request, **_: Any) -> bytes:
+    def broken(self: Request, *_: Any) -> bytes:
         raise PlantedError("planted")
 
     monkeypatch.setattr(Request, "encode", broken)
