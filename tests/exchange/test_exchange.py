@@ -14,7 +14,7 @@ from vtc.apis import BadRequest
 from vtc.exchange import Exchange
 from vtc.exchange.asking import prompt
 from vtc.profiles import Planner
-from vtc.reporting import Report
+from vtc.reporting import Parties, Report
 
 # Requests
 
@@ -127,7 +127,7 @@ def call(dialect: str, *repairs: str) -> dict[str, Any]:
     ("report", "summary"),
     [
         (Report(), ""),
-        (Report(why=["x"], client="c", model="m"), ""),
+        (Report(Parties(client="c", model="m"), why=["x"]), ""),
         (Report(calls=[call("tag")]), "vtc: n, tag -> tool_calls"),
         (
             Report(calls=[call("hermes"), call("tag", "a", "b"), call("hermes")]),
@@ -143,7 +143,7 @@ def call(dialect: str, *repairs: str) -> dict[str, Any]:
         ),
         (Report(errors=["the server answered 400"]), "vtc: the server answered 400"),
         (Report(failures=["E: x"]), "vtc: failed open: E: x"),
-        (Report(form="cline", calls=[call("hermes")]), "vtc: n, hermes -> cline"),
+        (Report(Parties(form="cline"), calls=[call("hermes")]), "vtc: n, hermes -> cline"),
     ],
 )
 def test_the_report_in_one_line(report: Report, summary: str) -> None:

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from vtc.proxy.stats import Stats
-from vtc.reporting import Report
+from vtc.reporting import Parties, Report
 
 
 def call(*repairs: str, dialect: str = "tag") -> dict[str, object]:
@@ -23,9 +23,14 @@ def counted(*reports: Report) -> Stats:
 REFUSAL = {"reason": "r", "dialect": "hermes", "name": "n", "excerpt": "x"}
 SIZES = {"request_came": 1, "request_went": 2, "reply_came": 3, "reply_went": 4}
 B = [
-    Report(client="c", model="b", calls=[call("untyped:x", "json-cut"), call()], seconds=0.25, sizes=SIZES),
+    Report(Parties(client="c", model="b"), calls=[call("untyped:x", "json-cut"), call()], seconds=0.25, sizes=SIZES),
     Report(
-        client="d", model="b", calls=[call("untyped:y")], refusals=[REFUSAL], failures=["f"], seconds=0.5, elapsed=2
+        Parties(client="d", model="b"),
+        calls=[call("untyped:y")],
+        refusals=[REFUSAL],
+        failures=["f"],
+        seconds=0.5,
+        elapsed=2,
     ),
 ]
 
@@ -39,7 +44,7 @@ def test_nothing_yet() -> None:
 
 def test_figures_add_up_by_model() -> None:
     """Success and repairs, by the repair's name without what it was done to."""
-    found = json.loads(json.dumps(counted(*B, Report(client="c", model="a", seconds=0.125)).as_dict()))
+    found = json.loads(json.dumps(counted(*B, Report(Parties(client="c", model="a"), seconds=0.125)).as_dict()))
     expected: dict[str, Any] = {
         "exchanges": 2,
         "calls": 3,
@@ -73,7 +78,7 @@ def test_figures_add_up_by_client_and_by_dialect() -> None:
 
 
 def test_policies_are_counted_by_name_and_action() -> None:
-    report = Report(client="c", model="m")
+    report = Report(Parties(client="c", model="m"))
     for action in ("refused", "refused", "stopped"):
         report.intervened("reactors.no-rm", action, "bash", "no")
     found = counted(report).as_dict()["total"]["policies"]
@@ -103,7 +108,7 @@ def test_a_line_for_each() -> None:
 def test_prefixes_are_counted_by_turn_and_by_character() -> None:
     kept = {"kept": 3, "of": 4, "chars": 900, "chars_of": 900}
     broken = {**kept, "chars": 100, "what": "system", "how": "changed", "at": 100, "before": "a", "now": "b"}
-    reports = [Report(client="c", model="a", prefix=one) for one in ({}, kept, broken)]
+    reports = [Report(Parties(client="c", model="a"), prefix=one) for one in ({}, kept, broken)]
     found = counted(*reports)
     assert (found.total.turns, found.total.broken, found.total.prompt_kept) == (2, 1, 0.5556)
     assert found.total.summary().endswith("ms in VTC, prefix broken in 1 of 2 turns, 56% kept")

@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 
 from vtc.events import Refusal
-from vtc.reporting import Report
+from vtc.reporting import Parties, Report
 from vtc.reporting.report import MOST_ENTRIES, count
 
 
 def test_a_report_is_plain_data() -> None:
-    report = Report(client="c", model="m", calls=[{"name": "f", "repairs": []}])
+    report = Report(Parties(client="c", model="m"), calls=[{"name": "f", "repairs": []}])
     assert json.loads(json.dumps(report.as_dict())) == report.as_dict()
 
 
 def test_nothing_done_is_nothing_said() -> None:
-    assert Report(client="c", model="m", why=["because"]).summary() == ""
+    assert Report(Parties(client="c", model="m"), why=["because"]).summary() == ""
 
 
 CALL = {"name": "f", "dialect": "tag", "repairs": []}

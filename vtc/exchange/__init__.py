@@ -34,7 +34,7 @@ from vtc.profiles.matching import Facts
 from vtc.profiles.memory import Memory
 from vtc.profiles.plan import Plan
 from vtc.profiles.planner import PROMPT, Planner
-from vtc.reporting.report import Report
+from vtc.reporting.report import Parties, Report
 from vtc.scrub import told
 from vtc.wire import compression
 from vtc.wire.sse import EventStream
@@ -79,9 +79,10 @@ class Exchange:
         planned: Planned | None = None,
     ) -> None:
         """`planned` decides anew, given what the server taught meanwhile; without it, no refusal changes the plan."""
-        self.report = Report(plan.stack.client.name, plan.stack.model.name, request.model, secrets=facts.secrets)
+        parties = Parties(client=plan.stack.client.name, model=plan.stack.model.name, asked=request.model)
+        self.report = Report(parties, secrets=facts.secrets)
         if plan.protocol.client_text:
-            self.report.form = plan.protocol.client_text.dialect.name
+            self.report.parties.form = plan.protocol.client_text.dialect.name
         self._api = api
         apis = plan.stack.apis
         self.server = api if not apis or api.name in apis else named(apis[0]) or api
@@ -89,7 +90,7 @@ class Exchange:
         self._body = body
         self._seed = seed
         if self.crosses:
-            self.report.server_api = self.server.name
+            self.report.parties.server_api = self.server.name
         self._origin = origin_of(self.server.name, facts.host, facts.port)
         self._planned = planned
         self._begin(plan, past, {})

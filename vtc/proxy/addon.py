@@ -163,7 +163,7 @@ class VirtualToolCalling:
         flows.keep_secrets(flow, exchange.report.secrets)
         live = self._live[flow] = LiveExchange(exchange, bodies.keep(), time.perf_counter() - started)
         sent = len(rewritten) if ctx.options.vtc_mode == "rewrite" else len(body)
-        exchange.report.settings = planner.settings.chosen()
+        exchange.report.parties.settings = planner.settings.chosen()
         exchange.report.sizes.update(request_came=len(body), request_went=sent)
         why = exchange.plan.why
         if hash(why) != self._why:  # mitmproxy spends more on a record than VTC on a request
@@ -302,8 +302,10 @@ class VirtualToolCalling:
             )
         if report.seconds > max(SLOW, report.elapsed / 50):
             # The first with a model has its dialects compiled.
-            level = logging.WARNING if self._stats.has(report.model) else logging.DEBUG
-            logger.log(level, "vtc: %.0f ms of work on one exchange with model %s", report.seconds * 1e3, report.model)
+            level = logging.WARNING if self._stats.has(report.parties.model) else logging.DEBUG
+            logger.log(
+                level, "vtc: %.0f ms of work on one exchange with model %s", report.seconds * 1e3, report.parties.model
+            )
         summary = report.summary()
         if summary and ctx.options.vtc_mode == "observe":
             summary = summary.replace("vtc: ", "vtc (observing): ", 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
 from vtc.events import Refusal
@@ -39,11 +39,12 @@ def fate(entry: Mapping[str, Any]) -> str:
     return LEFT_OUT if entry.get("left_out") else LEFT_AS_TEXT
 
 
-@dataclass(slots=True)
-class Report:
-    """What VTC did to one exchange, for people to read; `as_dict` is plain data."""
+@dataclass(slots=True, kw_only=True)
+class Parties:
+    """Who takes part in an exchange, and how they speak."""
 
     client: str = ""
+    """The client profile's name."""
     model: str = ""
     """The model profile's name."""
     asked: str = ""
@@ -54,6 +55,13 @@ class Report:
     """The API that the server is spoken to in, where that is not the client's."""
     form: str = "tool_calls"
     """What calls become: `tool_calls`, or the dialect of a client that reads text."""
+
+
+@dataclass(slots=True)
+class Report:
+    """What VTC did to one exchange, for people to read; `as_dict` is plain data."""
+
+    parties: Parties = field(default_factory=Parties)
     why: list[str] = field(default_factory=list)
     request: list[str] = field(default_factory=list)
     prefix: dict[str, Any] = field(default_factory=dict)
@@ -184,14 +192,15 @@ class Report:
         parts += self.errors
         parts += [broken] if (broken := broken_prefix(self.prefix)) else []
         if self.calls:
-            parts.append(f"{', '.join(dict.fromkeys(call['dialect'] for call in self.calls))} -> {self.form}")
+            parts.append(f"{', '.join(dict.fromkeys(call['dialect'] for call in self.calls))} -> {self.parties.form}")
         parts = [part if len(part) <= LONGEST else f"{part[:LONGEST]}…" for part in [*parts, *self.request]]
         return escaped(scrub("vtc: " + ", ".join(parts), self.secrets)) if parts else ""
 
     def as_dict(self) -> dict[str, Any]:
-        """Scrubbed of secrets: an excerpt is the model's text."""
-        names = (one.name for one in fields(self) if one.name != "secrets" and not one.name.startswith("_"))
-        return escaped(scrubbed({name: getattr(self, name) for name in names}, self.secrets))
+        """Write it as plain data, scrubbed of secrets: an excerpt is the model's text."""
+        names = [name for entry in fields(self) if (name := entry.name) not in ("parties", "secrets", "_known")]
+        entries = asdict(self.parties) | {name: getattr(self, name) for name in names}
+        return escaped(scrubbed(entries, self.secrets))
 
 
 def broken_prefix(prefix: Mapping[str, Any]) -> str:

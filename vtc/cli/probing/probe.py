@@ -41,10 +41,7 @@ class ProbeRecord:
     tools: words.Tools | None = None
     dialect: str = ""
     thinking: words.ThinkingWords = field(default_factory=words.ThinkingWords)
-    tokens: words.Tokens = "unknown"
-    tokens_mended: bool = False
-    """They are kept if the server is told to."""
-    marker: str = ""
+    tokens: words.SpecialTokens = field(default_factory=words.SpecialTokens)
     prompted: dict[str, ProbeReply] = field(default_factory=dict)
     """By dialect, one call with the tools in the prompt."""
     replies: dict[str, ProbeReply] = field(default_factory=dict)
@@ -162,14 +159,15 @@ class Probe:
     def _special_tokens(self, seen: ProbeRecord, talk: Talk) -> None:
         assert seen.proposal
         names = [seen.dialect, *(seen.base.accept if seen.base and seen.base.accept != "auto" else ()), "hermes"]
-        seen.marker = words.marker(self.profiles.dialects[name] for name in names if name)
+        marker = words.marker(self.profiles.dialects[name] for name in names if name)
         kept = seen.proposal.changed(model={"special_tokens": False})
-        question = scenarios.echoing(seen.marker)
-        seen.tokens = words.tokens(talk.ask(question, kept.planner(self.profiles)), seen.marker)
-        if seen.tokens == "dropped" and seen.proposal.server.special_tokens:
-            told = seen.proposal.changed(model={"special_tokens": True})
-            again = talk.ask(question, told.planner(self.profiles))
-            seen.tokens_mended = words.tokens(again, seen.marker) == "kept"
+        question = scenarios.echoing(marker)
+        fate = words.tokens(talk.ask(question, kept.planner(self.profiles)), marker)
+        mended = False
+        if fate == "dropped" and seen.proposal.server.special_tokens:
+            proposal = seen.proposal.changed(model={"special_tokens": True})
+            mended = words.tokens(talk.ask(question, proposal.planner(self.profiles)), marker) == "kept"
+        seen.tokens = words.SpecialTokens(marker, fate, mended)
 
     def _prompts(self, seen: ProbeRecord, talk: Talk) -> None:
         """Ask for a call with the tools in the prompt, in the likeliest dialects."""
@@ -221,10 +219,10 @@ class Probe:
                 server_parts_reasoning="reasoning came apart from the text",
                 server_thoughts=f"its name was {think.field or 'the usual one'}",
             )
-        if seen.tokens_mended:
+        if seen.tokens.mended:
             proposal = proposal.changed(
                 model={"special_tokens": True},
-                model_special_tokens=f"{seen.marker} was dropped, and kept with what the server's profile sets",
+                model_special_tokens=f"{seen.tokens.marker} was dropped, and kept with what the server's profile sets",
                 server_special_tokens="these fields kept special tokens in the text",
             )
         if seen.server.apis:
@@ -236,7 +234,7 @@ class Probe:
     def _reread(self, seen: ProbeRecord) -> None:
         """Take the dialect from a reply that has its special tokens, where the first had none."""
         first = seen.replies.get(f"{scenarios.SINGLE.name}, streamed")
-        if seen.proposal and seen.tokens_mended and seen.tools == "leaked" and first and first.dialects:
+        if seen.proposal and seen.tokens.mended and seen.tools == "leaked" and first and first.dialects:
             seen.dialect = first.dialects[0]
             accept = tuple(dict.fromkeys([seen.dialect, *seen.proposal.model.accept]))
             why = f"{seen.dialect}: the call came so when its markers were kept"
@@ -246,7 +244,8 @@ class Probe:
         """List what is asked as proposed; what decides comes first."""
         rows = [scenarios.SINGLE] if seen.needs() else []  # else it has been asked so
         rows += [scenarios.SINGLE.streamed(), scenarios.FOLLOWED_UP, scenarios.PARALLEL, scenarios.PARALLEL.streamed()]
-        rows += [one for one in scenarios.COMPARED if one not in (*rows, scenarios.SINGLE)]
+        compared = [scenario for scenario in scenarios.SCENARIOS.values() if scenario.compared]
+        rows += [scenario for scenario in compared if scenario not in (*rows, scenarios.SINGLE)]
         rows += [scenarios.REQUIRED, scenarios.FORBIDDEN]
         return [*rows, *([scenarios.SCHEMAS, scenarios.STRICT] if seen.way == "native" else []), scenarios.CONSTRAINED]
 

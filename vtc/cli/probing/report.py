@@ -1,23 +1,44 @@
-"""What a probe found out, printed for people and as JSON: findings, scenarios, the command and what clients set."""
+"""What a probe found out, question by question, and the command and what clients set: for people and as JSON."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import click
+import msgspec
 
 from vtc.cli.common import show_table
-from vtc.cli.probing import words
-from vtc.cli.probing.findings import findings
+from vtc.cli.probing import scenarios, words
 from vtc.cli.probing.probe import ProbeRecord
-from vtc.cli.probing.scenarios import COMPARED, CONSTRAINED, STRICT
-from vtc.cli.probing.talk import WORDS, Outcome
+from vtc.cli.probing.talk import Outcome, ProbeReply
+from vtc.profiles.document import table
 from vtc.proxy.launch import PORT
 
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was found out about one question."""
+
+    question: str
+    answer: str
+    outcome: Outcome = "seen"
+    evidence: str = ""
+    advice: str = ""
+    """The one thing to change, if there is one."""
+
+
+WORDS: dict[Outcome, str] = {
+    "works": "works",
+    "mended": "mended by VTC",
+    "refused": "refused",
+    "broken": "broken",
+    "seen": "seen",
+}
 CLIENTS = (
     ("OpenCode", '"baseURL": "{base}/v1", "npm": "@ai-sdk/openai-compatible"; "tool_call": true for the model'),
     ("Cline, Roo Code, Kilo Code", 'provider "OpenAI Compatible", Base URL {base}/v1, model {model}'),
@@ -41,6 +62,249 @@ COLOURS: dict[Outcome, str] = {
     "broken": "red",
     "seen": "white",
 }
+
+
+class ServerFlags(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What changes a server; empty where that is not known."""
+
+    tools: str = ""
+    """So that it reads calls itself."""
+    reasoning: str = ""
+    """So that it parts reasoning off itself."""
+    context: str = "give the server a larger context"
+    """So that more fits into a conversation."""
+    parsers: dict[str, str] = {}
+    """What reads calls, by their dialect; stands for `{parser}`."""
+
+
+class FlagTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The flags of all servers, by the names of their profiles."""
+
+    servers: dict[str, ServerFlags]
+
+
+FLAGS = table(Path(__file__).with_name("flags.yaml"), FlagTable).servers
+UNKNOWN = ServerFlags()
+
+
+def parser(flags: ServerFlags, dialects: Iterable[str]) -> str:
+    """Say which flags make a server read calls itself; empty if that is not known."""
+    name = next((flags.parsers[dialect] for dialect in dialects if dialect in flags.parsers), "NAME")
+    return flags.tools.format(parser=name)
+
+
+ORDER: dict[words.Tools, Outcome] = {"parsed": "works", "leaked": "mended", "ignored": "seen", "refused": "refused"}
+THOUGHTS: dict[words.Thoughts, tuple[str, Outcome]] = {
+    "parted": ("apart from the text", "works"),
+    "raw": ("in the text, between tags", "mended"),
+    "prefilled": ("in the text, the first tag opened in the prompt", "mended"),
+    "none": ("none was seen", "seen"),
+}
+CHOICES = (scenarios.FORCED, scenarios.REQUIRED, scenarios.FORBIDDEN)
+
+
+def findings(seen: ProbeRecord) -> Iterator[Finding]:
+    """Tell all that was found out, in the order in which a person asks."""
+    for look in LOOKS:
+        yield from look(seen)
+
+
+def _server(seen: ProbeRecord) -> Iterator[Finding]:
+    server = seen.server
+    if server.problem and not server.model:
+        yield Finding("Is the server there?", "no", "broken", server.problem)
+        return
+    kind = server.profile.description or server.profile.name if server.profile else "not known"
+    yield Finding("Which server is it?", f"{kind} {server.version}".strip(), "seen", server.how)
+    spoken = ", ".join(server.apis)
+    yield Finding("Which APIs does it speak?", spoken or f"that does not show; asked in {seen.api.name}", "seen")
+    others = len([one for one in server.models if one != server.model])
+    also = f"and {others} more, which --model names" if others else ""
+    yield Finding("Which model?", server.model, "seen", also)
+    if server.context:
+        yield Finding("How much context?", f"{server.context:,} tokens", "seen")
+    if server.can is not None:
+        outcome: Outcome = "works" if "tools" in server.can else "refused"
+        yield Finding("What does the server say that the model can do?", ", ".join(server.can), outcome)
+
+
+def _template(seen: ProbeRecord) -> Iterator[Finding]:
+    found = seen.template
+    if found is None:
+        return
+    if found.problem:
+        yield Finding("What does its chat template do?", "not known", "seen", found.problem)
+        return
+    yield Finding("Does its chat template take tools?", *(("yes", "works") if found.takes_tools else ("no", "refused")))
+    if found.dialect:
+        yield Finding("How does the template write calls?", found.dialect, "seen")
+    if found.opens:
+        yield Finding("Does the template open the thinking?", f"yes: {found.opens}", "seen")
+    if found.refuses:
+        yield Finding("What does the template refuse?", "; ".join(found.refuses), "refused")
+
+
+def _tools(seen: ProbeRecord) -> Iterator[Finding]:
+    heard = seen.native
+    if heard is None:
+        return
+    if seen.tools is None:
+        yield Finding("Does it take `tools`?", "no reply came", "broken", heard.problem)
+        return
+    usual = (*seen.base.accept, seen.base.dialect) if seen.base else ()
+    flags = FLAGS.get(seen.kind, UNKNOWN)
+    flag = parser(flags, [seen.dialect, *heard.dialects, *usual])
+    answers = {
+        "parsed": "yes, and calls come as calls",
+        "leaked": f"yes, but calls come as text ({', '.join(heard.dialects)}), which VTC reads",
+        "ignored": "it took them and answered with text: neither a pass nor a failure",
+        "refused": "no",
+    }
+    wants = seen.tools == "refused" or (seen.tools == "leaked" and flags.parsers)
+    saw = f"{heard.saw}; {words.hidden(heard)}".removesuffix("; ")
+    yield Finding("Does it take `tools`?", answers[seen.tools], ORDER[seen.tools], saw, flag if wants else "")
+    if seen.tools == "parsed":
+        faults = heard.faults_direct
+        streamed = seen.replies.get(f"{scenarios.PARALLEL.name}, streamed")
+        faults += [
+            one for one in (streamed.faults_direct if streamed and not streamed.silent else []) if "calls" in one
+        ]
+        reason = heard.direct.finish_reason
+        told = f"finish reason {reason}" if reason else "no finish reason"
+        outcome: Outcome = "mended" if faults else "works"
+        yield Finding(
+            "Are ids, order and arguments of calls in order?",
+            "no" if faults else "yes",
+            outcome,
+            "; ".join([*faults, told]),
+        )
+
+
+def _stream(seen: ProbeRecord) -> Iterator[Finding]:
+    whole = seen.replies.get(scenarios.SINGLE.name)
+    stream = seen.replies.get(f"{scenarios.SINGLE.name}, streamed")
+    if whole is None or stream is None or whole.problem or stream.problem:
+        return
+    same = _shape(whole, direct=True) == _shape(stream, direct=True)
+    mended = _shape(whole) == _shape(stream)
+    outcome: Outcome = "works" if same else "mended" if mended else "broken"
+    answer = "yes" if same else "through VTC" if mended else "no"
+    yield Finding("Is a stream like the whole reply?", answer, outcome, "" if same else f"streamed: {stream.saw}")
+
+
+def _shape(heard: ProbeReply, *, direct: bool = False) -> object:
+    reply = heard.direct if direct else heard.through
+    return [call.name for call in reply.message.calls], bool(reply.message.text.strip()), bool(reply.message.reasoning)
+
+
+def _asked(heard: ProbeReply) -> Outcome:
+    """Say what became of the question alone, wherever its thinking stands."""
+    if heard.misses:
+        return heard.outcome
+    return "mended" if heard.scenario.calls and (heard.prompted or not heard.direct.message.calls) else "works"
+
+
+def _choice(seen: ProbeRecord) -> Iterator[Finding]:
+    for scenario in CHOICES:
+        if heard := seen.replies.get(scenario.name):
+            outcome = _asked(heard)
+            answer = {"works": "yes", "mended": "through VTC", "refused": "refused"}.get(outcome, "no")
+            yield Finding(f"Is it obeyed: {scenario.asks}?", answer, outcome, heard.saw)
+
+
+def _schemas(seen: ProbeRecord) -> Iterator[Finding]:
+    if heard := seen.replies.get(scenarios.SCHEMAS.name):
+        taken: Outcome = "refused" if heard.refused else "broken" if heard.problem else "works"
+        question = f"Does it take {scenarios.SCHEMAS.asks}?"
+        yield Finding(question, {"works": "yes"}.get(taken, "no"), taken, heard.problem)
+    if heard := seen.replies.get(scenarios.CONSTRAINED.name):
+        word = words.constrained(heard)
+        outcomes: dict[words.Constrained, Outcome] = {"schema": "works", "refused": "refused"}
+        answer = {"schema": "yes", "ignored": "no: the schema had no effect", "refused": "refused"}.get(
+            word, "not known"
+        )
+        yield Finding("Can it be held to a JSON Schema?", answer, outcomes.get(word, "seen"), heard.saw)
+
+
+def _strict(seen: ProbeRecord) -> Iterator[Finding]:
+    if heard := seen.replies.get(scenarios.STRICT.name):
+        word = words.strict(heard)
+        answers: dict[words.Strict, tuple[str, Outcome]] = {
+            "taken": ("yes", "works"),
+            "ignored": ("no: `strict` has no effect", "seen"),
+            "refused": ("refused", "refused"),
+            "unknown": ("not known", "seen"),
+        }
+        flag = "add `--set vtc_constrain=auto`: all calls of tools with parameters are held to their schemas"
+        yield Finding("Are strict tools held to their schemas?", *answers[word], heard.saw, flag * (word == "taken"))
+
+
+def _tokens(seen: ProbeRecord) -> Iterator[Finding]:
+    if not seen.tokens.marker or seen.native is None or seen.tools is None:
+        return
+    question = f"Does it keep the marker {seen.tokens.marker} in the text?"
+    if seen.tokens.fate == "dropped":
+        answer = "no, but with what the server's profile sets" if seen.tokens.mended else "no"
+        yield Finding(question, answer, "mended" if seen.tokens.mended else "broken")
+    else:
+        outcome: Outcome = "works" if seen.tokens.fate == "kept" else "seen"
+        yield Finding(question, "yes" if seen.tokens.fate == "kept" else "that did not show", outcome)
+
+
+def _thinking(seen: ProbeRecord) -> Iterator[Finding]:
+    if seen.tools is None:
+        return
+    answer, outcome = THOUGHTS[seen.thinking.how]
+    name = f", as `{seen.thinking.field}`" if seen.thinking.field else ""
+    flag = FLAGS.get(seen.kind, UNKNOWN).reasoning if seen.thinking.how in ("raw", "prefilled") else ""
+    yield Finding("How does reasoning come?", answer + name, outcome, seen.thinking.open, flag)
+
+
+def _prompted(seen: ProbeRecord) -> Iterator[Finding]:
+    for name, heard in seen.prompted.items():
+        outcome = _asked(heard)
+        answer = {"mended": "yes", "works": "yes", "seen": "text came: neither a pass nor a failure"}.get(outcome, "no")
+        by = f" (read as {', '.join(heard.dialects)})" if heard.dialects and heard.dialects != (name,) else ""
+        yield Finding(f"Does it call with the tools in the prompt, as {name}?", answer, outcome, f"{heard.saw}{by}")
+
+
+def _cache(seen: ProbeRecord) -> Iterator[Finding]:
+    used = [one.direct.usage for one in seen.heard() if one.direct.usage]
+    most = max((one.cached for one in used), default=0)
+    if used:
+        answer = f"yes: up to {most:,} tokens" if most else "it tells of none"
+        yield Finding("Does it keep the prompt's beginning (cache)?", answer, "works" if most else "seen")
+    long = seen.replies.get(scenarios.LONG.name)
+    if long is None:
+        return
+    question, usage = "Does it cut a long prompt without a word?", long.direct.usage
+    counted = f"{usage.prompt:,} tokens were counted" if usage else ""
+    if words.is_cut(long):
+        yield Finding(question, "yes", "broken", f"{counted} of about 6,000", FLAGS.get(seen.kind, UNKNOWN).context)
+    elif long.problem:
+        yield Finding(question, "no reply" if not long.refused else "no: it refuses", "seen", long.problem)
+    elif long.misses:
+        yield Finding(question, "not known: it was not remembered", "seen", "; ".join([counted, long.saw]))
+    else:
+        yield Finding(question, "no", "works", counted)
+
+
+LOOKS: tuple[Callable[[ProbeRecord], Iterator[Finding]], ...] = (
+    _server,
+    _template,
+    _tools,
+    _stream,
+    _choice,
+    _schemas,
+    _strict,
+    _tokens,
+    _thinking,
+    _prompted,
+    _cache,
+)
+
+
+# For people and as JSON.
 
 
 def command(seen: ProbeRecord, directory: Path | None, *, server: str, api: str) -> str:
@@ -67,7 +331,7 @@ def as_json(seen: ProbeRecord, line: str, files: Sequence[Path]) -> dict[str, An
     """Tell all of it to a program."""
     works, reason = seen.verdict()
     server, replied = seen.server, seen.tools is not None
-    constrained, strict = seen.replies.get(CONSTRAINED.name), seen.replies.get(STRICT.name)
+    constrained, strict = seen.replies.get(scenarios.CONSTRAINED.name), seen.replies.get(scenarios.STRICT.name)
     return {
         "works": works,
         "reason": reason,
@@ -81,7 +345,7 @@ def as_json(seen: ProbeRecord, line: str, files: Sequence[Path]) -> dict[str, An
         "tools": seen.tools,
         "dialect": seen.dialect or None,
         "reasoning": seen.thinking.how,
-        "special_tokens": seen.tokens,
+        "special_tokens": seen.tokens.fate,
         "constrain": words.constrained(constrained) if constrained else "unknown",
         "strict": words.strict(strict) if strict else "unknown",
         "profiles": [str(file) for file in files],
@@ -105,13 +369,12 @@ def as_json(seen: ProbeRecord, line: str, files: Sequence[Path]) -> dict[str, An
 
 
 def _scenarios(seen: ProbeRecord) -> Iterator[dict[str, Any]]:
-    compared = {one.name for one in COMPARED}
     for heard in seen.replies.values():
         direct = "error" if heard.problem else "fail" if heard.faults_direct else "pass"
         yield {
             "name": heard.scenario.name,
             "stream": heard.scenario.stream,
-            "canitoolcall": heard.scenario.name in compared,
+            "canitoolcall": heard.scenario.compared,
             "direct": None if heard.prompted and heard.scenario.calls else direct,
             "outcome": heard.outcome,
             "faults": heard.faults,

@@ -27,31 +27,8 @@ from vtc.profiles.schema import ServerProfile
 from vtc.proxy.discovery import LIST, Asker, ServerAnswer, entries, owned, spoken
 from vtc.reporting import hints
 
-# One thing that a probe found out: the question, the answer, what shows it, and what to do about it.
-
-
 type Outcome = Literal["works", "mended", "refused", "broken", "seen"]
-"""`mended`: by VTC; `seen`: neither a pass nor a failure."""
-
-WORDS: dict[Outcome, str] = {
-    "works": "works",
-    "mended": "mended by VTC",
-    "refused": "refused",
-    "broken": "broken",
-    "seen": "seen",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What was found out about one question."""
-
-    question: str
-    answer: str
-    outcome: Outcome = "seen"
-    evidence: str = ""
-    advice: str = ""
-    """The one thing to change, if there is one."""
+"""What became of a question. `mended`: by VTC; `seen`: neither a pass nor a failure."""
 
 
 # What a server says of itself: its kind, version, models, context and chat template.

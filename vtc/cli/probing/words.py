@@ -21,6 +21,17 @@ type Constrained = Literal["schema", "ignored", "refused", "unknown"]
 type Strict = Literal["taken", "ignored", "refused", "unknown"]
 
 
+@dataclass(slots=True)
+class SpecialTokens:
+    """What became of a special token that the model was asked to repeat."""
+
+    marker: str = ""
+    """The token; empty if none was asked for."""
+    fate: Tokens = "unknown"
+    mended: bool = False
+    """It is kept if the server is told to."""
+
+
 def tools(heard: ProbeReply) -> Tools | None:
     """Tell what became of `tools` in a request; None if no reply came at all."""
     if heard.direct.message.calls:
