@@ -128,7 +128,6 @@ def squeezed(text: str) -> str:
 async def test_a_stream(
     stage: Stage, size: int, start: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # What listens for later turns has a decoder of its own, and must not take the fault.
     lab = await start(chat.streamed(*(TEXT[at : at + size] for at in range(0, len(TEXT), size))), vtc_cache="off")
     calls = stage.plant(monkeypatch)
     body = (await lab.post(ASK)).body

@@ -291,3 +291,14 @@ def test_a_seal_goes_to_no_other_conversation(client: str, form: Form, differs: 
     other.model = "another-model" if differs == "model" else form.model
     other.ask(*(asks(client, "Read this") + entries[1:] if differs == "conversation" else entries))
     assert SEAL.encode() not in other.sent
+
+
+def test_of_seals_in_frames_that_are_alike_none_is_passed_over() -> None:
+    """No one message can have two: any could be the wrong one."""
+    talk = Talk("gemini-generate", facts=Facts(user_agent="OpenAI/Python 3", host="generativelanguage.googleapis.com"))
+    talk.ask(*asks("gemini-generate", "Read it"))
+    seals = [{**gemini.text("More."), "thoughtSignature": seal} for seal in ("U0VBTA==", "U0VBTB==")]
+    frames = [gemini.frame(gemini.event(part)) for part in (*seals, gemini.call("read", **READ))]
+    out = fed(talk.exchange.stream(), *gemini.streamed(*frames))
+    talk.entries += answered("gemini-generate", told("gemini-generate", out), "found")
+    assert b"thoughtSignature" not in chat.encoded(talk.ask())

@@ -99,13 +99,6 @@ class Decoder(Protocol):
         """How frames are cut."""
         ...
 
-    def tells_thoughts(self, data: bytes, *, plain: bool) -> bool:
-        """True if some of these frames may tell what the model thinks; of frames that do not, mostly False.
-
-        Unless `plain` text counts, too, only if there may be a seal for it.
-        """
-        ...
-
     def decode(self, frame: Frame) -> Decoded | None:
         """Read one frame; None for one that is nothing of this API. May raise where a value has a wrong type."""
         ...

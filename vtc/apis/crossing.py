@@ -264,9 +264,6 @@ class ForeignDecoder(msgspec.Struct, eq=False):
     def __copy__(self) -> ForeignDecoder:
         return replace(self, decoder=copy.copy(self.decoder))
 
-    def tells_thoughts(self, data: bytes, *, plain: bool) -> bool:
-        return self.decoder.tells_thoughts(data, plain=plain)
-
     @property
     def framing(self) -> Framing:
         return self.decoder.framing
@@ -315,9 +312,6 @@ class RenamedTools:
 
     def __copy__(self) -> RenamedTools:
         return RenamedTools(copy.copy(self._decoder), self._names)
-
-    def tells_thoughts(self, data: bytes, *, plain: bool) -> bool:
-        return self._decoder.tells_thoughts(data, plain=plain)
 
     @property
     def framing(self) -> Framing:

@@ -103,9 +103,6 @@ class Decoder(msgspec.Struct):
     """The arguments that stand in the starts of calls: they count if no others come."""
     usage: Json = {}
 
-    def tells_thoughts(self, data: bytes, *, plain: bool) -> bool:
-        return b"thinking" in data or b"signature" in data
-
     def decode(self, frame: Frame) -> Decoded | None:
         """Read an event. Nearly all are a piece of text or thinking: these are decoded into their few fields."""
         data = frame.data

@@ -59,9 +59,6 @@ class Decoder(msgspec.Struct):
     drop: frozenset[str] = frozenset()
     begun: bool = False
 
-    def tells_thoughts(self, data: bytes, *, plain: bool) -> bool:
-        return any(map(data.__contains__, _THOUGHTS))
-
     def decode(self, frame: Frame) -> Decoded | None:
         event = object_of(frame.data)
         if event and is_error(event):

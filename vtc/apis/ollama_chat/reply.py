@@ -62,9 +62,6 @@ class Decoder(msgspec.Struct):
     drop: frozenset[str] = frozenset()
     begun: bool = False
 
-    def tells_thoughts(self, data: bytes, *, plain: bool) -> bool:
-        return plain and b'"thinking"' in data
-
     def decode(self, frame: Frame) -> Decoded | None:
         line = object_of(frame.data)
         if line and is_error(line):

@@ -11,7 +11,6 @@ A call of a custom tool has `custom` with `name` and `input` in place of `functi
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
@@ -113,12 +112,6 @@ class _Chunk(msgspec.Struct, gc=False, forbid_unknown_fields=True):
 _decode_chunk = msgspec.json.Decoder(_Chunk).decode
 
 
-_SOME = rb'"\s*:\s*(?!null|""|\[\s*\]|\s)'
-"""Some servers say in each chunk that there is none."""
-_THOUGHT = re.compile(rb'"(?:reasoning(?:_content)?|thinking)' + _SOME)
-_SEAL = re.compile(rb'"(?:reasoning_details|extra_content)' + _SOME)
-
-
 class Decoder(msgspec.Struct):
     """The chunks of a streamed reply; `drop` names fields to leave out."""
 
@@ -137,11 +130,6 @@ class Decoder(msgspec.Struct):
     """The choices whose reasoning has a field of its own: their `reasoning_details` say the same."""
     details: dict[int, Pieces] = {}
     """By choice, the `reasoning_details` since the last seal."""
-
-    def tells_thoughts(self, data: bytes, *, plain: bool) -> bool:
-        if (b'"reasoning_d' in data or b'"extra_' in data) and _SEAL.search(data):
-            return True
-        return plain and (b'"reasoning' in data or b'"thinking"' in data) and _THOUGHT.search(data) is not None
 
     def decode(self, frame: Frame) -> Decoded | None:
         """Read a chunk.

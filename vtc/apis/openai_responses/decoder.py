@@ -195,9 +195,6 @@ class Decoder(msgspec.Struct):
     ended: int = 0
     """Items that are done."""
 
-    def tells_thoughts(self, data: bytes, *, plain: bool) -> bool:
-        return b"reasoning" in data or b"encrypted_content" in data
-
     def decode(self, frame: Frame) -> Decoded | None:
         """Read an event. Nearly all say a piece of text, of an item and a part that hold some."""
         data = frame.data

@@ -20,7 +20,7 @@ from vtc.apis.contract import Decoded, Decoder, Encoder, Said
 from vtc.apis.relay.choice import Choice, Pipeline, as_said, finish, read, told_reason
 from vtc.apis.relay.pending import PendingFrame, after, before, pending, settle
 from vtc.apis.relay.writer import FrameWriter
-from vtc.events import Beside, Delta, Failure, Finish, Text, Usage
+from vtc.events import Beside, Delta, Failure, Finish, Seal, Text, Usage
 from vtc.wire.framing import Frame
 
 MOST_CHOICES = 256
@@ -118,7 +118,8 @@ class Relay[P: Pipeline]:
             leave, wait = settle(frames, events, ended=choice.ended)
             for share in leave:
                 out += writer.leave(share, index)
-            if last and len(deltas) == 1 and all(type(event) is Text for event in events):
+            is_text = len(deltas) == 1 and all(type(event) is Text for event in events)
+            if last and is_text and not any(isinstance(one, Seal) for one in metadata):  # each of these is heard
                 self.plain = _plain(last, frames, leave, wait, out, alone=not metadata)
             choices = [replace(choice, waiting=wait)]
         self.decoder, self.writer = decoder, writer

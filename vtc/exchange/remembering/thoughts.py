@@ -26,9 +26,22 @@ from msgspec.structs import replace
 
 from vtc.apis import Request
 from vtc.apis.calls import ToolCallAccumulator
-from vtc.apis.contract import Decoder, Said
-from vtc.apis.crossing import FIELDS
-from vtc.events import Call, CallDelta, Finish, Message, Opaque, Reasoning, ReasoningDelta, Seal, TextDelta, ToolCall
+from vtc.apis.contract import Said
+from vtc.apis.crossing import FIELDS, opened
+from vtc.events import (
+    Call,
+    CallDelta,
+    Delta,
+    Finish,
+    Message,
+    Opaque,
+    Reasoning,
+    ReasoningDelta,
+    Seal,
+    TextDelta,
+    ToolCall,
+)
+from vtc.json_text import decode
 from vtc.profiles.memory import Memory
 from vtc.scrub import told
 
@@ -179,76 +192,88 @@ def _plain(arguments: str) -> bytes:
         return written
 
 
-# Listens to a reply for what the model thought and wrote, and for the calls that the client is given.
-#
-# Reasoning that the server parts off mostly passes unread, as text does. So it is decoded beside its way, some frames
-# at once, and only where they tell some and it is to be kept.
+# Hears a reply on its way: what the model writes before that is read, and what leaves of it.
 
 
 logger = logging.getLogger(__name__)
 
-AT_ONCE = 1 << 15
-"""Bytes of frames that are decoded at once: about a hundred, which takes less than a millisecond."""
-
 
 class ThoughtRecorder:
-    """What was heard of the first choice of a reply; `keep` takes it at the end, if there is something to keep."""
+    """Records the first choice of a reply; `keep` takes it at the end, if there is something to keep."""
 
     def __init__(
         self,
-        decoder: Decoder,
         keep: Callable[[Turn, str, Sequence[ToolCall]], object],
         markup: Sequence[str] | None = None,
         closers: Sequence[str] = (),
         *,
-        plain: bool = True,
+        plain: bool,
+        signed: bool,
+        origin: str = "",
     ) -> None:
         """`markup` stands around calls in text, and is no part of what is said; None keeps no text.
 
-        Unless `plain` thoughts are to be kept, too, only those are that a server sealed.
-        `closers` end what is thought in the text.
+        `closers` end what is thought in the text. Thoughts are kept if they are `plain`, or `signed` by the server.
+        `origin` is the server, if its seals leave for a client of another API.
         """
+        self._keep = keep
+        self._origin = origin
         self._markup = markup
         self._closers = closers
         self._plain = plain
-        self._wrote: list[str] = []
-        self._in_text: list[str] = []  # the calls as they were written
-        self._as_written = True  # all of them were
-        self._decoder = decoder
-        self._frames = decoder.framing.reader()
-        self._keep = keep
+        self._thinks = plain or signed
         self._listens = True
-        self._waiting: list[bytes] = []
-        self._size = 0
-        self._text: list[str] = []
+        self._wrote: list[str] = []
+        self._calls_in_text: list[str] | None = []
+        """None once a call leaves in other words than the model wrote."""
+        self._thought: list[str] = []
         self._length = 0
         self._seal = Seal()
         self._field = ""
         self._pieces: list[CallDelta] = []
         self._calls: list[ToolCall] = []
 
-    def came(self, data: bytes) -> None:
-        """Take what the server sent."""
+    @property
+    def keeps_text(self) -> bool:
+        """True if text counts."""
+        return self._markup is not None
+
+    def write(self, text: str) -> None:
+        """Take text that the model wrote, which is not read yet."""
         if self._listens:
-            self._waiting.append(data)
-            self._size += len(data)
-            # A line of megabytes is put together once, and not with each piece of it.
-            if self._size >= AT_ONCE and b"\n" in data:
-                self._decode(self._whole_frames())
+            self._length += len(text)
+            self._wrote.append(text)
+
+    def of_unread(self, kind: type[Delta]) -> Callable[[Sequence[bytes]], None] | None:
+        """Return what takes texts of frames that leave unread, as JSON has them; None if such texts do not count."""
+        takes = self._think if kind is ReasoningDelta and self._thinks else None
+        takes = self.write if kind is TextDelta and self.keeps_text else takes
+        return (lambda texts: takes("".join(decode(b'["%b"]' % b'","'.join(texts))))) if takes else None
 
     def left(self, said: Iterable[Said], choice: int) -> None:
         """Take what leaves for the client; the end of the message ends the listening."""
-        for one in said if self._listens and not choice else ():
-            match one:
+        for event in said if self._listens and not choice else ():
+            match event:
                 case CallDelta():
-                    self._pieces.append(one)
-                    self._as_written = False
+                    self._pieces.append(event)
+                    self._calls_in_text = None
                 case Call():
-                    self._calls.append(one.call)
-                    self._in_text.append(one.raw.strip())
-                    self._as_written &= bool(one.raw.strip()) and not (one.repairs or one.changed)
+                    self._calls.append(event.call)
+                    if self._calls_in_text is not None and event.raw.strip() and not (event.repairs or event.changed):
+                        self._calls_in_text.append(event.raw.strip())
+                    else:
+                        self._calls_in_text = None
                 case Reasoning(text):
-                    self._thought(text)
+                    if self._seal == Seal():  # the text is no part of what was sealed
+                        self._think(text)
+                case ReasoningDelta(text):
+                    self._field = event.own.kind.removeprefix("delta.") if event.own else ""
+                    self._think(text)
+                case Seal():
+                    if self._seal != Seal():  # no one message can have two
+                        self.stop()
+                    own = opened(event.signature or event.encrypted, self._origin)
+                    self._seal = Seal(own.signature, own.encrypted) if own else event
                 case Finish():
                     self.end()
 
@@ -258,10 +283,8 @@ class ThoughtRecorder:
             return
         try:
             calls = [*self._calls, *ToolCallAccumulator(self._pieces).calls()]
-            if calls:
-                self._decode(b"".join(self._waiting))
             # A signature is for the text; what is encrypted stands for itself.
-            thought = "".join(self._text) if self._plain or self._seal.signature else ""
+            thought = "".join(self._thought) if self._plain or self._seal.signature else ""
             turn = Turn(thought, self._seal, *self._written())
             if calls and turn != Turn():
                 self._keep(turn, self._field if self._field in FIELDS else "", calls)
@@ -272,19 +295,18 @@ class ThoughtRecorder:
     def stop(self) -> None:
         """Listen no more, and keep nothing."""
         self._listens = False
-        self._waiting, self._text, self._wrote, self._pieces, self._calls, self._in_text = [], [], [], [], [], []
-        self._seal = Seal()
+        self._thought, self._wrote, self._pieces, self._calls, self._calls_in_text = [], [], [], [], None
 
     def _written(self) -> tuple[str, str]:
         """Return what the model wrote, and that without its calls; nothing where calls are not as it wrote them."""
-        if not (self._as_written and self._in_text and self._markup is not None):
+        if not self._calls_in_text or self._markup is None:
             return "", ""
         wrote = "".join(self._wrote)
         for closer in self._closers:
             wrote = wrote.rpartition(closer)[2]
         wrote = wrote.strip()
         said = wrote
-        for text in self._in_text:
+        for text in self._calls_in_text:
             before, found, after = said.partition(text)
             if not found:
                 return "", ""
@@ -293,42 +315,9 @@ class ThoughtRecorder:
             said = said.replace(text, "")
         return wrote, squeezed(said)
 
-    def _whole_frames(self) -> bytes:
-        """Take the frames that are whole. What follows them waits."""
-        data = b"".join(self._waiting)
-        end = data.rfind(b"\n\n") + 2
-        if end < 2:  # lines of JSON, or what is there is no frame yet
-            end = data.rfind(b"\n") + 1
-        self._waiting, self._size = [data[end:]], 0
-        return data[:end]
-
-    def _decode(self, data: bytes) -> None:
-        if self._markup is None and not self._decoder.tells_thoughts(data, plain=self._plain):
-            return  # as are most replies
-        try:
-            for frame in self._frames.feed(data):
-                decoded = self._decoder.decode(frame)
-                if decoded is None:
-                    continue
-                for delta in decoded.deltas:
-                    if isinstance(delta, ReasoningDelta) and not delta.choice:
-                        self._field = delta.own.kind.removeprefix("delta.") if delta.own else ""
-                        self._thought(delta.text)
-                    elif isinstance(delta, TextDelta) and not delta.choice and self._markup is not None:
-                        self._wrote.append(delta.text)
-                        self._length += len(delta.text)
-                for one in decoded.beside:
-                    if isinstance(one, Seal) and not one.choice:
-                        if self._seal != Seal():  # no one message can have two
-                            self.stop()
-                            return
-                        self._seal = one
-        except Exception:  # the way of the reply says what is wrong with it
-            self.stop()
-
-    def _thought(self, text: str) -> None:
+    def _think(self, text: str) -> None:
         self._length += len(text)
         if text and (self._seal != Seal() or self._length > MOST):  # after its seal no one message can say more
             self.stop()
         elif text:
-            self._text.append(text)
+            self._thought.append(text)

@@ -33,6 +33,7 @@ from vtc.dialects.bounded_cache import COMPILED, PER_CHARACTER
 from vtc.dialects.reading.cursor import CONTEXT
 from vtc.dialects.reading.reader import PlainRule
 from vtc.events import Delta, ReasoningDelta, TextDelta
+from vtc.exchange.remembering.thoughts import ThoughtRecorder
 from vtc.exchange.replying.reply import ReplyPipeline
 from vtc.wire.framing import Frame
 
@@ -221,6 +222,8 @@ class FastPath:
         "_end",
         "_followers",
         "_frames",
+        "_hear",
+        "_heard",
         "_match",
         "_owed",
         "_reading",
@@ -231,8 +234,10 @@ class FastPath:
         "_told",
     )
 
-    def __init__(self, relay: Relay[ReplyPipeline]) -> None:
+    def __init__(self, relay: Relay[ReplyPipeline], heard: ThoughtRecorder | None = None) -> None:
         self._relay = relay
+        self._heard = heard  # hears the texts that leave unread, as far as they count
+        self._hear: Callable[[Sequence[bytes]], None] | None = None
         self._end = relay.decoder.framing.end
         self._shapes = Shapes()
         self._check: TextCheck | None = None  # None while every frame must be read
@@ -307,6 +312,8 @@ class FastPath:
             data = written
         for follow in self._followers:
             follow(data, texts)
+        if self._hear:
+            self._hear(texts[self._owed :])
         if self._reading:
             self._tail.extend(texts[self._owed :] if self._owed else texts)
         if self._owed:
@@ -350,6 +357,7 @@ class FastPath:
         self._reading = pipeline if isinstance(delta, TextDelta) and check.waits else None
         if (waits and check.stops(found["text"])) or not self._learn_to_tell(frame, delta, left):
             return
+        self._hear = self._heard.of_unread(type(delta)) if self._heard else None
         self._check, self._match = check, found.re.fullmatch
         self._before, self._after = frame.raw[: found.start("text")], frame.raw[found.end("text") :]
         if waits:

@@ -62,14 +62,19 @@ class ReplyPipeline:
         client_name: Callable[[str], str] | None = None,
         read_name: Callable[[str], Call | None] = lambda _: None,
         grammar: GrammarCheck = NO_GRAMMAR,
+        hear: Callable[[str], None] | None = None,
     ) -> None:
-        """`client_name` tells the client's name of a tool that the server knows by another."""
+        """`client_name` tells the client's name of a tool that the server knows by another.
+
+        `hear` takes the text as the model writes it.
+        """
         client, structured = plan.protocol.client_text, plan.protocol.client_text is None
         self.structured = structured
         self.guarded = plan.checks_calls
         self.takes_calls = not structured or plan.protocol.limits_native or self.guarded or bool(tools)
         self._demanded = plan.tool_choice if tools else "auto"
         self._grammar = grammar
+        self._hear = hear
         self._text = text
         self._gap = gap = Gap()
         self._limit = limit = Limit(plan, tools)
@@ -127,6 +132,8 @@ class ReplyPipeline:
 
     def feed(self, text: str) -> list[Event]:
         reading = self._text
+        if self._hear:
+            self._hear(text)
         events: list[Event] = reading.reader.feed(text) if reading.reader else [Text(text)]
         if reading.leftovers or (reading.thoughts and reading.thoughts.kept):
             events = reading.more(text, events)

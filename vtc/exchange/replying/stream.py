@@ -61,7 +61,7 @@ class Stream:
         self._most = MOST_WHOLE
         self._report = report
         self._frames = relay.decoder.framing.reader()
-        self._fast: FastPath | None = FastPath(relay)
+        self._fast: FastPath | None = FastPath(relay, heard)
         self.left_out = False
         """True if something of it could not be read, and did not leave."""
         self._finished = False
@@ -79,8 +79,6 @@ class Stream:
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """Take the next bytes of the body."""
-        if self._heard:
-            self._heard.came(chunk)
         if (fast := self._fast) is None:
             return _joined(self._read(chunk, final=False))
         try:
@@ -209,6 +207,8 @@ class Stream:
         """Leave out a frame that cannot be read."""
         self.left_out = True
         self._fate.of_frame(reason, self._report)
+        if self._heard:
+            self._heard.stop()
 
     def _is_collected(self, data: bytes) -> bool:
         """Tell whether the body is no stream, by its beginning: some servers send one JSON value as one."""

@@ -109,9 +109,11 @@ class ReplyFactory:
             if pipelines and plan.is_strict and not self._several:
                 protocol = replace_fields(plan.protocol, max_calls=0, limits_native=True)
                 plan = replace_fields(plan, protocol=protocol)
-            pipelines.append(self._pipeline(report, plan, whole=whole))
+            hear = heard.write if heard and heard.keeps_text and not pipelines else None
+            pipelines.append(self._pipeline(report, plan, hear, whole=whole))
             return pipelines[-1]
 
+        heard = self._heard(self._thoughts) if self._thoughts else None
         crosses = self._server is not self._client
         form, drop, names = self._form, self._plan.stack.response_drop, self.expected.names
         decoder_ = self._server.decoder(None if crosses else form, drop)
@@ -127,20 +129,26 @@ class ReplyFactory:
         relay = Relay(decoder_, encoder, pipeline, passes=not fate.bridged, strict=fate.strict)
         relay.counted, relay.refused = self.expected.on_count, self.expected.on_refusal
         kind = Stream if isinstance(decoder, compression.Identity) else partial(CodedStream, decoder)
-        heard = self._heard(self._thoughts) if self._thoughts else None
         return kind(relay, report, fate, clock, whole=as_one, heard=heard)
 
     def _heard(self, past: PastThoughts) -> ThoughtRecorder:
-        """Make what listens to a reply for later requests."""
+        """Make what hears a reply for later requests."""
         write = self._plan.protocol.write if past.as_text else None
         sections = write.sections[:1] if write else ()
         around = tuple(part.strip() for one in sections for part in one.partition("{calls}")[::2] if part.strip())
         closers = [close for _, close in self._plan.reading.thinking.tags] if write else []
         return ThoughtRecorder(
-            self._server.decoder(), past.keep, around if write else None, closers, plain=past.recalls
+            past.keep,
+            around if write else None,
+            closers,
+            plain=past.recalls,
+            signed=self._server.signs,
+            origin="" if self._server is self._client else self._origin,
         )
 
-    def _pipeline(self, report: Report, plan: Plan, *, whole: bool) -> ReplyPipeline:
+    def _pipeline(
+        self, report: Report, plan: Plan, hear: Callable[[str], None] | None, *, whole: bool
+    ) -> ReplyPipeline:
         """Make the way of one choice of the reply."""
         think = self._plan.reading.thinking
         reads = bool(self._plan.reading.dialects and self._tools)
@@ -172,6 +180,7 @@ class ReplyFactory:
             client_name=names.back if names else None,
             read_name=reader_of_names(dialects, self.reader),
             grammar=self.expected.grammar,
+            hear=hear,
         )
 
     def warm(self) -> None:
