@@ -28,8 +28,7 @@ from vtc.apis.openai_chat import request as chat_request
 from vtc.apis.relay import choice, writer
 from vtc.dialects import Reader
 from vtc.dialects.reading import open_call, parameters
-from vtc.dialects.reading.cursor import Cursor
-from vtc.dialects.reading.speech import Speech
+from vtc.dialects.reading.context import Cursor, Speech
 from vtc.dialects.text_client import conversation, documented_tools
 from vtc.dialects.writing import history
 from vtc.exchange.asking import prompt

@@ -8,8 +8,7 @@ import pytest
 
 from tests.dialects.material import AGENT, COMMON, DIALECTS, described
 from vtc.dialects import Grammar, compiled
-from vtc.dialects.reading.context import Context
-from vtc.dialects.reading.cursor import Found
+from vtc.dialects.reading.context import Context, Found
 from vtc.dialects.syntax.tokens import TokenKind, kind_of
 from vtc.events import Tool
 

@@ -8,8 +8,7 @@ from typing import Literal, NamedTuple
 
 from vtc.dialects.arguments import envelope
 from vtc.dialects.reading import open_call, repairs
-from vtc.dialects.reading.context import Context, NotCompared, Refused, SaysText, Verdict
-from vtc.dialects.reading.cursor import WHITE, Found
+from vtc.dialects.reading.context import WHITE, Context, Found, NotCompared, Refused, SaysText, Verdict
 from vtc.dialects.reading.held_text import CallPieces, InPieces
 from vtc.dialects.reading.open_call import OpenCall
 from vtc.dialects.repair import Repair

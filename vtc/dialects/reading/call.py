@@ -1,37 +1,41 @@
-"""A call between its opening tag and its end, but for the values of parameters."""
+"""A call from its opening tag to its end, but for the values of parameters."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Literal
+from dataclasses import replace
+from typing import Literal, Protocol
 
 from vtc.dialects.arguments.gemma import GemmaBody
 from vtc.dialects.arguments.json_object import JsonBody
 from vtc.dialects.arguments.kwargs import KwargsBody
 from vtc.dialects.reading.after_call import (
     NEVER,
+    AfterCall,
     Completed,
     Damaged,
     Ended,
+    Made,
     OnQuotedLine,
     Spills,
+    Undecided,
     accept,
     complete,
     damage,
     hold,
     in_pieces,
+    listed,
     mends,
     refuse,
     tell,
 )
-from vtc.dialects.reading.context import Context, Refused, Verdict
-from vtc.dialects.reading.cursor import Found
+from vtc.dialects.reading.context import Context, Found, Refused, Verdict, place
 from vtc.dialects.reading.open_call import OpenCall
 from vtc.dialects.reading.value import MOST_GUESS, InValue, Opened, no_arguments, open_value
 from vtc.dialects.repair import Repair
 from vtc.dialects.syntax.forms import CallSyntax
-from vtc.dialects.syntax.grammar import ATTRIBUTES_END
+from vtc.dialects.syntax.grammar import ATTRIBUTES_END, Head
 from vtc.dialects.syntax.scan import Scan
 from vtc.dialects.syntax.tokens import TokenKind, kind_of
 from vtc.events import Event
@@ -379,3 +383,118 @@ class InJson:
             return verdict
         # What follows is still the inside of that call, up to its closer, and nothing in it opens one.
         return Verdict.SPILLED, call
+
+
+# The opening tag of a call, wherever it stands.
+
+
+type BeginsNext = tuple[None, OpenCall] | BeginsJson
+type BeginsWithAttributes = tuple[Literal[Verdict.ATTRIBUTES], OpenCall] | Literal[Verdict.CONTENT]
+"""Content is an opening tag whose attributes fit no tool."""
+type BeginsClosed = tuple[Literal[Verdict.CLOSED], OpenCall]
+type Begun = BeginsNext | BeginsWithAttributes | BeginsClosed
+
+
+class HasContext(Protocol):
+    @property
+    def context(self) -> Context: ...
+
+
+def begin_call(inside: HasContext, found: Found, *, indented: bool = False) -> Begun:
+    """Begin a call, `indented` if it stands in indented code; without a verdict its parameters follow."""
+    context = inside.context
+    assert found.lastgroup is not None
+    context.speech.say(context.cursor.take(found.start()))
+    head = context.grammar.heads[found.lastgroup]
+    syntax = replace(head.syntax, is_indented=True) if indented else head.syntax
+    if head.closed:
+        return _open_closed(context, found, syntax)
+    if not head.attributes:
+        return _open(context, found, syntax)
+    return _open_with_attributes(context, found, head)
+
+
+def next_call(after: AfterCall, found: Found) -> BeginsNext:
+    """Begin the next call of a section; without a verdict its parameters follow."""
+    return _open(after.context, found, after.syntax, after.made)
+
+
+def next_listed(inside: InCall, found: Found) -> BeginsJson:
+    """Begin another call after one with a comma at the end of its line: all calls of such a list are carried out, or
+    none, as each may count on those before it.
+    """
+    context, call = inside.context, inside.call
+    call.repairs[Repair.SEVERAL_OBJECTS] = None
+    calls, fault = listed(context, call)
+    begun, opened = _open(context, found, call.syntax, Made(call.syntax, calls, call.text.size))
+    assert begun is not None
+    opened.repairs[Repair.SEVERAL_OBJECTS] = None
+    opened.is_listed, opened.list_fault = True, fault if context.lenient else MORE_ON_LINE
+    return begun, opened
+
+
+def next_in_line(after: Undecided, found: Found) -> BeginsNext | tuple[Literal[Verdict.CONTENT], Made]:
+    """Begin another call after one that may be quoted: they share one fate, unless what follows is seldom a call."""
+    assert found.lastgroup is not None
+    head = after.context.grammar.heads[found.lastgroup]
+    if head.attributes or head.closed:
+        return Verdict.CONTENT, after.decided(found)[1]
+    after.keep(found.start())
+    return _open(after.context, found, replace(head.syntax, is_indented=after.syntax.is_indented), after.made)
+
+
+def _open(context: Context, found: Found, syntax: CallSyntax, after: Made | None = None) -> BeginsNext:
+    call, groups = _opened(context, found, syntax, after), found.groupdict()
+    if syntax.body == "params":
+        hold(context, call, context.cursor.take(found.end()))
+        call.begin_body(in_pieces(context, call))
+        return None, call
+    if syntax.body == "kwargs":
+        return open_json(context, call, found.end())
+    if groups.get(f"json_{found.lastgroup}"):
+        return open_json(context, call, found.start(f"json_{found.lastgroup}"))
+    return open_json(context, call, context.cursor.text.index("{", found.start()))
+
+
+def _open_with_attributes(context: Context, found: Found, head: Head) -> BeginsWithAttributes:
+    call = _opened(context, found, head.syntax)
+    if not context.lenient or call.syntax.dialect.unescaped(found[f"key_{found.lastgroup}"]) not in call.named.declared:
+        context.speech.say(call.text.raw)  # the white space that it took
+        context.cursor.seek = found.start() + 1
+        return Verdict.CONTENT
+    hold(context, call, context.cursor.take(found.start(f"attribute_{found.lastgroup}")))
+    call.begin_body()
+    return Verdict.ATTRIBUTES, call
+
+
+def next_closed(after: AfterCall, found: Found) -> BeginsClosed | Literal[Verdict.CONTENT]:
+    """Begin the next call of a section, whose tag closes itself."""
+    return _open_closed(after.context, found, after.syntax, after.made)
+
+
+def _open_closed(
+    context: Context, found: Found, syntax: CallSyntax, after: Made | None = None
+) -> BeginsClosed | Literal[Verdict.CONTENT]:
+    if not context.lenient:
+        context.cursor.seek = found.end()
+        return Verdict.CONTENT
+    call = _opened(context, found, syntax, after)
+    hold(context, call, context.cursor.take(found.end()))
+    call.begin_body()
+    call.repairs[Repair.SELF_CLOSING] = None
+    return Verdict.CLOSED, call
+
+
+def _opened(context: Context, found: Found, syntax: CallSyntax, after: Made | None = None) -> OpenCall:
+    groups, token = found.groupdict(), found.lastgroup
+    written, id_ = groups.get(f"name_{token}") or "", groups.get(f"id_{token}")
+    index = groups.get(f"index_{token}") or ""
+    call = OpenCall(syntax, written, id_, context.tools, index=index, lenient=context.lenient)
+    if after:
+        call.earlier, call.text.size = after.calls, after.size
+    speech = context.speech
+    at = found.start()
+    call.place = place(context.cursor.text, at, in_line=speech.in_line, follows_call=speech.has_called_here)
+    call.hold(context.speech.take_space())
+    call.before = len(call.text.raw)
+    return call

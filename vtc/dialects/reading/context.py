@@ -1,18 +1,307 @@
-"""The settings and the text that the states of a reader share, and the verdicts that their actions return."""
+"""What the states of a reader share: the text that is read, the events that leave, the settings, and the verdicts."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from enum import Enum, auto
 from typing import Any, Literal, NamedTuple, Protocol
 
-from vtc.dialects.reading.cursor import Cursor, Found
-from vtc.dialects.reading.speech import Speech
+from vtc.dialects.repair import Repair
 from vtc.dialects.syntax import tool_names
 from vtc.dialects.syntax.forms import CallSyntax
 from vtc.dialects.syntax.grammar import Grammar
-from vtc.dialects.syntax.scan import OFFERED, Scan
-from vtc.events import Call, Event, Tool, ToolCall
+from vtc.dialects.syntax.scan import INDENT, OFFERED, Scan
+from vtc.events import Call, CallPiece, Event, Markup, Refusal, Text, Tool, ToolCall
+
+# The text that is read: forward only, with no more of it kept than a token may need.
+#
+# Everything before `at` is consumed. From there to the end the text is held back, and that is only what the expression
+# of the current state says may still become a token.
+
+
+CONTEXT = 48
+"""Characters that are kept of what was consumed, for a token that must start its line, and for what quotes a call."""
+WHITE = " \t\r\n"
+
+_QUOTED = re.compile(rf"^(?=[ \t>]{{1,{INDENT}}}\Z)[ \t]{{0,3}}>", re.MULTILINE)
+_BLANK = re.compile(rf"[{WHITE}]*+\Z")
+
+type Found = re.Match[str]
+
+
+class Cursor:
+    """A text and the place in it up to which it was read."""
+
+    __slots__ = ("at", "final", "seek", "text")
+
+    def __init__(self) -> None:
+        self.text = ""
+        self.at = 0
+        self.seek = 0
+        """Where the search for the next token goes on."""
+        self.final = False
+        """No more text comes."""
+
+    def add(self, text: str) -> None:
+        """Append text, and forget what no token can need any more."""
+        keep = self.at - CONTEXT
+        if keep > 0:
+            self.text = self.text[keep:] + text
+            self.at -= keep
+            self.seek -= keep
+        else:
+            self.text += text
+
+    def take(self, end: int) -> str:
+        """Consume the text up to `end`."""
+        text = self.text[self.at : end]
+        self.at = self.seek = end
+        return text
+
+    def take_all(self) -> str:
+        return self.take(len(self.text))
+
+    def again(self, text: str) -> None:
+        """Put text that was consumed before the rest, to be read in another state."""
+        self.text, self.at, self.seek = text + self.text[self.at :], 0, 0
+
+    @property
+    def is_quoted(self) -> bool:
+        """True if nothing but the `>` of a quotation stands before on the line."""
+        return _QUOTED.search(self.text[max(0, self.at - CONTEXT) : self.at]) is not None
+
+    @property
+    def is_at_end(self) -> bool:
+        """True if all text that came is consumed."""
+        return self.at == len(self.text)
+
+    def is_blank_to(self, end: int) -> bool:
+        """True if only white space stands before `end`."""
+        return not self.text[self.at : end].strip(WHITE)
+
+    def is_blank(self, start: int) -> bool:
+        """True if only white space follows `start`."""
+        return _BLANK.match(self.text, start) is not None
+
+
+# The line that a call begins on: what stands there beside it says whether it is quoted.
+#
+# I run <tool_call>…</tool_call> now.      words on both sides: an example, if it is written in one line
+# "<tool_call>…</tool_call>"               quotation marks directly around it
+# | a | <tool_call>…</tool_call> |         a cell of a table
+# docs/a.md:12: <tool_call>…</tool_call>   a line of a file
+
+
+BAR = "|"
+MARKS = {'"': '"', "'": "'", "“": "”", "‘": "’", "«": "»", "„": "“", "「": "」", "『": "』", BAR: BAR}
+"""Quotation marks and the bar before a cell of a table, and what ends what they begin."""
+
+_DATE, _TIME = r"\d{4}-\d\d-\d\d", r"\d{1,2}:\d\d(?::\d\d)?(?:[.,]\d{1,9})?(?:Z|[ ]?[-+]\d\d:?\d\d)?"
+_STAMP = rf"[\[(]?(?:{_DATE}(?:[T \t]{{1,4}}{_TIME})?|{_TIME}|\d{{8}}T\d{{4,6}}Z?)[\])]?"
+# The end of a date, whatever comes before it, and the time: `Nov 22 10:00:01`, `[22/Nov/2026:10:00:01 +0000]`.
+_DATED = rf"\d[ :]{_TIME}(?:[ ]\d{{4}})?\]?[ \t]*+"
+_LEVEL = r"[\[(]?[A-Z]{2,9}[\])]?:?[ \t]*+"
+"""Stands in a log between the time and the message: `INFO`, `[WARN]`, `UTC`, `AM`."""
+_BEGINNING = rf"(?:[-+#|>]++|\d{{1,9}}[ \t]{{0,8}}[:|→]|\d{{1,9}}\t|{_STAMP})[ \t]*+"
+_OF_LOG = rf"(?:(?:^|\n)[ \t]*+{_STAMP}[ \t]*+|{_DATED})(?:{_BEGINNING}|{_LEVEL})*\Z"
+_OF_FILE = re.compile(rf"(?:^|\n)[ \t]*+(?:{_BEGINNING})+\Z|\S:\d{{1,9}}:(?:\d{{1,9}}:)?[ \t]*+\Z|{_OF_LOG}")
+
+
+class CallPlace(NamedTuple):
+    """Where a call begins."""
+
+    in_line: bool = False
+    """Text stands before it, on the same line."""
+    follows_call: bool = False
+    """A call was made on this line, so this is no example either."""
+    mark: str = ""
+    """What would end the quotation that begins directly before it; empty if none does."""
+    of_file: bool = False
+    """Nothing stands before it on the line but what lines of files, logs and diffs begin with."""
+
+
+def place(text: str, at: int, *, in_line: bool, follows_call: bool) -> CallPlace:
+    """Tell where a call begins, by the text before `at`."""
+    before = text[max(0, at - CONTEXT) : at]
+    if not in_line:
+        return CallPlace()
+    bare = before.rstrip(" \t")
+    mark = MARKS.get(BAR if bare.endswith(BAR) else before[-1:], "")
+    return CallPlace(True, follows_call, mark, _OF_FILE.search(before) is not None)
+
+
+# What leaves the reader: events in order, and the white space that waits since a call may follow it.
+
+
+_INDENTED = re.compile(r"\n[ \t\r]*\n(?: {4}| {0,3}\t)[ \t]*\Z")
+
+
+class Last(Enum):
+    """What the visible reply ended with so far; white space between a call and the first text is dropped."""
+
+    NOTHING = auto()
+    CALL = auto()
+    """A call or a reasoning tag, and no text was said before it."""
+    TEXT = auto()
+    CALL_AFTER_TEXT = auto()
+
+
+class Speech:
+    """Collects events until they are taken."""
+
+    __slots__ = ("_events", "_has_called", "_pieces", "has_called_here", "last", "space", "tagged")
+
+    def __init__(self) -> None:
+        self._events: list[Event] = []
+        self._has_called = False
+        self._pieces: list[str] = []  # of a text, joined once: a reply read at once is cut at each of its tokens
+        self.space: list[str] = []
+        """White space after the last text."""
+        self.last = Last.NOTHING
+        self.tagged = False
+        """True if something in the text may be a tag."""
+        self.has_called_here = False
+        """True if a call was made on the line that the text ends with."""
+
+    @property
+    def in_line(self) -> bool:
+        """True if text stands before, on the same line."""
+        return self.last is Last.TEXT and not any("\n" in text for text in self.space)
+
+    @property
+    def is_after_call(self) -> bool:
+        """True if nothing was said since a call."""
+        return self._has_called and self.last in (Last.CALL, Last.CALL_AFTER_TEXT)
+
+    @property
+    def is_silent(self) -> bool:
+        """True if neither text nor a call was said."""
+        return not self._has_called and self.last in (Last.NOTHING, Last.CALL)
+
+    @property
+    def is_indented_code(self) -> bool:
+        """True if what follows is indented like code, behind a blank line and text before that."""
+        return self.last is Last.TEXT and _INDENTED.search("".join(self.space)) is not None
+
+    def take(self) -> list[Event]:
+        """Hand over what was said since the last time."""
+        events, pieces = self._events, self._pieces
+        if pieces:
+            events.append(Text(pieces[0] if len(pieces) == 1 else "".join(pieces)))
+            pieces.clear()
+        self._events = []
+        return events
+
+    def emit(self, event: Event) -> None:
+        """Add an event after all that was said."""
+        if self._pieces:
+            self._events = self.take()
+        self._events.append(event)
+
+    def say(self, text: str) -> None:
+        """Add visible text; white space at its end waits."""
+        if self.has_called_here and "\n" in text:
+            self.has_called_here = False
+        body = text.rstrip(WHITE)
+        if not body:
+            if text:
+                self.space.append(text)
+            return
+        self.tagged = self.tagged or "<" in body
+        if self.space:
+            before = self.take_space()
+            if self.last is Last.CALL:
+                self.emit(Markup(before))
+            else:
+                self._pieces.append(before)
+        if self.last is Last.CALL and (said := body.lstrip(WHITE)) != body:
+            self.emit(Markup(body[: -len(said)]))
+            self._pieces.append(said)
+        else:
+            self._pieces.append(body)
+        self.last = Last.TEXT
+        if len(body) < len(text):
+            self.space.append(text[len(body) :])
+
+    def pass_on(self, text: str) -> list[Event]:
+        """What `say` and `take` give for a text after another, in one call: most of a reply comes this way."""
+        body = text.rstrip(WHITE)
+        space = self.space
+        if not body:
+            if text:
+                space.append(text)
+            return []
+        said = body
+        if space:
+            said = "".join(space) + body
+            space.clear()
+        if len(body) < len(text):
+            space.append(text[len(body) :])
+        return [Text(said)]
+
+    def mark(self, event: Event) -> None:
+        """Add an event that keeps its place: the white space before it waits no longer."""
+        self.end()
+        self.emit(event)
+
+    def called(self, event: Event) -> None:
+        """Add a call, or what is left out like one."""
+        self.emit(event)
+        self.leave_out()
+        if isinstance(event, Call | CallPiece):
+            self._has_called = self.has_called_here = True
+
+    def refuse(self, refusal: Refusal) -> None:
+        """Say why a call is none; its text follows."""
+        self.emit(refusal)
+
+    def leave_out(self) -> None:
+        """Note that white space is dropped from here to the next text, if that is the first."""
+        texted = self.last in (Last.TEXT, Last.CALL_AFTER_TEXT)
+        self.last = Last.CALL_AFTER_TEXT if texted else Last.CALL
+
+    def take_back(self) -> tuple[str, list[Call]]:
+        """Forget what nobody has taken yet; return its text, and the calls that it ends with."""
+        events, last = self.take(), list[Call]()
+        note_last_calls(last, events)
+        raw = "".join([*(event.raw for event in events), *self.space])
+        self.space.clear()
+        self.last, self.tagged, self._has_called, self.has_called_here = Last.NOTHING, False, False, False
+        return raw, last
+
+    def keep(self) -> None:
+        """Note that white space is kept from here on."""
+        texted = self.last in (Last.TEXT, Last.CALL_AFTER_TEXT)
+        self.last = Last.TEXT if texted else Last.NOTHING
+
+    def take_space(self) -> str:
+        space = self.space.pop() if len(self.space) == 1 else "".join(self.space)
+        self.space.clear()
+        return space
+
+    def end(self, *, as_text: bool = False) -> None:
+        """Let go of white space that waits for more: text, unless it stands after a call."""
+        if self.space:
+            space = self.take_space()
+            after_call = self.last in (Last.CALL, Last.CALL_AFTER_TEXT)
+            self.emit(Markup(space) if after_call and not as_text else Text(space))
+
+
+def note_last_calls(last: list[Call], events: Iterable[Event]) -> None:
+    """Keep in `last` the calls after which no text came so far: those before a text were examples."""
+    for event in events:
+        if isinstance(event, Call):
+            last.append(event)
+        elif isinstance(event, Text) and not event.raw.isspace():
+            last.clear()
+
+
+def out_of_reasoning(calls: Iterable[Call]) -> list[Call]:
+    """Make the calls that reasoning ends with; what they were written with stays in it."""
+    return [replace(call, raw="", repairs=(*call.repairs, Repair.CALL_IN_REASONING)) for call in calls]
+
 
 type Thoughts = Literal["reasoning_content", "keep", "drop"]
 type Begins = Literal["text", "reasoning", "unknown", "either"]

@@ -14,7 +14,7 @@ from vtc.dialects.arguments.gemma import GemmaBody
 from vtc.dialects.arguments.json_object import JsonBody, items
 from vtc.dialects.arguments.kwargs import KwargsBody
 from vtc.dialects.reading import repairs
-from vtc.dialects.reading.cursor import CallPlace
+from vtc.dialects.reading.context import CallPlace
 from vtc.dialects.reading.held_text import (
     CallPieces,
     HeldText,

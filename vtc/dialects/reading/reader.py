@@ -15,19 +15,21 @@ from typing import Any, NamedTuple
 
 from vtc.dialects.reading.call import InJson
 from vtc.dialects.reading.context import (
+    CONTEXT,
     KNOWN_NOTHING,
+    WHITE,
     Begins,
     Context,
     Inside,
+    Last,
     ModelFacts,
     NotCompared,
     Outcome,
     Thoughts,
     UnknownTools,
     Verdict,
+    out_of_reasoning,
 )
-from vtc.dialects.reading.cursor import CONTEXT, WHITE
-from vtc.dialects.reading.speech import Last, out_of_reasoning
 from vtc.dialects.reading.text import KINDS, InReasoning, InText
 from vtc.dialects.reading.transitions import TABLE, State, StateRow, Step
 from vtc.dialects.syntax.grammar import Grammar

@@ -1,13 +1,16 @@
-"""Visible text and reasoning: the states outside of calls and code."""
+"""The states outside of calls: visible text, reasoning, code, and markup that may be none of the message."""
 
 from __future__ import annotations
 
-from typing import Literal
+import re
+from typing import Literal, NamedTuple
 
-from vtc.dialects.reading.context import Context, SaysText, Verdict
-from vtc.dialects.reading.cursor import Found
+from vtc.dialects.reading.after_call import EXCERPT
+from vtc.dialects.reading.call import Begun, begin_call
+from vtc.dialects.reading.context import CONTEXT, MARKS, WHITE, Context, Found, Last, SaysText, Verdict
 from vtc.dialects.syntax.scan import Scan
-from vtc.events import Event, Markup, Reasoning, Text
+from vtc.dialects.syntax.tokens import INFO, SPECIAL, TokenKind, kind_of
+from vtc.events import Event, Markup, Reasoning, Refusal, Text
 
 KINDS: dict[str, type[Reasoning | Text | Markup]] = {"reasoning_content": Reasoning, "keep": Text, "drop": Markup}
 
@@ -173,3 +176,331 @@ def write_tag(context: Context, found: Found) -> None:
         context.speech.keep()
     else:
         context.speech.called(Markup(text))
+
+
+# Code blocks, code spans, quoted lines, and elements and comments that quote: a call in one is an example.
+#
+# Code is told as CommonMark does, as far as it matters here: a fence stands on a line of its own, one that is indented
+# deeper than it or quoted does not end its block, a code span ends with as many backticks as it began with and never
+# outlives its paragraph.
+
+
+MOST_INDENTED = 3
+"""Columns by which a closing fence may be indented deeper than the one that opened its block."""
+_ELEMENT = re.compile(r"<\w+")
+
+
+class Opener(NamedTuple):
+    """The markup that opened a code block, a code span or an element; a line of code has none."""
+
+    run: str = ""
+    margin: str = ""
+    """The text before `run` on its line."""
+
+
+INDENTED = Opener("    ")
+"""What opens indented code."""
+QUOTATION = Opener(">")
+type QuotedLine = tuple[Literal[Verdict.INDENTED], Opener]
+
+
+class InCode(SaysText):
+    """A code block, a code span or an element; or a line of code or of a quotation."""
+
+    __slots__ = ("_margin", "_run")
+
+    def __init__(self, context: Context, opener: Opener = Opener()) -> None:  # noqa: B008 - it cannot change
+        super().__init__(context)
+        self._run, self._margin = opener
+
+    @property
+    def info(self) -> Scan:
+        return INFO
+
+    @property
+    def line(self) -> Scan:
+        return self.context.grammar.line(self._run, self.context.own.tokens)
+
+    @property
+    def block(self) -> Scan:
+        return self.context.grammar.closing_fence(self._run, self.context.own.tokens)
+
+    @property
+    def block_end(self) -> Scan:
+        return self.context.grammar.closing_fence(self._run, None)
+
+    @property
+    def span(self) -> Scan:
+        return self.context.grammar.span
+
+    @property
+    def span_end(self) -> Scan:
+        return self.context.grammar.span_end
+
+    def say(self, end: int) -> None:
+        """Say it. A tag in code is none: most of the code leaves unread, so no one would know of it in a stream."""
+        speech = self.context.speech
+        tagged = speech.tagged
+        super().say(end)
+        speech.tagged = tagged
+
+    def info_end(self, found: Found) -> None:
+        """Begin the block, after the line of its fence."""
+        self.say(found.end())
+
+    def info_ticks(self, found: Found) -> Literal[Verdict.CONTENT, Verdict.ENDS] | None:
+        """Read a backtick on the line of a fence: that was the beginning of a code span."""
+        if self._run[0] == "~":
+            self.context.cursor.seek = found.start() + 1
+            return Verdict.CONTENT
+        return self.span_ticks(found)
+
+    def through(self, found: Found) -> Literal[Verdict.CONTENT] | None:
+        """End the block, with what ends it, unless that belongs to what stands in the block."""
+        inner = self._run[0] != "<" and _is_inside(_margin(found), self._margin)
+        self.say(found.end())
+        return Verdict.CONTENT if inner else None
+
+    def up_to(self, found: Found) -> None:
+        """End the span or the line: what ends it is read as text."""
+        self.say(found.start())
+
+    def span_ticks(self, found: Found) -> Literal[Verdict.ENDS] | None:
+        self.say(found.end())
+        return Verdict.ENDS if found[0] == self._run else None
+
+    def call(self, found: Found) -> Begun:
+        """Begin a call, in a dialect whose calls count in code; in indented code in its own special tokens, too."""
+        assert found.lastgroup is not None
+        in_code = self.context.grammar.heads[found.lastgroup].syntax.dialect.in_code
+        return begin_call(self, found, indented=self._run.isspace() and in_code != "call")
+
+    def fenced_call(self, found: Found) -> Begun | Literal[Verdict.QUOTED]:
+        """Read a call in a code block: only its end shows whether it is one, where the model marks calls by tokens."""
+        assert found.lastgroup is not None
+        if self.context.grammar.heads[found.lastgroup].syntax.dialect.in_code == "call":
+            return begin_call(self, found)
+        self.say(found.start())
+        self.context.cursor.seek = found.end()
+        return Verdict.QUOTED
+
+    def unclosed(self) -> None:
+        """Read it again for whole calls in the model's special tokens: the block quotes all else."""
+        cursor = self.context.cursor
+        if not self.context.complete:
+            self.say(len(cursor.text))
+            return
+        cursor.seek = cursor.at
+        self.context.keep_own()
+
+    def marker(self, found: Found) -> None:
+        """Take out a marker of the model's that is no part of its message."""
+        self.say(found.start())
+        self.context.speech.mark(Markup(self.context.cursor.take(found.end())))
+
+    def more(self, found: Found) -> None:
+        """Go on with the next line of indented code."""
+        self.say(found.end())
+
+    def quoted_call(self, found: Found) -> Begun | Literal[Verdict.QUOTED]:
+        """Read a call inside a code span, if the span is one: only its end will show that."""
+        assert found.lastgroup is not None
+        if self.context.grammar.heads[found.lastgroup].syntax.dialect.in_code == "call":
+            return begin_call(self, found)
+        self.say(found.start())
+        self.context.cursor.seek = found.end()
+        return Verdict.QUOTED
+
+    def hold(self, end: int) -> Literal[Verdict.UNBOUNDED] | None:
+        """Pass over text of a span that may quote a call."""
+        self.context.cursor.seek = end
+        return self._bounded(end)
+
+    def quoted_ticks(self, found: Found) -> Literal[Verdict.UNBOUNDED, Verdict.CONTENT] | None:
+        if verdict := self._bounded(found.start()):
+            return verdict
+        if found[0] != self._run:
+            self.context.cursor.seek = found.end()
+            return Verdict.CONTENT
+        self.say(found.end())
+        return None
+
+    def unquoted(self, found: Found | None = None) -> Literal[Verdict.UNBOUNDED] | None:
+        """Read it again as text, which may be a call: the paragraph ended, and a lone backtick quotes nothing."""
+        cursor = self.context.cursor
+        if verdict := self._bounded(found.start() if found else len(cursor.text)):
+            return verdict
+        cursor.seek = cursor.at
+        return None
+
+    def _bounded(self, end: int) -> Literal[Verdict.UNBOUNDED] | None:
+        """Give up on a span that has no end within the limit: what is held of it is text."""
+        limit = self.context.cursor.at + self.context.most_held
+        if end <= limit:
+            return None
+        self.say(limit)
+        return Verdict.UNBOUNDED
+
+
+def begin_in_text(inside: InText, found: Found) -> Begun | QuotedLine:
+    """Begin a call, if its line is no code and quotes nothing."""
+    assert found.lastgroup is not None
+    context = inside.context
+    syntax = context.grammar.heads[found.lastgroup].syntax
+    quotable, own = syntax.dialect.may_be_quoted, context.is_own(syntax)
+    if quotable and (verdict := open_line(inside, found.start(), own=own)):
+        return verdict
+    return begin_call(inside, found, indented=quotable and own and context.speech.is_indented_code)
+
+
+def begin_line(inside: InText, found: Found) -> QuotedLine | None:
+    """Begin a line that looks like code or like a quotation."""
+    marks = found[0].rfind(">") + 1
+    return open_line(inside, found.start() + (marks or len(found[0])))
+
+
+def begin_first_line(inside: InText, found: Found) -> Literal[Verdict.PROMPTED] | QuotedLine | None:
+    """Begin a reply that looks like a quotation, unless it may begin inside of the reasoning."""
+    return inside.other() or begin_line(inside, found)
+
+
+def open_line(inside: InText, end: int, *, own: bool = False) -> QuotedLine | None:
+    """Say the text up to `end`; begin a line of indented code or a quoted one if it stands in one.
+
+    All of that line is an example, whatever stands before a call in it; but indentation quotes a call in the model's
+    `own` special tokens only where words follow it.
+    """
+    context = inside.context
+    inside.say(end)
+    if context.cursor.is_quoted:
+        return Verdict.INDENTED, QUOTATION
+    return (Verdict.INDENTED, INDENTED) if context.speech.is_indented_code and not own else None
+
+
+def open_code(inside: InText | InCode, found: Found) -> tuple[None, Opener]:
+    """Begin a code block, a line or an element that quotes, or what may be a code span."""
+    element = _ELEMENT.match(found[0])
+    margin = _margin(found)
+    inside.say(found.end())
+    return None, Opener(element[0] if element else found[0], margin)
+
+
+def _margin(found: Found) -> str:
+    """What stands before a fence on its line: blanks, and the `>` of a quotation."""
+    return found.string[found.string.rfind("\n", 0, found.start()) + 1 : found.start()]
+
+
+def _is_inside(margin: str, opened: str) -> bool:
+    """Tell whether a fence with this margin stands inside of the block that one with the margin `opened` began."""
+    return margin.count(">") > opened.count(">") or _columns(margin) > _columns(opened) + MOST_INDENTED
+
+
+def _columns(margin: str) -> int:
+    return len(margin.rpartition(">")[2].expandtabs(4))
+
+
+# Markup that is none of the message where a call follows it, or the end of the reply.
+#
+# <tool_calls>        a wrapper that the call's own dialect does not have
+# </parameter>        a closing tag on a line of its own that closes nothing
+# <|im_end|>          the end of the turn, where a server shows special tokens
+
+
+def doubt(inside: InText, found: Found) -> tuple[None, Found] | QuotedLine:
+    """Keep such markup until it shows what it is."""
+    context = inside.context
+    if verdict := open_line(inside, found.start()):
+        return verdict
+    context.cursor.seek = found.end()
+    return None, found
+
+
+MOST = 4096
+"""Characters of such markup that are held. More of it is text."""
+
+SENTENCE_ENDS = (".", "!", "。", "！")
+"""End a sentence that no special token belongs to; one after a question may be its answer."""
+
+
+class InDoubt(SaysText):
+    """Markup that is none of the message where a call follows it, which is held until that shows."""
+
+    __slots__ = ("_bare", "_closed", "_closes", "_opens")
+
+    def __init__(self, context: Context, found: Found) -> None:
+        super().__init__(context)
+        self._opens = self._closes = self._bare = self._closed = False
+        self._note(found)
+
+    @property
+    def scan(self) -> Scan:
+        return self.context.grammar.doubtful
+
+    def _note(self, found: Found) -> None:
+        kind = kind_of(found.lastgroup)
+        self._opens |= kind == TokenKind.WRAPPER_OPENER
+        self._bare |= kind == TokenKind.SPECIAL_OPENER
+        self._closed = kind == TokenKind.ORPHAN_CLOSER
+        self._closes |= self._closed
+
+    def more(self, found: Found) -> Literal[Verdict.UNBOUNDED] | None:
+        """Keep more of it, up to the limit."""
+        self._note(found)
+        self.context.cursor.seek = found.end()
+        if found.end() - self.context.cursor.at <= MOST:
+            return None
+        self.say(found.end())
+        return Verdict.UNBOUNDED
+
+    def call(self, found: Found) -> Begun:
+        """Begin a call: it shares the call's fate."""
+        self.context.speech.space.append(self.context.cursor.take(found.start()))
+        return begin_call(self, found)
+
+    def _is_alone(self) -> bool:
+        """True for special tokens, of which no words speak.
+
+        They are quoted in quotation marks. Behind a blank on their line they are spoken of, but at the end of the reply
+        after the end of a sentence.
+        """
+        context, cursor = self.context, self.context.cursor
+        if not SPECIAL.fullmatch(cursor.text, cursor.at, cursor.seek):
+            return not context.speech.in_line
+        before = cursor.text[max(0, cursor.at - CONTEXT) : cursor.at]
+        mark = MARKS.get(before[-1:], "")
+        quoted = bool(mark) and cursor.text.startswith(mark, cursor.seek)
+        ends = cursor.is_blank(cursor.seek) and before.rstrip(WHITE).endswith(SENTENCE_ENDS)
+        return not context.speech.in_line or not (quoted or (context.speech.space and not ends))
+
+    def _is_empty(self) -> bool:
+        """True for the beginning of a call or a section of which no more is there.
+
+        Of special tokens, if no words speak of them; of a tag, where it ends the reply and follows a call.
+        """
+        context, cursor = self.context, self.context.cursor
+        if self._opens and not context.speech.is_after_call:
+            return False
+        ends = context.may_mend and cursor.is_blank(cursor.seek)
+        return ends if self._opens else (ends or self._closed) and self._is_alone()
+
+    def decided(self) -> None:
+        """Leave it out at the end of the reply; where text follows it is text, and so is what opens something."""
+        context, cursor = self.context, self.context.cursor
+        if (self._bare or self._opens) and self._is_empty():
+            excerpt = cursor.text[cursor.at : cursor.seek][:EXCERPT]
+            context.speech.refuse(Refusal("no call follows it", "", "", excerpt, malformed=False, left_out=True))
+            context.speech.mark(Markup(cursor.take(cursor.seek)))
+            return
+        # Closing tags may be those of what was not read as a call, and alone they are all that the model said.
+        closes = self._closes and (
+            context.speech.tagged
+            or context.speech.last is Last.NOTHING
+            or (SPECIAL.fullmatch(cursor.text, cursor.at, cursor.seek) and not self._is_alone())
+        )
+        if self._opens or self._bare or closes or not context.may_mend or not cursor.is_blank(cursor.seek):
+            self.say(cursor.seek)
+            return
+        if self._closes:
+            excerpt = cursor.text[cursor.at :][:EXCERPT]
+            context.speech.refuse(Refusal("it closes nothing", "", "", excerpt, malformed=False, left_out=True))
+        context.speech.mark(Markup(cursor.take_all()))

@@ -9,10 +9,9 @@ import copy
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from vtc.dialects.reading.code import InCode
-from vtc.dialects.reading.context import Outcome, Verdict
-from vtc.dialects.reading.cursor import Cursor
+from vtc.dialects.reading.context import Cursor, Outcome, Verdict
 from vtc.dialects.reading.reader import Reader
+from vtc.dialects.reading.text import InCode
 from vtc.dialects.reading.transitions import State, Step
 from vtc.dialects.syntax.grammar import Grammar
 from vtc.dialects.syntax.tokens import TokenKind, kind_of

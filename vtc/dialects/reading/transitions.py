@@ -11,11 +11,28 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from vtc.dialects.reading.after_call import NEVER, AfterCall, Invented, Spilled, Undecided
-from vtc.dialects.reading.beginning import next_call, next_closed, next_in_line, next_listed
-from vtc.dialects.reading.call import InCall, InJson, ends, value_ends
-from vtc.dialects.reading.code import InCode, InDoubt, begin_first_line, begin_in_text, begin_line, doubt, open_code
+from vtc.dialects.reading.call import (
+    InCall,
+    InJson,
+    ends,
+    next_call,
+    next_closed,
+    next_in_line,
+    next_listed,
+    value_ends,
+)
 from vtc.dialects.reading.context import Inside, Outcome, Verdict
-from vtc.dialects.reading.text import InReasoning, InText
+from vtc.dialects.reading.text import (
+    InCode,
+    InDoubt,
+    InReasoning,
+    InText,
+    begin_first_line,
+    begin_in_text,
+    begin_line,
+    doubt,
+    open_code,
+)
 from vtc.dialects.reading.value import InValue
 from vtc.dialects.syntax.scan import Scan
 from vtc.dialects.syntax.tokens import NO_TOKENS, TokenKind, kind_of

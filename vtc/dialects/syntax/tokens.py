@@ -147,7 +147,7 @@ AROUND_END = (Lit("</"), OneOf(SYNONYMS), Lit(">"), Space())
 
 # Markup that is none of the message where a call follows it, or the end of the reply: tags and ends of turns.
 #
-# `InDoubt` (`reading/code.py`) decides about it.
+# `InDoubt` (`reading/text.py`) decides about it.
 
 DOUBTFUL = (TokenKind.TURN_END, TokenKind.ORPHAN_CLOSER, TokenKind.WRAPPER_OPENER, TokenKind.SPECIAL_OPENER)
 TURN_ENDS = (

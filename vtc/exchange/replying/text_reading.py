@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
+from vtc.dialects.reading.context import note_last_calls, out_of_reasoning
 from vtc.dialects.reading.reader import Begins, PlainRule, Reader
-from vtc.dialects.reading.speech import note_last_calls, out_of_reasoning
 from vtc.dialects.syntax import pattern
 from vtc.dialects.syntax.description import Description
 from vtc.events import Call, Event, Markup, Refusal, Text, ToolCall
