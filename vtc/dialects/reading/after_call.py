@@ -53,7 +53,9 @@ def hold(context: Context, call: OpenCall, text: str, *, value: bool = False) ->
     if call.text.spilled:
         context.speech.say(text)
         return
-    call.hold(text, value=value)
+    call.text.add(text)
+    if value:
+        call.parameters.add(text)
     if call.text.size > context.most_held:
         reason = _with_left(call, f"longer than {context.most_held} bytes")
         context.speech.say(_given_back(context, call.syntax, call.written, [*call.earlier, call.text.untold], reason))
@@ -186,17 +188,18 @@ def accept(context: Context, call: OpenCall, events: list[Call]) -> Completed | 
     syntax, place = call.syntax, call.place
     if call.list_fault:
         return refuse(context, call, call.list_fault)
-    events, echo = _compared(context, call.bare, events)
-    if echo:
-        return _echoed(context, call, events[0].call, echo)
-    if not call.text.told and (key := open_call.unfilled(events, context.own.blank)):
-        return refuse(context, call, f"its {key!r} is {context.own.blank!r}, as the example in the prompt has it")
+    if context.own.echoes:
+        events, echo = _compared(context, call.bare, events)
+        if echo:
+            return _echoed(context, call, events[0].call, echo)
+    if (blank := context.own.blank) and not call.text.told and (key := open_call.unfilled(events, blank)):
+        return refuse(context, call, f"its {key!r} is {blank!r}, as the example in the prompt has it")
     if syntax.whole_reply:
         return None, Made(syntax, [*call.earlier, *events], call.text.size)
     if call.text.told and call.pieces:
         events = _ended(context, call, call.pieces, events)
     calls = [*call.earlier, *events]
-    if syntax.dialect.may_be_quoted:
+    if (place.in_line or syntax.ends_reply) and syntax.dialect.may_be_quoted:
         if place.of_file and "\n" not in call.text.raw.strip():
             refuse(context, call, OF_FILE)
             return Verdict.INDENTED
@@ -247,24 +250,20 @@ def _ended(context: Context, call: OpenCall, pieces: CallPieces, events: list[Ca
 
 
 def deliver_all(context: Context, calls: list[Call | str]) -> None:
-    """Deliver calls, and say what stands between them."""
-    for one in calls:
-        if isinstance(one, str):
-            context.speech.say(one)
-            if context.speech.space:  # before a call
-                context.speech.emit(Markup(context.speech.take_space()))
+    """Deliver calls, and say what stands between them; leave out one of a tool that is not offered."""
+    speech = context.speech
+    for call in calls:
+        if isinstance(call, str):
+            speech.say(call)
+            if speech.space:  # before a call
+                speech.emit(Markup(speech.take_space()))
+        elif call.call.name in context.tools or context.unknown_tools == "allow":
+            speech.called(call)
         else:
-            deliver(context, one)
+            speech.called(Markup(call.raw))
+            reason = tool_names.refused(call.call.name, context.tools)
+            speech.refuse(Refusal(reason, call.dialect, call.call.name, call.raw[:EXCERPT], left_out=True))
     calls.clear()
-
-
-def deliver(context: Context, event: Call) -> None:
-    if event.call.name in context.tools or context.unknown_tools == "allow":
-        context.speech.called(event)
-        return
-    context.speech.called(Markup(event.raw))
-    reason = tool_names.refused(event.call.name, context.tools)
-    context.speech.refuse(Refusal(reason, event.dialect, event.call.name, event.raw[:EXCERPT], left_out=True))
 
 
 class AfterCall:
@@ -279,11 +278,9 @@ class AfterCall:
         self.waiting = made.calls
         self._open = self.syntax.whole_reply and bool(self.syntax.section_tail())
 
-    @property
     def scan(self) -> Scan:
         return self.context.grammar.after(self.syntax)
 
-    @property
     def end(self) -> Scan:
         return self.context.grammar.whole_end
 
@@ -394,7 +391,6 @@ class Spilled(SaysText):
         super().__init__(context)
         self._scan = context.grammar.closer(call.syntax, call.name_in_markup)
 
-    @property
     def scan(self) -> Scan:
         return self._scan
 
@@ -422,7 +418,6 @@ class Undecided(AfterCall):
 
     __slots__ = ()
 
-    @property
     def scan(self) -> Scan:
         return self.context.grammar.undecided(self.syntax)
 

@@ -107,19 +107,15 @@ class InCall:
         self._ends = 0
         """How often an opening tag with attributes may have ended."""
 
-    @property
     def arguments(self) -> Scan:
         return self.context.grammar.arguments(self.call.syntax, self.call.name_in_markup)
 
-    @property
     def attributes(self) -> Scan:
         return ATTRIBUTES_END
 
-    @property
     def tail(self) -> Scan:
         return self.context.grammar.tail(self.call.syntax, self.call.name_in_markup)
 
-    @property
     def damaged(self) -> Scan:
         if self.call.swallows:
             return NEVER
@@ -163,7 +159,6 @@ class InCall:
         self.hold(found.end())
         return None
 
-    @property
     def sole(self) -> Scan:
         return self.context.grammar.sole(self.call.syntax, self.call.name_in_markup)
 
@@ -495,6 +490,6 @@ def _opened(context: Context, found: Found, syntax: CallSyntax, after: Made | No
     speech = context.speech
     at = found.start()
     call.place = place(context.cursor.text, at, in_line=speech.in_line, follows_call=speech.has_called_here)
-    call.hold(context.speech.take_space())
+    call.text.add(context.speech.take_space())
     call.before = len(call.text.raw)
     return call

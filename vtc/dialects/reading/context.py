@@ -247,20 +247,16 @@ class Speech:
         self.emit(event)
 
     def called(self, event: Event) -> None:
-        """Add a call, or what is left out like one."""
+        """Add a call, or what is left out like one. White space after it is dropped up to the first text."""
         self.emit(event)
-        self.leave_out()
+        texted = self.last in (Last.TEXT, Last.CALL_AFTER_TEXT)
+        self.last = Last.CALL_AFTER_TEXT if texted else Last.CALL
         if isinstance(event, Call | CallPiece):
             self._has_called = self.has_called_here = True
 
     def refuse(self, refusal: Refusal) -> None:
         """Say why a call is none; its text follows."""
         self.emit(refusal)
-
-    def leave_out(self) -> None:
-        """Note that white space is dropped from here to the next text, if that is the first."""
-        texted = self.last in (Last.TEXT, Last.CALL_AFTER_TEXT)
-        self.last = Last.CALL_AFTER_TEXT if texted else Last.CALL
 
     def take_back(self) -> tuple[str, list[Call]]:
         """Forget what nobody has taken yet; return its text, and the calls that it ends with."""

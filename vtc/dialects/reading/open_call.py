@@ -64,26 +64,6 @@ def answer(arguments: Collection[str], tool: Tool) -> None:
         raise NotACall(f"{min(lost)!r} is missing")
 
 
-# The calls that the JSON after one head says: whole calls, or the arguments of the tool that the head names.
-
-
-def read_bodies(
-    syntax: CallSyntax, named: NamedTool, bodies: Sequence[str], *, lenient: bool
-) -> list[envelope.EnvelopeContent]:
-    """Read the JSON of a call whose head named a tool, if it does. Raises `envelope.NotACall`."""
-    if syntax.body == "json":
-        keys, bare = syntax.dialect.json, syntax.dialect.names == "declared"
-        return [envelope.read(body, keys, needs_arguments=bare, offered=named.offered) for body in bodies]
-    if len(bodies) > 1:
-        raise envelope.NotACall("its arguments are several objects")
-    if named.tool is None and tool_names.is_bare_id(named.written):
-        with contextlib.suppress(envelope.NotACall):  # Kimi: an id stands for the name, which the arguments hold
-            return [envelope.read(body, Envelope(), needs_arguments=True, offered=named.offered) for body in bodies]
-        if lenient and (found := _by_arguments(named, bodies[0])):
-            return [found]
-    return [envelope.read_arguments(named.written, body, named.tool) for body in bodies]
-
-
 def _by_arguments(named: NamedTool, body: str) -> envelope.EnvelopeContent | None:
     """Read a call with a bare id for a name, if its arguments fit only one of the offered tools."""
     read = envelope.read_arguments(named.written, body, None)
@@ -204,12 +184,6 @@ class OpenCall:
         self.text.end_head(key)
         self._name(name, self.named.tools)
         return key
-
-    def hold(self, text: str, *, value: bool = False) -> None:
-        """Keep more of its text; with `value` it is part of the value that is read."""
-        self.text.add(text)
-        if value:
-            self.parameters.add(text)
 
     def begin_body(self, pieces: InPieces | None = None) -> None:
         """Begin the body after the head, which is held; it may leave in these `pieces`."""
@@ -371,7 +345,7 @@ class OpenCall:
         """The events for what was read; raises `envelope.NotACall`."""
         if self.json is None:
             self.parameters.complete(self.text.body)
-            return self._events([], unknown_tools)
+            return self._events(self._tagged(), unknown_tools)
         bodies: list[str] = []
         for one in (*self._others, self.json):
             self.repairs |= one.repairs
@@ -382,9 +356,9 @@ class OpenCall:
                 self.repairs[Repair.ARRAY_OF_CALLS] = None
             bodies += items(text) if text.startswith("[") else [text]
         if not self._others:
-            return self._events(bodies, unknown_tools)
+            return self._events(self._contents(bodies), unknown_tools)
         self.repairs[Repair.SEVERAL_OBJECTS] = None
-        return self._checked(self._events(bodies, unknown_tools), "several objects stand in it")
+        return self._checked(self._events(self._contents(bodies), unknown_tools), "several objects stand in it")
 
     def repaired(self, unknown_tools: str) -> tuple[list[Call], str]:
         """The events for what the strict reading failed on, and the text after it; no events if it cannot be told."""
@@ -410,7 +384,7 @@ class OpenCall:
                 if not split or (self._next and Repair.MISSING_PARAMETER_CLOSER in self.repairs):
                     return [], ""  # a value without any closer may hold the other call
                 self.text.replace_body(body)
-                return self._events([], unknown_tools), rest
+                return self._events(self._tagged(), unknown_tools), rest
             if self._wrong_end:
                 rest = body[self._wrong_end :]
                 if any(closer in rest for closer in closers):
@@ -436,7 +410,7 @@ class OpenCall:
             self.repairs |= dict.fromkeys(found.repairs)
             rest = body[found.end :]
             self.text.replace_body(body[: found.end])
-            return self._checked(self._events(found.values, unknown_tools), self.fault), rest
+            return self._checked(self._events(self._contents(found.values), unknown_tools), self.fault), rest
         except envelope.NotACall as error:
             self.text.replace_body(body)
             self.fault = str(error)
@@ -453,12 +427,11 @@ class OpenCall:
             repaired(event, self.named.tools, self.text.body, fault)
         return events
 
-    def _events(self, bodies: Sequence[str], unknown_tools: str) -> list[Call]:
-        """A call for each JSON body, or one for the tagged parameters; the first stands for all the characters."""
-        self.parameters.check_values()
+    def _events(self, contents: Iterable[envelope.EnvelopeContent], unknown_tools: str) -> list[Call]:
+        """Make a call of each content; the first stands for all the characters."""
         dialect = self.syntax.dialect
         events: list[Call] = []
-        for read in self._reads(bodies):
+        for read in contents:
             text, notes = read.text, (*map(str, self.repairs), *map(str, read.repairs))
             name = read.tool.name if read.tool else self._unoffered(read.name, notes)
             if name is None or (read.tool is None and unknown_tools == "text"):
@@ -486,15 +459,29 @@ class OpenCall:
             return self.syntax.unoffered(written, notes, in_json=self.json is not None)
         return written if self.syntax.dialect.names == "any" else None
 
-    def _reads(self, bodies: Sequence[str]) -> list[envelope.EnvelopeContent]:
-        """Read the JSON bodies, or write the tagged parameters as one."""
+    def _tagged(self) -> list[envelope.EnvelopeContent]:
+        """Read the parameters between tags. Raises `envelope.NotACall`."""
         named = self.named
-        if self.json is None:
-            read = envelope.read_parameters(self.written, self.parameters.given, named.tool, named.declared)
-            if read.repairs:
-                self.repairs.pop(Repair.UNDECLARED.of(next(iter(self.parameters.given))), None)
-            return [read]
-        return read_bodies(self.syntax, named, bodies, lenient=self._lenient)
+        self.parameters.check_values()
+        content = envelope.read_parameters(self.written, self.parameters.given, named.tool, named.declared)
+        if content.repairs:
+            self.repairs.pop(Repair.UNDECLARED.of(next(iter(self.parameters.given))), None)
+        return [content]
+
+    def _contents(self, bodies: Sequence[str]) -> list[envelope.EnvelopeContent]:
+        """Read JSON: whole calls, or the arguments of the tool that the head names. Raises `envelope.NotACall`."""
+        syntax, named = self.syntax, self.named
+        if syntax.body == "json":
+            keys, bare = syntax.dialect.json, syntax.dialect.names == "declared"
+            return [envelope.read(body, keys, needs_arguments=bare, offered=named.offered) for body in bodies]
+        if len(bodies) > 1:
+            raise envelope.NotACall("its arguments are several objects")
+        if named.tool is None and tool_names.is_bare_id(named.written):
+            with contextlib.suppress(envelope.NotACall):  # Kimi: an id stands for the name, which the arguments hold
+                return [envelope.read(body, Envelope(), needs_arguments=True, offered=named.offered) for body in bodies]
+            if self._lenient and (content := _by_arguments(named, bodies[0])):
+                return [content]
+        return [envelope.read_arguments(named.written, body, named.tool) for body in bodies]
 
 
 _JSON = re.compile(r'\s*\{\s*"')

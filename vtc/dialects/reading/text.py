@@ -20,15 +20,12 @@ class InText(SaysText):
 
     __slots__ = ()
 
-    @property
     def start(self) -> Scan:
         return self.context.grammar.start
 
-    @property
     def scan(self) -> Scan:
         return self.context.grammar.text
 
-    @property
     def answer_end(self) -> Scan:
         return self.context.grammar.answer
 
@@ -87,7 +84,6 @@ class InText(SaysText):
         context.begins = "text"
         return None
 
-    @property
     def first_call(self) -> Scan:
         return self.context.grammar.first_call
 
@@ -119,7 +115,6 @@ class InReasoning:
         self._quoted_end = ""
         self._kind = KINDS[context.think]
 
-    @property
     def scan(self) -> Scan:
         grammar = self.context.grammar
         return grammar.reasoning if self._opened else grammar.begun_reasoning
@@ -213,27 +208,21 @@ class InCode(SaysText):
         super().__init__(context)
         self._run, self._margin = opener
 
-    @property
     def info(self) -> Scan:
         return INFO
 
-    @property
     def line(self) -> Scan:
         return self.context.grammar.line(self._run, self.context.own.tokens)
 
-    @property
     def block(self) -> Scan:
         return self.context.grammar.closing_fence(self._run, self.context.own.tokens)
 
-    @property
     def block_end(self) -> Scan:
         return self.context.grammar.closing_fence(self._run, None)
 
-    @property
     def span(self) -> Scan:
         return self.context.grammar.span
 
-    @property
     def span_end(self) -> Scan:
         return self.context.grammar.span_end
 
@@ -432,7 +421,6 @@ class InDoubt(SaysText):
         self._opens = self._closes = self._bare = self._closed = False
         self._note(found)
 
-    @property
     def scan(self) -> Scan:
         return self.context.grammar.doubtful
 

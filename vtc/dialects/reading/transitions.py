@@ -141,35 +141,43 @@ class StateRow[Of: Inside](NamedTuple):
     """When the text ends here and nothing else is left to do."""
 
 
+def _own_end(_: Inside) -> None:
+    """Look for no token: what is read knows its own end."""
+
+
+def _never(_: Inside) -> Scan:
+    return NEVER
+
+
 STATES: Mapping[State, StateRow[Any]] = {
-    State.START: StateRow(InText, lambda inside: inside.start),
-    State.PROMPTED: StateRow(InText, lambda inside: inside.first_call),
-    State.TEXT: StateRow(InText, lambda inside: inside.scan, flows=True, spoken=True),
-    State.ANSWER: StateRow(InText, lambda inside: inside.answer_end, flows=True, spoken=True),
-    State.DOUBT: StateRow(InDoubt, lambda inside: inside.scan),
-    State.INFO: StateRow(InCode, lambda inside: inside.info),
-    State.FENCE: StateRow(InCode, lambda inside: inside.block, flows=True, spoken=True),
-    State.FENCED: StateRow(InCode, lambda inside: inside.block_end),
-    State.LINE: StateRow(InCode, lambda inside: inside.line, flows=True, spoken=True),
-    State.SPAN: StateRow(InCode, lambda inside: inside.span, flows=True, spoken=True),
-    State.QUOTED: StateRow(InCode, lambda inside: inside.span_end),
-    State.REASONING: StateRow(InReasoning, lambda inside: inside.scan, flows=True),
-    State.UNKNOWN: StateRow(InReasoning, lambda inside: inside.scan),
-    State.ARGUMENTS: StateRow(InCall, lambda inside: inside.arguments),
-    State.SOLE: StateRow(InCall, lambda inside: inside.sole),
-    State.CLOSED: StateRow(InCall, lambda _: None),
-    State.ATTRIBUTES: StateRow(InCall, lambda inside: inside.attributes),
-    State.VALUE: StateRow(InValue, lambda inside: inside.scan, flows=True),
-    State.GUESS: StateRow(InValue, lambda inside: inside.guess),
-    State.CLOSING: StateRow(InValue, lambda inside: inside.closing),
-    State.JSON: StateRow(InJson, lambda _: None),
-    State.TAIL: StateRow(InCall, lambda inside: inside.tail),
-    State.AFTER: StateRow(AfterCall, lambda inside: inside.scan),
-    State.INVENTED: StateRow(Invented, lambda _: NEVER),
-    State.UNDECIDED: StateRow(Undecided, lambda inside: inside.scan),
-    State.WHOLE: StateRow(AfterCall, lambda inside: inside.end),
-    State.DAMAGED: StateRow(InCall, lambda inside: inside.damaged, flows=True),
-    State.SPILL: StateRow(Spilled, lambda inside: inside.scan, flows=True),
+    State.START: StateRow(InText, InText.start),
+    State.PROMPTED: StateRow(InText, InText.first_call),
+    State.TEXT: StateRow(InText, InText.scan, flows=True, spoken=True),
+    State.ANSWER: StateRow(InText, InText.answer_end, flows=True, spoken=True),
+    State.DOUBT: StateRow(InDoubt, InDoubt.scan),
+    State.INFO: StateRow(InCode, InCode.info),
+    State.FENCE: StateRow(InCode, InCode.block, flows=True, spoken=True),
+    State.FENCED: StateRow(InCode, InCode.block_end),
+    State.LINE: StateRow(InCode, InCode.line, flows=True, spoken=True),
+    State.SPAN: StateRow(InCode, InCode.span, flows=True, spoken=True),
+    State.QUOTED: StateRow(InCode, InCode.span_end),
+    State.REASONING: StateRow(InReasoning, InReasoning.scan, flows=True),
+    State.UNKNOWN: StateRow(InReasoning, InReasoning.scan),
+    State.ARGUMENTS: StateRow(InCall, InCall.arguments),
+    State.SOLE: StateRow(InCall, InCall.sole),
+    State.CLOSED: StateRow(InCall, _own_end),
+    State.ATTRIBUTES: StateRow(InCall, InCall.attributes),
+    State.VALUE: StateRow(InValue, InValue.scan, flows=True),
+    State.GUESS: StateRow(InValue, InValue.guess),
+    State.CLOSING: StateRow(InValue, InValue.closing),
+    State.JSON: StateRow(InJson, _own_end),
+    State.TAIL: StateRow(InCall, InCall.tail),
+    State.AFTER: StateRow(AfterCall, AfterCall.scan),
+    State.INVENTED: StateRow(Invented, _never),
+    State.UNDECIDED: StateRow(Undecided, Undecided.scan),
+    State.WHOLE: StateRow(AfterCall, AfterCall.end),
+    State.DAMAGED: StateRow(InCall, InCall.damaged, flows=True),
+    State.SPILL: StateRow(Spilled, Spilled.scan, flows=True),
 }
 """The states without their steps."""
 

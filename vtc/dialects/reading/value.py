@@ -185,15 +185,12 @@ class InValue:
         self._may_have_ended = False
         """A parameter's opener has followed such a closer: if that pairs with none, the value ended there."""
 
-    @property
     def scan(self) -> Scan:
         return self.context.grammar.value(self.call.syntax, self.call.name_in_markup, self._param, self._key)
 
-    @property
     def guess(self) -> Scan:
         return self.context.grammar.guess(self.call.syntax, self._param, self._key)
 
-    @property
     def closing(self) -> Scan:
         return self.context.grammar.closing(self.call.syntax, self.call.name_in_markup, self._param, self._key)
 
