@@ -63,19 +63,19 @@ TEXT = ("It", " works", ",", " but")
 CASES = (
     Case("fast path: ` word`", TEXT, " word", {CHAT: Limits(3, 2, 0), OLLAMA: Limits(4, 2, 0)}),
     Case("fast path: a newline, which waits", TEXT, "\n", dict.fromkeys(APIS, Limits(5, 2, 0))),
-    Case("slow path: ` a < b`", TEXT, " a < b", {CHAT: Limits(46, 17, 16), OLLAMA: Limits(51, 18, 19)}),
+    Case("slow path: ` a < b`", TEXT, " a < b", {CHAT: Limits(46, 15, 16), OLLAMA: Limits(51, 16, 19)}),
     Case(
         "slow path: ` a < b` and the newline before it, which waited",
         (*TEXT, "\n"),
         " a < b",
-        {CHAT: Limits(76, 17, 33), OLLAMA: Limits(79, 18, 40)},
+        {CHAT: Limits(76, 15, 31), OLLAMA: Limits(79, 16, 38)},
     ),
 )
 DELIVERS = Case(
     "delivers a call (hermes) that came in two chunks",
     (),
     "",
-    {CHAT: Limits(133, 37, 59), OLLAMA: Limits(136, 37, 62)},
+    {CHAT: Limits(109, 32, 48), OLLAMA: Limits(112, 32, 51)},
 )
 
 
