@@ -25,12 +25,12 @@ from functools import lru_cache
 from typing import Any
 
 import msgspec
-from vtc.dialects.reading.cursor import CONTEXT
 
 from vtc.apis.contract import Decoder, FrameFollower, Noting
 from vtc.apis.relay import Relay
 from vtc.apis.told_text import ToldText, learned
 from vtc.dialects.bounded_cache import COMPILED, PER_CHARACTER
+from vtc.dialects.reading.context import CONTEXT
 from vtc.dialects.reading.reader import PlainRule
 from vtc.events import Delta, ReasoningDelta, TextDelta
 from vtc.exchange.remembering.thoughts import ThoughtRecorder
