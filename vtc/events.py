@@ -164,8 +164,9 @@ class CanonicalRequest(msgspec.Struct, frozen=True, kw_only=True):
     answer: Answer | None = None
     constraint: tuple[str, Any] | None = None
     """A grammar of the reply: the form in which it is told (`profiles/schema.py`), and its text or data."""
-    thoughts: str = "reasoning_content"
-    """The field of a past message in which servers of chat completions want its reasoning."""
+    thoughts: str = ""
+    """The field of a past message in which its reasoning is wanted, by servers of an API that has several; empty for
+    the usual one."""
     left_out: tuple[str, ...] = ()
     """Parts that cannot be told to another API, for people to read."""
 

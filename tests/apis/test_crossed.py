@@ -48,7 +48,7 @@ def test_a_signature_is_sealed_with_all_that_it_is_for() -> None:
     *begun, signed, _ = messages.thinking_block(0, "Hm", ", well", signature="sig")
     said(decoder, *begun)
     before = copy.copy(decoder)
-    decoder.thought_more([b" \\u0041", "é".encode()])
+    decoder.thought_more(b"", [b" \\u0041", "é".encode()])
     (seal,) = [one for one in said(decoder, signed) if isinstance(one, Seal)]
     assert opened(seal.signature, ORIGIN) == Thought("Hm, well Aé", "sig")
     (seal,) = [one for one in said(before, signed) if isinstance(one, Seal)]
@@ -62,7 +62,7 @@ def test_what_was_thought_makes_no_difference_to_how_frames_are_read() -> None:
     decoder = crossed(anthropic_messages.API)
     said(decoder, *messages.thinking_block(0, "Hm")[:2])
     other = copy.copy(decoder)
-    other.thought_more([b"more"] * 3)
+    other.thought_more(b"", [b"more"] * 3)
     assert other == decoder
     said(other, messages.stopped(0))
     assert other != decoder

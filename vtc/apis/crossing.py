@@ -11,7 +11,7 @@ import copy
 import hashlib
 import re
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace as with_fields
 from typing import Literal
 
@@ -57,16 +57,15 @@ def origin_of(api: str, host: str, port: int) -> str:
 
 def sealed(thought: Thought, origin: str) -> str:
     """Write a thought as one value."""
-    said = encode([thought.text, thought.signature, thought.encrypted])
-    return b64encode(_head(origin) + said).decode()
+    fields = encode([thought.text, thought.signature, thought.encrypted])
+    return b64encode(_head(origin) + fields).decode()
 
 
 def opened(value: str, origin: str) -> Thought | None:
-    """Read a thought of the server `origin`; None if it is none of that."""
+    """Read a thought of the server `origin`; return None if it is none of that."""
     try:
-        said = b64decode(value.translate(_OF_URLS), validate=True)
-        head = _head(origin)
-        return msgspec.convert(decode(said[len(head) :]), Thought) if origin and said.startswith(head) else None
+        data, head = b64decode(value.translate(_OF_URLS), validate=True), _head(origin)
+        return msgspec.convert(decode(data[len(head) :]), Thought) if origin and data.startswith(head) else None
     except (ValueError, msgspec.ValidationError):
         return None
 
@@ -93,7 +92,7 @@ def read(
     messages: Sequence[Message],
     tools: Sequence[Tool],
     choice: str,
-    thoughts: str = "reasoning_content",
+    thoughts: str = "",
     origin: str = "",
 ) -> CanonicalRequest:
     """Read what a request asks: with these messages and tools, which may be others than its own.
@@ -103,54 +102,25 @@ def read(
 
     Raises `BadRequest` where its messages are none.
     """
-    generation = request.generation
+    offer, generation = request.offer, request.generation
     unknown: dict[str, None] = {}
-
-    def told(part: str | Opaque, role: str) -> str | Opaque | None:
-        found = part if isinstance(part, str) else request.meaning(part.part)
-        if isinstance(found, Media):
-            return Opaque(media=found)
-        if isinstance(found, Seal):
-            thought = opened(found.signature or found.encrypted, origin)
-            return Opaque(thought=thought) if thought else None
-        if found is None and isinstance(part, Opaque) and (kind := request.kind(part.part)):
-            where = "by file_id " * bool(file_id := file_of(part.part))
-            unknown[f"{kind} {where}".strip()] = None
-            return missing(f"{kind} {file_id}".strip()) if role in ("user", "tool") else None
-        return found or None
-
-    plain = tuple(
-        replace(
-            message,
-            content=(
-                *_failed(message, failed=message.role == "tool" and request.failed(message)),
-                *(part for one in message.content if (part := told(one, message.role)) is not None),
-                *filter(None, [request.declined(message)]),
-                *(Opaque(media=one) for one in request.beside(message)),
-            ),
-            calls=tuple(ToolCall(call.name, call.arguments, call.id) for call in message.calls),
-            name=message.name if message.role == "tool" else None,
-            source=None,
-        )
-        for message in messages
-    )
-    functions = {tool.name for tool in request.offer.tools}
-    hosted = [name for name in request.offer.declared if name not in functions]
+    canonical = tuple(_message(request, message, origin, unknown) for message in messages)
+    functions = {tool.name for tool in offer.tools}
     return CanonicalRequest(
         model=request.model,
-        messages=plain,
+        messages=canonical,
         thoughts=thoughts,
         stream=request.stream,
         tools=tuple(with_fields(tool, parameters=_parameters(tool)) for tool in tools),
         choice=choice if tools or choice not in ("none", "required") else "auto",
-        parallel=request.offer.parallel,
+        parallel=offer.parallel,
         limits=generation.limits,
         effort=generation.effort,
         answer=generation.answer,
         left_out=(
             *request.LAYOUT.untold(request.fields),
             *(["more than one choice"] if generation.several else []),
-            *(f"tool {name}" for name in hosted),
+            *(f"tool {name}" for name in offer.declared if name not in functions),
             *_unsaid_of_tools(request),
             *unknown,
             *dict.fromkeys(name for message in messages for name in request.unsaid(message)),
@@ -158,9 +128,34 @@ def read(
     )
 
 
-def _failed(message: Message, *, failed: bool) -> Iterator[str]:
-    if failed and "error" not in message.text.strip().partition("\n")[0].casefold():
-        yield FAILED
+def _message(request: Request, message: Message, origin: str, unknown: dict[str, None]) -> Message:
+    """Write a message as every API can be told it; the kinds of parts for which none has a word become `unknown`."""
+    content: list[str | Opaque] = []
+    is_failed = message.role == "tool" and request.failed(message)
+    if is_failed and "error" not in message.text.strip().partition("\n")[0].casefold():
+        content.append(FAILED)
+    for part in message.content:
+        meaning = part if isinstance(part, str) else request.meaning(part.part)
+        if isinstance(meaning, Media):
+            content.append(Opaque(media=meaning))
+        elif isinstance(meaning, Seal):
+            thought = opened(meaning.signature or meaning.encrypted, origin)
+            content += [Opaque(thought=thought)] if thought else []
+        elif meaning:
+            content.append(meaning)
+        elif meaning is None and isinstance(part, Opaque) and (kind := request.kind(part.part)):
+            file_id = file_of(part.part)
+            unknown[f"{kind} by file_id" if file_id else kind] = None
+            content += [missing(f"{kind} {file_id}".strip())] if message.role in ("user", "tool") else []
+    if declined := request.declined(message):
+        content.append(declined)
+    return replace(
+        message,
+        content=(*content, *(Opaque(media=media) for media in request.beside(message))),
+        calls=tuple(ToolCall(call.name, call.arguments, call.id) for call in message.calls),
+        name=message.name if message.role == "tool" else None,
+        source=None,
+    )
 
 
 _OF_TOOLS = (
@@ -173,19 +168,19 @@ _OF_TOOLS = (
 def _unsaid_of_tools(request: Request) -> dict[str, None]:
     """Name the fields of tools that no other API is told."""
     names = {tool.name for tool in request.offer.tools}
-    entries = [one for one in request.fields.get("tools") or () if isinstance(one, Mapping)]
-    own = [one for one in entries if (part_of(one, "function") or one).get("name") in names]
-    return {f"{key} of tools": None for one in own for key, said in one.items() if key not in _OF_TOOLS and said}
+    entries = [entry for entry in request.fields.get("tools") or () if isinstance(entry, Mapping)]
+    own = [entry for entry in entries if (part_of(entry, "function") or entry).get("name") in names]
+    return {f"{key} of tools": None for entry in own for key, value in entry.items() if key not in _OF_TOOLS and value}
 
 
 def strict_tools(request: Request) -> set[str]:
     """Name the tools whose calls the server is to hold to their schema; what it is sent may be simpler than that."""
-    said = (one for tool in request.fields.get("tools") or () for one in (tool, part_of(tool, "function")))
-    return {str(one.get("name")) for one in said if isinstance(one, Mapping) and one.get("strict") is True}
+    entries = (part for entry in request.fields.get("tools") or () for part in (entry, part_of(entry, "function")))
+    return {str(part.get("name")) for part in entries if isinstance(part, Mapping) and part.get("strict") is True}
 
 
 def _parameters(tool: Tool) -> Mapping[str, object]:
-    """The schema of a tool's parameters: one of an object, which servers demand."""
+    """Return the schema of a tool's parameters: one of an object, which servers demand."""
     return tool.parameters if tool.parameters.get("type") else {"type": "object", "properties": {}, **tool.parameters}
 
 
@@ -202,11 +197,11 @@ class WireNames:
     def __init__(self, names: Iterable[str]) -> None:
         self._out: dict[str, str] = {}
         self._back: dict[str, str] = {}
-        for name in sorted(names, key=lambda one: not _NAME.fullmatch(one)):
+        for name in sorted(names, key=lambda name: not _NAME.fullmatch(name)):
             self.out(name)
 
     def out(self, name: str) -> str:
-        """The name that the server is told."""
+        """Return the name that the server is told."""
         if name not in self._out:
             wire = re.sub(r"[^A-Za-z0-9_-]", "_", name.replace(".", "__"))  # the flat name of a tool in a namespace
             if len(wire) > 64 or wire in self._back:
@@ -216,11 +211,11 @@ class WireNames:
 
     @property
     def changed(self) -> Mapping[str, str]:
-        """The names that are others, each with the one that the server is told."""
+        """Return the names that are others, each with the one that the server is told."""
         return {name: wire for name, wire in self._out.items() if name != wire}
 
     def back(self, wire: str) -> str:
-        """The client's name of a tool that the server calls."""
+        """Return the client's name of a tool that the server calls."""
         return self._back.get(wire, wire)
 
 
@@ -273,24 +268,24 @@ class ForeignDecoder(msgspec.Struct, eq=False):
         if decoded is None:
             return None
         deltas, beside = decoded.deltas, decoded.beside
-        if self.signs and any(isinstance(one, BlockStart) and one.kind == "reasoning" for one in beside):
+        if self.signs and any(isinstance(part, BlockStart) and part.kind == "reasoning" for part in beside):
             self.thought = None, ""
         if self.thought:
-            for one in deltas:
-                self.thought = (self.thought, one.text) if isinstance(one, ReasoningDelta) else self.thought
-        if any(isinstance(one, CallDelta) and (one.name or one.id) for one in deltas):
-            deltas = tuple(self._named(one) if isinstance(one, CallDelta) else one for one in deltas)
+            for delta in deltas:
+                self.thought = (self.thought, delta.text) if isinstance(delta, ReasoningDelta) else self.thought
+        if any(isinstance(delta, CallDelta) and (delta.name or delta.id) for delta in deltas):
+            deltas = tuple(self._named(delta) if isinstance(delta, CallDelta) else delta for delta in deltas)
         return replace(decoded, deltas=deltas, beside=tuple(map(self._told, beside)) if beside else ())
 
-    def _told(self, one: Beside) -> Beside:
-        match one:
+    def _told(self, beside: Beside) -> Beside:
+        match beside:
             case Start():
-                return replace(one, id=self.id, model=self.model)
+                return replace(beside, id=self.id, model=self.model)
             case Seal(signature, encrypted):
                 text, self.thought = joined(self.thought) if signature else "", None
-                made = sealed(Thought(text, signature, encrypted), self.origin)
-                return replace(one, signature=made) if signature else replace(one, encrypted=made)
-        return one
+                value = sealed(Thought(text, signature, encrypted), self.origin)
+                return replace(beside, signature=value) if signature else replace(beside, encrypted=value)
+        return beside
 
     def _named(self, call: CallDelta) -> CallDelta:
         key = None if call.index is None else (call.choice, call.index)
@@ -319,7 +314,7 @@ class RenamedTools:
 
     def decode(self, frame: Frame) -> Decoded | None:
         decoded = self._decoder.decode(frame)
-        if decoded is None or not any(isinstance(one, CallDelta) and one.name for one in decoded.deltas):
+        if decoded is None or not any(isinstance(delta, CallDelta) and delta.name for delta in decoded.deltas):
             return decoded
         return replace(decoded, deltas=tuple(map(self._named, decoded.deltas)))
 

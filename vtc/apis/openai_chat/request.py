@@ -39,7 +39,7 @@ def ask(asked: CanonicalRequest) -> Json:
     """Write a request; usage is always asked for, as other APIs tell it."""
     fields: dict[str, Any] = {
         "model": asked.model,
-        "messages": [*_entries(asked.messages, asked.thoughts)],
+        "messages": [*_entries(asked.messages, asked.thoughts or FIELDS[0])],
         **LAYOUT.write_limits(asked.limits),
         "stream": asked.stream,
     }
