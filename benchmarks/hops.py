@@ -1,4 +1,4 @@
-"""The way of one chunk: how many functions of `vtc` are called, and in how many files.
+"""The way of chunks: how many functions of `vtc` are called, and in how many files.
 
 It counts what a person has to follow, and is the same in every run. Generator expressions and comprehensions are read
 where they stand and do not count, nor does what msgspec, json and re do. A return to a file is a call into one that was
@@ -9,6 +9,7 @@ The limits are what was reached last: the figures only fall, and `make test` fai
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +23,6 @@ from benchmarks import frames, samples
 from benchmarks.figures import Figure
 from benchmarks.samples import SHAPES, Shape
 from vtc.exchange import Stream
-from vtc.profiles import builtin_directory, load
 
 HERE = str(Path(vtc.__file__).parent) + "/"
 GROUP = "hops: calls of functions inside vtc"
@@ -47,40 +47,60 @@ class Limits(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One chunk, after others; `limits` are those of its way, by API."""
+    """Some chunks, after others; `limits` are those of their way, by API."""
 
     what: str
     before: Sequence[str]
-    """Texts of the frames before it."""
-    text: str
+    """Texts of the frames before them."""
+    texts: Sequence[str]
     limits: Mapping[str, Limits]
+    ends: bool = False
+    """True if the reply ends after them, and its end counts, too."""
 
 
 CHAT, OLLAMA = "chat completions", "Ollama"
 APIS = {CHAT: "plain", OLLAMA: "ollama"}
 """By name, a shape of replies."""
 TEXT = ("It", " works", ",", " but")
+ARGUMENTS = {"path": "src/a.py", "content": samples.repeated(samples.LINE, 64)}
+CALL = f"<tool_call>\n{json.dumps({'name': 'write_file', 'arguments': ARGUMENTS})}\n</tool_call>"
+"""A call in hermes's dialect."""
 CASES = (
-    Case("fast path: ` word`", TEXT, " word", {CHAT: Limits(3, 2, 0), OLLAMA: Limits(4, 2, 0)}),
-    Case("fast path: a newline, which waits", TEXT, "\n", dict.fromkeys(APIS, Limits(5, 2, 0))),
-    Case("slow path: ` a < b`", TEXT, " a < b", {CHAT: Limits(46, 15, 16), OLLAMA: Limits(51, 16, 19)}),
+    Case("fast path: ` word`", TEXT, [" word"], {CHAT: Limits(3, 2, 0), OLLAMA: Limits(4, 2, 0)}),
+    Case("fast path: a newline, which waits", TEXT, ["\n"], dict.fromkeys(APIS, Limits(3, 2, 0))),
+    Case("slow path: ` a < b`", TEXT, [" a < b"], {CHAT: Limits(45, 15, 14), OLLAMA: Limits(50, 16, 17)}),
     Case(
         "slow path: ` a < b` and the newline before it, which waited",
         (*TEXT, "\n"),
-        " a < b",
-        {CHAT: Limits(76, 15, 31), OLLAMA: Limits(79, 16, 38)},
+        [" a < b"],
+        {CHAT: Limits(66, 15, 28), OLLAMA: Limits(76, 16, 35)},
+    ),
+    Case(
+        "delivers a call (hermes) that came in two chunks",
+        ("I will write it.", "\n\n", CALL[:-8]),
+        [CALL[-8:]],
+        {CHAT: Limits(106, 32, 41), OLLAMA: Limits(109, 32, 44)},
+    ),
+    Case(
+        "a call (hermes) in pieces of four characters, and the end of the reply",
+        ("I will write it.", "\n\n"),
+        samples.pieces(CALL),
+        {CHAT: Limits(1342, 42, 878), OLLAMA: Limits(1531, 42, 1029)},
+        ends=True,
+    ),
+    Case(
+        "1,000 frames of Markdown",
+        (),
+        samples.said(samples.ANSWER, 1000),
+        {CHAT: Limits(8550, 21, 5597), OLLAMA: Limits(10127, 26, 6155)},
     ),
 )
-DELIVERS = Case(
-    "delivers a call (hermes) that came in two chunks",
-    (),
-    "",
-    {CHAT: Limits(109, 32, 48), OLLAMA: Limits(112, 32, 51)},
-)
+MOST_TRACED = 100
+"""Chunks of a case beyond which its way is counted only."""
 
 
-def way(stream: Stream, chunk: bytes) -> list[Hop]:
-    """List the calls that a chunk takes, in order."""
+def way(stream: Stream, chunks: Sequence[bytes], *, ends: bool = False) -> list[Hop]:
+    """List the calls that chunks take, in order, and those of the end of the reply."""
     hops: list[Hop] = []
     seen: set[FrameType] = set()  # a generator that goes on is no new call
 
@@ -94,7 +114,10 @@ def way(stream: Stream, chunk: bytes) -> list[Hop]:
 
     sys.setprofile(note)
     try:
-        stream.feed(chunk)
+        for chunk in chunks:
+            stream.feed(chunk)
+        if ends:
+            stream.finish()
     finally:
         sys.setprofile(None)
     return hops
@@ -120,39 +143,23 @@ def returns(hops: Sequence[Hop]) -> int:
 
 @cache
 def ways() -> Mapping[str, tuple[Case, list[Hop]]]:
-    """Follow the chunk of every case, for each API."""
-    found: dict[str, tuple[Case, list[Hop]]] = {}
-    dialects = load([builtin_directory()]).dialects
-    said, gap, call = samples.call_of(64, dialects["hermes"]).partition("\n\n")
-    for api, name in APIS.items():
-        shape = SHAPES[name]
-        for case in CASES:
-            chunks = _chunks(shape, [*case.before, case.text])
-            found[f"{api}, {case.what}"] = case, _way(shape, chunks, len(chunks) - 1)
-        chunks = _chunks(shape, [said, gap, call[:-8], call[-8:]])
-        found[f"{api}, {DELIVERS.what}"] = DELIVERS, _way(shape, chunks, _delivering(shape, chunks))
-    return found
+    """Follow the chunks of every case, for each API."""
+    return {f"{api}, {case.what}": (case, _way(SHAPES[name], case)) for api, name in APIS.items() for case in CASES}
 
 
-def _chunks(shape: Shape, texts: Sequence[str]) -> list[bytes]:
-    """Write the frames of texts without the reply's end."""
-    return samples.reply(texts)[:-2] if shape.media_type == "text/event-stream" else samples.lines(texts)[:-1]
-
-
-def _delivering(shape: Shape, chunks: Sequence[bytes]) -> int:
-    """Find the place of the chunk that lets the call go."""
-    stream = frames.stream(shape)
-    return next(place for place, chunk in enumerate(chunks) if b'"tool_calls"' in b"".join(stream.feed(chunk)))
-
-
-def _way(shape: Shape, chunks: Sequence[bytes], place: int) -> list[Hop]:
-    """Follow the chunk at a place, when the one before it has been that way."""
+def _way(shape: Shape, case: Case) -> list[Hop]:
+    """Follow the chunks of a case, when they have been that way before."""
+    texts = [*case.before, *case.texts]
+    is_lines = shape.media_type != "text/event-stream"
+    chunks = samples.lines(texts) if is_lines else samples.reply(texts)
+    end = len(chunks) - (1 if is_lines else 2)
+    start = end - len(case.texts)
     hops: list[Hop] = []
     for _ in range(2):
         stream = frames.stream(shape)
-        for chunk in chunks[:place]:
+        for chunk in chunks[:start]:
             stream.feed(chunk)
-        hops = way(stream, chunks[place])
+        hops = way(stream, chunks[start:] if case.ends else chunks[start:end], ends=case.ends)
     return hops
 
 
@@ -162,7 +169,7 @@ def counted(hops: Sequence[Hop]) -> Limits:
 
 
 def figures() -> Iterator[Figure]:
-    """Count calls, files and returns for each chunk."""
+    """Count calls, files and returns for each case."""
     for what, (case, hops) in ways().items():
         count, limits = counted(hops), case.limits[what.partition(",")[0]]
         details: dict[str, float] = dict(count._asdict())
@@ -172,11 +179,11 @@ def figures() -> Iterator[Figure]:
 
 
 def trace() -> str:
-    """Write the calls of each chunk in order, indented by how deep they are."""
+    """Write the calls of each case in order, indented by how deep they are."""
     lines = []
-    for what, (_, hops) in ways().items():
+    for what, (case, hops) in ways().items():
         count = counted(hops)
         lines.append(f"\n{what}: {count.calls} calls in {count.files} files, {count.returns} returns to a file")
-        for number, hop in enumerate(hops, 1):
+        for number, hop in enumerate(hops if len(case.texts) <= MOST_TRACED else (), 1):
             lines.append(f"  {number:3}  {f'{hop.file}:{hop.line}':<40} {'  ' * hop.depth}{hop.name}")
     return "\n".join(lines)

@@ -9,7 +9,7 @@ from benchmarks import hops
 
 @pytest.mark.every
 @pytest.mark.parametrize("api", hops.APIS)
-@pytest.mark.parametrize("what", [case.what for case in (*hops.CASES, hops.DELIVERS)])
+@pytest.mark.parametrize("what", [case.what for case in hops.CASES])
 def test_no_way_is_longer_than_its_limits(api: str, what: str) -> None:
     case, way = hops.ways()[f"{api}, {what}"]
     count, limits = hops.counted(way), case.limits[api]

@@ -54,26 +54,15 @@ class EventReader:
     def feed(self, chunk: bytes) -> list[Frame]:
         """Take the next bytes of the body; return the frames that they complete.
 
-        Raises `FrameTooLong` behind `MOST_HELD` bytes of a frame, and then has not taken the chunk.
+        Raises `FrameTooLong` after `MOST_HELD` bytes of a frame, and then has not taken the chunk.
         """
-        # Most servers send one whole event a chunk.
-        if not self.held and not self._at_start and (data := _simple(chunk)) is not None:
-            return [Frame(chunk, data)]
+        is_one = chunk.find(b"\n\n") == len(chunk) - 2 > 0 and chunk[0] != _LF and _CR not in chunk
+        if is_one and not (self.held or self._at_start):
+            return [Frame(chunk, data_of(chunk))]  # most servers send one whole event a chunk
         if len(self.held) > MOST_HELD:
             raise FrameTooLong(f"a frame is longer than {MOST_HELD >> 20} MiB")
-        self.held += chunk
-        return self._cut_held()
-
-    def finish(self) -> list[Frame]:
-        """End the body: return what is left as the last frame, if anything is. May be called again."""
-        raw = bytes(self.held)
-        self.held.clear()
-        self._searched = 0
-        self._at_start = False
-        return [Frame(raw, data_of(raw))] if raw else []
-
-    def _cut_held(self) -> list[Frame]:
         held = self.held
+        held += chunk
         frames: list[Frame] = []
         start = 0
         if self._at_start:
@@ -83,10 +72,15 @@ class EventReader:
             if held.startswith(_BOM):
                 frames.append(Frame(_BOM, None))
                 start = len(_BOM)
-        searched = max(start, self._searched)
-        frame_end = _frame_end if _CR in held else _end_by_lf
-        while end := frame_end(held, start, searched):
-            if end == len(held) and held.endswith(b"\r"):
+        searched, has_cr = max(start, self._searched), _CR in held
+        while True:
+            if has_cr:
+                found = _LINE_END.match(held, start) or _FRAME_END.search(held, searched)
+                end = found.end() if found else 0
+            else:  # of a frame of megabytes in a tenth of the time
+                at = held.find(b"\n\n", searched)
+                end = start + 1 if held.startswith(b"\n", start) else at + 2 if at >= 0 else 0
+            if not end or (end == len(held) and held.endswith(b"\r")):
                 break
             raw = bytes(held[start:end])
             frames.append(Frame(raw, data_of(raw)))
@@ -96,36 +90,22 @@ class EventReader:
         self._searched = max(0, len(held) - 2)
         return frames
 
-
-def _frame_end(held: bytearray, start: int, searched: int) -> int:
-    """Find where the frame ends that begins at `start`; 0 if it does not."""
-    found = _LINE_END.match(held, start) or _FRAME_END.search(held, searched)
-    return found.end() if found else 0
-
-
-def _end_by_lf(held: bytearray, start: int, searched: int) -> int:
-    """Find the same where LF alone ends lines: of a frame of megabytes in a tenth of the time."""
-    if held.startswith(b"\n", start):
-        return start + 1
-    at = held.find(b"\n\n", searched)
-    return 0 if at < 0 else at + 2
-
-
-def _simple(raw: bytes) -> bytes | None:
-    """The data of a frame of one data line, after one line that names its event or none; None for any other."""
-    start = 0
-    if raw[:6] == _EVENT:
-        start = raw.find(b"\n") + 1
-    end = raw.find(b"\n", start)
-    if raw[start : start + 6] == _DATA and end == len(raw) - 2 and raw[-1] == _LF and _CR not in raw:
-        return raw[start + 6 : end]
-    return None
+    def finish(self) -> list[Frame]:
+        """End the body: return what is left as the last frame, if anything is. May be called again."""
+        raw = bytes(self.held)
+        self.held.clear()
+        self._searched = 0
+        self._at_start = False
+        return [Frame(raw, data_of(raw))] if raw else []
 
 
 def data_of(raw: bytes) -> bytes | None:
-    """The data of a whole frame; None if it has no data line."""
-    if (data := _simple(raw)) is not None:
-        return data
+    """Return the data of a whole frame; None if it has no data line."""
+    # Nearly all are one data line, after one that names the event or none.
+    start = raw.find(b"\n") + 1 if raw[:6] == _EVENT else 0
+    end = raw.find(b"\n", start)
+    if raw[start : start + 6] == _DATA and end == len(raw) - 2 and raw[-1] == _LF and _CR not in raw:
+        return raw[start + 6 : end]
     values = [_field(line)[1] for line in raw.splitlines() if _is_data(line)]
     return b"\n".join(values) if values else None
 

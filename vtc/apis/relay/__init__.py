@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import copy
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from vtc.apis.contract import Decoded, Decoder, Encoder, Said
-from vtc.apis.relay.choice import Choice, Pipeline, as_said, finish, read, told_reason
+from vtc.apis.relay.choice import Choice, Part, Pipeline, as_said, finish, read, told_reason
 from vtc.apis.relay.pending import PendingFrame, after, before, pending, settle
 from vtc.apis.relay.writer import FrameWriter
 from vtc.events import Beside, Delta, Failure, Finish, Seal, Text, Usage
@@ -114,14 +114,12 @@ class Relay[P: Pipeline]:
                 self.decoder, self._choices[index] = decoder, choice
                 self._last = frame if deltas else self._last
                 return []
-            frames, writer, out = [*choice.waiting, entry], self.writer.copy(), []
-            leave, wait = settle(frames, events, ended=choice.ended)
-            for share in leave:
-                out += writer.leave(share, index)
+            writer = self.writer.copy()
+            out, choices, left = writer.leave([(choice, entry, events)])
             is_text = len(deltas) == 1 and all(type(event) is Text for event in events)
             if last and is_text and not any(isinstance(one, Seal) for one in metadata):  # each of these is heard
-                self.plain = _plain(last, frames, leave, wait, out, alone=not metadata)
-            choices = [replace(choice, waiting=wait)]
+                frames = [*choice.waiting, entry]
+                self.plain = _plain(last, frames, left, choices[0].waiting, out, alone=not metadata)
         self.decoder, self.writer = decoder, writer
         for choice in choices:
             self._choices[choice.index] = choice
@@ -158,7 +156,7 @@ class Relay[P: Pipeline]:
         Where it `breaks` off, nothing says to the client that this is the end, and one of another API gets an error.
         """
         writer = self.writer.copy()
-        out, choices = self._end(writer, complete=False, breaks=breaks)
+        out, choices, _ = writer.leave(self._ending(writer, complete=False, breaks=breaks))
         if breaks and not writer.passes and not writer.ended:
             out += writer.written((Failure("The model server broke off."),), 0)
         out += [*([] if breaks else writer.end()), *writer.close()]
@@ -223,32 +221,26 @@ class Relay[P: Pipeline]:
                 whole.append((choice.index, leave[0].says))
         if len(whole) == len(parts):
             return writer.whole(frame, whole), [replace(choice, waiting=deque()) for choice, _, _ in parts]
-        out: list[bytes] = []
-        choices: list[Choice] = []
-        for choice, entry, events in parts:
-            entry = replace(entry, intact=False)
-            leave, wait = settle([*choice.waiting, entry], events, ended=choice.ended)
-            for share in leave:
-                out += writer.leave(share, choice.index)
-            choices.append(replace(choice, waiting=wait))
+        out, choices, _ = writer.leave(
+            (choice, replace(entry, intact=False), events) for choice, entry, events in parts
+        )
         return out, choices
 
     def _ended(
         self, writer: FrameWriter, frame: Frame, metadata: Sequence[Beside], last: Delta | None
     ) -> tuple[list[bytes], list[Choice]]:
         """Take the frame by which the server ended the reply, or broke it off."""
-        if isinstance(last, Failure):
-            out, choices = self._end(writer, complete=False, breaks=True)
-            out += writer.leave(pending(frame, metadata, last), last.choice)
-        else:
-            out, choices = self._end(writer, complete=True)
-            out += writer.end(frame)
-        return out, choices
+        if not isinstance(last, Failure):
+            out, choices, _ = writer.leave(self._ending(writer, complete=True))
+            return [*out, *writer.end(frame)], choices
+        out, choices, _ = writer.leave(self._ending(writer, complete=False, breaks=True))
+        entry, index = pending(frame, metadata, last), last.choice
+        if writer.may_pass(entry):
+            return [*out, *writer.whole(frame, [(index, entry.says)])], choices
+        return [*out, *writer.written(entry.says, index, frame)], choices
 
-    def _end(self, writer: FrameWriter, *, complete: bool, breaks: bool = False) -> tuple[list[bytes], list[Choice]]:
+    def _ending(self, writer: FrameWriter, *, complete: bool, breaks: bool = False) -> Iterator[Part]:
         """End the choices that upstream did not finish; one that got calls gets a reason, unless it breaks off."""
-        out: list[bytes] = []
-        choices: list[Choice] = []
         writer.breaks = breaks
         for choice in self._choices.values():
             if choice.ended:
@@ -259,11 +251,7 @@ class Relay[P: Pipeline]:
             if (is_called or not writer.passes) and not breaks:
                 reason = told_reason("stop", choice, fate) if is_called or complete else "length"
                 entry = replace(entry, after=(*pieces, Finish(reason, choice.index)))
-            leave, wait = settle([*choice.waiting, entry], events, ended=choice.ended)
-            for share in leave:
-                out += writer.leave(share, choice.index)
-            choices.append(replace(choice, waiting=wait))
-        return out, choices
+            yield choice, entry, events
 
 
 def _plain(

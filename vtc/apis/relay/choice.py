@@ -91,6 +91,10 @@ class Pipeline(Protocol):
         """Upstream went on after the end of its message, and that is dropped."""
 
 
+type Part = tuple[Choice, PendingFrame, Read]
+"""What one choice makes of a frame: the frame waits with those of the choice until it is settled by the events."""
+
+
 class Choice(msgspec.Struct, frozen=True, gc=False):
     """One choice of the reply; replaced with every frame."""
 
@@ -130,7 +134,7 @@ def as_said(deltas: Iterable[Delta]) -> list[Said]:
     return said
 
 
-def read(choice: Choice, entry: PendingFrame, deltas: Sequence[Delta]) -> tuple[Choice, PendingFrame, Read]:
+def read(choice: Choice, entry: PendingFrame, deltas: Sequence[Delta]) -> Part:
     """Put the deltas that a frame has for one choice through its pipeline."""
     pipeline = choice.pipeline
     events: Read = []

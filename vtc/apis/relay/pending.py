@@ -136,25 +136,34 @@ def _shares(frames: Sequence[PendingFrame], events: Read) -> list[PendingFrame]:
         if isinstance(event, CallDelta):
             pieces.append(event)
             continue
-        left = 0 if isinstance(event, BlockEnd) else len(event.raw)
+        left = size = 0 if isinstance(event, BlockEnd) else len(event.raw)
         kind = type(event) if isinstance(event, Text | Reasoning) else None
-        intact = intact and not (left and kind is not Text)
-        # An event that stands for no characters belongs after all that are decided.
-        while left > (room := len(here.text) - decided) or not (left or room or here is last):
-            if room and kind:
-                _add(share, here, kind, decided, len(here.text), joins=intact)
-            left -= room
-            shares.append(replace(here, decided=len(here.text), events=tuple(share), intact=intact))
+        changes = size > 0 and kind is not Text
+        intact = intact and not changes
+        while True:
+            end = min(decided + left, len(here.text))
+            if end > decided and kind:
+                if here.refusal and kind is Text:
+                    share += _parted(here, decided, end)
+                elif (
+                    intact and share and isinstance(text := share[-1], Text)
+                ):  # nothing stood between: they leave as one
+                    share[-1] = Text(text.raw + here.text[decided:end])
+                else:
+                    share.append(kind(here.text[decided:end]))
+            left -= end - decided
+            decided = end
+            # An event that stands for no characters belongs after all that are decided.
+            if not left and (size or decided < len(here.text) or here is last):
+                break
+            shares.append(replace(here, decided=decided, events=tuple(share), intact=intact))
             here = next(rest)
-            decided, share, intact = here.decided, [*here.events], here.intact and not (left and kind is not Text)
-        if left and kind:
-            _add(share, here, kind, decided, decided + left, joins=intact)
-        decided += left
+            decided, share, intact = here.decided, [*here.events], here.intact and not changes
         if isinstance(event, Call | Rewritten):
             if here is last and not event.raw:  # it was decided at the end, after those that left in pieces
                 share, pieces = [*share, *pieces], []
             intact = False
-            refuses = here.refusal and decided + (not left) > len(here.text) - here.refusal
+            refuses = here.refusal and decided + (not size) > len(here.text) - here.refusal
             share.append(RefusalDelta(event.text) if refuses and isinstance(event, Rewritten) else event)
         elif isinstance(event, CallPiece):
             intact = False
@@ -164,18 +173,6 @@ def _shares(frames: Sequence[PendingFrame], events: Read) -> list[PendingFrame]:
     if pieces:
         shares[-1] = replace(shares[-1], events=(*shares[-1].events, *pieces))
     return shares
-
-
-def _add(
-    share: list[Said], frame: PendingFrame, kind: type[Text | Reasoning], start: int, end: int, *, joins: bool
-) -> None:
-    """Add a part of a frame's text. It joins the one before it where nothing stood between: both leave as one."""
-    if frame.refusal and kind is Text:
-        share += _parted(frame, start, end)
-    elif joins and share and isinstance(text := share[-1], Text):
-        share[-1] = Text(text.raw + frame.text[start:end])
-    else:
-        share.append(kind(frame.text[start:end]))
 
 
 def _parted(frame: PendingFrame, start: int, end: int) -> list[Said]:

@@ -21,7 +21,8 @@ from msgspec.structs import replace
 
 from vtc.apis.calls import JsonNesting
 from vtc.apis.contract import Encoder, Said
-from vtc.apis.relay.pending import PendingFrame
+from vtc.apis.relay.choice import Choice, Part
+from vtc.apis.relay.pending import PendingFrame, settle
 from vtc.events import Call, CallDelta, Failure, Finish, Origin, Rewritten
 from vtc.json_text import is_distinct, is_proper
 from vtc.wire.framing import Frame
@@ -75,18 +76,28 @@ class FrameWriter(msgspec.Struct):
         frame = pending.frame
         return not pending.unknown and self.encoder.framing.shows_all(frame) and is_proper(frame.data or b"null")
 
-    def leave(self, pending: PendingFrame, choice: int) -> list[bytes]:
-        """Let a frame leave, or a part of it; as it came if nothing of it changed."""
-        says = pending.says
-        if pending.intact and not (pending.begun or pending.shared) and self.may_pass(pending):
-            return self.whole(pending.frame, [(choice, says)])
-        if says or pending.intact:
-            return self.written(says, choice, pending.frame, first=not pending.begun)
-        if not pending.begun:
-            if self.kept:  # without its text, a block whose start is kept may never begin
-                self.written((), 0)
-            self.shifted = self.shifted or self.encoder.counts
-        return []
+    def leave(self, parts: Iterable[Part]) -> tuple[list[bytes], list[Choice], list[PendingFrame]]:
+        """Let leave what is decided of some choices; return that, the choices, and the frames that left of the last.
+
+        A frame leaves as it came if nothing of it changed.
+        """
+        out: list[bytes] = []
+        choices: list[Choice] = []
+        left: list[PendingFrame] = []
+        for choice, entry, events in parts:
+            left, waiting = settle([*choice.waiting, entry], events, ended=choice.ended)
+            choices.append(replace(choice, waiting=waiting))
+            for pending in left:
+                says = pending.says
+                if pending.intact and not (pending.begun or pending.shared) and self.may_pass(pending):
+                    out += self.whole(pending.frame, [(choice.index, says)])
+                elif says or pending.intact:
+                    out += self.written(says, choice.index, pending.frame, first=not pending.begun)
+                elif not pending.begun:
+                    if self.kept:  # without its text, a block whose start is kept may never begin
+                        self.written((), 0)
+                    self.shifted = self.shifted or self.encoder.counts
+        return out, choices, left
 
     def whole(self, frame: Frame, entries: Sequence[tuple[int, Sequence[Said]]]) -> list[bytes]:
         """Let a frame leave of which nothing changed; `entries` is what it says of each choice."""
