@@ -260,8 +260,8 @@ def convert[T: msgspec.Struct](document: Document, model: type[T]) -> T:
 
 def _placed(text: str) -> tuple[KeyPath, str]:
     """Part msgspec's error into its place and what it says: `… - at `$.guards.reactors[0]``."""
-    message, found, where = text.rpartition(" - at `$")
-    steps = re.findall(r"\[(\d+)\]|([^.\[\]`]+)", where) if found else []
+    message, at, where = text.rpartition(" - at `$")
+    steps = re.findall(r"\[(\d+)\]|([^.\[\]`]+)", where) if at else []
     return tuple(int(index) if index else key for index, key in steps), message or text
 
 
@@ -374,9 +374,9 @@ def _expected(schemas: list[dict[str, Any]], value: Any) -> str:
     words: list[str] = []
     for schema in schemas:
         if "enum" in schema:
-            texts = [one for one in schema["enum"] if isinstance(one, str)]
+            texts = [word for word in schema["enum"] if isinstance(word, str)]
             words += texts
-            wanted += texts + [shown(one) for one in schema["enum"] if not isinstance(one, str)]
+            wanted += texts + [shown(word) for word in schema["enum"] if not isinstance(word, str)]
         else:
             wanted.append(_TYPES[schema.get("type", "object")])
     if len(wanted) > 1:

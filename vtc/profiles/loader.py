@@ -65,8 +65,8 @@ class Profiles:
     def rescued(self) -> tuple[Description, ...]:
         """What is read from every model; the dialects that most models write first."""
         written = Counter(name for model in self.models.values() for name in model.accept if model.accept != "auto")
-        found = [dialect.rescued for dialect in self.dialects.values()]
-        return tuple(sorted(filter(None, found), key=lambda one: -written[one.name]))
+        rescued = [dialect.rescued for dialect in self.dialects.values()]
+        return tuple(sorted(filter(None, rescued), key=lambda dialect: -written[dialect.name]))
 
     @cached_property
     def unknown_server(self) -> ServerProfile:
@@ -149,12 +149,12 @@ def load(directories: Sequence[Path]) -> Profiles:
 
 def signature(directories: Sequence[Path]) -> Mapping[str, tuple[int, int]]:
     """Time of change (ns) and size of every file that `load` would read: it differs when one of them was edited."""
-    found = {}
+    states = {}
     for file in (file for directory in directories for file in _files(directory)):
         with suppress(FileNotFoundError):  # editors replace files
             status = os.stat(file)
-            found[file] = (status.st_mtime_ns, status.st_size)
-    return found
+            states[file] = (status.st_mtime_ns, status.st_size)
+    return states
 
 
 def _files(directory: Path) -> Iterator[str]:
@@ -172,8 +172,8 @@ def _is_profile(name: str) -> bool:
 
 def _documents(directory: Path, problems: list[Problem]) -> Iterator[Document]:
     for file in sorted(map(Path, _files(directory))):
-        documents, found = read(file)
-        problems += found
+        documents, faults = read(file)
+        problems += faults
         yield from documents
 
 
@@ -185,9 +185,9 @@ def _profile(document: Document, problems: list[Problem], *, is_builtin: bool) -
         return None
     kind = value.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
-        what = f"{validation.shown(kind)} is no kind of profile" if "kind" in value else "missing"
+        fault = f"{validation.shown(kind)} is no kind of profile" if "kind" in value else "missing"
         choice = validation.listed(f"`kind: {known}`" for known in KINDS)
-        problems.append(document.problem(("kind",), f"{what}; write {choice}{validation.nearest(kind, KINDS)}"))
+        problems.append(document.problem(("kind",), f"{fault}; write {choice}{validation.nearest(kind, KINDS)}"))
         return None
     try:
         profile = validation.convert(document, KINDS[kind])

@@ -94,9 +94,9 @@ def best[T: Matched](
     if not matched:
         return ProfileChoice(None, (), tuple(others))
     winner, *losers = matched
-    lines = [f"{winner.told} of profile {winner.profile.name} ({winner.source})"]
+    lines = [f"{winner.line} of profile {winner.profile.name} ({winner.source})"]
     lines += [
-        f"{loser.told} of profile {loser.profile.name} ({loser.source}) too, but {winner.advantage(loser)}"
+        f"{loser.line} of profile {loser.profile.name} ({loser.source}) too, but {winner.advantage(loser)}"
         for loser in losers
     ]
     return ProfileChoice(winner.profile, tuple(lines), tuple(others))
@@ -104,20 +104,20 @@ def best[T: Matched](
 
 def every[T: Matched](profiles: Mapping[str, T], facts: Facts) -> list[tuple[T, str]]:
     """All profiles of one kind that match, with how; in the order of their priorities, then of their names."""
-    found: list[tuple[T, str]] = []
+    matched: list[tuple[T, str]] = []
     for profile in sorted(profiles.values(), key=lambda profile: (profile.priority, profile.name)):
         tests = list(_tests(profile.match, facts))
         held = [test for test in tests if isinstance(test, _Held)]
         if len(held) == len(tests):
-            found.append((profile, " and ".join(test.told for test in held) or "every request matches"))
-    return found
+            matched.append((profile, " and ".join(test.line for test in held) or "every request matches"))
+    return matched
 
 
 @dataclass(frozen=True, slots=True)
 class _Held:
     """A test that held."""
 
-    told: str
+    line: str
     literal: int
 
 
@@ -128,8 +128,8 @@ class _Candidate[T: Matched]:
     held: list[_Held]
 
     @property
-    def told(self) -> str:
-        return " and ".join(test.told for test in self.held) or "every request matches the empty `match`"
+    def line(self) -> str:
+        return " and ".join(test.line for test in self.held) or "every request matches the empty `match`"
 
     @property
     def literal(self) -> int:
@@ -173,15 +173,15 @@ def _tests(match: Match, facts: Facts) -> Iterator[_Held | str]:
         yield _test(f"body {dotted!r}", texts_at(facts.body, dotted.split(".")), globs)
 
 
-def _test(what: str, texts: Iterable[str], globs: tuple[str, ...] | str) -> _Held | str:
+def _test(subject: str, texts: Iterable[str], globs: tuple[str, ...] | str) -> _Held | str:
     globs = (globs,) if isinstance(globs, str) else globs
     texts = list(texts)
     if not texts:
-        return f"{what} is absent"
+        return f"{subject} is absent"
     for glob in sorted(globs, key=_literal, reverse=True):
         if any(map(_matcher(glob), texts)):
-            return _Held(f"{what} matches glob {glob!r}", _literal(glob))
-    return f"{what} matches none of {', '.join(map(repr, globs))}"
+            return _Held(f"{subject} matches glob {glob!r}", _literal(glob))
+    return f"{subject} matches none of {', '.join(map(repr, globs))}"
 
 
 @lru_cache(maxsize=4096)

@@ -70,8 +70,8 @@ def thinking(
 
 def told_thoughts(facts: Facts, memory: Memory | None) -> Field:
     """Tell the field in which an upstream told last what a model thought."""
-    told = memory.learned(*facts.whose, facts.model, "thoughts").thoughts if memory is not None else ""
-    return next((one for one in FIELDS if one == told), FIELDS[0])
+    known = memory.learned(*facts.whose, facts.model, "thoughts").thoughts if memory is not None else ""
+    return next((field for field in FIELDS if field == known), FIELDS[0])
 
 
 # How tools and calls travel between a client and a model: as fields of the API, or as text in a dialect.
@@ -184,7 +184,7 @@ def read_dialects(profiles: Profiles, model: ModelProfile, *first: Description) 
 def _read_as(dialects: Sequence[Description], model: ModelProfile, *first: Description) -> str:
     """Name the dialects that are expected, and count the others."""
     own = () if model.accept == "auto" else model.accept
-    names = list(dict.fromkeys([*(one.name for one in first), *own]))
+    names = list(dict.fromkeys([*(dialect.name for dialect in first), *own]))
     if others := len(dialects) - len(names):
         names.append(f"any of {others} other dialects" if names else f"any of {others} dialects")
     return f"calls are read as {', '.join(names)}"
@@ -250,9 +250,9 @@ def constraining(
         return None, "no grammar: the request says the form of its answer itself"
     if thinking.begins_inside and not form.startswith("gbnf"):
         return None, "no grammar: replies begin with thoughts, and the server may not wait for their end"
-    found = held_to(form, protocol.write, offered, tool_choice, thinking, several=protocol.max_calls != 1)
-    told = "calls alone may be written" if demanded else "calls in free text are held to it"
-    return found, f"a grammar of {protocol.write.name} is to be sent ({form}): {told}"
+    grammar = held_to(form, protocol.write, offered, tool_choice, thinking, several=protocol.max_calls != 1)
+    extent = "calls alone may be written" if demanded else "calls in free text are held to it"
+    return grammar, f"a grammar of {protocol.write.name} is to be sent ({form}): {extent}"
 
 
 def held_to(
@@ -401,9 +401,9 @@ class Planner:
         if not form:
             refused = learned.get("constrain") is False or learned.get("strict") is False
             return ["no grammar: the server refused one before"] * (refused and wish != "off")
-        found, why = constraining(form, wish, request, protocol, offered, tool_choice, thoughts)
-        if found:
-            steps["constrain"] = found
+        grammar, why = constraining(form, wish, request, protocol, offered, tool_choice, thoughts)
+        if grammar:
+            steps["constrain"] = grammar
         return [why] if why else []
 
     def serves(self, facts: Facts, api: str) -> bool:
@@ -414,8 +414,8 @@ class Planner:
     def models(self, facts: Facts) -> list[str]:
         """List the names of models that stand for others, but for globs."""
         server, _ = self._chosen(self.profiles.servers, self.settings.server, facts)
-        names = [one.partition("=")[0] for one in self.settings.models]
-        return [one for one in (*names, *(server.models if server else ())) if not {*one} & {*"*?["}]
+        globs = [pair.partition("=")[0] for pair in self.settings.models]
+        return [glob for glob in (*globs, *(server.models if server else ())) if not {*glob} & {*"*?["}]
 
     def tokenizes(self, facts: Facts) -> bool:
         """True if the server counts tokens when it is asked."""
@@ -425,7 +425,7 @@ class Planner:
     def server_model(self, facts: Facts) -> str:
         """Find the model that the server is asked for; empty for the one of the request."""
         server, _ = self._chosen(self.profiles.servers, self.settings.server, facts)
-        pairs = [(glob, name) for glob, _, name in (one.partition("=") for one in self.settings.models)]
+        pairs = [(glob, name) for glob, _, name in (pair.partition("=") for pair in self.settings.models)]
         pairs += server.models.items() if server else ()
         name = facts.model.casefold()
         return next((to for glob, to in pairs if fnmatch.fnmatchcase(name, glob.casefold())), "")
@@ -446,7 +446,7 @@ class Planner:
             why_model or "model: no profile matches; all framed dialects are read",
         ]
         why += [why_server] if why_server else []
-        why += [f"policy {policy.name}: {told}" for policy, told in policies]
+        why += [f"policy {policy.name}: {how}" for policy, how in policies]
         stack = ProfileStack(
             settings=settings,
             client=client or UNKNOWN_CLIENT,
@@ -470,7 +470,7 @@ def _withheld(configured: Iterable[Guards], names: Iterable[str]) -> frozenset[s
     """Find the tools that a policy does not allow."""
     names = frozenset(names)
     access = [guards.access(ToolNames(names)) for guards in configured if guards.is_access]
-    return frozenset(name for name in names if any(one.fault(name) for one in access))
+    return frozenset(name for name in names if any(rule.fault(name) for rule in access))
 
 
 def _documented(stack: ProfileStack, facts: Facts, request: RequestFacts) -> tuple[Sequence[Tool] | None, str]:
@@ -503,8 +503,8 @@ def _documented_tools(request: RequestFacts, tool_sections: tuple[str, ...]) -> 
     for message in request.messages:
         for part in message.content if message.role == "system" else ():
             if isinstance(part, str):
-                found = documented_tools.read(part, tool_sections)
-                unread = f", its prompt {found.unread}" if found.unread else unread
-                for tool in found.tools:
+                prompt = documented_tools.read(part, tool_sections)
+                unread = f", its prompt {prompt.unread}" if prompt.unread else unread
+                for tool in prompt.tools:
                     tools.setdefault(tool.name, tool)
     return tuple(tools.values()), unread

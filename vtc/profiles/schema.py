@@ -186,8 +186,8 @@ class ResponseChanges(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     the other. None: those of the server."""
 
     def __post_init__(self) -> None:
-        if found := next((name for name in self.drop if name in ANSWER), None):
-            raise ValueError(f"drop: {found!r} is the answer itself; name fields that clients can do without")
+        if answer := next((name for name in self.drop if name in ANSWER), None):
+            raise ValueError(f"drop: {answer!r} is the answer itself; name fields that clients can do without")
 
 
 class Retry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -91,8 +91,8 @@ class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaul
             answer=plan.answer,
             reader=reader,
         )
-        found = case.found(case.events([case.text], plan.dialects, case.toolset()))
-        return msgspec.structs.replace(case, **found)
+        reading = case.as_fields(case.events([case.text], plan.dialects, case.toolset()))
+        return msgspec.structs.replace(case, **reading)
 
     def toolset(self, shared: Mapping[str, Mapping[str, Tool]] | None = None) -> Mapping[str, Tool]:
         """The tools that are offered; raises ValueError for the name of a set that is not shared here."""
@@ -109,8 +109,8 @@ class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaul
         events = [event for chunk in chunks for event in reader.feed(chunk)]
         return [*events, *reader.finish(complete=self.finish == "complete")]
 
-    def found(self, events: Sequence[Event]) -> dict[str, Any]:
-        """The events as the fields of a case have them."""
+    def as_fields(self, events: Sequence[Event]) -> dict[str, Any]:
+        """Write events as the fields of a case have them."""
         calls = [event for event in events if isinstance(event, Call)]
         return {
             "calls": tuple({one.call.name: json.loads(one.call.arguments)} for one in calls),
@@ -122,13 +122,13 @@ class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaul
 
     def differences(self, events: Sequence[Event]) -> list[str]:
         """What is read otherwise than the case says, a line each."""
-        found = self.found(events)
+        reading = self.as_fields(events)
         lines = []
         for key in ("calls", "content", "reasoning", "repairs"):
             wanted = self.text if key == "content" and self.as_is else getattr(self, key)
-            if _plain(found[key]) != _plain(wanted):
-                lines.append(f"{key}: {_plain(found[key])}, not {_plain(wanted)}")
-        refusals = found["refusals"]
+            if _plain(reading[key]) != _plain(wanted):
+                lines.append(f"{key}: {_plain(reading[key])}, not {_plain(wanted)}")
+        refusals = reading["refusals"]
         if len(refusals) != len(self.refusals) or not all(map(str.__contains__, refusals, self.refusals)):
             lines.append(f"refusals: {_plain(refusals)}, not {_plain(self.refusals)}")
         return lines

@@ -54,40 +54,41 @@ def explained(status: int | None, body: bytes, path: str = "") -> str:
     Without a status the error stands in the place of the rest of a reply. `path` is the one that the client asked.
     """
     message = words_of(body)
-    said = f"the server answered {status}" if status else "the server broke off with an error"
-    said += f": {message}" if message else ""
+    line = f"the server answered {status}" if status else "the server broke off with an error"
+    line += f": {message}" if message else ""
     if status in (404, 405) and (wrong := [meaning for pattern, meaning in PATHS if re.search(pattern, path)]):
-        return f"{said} - {wrong[0]}"
+        return f"{line} - {wrong[0]}"
     for statuses, pattern, meaning in HINTS:
         if (status in statuses or (status is None and pattern)) and re.search(pattern, message, re.I | re.S):
-            return f"{said} - {meaning}"
-    return said
+            return f"{line} - {meaning}"
+    return line
 
 
 def instead(body: bytes) -> list[str]:
     """Say what a server sent in place of a whole reply, under a status that tells of no error, if that is known."""
     try:
-        found = decode(body, "replace")
+        reply = decode(body, "replace")
     except ValueError:
-        said = body[: 4 * MOST].partition(b"{")[0].decode(errors="replace")  # of what resembles a reply nothing is told
-        return [f"the reply is no JSON: {' '.join(said.split())[:80] or '{…'}"]
-    return [explained(None, body)] if isinstance(found, Mapping) and is_error(found) else []
+        # Of what resembles a reply nothing is told.
+        beginning = body[: 4 * MOST].partition(b"{")[0].decode(errors="replace")
+        return [f"the reply is no JSON: {' '.join(beginning.split())[:80] or '{…'}"]
+    return [explained(None, body)] if isinstance(reply, Mapping) and is_error(reply) else []
 
 
 def words_of(body: bytes, most: int = MOST) -> str:
     """Return the text of a server's error in whichever form, on one line; of what is no JSON the beginning."""
     try:
-        found: Any = decode(body, "replace")
+        error: Any = decode(body, "replace")
     except ValueError:
-        found = body[: 4 * MOST].decode(errors="replace")
-        found = re.sub(r"(?is)<(script|style|title)\b.*?</\1>|<[^>]*>", " ", found)
+        error = body[: 4 * MOST].decode(errors="replace")
+        error = re.sub(r"(?is)<(script|style|title)\b.*?</\1>|<[^>]*>", " ", error)
     for key in ("response", "error", "detail", "message", "msg"):
-        if isinstance(found, list) and found:
-            found = found[0]
-        if isinstance(found, Mapping) and key in found:
-            found = found[key]
-    said = str(found)[: 4 * most] if isinstance(found, str | Mapping) and found else ""
-    text = " ".join(said.split())
+        if isinstance(error, list) and error:
+            error = error[0]
+        if isinstance(error, Mapping) and key in error:
+            error = error[key]
+    words = str(error)[: 4 * most] if isinstance(error, str | Mapping) and error else ""
+    text = " ".join(words.split())
     return text if len(text) <= most else f"{text[:most]} …"
 
 
@@ -156,10 +157,10 @@ def possible_call(text: str, tools: Iterable[str]) -> str:
     if not known:
         return ""
     name = _NAMED.format(names="|".join(map(re.escape, known)))
-    found = _found(_shortened(_QUOTED.sub(" ", text)), _FORMS, name) or _found(text, _BEFORE_BLOCK, name)
-    blocks = ((one[2], one.end() == len(text)) for one in _BLOCK.finditer(text))
+    match = _found(_shortened(_QUOTED.sub(" ", text)), _FORMS, name) or _found(text, _BEFORE_BLOCK, name)
+    blocks = ((block[2], block.end() == len(text)) for block in _BLOCK.finditer(text))
     in_blocks = (_found(block, _IN_BLOCK if is_last else _MARKED, name) for block, is_last in blocks)
-    return found or next(filter(None, in_blocks), "")
+    return match or next(filter(None, in_blocks), "")
 
 
 def _shortened(text: str) -> str:
@@ -167,9 +168,9 @@ def _shortened(text: str) -> str:
 
 
 def _found(text: str, forms: Iterable[str], name: str) -> str:
-    found = re.search("|".join(form.format(name=name) for form in forms), text)
-    if not found:
+    match = re.search("|".join(form.format(name=name) for form in forms), text)
+    if not match:
         return ""
-    start, end = max(0, found.start() - AROUND), min(found.end(), found.start() + 2 * AROUND) + AROUND
+    start, end = max(0, match.start() - AROUND), min(match.end(), match.start() + 2 * AROUND) + AROUND
     shown = " ".join(text[start:end].split())
     return f"{'…' * (start > 0)}{shown}{'…' * (end < len(text))}"

@@ -78,12 +78,12 @@ def charts(samples: Sequence[Sample]) -> list[Chart]:
         return []
     spans = _spans(samples)
     every = (
-        _chart("exchanges", spans, lambda found: Counter(one.tone for one in found)),
+        _chart("exchanges", spans, lambda samples: Counter(sample.tone for sample in samples)),
         _chart("calls", spans, _calls),
         _chart("prompts", spans, _prompt, share=True),
         _chart("time in VTC", spans, _time),
     )
-    return [one for one in every if one.bars]
+    return [chart for chart in every if chart.bars]
 
 
 class _Span(NamedTuple):
@@ -95,34 +95,38 @@ class _Span(NamedTuple):
 
 def _spans(samples: Sequence[Sample]) -> list[_Span]:
     """Spans of equal length, from the first exchange to the last."""
-    first, last = min(one.at for one in samples), max(one.at for one in samples)
+    first, last = min(sample.at for sample in samples), max(sample.at for sample in samples)
     length = (last - first) / BINS or 1 / BINS
     spans = [_Span(n, first + n * length, first + (n + 1) * length, []) for n in range(BINS)]
-    for one in samples:
-        spans[min(BINS - 1, int((one.at - first) / length))].samples.append(one)
+    for sample in samples:
+        spans[min(BINS - 1, int((sample.at - first) / length))].samples.append(sample)
     return spans
 
 
 def _chart(
-    name: str, spans: Sequence[_Span], told: Callable[[Sequence[Sample]], Mapping[str, float]], *, share: bool = False
+    name: str,
+    spans: Sequence[_Span],
+    figures_of: Callable[[Sequence[Sample]], Mapping[str, float]],
+    *,
+    share: bool = False,
 ) -> Chart:
     """A bar for each span; with `share` all are of full height, and show how their parts share it."""
-    found = [(span, figures) for span in spans if sum((figures := told(span.samples)).values())]
-    top = max((sum(figures.values()) for _, figures in found), default=0)
-    bars = tuple(_bar(span, figures, sum(figures.values()) if share else top) for span, figures in found)
-    return Chart(name, bars, top, told([one for span in spans for one in span.samples]))
+    figured = [(span, figures) for span in spans if sum((figures := figures_of(span.samples)).values())]
+    top = max((sum(figures.values()) for _, figures in figured), default=0)
+    bars = tuple(_bar(span, figures, sum(figures.values()) if share else top) for span, figures in figured)
+    return Chart(name, bars, top, figures_of([sample for span in spans for sample in span.samples]))
 
 
-def _bar(span: _Span, told: Mapping[str, float], top: float) -> Bar:
+def _bar(span: _Span, figures: Mapping[str, float], top: float) -> Bar:
     width = WIDTH / BINS
-    parts = tuple(_parts(told, top))
-    return Bar(round(span.number * width, 2), round(width - GAP, 2), parts, told, span.since, span.until)
+    parts = tuple(_parts(figures, top))
+    return Bar(round(span.number * width, 2), round(width - GAP, 2), parts, figures, span.since, span.until)
 
 
-def _parts(told: Mapping[str, float], top: float) -> Iterator[Part]:
+def _parts(figures: Mapping[str, float], top: float) -> Iterator[Part]:
     y = float(HEIGHT)
     for tone in TONES:
-        if value := told.get(tone, 0):
+        if value := figures.get(tone, 0):
             height = max(1.0, value / top * HEIGHT)  # a single one of thousands is still seen
             y = max(0.0, y - height)
             yield Part(tone, round(y, 2), round(height, 2))
@@ -130,19 +134,19 @@ def _parts(told: Mapping[str, float], top: float) -> Iterator[Part]:
 
 def _calls(samples: Sequence[Sample]) -> Mapping[str, float]:
     return {
-        "good": sum(one.made for one in samples),
-        "mended": sum(one.repaired for one in samples),
-        "warn": sum(one.refused for one in samples),
+        "good": sum(sample.made for sample in samples),
+        "mended": sum(sample.repaired for sample in samples),
+        "warn": sum(sample.refused for sample in samples),
     }
 
 
 def _prompt(samples: Sequence[Sample]) -> Mapping[str, float]:
-    return {"good": sum(one.kept for one in samples), "warn": sum(one.lost for one in samples)}
+    return {"good": sum(sample.kept for sample in samples), "warn": sum(sample.lost for sample in samples)}
 
 
 def _time(samples: Sequence[Sample]) -> Mapping[str, float]:
     """The median, in milliseconds: the first exchange with a model takes far longer than the others."""
-    return {"quiet": median(one.seconds for one in samples) * 1e3 if samples else 0.0}
+    return {"quiet": median(sample.seconds for sample in samples) * 1e3 if samples else 0.0}
 
 
 # Two texts beside each other, line by line, for people to see what changed.
@@ -163,8 +167,8 @@ class SideBySideRow(NamedTuple):
 def rows(left: Sequence[str], right: Sequence[str]) -> list[SideBySideRow]:
     """Pair the lines: equal ones beside each other, and in between what one or the other has."""
     matcher = SequenceMatcher(None, left, right, autojunk=len(left) + len(right) > LONG)
-    found: list[SideBySideRow] = []
+    table: list[SideBySideRow] = []
     for tag, a, b, c, d in matcher.get_opcodes():
         pairs = zip_longest(left[a:b], right[c:d])
-        found += [SideBySideRow(before, after, tag != "equal") for before, after in pairs]
-    return found
+        table += [SideBySideRow(before, after, tag != "equal") for before, after in pairs]
+    return table

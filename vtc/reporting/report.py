@@ -135,12 +135,12 @@ class Report:
         else:
             self._count(self.policies, {"policy": policy, "action": action, "tool": OTHERS, "reason": ""})
 
-    def _add(self, entries: list[dict[str, Any]], entry: dict[str, Any], other: dict[str, Any]) -> None:
+    def _add(self, entries: list[dict[str, Any]], entry: dict[str, Any], counted: dict[str, Any]) -> None:
         """Add an entry, or count it as another one of its kind."""
         if len(entries) < MOST_ENTRIES:
             entries.append(entry)
         else:
-            self._count(entries, other)
+            self._count(entries, counted)
 
     def _count(self, entries: list[dict[str, Any]], entry: dict[str, Any]) -> None:
         known = self._known.get(key := _key(entries, entry))
@@ -178,8 +178,8 @@ class Report:
             parts.append(f"{name} lacks what its tool requires")
         if self.refusals:
             for label in (LEFT_AS_TEXT, LEFT_OUT):
-                if found := [refusal for refusal in self.refusals if fate(refusal) == label]:
-                    parts.append(f"{count(found)} {label} ({found[0]['reason']})")
+                if alike := [refusal for refusal in self.refusals if fate(refusal) == label]:
+                    parts.append(f"{count(alike)} {label} ({alike[0]['reason']})")
         for entry in self.policies[:MOST_TOLD]:
             times = f" {entry['count']} times" if entry["count"] > 1 else ""
             of = f" {entry['tool']}" if entry["tool"] else ""

@@ -57,33 +57,35 @@ def written(blocks: Iterable[TranscriptBlock]) -> str:
     return "\n\n".join(map(str, blocks))
 
 
-def compared(came: Sequence[TranscriptBlock], went: Sequence[TranscriptBlock], came_in: str, went_out: str) -> str:
+def compared(before: Sequence[TranscriptBlock], after: Sequence[TranscriptBlock], came_in: str, went_out: str) -> str:
     """Two conversations as one: a block that both have stands once, any other with the side that it belongs to.
 
     A line of such a block that the other side does not have begins with `-` or `+`.
     """
     out: list[str] = []
-    for tag, a, b, c, d in SequenceMatcher(None, came, went, autojunk=False).get_opcodes():
+    for tag, a, b, c, d in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
         if tag == "equal":
-            out += map(str, came[a:b])
+            out += map(str, before[a:b])
         else:
-            out += _one_side(came[a:b], came_in, "-", went[c:d])
-            out += _one_side(went[c:d], went_out, "+", came[a:b])
+            out += _one_side(before[a:b], came_in, "-", after[c:d])
+            out += _one_side(after[c:d], went_out, "+", before[a:b])
     return "\n\n".join(out)
 
 
 def _one_side(
     blocks: Sequence[TranscriptBlock], side: str, sign: str, others: Sequence[TranscriptBlock]
 ) -> Iterator[str]:
-    known = {line for other in others for line in other.text.split("\n")}
+    known = {line for block in others for line in block.text.split("\n")}
     for block in blocks:
         lines = [f"{' ' if line in known else sign} {line}" if line else "" for line in block.text.split("\n")]
         yield "\n".join([f"[{block.title}, {side}]", *lines])
 
 
-def difference(came: Sequence[TranscriptBlock], went: Sequence[TranscriptBlock], came_in: str, went_out: str) -> str:
+def difference(
+    received: Sequence[TranscriptBlock], sent: Sequence[TranscriptBlock], came_in: str, went_out: str
+) -> str:
     """Two conversations as a unified diff; empty where they say the same."""
-    before, after = written(came).splitlines(), written(went).splitlines()
+    before, after = written(received).splitlines(), written(sent).splitlines()
     return "\n".join(unified_diff(before, after, came_in, went_out, lineterm=""))
 
 

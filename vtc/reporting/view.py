@@ -46,8 +46,8 @@ class Bodies:
 def pane(api: Api, side: Side, bodies: Bodies, report: Mapping[str, Any] | None, summary: str = "") -> str:
     """What stands in the pane of a request or a reply; a body that is nothing of this API stands there as it is."""
     parts = ["\n".join(_wrapped(summary, "", "  "))] if summary else []
-    told = {title: "\n".join([title, *_indented(lines)]) for title, lines in sections(report or {})}
-    parts += [told.pop(DONE)] if DONE in told else []
+    texts = {title: "\n".join([title, *_indented(lines)]) for title, lines in sections(report or {})}
+    parts += [texts.pop(DONE)] if DONE in texts else []
     try:
         parts.append(_conversation(api, side, bodies))
     except ValueError as error:
@@ -55,7 +55,7 @@ def pane(api: Api, side: Side, bodies: Bodies, report: Mapping[str, Any] | None,
     sizes = report.get("sizes", {}) if report else {}
     if bodies.came is None and sizes.get(f"{side}_came") != sizes.get(f"{side}_went"):
         parts.append(f"(What it was {SIDES[side][0]} was not kept; the option `vtc_keep_bodies` keeps it.)")
-    return "\n\n".join([*parts, *told.values()])  # why, and figures: last, as they are long and wanted least
+    return "\n\n".join([*parts, *texts.values()])  # why, and figures: last, as they are long and wanted least
 
 
 def diff(api: Api, side: Side, bodies: Bodies) -> str:
@@ -122,9 +122,9 @@ def _times(entry: Mapping[str, Any]) -> str:
 def _figures(report: Mapping[str, Any]) -> Iterator[str]:
     sizes = report.get("sizes", {})
     for side in SIDES:
-        came, went = sizes.get(f"{side}_came"), sizes.get(f"{side}_went")
-        if came is not None and went is not None:
-            yield f"{side}: {came:,} bytes" + (f" -> {went:,} bytes" if came != went else ", as it came")
+        received, sent = sizes.get(f"{side}_came"), sizes.get(f"{side}_went")
+        if received is not None and sent is not None:
+            yield f"{side}: {received:,} bytes" + (f" -> {sent:,} bytes" if received != sent else ", as it came")
     if prefix := report.get("prefix"):
         share = f"{prefix['chars']:,} of {prefix['chars_of']:,} characters"
         yield f"kept of the prompt before: {share}, up to message {prefix['kept']} of {prefix['of']}"
@@ -142,13 +142,13 @@ def blocks(api: Api, side: Side, body: bytes) -> list[TranscriptBlock]:
 
 
 def _conversation(api: Api, side: Side, bodies: Bodies) -> str:
-    came, went = conversations(api, side, bodies)
-    return transcript.compared(came, went, *SIDES[side]) if bodies.changed else transcript.written(went)
+    received, sent = conversations(api, side, bodies)
+    return transcript.compared(received, sent, *SIDES[side]) if bodies.changed else transcript.written(sent)
 
 
 def conversations(api: Api, side: Side, bodies: Bodies) -> tuple[list[TranscriptBlock], list[TranscriptBlock]]:
     """Read a body as it came and as it went; raises ValueError if it is nothing of its API."""
     server = bodies.server or api
     came_as, went_as = (api, server) if side == "request" else (server, api)
-    went = blocks(went_as, side, bodies.went)
-    return (went if bodies.came is None else blocks(came_as, side, bodies.came)), went
+    sent = blocks(went_as, side, bodies.went)
+    return (sent if bodies.came is None else blocks(came_as, side, bodies.came)), sent

@@ -63,25 +63,25 @@ def probe(
     address, key = _address(at), _key(key_env)
     click.echo(_announced(address, model, api, tokens), err=True)
     with _progress() as about:
-        asker = BoundedAsker(address, key=key, seconds=timeout, in_all=IN_ALL * timeout, told=about)
+        asker = BoundedAsker(address, key=key, seconds=timeout, in_all=IN_ALL * timeout, progress=about)
         seen = Probe(asker, profiles, tokens).run(model=model, of=(api,) if api else (), named=server)
     files: list[Path] = []
     if directory and seen.proposal and seen.stopped != "Ctrl-C":
         files = seen.proposal.write(directory, _head(seen), asker.secrets)
     line = report.command(seen, directory if files else None, server=server, api=api or "")
-    told = scrubbed(report.as_json(seen, line, files), asker.secrets)
+    findings = scrubbed(report.as_json(seen, line, files), asker.secrets)
     if as_json:
-        show_json(told)
+        show_json(findings)
     else:
-        report.show(escaped(told))
+        report.show(escaped(findings))
     sys.exit(0 if seen.verdict()[0] else 1)
 
 
 def _address(text: str) -> str:
     if "@" in text:
         raise click.BadParameter("leave out user and password; a key is taken from --key-env", param_hint="URL")
-    found = url(text, "URL")
-    return f"{found.scheme}://{found.netloc}{found.path.rstrip('/').removesuffix('/v1')}"
+    parts = url(text, "URL")
+    return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/').removesuffix('/v1')}"
 
 
 def _key(name: str) -> str:
@@ -113,7 +113,7 @@ def _progress() -> Iterator[Callable[[str], None]]:
     with shown:
         task = shown.add_task("", total=MOST_REQUESTS)
 
-        def told(what: str) -> None:
-            shown.update(task, advance=1, description=what)
+        def show(question: str) -> None:
+            shown.update(task, advance=1, description=question)
 
-        yield told
+        yield show

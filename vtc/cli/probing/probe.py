@@ -63,15 +63,15 @@ class ProbeRecord:
 
     def needs(self) -> list[str]:
         """Name what only the profiles that are proposed bring about, and no option of `vtc run`."""
-        found = self.proposal
-        if not found:
+        proposal = self.proposal
+        if not proposal:
             return []
         reasoning = self.base.reasoning if self.base else None
         tokens = self.base.special_tokens if self.base else False
         parts = self.server.profile.parts_reasoning if self.server.profile else False
         changed = {
-            "reasoning": found.model.reasoning != reasoning or found.server.parts_reasoning < parts,
-            "special tokens": found.model.special_tokens != tokens,
+            "reasoning": proposal.model.reasoning != reasoning or proposal.server.parts_reasoning < parts,
+            "special tokens": proposal.model.special_tokens != tokens,
         }
         return [name for name, is_so in changed.items() if is_so]
 
@@ -85,25 +85,25 @@ class ProbeRecord:
             return False, self.server.problem
         if self.stopped == "Ctrl-C":
             return False, "stopped by Ctrl-C"
-        called = [one for one in self.heard() if one.scenario.calls and not one.misses]
-        asked = [one for one in self.heard() if one.scenario.calls]
+        called = [reply for reply in self.heard() if reply.scenario.calls and not reply.misses]
+        asked = [reply for reply in self.heard() if reply.scenario.calls]
         if not called:
-            silent = next((one for one in asked if one.silent), None)
+            silent = next((reply for reply in asked if reply.silent), None)
             if silent:
-                many = sum(one.silent for one in asked)
+                many = sum(reply.silent for reply in asked)
                 return (
                     False,
                     f"the model called no tool in {many} replies, so it is not known whether it can: {silent.saw}",
                 )
             return False, asked[0].faults[0] if asked and asked[0].faults else "nothing was asked"
         for name in (scenarios.SINGLE.name, f"{scenarios.SINGLE.name}, streamed", scenarios.FOLLOWED_UP.name):
-            one = self.replies.get(name)
-            if one is None:
+            reply = self.replies.get(name)
+            if reply is None:
                 return False, f"not asked ({name}): {self.stopped}"
-            if one.problem and one.faults:
-                return False, f"{name}: {one.problem}"
-            if one.scenario.calls and one.faults and not one.silent:
-                return False, f"{name}: {one.faults[0]}"
+            if reply.problem and reply.faults:
+                return False, f"{name}: {reply.problem}"
+            if reply.scenario.calls and reply.faults and not reply.silent:
+                return False, f"{name}: {reply.faults[0]}"
         return True, "a call arrives, streamed or not, and its result is answered"
 
 
@@ -205,11 +205,11 @@ class Probe:
         think = seen.thinking
         if think.how in ("raw", "prefilled"):
             tags = ReasoningTags(open=think.open, close=think.close, prefilled=think.how == "prefilled")
-            said = "stood in the text" if think.how == "raw" else f"the reply began inside, and {think.close} ended it"
+            place = "stood in the text" if think.how == "raw" else f"the reply began inside, and {think.close} ended it"
             proposal = proposal.changed(
                 model={"reasoning": tags},
                 server={"parts_reasoning": False},
-                model_reasoning=f"{think.open} {said}",
+                model_reasoning=f"{think.open} {place}",
                 server_parts_reasoning="reasoning came in the text",
             )
         elif think.how == "parted":

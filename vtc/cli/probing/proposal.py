@@ -33,15 +33,15 @@ class Proposal:
         """What plans exchanges with these profiles beside all others."""
         own: tuple[ModelProfile | ServerProfile, ...] = (self.model, self.server)
         sources: dict[tuple[str, str], Source] = {
-            (one.kind, one.name): Source(Path("proposed"), 1, builtin=False) for one in own
+            (profile.kind, profile.name): Source(Path("proposed"), 1, builtin=False) for profile in own
         }
-        found = replace(
+        proposed = replace(
             profiles,
             models={**profiles.models, self.model.name: self.model},
             servers={**profiles.servers, self.server.name: self.server},
             sources={**profiles.sources, **sources},
         )
-        return Planner(found, Settings())
+        return Planner(proposed, Settings())
 
     def changed(
         self, *, model: Mapping[str, Any] | None = None, server: Mapping[str, Any] | None = None, **why: str
@@ -57,9 +57,9 @@ class Proposal:
         """Write both files, without these secrets; raises `ProfileError` if they make no sense."""
         directory.mkdir(parents=True, exist_ok=True)
         files = []
-        for one in (self.model, self.server):
-            file = directory / f"{one.kind}-{one.name}.yaml"
-            file.write_text(scrub(self.text(one, head), secrets), "utf-8")
+        for profile in (self.model, self.server):
+            file = directory / f"{profile.kind}-{profile.name}.yaml"
+            file.write_text(scrub(self.text(profile, head), secrets), "utf-8")
             files.append(file)
         loader.load([loader.builtin_directory(), *files])
         return files
@@ -67,14 +67,14 @@ class Proposal:
     def text(self, profile: ModelProfile | ServerProfile, head: str) -> str:
         """Write a profile as YAML, with a comment at each key."""
         lines = [f"# {line}" for line in head.splitlines()]
-        said = msgspec.to_builtins(profile)
+        keys = msgspec.to_builtins(profile)
         plain = msgspec.to_builtins(type(profile)(name=profile.name, match=Match()))
-        for key, value in said.items():
+        for key, value in keys.items():
             if key not in ("kind", "name", "match") and f"{profile.kind}.{key}" not in self.why and value == plain[key]:
                 continue
             if isinstance(value, dict):
                 of = plain[key] if isinstance(plain[key], dict) else {}
-                value = {name: one for name, one in value.items() if name not in of or one != of[name]}
+                value = {name: inner for name, inner in value.items() if name not in of or inner != of[name]}
             why = escaped(" ".join(self.why.get(f"{profile.kind}.{key}", "").split()))
             lines.append(f"{key}: {json.dumps(value, ensure_ascii=False)}" + (f"  # {why}" if why else ""))
         return "\n".join(lines) + "\n"

@@ -35,8 +35,8 @@ class Environment(ImmutableSandboxedEnvironment):
     intercepted_binops = frozenset(["*", "**"])
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-        times = [one for one in (left, right) if isinstance(one, int | float)]
-        if operator == "**" or any(abs(one) > MOST_TIMES for one in times):
+        times = [number for number in (left, right) if isinstance(number, int | float)]
+        if operator == "**" or any(abs(number) > MOST_TIMES for number in times):
             raise TemplateRefusal("it computes too much")
         return super().call_binop(context, operator, left, right)
 
@@ -48,9 +48,9 @@ def rendered(source: str, fields: list[Mapping[str, Any]]) -> Iterator[Mapping[s
     except (TemplateError, RecursionError) as error:
         yield from ({"refused": str(error)} for _ in fields)
         return
-    for one in fields:
+    for context in fields:
         try:
-            yield {"text": "".join(_bounded(template.generate(**one, bos_token="", eos_token="")))}
+            yield {"text": "".join(_bounded(template.generate(**context, bos_token="", eos_token="")))}
         except MemoryError:
             raise
         except (TemplateError, TemplateRefusal) as error:
@@ -89,9 +89,9 @@ def _bound(seconds: int, size: int) -> None:
         import resource  # Windows has none
     except ImportError:
         return
-    for what, most in ((resource.RLIMIT_CPU, seconds), (resource.RLIMIT_AS, size), (resource.RLIMIT_CORE, 0)):
+    for limit, most in ((resource.RLIMIT_CPU, seconds), (resource.RLIMIT_AS, size), (resource.RLIMIT_CORE, 0)):
         with suppress(ValueError, OSError):
-            resource.setrlimit(what, (most, most))
+            resource.setrlimit(limit, (most, most))
 
 
 def main() -> None:

@@ -118,7 +118,7 @@ def _server(seen: ProbeRecord) -> Iterator[Finding]:
     yield Finding("Which server is it?", f"{kind} {server.version}".strip(), "seen", server.how)
     spoken = ", ".join(server.apis)
     yield Finding("Which APIs does it speak?", spoken or f"that does not show; asked in {seen.api.name}", "seen")
-    others = len([one for one in server.models if one != server.model])
+    others = len([model for model in server.models if model != server.model])
     also = f"and {others} more, which --model names" if others else ""
     yield Finding("Which model?", server.model, "seen", also)
     if server.context:
@@ -129,19 +129,21 @@ def _server(seen: ProbeRecord) -> Iterator[Finding]:
 
 
 def _template(seen: ProbeRecord) -> Iterator[Finding]:
-    found = seen.template
-    if found is None:
+    template = seen.template
+    if template is None:
         return
-    if found.problem:
-        yield Finding("What does its chat template do?", "not known", "seen", found.problem)
+    if template.problem:
+        yield Finding("What does its chat template do?", "not known", "seen", template.problem)
         return
-    yield Finding("Does its chat template take tools?", *(("yes", "works") if found.takes_tools else ("no", "refused")))
-    if found.dialect:
-        yield Finding("How does the template write calls?", found.dialect, "seen")
-    if found.opens:
-        yield Finding("Does the template open the thinking?", f"yes: {found.opens}", "seen")
-    if found.refuses:
-        yield Finding("What does the template refuse?", "; ".join(found.refuses), "refused")
+    yield Finding(
+        "Does its chat template take tools?", *(("yes", "works") if template.takes_tools else ("no", "refused"))
+    )
+    if template.dialect:
+        yield Finding("How does the template write calls?", template.dialect, "seen")
+    if template.opens:
+        yield Finding("Does the template open the thinking?", f"yes: {template.opens}", "seen")
+    if template.refuses:
+        yield Finding("What does the template refuse?", "; ".join(template.refuses), "refused")
 
 
 def _tools(seen: ProbeRecord) -> Iterator[Finding]:
@@ -167,16 +169,16 @@ def _tools(seen: ProbeRecord) -> Iterator[Finding]:
         faults = heard.faults_direct
         streamed = seen.replies.get(f"{scenarios.PARALLEL.name}, streamed")
         faults += [
-            one for one in (streamed.faults_direct if streamed and not streamed.silent else []) if "calls" in one
+            fault for fault in (streamed.faults_direct if streamed and not streamed.silent else []) if "calls" in fault
         ]
         reason = heard.direct.finish_reason
-        told = f"finish reason {reason}" if reason else "no finish reason"
+        finish = f"finish reason {reason}" if reason else "no finish reason"
         outcome: Outcome = "mended" if faults else "works"
         yield Finding(
             "Are ids, order and arguments of calls in order?",
             "no" if faults else "yes",
             outcome,
-            "; ".join([*faults, told]),
+            "; ".join([*faults, finish]),
         )
 
 
@@ -269,8 +271,8 @@ def _prompted(seen: ProbeRecord) -> Iterator[Finding]:
 
 
 def _cache(seen: ProbeRecord) -> Iterator[Finding]:
-    used = [one.direct.usage for one in seen.heard() if one.direct.usage]
-    most = max((one.cached for one in used), default=0)
+    used = [usage for reply in seen.heard() if (usage := reply.direct.usage)]
+    most = max((usage.cached for usage in used), default=0)
     if used:
         answer = f"yes: up to {most:,} tokens" if most else "it tells of none"
         yield Finding("Does it keep the prompt's beginning (cache)?", answer, "works" if most else "seen")
@@ -356,13 +358,13 @@ def as_json(seen: ProbeRecord, line: str, files: Sequence[Path]) -> dict[str, An
         "stopped": seen.stopped or None,
         "findings": [
             {
-                "question": one.question,
-                "answer": one.answer,
-                "outcome": one.outcome,
-                "evidence": one.evidence,
-                "advice": one.advice,
+                "question": finding.question,
+                "answer": finding.answer,
+                "outcome": finding.outcome,
+                "evidence": finding.evidence,
+                "advice": finding.advice,
             }
-            for one in findings(seen)
+            for finding in findings(seen)
         ],
         "scenarios": [*_scenarios(seen)],
     }
@@ -383,35 +385,35 @@ def _scenarios(seen: ProbeRecord) -> Iterator[dict[str, Any]]:
         }
 
 
-def show(told: Mapping[str, Any]) -> None:
+def show(record: Mapping[str, Any]) -> None:
     """Print for people what `as_json` tells."""
-    for one in told["findings"]:
-        word = f"{WORDS[one['outcome']]:<14}"
-        answer = click.style(one["answer"], bold=True)
-        click.echo(f"{click.style(word, fg=COLOURS[one['outcome']])}{one['question']} {answer}")
-        for more in (one["evidence"], one["advice"] and f"to change it: {one['advice']}"):
+    for finding in record["findings"]:
+        word = f"{WORDS[finding['outcome']]:<14}"
+        answer = click.style(finding["answer"], bold=True)
+        click.echo(f"{click.style(word, fg=COLOURS[finding['outcome']])}{finding['question']} {answer}")
+        for more in (finding["evidence"], finding["advice"] and f"to change it: {finding['advice']}"):
             if more:
                 click.echo(f"{'':14}{more}")
     click.echo()
-    if told["scenarios"]:
+    if record["scenarios"]:
         heads = ("scenario", "server alone", "with VTC", "what came")
-        show_table(heads, [*map(_row, told["scenarios"])])
-    if told["stopped"]:
-        click.echo(f"Not all was asked: {told['stopped']}.")
-    for file in told["profiles"]:
+        show_table(heads, [*map(_row, record["scenarios"])])
+    if record["stopped"]:
+        click.echo(f"Not all was asked: {record['stopped']}.")
+    for file in record["profiles"]:
         click.echo(f"wrote {file}")
-    if not told["works"]:
-        click.secho(f"An agent will not work, as far as this shows: {told['reason']}.", fg="red", bold=True)
+    if not record["works"]:
+        click.secho(f"An agent will not work, as far as this shows: {record['reason']}.", fg="red", bold=True)
         return
-    click.secho(f"An agent will work: {told['reason']}.", fg="green", bold=True)
-    for what in told["needs_profiles"]:
-        click.echo(f"Of {what} that holds with profiles only: run this again with `--write DIR`.")
-    click.echo(f"\n  {told['command']}\n")
-    width = max(map(len, told["clients"]))
-    for name, text in told["clients"].items():
+    click.secho(f"An agent will work: {record['reason']}.", fg="green", bold=True)
+    for need in record["needs_profiles"]:
+        click.echo(f"Of {need} that holds with profiles only: run this again with `--write DIR`.")
+    click.echo(f"\n  {record['command']}\n")
+    width = max(map(len, record["clients"]))
+    for name, text in record["clients"].items():
         click.echo(f"{name:<{width}}  {text}")
 
 
-def _row(one: Mapping[str, Any]) -> tuple[str, ...]:
-    name = f"{one['name']}, streamed" if one["stream"] else str(one["name"])
-    return name, one["direct"] or "-", WORDS[one["outcome"]], one["saw"]
+def _row(scenario: Mapping[str, Any]) -> tuple[str, ...]:
+    name = f"{scenario['name']}, streamed" if scenario["stream"] else str(scenario["name"])
+    return name, scenario["direct"] or "-", WORDS[scenario["outcome"]], scenario["saw"]

@@ -44,13 +44,13 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         """The same question, to be answered by a stream."""
         return replace(self, stream=True)
 
-    def faults(self, said: str, calls: Sequence[ToolCall]) -> list[str]:
+    def faults(self, spoken: str, calls: Sequence[ToolCall]) -> list[str]:
         """Say what is wrong with a reply; nothing for a good one."""
         if not self.calls:
             if calls:
                 return [f"it called {', '.join(call.name for call in calls)}"]
-            missing = [text for text in self.contains if text not in said]
-            return [f"{text!r} is missing" for text in missing] if said.strip() else ["it said nothing"]
+            missing = [text for text in self.contains if text not in spoken]
+            return [f"{text!r} is missing" for text in missing] if spoken.strip() else ["it said nothing"]
         names = [call.name for call in calls]
         wanted = iter(names)
         faults = [] if all(name in wanted for name in self.calls) else [f"it called {', '.join(names) or 'nothing'}"]

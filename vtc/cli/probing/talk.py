@@ -143,18 +143,18 @@ def _problem(listed: ServerAnswer, *, has_key: bool) -> str:
 
 
 def _choose(server: ServerFacts, listed: ServerAnswer) -> None:
-    found = entries(listed.json)
+    models = entries(listed.json)
     server.models = tuple(beside.names_of(listed.body)) if listed.ok else ()
     if not server.model:
         server.model = next((name for name in server.models if not NO_CHAT.search(name)), "")
-    own = next((one for one in found if one.get("id") == server.model), {})
+    own = next((model for model in models if model.get("id") == server.model), {})
     numbers = [value_at(own, path) for path in CONTEXTS]
-    server.context = next((one for one in numbers if isinstance(one, int)), 0)
+    server.context = next((number for number in numbers if isinstance(number, int)), 0)
 
 
 def _recognise(server: ServerFacts, listed: ServerAnswer, profiles: Profiles, named: str) -> None:
     by_host = best(profiles.servers, server.facts, profiles.sources).profile
-    by_header = next((one for one in profiles.servers if one == listed.headers.get("server")), None)
+    by_header = next((name for name in profiles.servers if name == listed.headers.get("server")), None)
     if named:
         server.profile, server.how = profiles.servers[named], "as you say"
     elif by_owner := owned(listed.json, profiles):
@@ -165,28 +165,28 @@ def _recognise(server: ServerFacts, listed: ServerAnswer, profiles: Profiles, na
         server.profile, server.how = by_host, f"{server.where} matches its profile"
 
 
-def _take(server: ServerFacts, about: About, said: Any, profiles: Profiles) -> None:
-    if not isinstance(said, Mapping) or about.shows not in said:
+def _take(server: ServerFacts, about: About, answer: Any, profiles: Profiles) -> None:
+    if not isinstance(answer, Mapping) or about.shows not in answer:
         return
     if server.profile is None and about.server in profiles.servers:
         server.profile, server.how = profiles.servers[about.server], f"it answers GET {about.path}"
-    version, template = value_at(said, about.version), value_at(said, about.template)
-    context = value_at(said, about.context)
+    version, template = value_at(answer, about.version), value_at(answer, about.template)
+    context = value_at(answer, about.context)
     server.version = version if isinstance(version, str) else server.version
     server.template = template if isinstance(template, str) else server.template
     server.context = context if isinstance(context, int) and context else server.context
 
 
-def _take_model(server: ServerFacts, said: Any) -> None:
+def _take_model(server: ServerFacts, answer: Any) -> None:
     """Take what Ollama says of a model; its template is no Jinja."""
-    if not isinstance(said, Mapping):
+    if not isinstance(answer, Mapping):
         return
-    can = said.get("capabilities")
+    can = answer.get("capabilities")
     server.can = tuple(map(str, can)) if isinstance(can, list) else None
-    set_ = re.search(r"^num_ctx\s+(\d{1,12})\b", str(said.get("parameters") or ""), re.M)
-    about = said.get("model_info")
+    set_ = re.search(r"^num_ctx\s+(\d{1,12})\b", str(answer.get("parameters") or ""), re.M)
+    about = answer.get("model_info")
     most = [value for key, value in about.items() if key.endswith(".context_length")] if isinstance(about, dict) else []
-    server.context = int(set_[1]) if set_ else next((one for one in most if isinstance(one, int)), server.context)
+    server.context = int(set_[1]) if set_ else next((limit for limit in most if isinstance(limit, int)), server.context)
 
 
 NOTHING = Reply(Message("assistant"))
@@ -265,8 +265,8 @@ class ProbeReply:
         calls = ", ".join(f"{call.name}({_short(_readable(call.arguments))})" for call in self.through.message.calls)
         text = _short(self.through.message.text)
         cut = "" if self.through.complete else " (cut off: more tokens with --tokens)"
-        said = "; ".join(part for part in (calls, f'text "{text}"' if text else "") if part)
-        return f"{said or 'nothing'}{cut}"
+        words = "; ".join(part for part in (calls, f'text "{text}"' if text else "") if part)
+        return f"{words or 'nothing'}{cut}"
 
     def _broken_rules(self) -> list[str]:
         calls = self.direct.message.calls
@@ -288,7 +288,7 @@ class Talk:
     def ask(self, scenario: Scenario, planner: Planner, *, bare: bool = False) -> ProbeReply:
         """Put a question as VTC would with these profiles; `bare`: as the client sent it."""
         heard, answer = self._ask(scenario, planner, bare=bare)
-        if answer.status == 400 and (refused := [one for one in self.limits if one in heard.problem]):
+        if answer.status == 400 and (refused := [limit for limit in self.limits if limit in heard.problem]):
             self.limits = {name: value for name, value in self.limits.items() if name not in refused}
             heard, _ = self._ask(scenario, planner, bare=bare)
         return heard
@@ -350,8 +350,8 @@ def _read(api: Api, body: bytes) -> Reply | None:
 
 
 def _words(answer: ServerAnswer) -> str:
-    said = hints.words_of(answer.body)
-    return f"status {answer.status}" + (f": {said}" if said else "")
+    words = hints.words_of(answer.body)
+    return f"status {answer.status}" + (f": {words}" if words else "")
 
 
 def _readable(arguments: str) -> str:

@@ -44,9 +44,9 @@ class BoundedAsker(Asker):
     """Asks at most `MOST_REQUESTS` questions; what is not asked any more gets an answer that says why."""
 
     def __init__(
-        self, url: str, *, key: str, seconds: float, in_all: float, told: Callable[[str], None] = lambda _: None
+        self, url: str, *, key: str, seconds: float, in_all: float, progress: Callable[[str], None] = lambda _: None
     ) -> None:
-        """`told` is given the name of each question before it is asked."""
+        """`progress` is given the name of each question before it is asked."""
         super().__init__(url, key=key, seconds=min(SHORT, seconds))
         self.asked = 0
         self.about = ""
@@ -55,7 +55,7 @@ class BoundedAsker(Asker):
         """Why no more is asked."""
         self._patience = seconds
         self._until = time.monotonic() + in_all
-        self._told = told
+        self._progress = progress
         self._late = 0
 
     def patient(self) -> None:
@@ -73,7 +73,7 @@ class BoundedAsker(Asker):
         if self.stopped:
             return ServerAnswer(error=NotAskedError(None, f"not asked: {self.stopped}"))
         self.asked += 1
-        self._told(self.about or path)
+        self._progress(self.about or path)
         patience, self.seconds = self.seconds, min(self.seconds, left)
         try:
             answer = super().ask(path, body, headers, key)
@@ -138,7 +138,7 @@ def look(source: str, dialects: Sequence[Description], tags: Sequence[tuple[str,
         "asked": _fields((USER,), tools=[TOOL], prompt=False),
         "said": _fields((USER, SAID), tools=[TOOL], prompt=False),
         "called": _fields((USER, CALLED), tools=[TOOL], prompt=False),
-        **{what: _fields(messages) for what, messages in REFUSABLE.items()},
+        **{name: _fields(messages) for name, messages in REFUSABLE.items()},
     }
     try:
         texts = dict(zip(conversations, _rendered(source, [*conversations.values()]), strict=True))
@@ -146,14 +146,14 @@ def look(source: str, dialects: Sequence[Description], tags: Sequence[tuple[str,
         return TemplateFacts(problem=str(error))
     if (bare := texts["bare"].get("text")) is None:
         return TemplateFacts(problem=f"it cannot be rendered: {texts['bare'].get('refused')}")
-    written = {what: one.get("text", "") for what, one in texts.items()}
+    written = {name: text.get("text", "") for name, text in texts.items()}
     end = bare.rstrip()
     opens = next((open_ for open_, _ in tags if end.endswith(open_)), "")
     return TemplateFacts(
         takes_tools=TOOL.name in written["with tools"] and TOOL.name not in bare,
         opens=opens,
         dialect=_dialect(_reply(written, opens), dialects),
-        refuses=tuple(what for what in REFUSABLE if "text" not in texts[what]),
+        refuses=tuple(name for name in REFUSABLE if "text" not in texts[name]),
     )
 
 
@@ -170,7 +170,7 @@ def _dialect(text: str, dialects: Sequence[Description]) -> str:
     """Find the dialect in which a call stands in a text."""
     reader = Reader(compiled(tuple(dialects), (), (), ((), ())), {TOOL.name: TOOL})
     events = [*reader.feed(text), *reader.finish()]
-    return next((one.dialect for one in events if isinstance(one, Call)), "")
+    return next((event.dialect for event in events if isinstance(event, Call)), "")
 
 
 def _rendered(source: str, fields: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
@@ -188,16 +188,16 @@ def _rendered(source: str, fields: Sequence[Mapping[str, Any]]) -> list[dict[str
             env=environment(),
             timeout=2 * SECONDS,
         )
-        found = msgspec.convert(json.loads(done.stdout or b"null"), list[dict[str, str]] | None)
+        texts = msgspec.convert(json.loads(done.stdout or b"null"), list[dict[str, str]] | None)
     except subprocess.TimeoutExpired:
         raise ProblemError("it takes too long") from None
     except (OSError, ValueError, msgspec.ValidationError) as error:
         raise ProblemError(f"it cannot be looked at: {type(error).__name__}") from None
-    if found is None or len(found) != len(fields):
+    if texts is None or len(texts) != len(fields):
         raise ProblemError(
             "it takes too much memory" if done.returncode == 0 else "it takes too long, or too much memory"
         )
-    return found
+    return texts
 
 
 def environment() -> dict[str, str]:
@@ -208,15 +208,15 @@ def environment() -> dict[str, str]:
 def _fields(messages: Sequence[Message], *, tools: Sequence[Tool] = (), prompt: bool = True) -> Mapping[str, Any]:
     """Write a conversation as templates are given it."""
     asked = CHAT.ask(CanonicalRequest(model="", messages=tuple(messages), tools=tuple(tools)))
-    said = _as_templates_want(asked["messages"])
-    return {"messages": said, "tools": asked.get("tools"), "add_generation_prompt": prompt}
+    written = _as_templates_want(asked["messages"])
+    return {"messages": written, "tools": asked.get("tools"), "add_generation_prompt": prompt}
 
 
 def _as_templates_want(entries: Sequence[Any]) -> list[Any]:
     """Write messages as templates are given them: arguments as an object, and no null as content."""
-    said = json.loads(json.dumps(entries))
-    for entry in said:
+    written = json.loads(json.dumps(entries))
+    for entry in written:
         entry["content"] = entry.get("content") or ""
         for call in entry.get("tool_calls", ()):
             call["function"]["arguments"] = json.loads(call["function"]["arguments"])
-    return [*said]
+    return [*written]

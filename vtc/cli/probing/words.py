@@ -56,15 +56,15 @@ class ThinkingWords:
 
 def thinking(heard: Iterable[ProbeReply], tags: Sequence[tuple[str, str]], opened: str) -> ThinkingWords:
     """Tell how replies think; `opened` is the tag that the chat template opens."""
-    for one in heard:
-        if one.direct.message.reasoning:
-            return ThinkingWords("parted", field=one.direct.thoughts)
-        text = one.direct.message.text
+    for reply in heard:
+        if reply.direct.message.reasoning:
+            return ThinkingWords("parted", field=reply.direct.thoughts)
+        text = reply.direct.message.text
         for open_, close in tags:
-            before, found, _ = text.partition(close)
-            if text.lstrip().startswith(open_) or (found and open_ in before):
+            before, closed, _ = text.partition(close)
+            if text.lstrip().startswith(open_) or (closed and open_ in before):
                 return ThinkingWords("raw", open_, close)
-            if found:
+            if closed:
                 return ThinkingWords("prefilled", open_, close)
     close = next((close for open_, close in tags if open_ == opened), "")
     return ThinkingWords("prefilled", opened, close) if close else ThinkingWords()
@@ -73,17 +73,21 @@ def thinking(heard: Iterable[ProbeReply], tags: Sequence[tuple[str, str]], opene
 def tags(profiles: Profiles, model: ModelProfile | None) -> tuple[tuple[str, str], ...]:
     """List the tags of thinking that are known, the model's own first."""
     own = [model.reasoning] if model and model.reasoning else []
-    others = [one.reasoning for one in profiles.models.values() if one.reasoning]
+    others = [profile.reasoning for profile in profiles.models.values() if profile.reasoning]
     return tuple(
         dict.fromkeys(
-            [*((one.open, one.close) for one in own), *COMMON_TAGS, *((one.open, one.close) for one in others)]
+            [
+                *((reasoning.open, reasoning.close) for reasoning in own),
+                *COMMON_TAGS,
+                *((reasoning.open, reasoning.close) for reasoning in others),
+            ]
         )
     )
 
 
 def marker(dialects: Iterable[Description]) -> str:
     """Find the marker that begins a call, in the first dialect that has one of its own."""
-    return next((text for one in dialects for text in _openings(one)), "")
+    return next((text for dialect in dialects for text in _openings(dialect)), "")
 
 
 def _openings(dialect: Description) -> Iterator[str]:
@@ -95,10 +99,10 @@ def _openings(dialect: Description) -> Iterator[str]:
 
 def tokens(heard: ProbeReply, text: str) -> Tokens:
     """Tell whether a special token that the model was asked to repeat came back."""
-    said = heard.direct.message.text.casefold()
-    if text.casefold() in said:
+    text_ = heard.direct.message.text.casefold()
+    if text.casefold() in text_:
         return "kept"
-    return "dropped" if "red" in said and "green" in said else "unknown"
+    return "dropped" if "red" in text_ and "green" in text_ else "unknown"
 
 
 def hidden(heard: ProbeReply) -> str:

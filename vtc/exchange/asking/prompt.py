@@ -32,15 +32,15 @@ def prepared(
     messages: Sequence[Message],
     plan: Plan,
     remark: str,
-    told: list[str],
+    lines: list[str],
 ) -> Sequence[Message] | None:
     """Rewrite the messages for the model; None if they stay as they came in the request.
 
-    `remark` is added for the model alone. A line for people about the tools is added to `told`.
+    `remark` is added for the model alone. A line for people about the tools is added to `lines`.
     """
     protocol, tools = plan.protocol, plan.protocol.by_name
     shown: Sequence[Tool] = plan.offered
-    messages = _with_whole_calls(messages, tools, told)
+    messages = _with_whole_calls(messages, tools, lines)
     write, client = protocol.write, protocol.client_text
     if write:
         messages, shown = _shown(request, messages, plan)
@@ -55,7 +55,7 @@ def prepared(
             messages = history.with_tools(messages, write, shown, plan.tool_choice)
         if protocol.promote or protocol.prompt_tools:
             form = "`tools`" if write is None else f"{write.name} prompt"
-            told.append(f"{len(shown)} tool{'s' * (len(shown) != 1)} -> {form}")
+            lines.append(f"{len(shown)} tool{'s' * (len(shown) != 1)} -> {form}")
     elif client and plan.withheld:
         messages = history.with_rule(messages, f"Tools that must not be used: {', '.join(sorted(plan.withheld))}.")
     if remark:
@@ -72,7 +72,7 @@ def _shown(request: Request, messages: Sequence[Message], plan: Plan) -> tuple[S
     offered = {tool.name: tool for tool in plan.offered}
     later = {*request.offer.deferred}
 
-    def told(part: str | Opaque) -> str | Opaque:
+    def readable(part: str | Opaque) -> str | Opaque:
         if isinstance(part, str):
             return part
         if name := request.loads(part.part):
@@ -86,19 +86,19 @@ def _shown(request: Request, messages: Sequence[Message], plan: Plan) -> tuple[S
     seen: set[str] = set()
     out: list[Message] = []
     for message in messages:
-        content = tuple(told(part) for part in message.content)
+        content = tuple(readable(part) for part in message.content)
         out.append(message if content == message.content else replace(message, content=tuple(filter(None, content))))
     later |= seen
-    changed_ = any(one is not other for one, other in zip(out, messages, strict=True))
+    changed_ = any(new is not old for new, old in zip(out, messages, strict=True))
     return out if changed_ else messages, [tool for tool in plan.offered if tool.name not in later]
 
 
-def _with_whole_calls(messages: Sequence[Message], tools: Mapping[str, Tool], told: list[str]) -> Sequence[Message]:
+def _with_whole_calls(messages: Sequence[Message], tools: Mapping[str, Tool], lines: list[str]) -> Sequence[Message]:
     """Mend past calls whose arguments are no JSON object: servers refuse all that follows in such a conversation."""
     broken = {place for place, message in enumerate(messages) if any(map(_is_broken, message.calls))}
     if not broken:
         return messages
-    told.append(f"{len(broken)} past message{'s' * (len(broken) != 1)} with broken arguments mended")
+    lines.append(f"{len(broken)} past message{'s' * (len(broken) != 1)} with broken arguments mended")
     return [
         replace(message, calls=tuple(_whole(call, tools) for call in message.calls)) if place in broken else message
         for place, message in enumerate(messages)
@@ -124,12 +124,12 @@ def _whole(call: ToolCall, tools: Mapping[str, Tool]) -> ToolCall:
     if not _is_broken(call):
         return call
     try:
-        (found, *more), _ = in_order(call, {**tools, call.name: tools.get(call.name, Tool(call.name))}, lenient=True)
+        (mended, *more), _ = in_order(call, {**tools, call.name: tools.get(call.name, Tool(call.name))}, lenient=True)
     except NotInOrder:
         more = [call]
     if more:
         return with_fields(call, arguments=json.dumps({"_raw": call.arguments}, ensure_ascii=False))
-    return with_fields(call, arguments=found.arguments)
+    return with_fields(call, arguments=mended.arguments)
 
 
 def _structured(
@@ -140,7 +140,7 @@ def _structured(
     def sample(call: ToolCall) -> str:
         return write_calls([call], write, tools) if write else f"{call.name}({call.arguments})"
 
-    def told(part: str | Opaque) -> str | Opaque:
+    def without_tools(part: str | Opaque) -> str | Opaque:
         if isinstance(part, Opaque):
             return part
         rest = documented_tools.read(part, client.profile.tool_sections).rest
@@ -149,7 +149,9 @@ def _structured(
     out: list[Message] = []
     for message in conversation.structured(messages, client.dialect, tools):
         if message.role == "system":
-            content = tuple(part for part in map(told, message.content) if isinstance(part, Opaque) or part.strip())
+            content = tuple(
+                part for part in map(without_tools, message.content) if isinstance(part, Opaque) or part.strip()
+            )
             if not content:  # it was about tools only; servers refuse an empty one
                 continue
             message = message if content == message.content else replace(message, content=content)

@@ -10,8 +10,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from vtc.events import CanonicalRequest, Message, ToolCall
-from vtc.exchange.asking.steps.messages import StepContext, counted
+from vtc.events import CanonicalRequest, Message, Tool, ToolCall
+from vtc.exchange.asking.steps.messages import StepContext, counted, with_messages
 
 # Ids of calls, as a server takes them: each its own, and the same in every turn.
 
@@ -20,16 +20,13 @@ _SHORT = re.compile(r"[A-Za-z0-9_-]{1,40}")
 _NINE = re.compile(r"[A-Za-z0-9]{9}")
 
 
-def ids(asked: CanonicalRequest, value: Any, _given: StepContext) -> tuple[CanonicalRequest, str]:
+def ids(asked: CanonicalRequest, value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
     """Give each call an id of its own in this form, and its result the same; those that have one keep it."""
     form = _nine if value == "alphanumeric9" else _short
-    if not any(one.calls or one.role == "tool" for one in asked.messages):
+    if not any(message.calls or message.role == "tool" for message in asked.messages):
         return asked, ""
-    messages = tuple(_in_form(one, form) for one in _numbered(asked.messages))
-    changed = sum(one is not came for one, came in zip(messages, asked.messages, strict=True))
-    if not changed:
-        return asked, ""
-    return replace(asked, messages=messages), f"ids of calls in {changed} message{'s' * (changed != 1)} made anew"
+    messages = (_in_form(message, form) for message in _numbered(asked.messages))
+    return with_messages(asked, messages, "message", "ids of calls in {} made anew")
 
 
 def _short(id_: str) -> str:
@@ -73,16 +70,18 @@ def _numbered(messages: Iterable[Message]) -> Iterator[Message]:
             waiting.append((call.id, calls[-1]))
         before = message.role
         if message.role != "tool":
-            same = all(one is came for one, came in zip(calls, message.calls, strict=True))
+            same = all(new is old for new, old in zip(calls, message.calls, strict=True))
             yield message if same else replace(message, calls=tuple(calls))
             continue
         wanted = message.call_id or None
         fits = (
-            one for one in waiting if (one[0] or None) == wanted and (one[0] or message.name in (None, one[1].name))
+            (id_, call)
+            for id_, call in waiting
+            if (id_ or None) == wanted and (id_ or message.name in (None, call.name))
         )
-        if found := next(fits, None):
-            waiting.remove(found)
-            yield _answering(message, found[1].id, found[1].name)
+        if answered := next(fits, None):
+            waiting.remove(answered)
+            yield _answering(message, answered[1].id, answered[1].name)
         else:
             yield _answering(message, taken.get(message.call_id or "", message.call_id), message.name)
 
@@ -103,19 +102,18 @@ DONE = "Done."
 """What the model says between results and the user; other clients write the same."""
 
 
-def results(asked: CanonicalRequest, _value: Any, _given: StepContext) -> tuple[CanonicalRequest, str]:
+def results(asked: CanonicalRequest, _value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
     """Put results right after their calls, in their order, one for each.
 
     One of no call is said by the user, as is a second one of the same call that says something else.
     """
-    messages = tuple(_answered(asked.messages))
-    came = asked.messages
-    if len(messages) == len(came) and all(one is other for one, other in zip(messages, came, strict=True)):
+    messages, before = tuple(_answered(asked.messages)), asked.messages
+    if len(messages) == len(before) and all(new is old for new, old in zip(messages, before, strict=True)):
         return asked, ""
     return replace(asked, messages=messages), "results put in the order of their calls"
 
 
-def after_results(asked: CanonicalRequest, _value: Any, _given: StepContext) -> tuple[CanonicalRequest, str]:
+def after_results(asked: CanonicalRequest, _value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
     """Let the model say a word between results and what the user says."""
     out: list[Message] = []
     for message in asked.messages:
@@ -134,7 +132,7 @@ def _answered(messages: Sequence[Message]) -> Iterator[Message]:
         at += 1
         after: list[Message] = []
         if message.role == "assistant" and message.calls:
-            end = next((at + n for n, one in enumerate(messages[at:]) if one.role == "assistant"), len(messages))
+            end = next((at + n for n, later in enumerate(messages[at:]) if later.role == "assistant"), len(messages))
             after, at = [*messages[at:end]], end
         elif message.role == "tool":
             yield _orphan(message)
@@ -143,17 +141,17 @@ def _answered(messages: Sequence[Message]) -> Iterator[Message]:
         if len({call.id for call in message.calls}) < len(message.calls):
             yield from after  # which result is whose is told by ids alone
             continue
-        found: dict[str | None, Message] = {}
-        for one in after:
-            if one.role == "tool" and one.call_id in {call.id for call in message.calls}:
-                found.setdefault(one.call_id, one)
+        by_id: dict[str | None, Message] = {}
+        for later in after:
+            if later.role == "tool" and later.call_id in {call.id for call in message.calls}:
+                by_id.setdefault(later.call_id, later)
         for call in message.calls:
-            yield found.get(call.id) or Message("tool", (NO_RESULT,), call_id=call.id, name=call.name)
-        for one in after:
-            if one.role != "tool":
-                yield one
-            elif one.call_id not in found or found[one.call_id].content != one.content:
-                yield _orphan(one)
+            yield by_id.get(call.id) or Message("tool", (NO_RESULT,), call_id=call.id, name=call.name)
+        for later in after:
+            if later.role != "tool":
+                yield later
+            elif later.call_id not in by_id or by_id[later.call_id].content != later.content:
+                yield _orphan(later)
 
 
 def _orphan(result: Message) -> Message:
@@ -167,24 +165,27 @@ def _orphan(result: Message) -> Message:
 _WORDS = ("auto", "none", "required")
 
 
-def names(asked: CanonicalRequest, _value: Any, given: StepContext) -> tuple[CanonicalRequest, str]:
+def names(asked: CanonicalRequest, _value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
     """Give tools names that all take, in declarations, in the choice and in the conversation alike."""
-    known = given.names
+    known = context.names
     called = {call.name for message in asked.messages for call in message.calls}
-    called |= {one.name for one in asked.messages if one.role == "tool" and one.name}
+    called |= {message.name for message in asked.messages if message.role == "tool" and message.name}
     wire = {name: known.out(name) for name in (*(tool.name for tool in asked.tools), *sorted(called))}
-    changed = {name: one for name, one in wire.items() if name != one}
+    changed = {name: short for name, short in wire.items() if name != short}
     if not changed:
         return asked, ""
+
+    def renamed_one[T: (Tool, ToolCall)](named: T) -> T:
+        return with_fields(named, name=wire[named.name]) if named.name in changed else named
 
     def renamed(message: Message) -> Message:
         name = changed.get(message.name or "", message.name) if message.role == "tool" else message.name
         if name == message.name and not any(call.name in changed for call in message.calls):
             return message
-        calls = tuple(with_fields(one, name=wire[one.name]) if one.name in changed else one for one in message.calls)
+        calls = tuple(map(renamed_one, message.calls))
         return replace(message, calls=calls, name=name)
 
-    tools = tuple(with_fields(one, name=wire[one.name]) if one.name in changed else one for one in asked.tools)
+    tools = tuple(map(renamed_one, asked.tools))
     chosen = asked.choice if asked.choice in _WORDS else changed.get(asked.choice, asked.choice)
-    told = f"{counted(len(changed), 'name')} of tools shortened ({', '.join(sorted(changed))})"
-    return replace(asked, messages=tuple(map(renamed, asked.messages)), tools=tools, choice=chosen), told
+    line = f"{counted(len(changed), 'name')} of tools shortened ({', '.join(sorted(changed))})"
+    return replace(asked, messages=tuple(map(renamed, asked.messages)), tools=tools, choice=chosen), line

@@ -20,21 +20,21 @@ LEAST = 8
 """A reply is left at least this part of the window: what is left is only estimated, and the server knows it."""
 
 
-def context(asked: CanonicalRequest, value: Any, given: StepContext) -> tuple[CanonicalRequest, str]:
+def context(asked: CanonicalRequest, value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
     """Say how long the window is, and that the prompt must not be cut, or else lower the limit to what is left."""
     limits = asked.limits
-    if "context" in given.server.layout.limits:
+    if "context" in context.server.layout.limits:
         more = {"context": value, "truncate": False}
         if more.keys() <= limits.keys():
             return asked, ""
-        told = f"num_ctx {value} set" if "context" not in limits else "truncate false set"
-        return replace(asked, limits={**more, **limits}), told
+        line = f"num_ctx {value} set" if "context" not in limits else "truncate false set"
+        return replace(asked, limits={**more, **limits}), line
     wanted = limits.get("max_tokens")
     left = max(value - size(asked.messages, asked.tools) // PER_TOKEN, value // LEAST)
     return _lowered(asked, left) if isinstance(wanted, int) and wanted > left else (asked, "")
 
 
-def max_tokens(asked: CanonicalRequest, value: Any, _given: StepContext) -> tuple[CanonicalRequest, str]:
+def max_tokens(asked: CanonicalRequest, value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
     """Lower the limit to the most that the server takes."""
     wanted = asked.limits.get("max_tokens")
     return _lowered(asked, value) if isinstance(wanted, int) and wanted > value else (asked, "")
@@ -51,13 +51,13 @@ def size(messages: Iterable[Message], tools: Iterable[Tool]) -> int:
     for message in messages:
         total += len(message.reasoning) + sum(len(part) for part in message.content if isinstance(part, str))
         total += sum(len(call.name) + len(call.arguments) for call in message.calls)
-    return total + sum(len(one.description) + len(encode(one.parameters)) for one in tools)
+    return total + sum(len(tool.description) + len(encode(tool.parameters)) for tool in tools)
 
 
 # How much to think, for a model that cannot.
 
 
-def thinking(asked: CanonicalRequest, _value: Any, _given: StepContext) -> tuple[CanonicalRequest, str]:
+def thinking(asked: CanonicalRequest, _value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
     """Say nothing of it to a server of another API."""
     if asked.effort is None:
         return asked, ""

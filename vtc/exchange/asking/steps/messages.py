@@ -5,7 +5,7 @@ And what every step is: a function that takes a request, the value of its key an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby, takewhile
 from typing import Any, NamedTuple
 
@@ -30,9 +30,21 @@ type Step = Callable[[CanonicalRequest, Any, StepContext], tuple[CanonicalReques
 where they would wonder."""
 
 
-def counted(count: int, what: str) -> str:
+def counted(count: int, noun: str) -> str:
     """`1 message`, `2 messages`"""
-    return f"{count} {what}{'s' * (count != 1)}"
+    return f"{count} {noun}{'s' * (count != 1)}"
+
+
+def with_messages(
+    asked: CanonicalRequest, messages: Iterable[Message], noun: str, line: str
+) -> tuple[CanonicalRequest, str]:
+    """Put messages in the place of those of a request, one for one; `line` tells how many `noun` are others now.
+
+    Return the very request if none is.
+    """
+    messages = tuple(messages)
+    count = sum(new is not old for new, old in zip(messages, asked.messages, strict=True))
+    return (replace(asked, messages=messages), line.format(counted(count, noun))) if count else (asked, "")
 
 
 def said_in(message: Message, between: str) -> tuple[str | Opaque, ...]:
@@ -64,22 +76,22 @@ def joined(messages: Sequence[Message], between: str) -> Message:
                 begun = 0
             else:
                 parts.append(part)
-    thoughts = [one for one in messages if one.reasoning]
+    thoughts = [message for message in messages if message.reasoning]
     first, seal = (thoughts or messages)[0], thoughts[0].seal if len(thoughts) == 1 else None
-    reasoning = "\n".join(one.reasoning for one in messages if one.reasoning)
-    calls = tuple(call for one in messages for call in one.calls)
+    reasoning = "\n".join(message.reasoning for message in messages if message.reasoning)
+    calls = tuple(call for message in messages for call in message.calls)
     return Message(messages[0].role, tuple(parts), calls, source=first.source, reasoning=reasoning, seal=seal)
 
 
 def may_join(messages: Sequence[Message]) -> bool:
     """True if nothing is lost: what was thought stands in fields of its own, of which a message has one."""
-    return len(messages) > 1 and sum(bool(one.reasoning and one.source is not None) for one in messages) < 2
+    return len(messages) > 1 and sum(bool(message.reasoning and message.source is not None) for message in messages) < 2
 
 
 # The model's turns: all that it said between two messages of others is one, so that its results follow it.
 
 
-def turns(asked: CanonicalRequest, _value: Any, _given: StepContext) -> tuple[CanonicalRequest, str]:
+def turns(asked: CanonicalRequest, _value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
     """Join messages of the model that follow each other."""
     return joined_where(asked, lambda role: role == "assistant", " of the model")
 
@@ -87,7 +99,7 @@ def turns(asked: CanonicalRequest, _value: Any, _given: StepContext) -> tuple[Ca
 def joined_where(asked: CanonicalRequest, is_one: Callable[[str], bool], of: str = "") -> tuple[CanonicalRequest, str]:
     """Join neighbours of each such role."""
     out: list[Message] = []
-    for role, some in groupby(asked.messages, lambda one: one.role):
+    for role, some in groupby(asked.messages, lambda message: message.role):
         turn = [*some]
         out += [joined(turn, "\n")] if is_one(role) and may_join(turn) else turn
     if not (gone := len(asked.messages) - len(out)):
@@ -98,7 +110,7 @@ def joined_where(asked: CanonicalRequest, is_one: Callable[[str], bool], of: str
 # Neighbours of one role, which templates that count turns refuse.
 
 
-def alternate(asked: CanonicalRequest, _value: Any, _given: StepContext) -> tuple[CanonicalRequest, str]:
+def alternate(asked: CanonicalRequest, _value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
     """Join them; results stay apart, as each answers a call."""
     return joined_where(asked, lambda role: role in ("user", "assistant"))
 
@@ -110,7 +122,7 @@ REMINDER = "<system-reminder>\n{}\n</system-reminder>"
 """How a system message that stands amid a conversation is told, where clients write their own so."""
 
 
-def system(asked: CanonicalRequest, value: Any, _given: StepContext) -> tuple[CanonicalRequest, str]:
+def system(asked: CanonicalRequest, value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
     """Join those at the beginning; the others the user says where they stand, or they join these, or they stay.
 
     `user`: the user says them all.
@@ -123,24 +135,24 @@ def system(asked: CanonicalRequest, value: Any, _given: StepContext) -> tuple[Ca
         return asked, ""
     if value == "first":
         opening += filter(_is_system, rest)
-        rest = tuple(one for one in rest if not _is_system(one))
+        rest = tuple(message for message in rest if not _is_system(message))
     elif value != "kept":
         rest = tuple(map(_spoken, rest))
     if value == "user":
         return replace(asked, messages=_opened(opening, rest)), "what the system says said by the user"
-    told = f"{counted(late, 'system message')} {'put first' if value == 'first' else 'said by the user'}"
+    line = f"{counted(late, 'system message')} {'put first' if value == 'first' else 'said by the user'}"
     head = (joined(opening, "\n\n"),) if opening else ()
-    return replace(asked, messages=(*head, *rest)), told if late else "system messages joined"
+    return replace(asked, messages=(*head, *rest)), line if late else "system messages joined"
 
 
 def _opened(opening: Sequence[Message], rest: Sequence[Message]) -> tuple[Message, ...]:
     """Have the user begin with what opened the conversation, as templates write a system message for such models."""
     if not opening:
         return tuple(rest)
-    said = replace(joined(opening, "\n\n"), role="user", source=None)
+    spoken = replace(joined(opening, "\n\n"), role="user", source=None)
     if not rest or rest[0].role != "user":
-        return (said, *rest)
-    return (replace(rest[0], content=joined([said, rest[0]], "\n\n").content), *rest[1:])
+        return (spoken, *rest)
+    return (replace(rest[0], content=joined([spoken, rest[0]], "\n\n").content), *rest[1:])
 
 
 def _is_system(message: Message) -> bool:
@@ -151,30 +163,27 @@ def _is_system(message: Message) -> bool:
 def _spoken(message: Message) -> Message:
     if not _is_system(message):
         return message
-    return Message("user", tuple(REMINDER.format(one) if isinstance(one, str) else one for one in message.content))
+    return Message("user", tuple(REMINDER.format(part) if isinstance(part, str) else part for part in message.content))
 
 
 # The role `developer`, which is `system` to all servers but OpenAI's.
 
 
-def developer(asked: CanonicalRequest, _value: Any, given: StepContext) -> tuple[CanonicalRequest, str]:
+def developer(asked: CanonicalRequest, _value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
     """Call roles by their usual names."""
-    messages = tuple(map(given.request.usual, asked.messages))
-    changed = sum(one is not came for one, came in zip(messages, asked.messages, strict=True))
-    if not changed:
-        return asked, ""
-    return replace(asked, messages=messages), f"{counted(changed, 'message')} of the developer said by the system"
+    usual = map(context.request.usual, asked.messages)
+    return with_messages(asked, usual, "message", "{} of the developer said by the system")
 
 
 # Messages that say nothing.
 
 
-def empty(asked: CanonicalRequest, _value: Any, given: StepContext) -> tuple[CanonicalRequest, str]:
+def empty(asked: CanonicalRequest, _value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
     """Leave them out; a result without a word is one all the same."""
 
     def says(message: Message) -> bool:
-        said = any(isinstance(part, str) or part.media or part.part is not None for part in message.content)
-        return bool(said or message.calls or message.role == "tool" or given.request.beside(message))
+        has_content = any(isinstance(part, str) or part.media or part.part is not None for part in message.content)
+        return bool(has_content or message.calls or message.role == "tool" or context.request.beside(message))
 
     kept = tuple(filter(says, asked.messages))
     if not (gone := len(asked.messages) - len(kept)):
@@ -185,19 +194,17 @@ def empty(asked: CanonicalRequest, _value: Any, given: StepContext) -> tuple[Can
 # Contents that are null, as clients write them beside calls, where a template reads a text.
 
 
-def nulls(asked: CanonicalRequest, _value: Any, given: StepContext) -> tuple[CanonicalRequest, str]:
+def nulls(asked: CanonicalRequest, _value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
     """Write an empty text for each."""
-    messages = tuple(replace(one, content=("",)) if given.request.is_null(one) else one for one in asked.messages)
-    changed = sum(one is not came for one, came in zip(messages, asked.messages, strict=True))
-    if not changed:
-        return asked, ""
-    return replace(asked, messages=messages), f"{counted(changed, 'null content')} written as an empty text"
+    is_null = context.request.is_null
+    messages = (replace(message, content=("",)) if is_null(message) else message for message in asked.messages)
+    return with_messages(asked, messages, "null content", "{} written as an empty text")
 
 
 # Several calls of one message, where a template takes one at a time.
 
 
-def single(asked: CanonicalRequest, _value: Any, _given: StepContext) -> tuple[CanonicalRequest, str]:
+def single(asked: CanonicalRequest, _value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
     """Give each call a message of its own, with its result after it."""
     several = sum(len(message.calls) > 1 for message in asked.messages)
     if not several:
@@ -214,12 +221,12 @@ def _apart(messages: Sequence[Message]) -> Iterator[Message]:
         if len(message.calls) < 2:
             yield message
             continue
-        after = [*takewhile(lambda one: one.role == "tool", messages[at:])]
+        after = [*takewhile(lambda result: result.role == "tool", messages[at:])]
         at += len(after)
         for place, call in enumerate(message.calls):
             yield replace(message, calls=(call,)) if not place else Message(message.role, calls=(call,))
-            yield from (one for one in after if one.call_id == call.id)
-            after = [one for one in after if one.call_id != call.id]
+            yield from (result for result in after if result.call_id == call.id)
+            after = [result for result in after if result.call_id != call.id]
         yield from after
 
 
@@ -231,50 +238,46 @@ def _apart(messages: Sequence[Message]) -> Iterator[Message]:
 SOMETHING = "Hello."
 
 
-def something(asked: CanonicalRequest, value: Any, _given: StepContext) -> tuple[CanonicalRequest, str]:
+def something(asked: CanonicalRequest, value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
     """Add a message of the user where there is none; `first` also ahead of what the model says first."""
-    opening = len([*takewhile(lambda one: one.role == "system", asked.messages)])
+    opening = len([*takewhile(lambda message: message.role == "system", asked.messages)])
     head, rest = asked.messages[:opening], asked.messages[opening:]
     if rest and (value != "first" or rest[0].role == "user"):
         return asked, ""
-    told = "the model speaks first" if rest else "the request has no message"
-    return replace(asked, messages=(*head, Message("user", (SOMETHING,)), *rest)), f"{told}: {SOMETHING!r} added"
+    reason = "the model speaks first" if rest else "the request has no message"
+    return replace(asked, messages=(*head, Message("user", (SOMETHING,)), *rest)), f"{reason}: {SOMETHING!r} added"
 
 
 # Contents that are lists of texts, where a template adds them to a text.
 
 
-def text(asked: CanonicalRequest, _value: Any, given: StepContext) -> tuple[CanonicalRequest, str]:
+def text(asked: CanonicalRequest, _value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
     """Write each as one text; a list with images stays one. The parts of a result are joined only where it was one."""
 
     def written(message: Message) -> Message:
-        plain = given.request.as_text(message)
+        plain = context.request.as_text(message)
         if message.role == "tool" and plain is message:
             return message
         content = said_in(message, "\n\n" if message.role == "system" else "\n")
         return plain if content is message.content else replace(plain, content=content)
 
-    messages = tuple(map(written, asked.messages))
-    changed = sum(one is not came for one, came in zip(messages, asked.messages, strict=True))
-    if not changed:
-        return asked, ""
-    return replace(asked, messages=messages), f"{counted(changed, 'list')} of texts written as text"
+    return with_messages(asked, map(written, asked.messages), "list", "{} of texts written as text")
 
 
 # Images and documents, for a model that takes none.
 
 
-def images(asked: CanonicalRequest, _value: Any, given: StepContext) -> tuple[CanonicalRequest, str]:
+def images(asked: CanonicalRequest, _value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
     """Put a note in the place of each."""
-    request, count = given.request, 0
+    request, count = context.request, 0
 
     def noted(part: str | Opaque) -> str | Opaque:
         nonlocal count
         if isinstance(part, str):
             return part
-        found = part.media or (request.meaning(part.part) if part.part is not None else None)
-        count += isinstance(found, Media)
-        return note(found) if isinstance(found, Media) else part
+        media = part.media or (request.meaning(part.part) if part.part is not None else None)
+        count += isinstance(media, Media)
+        return note(media) if isinstance(media, Media) else part
 
     def without(message: Message) -> Message:
         nonlocal count
@@ -292,24 +295,21 @@ def images(asked: CanonicalRequest, _value: Any, given: StepContext) -> tuple[Ca
 # The line with which Claude Code begins its prompt: it differs in each request, and only its own server wants it.
 
 
-def billing(asked: CanonicalRequest, _value: Any, given: StepContext) -> tuple[CanonicalRequest, str]:
+def billing(asked: CanonicalRequest, _value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
     """Leave the line out; what stands after it in the same text stays."""
 
     def left(part: str | Opaque) -> str | Opaque | None:
-        said = part if isinstance(part, str) else given.request.meaning(part.part) if part.part is not None else None
-        if not isinstance(said, str) or not said.startswith(BILLING):
+        text = part if isinstance(part, str) else context.request.meaning(part.part) if part.part is not None else None
+        if not isinstance(text, str) or not text.startswith(BILLING):
             return part
-        return without_billing(said) or None
+        return without_billing(text) or None
 
     def without(message: Message) -> Message:
         if message.role != "system":
             return message
         parts = [left(part) for part in message.content]
-        if all(part is came for part, came in zip(parts, message.content, strict=True)):
+        if all(new is old for new, old in zip(parts, message.content, strict=True)):
             return message
         return replace(message, content=tuple(part for part in parts if part is not None))
 
-    messages = tuple(map(without, asked.messages))
-    if all(one is came for one, came in zip(messages, asked.messages, strict=True)):
-        return asked, ""
-    return replace(asked, messages=messages), "the billing line left out"
+    return with_messages(asked, map(without, asked.messages), "", "the billing line left out")

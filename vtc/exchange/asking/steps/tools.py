@@ -62,42 +62,42 @@ class Simple:
         reference = schema.get("$ref")
         if len(within) > MOST_DEPTH or self.parts > self._most or reference in within:
             self.gone["depth"] = None
-            found = there if isinstance(there := referred(self.root, reference), Mapping) else schema
-            kind = found.get("type") if within else "object"  # arguments are one
-            return {"type": kind if isinstance(kind, str) else _kind(found)}
+            simple = there if isinstance(there := referred(self.root, reference), Mapping) else schema
+            kind = simple.get("type") if within else "object"  # arguments are one
+            return {"type": kind if isinstance(kind, str) else _kind(simple)}
         depth, within = len(within), (*within, reference if isinstance(reference, str) else "")
         keys = schema.keys()
         is_simple = isinstance(schema.get("type"), str) and keys.isdisjoint(_LOOKED_AT)
-        found = schema if is_simple else self._simplified(schema, depth)
+        simple = schema if is_simple else self._simplified(schema, depth)
         inside = {
             key: new
-            for key in _INSIDE & found.keys()
-            if (new := self._inside(key, found[key], within)) is not found[key]
+            for key in _INSIDE & simple.keys()
+            if (new := self._inside(key, simple[key], within)) is not simple[key]
         }
-        found = {**found, **inside} if inside else found
-        if self._plain and found.get("additionalProperties") is False:
+        simple = {**simple, **inside} if inside else simple
+        if self._plain and simple.get("additionalProperties") is False:
             self.gone["additionalProperties"] = None
-            found = {key: one for key, one in found.items() if key != "additionalProperties"}
-        if depth == 0 and found.get("type") == "object" and "properties" not in found:
-            found = {**found, "properties": {}}
+            simple = {key: value for key, value in simple.items() if key != "additionalProperties"}
+        if depth == 0 and simple.get("type") == "object" and "properties" not in simple:
+            simple = {**simple, "properties": {}}
         if depth == 0 and "$ref" in self.gone:
-            found = {key: one for key, one in found.items() if key not in ("$defs", "definitions")}
-        return found
+            simple = {key: value for key, value in simple.items() if key not in ("$defs", "definitions")}
+        return simple
 
     def _simplified(self, schema: Mapping[str, Any], depth: int) -> Mapping[str, Any]:
         """Simplify a schema, but not those inside."""
-        found = self._flat(schema)
-        lost = {key: one for key, one in found.items() if key in NARROWS}
-        silent = _NOT_PLAIN & found.keys() if self._plain else frozenset[str]()
-        kinds = found.get("type")
-        is_known = isinstance(kinds, str) or not found.keys().isdisjoint({"enum", "const", "allOf", *_UNIONS})
-        if found is schema and is_known and not (lost or silent or (self._plain and "const" in found)):
+        flat = self._flat(schema)
+        lost = {key: value for key, value in flat.items() if key in NARROWS}
+        silent = _NOT_PLAIN & flat.keys() if self._plain else frozenset[str]()
+        kinds = flat.get("type")
+        is_known = isinstance(kinds, str) or not flat.keys().isdisjoint({"enum", "const", "allOf", *_UNIONS})
+        if flat is schema and is_known and not (lost or silent or (self._plain and "const" in flat)):
             return schema
-        out = {key: one for key, one in found.items() if key not in lost and key not in silent}
+        out = {key: value for key, value in flat.items() if key not in lost and key not in silent}
         if self._plain and "const" in out:
             out["enum"] = [out.pop("const")]
             self.gone["const"] = None
-        others = [one for one in kinds if one != "null"] if isinstance(kinds, list) else []
+        others = [value for value in kinds if value != "null"] if isinstance(kinds, list) else []
         if len(others) == 1:
             out["type"] = others[0]
             self.gone["null"] = None
@@ -106,9 +106,9 @@ class Simple:
             self.gone["no type"] = None
         self.gone.update(dict.fromkeys((*lost, *silent)))
         if lost:
-            said = str(out.get("description") or "")
-            hint = "; ".join(f"{key}: {_short(one)}" for key, one in lost.items())
-            out["description"] = f"{said}\n({hint})" if said else f"({hint})"
+            description = str(out.get("description") or "")
+            hint = "; ".join(f"{key}: {_short(value)}" for key, value in lost.items())
+            out["description"] = f"{description}\n({hint})" if description else f"({hint})"
         return out
 
     def _flat(self, schema: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -117,24 +117,24 @@ class Simple:
             if "$ref" in schema:
                 self.gone["$ref"] = None
                 there = referred(self.root, schema["$ref"])
-                rest = {key: one for key, one in schema.items() if key != "$ref"}
+                rest = {key: value for key, value in schema.items() if key != "$ref"}
                 schema = {**there, **rest} if isinstance(there, Mapping) else rest
                 continue
             key = next((key for key in _UNIONS if isinstance(schema.get(key), list)), None)
-            others = [one for one in schema[key] if one != {"type": "null"}] if key else []
+            others = [value for value in schema[key] if value != {"type": "null"}] if key else []
             if not key or len(others) != 1 or not isinstance(others[0], Mapping):
                 break
             self.gone[key] = None
-            schema = {**others[0], **{name: one for name, one in schema.items() if name != key}}
+            schema = {**others[0], **{name: value for name, value in schema.items() if name != key}}
         return schema
 
     def _inside(self, key: str, value: Any, within: tuple[str, ...]) -> Any:
         if key == "properties" and isinstance(value, Mapping):
-            new: Any = {name: self.of(one, within) for name, one in value.items()}
-            return value if all(new[name] is one for name, one in value.items()) else new
+            new: Any = {name: self.of(inner, within) for name, inner in value.items()}
+            return value if all(new[name] is inner for name, inner in value.items()) else new
         if isinstance(value, list):
-            new = [self.of(one, within) for one in value]
-            return value if all(one is came for one, came in zip(new, value, strict=True)) else new
+            new = [self.of(inner, within) for inner in value]
+            return value if all(inner is old for inner, old in zip(new, value, strict=True)) else new
         return self.of(value, within) if isinstance(value, Mapping) else value
 
 
@@ -160,29 +160,29 @@ MOST_TOLD = 6
 """Tools that are named in the report."""
 
 
-def schemas(asked: CanonicalRequest, value: Any, _given: StepContext) -> tuple[CanonicalRequest, str]:
+def schemas(asked: CanonicalRequest, value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
     """Simplify the schemas that say more than types, names and choices."""
     tools: list[Tool] = []
-    told: list[str] = []
+    lines: list[str] = []
     left = MOST_PARTS_OF_ALL
     for tool in asked.tools:
         simple = Simple(tool.parameters, plain=value == "plain", most=left)
         parameters = simple.of(tool.parameters)
         left -= simple.parts
         if parameters is not tool.parameters:
-            told.append(f"{tool.name}: {', '.join([*simple.gone])}" if simple.gone else tool.name)
+            lines.append(f"{tool.name}: {', '.join([*simple.gone])}" if simple.gone else tool.name)
             tool = with_fields(tool, parameters=parameters)
         tools.append(tool)
-    if not told:
+    if not lines:
         return asked, ""
-    shown = "; ".join(told[:MOST_TOLD]) + "; …" * (len(told) > MOST_TOLD)
-    return replace(asked, tools=tuple(tools)), f"{counted(len(told), 'schema')} simplified ({shown})"
+    shown = "; ".join(lines[:MOST_TOLD]) + "; …" * (len(lines) > MOST_TOLD)
+    return replace(asked, tools=tuple(tools)), f"{counted(len(lines), 'schema')} simplified ({shown})"
 
 
 # The choice of a tool, for a server that does not heed it.
 
 
-def choice(asked: CanonicalRequest, _value: Any, _given: StepContext) -> tuple[CanonicalRequest, str]:
+def choice(asked: CanonicalRequest, _value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
     """Send no tools where none may be called, and one where that must be: this is worth more than the prompt cache."""
     if asked.choice == "auto" or not asked.tools:
         return asked, ""
@@ -191,11 +191,11 @@ def choice(asked: CanonicalRequest, _value: Any, _given: StepContext) -> tuple[C
     named = tuple(tool for tool in asked.tools if tool.name == asked.choice)
     demand = REMINDER.format(f"Call the tool {asked.choice}." if named else "Call one of the tools.")
     last = asked.messages[-1:]
-    said = Message("user", (demand,))
+    message = Message("user", (demand,))
     joins = bool(last) and last[0].role == "user"
-    messages = (*asked.messages[:-1], joined([last[0], said], "\n")) if joins else (*asked.messages, said)
-    told = f"tool_choice {asked.choice}: said in the prompt"
-    return replace(asked, messages=messages, tools=named or asked.tools, choice="auto"), told
+    messages = (*asked.messages[:-1], joined([last[0], message], "\n")) if joins else (*asked.messages, message)
+    line = f"tool_choice {asked.choice}: said in the prompt"
+    return replace(asked, messages=messages, tools=named or asked.tools, choice="auto"), line
 
 
 # The grammar of a reply, for a server that decodes by one; and tools that are strict, for one that makes it itself.
@@ -203,18 +203,18 @@ def choice(asked: CanonicalRequest, _value: Any, _given: StepContext) -> tuple[C
 # Fails open: what cannot be said is told, and the request goes without.
 
 
-def constrain(asked: CanonicalRequest, value: Any, given: StepContext) -> tuple[CanonicalRequest, str]:
+def constrain(asked: CanonicalRequest, value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
     """Send the grammar of the dialect, filled in with the tools."""
     assert isinstance(value, Constraining)
-    if (mark := quoting(value.dialect)) and _holds(given.request.messages, mark):
+    if (mark := quoting(value.dialect)) and _holds(context.request.messages, mark):
         return asked, f"no grammar: the conversation quotes {mark}, which no value could hold"
     try:
-        made = value.written()
+        grammar = value.written()
     except Inexpressible as error:
         return asked, f"no grammar: {error}"
-    constraint = (value.form, made)
-    if not given.server.constrain(*constraint):
-        return asked, f"no grammar: {given.server.name} has no field for it"
+    constraint = (value.form, grammar)
+    if not context.server.constrain(*constraint):
+        return asked, f"no grammar: {context.server.name} has no field for it"
     if constraint == asked.constraint:
         return asked, ""
     return replace(asked, constraint=constraint), f"a grammar of {value.dialect.name} sent ({value.form})"
@@ -230,15 +230,15 @@ def _holds(messages: Iterable[Message], mark: str) -> bool:
     )
 
 
-def strict(asked: CanonicalRequest, _value: Any, _given: StepContext) -> tuple[CanonicalRequest, str]:
+def strict(asked: CanonicalRequest, _value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
     """Declare tools as strict, where each of their objects can be closed; those without parameters stay."""
     tools = tuple(
-        with_fields(tool, strict=True, parameters=found)
-        if not tool.strict and _has_members(tool.parameters) and (found := closed(tool.parameters)) is not None
+        with_fields(tool, strict=True, parameters=parameters)
+        if not tool.strict and _has_members(tool.parameters) and (parameters := closed(tool.parameters)) is not None
         else tool
         for tool in asked.tools
     )
-    changed = sum(one is not other for one, other in zip(tools, asked.tools, strict=True))
+    changed = sum(new is not old for new, old in zip(tools, asked.tools, strict=True))
     if not changed:
         return asked, ""
     return replace(asked, tools=tools), f"{counted(changed, 'tool')} declared as strict"
@@ -268,15 +268,15 @@ def _closed(schema: Any, depth: int) -> Mapping[str, Any]:
     is_object = declared is not None or schema.get("type") == "object"
     if is_object and not (declared and schema.get("additionalProperties", False) is False):
         raise _OpenObject
-    found = {key: _inside(key, one, depth + 1) for key, one in schema.items()}
-    return {**found, "additionalProperties": False} if is_object else found
+    members = {key: _inside(key, value, depth + 1) for key, value in schema.items()}
+    return {**members, "additionalProperties": False} if is_object else members
 
 
 def _inside(key: str, inside: Any, depth: int) -> Any:
     if key == "items":
         return _closed(inside, depth)
     if key in ("anyOf", "oneOf", "allOf", "prefixItems") and isinstance(inside, list):
-        return [_closed(one, depth) for one in inside]
+        return [_closed(value, depth) for value in inside]
     if key in ("properties", "$defs", "definitions") and isinstance(inside, Mapping):
-        return {name: _closed(one, depth) for name, one in inside.items()}
+        return {name: _closed(value, depth) for name, value in inside.items()}
     return inside
