@@ -79,13 +79,13 @@ CASES = (
         "delivers a call (hermes) that came in two chunks",
         ("I will write it.", "\n\n", CALL[:-8]),
         [CALL[-8:]],
-        {CHAT: Limits(106, 32, 41), OLLAMA: Limits(109, 32, 44)},
+        {CHAT: Limits(102, 32, 41), OLLAMA: Limits(105, 32, 44)},
     ),
     Case(
         "a call (hermes) in pieces of four characters, and the end of the reply",
         ("I will write it.", "\n\n"),
         samples.pieces(CALL),
-        {CHAT: Limits(1342, 42, 878), OLLAMA: Limits(1531, 42, 1029)},
+        {CHAT: Limits(1338, 42, 878), OLLAMA: Limits(1527, 42, 1029)},
         ends=True,
     ),
     Case(

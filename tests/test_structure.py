@@ -76,7 +76,6 @@ LARGER = {
     "OpenCall": (23, 27),
     "Parameters": (17, 20),
     "SentEvents": (23, 20),
-    "ThoughtRecorder": (18, 20),
 }
 """Classes with more attributes or public methods, and how many of each they may have at most, until they are parted."""
 

@@ -57,8 +57,6 @@ class Relay[P: Pipeline]:
         """`passes` says that both are of one API, `strict` that nothing may leave that was not read."""
         self.decoder = decoder
         self.writer = FrameWriter(encoder, passes, strict)
-        self.error = b""
-        """The error that the server sent in place of the rest of the reply, as JSON."""
         self.pipelines: dict[int, P] = {}
         """By choice."""
         self._pipeline = pipeline
@@ -68,8 +66,8 @@ class Relay[P: Pipeline]:
         """The last frame, if it says one thing, and nothing of the choice waits but white space at its end."""
         self.counted: Callable[[int], None] | None = None
         """Takes the tokens that the server counted of the prompt."""
-        self.refused: Callable[[bytes], None] | None = None
-        """Takes an error of the server's amid the reply."""
+        self.failed: Callable[[bytes], None] | None = None
+        """Takes the error, as JSON, that the server sent in place of the rest of the reply."""
 
     def feed(self, frame: Frame) -> list[bytes]:
         """Take a frame; return what may leave now. Raises `UnreadableFrame` where it is strict.
@@ -91,7 +89,8 @@ class Relay[P: Pipeline]:
         if decoded.ends and (deltas or metadata):
             raise ValueError("the decoder tells the end of the reply and more in one frame")
         if isinstance(last, Failure):
-            self._fail(frame)
+            if self.failed:
+                self.failed(frame.data or b"")
             deltas = deltas[:-1]
             last = deltas[-1] if deltas else last
         several = {one.choice for one in (*deltas, *metadata)} if metadata or len(deltas) > 1 else ()
@@ -131,12 +130,6 @@ class Relay[P: Pipeline]:
         for one in metadata:
             if isinstance(one, Usage) and one.prompt and self.counted:
                 self.counted(one.prompt)
-
-    def _fail(self, frame: Frame) -> None:
-        """Note the error by which the server ended its reply."""
-        self.error = frame.data or b""
-        if self.refused:
-            self.refused(self.error)
 
     def _at_once(self, frame: Frame, decoded: Decoded | None) -> list[bytes]:
         """Let a frame leave that tells nothing, or nothing of this API."""

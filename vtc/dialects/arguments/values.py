@@ -55,8 +55,11 @@ def properties(schema: Any) -> dict[str, Schema]:
     }
 
 
-def required(schema: Schema) -> tuple[str, ...]:
-    return tuple(_listed(resolved_of(schema, schema).get("required")))
+def required(schema: Any) -> tuple[str, ...]:
+    """Return the names of the parameters that a tool requires."""
+    is_plain = isinstance(schema, Mapping) and not _NOT_PLAIN & schema.keys()
+    names = (schema if is_plain else resolved_of(schema, schema)).get("required")
+    return tuple(names) if isinstance(names, list) else ()
 
 
 def is_text(schema: Schema, root: Schema) -> bool:

@@ -21,7 +21,6 @@ from vtc.exchange.remembering.thoughts import ThoughtRecorder
 from vtc.exchange.replying.fast_path import FastPath
 from vtc.exchange.replying.fate import Fate
 from vtc.exchange.replying.reply import ReplyPipeline
-from vtc.reporting import hints
 from vtc.reporting.report import Report
 from vtc.scrub import told
 from vtc.wire import compression
@@ -167,9 +166,6 @@ class Stream:
                     out += self._relay.feed(unread[0])
                 except UnreadableFrame as error:
                     self._leave_out(str(error))
-                if self._relay.error:
-                    self._report.errors.append(hints.explained(None, self._relay.error))
-                    self._relay.error = b""
                 del unread[0]
             if rest and not self._fate.is_open:
                 rest = b""

@@ -31,6 +31,7 @@ from vtc.exchange.replying.text_reading import LateCalls, TextReading, Thoughts
 from vtc.guards.chain import chain_of
 from vtc.guards.patterns import Budget
 from vtc.profiles.plan import Plan, ReadingPlan
+from vtc.reporting import hints
 from vtc.reporting.report import Report
 from vtc.wire import compression
 
@@ -113,6 +114,11 @@ class ReplyFactory:
             pipelines.append(self._pipeline(report, plan, hear, whole=whole))
             return pipelines[-1]
 
+        def failed(error: bytes) -> None:
+            report.errors.append(hints.explained(None, error))
+            if self.expected.on_refusal:
+                self.expected.on_refusal(error)
+
         heard = self._heard(self._thoughts) if self._thoughts else None
         crosses = self._server is not self._client
         form, drop, names = self._form, self._plan.stack.response_drop, self.expected.names
@@ -127,7 +133,7 @@ class ReplyFactory:
         fate = replace(self._fate, bridged=crosses or names is not None)
         encoder = self._client.encoder(form, drop)
         relay = Relay(decoder_, encoder, pipeline, passes=not fate.bridged, strict=fate.strict)
-        relay.counted, relay.refused = self.expected.on_count, self.expected.on_refusal
+        relay.counted, relay.failed = self.expected.on_count, failed
         kind = Stream if isinstance(decoder, compression.Identity) else partial(CodedStream, decoder)
         return kind(relay, report, fate, clock, whole=as_one, heard=heard)
 
