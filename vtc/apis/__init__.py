@@ -36,17 +36,17 @@ APIS = (openai_chat.API, anthropic_messages.API, openai_responses.API, ollama_ch
 def plain_path(path: str) -> str:
     """Write a path as servers take it: without query, in small letters, nothing escaped, no `;…`, no doubled slash."""
     plain = unquote(path.partition("?")[0]).casefold()
-    return "/".join(part for one in plain.split("/") if (part := one.partition(";")[0]).strip("."))
+    return "/".join(name for part in plain.split("/") if (name := part.partition(";")[0]).strip("."))
 
 
 def find(method: str, path: str) -> Api | None:
-    """Find the API that a request belongs to; None for any other request."""
+    """Find the API that a request belongs to; return None for any other request."""
     plain, query = f"/{plain_path(path)}", path.partition("?")[2]
     return next((api for api in APIS if method == "POST" and api.place.found(plain, query)), None)
 
 
 def named(name: str) -> Api | None:
-    """Find an API by its name."""
+    """Find an API by its name; return None if there is none."""
     return next((api for api in APIS if api.name == name), None)
 
 
@@ -66,12 +66,12 @@ def may_be_reply(body: bytes) -> bool:
     pairs = value if isinstance(value, list) else []
     if not all(isinstance(pair, tuple) for pair in pairs):  # a list, which may hold replies
         return any(isinstance(part, list) for part in pairs)
-    return not all(key in _OF_ERRORS and (key != "message" or isinstance(one, str)) for key, one in pairs)
+    return not all(key in _OF_ERRORS and (key != "message" or isinstance(value, str)) for key, value in pairs)
 
 
 def unread(method: str, path: str) -> UnreadPath | None:
-    """Tell why a request that looks like one of an API is left alone; None for one that looks like none."""
+    """Say why a request that looks like one of an API is left alone; return None for one that looks like none."""
     plain = f"/{plain_path(path)}/"
     if method in ("OPTIONS", "HEAD") or find(method, path):
         return None
-    return next((one for api in APIS for close, one in api.unread.items() if is_within(plain, close)), None)
+    return next((unread for api in APIS for close, unread in api.unread.items() if is_within(plain, close)), None)

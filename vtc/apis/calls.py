@@ -31,17 +31,17 @@ def raw_input(arguments: str) -> str:
         decoded = json.loads(arguments)
     except ValueError:
         return arguments
-    found = decoded.get("input") if isinstance(decoded, dict) else None
-    return found if isinstance(found, str) else arguments
+    text = decoded.get("input") if isinstance(decoded, dict) else None
+    return text if isinstance(text, str) else arguments
 
 
 def object_in(arguments: str) -> dict[str, Any] | None:
-    """Read the arguments of a call; None if they are no JSON object."""
+    """Read the arguments of a call; return None if they are no JSON object."""
     try:
-        found = decode(arguments.encode(errors="surrogatepass"))
+        value = decode(arguments.encode(errors="surrogatepass"))
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return value if isinstance(value, dict) else None
 
 
 def in_words(call: ToolCall) -> str | None:
@@ -50,11 +50,11 @@ def in_words(call: ToolCall) -> str | None:
 
 
 def lacks_arguments(call: Any) -> bool:
-    """Tell whether a call, as an API spells it, has null or an empty text where its arguments should be."""
+    """True if a call, as an API spells it, has null or an empty text where its arguments should be."""
     fields = call if isinstance(call, Mapping) else {}
     fields = next((fields[key] for key in ("function", "functionCall") if isinstance(fields.get(key), Mapping)), fields)
     written = [fields[key] for key in ("arguments", "input", "args") if key in fields]
-    return any(one is None or (isinstance(one, str) and not one.strip()) for one in written)
+    return any(value is None or (isinstance(value, str) and not value.strip()) for value in written)
 
 
 class JsonNesting(msgspec.Struct, frozen=True, gc=False):
@@ -81,8 +81,8 @@ class JsonNesting(msgspec.Struct, frozen=True, gc=False):
         if not piece:
             return self
         depth, in_string, escaped = self.depth, self.in_string, False
-        for found in _TOKEN.finditer(piece, int(self.escaped)):
-            token = found[0]
+        for match in _TOKEN.finditer(piece, int(self.escaped)):
+            token = match[0]
             if token == '"':
                 in_string = not in_string
             elif token == "\\":
@@ -115,9 +115,9 @@ class _Pieces:
         return self.nesting.is_whole
 
 
-def _differ(one: str | None, other: str | None) -> bool:
+def _differ(id_: str | None, known: str | None) -> bool:
     """True if two pieces have ids, and not the same."""
-    return bool(one and other and one != other)
+    return bool(id_ and known and id_ != known)
 
 
 def _is_another(known: _Pieces, piece: CallDelta) -> bool:
@@ -196,11 +196,11 @@ class ToolCallAccumulator:
         written = ["".join(call.arguments) for call in calls]
         if any(not text and "function" in call.source for text, call in zip(written, calls, strict=True)):
             self.clean = False
-        said = [
+        arguments = [
             arguments_text({"input": text}) if "custom" in call.source else text or "{}"  # of chat completions: raw
             for text, call in zip(written, calls, strict=True)
         ]
-        return [ToolCall(call.name, text, call.id, call.source) for text, call in zip(said, calls, strict=True)]
+        return [ToolCall(call.name, text, call.id, call.source) for text, call in zip(arguments, calls, strict=True)]
 
 
 # The raw input of a custom tool, read from the JSON of a call's arguments as it comes: `{"input": "*** Begin…"}`.
@@ -220,35 +220,36 @@ INPUT = {"type": "object", "properties": {"input": {"type": "string"}}, "require
 
 
 def freeform(name: str, description: str, grammar: object) -> Tool:
-    """Tell a custom tool as a function with one text; its description says the `grammar` of that, if it has one."""
-    said = f"{description}\n\nThe input follows this grammar:\n{grammar}".lstrip() if grammar else description
-    return Tool(name, said, INPUT)
+    """Make a custom tool a function with one text, whose description says the `grammar` of that if it has one."""
+    about = f"{description}\n\nThe input follows this grammar:\n{grammar}".lstrip() if grammar else description
+    return Tool(name, about, INPUT)
 
 
 class RawInput(msgspec.Struct, frozen=True, gc=False):
     """The input so far."""
 
-    said: Chain = None
-    """The arguments as they came."""
-    told: Chain = None
+    arguments: Chain = None
+    """As they came."""
+    sent: Chain = None
+    """What the client was told of the input."""
     tail: str = ""
     """The end of the arguments, which is no input yet."""
     begun: bool = False
 
     def more(self, arguments: str) -> tuple[RawInput, str]:
         """Go on with a piece of the arguments; return also what it adds to the input."""
-        said, text, begun = (self.said, arguments), self.tail + arguments, self.begun
+        chain, text, begun = (self.arguments, arguments), self.tail + arguments, self.begun
         if not begun:
-            if (found := _BEGIN.match(text)) is None:
-                return RawInput(said, self.told, text), ""
-            text, begun = text[found.end() :], True
-        found = _RUN.match(text)
-        assert found is not None
-        piece = str(json.loads(f'"{found[0]}"', strict=False))
-        return RawInput(said, (self.told, piece) if piece else self.told, text[found.end() :], begun), piece
+            if (match := _BEGIN.match(text)) is None:
+                return RawInput(chain, self.sent, text), ""
+            text, begun = text[match.end() :], True
+        match = _RUN.match(text)
+        assert match is not None
+        piece = str(json.loads(f'"{match[0]}"', strict=False))
+        return RawInput(chain, (self.sent, piece) if piece else self.sent, text[match.end() :], begun), piece
 
     @property
     def rest(self) -> str:
         """Return what is missing of the input; arguments that are no such object are it as they came."""
-        told, whole = joined(self.told), raw_input(joined(self.said) or "{}")
-        return whole[len(told) :] if whole.startswith(told) else ""
+        sent, whole = joined(self.sent), raw_input(joined(self.arguments) or "{}")
+        return whole[len(sent) :] if whole.startswith(sent) else ""

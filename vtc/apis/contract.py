@@ -210,8 +210,8 @@ class Question(NamedTuple):
         """Return what stands before a path that ends in this way; None if it does not."""
         if self.path == "/":
             return "" if path == "/" else None
-        found = ending(self.path).found(path)
-        return found.base if found else None
+        match = ending(self.path).found(path)
+        return match.base if match else None
 
 
 class UnreadPath(NamedTuple):

@@ -45,14 +45,14 @@ def _thinks(fields: Mapping[str, Any]) -> bool | None:
         value = at(fields, path)
         if isinstance(value, bool):
             return value
-    said = fields.get("thinking")
-    kind = said.get("type") if isinstance(said, Mapping) else said
+    thinking = fields.get("thinking")
+    kind = thinking.get("type") if isinstance(thinking, Mapping) else thinking
     if isinstance(kind, bool):
         return kind
     if kind in (*_ON, "disabled"):
         return kind in _ON
-    said = _effort(fields)
-    return None if said is None else said != "none"
+    word = _effort(fields)
+    return None if word is None else word != "none"
 
 
 def _effort(fields: Mapping[str, Any]) -> str | None:
@@ -71,23 +71,23 @@ def _effort(fields: Mapping[str, Any]) -> str | None:
 def _answer(fields: Mapping[str, Any]) -> Answer | None:
     """Read the form that the answer must have; None if it is free."""
     for path in _FORMATS:
-        said = at(fields, path)
-        if not _is_json(said):
+        form = at(fields, path)
+        if not _is_json(form):
             continue
-        if not isinstance(said, Mapping) or said.get("type") == "json_object":
+        if not isinstance(form, Mapping) or form.get("type") == "json_object":
             return Answer()
-        if said.get("type") == "object":
-            return Answer(said)
-        told = part_of(said, "json_schema") or said
-        return Answer(told.get("schema"), str(told.get("name") or "answer"), told.get("strict"))
+        if form.get("type") == "object":
+            return Answer(form)
+        schema = part_of(form, "json_schema") or form
+        return Answer(schema.get("schema"), str(schema.get("name") or "answer"), schema.get("strict"))
     return None
 
 
 def _is_constrained(fields: Mapping[str, Any]) -> bool:
     """True if a request says the form of its answer, or a grammar of it, in any of the ways that servers know."""
     forms = (at(fields, path) for path in _FORMATS)
-    said = (one.get("type") if isinstance(one, Mapping) else one for one in forms)
-    return any(one not in (None, "", "text") for one in said) or any(fields.get(key) for key in _GRAMMARS)
+    kinds = (form.get("type") if isinstance(form, Mapping) else form for form in forms)
+    return any(kind not in (None, "", "text") for kind in kinds) or any(fields.get(key) for key in _GRAMMARS)
 
 
 def _is_json(format_: Any) -> bool:

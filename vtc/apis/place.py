@@ -14,7 +14,7 @@ from typing import NamedTuple
 from urllib.parse import parse_qsl, quote, unquote, unquote_plus
 
 BEARER = "authorization"
-"""The header of keys that stand behind `Bearer`."""
+"""The header of keys that stand after `Bearer`."""
 _MODEL = "{model}"
 
 
@@ -73,13 +73,13 @@ class Place:
 
     def whole(self, path: str) -> str:
         """Write the path of the same request for a whole reply, if the path says which it is for."""
-        found = self.found(path.partition("?")[0]) if self.streamed else None
-        return self.written(found.base, found.model) if found else path
+        match = self.found(path.partition("?")[0]) if self.streamed else None
+        return self.written(match.base, match.model) if match else path
 
     def root(self, base: str) -> str:
         """Leave the version out of what stands before the API's own part."""
-        found = next((one for one in (self.version, *self.versions) if one and base.endswith(one)), "")
-        return base.removesuffix(found)
+        versions = (version for version in (self.version, *self.versions) if version and base.endswith(version))
+        return base.removesuffix(next(versions, ""))
 
     def written(self, base: str, model: str, query: str = "", *, streams: bool = False) -> str:
         """Write a path with its query, which says `query` besides."""
@@ -90,11 +90,13 @@ class Place:
             # No part of a name is one that leads elsewhere: `../files/x` is one part.
             kind, *rest = parts = model.split("/")
             slash = "" if {"", ".", ".."} & {*parts} else "/"
-            has_kind = slash and rest and self.kinds and f"/{kind}/" in (before, *(f"/{one}/" for one in self.kinds))
+            has_kind = (
+                slash and rest and self.kinds and f"/{kind}/" in (before, *(f"/{known}/" for known in self.kinds))
+            )
             path = f"{'/' if has_kind else before}{quote(model, slash)}{after}"
         asked = [self.stream_query] if streams and self.stream_query else []
-        said = "&".join([*asked, *(part for part in query.split("&") if part not in ("", self.stream_query))])
-        return f"{base}{path}?{said}" if said else f"{base}{path}"
+        query = "&".join([*asked, *(part for part in query.split("&") if part not in ("", self.stream_query))])
+        return f"{base}{path}?{query}" if query else f"{base}{path}"
 
     def without_own(self, query: str) -> tuple[str, str]:
         """Leave out of a query what means nothing to other APIs; return the rest and the key that stood there."""
@@ -111,7 +113,7 @@ _FLAGS = re.IGNORECASE | re.DOTALL
 
 def _expression(end: str, kinds: Collection[str] = ()) -> str:
     """Write the end of a path as an expression; some clients write its `:` as `%3A`."""
-    before, is_named, after = (re.escape(one).replace(":", "(?::|%3A)") for one in end.partition(_MODEL))
+    before, is_named, after = (re.escape(part).replace(":", "(?::|%3A)") for part in end.partition(_MODEL))
     if not is_named:
         return before
     others = f"|/((?:{'|'.join(kinds)})/[^/]+)" if kinds else ""

@@ -267,12 +267,12 @@ class Request(ABC):
             for place, message in enumerate(messages)
         ]
         prompt, rest = [*compress(messages, is_prompt)], [*compress(messages, map(not_, is_prompt))]
-        came = [message for message in self.messages if isinstance(message.source, PromptField)]
-        if field and [*map(id, prompt)] != [*map(id, came)]:
+        own_prompt = [message for message in self.messages if isinstance(message.source, PromptField)]
+        if field and [*map(id, prompt)] != [*map(id, own_prompt)]:
             kept[field] = self._prompt(prompt)
             if not prompt:
                 del kept[field]
-        if [*map(id, rest)] != [*map(id, self.messages[len(came) :])]:
+        if [*map(id, rest)] != [*map(id, self.messages[len(own_prompt) :])]:
             kept[self.LAYOUT.entries] = self._entries(rest)
 
     def _entries(self, messages: Sequence[Message]) -> list[Any]:
@@ -347,10 +347,10 @@ class Request(ABC):
     def _redeclare(self, kept: dict[str, Any], tools: Mapping[str, Tool]) -> None:
         """Write the declarations of some tools anew, by their names so far, and what demands one of these."""
         if isinstance(entries := self.fields.get("tools"), list) and (raw := kept.get("tools")) is not None:
-            came = items(raw, entries) if isinstance(raw, msgspec.Raw) else [*raw]
+            written = items(raw, entries) if isinstance(raw, msgspec.Raw) else [*raw]
             entries = entries if isinstance(raw, msgspec.Raw) else raw
             kept["tools"] = [
-                self._redeclared(entry, tools) or as_it_came for entry, as_it_came in zip(entries, came, strict=True)
+                self._redeclared(entry, tools) or as_it_is for entry, as_it_is in zip(entries, written, strict=True)
             ]
         names, field = {name: tool.name for name, tool in tools.items() if name != tool.name}, self.LAYOUT.choice
         if names and field and field in kept:

@@ -48,12 +48,12 @@ def streamed(api: Api, body: bytes, request: Request | None = None) -> bytes:
     return b"".join(framing.write(event, None, first=True) for event in events) + framing.last
 
 
-def folded(api: Api, body: bytes, came: bytes, went: bytes) -> bytes:
-    """Turn the stream that a body became, as `came` and rewritten as `went`, into the body that it adds up to.
+def folded(api: Api, body: bytes, before: bytes, after: bytes) -> bytes:
+    """Turn the stream that a body became, `before` and `after` it was rewritten, into the body that it adds up to.
 
     A body of which nothing changed keeps its bytes.
     """
-    if came == went or (reply := _folded(api, went)) == _folded(api, came):
+    if before == after or (reply := _folded(api, after)) == _folded(api, before):
         return body
     return encode(reply)
 
@@ -61,8 +61,8 @@ def folded(api: Api, body: bytes, came: bytes, went: bytes) -> bytes:
 def answer(api: Api, request: Request, text: str, digest: str, created: int) -> bytes:
     """Make a whole reply that says a text; its id is made of 64 hex digits, its time is in seconds since 1970."""
     encoder = api.encoder(request.form)
-    said = Start(digest[:24], request.model, created), Text(text), Finish("stop"), Usage()
-    return encode(api.fold([*encoder.write(said, 0), *encoder.end()]))
+    reply = Start(digest[:24], request.model, created), Text(text), Finish("stop"), Usage()
+    return encode(api.fold([*encoder.write(reply, 0), *encoder.end()]))
 
 
 def joined(api: Api, stream: bytes) -> bytes:
@@ -74,31 +74,31 @@ def _folded(api: Api, stream: bytes) -> Mapping[str, Any]:
     framing = api.encoder().framing
     reader = framing.reader()
     frames = [*reader.feed(stream.removesuffix(framing.last)), *reader.finish()]
-    return api.fold([decode(one.data) for one in frames if one.data])
+    return api.fold([decode(frame.data) for frame in frames if frame.data])
 
 
-def add(said: dict[str, Any], more: Mapping[str, Any]) -> None:
-    """Add a piece of a message, of a block or of a call: texts are joined, so are lists."""
+def add(whole: dict[str, Any], more: Mapping[str, Any]) -> None:
+    """Add a piece to a message, a block or a call: texts are joined, so are lists."""
     for key, value in more.items():
         if isinstance(value, dict):
-            add(said.setdefault(key, {}), value)
-        elif key == "content" and (isinstance(value, list) or isinstance(said.get(key), list)):
-            said[key] = _joined([*_in_parts(said.get(key)), *_in_parts(value)])
+            add(whole.setdefault(key, {}), value)
+        elif key == "content" and (isinstance(value, list) or isinstance(whole.get(key), list)):
+            whole[key] = _joined([*_in_parts(whole.get(key)), *_in_parts(value)])
         elif isinstance(value, list):
-            said[key] = [*(said.get(key) or ()), *value]
-        elif isinstance(value, str) and isinstance(said.get(key), str) and key not in ("role", "type"):
-            said[key] += value
+            whole[key] = [*(whole.get(key) or ()), *value]
+        elif isinstance(value, str) and isinstance(whole.get(key), str) and key not in ("role", "type"):
+            whole[key] += value
         else:
-            said[key] = value
+            whole[key] = value
 
 
 def _in_parts(content: Any) -> list[Any]:
-    """A message's content in parts, as it is where some of it is no text."""
+    """Return a message's content in parts, as it is where some of it is no text."""
     return content if isinstance(content, list) else [{"type": "text", "text": content}] if content else []
 
 
 def _joined(parts: Iterable[Any]) -> list[Any]:
-    """Parts of which those of text that follow each other are one."""
+    """Join the parts of text that follow each other."""
     joined: list[Any] = []
     for part in parts:
         last = joined[-1] if joined else None
@@ -125,7 +125,7 @@ def replies(api: Api, body: bytes) -> list[Reply]:
     usage: Usage | None = None
     for frame in [*reader.feed(body), *reader.finish()]:
         decoded = decoder.decode(frame)
-        usage = next((one for one in decoded.beside if isinstance(one, Usage)), usage) if decoded else usage
+        usage = next((beside for beside in decoded.beside if isinstance(beside, Usage)), usage) if decoded else usage
         for delta in decoded.deltas if decoded else ():
             if isinstance(delta, Failure):
                 continue
@@ -146,10 +146,10 @@ def text(api: Api, body: bytes) -> str:
 
 
 def _reply(deltas: Sequence[Delta], usage: Usage | None) -> Reply:
-    said = "".join(delta.text for delta in deltas if isinstance(delta, TextDelta))
+    spoken = "".join(delta.text for delta in deltas if isinstance(delta, TextDelta))
     message = Message(
         "assistant",
-        (said,) if said else (),
+        (spoken,) if spoken else (),
         tuple(ToolCallAccumulator(delta for delta in deltas if isinstance(delta, CallDelta)).calls()),
         reasoning="".join(delta.text for delta in deltas if isinstance(delta, ReasoningDelta)),
     )
