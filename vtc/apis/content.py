@@ -48,7 +48,7 @@ def parts(content: Iterable[str | Opaque], originals: Any, new: Mapping[str, Any
     for part in content:
         if isinstance(part, Opaque):
             out.append(part.part)
-        elif same := [place for place, one in enumerate(known) if one["text"] == part]:
+        elif same := [place for place, text_part in enumerate(known) if text_part["text"] == part]:
             out.append(known.pop(same[0]))
         else:
             out.append({**new, "text": part})
@@ -70,8 +70,8 @@ def answered(message: Message) -> str:
     """Return what tools say in a message: all of a result, and in others the answers of tools that a server runs."""
     is_result = message.role == "tool"
     own = [part.part for part in message.content if isinstance(part, Opaque) and isinstance(part.part, dict)]
-    found = [part for part in own if is_result or str(part.get("type")).endswith(_ANSWERS)]
-    texts = [text for part in found for text in _texts(part)]
+    answers = [part for part in own if is_result or str(part.get("type")).endswith(_ANSWERS)]
+    texts = [text for part in answers for text in _texts(part)]
     return "\n".join([message.text, *texts] if is_result else texts)
 
 
@@ -81,11 +81,11 @@ def _texts(value: Any) -> Iterator[str]:
         if not value.startswith("data:"):
             yield value
     elif isinstance(value, list):
-        for one in value:
-            yield from _texts(one)
+        for part in value:
+            yield from _texts(part)
     elif isinstance(value, dict) and value.get("type") != "base64":
-        for one in value.values():
-            yield from _texts(one)
+        for part in value.values():
+            yield from _texts(part)
 
 
 # Images and documents as the URLs that most APIs have them in: `data:image/png;base64,…`, or where they are.
@@ -119,14 +119,16 @@ def note(media: Media) -> str:
     return f"[{of}: left out, as this server takes none here]"
 
 
-def missing(what: str) -> str:
+def missing(name: str) -> str:
     """Tell in words that a part of a message is left out which no other API has: a file that its server keeps."""
-    return f"[{what}: left out, as this server cannot be given it]"
+    return f"[{name}: left out, as this server cannot be given it]"
 
 
 def file_of(part: object) -> str:
     """Name the file, kept by the server of the part's API, that the part refers to; empty if it refers to none."""
-    said = part if isinstance(part, Mapping) else {}
-    inside = (said, *(one for key in ("file", "source") if isinstance(one := said.get(key), Mapping)))
-    names = [one[key] for key in ("filename", "title", "file_id") for one in inside if isinstance(one.get(key), str)]
-    return str(names[0]) if names and any("file_id" in one for one in inside) else ""
+    outer = part if isinstance(part, Mapping) else {}
+    inside = (outer, *(fields for key in ("file", "source") if isinstance(fields := outer.get(key), Mapping)))
+    names = [
+        fields[key] for key in ("filename", "title", "file_id") for fields in inside if isinstance(fields.get(key), str)
+    ]
+    return str(names[0]) if names and any("file_id" in fields for fields in inside) else ""

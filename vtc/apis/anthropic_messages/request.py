@@ -56,14 +56,14 @@ REASONS: dict[str, Reason] = {
     "compaction": "other",
 }
 """Stop reasons; any other is a stop."""
-START, DELTA, STOP = (f"content_block_{what}" for what in ("start", "delta", "stop"))
+START, DELTA, STOP = (f"content_block_{part}" for part in ("start", "delta", "stop"))
 NO_BLOCK = -2
 """Stands for the number of what is about no block."""
 
 
-def number_of(one: Origin) -> int:
+def number_of(origin: Origin) -> int:
     """Find upstream's number of the block that an event is about."""
-    event = one.value if isinstance(one.value, dict) else {}
+    event = origin.value if isinstance(origin.value, dict) else {}
     number = event.get("index")
     return number if isinstance(number, int) and event.get("type") in (START, DELTA, STOP) else NO_BLOCK
 
@@ -138,7 +138,7 @@ def events_of(block: Json, index: int) -> Iterator[Json]:
         start[key] = ""
         deltas.append({"type": f"{key}_delta", key: block.get(key) or ""})
     if block["type"] == "text":
-        deltas += [{"type": "citations_delta", "citation": one} for one in start.pop("citations", None) or ()]
+        deltas += [{"type": "citations_delta", "citation": citation} for citation in start.pop("citations", None) or ()]
     if block["type"] in ("tool_use", "server_tool_use", "mcp_tool_use"):
         start["input"] = {}
         deltas.append({"type": "input_json_delta", "partial_json": arguments_text(block.get("input")) or "{}"})
@@ -232,12 +232,12 @@ def ask(asked: CanonicalRequest) -> Json:
     if asked.tools:
         fields["tools"] = [
             {
-                "name": one.name,
-                "description": one.description,
-                "input_schema": dict(one.parameters),
-                **({"strict": True} if one.strict else {}),
+                "name": tool.name,
+                "description": tool.description,
+                "input_schema": dict(tool.parameters),
+                **({"strict": True} if tool.strict else {}),
             }
-            for one in asked.tools
+            for tool in asked.tools
         ]
         choice: dict[str, Any] = {"type": {"required": "any"}.get(asked.choice, asked.choice)}
         if asked.choice not in ("auto", "none", "required"):
@@ -246,17 +246,17 @@ def ask(asked: CanonicalRequest) -> Json:
             choice["disable_parallel_tool_use"] = True
         if choice != {"type": "auto"}:
             fields["tool_choice"] = choice
-    told: dict[str, Any] = {}
+    config: dict[str, Any] = {}
     if asked.effort == "none":
         fields["thinking"] = {"type": "disabled"}
     elif asked.effort and asked.choice in ("auto", "none"):  # with a call that is demanded it is an error
         fields["thinking"] = {"type": "adaptive"}
         fields["max_tokens"] = asked.limits.get("max_tokens", MOST_WITH_THOUGHTS)
     if asked.effort not in (None, "none", "auto"):
-        told["effort"] = _EFFORTS.get(str(asked.effort), asked.effort)
+        config["effort"] = _EFFORTS.get(str(asked.effort), asked.effort)
     if asked.answer and asked.answer.schema:
-        told["format"] = {"type": "json_schema", "schema": asked.answer.schema}
-    return {**fields, "output_config": told} if told else fields
+        config["format"] = {"type": "json_schema", "schema": asked.answer.schema}
+    return {**fields, "output_config": config} if config else fields
 
 
 def _entries(messages: Sequence[Message]) -> list[Json]:
@@ -271,11 +271,11 @@ def _entries(messages: Sequence[Message]) -> list[Json]:
 
 
 def _blocks_asked(message: Message) -> list[Json]:
-    said = [block for part in message.content for block in _blocks_of(part)]
+    blocks = [block for part in message.content for block in _blocks_of(part)]
     if message.role != "tool":
         thought = [thinking(message)] if message.seal and (message.reasoning or message.seal != Seal()) else []
-        return [*thought, *said, *map(block_of, message.calls)]
-    return [{"type": "tool_result", "tool_use_id": message.call_id, "content": said}]
+        return [*thought, *blocks, *map(block_of, message.calls)]
+    return [{"type": "tool_result", "tool_use_id": message.call_id, "content": blocks}]
 
 
 def _blocks_of(part: str | Opaque) -> Iterator[Json]:
@@ -298,12 +298,12 @@ def thinking(message: Message) -> Json:
     return {"type": "thinking", "thinking": message.reasoning, "signature": signature}
 
 
-def _block(one: Media) -> Json:
-    if one.data:
-        source = {"type": "base64", "media_type": one.media_type, "data": one.data}
+def _block(media: Media) -> Json:
+    if media.data:
+        source = {"type": "base64", "media_type": media.media_type, "data": media.data}
     else:
-        source = {"type": "url", "url": one.url}
-    return {"type": one.kind, "source": source}
+        source = {"type": "url", "url": media.url}
+    return {"type": media.kind, "source": source}
 
 
 def meaning(part: Any) -> str | Media | Seal | None:
@@ -319,12 +319,12 @@ def meaning(part: Any) -> str | Media | Seal | None:
             return _about(part, text)
         case {"type": "document", "source": {"type": "content", "content": str(text)}}:
             return _about(part, text)
-        case {"type": "document", "source": {"type": "content", "content": list(found)}} if all(
-            isinstance(one, dict) and one.get("type") == "text" for one in found
+        case {"type": "document", "source": {"type": "content", "content": list(blocks)}} if all(
+            isinstance(block, dict) and block.get("type") == "text" for block in blocks
         ):
-            return _about(part, _joined(found))
-        case {"type": "search_result", "content": list(found)}:
-            return _about(part, _joined(found))
+            return _about(part, _joined(blocks))
+        case {"type": "search_result", "content": list(blocks)}:
+            return _about(part, _joined(blocks))
         case {"type": "tool_reference", "tool_name": str(name)}:
             return f"The tool {name} can be called now."
         case {"type": "text", "text": str(text)}:
@@ -335,13 +335,13 @@ def meaning(part: Any) -> str | Media | Seal | None:
 
 
 def _joined(blocks: Sequence[Any]) -> str:
-    return "\n".join(str(one.get("text") or "") for one in blocks if isinstance(one, dict))
+    return "\n".join(str(block.get("text") or "") for block in blocks if isinstance(block, dict))
 
 
 def _about(part: Json, text: str) -> str:
-    """Tell the text of a document or a search result, after what its fields say of it: where it is from, too."""
-    said = [part.get(key) for key in ("title", "source", "context")]
-    return "\n".join(one for one in (*said, text) if isinstance(one, str))
+    """Write the text of a document or a search result, after what its fields say of it: where it is from, too."""
+    about = [part.get(key) for key in ("title", "source", "context")]
+    return "\n".join(line for line in (*about, text) if isinstance(line, str))
 
 
 def unsaid(part: Any) -> Iterator[str]:
@@ -396,18 +396,18 @@ class Request(request.Request):
         return str(part.get("tool_name") or "") if part.get("type") == "tool_reference" else ""
 
     def has_thoughts(self, message: Message) -> bool:
-        return any(isinstance(one, Opaque) and one.part.get("type") in QUIET for one in message.content)
+        return any(isinstance(part, Opaque) and part.part.get("type") in QUIET for part in message.content)
 
     def has_seal(self, message: Message) -> bool:
-        blocks = (one.part for one in message.content if isinstance(one, Opaque))
-        return any(one.get("type") in QUIET and (one.get("signature") or one.get("data")) for one in blocks)
+        blocks = (part.part for part in message.content if isinstance(part, Opaque))
+        return any(block.get("type") in QUIET and (block.get("signature") or block.get("data")) for block in blocks)
 
     def with_thoughts(self, message: Message, field: str) -> Message:
-        said = (one for one in message.content if isinstance(one, str) or one.part.get("type") not in QUIET)
-        return replace(message, content=(Opaque(thinking(message)), *said))
+        kept = (part for part in message.content if isinstance(part, str) or part.part.get("type") not in QUIET)
+        return replace(message, content=(Opaque(thinking(message)), *kept))
 
     def unsaid(self, message: Message) -> Iterable[str]:
-        return (name for one in message.content if isinstance(one, Opaque) for name in unsaid(one.part))
+        return (name for part in message.content if isinstance(part, Opaque) for name in unsaid(part.part))
 
     def failed(self, message: Message) -> bool:
         return isinstance(message.source, dict) and message.source.get("is_error") is True
@@ -448,19 +448,22 @@ class Request(request.Request):
 
     def _prompt(self, messages: Sequence[Message]) -> Any:
         """Write the system prompt: a text if it was one."""
-        sources = [one.source.content if isinstance(one.source, request.PromptField) else "" for one in messages]
+        sources = [
+            message.source.content if isinstance(message.source, request.PromptField) else "" for message in messages
+        ]
         blocks: list[Block] = []
         for message, source in zip(messages, sources, strict=True):
             _join(blocks, _written(message.content, _blocks(source)))
-        is_text = len(blocks) == 1 and content.is_text(blocks[0]) and not any(isinstance(one, list) for one in sources)
-        return blocks[0]["text"] if is_text else blocks
+        if len(blocks) == 1 and content.is_text(blocks[0]) and list not in map(type, sources):
+            return blocks[0]["text"]
+        return blocks
 
 
 # Reading
 
 
 def _blocks(content: Any) -> list[Block]:
-    """The blocks of a content. Raises TypeError if it is none."""
+    """Return the blocks of a content. Raises TypeError if it is none."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}] if content else []
     if not isinstance(content, list) or not all(isinstance(block, dict) for block in content):
@@ -473,9 +476,9 @@ def _messages(entry: Mapping[str, Any]) -> list[Message]:
     role, blocks = str(entry["role"]), _blocks(entry["content"])
     if role == "assistant":
         calls = tuple(_call(block) for block in blocks if block.get("type") == "tool_use")
-        said = content.read([block for block in blocks if block.get("type") != "tool_use"])
+        spoken = content.read([block for block in blocks if block.get("type") != "tool_use"])
         thoughts = "".join(str(block.get("thinking")) for block in blocks if block.get("type") == "thinking")
-        return [Message(role, said, calls, source=entry, reasoning=thoughts)]
+        return [Message(role, spoken, calls, source=entry, reasoning=thoughts)]
     out: list[Message] = []
     for is_result, some in groupby(blocks, lambda block: block.get("type") == "tool_result" and role == "user"):
         if is_result:
@@ -497,9 +500,9 @@ def _entry(message: Message, called: Collection[str | None]) -> Block:
     """Write one canonical message as an entry of its own; a result of no call is said by the user."""
     source = message.source if isinstance(message.source, dict) else {}
     if message.role == "tool" and message.call_id in called:
-        said = source.get("content")
-        listed = isinstance(said, list) or any(isinstance(part, Opaque) for part in message.content)
-        written = _written(message.content, _blocks(said or [])) if listed else message.text
+        original = source.get("content")
+        listed = isinstance(original, list) or any(isinstance(part, Opaque) for part in message.content)
+        written = _written(message.content, _blocks(original or [])) if listed else message.text
         result = {**source, "type": "tool_result", "tool_use_id": message.call_id, "content": written}
         return {"role": "user", "content": [result]}
     role = "user" if message.role == "tool" else message.role
@@ -512,10 +515,10 @@ def _entry(message: Message, called: Collection[str | None]) -> Block:
         for block in _blocks(source.get("content") or [])
         if block.get("type") != "tool_result" and not any(call.source is block for call in message.calls)
     ]
-    said = [*_written(message.content, originals), *map(block_of, message.calls)]
-    if mark and said:
-        said[-1] = {"cache_control": mark, **said[-1]}
-    return {**source, "role": role, "content": said}
+    blocks = [*_written(message.content, originals), *map(block_of, message.calls)]
+    if mark and blocks:
+        blocks[-1] = {"cache_control": mark, **blocks[-1]}
+    return {**source, "role": role, "content": blocks}
 
 
 def _written(parts: Iterable[str | Opaque], originals: Sequence[Block]) -> list[Block]:
@@ -525,7 +528,7 @@ def _written(parts: Iterable[str | Opaque], originals: Sequence[Block]) -> list[
     """
     blocks: list[Block] = []
     for block in content.parts(parts, originals, {"type": "text"}):
-        is_new = content.is_text(block) and not any(block is one for one in originals)
+        is_new = content.is_text(block) and not any(block is original for original in originals)
         if is_new and blocks and content.is_text(blocks[-1]):
             blocks[-1] = {**blocks[-1], "text": blocks[-1]["text"] + block["text"]}
         else:
@@ -553,7 +556,7 @@ def _join(blocks: list[Block], more: Iterable[Block]) -> None:
 
 def listed(names: Sequence[str]) -> Json:
     """Write a list of models."""
-    data = [{"type": "model", "id": one, "display_name": one, "created_at": "1970-01-01T00:00:00Z"} for one in names]
+    data = [{"type": "model", "id": name, "display_name": name, "created_at": "1970-01-01T00:00:00Z"} for name in names]
     ends: Sequence[str | None] = names or (None,)
     return {"data": data, "has_more": False, "first_id": ends[0], "last_id": ends[-1]}
 

@@ -36,10 +36,10 @@ FREE = frozenset(
 def camel(value: Any) -> Any:
     """Spell fields as the API's documents do; servers take `function_call` for `functionCall`, too."""
     if isinstance(value, list):
-        return [camel(one) for one in value]
+        return [camel(part) for part in value]
     if not isinstance(value, dict):
         return value
-    return {key: one if key in FREE else camel(one) for key, one in camel_fields(value).items()}
+    return {key: field if key in FREE else camel(field) for key, field in camel_fields(value).items()}
 
 
 def camel_fields[T](fields: Mapping[str, T]) -> dict[str, T]:
@@ -50,7 +50,7 @@ def camel_fields[T](fields: Mapping[str, T]) -> dict[str, T]:
 
 def camel_name(name: str) -> str:
     """Spell the name of a field."""
-    return re.sub(r"_([a-z])", lambda found: found[1].upper(), name)
+    return re.sub(r"_([a-z])", lambda match: match[1].upper(), name)
 
 
 def origin(kind: str, value: Any, choice: int = 0, *, harmless: bool = False) -> Origin:
@@ -69,10 +69,10 @@ def is_text(part: Any) -> bool:
 
 def call_of(part: Mapping[str, Any]) -> ToolCall:
     """Read a call."""
-    said = part["functionCall"]
-    id_ = said.get("id")
-    arguments = arguments_text(said.get("args")) or "{}"
-    return ToolCall(str(said["name"]), arguments, id_ if isinstance(id_, str) else None, part)
+    call = part["functionCall"]
+    id_ = call.get("id")
+    arguments = arguments_text(call.get("args")) or "{}"
+    return ToolCall(str(call["name"]), arguments, id_ if isinstance(id_, str) else None, part)
 
 
 def call_part(call: ToolCall) -> dict[str, Any]:
@@ -95,10 +95,11 @@ def declaration(tool: Tool) -> dict[str, Any]:
 
 def result_text(part: Mapping[str, Any]) -> str:
     """Read what a result says: the text that is all of it, or its JSON."""
-    said = part["functionResponse"].get("response")
-    texts = [one for key, one in said.items() if key in _SAID and len(said) == 1] if isinstance(said, dict) else [said]
-    whole = next((one for one in texts if isinstance(one, str)), None)
-    return whole if whole is not None else json.dumps(said, ensure_ascii=False) if said else ""
+    response = part["functionResponse"].get("response")
+    whole = response
+    if isinstance(response, dict) and len(response) == 1:
+        whole = next((value for key, value in response.items() if key in _SAID), None)
+    return whole if isinstance(whole, str) else json.dumps(response, ensure_ascii=False) if response else ""
 
 
 def result_part(message: Message, text: str) -> dict[str, Any]:

@@ -91,7 +91,7 @@ def ask(asked: CanonicalRequest) -> Json:
         one_tool = {"mode": "ANY", "allowedFunctionNames": [asked.choice]}
         if asked.choice != "auto":
             fields["toolConfig"] = {"functionCallingConfig": mode.get(asked.choice, one_tool)}
-        elif any(one.strict for one in asked.tools):
+        elif any(tool.strict for tool in asked.tools):
             fields["toolConfig"] = {"functionCallingConfig": {"mode": "VALIDATED"}}
     config: dict[str, Any] = LAYOUT.write_limits(asked.limits).get(_CONFIG, {})
     if asked.effort is not None:
@@ -122,20 +122,20 @@ def _contents(messages: Sequence[Message]) -> list[Json]:
 
 def _parts(message: Message) -> list[Json]:
     """Write the parts of a message; what was sealed of its thoughts stands with the first call."""
-    said = [part for one in message.content for part in _parts_asked(one)]
+    written = [part for content in message.content for part in _parts_asked(content)]
     if message.role == "tool":
-        text = "\n".join(part["text"] for part in said if "text" in part)
-        return [result_part(message, text), *(part for part in said if "text" not in part)]
+        text = "\n".join(part["text"] for part in written if "text" in part)
+        return [result_part(message, text), *(part for part in written if "text" not in part)]
     thoughts = [{"text": message.reasoning, "thought": True}] if message.reasoning else []
-    said = [*thoughts, *said]
+    written = [*thoughts, *written]
     calls = [call_part(call) for call in message.calls]
-    seals = [one.thought.encrypted for one in message.content if isinstance(one, Opaque) and one.thought]
+    seals = [part.thought.encrypted for part in message.content if isinstance(part, Opaque) and part.thought]
     seals += [message.seal.encrypted] if message.seal and message.seal.encrypted else []
     if (seal := "".join(seals[-1:])) and calls:
         calls[0] = {**calls[0], "thoughtSignature": seal}
     elif seal:
-        said.append({"text": "", "thoughtSignature": seal})
-    return [*said, *calls]
+        written.append({"text": "", "thoughtSignature": seal})
+    return [*written, *calls]
 
 
 def _parts_asked(part: str | Opaque) -> Iterator[dict[str, Any]]:
@@ -179,7 +179,7 @@ def kind(part: Any) -> str:
 
 
 def effort(config: Mapping[str, Any]) -> str | None:
-    """Tell how much is to be thought, as `CanonicalRequest.effort`."""
+    """Read how much is to be thought, as `GenerationConfig.effort`."""
     level, budget = config.get("thinkingLevel"), config.get("thinkingBudget")
     if isinstance(level, str):
         return level.lower()
@@ -274,7 +274,7 @@ class Request(request.Request):
         return (prompt,) if isinstance(prompt, str) else _content(prompt["parts"])
 
     def _prompt(self, messages: Sequence[Message]) -> Any:
-        return {"parts": [part for one in messages for part in _parts_of(one.content)]}
+        return {"parts": [part for message in messages for part in _parts_of(message.content)]}
 
     def failed(self, message: Message) -> bool:
         return "error" in part_of(part_of(message.source, "functionResponse"), "response")
@@ -283,48 +283,56 @@ class Request(request.Request):
         return bool(message.reasoning) or self.has_seal(message)
 
     def has_seal(self, message: Message) -> bool:
-        parts = [*(one.part for one in message.content if isinstance(one, Opaque)), *(c.source for c in message.calls)]
-        return any(isinstance(one, dict) and "thoughtSignature" in one for one in parts)
+        parts = [part.part for part in message.content if isinstance(part, Opaque)]
+        parts += [call.source for call in message.calls]
+        return any(isinstance(part, dict) and "thoughtSignature" in part for part in parts)
 
     def with_thoughts(self, message: Message, field: str) -> Message:
-        said = [one for one in message.content if isinstance(one, str) or one.part.get("thought") is not True]
+        kept = [part for part in message.content if isinstance(part, str) or part.part.get("thought") is not True]
         if message.reasoning:
-            said = [Opaque({"text": message.reasoning, "thought": True}), *said]
+            kept = [Opaque({"text": message.reasoning, "thought": True}), *kept]
         calls = message.calls
         if message.seal and message.seal.encrypted:
             signed = {**call_part(calls[0]), "thoughtSignature": message.seal.encrypted}
             calls = (with_fields(calls[0], source=signed), *calls[1:])
-        return replace(message, content=(*said,), calls=calls)
+        return replace(message, content=(*kept,), calls=calls)
 
     # Tools
 
     @staticmethod
     def _tools(fields: Mapping[str, Any]) -> list[Tool]:
-        found = (one for entry in fields.get("tools") or () for one in entry.get(_DECLARED) or ())
-        return [Tool(str(one["name"]), str(one.get("description") or ""), _parameters(one)) for one in found if one]
+        functions = (function for entry in fields.get("tools") or () for function in entry.get(_DECLARED) or ())
+        return [
+            Tool(str(function["name"]), str(function.get("description") or ""), _parameters(function))
+            for function in functions
+            if function
+        ]
 
     def _names(self, entries: Sequence[Any]) -> Iterator[str]:
         for entry in entries:
-            yield from (name for one in entry.get(_DECLARED) or () if (name := self._name(one)))
+            yield from (name for function in entry.get(_DECLARED) or () if (name := self._name(function)))
             yield from (key for key in entry if key != _DECLARED and not entry.keys() & {"type", "name"})
 
     def _offered(self, entries: Sequence[Any], names: Collection[str]) -> Iterable[Any]:
         for entry in entries:
-            left = {key: one for key, one in entry.items() if key not in names}
-            if found := left.pop(_DECLARED, None):
-                left |= {_DECLARED: kept} if (kept := [one for one in found if self._name(one) not in names]) else {}
+            left = {key: value for key, value in entry.items() if key not in names}
+            functions = left.pop(_DECLARED, None) or ()
+            if kept := [function for function in functions if self._name(function) not in names]:
+                left[_DECLARED] = kept
             if left:
                 yield left
 
     def _redeclared(self, entry: Any, tools: Mapping[str, Tool]) -> Mapping[str, Any] | None:
         entries = entry.get(_DECLARED) or ()
-        if not any(self._name(one) in tools for one in entries):
+        if not any(self._name(function) in tools for function in entries):
             return None
-        said = [
-            {**_without_parameters(one), **declared(tool)} if (tool := tools.get(self._name(one) or "")) else one
-            for one in entries
+        written = [
+            {**_without_parameters(function), **declared(tool)}
+            if (tool := tools.get(self._name(function) or ""))
+            else function
+            for function in entries
         ]
-        return {**entry, _DECLARED: said}
+        return {**entry, _DECLARED: written}
 
     def _declare(self, kept: dict[str, Any], tools: Sequence[Tool]) -> None:
         if tools:
@@ -343,14 +351,14 @@ class Request(request.Request):
         config = part_of(choice, "functionCallingConfig")
         if not config.get("allowedFunctionNames"):
             return choice
-        allowed = [names.get(one, one) for one in config["allowedFunctionNames"]]
+        allowed = [names.get(name, name) for name in config["allowedFunctionNames"]]
         return {**choice, "functionCallingConfig": {**config, "allowedFunctionNames": allowed}}
 
 
 def json_schema(schema: Any) -> Any:
     """Write a schema of OpenAPI as Google spells it (`OBJECT`, `nullable`) as JSON Schema."""
     if isinstance(schema, list):
-        return [json_schema(one) for one in schema]
+        return [json_schema(part) for part in schema]
     if not isinstance(schema, dict):
         return schema
     out = {
@@ -368,7 +376,7 @@ def _parameters(declaration: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _without_parameters(declaration: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {key: one for key, one in declaration.items() if key not in ("parameters", "parametersJsonSchema")}
+    return {key: value for key, value in declaration.items() if key not in ("parameters", "parametersJsonSchema")}
 
 
 def _calls(entry: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -386,9 +394,9 @@ def _messages(entry: Mapping[str, Any]) -> list[Message]:
         raise TypeError("`parts` holds something else than parts")
     if entry.get("role") == "model":
         calls = tuple(call_of(part) for part in parts if part.get("functionCall"))
-        said = _content(part for part in parts if not part.get("functionCall"))
+        spoken = _content(part for part in parts if not part.get("functionCall"))
         thoughts = "".join(str(part.get("text") or "") for part in parts if part.get("thought") is True)
-        return [Message("assistant", said, calls, source=entry, reasoning=thoughts)]
+        return [Message("assistant", spoken, calls, source=entry, reasoning=thoughts)]
     out: list[Message] = []
     for is_result, some in groupby(parts, lambda part: bool(part.get("functionResponse"))):
         if is_result:
@@ -400,12 +408,14 @@ def _messages(entry: Mapping[str, Any]) -> list[Message]:
 
 
 def _result(part: Mapping[str, Any]) -> Message:
-    said = part["functionResponse"]
-    more: tuple[str | Opaque, ...] = tuple(Opaque(one) for one in said.get("parts") or ())
-    id_ = said.get("id")
+    response = part["functionResponse"]
+    more: tuple[str | Opaque, ...] = tuple(Opaque(part) for part in response.get("parts") or ())
+    id_ = response.get("id")
     text = result_text(part)
     content = (text, *more) if text else more
-    return Message("tool", content, call_id=id_ if isinstance(id_, str) else None, name=said.get("name"), source=part)
+    return Message(
+        "tool", content, call_id=id_ if isinstance(id_, str) else None, name=response.get("name"), source=part
+    )
 
 
 def _written(message: Message) -> list[dict[str, Any]]:
@@ -431,13 +441,13 @@ def listed(names: Sequence[str]) -> Json:
     methods = ["generateContent", "countTokens"]
     return {
         "models": [
-            {"name": f"models/{one}", "displayName": one, "supportedGenerationMethods": methods} for one in names
+            {"name": f"models/{name}", "displayName": name, "supportedGenerationMethods": methods} for name in names
         ]
     }
 
 
 def _is_googles(query: str, headers: Mapping[str, str]) -> bool:
-    return bool(GOOGLES & headers.keys()) or any(one.startswith(f"{PLACE.key_query}=") for one in query.split("&"))
+    return bool(GOOGLES & headers.keys()) or any(part.startswith(f"{PLACE.key_query}=") for part in query.split("&"))
 
 
 QUESTIONS = (

@@ -60,12 +60,12 @@ class Request(openai_chat.Request):
 
     def beside(self, message: Message) -> Sequence[Media]:
         source = message.source if isinstance(message.source, dict) else {}
-        return [Media("image", "image/png", one) for one in source.get("images") or () if isinstance(one, str)]
+        return [Media("image", "image/png", image) for image in source.get("images") or () if isinstance(image, str)]
 
     def without_beside(self, message: Message) -> Message:
         if not self.beside(message):
             return message
-        return replace(message, source={key: one for key, one in message.source.items() if key != "images"})
+        return replace(message, source={key: value for key, value in message.source.items() if key != "images"})
 
 
 def entry_of(call: ToolCall, *, ids: bool) -> dict[str, Any]:
@@ -98,9 +98,11 @@ def constrain(form: str, value: Any) -> Json:
 
 def _written(message: Message) -> Json:
     parts = parts_of(message)
-    shown = [one.data for one in parts if isinstance(one, Media) and one.kind == "image" and one.data]
+    shown = [part.data for part in parts if isinstance(part, Media) and part.kind == "image" and part.data]
     texts = [
-        one if isinstance(one, str) else note(one) for one in parts if isinstance(one, str) or one.data not in shown
+        part if isinstance(part, str) else note(part)
+        for part in parts
+        if isinstance(part, str) or part.data not in shown
     ]
     entry: dict[str, Any] = {"role": message.role, "content": "\n".join(texts)}
     if shown:
@@ -125,7 +127,7 @@ def error(failure: Failure, _status: int) -> Json:
 def listed(names: Sequence[str]) -> Json:
     """Write a list of models."""
     entry: dict[str, Any] = {"modified_at": "1970-01-01T00:00:00Z", "size": 0, "digest": "", "details": {}}
-    return {"models": [{"name": one, "model": one, **entry} for one in names]}
+    return {"models": [{"name": name, "model": name, **entry} for name in names]}
 
 
 QUESTIONS = (

@@ -83,19 +83,19 @@ def chosen(choice: str) -> Any:
 
 
 def _entries(messages: Sequence[Message], thoughts: str) -> Iterator[Mapping[str, Any]]:
-    """Write messages; images in results are shown by the user behind all of them, as results hold text alone."""
+    """Write messages; images in results are shown by the user after all of them, as results hold text alone."""
     shown: list[Mapping[str, Any]] = []
     for message in messages:
         if message.role == "tool":
             yield {"role": "tool", "tool_call_id": message.call_id, "content": _text(message)}
-            if found := [part for part in content.parts_of(message) if isinstance(part, Media)]:
+            if media := [part for part in content.parts_of(message) if isinstance(part, Media)]:
                 about = {"type": "text", "text": f"From the result of {message.name or 'the tool'}:"}
-                shown += [about, *map(_part, found)]
+                shown += [about, *map(_part, media)]
             continue
         entry = _entry(message, thoughts)
         if shown and message.role == "user":
-            said = entry["content"]
-            more = [{"type": "text", "text": said}] if isinstance(said, str) else said
+            text = entry["content"]
+            more = [{"type": "text", "text": text}] if isinstance(text, str) else text
             entry = {**entry, "content": [*shown, *more]}
         elif shown:
             yield {"role": "user", "content": shown}
@@ -112,9 +112,9 @@ def _entry(message: Message, thoughts: str) -> Mapping[str, Any]:
     ]
     entry: dict[str, Any] = {"role": message.role, "content": _text(message) if plain else parts}
     past = [*words.past(message)]
-    if found := [one for one in past if one.get("type") != words.CALL]:
-        entry[words.FIELD] = found
-    if message.reasoning and _squeezed(words.text_of(found)) != _squeezed(message.reasoning):
+    if details := [detail for detail in past if detail.get("type") != words.CALL]:
+        entry[words.FIELD] = details
+    if message.reasoning and _squeezed(words.text_of(details)) != _squeezed(message.reasoning):
         entry[thoughts] = message.reasoning
     if message.calls:
         entry["tool_calls"] = words.on_calls([call.as_openai() for call in message.calls], past)
@@ -130,13 +130,13 @@ def _text(message: Message) -> str:
     return "\n".join(part for part in message.content if isinstance(part, str))
 
 
-def _part(one: Media) -> Mapping[str, Any]:
-    if one.kind == "image":
-        detail = {"detail": one.detail} if one.detail else {}
-        return {"type": "image_url", "image_url": {"url": content.to_url(one), **detail}}
-    if one.data:
-        return {"type": "file", "file": {"filename": one.name or "document.pdf", "file_data": content.to_url(one)}}
-    return {"type": "text", "text": content.note(one)}
+def _part(media: Media) -> Mapping[str, Any]:
+    if media.kind == "image":
+        detail = {"detail": media.detail} if media.detail else {}
+        return {"type": "image_url", "image_url": {"url": content.to_url(media), **detail}}
+    if media.data:
+        return {"type": "file", "file": {"filename": media.name or "document.pdf", "file_data": content.to_url(media)}}
+    return {"type": "text", "text": content.note(media)}
 
 
 def meaning(part: Any) -> str | Media | None:
@@ -181,11 +181,11 @@ class Request(request.Request):
     meaning = staticmethod(meaning)
 
     def _decode(self, path: str) -> None:
-        calls = (one for entry in self._conversation for one in entry.get("tool_calls") or ())
-        self.call_ids = frozenset(one["id"] for one in calls if isinstance(one.get("id"), str))
-        told = not self.stream or part_of(self.fields, "stream_options").get("include_usage") is True
+        calls = (call for entry in self._conversation for call in entry.get("tool_calls") or ())
+        self.call_ids = frozenset(call["id"] for call in calls if isinstance(call.get("id"), str))
+        usage = not self.stream or part_of(self.fields, "stream_options").get("include_usage") is True
         custom = frozenset(tool.name for tool in map(_custom, self.fields.get("tools") or ()) if tool)
-        self.form: Any = ChatForm(told, custom=custom)
+        self.form: Any = ChatForm(usage, custom=custom)
         self.unread = "functions" if self.fields.get("functions") else ""
 
     def _read(self) -> Iterator[request.Group]:
@@ -198,15 +198,15 @@ class Request(request.Request):
         return replace(self.form, thoughts=thoughts) if isinstance(self.form, ChatForm) else self.form
 
     def declined(self, message: Message) -> str:
-        said = message.source.get("refusal") if isinstance(message.source, dict) else None
-        return said if isinstance(said, str) else ""
+        text = message.source.get("refusal") if isinstance(message.source, dict) else None
+        return text if isinstance(text, str) else ""
 
     def unsaid(self, message: Message) -> Iterable[str]:
         source = message.source if isinstance(message.source, dict) else {}
-        told = {*OWN_FIELDS, *THOUGHTS, *self.SAID}
+        known = {*OWN_FIELDS, *THOUGHTS, *self.SAID}
         if message.role != "tool" and source.get("name"):
             yield "name"
-        yield from (key for key, one in source.items() if key not in told and one)
+        yield from (key for key, value in source.items() if key not in known and value)
 
     def has_thoughts(self, message: Message) -> bool:
         source = message.source if isinstance(message.source, dict) else {}
@@ -219,19 +219,19 @@ class Request(request.Request):
     def with_thoughts(self, message: Message, field: str) -> Message:
         source = message.source if isinstance(message.source, dict) else {}
         past = [*words.past(message)]
-        if found := [one for one in past if one.get("type") != words.CALL]:
-            source = {**source, words.FIELD: found}
+        if details := [detail for detail in past if detail.get("type") != words.CALL]:
+            source = {**source, words.FIELD: details}
         elif message.reasoning and not self.has_thoughts(message):
             source = {**source, field: message.reasoning}
         entries = words.on_calls([entry_of(call) for call in message.calls], past)
-        calls = tuple(with_fields(call, source=one) for call, one in zip(message.calls, entries, strict=True))
+        calls = tuple(with_fields(call, source=entry) for call, entry in zip(message.calls, entries, strict=True))
         return replace(message, source=source, calls=calls)
 
     @staticmethod
     def _tools(fields: Mapping[str, Any]) -> list[Tool]:
         tools = (
-            _custom(one) or _function(one.get("function") if one.get("type", "function") == "function" else None)
-            for one in fields.get("tools") or ()
+            _custom(entry) or _function(entry.get("function") if entry.get("type", "function") == "function" else None)
+            for entry in fields.get("tools") or ()
         )
         return [tool for tool in tools if tool]
 
@@ -251,8 +251,8 @@ class Request(request.Request):
         function = entry.get("function")
         if _custom(entry):
             return {**entry, "custom": {**entry["custom"], "name": tool.name}}
-        said = {"name": tool.name, "parameters": tool.parameters, **({"strict": True} if tool.strict else {})}
-        return {**entry, "function": {**function, **said}} if isinstance(function, dict) else {**entry, **said}
+        changes = {"name": tool.name, "parameters": tool.parameters, **({"strict": True} if tool.strict else {})}
+        return {**entry, "function": {**function, **changes}} if isinstance(function, dict) else {**entry, **changes}
 
     # What only some servers take
 
@@ -284,9 +284,9 @@ def _function(entry: Any) -> Tool | None:
 
 def _custom(entry: Mapping[str, Any]) -> Tool | None:
     """Read the declaration of a custom tool; None if it is another."""
-    said = _function(entry.get("custom")) if entry.get("type") == "custom" else None
+    tool = _function(entry.get("custom")) if entry.get("type") == "custom" else None
     grammar = part_of(part_of(part_of(entry, "custom"), "format"), "grammar")
-    return freeform(said.name, said.description, grammar.get("definition")) if said else None
+    return freeform(tool.name, tool.description, grammar.get("definition")) if tool else None
 
 
 def _message(entry: Mapping[str, Any]) -> Message:
@@ -312,13 +312,13 @@ def _call(entry: Mapping[str, Any]) -> ToolCall:
 
 
 def _encoded(message: Message) -> dict[str, Any]:
-    """A message that was changed: what it says now, and every field of its source that says nothing of that."""
+    """Write a message that was changed: what it says now, and all fields of its source that say nothing of that."""
     source = message.source if isinstance(message.source, dict) else {}
     role = source.get("role", message.role)
     same_role = ROLES.get(role, role) == message.role
     was_result = role == "tool" and not same_role
-    said = content.written(message.content, None if was_result else source.get("content"), {"type": "text"})
-    entry: dict[str, Any] = {"role": role if same_role else message.role, "content": said}
+    written = content.written(message.content, None if was_result else source.get("content"), {"type": "text"})
+    entry: dict[str, Any] = {"role": role if same_role else message.role, "content": written}
     if message.calls:
         entry["tool_calls"] = [entry_of(call) for call in message.calls]
         is_text = source.get("content") == "" or message.content == ("",)
@@ -337,7 +337,7 @@ def _encoded(message: Message) -> dict[str, Any]:
 
 def listed(names: Sequence[str]) -> Json:
     """Write a list of models."""
-    data = [{"id": one, "object": "model", "created": 0, "owned_by": "vtc"} for one in names]
+    data = [{"id": name, "object": "model", "created": 0, "owned_by": "vtc"} for name in names]
     return {"object": "list", "data": data}
 
 
@@ -390,7 +390,7 @@ def folded(chunks: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _whole(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """What a choice becomes in one chunk."""
+    """Write a choice as one chunk has it."""
     rest = {key: value for key, value in entry.items() if key != "message"}
     delta = {**(entry.get("message") or {})}
     if delta.get("tool_calls"):
@@ -399,7 +399,7 @@ def _whole(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _choices(entry: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """What a choice becomes in each of its chunks."""
+    """Write a choice as each of its chunks has it."""
     message = entry.get("message") or {}
     index = entry.get("index", 0)
     others = {key: value for key, value in message.items() if key not in SAID and value not in (None, [])}

@@ -64,18 +64,18 @@ type Pieces = tuple[Any, Sequence[Json]] | None
 
 def entries_of(message: Json) -> list[Json]:
     """Find the entries of a message, or of a delta."""
-    found = message.get(FIELD)
-    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+    entries = message.get(FIELD)
+    return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
 
 
 def text_of(entries: Sequence[Json]) -> str:
     """Join the text of entries."""
-    return "".join(one[key] for one in entries for key in _TEXTS if isinstance(one.get(key), str))
+    return "".join(entry[key] for entry in entries for key in _TEXTS if isinstance(entry.get(key), str))
 
 
 def is_sealed(entries: Sequence[Json]) -> bool:
     """True if one of them must come back as it is."""
-    return any(one.get(key) for one in entries for key in _SEALS)
+    return any(entry.get(key) for entry in entries for key in _SEALS)
 
 
 def sealed(pieces: Pieces) -> str:
@@ -86,45 +86,45 @@ def sealed(pieces: Pieces) -> str:
         chunks.append(entries)
     whole: list[dict[str, Any]] = []
     texts: list[str] = []
-    for one in (one for entries in reversed(chunks) for one in entries):
-        key = next((key for key in _TEXTS if isinstance(one.get(key), str)), "")
+    for entry in (entry for entries in reversed(chunks) for entry in entries):
+        key = next((key for key in _TEXTS if isinstance(entry.get(key), str)), "")
         last = whole[-1] if whole else {}
-        if last and _about(last) == _about(one) and not is_sealed([last]) and not one.get("data"):
-            last |= {name: value for name, value in one.items() if value is not None and name not in _TEXTS}
+        if last and _about(last) == _about(entry) and not is_sealed([last]) and not entry.get("data"):
+            last |= {name: value for name, value in entry.items() if value is not None and name not in _TEXTS}
         else:
-            whole.append({**one})
+            whole.append({**entry})
             texts = []
         if key:
-            texts.append(one[key])
+            texts.append(entry[key])
             whole[-1][key] = texts  # joined once, as there may be thousands
-    for one in whole:
-        one |= {key: "".join(one[key]) for key in _TEXTS if isinstance(one.get(key), list)}
+    for entry in whole:
+        entry |= {key: "".join(entry[key]) for key in _TEXTS if isinstance(entry.get(key), list)}
     return encode(whole).decode()
 
 
 def opened(value: str) -> list[Json]:
     """Read entries that were written as one value; none if it is no such."""
     try:
-        found = decode(value.encode())
+        entries = decode(value.encode())
     except ValueError:
         return []
-    return entries_of({FIELD: found})
+    return entries_of({FIELD: entries})
 
 
 def of_calls(message: Json) -> list[Json]:
     """Find what stands on the calls of a delta and must come back with them; return it as entries."""
     calls = message.get("tool_calls")
-    found = [one for one in calls if isinstance(one, dict)] if isinstance(calls, list) else []
-    return [{"type": CALL, "id": one.get("id"), EXTRA: one[EXTRA]} for one in found if one.get(EXTRA)]
+    entries = [entry for entry in calls if isinstance(entry, dict)] if isinstance(calls, list) else []
+    return [{"type": CALL, "id": entry.get("id"), EXTRA: entry[EXTRA]} for entry in entries if entry.get(EXTRA)]
 
 
 def on_calls(calls: Sequence[Json], entries: Sequence[Json]) -> list[Json]:
     """Write calls with what stood on them; those that have other ids by now, or had none, by their order."""
     ids = {call["id"] for call in calls}
-    extras = {one["id"]: one[EXTRA] for one in entries if one.get("type") == CALL and one["id"] in ids}
-    rest = iter([one[EXTRA] for one in entries if one.get("type") == CALL and one["id"] not in ids])
-    found = [extras.get(call["id"]) or next(rest, None) for call in calls]
-    return [{**call, EXTRA: extra} if extra else call for call, extra in zip(calls, found, strict=True)]
+    extras = {entry["id"]: entry[EXTRA] for entry in entries if entry.get("type") == CALL and entry["id"] in ids}
+    rest = iter([entry[EXTRA] for entry in entries if entry.get("type") == CALL and entry["id"] not in ids])
+    written = [extras.get(call["id"]) or next(rest, None) for call in calls]
+    return [{**call, EXTRA: extra} if extra else call for call, extra in zip(calls, written, strict=True)]
 
 
 def past(message: Message) -> Iterator[Json]:
@@ -172,8 +172,8 @@ def read_call(call: Mapping[str, Any], choice: int) -> CallDelta:
 
 def function_of(entry: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return what an entry of `tool_calls` calls, or one of `tools` declares: a function or a custom tool."""
-    found = entry.get("function") or entry.get("custom")
-    return found if isinstance(found, Mapping) else {}
+    part = entry.get("function") or entry.get("custom")
+    return part if isinstance(part, Mapping) else {}
 
 
 def entry_of(call: ToolCall, custom: Collection[str] = ()) -> dict[str, Any]:
@@ -184,6 +184,6 @@ def entry_of(call: ToolCall, custom: Collection[str] = ()) -> dict[str, Any]:
     source = call.source if isinstance(call.source, dict) else {}
     rest = {key: value for key, value in source.items() if key not in _KNOWN}
     if "custom" in source or call.name in custom:
-        said = {"name": call.name, "input": raw_input(call.arguments)}
-        return {**rest, "id": call.id, "type": "custom", "custom": said}
+        custom_tool = {"name": call.name, "input": raw_input(call.arguments)}
+        return {**rest, "id": call.id, "type": "custom", "custom": custom_tool}
     return {**rest, **call.as_openai()}

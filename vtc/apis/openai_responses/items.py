@@ -93,7 +93,7 @@ def is_as_declared(item: Json, form: ResponseForm) -> bool:
 
 
 def name_of(item: Json, form: ResponseForm) -> str:
-    """The name of the tool that an item calls, with its namespace."""
+    """Return the name of the tool that an item calls, with its namespace."""
     item = parted(item, form)
     namespace, name = item.get("namespace"), str(item.get("name"))
     return f"{namespace}.{name}" if namespace and namespace != BARE else name
@@ -106,16 +106,16 @@ def is_call(kind: str) -> bool:
 
 def call_of(item: Json, form: ResponseForm) -> ToolCall:
     """Read an item that is a call."""
-    said = item.get(CALLS[item["type"]][1]) or ""
-    said = arguments_text({"input": said} if item["type"] == "custom_tool_call" else said)
-    return ToolCall(name_of(item, form), said or "{}", item.get("call_id") or item.get("id"), item)
+    arguments = item.get(CALLS[item["type"]][1]) or ""
+    arguments = arguments_text({"input": arguments} if item["type"] == "custom_tool_call" else arguments)
+    return ToolCall(name_of(item, form), arguments or "{}", item.get("call_id") or item.get("id"), item)
 
 
 def action_of(item: Json) -> str:
-    """The arguments of a call of a tool that has a kind of its own (`shell_call`), as JSON."""
-    found = next((item[key] for key in _ACTIONS if isinstance(item.get(key), dict)), None)
-    rest = {key: one for key, one in item.items() if key in FIELDS and key not in _ABOUT}
-    return json.dumps(rest if found is None else found, ensure_ascii=False)
+    """Write the arguments of a call of a tool that has a kind of its own (`shell_call`), as JSON."""
+    action = next((item[key] for key in _ACTIONS if isinstance(item.get(key), dict)), None)
+    rest = {key: value for key, value in item.items() if key in FIELDS and key not in _ABOUT}
+    return json.dumps(rest if action is None else action, ensure_ascii=False)
 
 
 def item_of(call: ToolCall, form: ResponseForm) -> dict[str, Any]:
@@ -128,13 +128,13 @@ def item_of(call: ToolCall, form: ResponseForm) -> dict[str, Any]:
         source = {}
     rest = {key: value for key, value in source.items() if key not in ("arguments", "input", "name", "namespace")}
     if call.name in form.custom or kind == "custom_tool_call":
-        said = {"type": "custom_tool_call", "name": call.name, "input": raw_input(call.arguments)}
+        call_item = {"type": "custom_tool_call", "name": call.name, "input": raw_input(call.arguments)}
     else:
-        said = {"type": "function_call", "name": call.name, "arguments": call.arguments}
+        call_item = {"type": "function_call", "name": call.name, "arguments": call.arguments}
     if source.get("namespace") and name_of(source, form) == call.name:
         named = {key: source[key] for key in ("name", "namespace")}  # also where no such namespace is declared
-        return {**rest, **said, **named, "call_id": call.id}
-    return {**rest, **parted({**said, "call_id": call.id}, form)}
+        return {**rest, **call_item, **named, "call_id": call.id}
+    return {**rest, **parted({**call_item, "call_id": call.id}, form)}
 
 
 def _acting(item: Json, arguments: str) -> dict[str, Any]:
@@ -190,26 +190,26 @@ def _part_events(part: Json, at: Json) -> Iterator[dict[str, Any]]:
     around, events, field = PARTS.get(part.get("type"), ("content_part", "", ""))
     yield {"type": f"response.{around}.added", **at, "part": {**part, field: ""} if field else part}
     if field:
-        said, more = part.get(field) or "", {"logprobs": list[Any]()} if events == "output_text" else {}
-        yield {"type": f"response.{events}.delta", **at, "delta": said, **more}
-        yield {"type": f"response.{events}.done", **at, field: said, **more}
+        text, more = part.get(field) or "", {"logprobs": list[Any]()} if events == "output_text" else {}
+        yield {"type": f"response.{events}.delta", **at, "delta": text, **more}
+        yield {"type": f"response.{events}.done", **at, field: text, **more}
     yield {"type": f"response.{around}.done", **at, "part": part}
 
 
 def text_of(part: Json) -> Any:
-    """The text of a part, whatever its kind calls it."""
+    """Return the text of a part, whatever its kind calls it."""
     return part.get("text", part.get("refusal"))
 
 
 def essence(item: Json) -> tuple[Any, ...]:
-    """What a client takes from an item that is done: one that was told otherwise is another."""
+    """Return what a client takes from an item that is done: one that was told otherwise is another."""
     about = [item.get(key) for key in ("type", "id", "call_id", "name", "namespace", "arguments", "input")]
     parts = [[text_of(part) for part in item.get(key) or ()] for key in ("summary", "content")]
     return (*about, *parts)
 
 
 def head_of(id_: str, model: str, created: int) -> dict[str, Any]:
-    """The fields of a response that clients demand from its beginning."""
+    """Write the fields of a response that clients demand from its beginning."""
     return {
         "id": id_,
         "object": "response",
@@ -229,12 +229,13 @@ def head_of(id_: str, model: str, created: int) -> dict[str, Any]:
 
 
 def usage_of(usage: Usage) -> dict[str, Any]:
-    """The counts of a response; those that some servers leave out are there."""
-    made = {
+    """Write the counts of a response, with those that some servers leave out."""
+    counts = {
         "input_tokens": usage.prompt,
         "input_tokens_details": {"cached_tokens": usage.cached},
         "output_tokens": usage.completion,
         "output_tokens_details": {"reasoning_tokens": usage.reasoning},
         "total_tokens": usage.prompt + usage.completion,
     }
-    return {**made, **{key: one for key, one in usage.own.value.items() if one is not None}} if usage.own else made
+    own = usage.own.value if usage.own else {}
+    return counts | {key: count for key, count in own.items() if count is not None}

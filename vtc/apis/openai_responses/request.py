@@ -63,8 +63,8 @@ def ask(asked: CanonicalRequest) -> Json:
     fields |= {"input": [item for message in rest for item in _items(message)], **LAYOUT.write_limits(asked.limits)}
     fields |= {"stream": asked.stream, "store": False}
     if asked.tools:
-        declared = ({**one.as_openai()["function"], "strict": one.strict} for one in asked.tools)
-        fields["tools"] = [{"type": "function", **one} for one in declared]
+        declared = ({**tool.as_openai()["function"], "strict": tool.strict} for tool in asked.tools)
+        fields["tools"] = [{"type": "function", **tool} for tool in declared]
         if asked.choice != "auto":
             is_word = asked.choice in ("none", "required")
             fields["tool_choice"] = asked.choice if is_word else {"type": "function", "name": asked.choice}
@@ -91,7 +91,7 @@ def _items(message: Message) -> Iterator[Json]:
     if message.seal and (message.reasoning or message.seal.encrypted):
         yield thinking(message)
     kind = "output_text" if message.role == "assistant" else "input_text"
-    for thought, some in groupby(message.content, lambda one: one.thought if isinstance(one, Opaque) else None):
+    for thought, some in groupby(message.content, lambda part: part.thought if isinstance(part, Opaque) else None):
         if thought:
             yield {"type": "reasoning", "summary": [], "encrypted_content": thought.encrypted}
         else:
@@ -123,16 +123,16 @@ def _parts(message: Message, kind: str) -> list[Json]:
     ]
 
 
-def _part(one: Media) -> Json:
-    if one.kind == "image":
+def _part(media: Media) -> Json:
+    if media.kind == "image":
         return {
             "type": "input_image",
-            "image_url": content.to_url(one),
-            **({"detail": one.detail} if one.detail else {}),
+            "image_url": content.to_url(media),
+            **({"detail": media.detail} if media.detail else {}),
         }
-    if one.url:
-        return {"type": "input_file", "file_url": one.url}
-    return {"type": "input_file", "filename": one.name or "document.pdf", "file_data": content.to_url(one)}
+    if media.url:
+        return {"type": "input_file", "file_url": media.url}
+    return {"type": "input_file", "filename": media.name or "document.pdf", "file_data": content.to_url(media)}
 
 
 def meaning(part: Any) -> str | Media | Seal | None:
@@ -150,7 +150,7 @@ def meaning(part: Any) -> str | Media | Seal | None:
         case {"type": str(kind), "content": str(text)} if kind != "reasoning":
             return text
         case {"type": str(kind), "content": list(parts)} if kind != "reasoning":
-            return "\n".join(said for one in parts if isinstance(said := meaning(one), str)) or None
+            return "\n".join(inner for part in parts if isinstance(inner := meaning(part), str)) or None
         case {"type": "reasoning", "encrypted_content": str(value)}:
             return Seal(encrypted=value)
         case {"type": str(kind), "output": str(text)} if kind.endswith("_output"):
@@ -203,28 +203,28 @@ class Request(request.Request):
         return [{"role": "user", "content": given}] if isinstance(given, str) else given
 
     def _decode(self, path: str) -> None:
-        self.call_ids = frozenset(str(one.get("call_id")) for one in self._conversation if one.get("type") in CALLS)
-        declared = [one for entries in self._declarations() for one in _flat(entries)]
+        self.call_ids = frozenset(str(item.get("call_id")) for item in self._conversation if item.get("type") in CALLS)
+        declared = [entry for entries in self._declarations() for entry in _flat(entries)]
         most = self.fields.get("max_output_tokens")
         self.form = ResponseForm(
             _flat_names(declared),
-            frozenset(name for name, _, own, one in declared if own and one.get("type") == "custom"),
+            frozenset(name for name, _, own, entry in declared if own and entry.get("type") == "custom"),
             most if isinstance(most, int) else None,
             self.model,
         )
         kept = next((key for key in STATE if self.fields.get(key)), "")
         self.unliftable = KEPT.format(kept) if kept else ""
-        self.refers = kept or next((REFERENCE for one in self._conversation if one.get("type") == REFERENCE), "")
+        self.refers = kept or next((REFERENCE for item in self._conversation if item.get("type") == REFERENCE), "")
 
     # Tools
 
     @staticmethod
     def _tools(fields: Mapping[str, Any]) -> list[Tool]:
         return [
-            _tool(name, one)
+            _tool(name, entry)
             for entries in (fields.get("tools"), *_declaring(fields))
-            for name, _, own, one in _flat(entries)
-            if own and one.get("type") in ("function", "custom")
+            for name, _, own, entry in _flat(entries)
+            if own and entry.get("type") in ("function", "custom")
         ]
 
     def _declarations(self) -> Iterator[list[Any]]:
@@ -243,26 +243,26 @@ class Request(request.Request):
 
     def _offered(self, entries: Sequence[Any], names: Collection[str]) -> Iterator[Json]:
         for entry in entries:
-            if left := [one for name, _, _, one in _flat([entry]) if name not in names]:
+            if left := [function for name, _, _, function in _flat([entry]) if name not in names]:
                 yield {**entry, "tools": left} if entry.get("type") == "namespace" else entry
 
     def _redeclared(self, entry: Any, tools: Mapping[str, Tool]) -> Json | None:
         """Names in a namespace stay; a custom tool has no parameters."""
-        found = [(tools.get(name), own, one) for name, _, own, one in _flat([entry])]
+        declared = [(tools.get(name), own, function) for name, _, own, function in _flat([entry])]
         written = [
-            {**one, "parameters": tool.parameters, **({"strict": True} if tool.strict else {})}
-            if tool and one.get("type") == "function"
-            else one
-            for tool, _, one in found
+            {**function, "parameters": tool.parameters, **({"strict": True} if tool.strict else {})}
+            if tool and function.get("type") == "function"
+            else function
+            for tool, _, function in declared
         ]
         if entry.get("type") == "namespace":
-            return {**entry, "tools": written} if any(tool for tool, *_ in found) else None
-        ((tool, own, _),) = found
+            return {**entry, "tools": written} if any(tool for tool, *_ in declared) else None
+        ((tool, own, _),) = declared
         return {**written[0], "name": tool.name} if tool and own else None
 
     def _declare(self, kept: dict[str, Any], tools: Sequence[Tool]) -> None:
         super()._declare(kept, tools)
-        hosted = [one for one in self.fields.get("tools") or () if one.get("type") not in _OFFERED]
+        hosted = [entry for entry in self.fields.get("tools") or () if entry.get("type") not in _OFFERED]
         if hosted:
             kept["tools"] = [*hosted, *kept.get("tools", ())]
 
@@ -290,19 +290,19 @@ class Request(request.Request):
 
     def _read(self) -> Iterator[request.Group]:
         items: Sequence[Json] = self._conversation
-        for of, some in groupby(enumerate(items), lambda one: -1 if _is_said(one[1]) else one[0]):
+        for of, some in groupby(enumerate(items), lambda numbered: -1 if _is_said(numbered[1]) else numbered[0]):
             places = [place for place, _ in some]
-            yield [_turn([items[one] for one in places], self.form) if of < 0 else _other(items[of])], places
+            yield [_turn([items[place] for place in places], self.form) if of < 0 else _other(items[of])], places
 
     def has_thoughts(self, message: Message) -> bool:
         return bool(message.reasoning) or self.has_seal(message)
 
     def has_seal(self, message: Message) -> bool:
         items = message.source if isinstance(message.source, list) else []
-        return any(one.get("encrypted_content") for one in items)
+        return any(item.get("encrypted_content") for item in items)
 
     def with_thoughts(self, message: Message, field: str) -> Message:
-        kept = (one for one in message.content if not (isinstance(one, Opaque) and one.part.get("type") == "reasoning"))
+        kept = (part for part in message.content if isinstance(part, str) or part.part.get("type") != "reasoning")
         return replace(message, content=(Opaque(_Item(thinking(message))), *kept))
 
     def _add(self, entries: list[Any], message: Message, called: Collection[str | None]) -> None:
@@ -325,40 +325,40 @@ def _declares(item: Any) -> bool:
 def _declaring(fields: Mapping[str, Any]) -> Iterator[list[Any]]:
     """Find the tools that the conversation declares."""
     items = fields.get("input")
-    return (one["tools"] for one in items if _declares(one)) if isinstance(items, list) else iter(())
+    return (item["tools"] for item in items if _declares(item)) if isinstance(items, list) else iter(())
 
 
 def _flat(entries: Any) -> Iterator[tuple[str, str, str, Json]]:
-    """Tell what is declared, in namespaces too: its whole name, its namespace, its own name, its declaration.
+    """List what is declared, in namespaces too: its whole name, its namespace, its own name, its declaration.
 
     What the server runs has no name of its own: its type is the name.
     """
     for entry in entries or ():
         is_space = entry.get("type") == "namespace"
         space = str(entry["name"]) if is_space and entry["name"] != BARE else ""
-        for one in entry["tools"] if is_space else (entry,):
-            own = one.get("name")
-            name = str(own or one.get("type"))
-            yield f"{space}.{name}" if space else name, space, own if isinstance(own, str) else "", one
+        for function in entry["tools"] if is_space else (entry,):
+            own = function.get("name")
+            name = str(own or function.get("type"))
+            yield f"{space}.{name}" if space else name, space, own if isinstance(own, str) else "", function
 
 
 def _flat_names(declared: Sequence[tuple[str, str, str, Json]]) -> Mapping[str, tuple[str, str]]:
     """Find the namespace and name that each flat name stands for: of several, or of a tool's own name, none does."""
     own = {name for name, *_ in declared}
-    found: dict[str, set[tuple[str, str]]] = {}
+    names: dict[str, set[tuple[str, str]]] = {}
     for _, space, name, _ in declared:
-        for one in (f"{space or BARE}.{name}", f"{space or BARE}__{name}", name) if name else ():
-            found.setdefault(one, set()).add((space, name))
+        for flat in (f"{space or BARE}.{name}", f"{space or BARE}__{name}", name) if name else ():
+            names.setdefault(flat, set()).add((space, name))
     return {
-        flat: one for flat, (one, *more) in found.items() if not more and (flat not in own or flat == ".".join(one))
+        flat: name for flat, (name, *more) in names.items() if not more and (flat not in own or flat == ".".join(name))
     }
 
 
 def _tool(name: str, entry: Json) -> Tool:
-    said = str(entry.get("description") or "")
+    about = str(entry.get("description") or "")
     if entry["type"] == "custom":
-        return freeform(name, said, part_of(entry, "format").get("definition"))
-    return Tool(name, said, part_of(entry, "parameters"))
+        return freeform(name, about, part_of(entry, "format").get("definition"))
+    return Tool(name, about, part_of(entry, "parameters"))
 
 
 # Reading
@@ -376,19 +376,19 @@ def _is_said(item: Json) -> bool:
 
 def _turn(items: Sequence[Json], form: ResponseForm) -> Message:
     """Read the items of one turn of the model."""
-    said: list[str | Opaque] = []
+    spoken: list[str | Opaque] = []
     thoughts: list[str] = []
     for item in items:
         kind = _kind(item)
         if kind == "message":
-            said += content.read(item.get("content"))
+            spoken += content.read(item.get("content"))
         elif kind not in CALLS:
-            said.append(Opaque(_Item(item)))
+            spoken.append(Opaque(_Item(item)))
         if kind == "reasoning":
             parts = [*(item.get("summary") or ()), *(item.get("content") or ())]
             thoughts += [str(part.get("text") or "") for part in parts]
     calls = tuple(call_of(item, form) for item in items if item.get("type") in CALLS)
-    return Message("assistant", tuple(said), calls, source=items, reasoning="\n".join(thoughts))
+    return Message("assistant", tuple(spoken), calls, source=items, reasoning="\n".join(thoughts))
 
 
 def _other(item: Json) -> Message:
@@ -409,7 +409,7 @@ def _written(message: Message, form: ResponseForm) -> Iterable[Json]:
     source = message.source
     first = source if isinstance(source, dict) else {}
     if isinstance(source, list):
-        first = next((one for one in source if _kind(one) == "message"), {})
+        first = next((item for item in source if _kind(item) == "message"), {})
     first = {"role": first.get("role") or "developer"} if _declares(first) else first
     if message.role == "tool":
         custom = first.get("type") == "custom_tool_call_output" or message.name in form.custom
@@ -423,14 +423,18 @@ def _written(message: Message, form: ResponseForm) -> Iterable[Json]:
     new = {"type": "output_text", "annotations": []} if role == "assistant" else {"type": "input_text"}
     items: list[Json] = []
     kept = first  # by the first message of it
-    for is_item, some in groupby(message.content, lambda one: isinstance(one, Opaque) and isinstance(one.part, _Item)):
+    for is_item, some in groupby(message.content, _is_item):
         if is_item:
-            items += [one.part for one in some if isinstance(one, Opaque)]
+            items += [part.part for part in some if isinstance(part, Opaque)]
         else:
             parts = content.parts(some, first.get("content"), new)
             items.append({**kept, "type": "message", "role": role, "content": parts})
             kept = {}
     return [*items, *(item_of(call, form) for call in message.calls)]
+
+
+def _is_item(part: str | Opaque) -> bool:
+    return isinstance(part, Opaque) and isinstance(part.part, _Item)
 
 
 # What clients of Responses ask besides replies: Codex says its version when it asks for the models.
@@ -467,6 +471,6 @@ def _events(reply: Any) -> Iterator[dict[str, Any]]:
 
 
 def folded(events: Iterable[Json]) -> Json:
-    """The whole reply, which the last event of a stream repeats."""
+    """Return the whole reply, which the last event of a stream repeats."""
     last = (*ENDS, *(f"response.{status}" for status in FAILED))
     return next(event["response"] for event in events if event["type"] in last)
