@@ -29,7 +29,7 @@ type KeyPath = tuple[str | int, ...]
 
 _MAX_BYTES = 256 * 1024
 _MAX_VALUES = 10_000
-"""Values in a document, those behind an alias counted each time: a few lines of aliases can stand for millions."""
+"""Values in a document, those of an alias counted each time: a few lines of aliases can stand for millions."""
 _MAX_DEPTH = 32
 _MAX_RECURSION = 1000
 """Levels for which any thread has stack enough."""
@@ -43,7 +43,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Problem(msgspec.Struct, frozen=True, order=True):
-    """What is wrong with a profile file, as `FILE:LINE: key.path: what is wrong; what to do`."""
+    """A fault of a profile file, shown as `FILE:LINE: key.path: what is wrong; what to do`."""
 
     file: str
     line: int
@@ -73,7 +73,7 @@ class Document(msgspec.Struct, frozen=True):
     lines: dict[KeyPath, int]
 
     def problem(self, path: KeyPath, message: str, line: int | None = None) -> Problem:
-        """A problem with what stands at `path`, or with its absence."""
+        """Make a problem of the value at `path`, or of its absence."""
         known = path
         while known not in self.lines:
             known = known[:-1]
@@ -82,7 +82,7 @@ class Document(msgspec.Struct, frozen=True):
 
 
 def read(file: Path) -> tuple[list[Document], list[Problem]]:
-    """The documents of a file and what is wrong with it as YAML; empty documents are left out."""
+    """Read the documents of a file, and what is wrong with it as YAML; empty documents are left out."""
     try:
         with file.open("rb") as opened:
             data = opened.read(_MAX_BYTES + 1)
@@ -123,7 +123,7 @@ def _parsed(file: Path, text: str) -> tuple[list[Document], list[Problem]]:
 
 
 def _nodes(text: str) -> Iterable[yaml.Node]:
-    """The documents of a text, by libyaml where PyYAML was built with it: that takes a tenth of the time.
+    """Compose the documents of a text, by libyaml where PyYAML was built with it: that takes a tenth of the time.
 
     It recurses without a limit, so it is kept from what may be nested deeply; and what it does not take is for the
     other to explain.
@@ -266,7 +266,7 @@ def _placed(text: str) -> tuple[KeyPath, str]:
 
 
 def problems(document: Document, model: type[msgspec.Struct]) -> list[Problem]:
-    """Everything that keeps the document from being a `model`."""
+    """List everything that keeps the document from being a `model`."""
     return [
         document.problem(path, message)
         for error in _validator(model).iter_errors(document.value)
@@ -275,20 +275,20 @@ def problems(document: Document, model: type[msgspec.Struct]) -> list[Problem]:
 
 
 def nearest(word: object, known: Iterable[str]) -> str:
-    """` (did you mean 'dialect'?)` for a word close to a known one, else nothing."""
+    """Suggest the known word that is closest, ` (did you mean 'dialect'?)`; empty if none is close."""
     by_lower = {name.lower(): name for name in known}
     close = difflib.get_close_matches(str(word).lower(), by_lower, n=1)
     return f" (did you mean {by_lower[close[0]]!r}?)" if close else ""
 
 
 def listed(words: Iterable[str], last: str = "or") -> str:
-    """`a, b or c`"""
+    """Join words as in `a, b or c`."""
     *most, end = words
     return f"{', '.join(most)} {last} {end}" if most else end
 
 
 def shown(value: Any) -> str:
-    """A value as its file writes it, shortened."""
+    """Write a value as its file does, shortened."""
     if isinstance(value, list):
         return "a list"
     if isinstance(value, dict):

@@ -63,7 +63,7 @@ class Profiles:
 
     @cached_property
     def rescued(self) -> tuple[Description, ...]:
-        """What is read from every model; the dialects that most models write first."""
+        """The dialects that are read from every model, those first that most models write."""
         written = Counter(name for model in self.models.values() for name in model.accept if model.accept != "auto")
         rescued = [dialect.rescued for dialect in self.dialects.values()]
         return tuple(sorted(filter(None, rescued), key=lambda dialect: -written[dialect.name]))
@@ -75,29 +75,29 @@ class Profiles:
         return ServerProfile(name="unknown", match=Match(), errors=errors)
 
     def counts(self) -> dict[str, int]:
-        """How many there are of each kind."""
+        """Count the profiles of each kind."""
         return {kind: len(getattr(self, kind)) for kind in ("clients", "models", "servers", "policies", "dialects")}
 
     def counted(self) -> str:
-        """`5 clients, 1 policy, …`"""
+        """Write how many there are, `5 clients, 1 policy, …`."""
         kinds = {plural(kind, 2): kind for kind in KINDS}
         return ", ".join(f"{count} {plural(kinds[several], count)}" for several, count in self.counts().items())
 
 
 def plural(kind: str, count: int) -> str:
-    """`policies` for several, `policy` for one."""
+    """Return `policies` for several, `policy` for one."""
     return kind if count == 1 else f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"
 
 
 def builtin_directory() -> Path:
-    """The profiles that come with the package: inside it when installed, beside it in a checkout."""
+    """Find the profiles that come with the package: inside it when installed, beside it in a checkout."""
     package = Path(__file__).resolve().parents[1]
     installed = package / "builtin_profiles"
     return installed if installed.is_dir() else package.parent / "profiles"
 
 
 def load(directories: Sequence[Path]) -> Profiles:
-    """The profiles of every `.yaml` and `.yml` file below the directories, or of files; later ones win.
+    """Load the profiles of every `.yaml` and `.yml` file below the directories, or of files; later ones win.
 
     Hidden files are skipped, and folders named `examples`: those are to be copied, or named themselves.
     Raises `ProfileError` with every problem found.
@@ -158,7 +158,7 @@ def signature(directories: Sequence[Path]) -> Mapping[str, tuple[int, int]]:
 
 
 def _files(directory: Path) -> Iterator[str]:
-    """Paths of the profiles in a directory, or of the one that this is, whatever its name."""
+    """Yield the paths of the profiles in a directory, or of the one that this is, whatever its name."""
     if directory.is_file():
         yield str(directory)
     for folder, folders, names in os.walk(directory):  # faster than `Path.rglob`; this is done every second
@@ -178,7 +178,7 @@ def _documents(directory: Path, problems: list[Problem]) -> Iterator[Document]:
 
 
 def _profile(document: Document, problems: list[Problem], *, is_builtin: bool) -> Profile | None:
-    """The document as a profile, or None and why not among the problems."""
+    """Make a profile of the document; None if it is none, and `problems` say why."""
     value = document.value
     if not isinstance(value, dict):
         problems.append(document.problem((), "a profile is a mapping; begin it with `kind: …` and `name: …`"))
@@ -201,7 +201,7 @@ def _profile(document: Document, problems: list[Problem], *, is_builtin: bool) -
 
 
 def _dangling_names(documents: Sequence[Document]) -> Iterator[Problem]:
-    """Names of dialects that no document defines; a dialect that has problems of its own is defined."""
+    """Yield a problem for each dialect that no document defines; one that has problems of its own is defined."""
     values = [document.value for document in documents if isinstance(document.value, dict)]
     dialects = sorted({str(value.get("name")) for value in values if value.get("kind") == "dialect"})
     for document in documents:

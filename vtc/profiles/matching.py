@@ -22,7 +22,7 @@ from vtc.scrub import CREDENTIALS, in_query, secrets
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of a request; "" and empty where nothing is."""
+    """The facts about a request that profiles are matched by; "" and empty where nothing is."""
 
     user_agent: str = ""
     model: str = ""
@@ -74,7 +74,7 @@ class ProfileChoice[T]:
 def best[T: Matched](
     profiles: Mapping[str, T], facts: Facts, sources: Mapping[tuple[str, str], Source]
 ) -> ProfileChoice[T]:
-    """The profile of one kind that fits the request best.
+    """Choose the profile of one kind that fits the request best.
 
     `why` never shows what a header or the body holds, which may be secret.
     """
@@ -103,7 +103,7 @@ def best[T: Matched](
 
 
 def every[T: Matched](profiles: Mapping[str, T], facts: Facts) -> list[tuple[T, str]]:
-    """All profiles of one kind that match, with how; in the order of their priorities, then of their names."""
+    """List all profiles of one kind that match, with how; in the order of their priorities, then of their names."""
     matched: list[tuple[T, str]] = []
     for profile in sorted(profiles.values(), key=lambda profile: (profile.priority, profile.name)):
         tests = list(_tests(profile.match, facts))
@@ -154,7 +154,7 @@ class _Candidate[T: Matched]:
 
 
 def _tests(match: Match, facts: Facts) -> Iterator[_Held | str]:
-    """For each test of a profile how it held, or why it did not."""
+    """Yield for each test of a profile how it held, or why it did not."""
     path = facts.path.partition("?")[0]
     for name, value, globs in (
         ("user agent", facts.user_agent, match.user_agent),
@@ -191,7 +191,7 @@ def _matcher(glob: str) -> Callable[[str], object]:
 
 @lru_cache(maxsize=4096)
 def _literal(glob: str) -> int:
-    """How many characters of a glob stand for themselves."""
+    """Count the characters of a glob that stand for themselves."""
     return len(re.sub(r"\[!?]?[^\]]*\]|[*?]", "", glob))
 
 
@@ -203,7 +203,7 @@ def value_at(value: Any, path: str) -> Any:
 
 
 def texts_at(value: Any, keys: Sequence[str]) -> Iterator[str]:
-    """The texts at a path into JSON, those inside lists and objects included."""
+    """Yield the texts at a path into JSON, those inside lists and objects included."""
     if not keys:
         inside = [value]
         while inside:

@@ -35,7 +35,7 @@ def digest(*of: str) -> bytes:
 
 @dataclass(slots=True)
 class Learned:
-    """What an upstream did with a model, as one client saw it. Its replies change it."""
+    """The behaviour of an upstream with a model, as one client saw it. Its replies change it."""
 
     _inside: bool = False
     _replies: int = 0

@@ -82,7 +82,7 @@ TEXT_DIALECT = "cline"
 
 
 class RequestFacts(Protocol):
-    """What a plan depends on in a request."""
+    """The parts of a request that a plan depends on."""
 
     model: str
     offer: ToolOffer
@@ -214,7 +214,7 @@ assert set(KINDS) == {*get_args(Form.__value__)}
 
 
 class Constraining(msgspec.Struct, frozen=True):
-    """What the grammar of a reply is made of."""
+    """The parts that the grammar of a reply is made of."""
 
     form: Form
     dialect: Description
@@ -237,7 +237,7 @@ def constraining(
 ) -> tuple[Constraining | None, str]:
     """Decide about a request whose tools stand in the prompt; None if it is left alone, and why for people.
 
-    Nothing is said where nobody would expect a grammar.
+    No reason is given where no one would expect a grammar.
     """
     demanded = tool_choice not in ("auto", "none")
     if protocol.write is None or not protocol.prompt_tools or not offered or wish == "off":
@@ -280,7 +280,7 @@ PROMPT = "prompt"
 
 
 def agent_pattern(agent: str, patterns: Iterable[str]) -> str | None:
-    """The first of some parts of User-Agents that `agent` holds, upper and lower case alike; an empty one is none."""
+    """Find the first of some parts of User-Agents that `agent` holds, in any case; None if it holds none."""
     return next((pattern for pattern in patterns if pattern and pattern.casefold() in agent.casefold()), None)
 
 
@@ -300,7 +300,7 @@ class Planner:
                 raise UnknownName(setting, name, tuple(known))
 
     def with_settings(self, given: Mapping[str, Any]) -> Planner:
-        """A planner with these settings, plain data, but for those that this one was given; raises ValueError."""
+        """Make a planner with these settings, plain data, but for those that this one was given; raises ValueError."""
         settings = msgspec.convert({**given, **self.settings.chosen()}, Settings)
         return self if settings == self.settings else Planner(self.profiles, settings)
 
@@ -497,7 +497,7 @@ def _documented(stack: ProfileStack, facts: Facts, request: RequestFacts) -> tup
 
 
 def _documented_tools(request: RequestFacts, tool_sections: tuple[str, ...]) -> tuple[tuple[Tool, ...], str]:
-    """The tools that the system prompt documents, by each name the first; and which of its parts was not looked at."""
+    """Find the tools that the system prompt documents, by each name the first, and which of its parts was not read."""
     tools: dict[str, Tool] = {}
     unread = ""
     for message in request.messages:

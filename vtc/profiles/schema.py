@@ -210,7 +210,7 @@ class Retry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
 
 class Exchanged(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What servers, models and policies may each have to say about requests and replies."""
+    """The changes to requests and replies that servers, models and policies may each ask for."""
 
     request: RequestChanges = RequestChanges()
     """Changes to requests on their way to the server."""

@@ -95,7 +95,7 @@ class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaul
         return msgspec.structs.replace(case, **reading)
 
     def toolset(self, shared: Mapping[str, Mapping[str, Tool]] | None = None) -> Mapping[str, Tool]:
-        """The tools that are offered; raises ValueError for the name of a set that is not shared here."""
+        """Return the tools that are offered; raises ValueError for the name of a set that is not shared here."""
         if isinstance(self.tools, str):
             if shared is None or self.tools not in shared:
                 raise ValueError(f"case {self.name!r}: there is no set of tools {self.tools!r}; write the tools out")
@@ -103,7 +103,7 @@ class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaul
         return {name: Tool(name, parameters={"type": "object", **entry}) for name, entry in self.tools.items()}
 
     def events(self, chunks: Iterable[str], dialects: Sequence[Description], tools: Mapping[str, Tool]) -> list[Event]:
-        """What the reply is read as when it arrives as `chunks`."""
+        """Read the reply as it arrives in `chunks`."""
         grammar = compiled(tuple(dialects), self.tags, self.markers, self.answer)
         reader = Reader(grammar, tools, **self.reader)
         events = [event for chunk in chunks for event in reader.feed(chunk)]
@@ -121,7 +121,7 @@ class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaul
         }
 
     def differences(self, events: Sequence[Event]) -> list[str]:
-        """What is read otherwise than the case says, a line each."""
+        """List what is read otherwise than the case says, a line each."""
         reading = self.as_fields(events)
         lines = []
         for key in ("calls", "content", "reasoning", "repairs"):
@@ -135,7 +135,7 @@ class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaul
 
 
 def read(text: str) -> list[Case]:
-    """The cases of a file; raises ValueError."""
+    """Read the cases of a file; raises ValueError."""
     try:
         return msgspec.convert(yaml.safe_load(text), list[Case])
     except yaml.MarkedYAMLError as error:
@@ -147,7 +147,7 @@ def read(text: str) -> list[Case]:
 
 
 def write(case: Case) -> str:
-    """A case as an entry of such a file; its multi-line texts are written as they are, where YAML can."""
+    """Write a case as an entry of such a file; its multi-line texts are written as they are, where YAML can."""
     fields = msgspec.to_builtins(case)
     return yaml.dump([fields], Dumper=_Dumper, allow_unicode=True, sort_keys=False, width=110)
 

@@ -1,4 +1,4 @@
-"""What a server's error means for somebody who has just set up VTC, and what to do about it."""
+"""What a server's error means for a person who has just set up VTC, and what to do about it."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class Part(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """What happened in a span of time: pieces from the bottom up."""
+    """A span of time: pieces from the bottom up."""
 
     x: float
     width: float
@@ -110,7 +110,7 @@ def _chart(
     *,
     share: bool = False,
 ) -> Chart:
-    """A bar for each span; with `share` all are of full height, and show how their parts share it."""
+    """Draw a bar for each span; with `share` all are of full height, and show how their parts share it."""
     figured = [(span, figures) for span in spans if sum((figures := figures_of(span.samples)).values())]
     top = max((sum(figures.values()) for _, figures in figured), default=0)
     bars = tuple(_bar(span, figures, sum(figures.values()) if share else top) for span, figures in figured)
@@ -145,7 +145,7 @@ def _prompt(samples: Sequence[Sample]) -> Mapping[str, float]:
 
 
 def _time(samples: Sequence[Sample]) -> Mapping[str, float]:
-    """The median, in milliseconds: the first exchange with a model takes far longer than the others."""
+    """Take the median, in milliseconds: the first exchange with a model takes far longer than the others."""
     return {"quiet": median(sample.seconds for sample in samples) * 1e3 if samples else 0.0}
 
 

@@ -59,7 +59,7 @@ class Parties:
 
 @dataclass(slots=True)
 class Report:
-    """What VTC did to one exchange, for people to read; `as_dict` is plain data."""
+    """The account of what VTC did to one exchange, for people to read; `as_dict` is plain data."""
 
     parties: Parties = field(default_factory=Parties)
     why: list[str] = field(default_factory=list)
@@ -159,7 +159,7 @@ class Report:
         self.request += reply.request  # what of it was not told to the client
 
     def summary(self) -> str:
-        """`vtc: read x2, 1 repaired (json-cut), hermes -> tool_calls`; empty when nothing was done.
+        """Sum it up: `vtc: read x2, 1 repaired (json-cut), hermes -> tool_calls`; empty when nothing was done.
 
         First what differs from one exchange to the next: a list of flows shows the beginning.
         """

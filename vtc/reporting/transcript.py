@@ -38,7 +38,7 @@ class TranscriptBlock:
 
 
 def asked(api: Api, body: bytes) -> list[TranscriptBlock]:
-    """The conversation of a request; raises `BadRequest`."""
+    """Read the conversation of a request; raises `BadRequest`."""
     request = api.request(body)
     blocks = [_message(message) for message in request.messages]
     if request.offer.tools:
@@ -48,12 +48,12 @@ def asked(api: Api, body: bytes) -> list[TranscriptBlock]:
 
 
 def replied(api: Api, body: bytes) -> list[TranscriptBlock]:
-    """What a reply adds up to, a block for each choice; raises ValueError if it is none of this API."""
+    """Read a reply, a block for each choice; raises ValueError if it is none of this API."""
     return [_message(reply.message, reply.finish_reason) for reply in whole.replies(api, body)]
 
 
 def written(blocks: Iterable[TranscriptBlock]) -> str:
-    """The blocks one below the other."""
+    """Write the blocks one below the other."""
     return "\n\n".join(map(str, blocks))
 
 

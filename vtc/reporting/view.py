@@ -44,7 +44,7 @@ class Bodies:
 
 
 def pane(api: Api, side: Side, bodies: Bodies, report: Mapping[str, Any] | None, summary: str = "") -> str:
-    """What stands in the pane of a request or a reply; a body that is nothing of this API stands there as it is."""
+    """Write the pane of a request or a reply; a body that is nothing of this API stands there as it is."""
     parts = ["\n".join(_wrapped(summary, "", "  "))] if summary else []
     texts = {title: "\n".join([title, *_indented(lines)]) for title, lines in sections(report or {})}
     parts += [texts.pop(DONE)] if DONE in texts else []
@@ -59,14 +59,14 @@ def pane(api: Api, side: Side, bodies: Bodies, report: Mapping[str, Any] | None,
 
 
 def diff(api: Api, side: Side, bodies: Bodies) -> str:
-    """What came in against what went out, as a unified diff of both read as conversations."""
+    """Compare what came in with what went out: a unified diff of both, read as conversations."""
     if not bodies.changed:
         return ""
     return transcript.difference(*conversations(api, side, bodies), *SIDES[side])
 
 
 def sections(report: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
-    """A report as titles with lines below: what was done, why, and the figures; empty sections are left out."""
+    """Yield a report as titles with lines below: what was done, why, and the figures; empty sections are left out."""
     for title, lines in (
         (DONE, [*_done(report)]),
         ("Why", [*report.get("why", ())]),
@@ -77,7 +77,7 @@ def sections(report: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
 
 
 def _indented(lines: Iterable[str]) -> Iterator[str]:
-    """The lines below a title, long ones broken: a list of all dialects would be cut off at the pane's edge."""
+    """Break the lines below a title: a list of all dialects would be cut off at the pane's edge."""
     for line in lines:
         depth = " " * (len(line) - len(line.lstrip()))
         yield from _wrapped(line, "  ", f"    {depth}")
@@ -135,7 +135,7 @@ def _figures(report: Mapping[str, Any]) -> Iterator[str]:
 
 
 def blocks(api: Api, side: Side, body: bytes) -> list[TranscriptBlock]:
-    """A body read as a conversation; raises ValueError if it is nothing of this API."""
+    """Read a body as a conversation; raises ValueError if it is nothing of this API."""
     if not body:
         raise ValueError("it is empty")
     return transcript.asked(api, body) if side == "request" else transcript.replied(api, body)

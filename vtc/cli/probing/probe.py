@@ -29,7 +29,7 @@ MOST_DIALECTS = 3
 
 @dataclass(slots=True, kw_only=True)
 class ProbeRecord:
-    """All that a probe saw."""
+    """The observations of a probe."""
 
     server: ServerFacts
     api: Api
@@ -76,7 +76,7 @@ class ProbeRecord:
         return [name for name, is_so in changed.items() if is_so]
 
     def heard(self) -> list[ProbeReply]:
-        """All replies."""
+        """List all replies."""
         return [*([self.native] if self.native else []), *self.prompted.values(), *self.replies.values()]
 
     def verdict(self) -> tuple[bool, str]:

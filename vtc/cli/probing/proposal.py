@@ -30,7 +30,7 @@ class Proposal:
     why: Mapping[str, str] = field(default_factory=dict)
 
     def planner(self, profiles: Profiles) -> Planner:
-        """What plans exchanges with these profiles beside all others."""
+        """Make a planner that knows these profiles beside all others."""
         own: tuple[ModelProfile | ServerProfile, ...] = (self.model, self.server)
         sources: dict[tuple[str, str], Source] = {
             (profile.kind, profile.name): Source(Path("proposed"), 1, builtin=False) for profile in own
@@ -46,7 +46,7 @@ class Proposal:
     def changed(
         self, *, model: Mapping[str, Any] | None = None, server: Mapping[str, Any] | None = None, **why: str
     ) -> Proposal:
-        """The same with other keys; `why` by `model_KEY` or `server_KEY`."""
+        """Copy it with other keys; `why` by `model_KEY` or `server_KEY`."""
         return Proposal(
             with_fields(self.model, **(model or {})),
             with_fields(self.server, **(server or {})),

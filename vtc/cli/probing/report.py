@@ -22,7 +22,7 @@ from vtc.proxy.launch import PORT
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was found out about one question."""
+    """The answer to one question about a server."""
 
     question: str
     answer: str
@@ -65,7 +65,7 @@ COLOURS: dict[Outcome, str] = {
 
 
 class ServerFlags(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What changes a server; empty where that is not known."""
+    """The flags that change a server; empty where they are not known."""
 
     tools: str = ""
     """So that it reads calls itself."""

@@ -41,7 +41,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         return (Message("user", (self.question.replace("{lines}", LINES),)), *self.past)
 
     def streamed(self) -> Scenario:
-        """The same question, to be answered by a stream."""
+        """Copy it, to be answered by a stream."""
         return replace(self, stream=True)
 
     def faults(self, spoken: str, calls: Sequence[ToolCall]) -> list[str]:

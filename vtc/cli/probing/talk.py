@@ -71,7 +71,7 @@ NO_CHAT = re.compile(r"embed|rerank|whisper|tts", re.I)
 
 @dataclass(slots=True, kw_only=True)
 class ServerFacts:
-    """What is known of a server and of the model that it is asked for."""
+    """The facts about a server and about the model that it is asked for."""
 
     url: str
     profile: ServerProfile | None = None
@@ -194,7 +194,7 @@ NOTHING = Reply(Message("assistant"))
 
 @dataclass(frozen=True)
 class ProbeReply:
-    """What came of one question."""
+    """The reply to one question, as it came and through VTC."""
 
     scenario: Scenario
     status: int = 0

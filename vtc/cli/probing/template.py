@@ -114,7 +114,7 @@ REFUSABLE: Mapping[str, Sequence[Message]] = {
 
 @dataclass(frozen=True, slots=True)
 class TemplateFacts:
-    """What a chat template does."""
+    """The behaviour of a chat template."""
 
     takes_tools: bool = False
     opens: str = ""

@@ -23,7 +23,7 @@ type Strict = Literal["taken", "ignored", "refused", "unknown"]
 
 @dataclass(slots=True)
 class SpecialTokens:
-    """What became of a special token that the model was asked to repeat."""
+    """The fate of a special token that the model was asked to repeat."""
 
     marker: str = ""
     """The token; empty if none was asked for."""

@@ -64,7 +64,7 @@ def prepared(
 
 
 def _shown(request: Request, messages: Sequence[Message], plan: Plan) -> tuple[Sequence[Message], Sequence[Tool]]:
-    """The conversation with the tools that results load, each at its first place, and the tools that are left.
+    """Write the tools that results load into the conversation, each at its first place; return it and the other tools.
 
     So a tool that is loaded later changes nothing of what stands before. What Claude Code puts before its prompt, and
     changes in each request, is left out.
@@ -135,7 +135,7 @@ def _whole(call: ToolCall, tools: Mapping[str, Tool]) -> ToolCall:
 def _structured(
     messages: Sequence[Message], client: TextClient, write: Description | None, tools: Mapping[str, Tool]
 ) -> Sequence[Message]:
-    """A text client's conversation with calls and results as such, and its prompt without what it says of tools."""
+    """Parse a text client's conversation into calls and results, and leave out what its prompt says of tools."""
 
     def sample(call: ToolCall) -> str:
         return write_calls([call], write, tools) if write else f"{call.name}({call.arguments})"

@@ -137,7 +137,7 @@ def lesson(status: int, message: str, known: Mapping[str, Any]) -> Lesson | None
     return Lesson({grammar: False}) if grammar and status in _NOT_UNDERSTOOD else None
 
 
-# The model's window, where a prompt does not fit in: the client API's own error, or a cut that nobody told.
+# The model's window, where a prompt does not fit in: the client API's own error, or a cut that no error told.
 #
 # An agent that is told in its own words makes the conversation shorter, and goes on.
 

@@ -40,7 +40,7 @@ WORDS = 2000
 
 
 class SentRequest(NamedTuple):
-    """What of a request stands in the path, in some APIs."""
+    """The parts of a request that stand in the path, in some APIs."""
 
     model: str
     streams: bool

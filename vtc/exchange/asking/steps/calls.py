@@ -87,7 +87,7 @@ def _numbered(messages: Iterable[Message]) -> Iterator[Message]:
 
 
 def _answering(message: Message, call_id: str | None, name: str | None) -> Message:
-    """The result of a call; the name is of no moment where the result says another."""
+    """Make a message the result of a call; a name that it says itself stays."""
     if call_id == message.call_id and (name == message.name or message.name):
         return message
     return replace(message, call_id=call_id, name=name)

@@ -31,7 +31,7 @@ where they would wonder."""
 
 
 def counted(count: int, noun: str) -> str:
-    """`1 message`, `2 messages`"""
+    """Write a number and its noun: `1 message`, `2 messages`."""
     return f"{count} {noun}{'s' * (count != 1)}"
 
 
