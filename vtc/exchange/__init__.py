@@ -39,7 +39,7 @@ from vtc.scrub import told
 from vtc.wire import compression
 from vtc.wire.sse import EventStream
 
-__all__ = ["WITHHELD", "Ask", "Exchange", "NoAnswer", "Opening", "Stream"]
+__all__ = ["WITHHELD", "Ask", "Exchange", "Fate", "NoAnswer", "Opening", "Stream"]
 
 logger = logging.getLogger(__name__)
 NOBODY = Facts()

@@ -28,7 +28,7 @@ from tests.exchanges import PROFILES, fed
 from vtc.apis.openai_responses import API, Encoder, ResponseForm
 from vtc.apis.relay import Relay
 from vtc.events import BlockEnd, Call, CallDelta, Finish, ReasoningDelta, TextDelta
-from vtc.exchange import Exchange, Stream
+from vtc.exchange import Exchange, Fate, Stream
 from vtc.profiles import Facts, Planner, Settings
 from vtc.reporting import Report
 from vtc.wire import EventReader, Frame
@@ -484,7 +484,8 @@ def test_frames_after_a_failure_keep_the_numbers_that_the_client_needs() -> None
     """One call was lifted before, so that all after it have moved."""
     report = Report()
     pipeline: Any = Toy
-    stream = Stream(Relay(API.decoder(), Broken(), pipeline), report)
+    own: Any = None  # is not asked for
+    stream = Stream(Relay(API.decoder(), Broken(), pipeline), report, Fate(strict=False, bridged=False, own=own))
     frames = streamed(text_events("Hi", "[a]", "more", "[b]", "end"), CALL, text_events("Bye", id="msg_2"))
     found = responses.read(b"".join([*(out for one in frames for out in stream.feed(one)), *stream.finish()]))
     assert report.failures == ["RuntimeError: planted"]
