@@ -92,7 +92,7 @@ CASES = (
         "1,000 frames of Markdown",
         (),
         samples.said(samples.ANSWER, 1000),
-        {CHAT: Limits(8550, 21, 5597), OLLAMA: Limits(10127, 26, 6155)},
+        {CHAT: Limits(8290, 21, 5415), OLLAMA: Limits(9815, 26, 5921)},
     ),
 )
 MOST_TRACED = 100

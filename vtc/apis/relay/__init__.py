@@ -117,8 +117,7 @@ class Relay[P: Pipeline]:
             out, choices, left = writer.leave([(choice, entry, events)])
             is_text = len(deltas) == 1 and all(type(event) is Text for event in events)
             if last and is_text and not any(isinstance(one, Seal) for one in metadata):  # each of these is heard
-                frames = [*choice.waiting, entry]
-                self.plain = _plain(last, frames, left, choices[0].waiting, out, alone=not metadata)
+                self.plain = _plain(last, frame, left, choices[0].waiting, out, alone=not metadata)
         self.decoder, self.writer = decoder, writer
         for choice in choices:
             self._choices[choice.index] = choice
@@ -249,24 +248,25 @@ class Relay[P: Pipeline]:
 
 def _plain(
     last: Delta,
-    frames: Sequence[PendingFrame],
-    leave: Sequence[PendingFrame],
-    wait: Sequence[PendingFrame],
+    frame: Frame,
+    left: Sequence[PendingFrame],
+    waiting: Sequence[PendingFrame],
     out: Sequence[bytes],
     *,
     alone: bool,
 ) -> Plain | None:
-    """Tell what the last of some frames shows, all of which left whole but for the one that waits.
+    """Tell what the last frame shows if it left whole, or waits for its white space only, and all before it has left.
 
-    It says its delta `alone`, or more beside it.
+    It says its delta `alone`, or has metadata, too.
     """
-    if len(leave) != len(out) or not leave or any(share.begun or share.shared or not share.intact for share in leave):
+    if not (left and out) or left[-1].begun or left[-1].shared or not left[-1].intact:
         return None
-    frame, left = frames[-1].frame, out[-1]
-    if len(frames) == 1 and not wait:
-        return Plain(frame, last, left) if alone or left is frame.raw else None
-    if len(wait) > 1 or (wait and not wait[0].text[wait[0].decided :].isspace()):
+    is_own = out[-1] is left[-1].frame.raw
+    if not is_own and not (alone and len(left) == len(out)):
         return None
-    if any(share.before or share.calls or share.after for share in frames):
+    if not waiting:
+        return Plain(frame, last, out[-1])
+    said = [(share.before, share.calls, share.after) for share in (left[-1], waiting[0])]
+    if len(waiting) > 1 or any(map(any, said)) or not waiting[0].text[waiting[0].decided :].isspace():
         return None
-    return Plain(frame, last, frame.raw if left is leave[-1].frame.raw else left, bool(wait))
+    return Plain(frame, last, frame.raw if is_own else out[-1], True)

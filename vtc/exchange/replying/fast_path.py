@@ -26,7 +26,7 @@ from typing import Any
 
 import msgspec
 
-from vtc.apis.contract import Decoder, FrameFollower, Noting
+from vtc.apis.contract import Decoder
 from vtc.apis.relay import Relay
 from vtc.apis.told_text import ToldText, learned
 from vtc.dialects.bounded_cache import COMPILED, PER_CHARACTER
@@ -250,7 +250,7 @@ class FastPath:
         self._reading: ReplyPipeline | None = None  # reads what does not leave so
         self._tail = deque[bytes](maxlen=CONTEXT)  # the texts that left unread
         self._told: ToldText | None = None  # for a client that is sent other frames, as those of another API
-        self._followers: Sequence[Callable[[bytes, Sequence[bytes]], None]] = ()  # take the frames that leave
+        self._followers: list[Callable[[bytes, Sequence[bytes]], None]] = []  # take the frames that leave
 
     def feed(self, chunk: bytes) -> list[bytes] | None:
         """Return what may leave of the chunk and of those before it; None if they must be read (`take`)."""
@@ -365,13 +365,14 @@ class FastPath:
 
     def _learn_to_tell(self, frame: Frame, delta: TextDelta | ReasoningDelta, left: bytes) -> bool:
         """Learn how a client is told such texts that is not sent the frames that come; the last one `left` so."""
-        encoder, decoder = self._relay.writer.encoder, self._relay.decoder
-        self._followers = [encoder.passed] if isinstance(encoder, FrameFollower) else []
+        self._followers = []
+        if follow := getattr(self._relay.writer.encoder, "passed", None):  # of a `FrameFollower`
+            self._followers.append(follow)
         if left is frame.raw:
             self._told = None
             return True
         if self._told is None or not self._told.goes_on(left):
             self._told = learned(self._relay.writer, delta)
-        if isinstance(delta, ReasoningDelta) and isinstance(decoder, Noting):
-            self._followers.append(decoder.thought_more)
+        if isinstance(delta, ReasoningDelta) and (note := getattr(self._relay.decoder, "thought_more", None)):
+            self._followers.append(note)  # of a `Noting`
         return self._told is not None and self._told.goes_on(left)
