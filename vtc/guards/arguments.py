@@ -89,16 +89,16 @@ def counted(kind: type[Validator], budget: Budget) -> type[Validator]:
 
     def pattern_properties(validator: Any, wanted: Any, instance: Any, _: Any) -> Iterator[ValidationError]:
         if validator.is_type(instance, "object"):
-            for one, subschema in wanted.items():
+            for pattern, subschema in wanted.items():
                 for name, value in instance.items():
-                    if search(one, name):
-                        yield from validator.descend(value, subschema, path=name, schema_path=one)
+                    if search(pattern, name):
+                        yield from validator.descend(value, subschema, path=name, schema_path=pattern)
 
     def additional_properties(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
         patterns = schema.get("patternProperties", {})
         if patterns and validator.is_type(instance, "object"):
-            found = {name: True for name in instance if any(search(one, name) for one in patterns)}
-            schema = {"properties": {**schema.get("properties", {}), **found}}
+            matched = {name: True for name in instance if any(search(pattern, name) for pattern in patterns)}
+            schema = {"properties": {**schema.get("properties", {}), **matched}}
         yield from kind.VALIDATORS["additionalProperties"](validator, wanted, instance, schema) or ()
 
     own: dict[str, Keyword] = {
@@ -117,7 +117,7 @@ def counted(kind: type[Validator], budget: Budget) -> type[Validator]:
             budget.spend(looked + walked + (REFERENCE if name in REFERS else 1))
             if name.startswith("unevaluated"):
                 # It goes through all that the schema refers to, uncounted: so be it counted once before.
-                rest = {one: entry for one, entry in schema.items() if not one.startswith("unevaluated")}
+                rest = {key: entry for key, entry in schema.items() if not key.startswith("unevaluated")}
                 for _ in validator.evolve(schema=rest).iter_errors(instance):
                     pass
             for error in keyword(validator, wanted, instance, schema) or ():
@@ -128,10 +128,10 @@ def counted(kind: type[Validator], budget: Budget) -> type[Validator]:
 
     theirs: Mapping[str, Any] = kind.VALIDATORS
     keywords = {name: spending(name, own.get(name, keyword)) for name, keyword in theirs.items()}
-    made: Any = extend(kind, keywords)  # type: ignore[no-untyped-call]
+    validator_class: Any = extend(kind, keywords)  # type: ignore[no-untyped-call]
     # Theirs takes a validator that does not count, if a part of the schema names a draft.
-    made.evolve = attrs.evolve
-    return cast("type[Validator]", made)
+    validator_class.evolve = attrs.evolve
+    return cast("type[Validator]", validator_class)
 
 
 def _size(value: Any) -> int:
@@ -139,7 +139,7 @@ def _size(value: Any) -> int:
 
 
 def _plain(value: Any, budget: Budget) -> Any:
-    """A value in which numbers that are equal are the same: 1.0 is 1, and true is neither."""
+    """Write a value so that numbers that are equal are the same: 1.0 is 1, and true is neither."""
     budget.spend()
     if isinstance(value, float) and value.is_integer():
         return int(value)
@@ -189,12 +189,12 @@ class Checker:
         self._validator: Validator = counted(draft, budget)(schema, registry=Registry())
 
     def fault(self, arguments: Any) -> Mismatch:
-        """What does not fit, and where; empty if all does. Raises `Uncheckable`, or TakesTooLongError."""
+        """Tell what does not fit, and where; empty if all does. Raises `Uncheckable`, or TakesTooLongError."""
         errors = list(islice(self._errors(arguments), MOST_FAULTS))
         return Mismatch("; ".join(map(_told, errors)), "; ".join(map(_quoted, errors)))
 
     def coerced(self, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]] | None:
-        """The arguments as the schema wants them and what was coerced, or None if they cannot be.
+        """Return the arguments as the schema wants them and what was coerced, or None if they cannot be.
 
         Arguments that fit come back with nothing coerced. Raises as `fault` does.
         """
@@ -282,7 +282,7 @@ class Arguments(Guard):
 
 
 def _told(error: ValidationError) -> str:
-    """What does not fit, in words of the schema alone."""
+    """Tell what does not fit, in words of the schema alone."""
     where = error.json_path.removeprefix("$").removeprefix(".")
     wanted = repr(error.validator_value)
     if len(wanted) > MOST_REASON // 4 or error.validator in ("additionalProperties", "unevaluatedProperties"):
@@ -292,14 +292,14 @@ def _told(error: ValidationError) -> str:
 
 
 def _quoted(error: ValidationError) -> str:
-    """What does not fit, and what stands there."""
+    """Tell what does not fit, and quote what stands there."""
     where = error.json_path.removeprefix("$").removeprefix(".")
     message = error.message if len(error.message) <= MOST_REASON else f"{error.message[:MOST_REASON]}…"
     return f"{where}: {message}" if where else message
 
 
 def _as_type(value: Any, wanted: str | list[str]) -> tuple[Any, str] | None:
-    """The value as one of the types and that type's name, if nothing is lost."""
+    """Read a value as one of the types; return it and the name of its type, None if something would be lost."""
     types = [wanted] if isinstance(wanted, str) else wanted
     if not isinstance(value, str):
         if "string" not in types or value is None:
@@ -307,24 +307,24 @@ def _as_type(value: Any, wanted: str | list[str]) -> tuple[Any, str] | None:
         return (json.dumps(value, ensure_ascii=False), "string")
     text = value.strip()
     try:
-        found = _PYTHON[text] if text in _PYTHON else json_text.read(text, json_text.exactly)
+        value_read = _PYTHON[text] if text in _PYTHON else json_text.read(text, json_text.exactly)
     except (ValueError, RecursionError):
         return None
     from jsonschema import Draft202012Validator
 
     checker = Draft202012Validator.TYPE_CHECKER
-    kind = next((kind for kind in types if kind != "string" and checker.is_type(found, kind)), None)
-    return (found, kind) if kind else None
+    kind = next((kind for kind in types if kind != "string" and checker.is_type(value_read, kind)), None)
+    return (value_read, kind) if kind else None
 
 
 def _coerce(value: Any, error: ValidationError, done: list[str]) -> bool:
     """Mend one error inside of `value`, if it is one of type; notes what was done."""
     for part in (error, *(error.context or ())):
         if part.validator == "type" and part.absolute_path:
-            found = _as_type(part.instance, part.validator_value)
-            if found is not None:
-                _set(value, [*part.absolute_path], found[0])
-                done.append(f"{part.json_path.removeprefix('$.')} to {found[1]}")
+            coerced = _as_type(part.instance, part.validator_value)
+            if coerced is not None:
+                _set(value, [*part.absolute_path], coerced[0])
+                done.append(f"{part.json_path.removeprefix('$.')} to {coerced[1]}")
                 return True
     return False
 

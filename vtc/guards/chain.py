@@ -1,4 +1,4 @@
-"""The policies of one exchange, one behind the other."""
+"""The policies of one exchange, one after the other."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Guards(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     @property
     def spelled(self) -> list[str]:
         """Names of tools that the policies spell out, and do not match by a pattern."""
-        reactors = [name for one in self.reactors for name in each(one.when.tools)]
+        reactors = [name for reactor in self.reactors for name in each(reactor.when.tools)]
         return [name for name in (*each(self.denied_tools), *reactors) if is_name(name)]
 
     def on_each_call(
@@ -134,29 +134,29 @@ class Chain:
         except Exception as error:
             undeclared = isinstance(error, UndeclaredRefusalError)
             refuses = isinstance(event, Call) and (guard.on_failure == "refuse" or undeclared)
-            told = _failed(guard, error, event.call.name if isinstance(event, Call) else "", refuses=refuses)
+            failure = _failed(guard, error, event.call.name if isinstance(event, Call) else "", refuses=refuses)
             if not isinstance(event, Call) or not refuses:
-                return [*told, event]
+                return [*failure, event]
             message = f"The call of `{event.call.name}` was not carried out, as a policy fails on it."
-            return [*told, Denied(event.raw, event.call, "steer", message)]
+            return [*failure, Denied(event.raw, event.call, "steer", message)]
 
 
 def _refuses(events: Sequence[Event]) -> bool:
-    return any(isinstance(one, Denied) for one in events)
+    return any(isinstance(event, Denied) for event in events)
 
 
 def _failed(guard: Guard, error: Exception, tool: str = "", *, refuses: bool = False) -> list[Event]:
     """Tell that a guard failed, and give back the text that it held."""
     held, guard.held = guard.held, ""
     reason = f"it fails on this {'call' if tool else 'text'} and {'so refuses it' if refuses else 'is skipped'}"
-    told = Intervention(
+    failure = Intervention(
         type(guard).__name__.lower(),
         "refused" if refuses else "failed",
         tool,
         f"{reason}: {type(error).__name__}",
         str(error)[:MOST_REASON],
     )
-    return [told, *([Text(held)] if held else [])]
+    return [failure, *([Text(held)] if held else [])]
 
 
 def chain_of(
@@ -167,25 +167,25 @@ def chain_of(
     is_text: bool = False,
     budget: Budget | None = None,
 ) -> Chain:
-    """The guards of several profiles; `is_text` if the client reads calls out of the text. All work on
+    """Make the guards of several profiles; `is_text` if the client reads calls out of the text. All work on
     calls is done within one `budget`, also where a reply has several choices. More tools than these may be `declared`.
     """
     budget = budget or Budget()
     names = ToolNames([*tools, *declared])
-    found: list[Guard] = [ContentGuard(rule) for guards in configured for rule in guards.content]
+    chained: list[Guard] = [ContentGuard(rule) for guards in configured for rule in guards.content]
     on_calls = [guard for guards in configured for guard in guards.on_each_call(tools, budget, names)]
     if is_text or on_calls:
-        found.append(NameGuard(tools))
+        chained.append(NameGuard(tools))
     strict = [guards for guards in configured if guards.on_failure == "refuse"]
-    rules = [one for guards in strict for one in guards.reactors if one.then.guards]
+    rules = [reactor for guards in strict for reactor in guards.reactors if reactor.then.guards]
     checks_all = any(guards.arguments and guards.arguments.misfit for guards in strict)
     if rules or checks_all:
-        found.append(Keys(rules, tools, names, checks_all=checks_all, budget=budget))
-    return Chain([*found, *sorted(on_calls, key=lambda guard: ORDER.index(type(guard)))])
+        chained.append(Keys(rules, tools, names, checks_all=checks_all, budget=budget))
+    return Chain([*chained, *sorted(on_calls, key=lambda guard: ORDER.index(type(guard)))])
 
 
 def refusable(configured: Sequence[Guards], known: Collection[str]) -> list[str]:
-    """The names of tools, of those `known` and those that policies spell out, whose calls may be refused."""
+    """Name the tools, of those `known` and those that policies spell out, whose calls may be refused."""
     spelled = [name for guards in configured for name in guards.spelled]
     on_calls = [guard for guards in configured for guard in guards.on_each_call({}, names=ToolNames(known))]
     names = dict.fromkeys([*known, *spelled])

@@ -58,13 +58,13 @@ UNDECIDED: Literal["undecided"] = "undecided"
 
 
 class Search:
-    """Looks for a rule's pattern in a text of which more may come.
+    """Looks for a rule's pattern in a text that may go on.
 
     It is given up for the rest of a reply once it took too long, and finds nothing from then on.
     """
 
-    def __init__(self, rule: Rule, *, told: bool) -> None:
-        """`told` raises TakesTooLongError, once, where it is given up."""
+    def __init__(self, rule: Rule, *, raises: bool) -> None:
+        """Where it is given up, it `raises` TakesTooLongError, once."""
         self._most = rule.most
         self._pattern = regex.compile(rule.pattern)
         self._longer = regex.compile(f"(?:{rule.pattern})(?s:.)")
@@ -74,7 +74,7 @@ class Search:
             (more, regex.compile(f"(?:{rule.pattern})(?s:.{{{len(more) + 1}}})(?!)"))
             for more in (("", "a", "\n") if self._by_next else ("",))
         ]
-        self._told = told
+        self._raises = raises
         self._gave_up = False
 
     def start(self, text: str, at: int) -> int:
@@ -82,14 +82,14 @@ class Search:
         most = self._most
         last = max(at, len(text) - most)  # of a match from before this place all is there
         while at < last:
-            found = self._run(self._pattern.search, text, at, at + 2 * most + 1)
-            if found and found.start() <= min(at + most, last):
-                return found.start()
+            match = self._run(self._pattern.search, text, at, at + 2 * most + 1)
+            if match and match.start() <= min(at + most, last):
+                return match.start()
             at += most + 1
         at = last
-        found = self._run(self._pattern.search, text, at)
-        begun = [self._run(pattern.search, text + more, at, partial=True) for more, pattern in self._begun]
-        return min([len(text), *(one.start() for one in (found, *begun) if one)])
+        matches = [self._run(pattern.search, text + more, at, partial=True) for more, pattern in self._begun]
+        matches.append(self._run(self._pattern.search, text, at))
+        return min([len(text), *(match.start() for match in matches if match)])
 
     def match(self, text: str, at: int, *, final: bool) -> regex.Match[str] | Literal["undecided"] | None:
         """Match from a place on; `UNDECIDED` if it depends on what follows the text, which is not `final`."""
@@ -98,10 +98,10 @@ class Search:
             begun = (self._run(pattern.match, text + more, at, partial=True) for more, pattern in self._begun)
             if any(begun):
                 return UNDECIDED
-        found = self._run(self._pattern.match, text, at, end)
-        if found and self._by_next and found.end() == end < len(text):  # it was matched as if the text ended there
-            return found if self._run(self._longer.fullmatch, text, at, end + 1) else None
-        return found if found and found[0] else None
+        match = self._run(self._pattern.match, text, at, end)
+        if match and self._by_next and match.end() == end < len(text):  # it was matched as if the text ended there
+            return match if self._run(self._longer.fullmatch, text, at, end + 1) else None
+        return match if match and match[0] else None
 
     def _run(self, method: Callable[..., regex.Match[str] | None], *given: Any, **how: bool) -> regex.Match[str] | None:
         if self._gave_up:
@@ -110,7 +110,7 @@ class Search:
             return method(*given, timeout=MOST_SECONDS, **how)
         except TimeoutError:
             self._gave_up = True
-            if self._told:
+            if self._raises:
                 raise TakesTooLongError("looking for its pattern") from None
             return None
 
@@ -124,7 +124,7 @@ class ContentGuard(Guard):
         super().__init__(refuses=None, on_failure="pass")
         self._policy = policy
         self._rule = rule
-        self._search = Search(rule, told=True)
+        self._search = Search(rule, raises=True)
         self._before = ""  # the character before what is held, for `^` and `\b`
 
     def feed(self, event: Event) -> list[Event]:
@@ -149,23 +149,23 @@ class ContentGuard(Guard):
                 out.append(Text(text[at:start]))
                 at = start
                 continue
-            found = self._search.match(text, at, final=final)
-            if found == UNDECIDED:
+            match = self._search.match(text, at, final=final)
+            if match == UNDECIDED:
                 break
-            if not found:
+            if not match:
                 out.append(Text(text[at]))
                 at += 1
                 continue
-            told = found.expand(self._rule.replacement) if self._rule.replacement else ""
-            out.append(Rewritten(found[0], told) if told else Markup(found[0]))
-            out.append(Intervention(self._policy, "replaced" if told else "dropped", "", self._rule.pattern))
-            at = found.end()
+            written = match.expand(self._rule.replacement) if self._rule.replacement else ""
+            out.append(Rewritten(match[0], written) if written else Markup(match[0]))
+            out.append(Intervention(self._policy, "replaced" if written else "dropped", "", self._rule.pattern))
+            at = match.end()
         self._before, self.held = text[max(at - 1, 0) : at], text[at:]
         return _joined(out)
 
 
 def _joined(events: Sequence[Event]) -> list[Event]:
-    """The events with neighbouring text in one."""
+    """Join neighbouring texts of some events."""
     out: list[Event] = []
     for event in events:
         if isinstance(event, Text) and out and isinstance(out[-1], Text):

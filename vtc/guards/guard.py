@@ -82,18 +82,18 @@ class ToolNames:
 
     def match(self, patterns: Patterns, name: str) -> bool:
         """True if a pattern means a tool by any of its names: for rules, and for what denies."""
-        return any(any_match(patterns, one) for tool in self._meant(name) for one in _names(tool))
+        return any(any_match(patterns, alias) for tool in self._meant(name) for alias in _names(tool))
 
     def match_alone(self, patterns: Patterns, name: str) -> bool:
         """True if a pattern means a tool by a name that no other tool has: for what allows or spares it."""
-        return all(any(any_match(patterns, one) for one in self._alone(tool)) for tool in self._meant(name))
+        return all(any(any_match(patterns, alias) for alias in self._alone(tool)) for tool in self._meant(name))
 
     def _meant(self, name: str) -> Iterable[str]:
         """Find the tools that are called by a name; mostly it is the own one of a tool."""
         return {name} if name in self._declared else self._tools.get(name, {name})
 
     def _alone(self, tool: str) -> Iterable[str]:
-        return (one for one in _names(tool) if one == tool or self._tools.get(one, set()) <= {tool})
+        return (alias for alias in _names(tool) if alias == tool or self._tools.get(alias, set()) <= {tool})
 
 
 def _names(tool: str) -> tuple[str, ...]:
@@ -110,8 +110,8 @@ class NameGuard(Guard):
     def feed(self, event: Event) -> list[Event]:
         if not isinstance(event, Call) or not self.may_refuse(event.call.name):
             return [event]
-        told = Intervention("unread_calls", "refused", "", "its name is none that a tool can have", event.call.name)
-        return [told, Denied(event.raw, event.call, "steer", MESSAGE)]
+        refusal = Intervention("unread_calls", "refused", "", "its name is none that a tool can have", event.call.name)
+        return [refusal, Denied(event.raw, event.call, "steer", MESSAGE)]
 
 
 # Which tools may be used: offered in the request, and called in the reply.
@@ -153,7 +153,7 @@ class Access(Guard):
         self._message = message
 
     def fault(self, name: str) -> tuple[str, str] | None:
-        """The policy that forbids a tool, and why; None for one that may be used."""
+        """Name the policy that forbids a tool, and say why; None for one that may be used."""
         return _fault(self._names, self._allowed, self._denied, name)
 
     def feed(self, event: Event) -> list[Event]:

@@ -37,11 +37,11 @@ def named(reactors: Sequence[Reactor]) -> RuleKeys:
     """Collect the keys that rules name, in their conditions and in what they do."""
     outer: set[str] = set()
     inner: set[str] = set()
-    for one in reactors:
-        then = one.then
+    for reactor in reactors:
+        then = reactor.then
         outer |= {*then.rename_arguments, *then.rename_arguments.values(), *then.set_arguments, *then.remove_arguments}
         outer |= {change.argument for change in then.replace}
-        for when in (one.when, one.unless):
+        for when in (reactor.when, reactor.unless):
             for path in when.arguments if when else ():
                 _collect(jmespath.compile(path).parsed, outer, inner)
     return RuleKeys(outer, inner)
@@ -58,8 +58,8 @@ def _collect(node: Mapping[str, Any], here: set[str], inside: set[str]) -> None:
 
 
 def _rules(reactors: Sequence[Reactor], name: str, names: ToolNames) -> list[Reactor]:
-    """The rules that a call of this tool must not get round."""
-    return [one for one in reactors if one.then.guards and names.match(one.when.tools, name)]
+    """Find the rules that a call of this tool must not get round."""
+    return [reactor for reactor in reactors if reactor.then.guards and names.match(reactor.when.tools, name)]
 
 
 class Keys(Guard):
@@ -95,14 +95,14 @@ class Keys(Guard):
             return [event]
         reason = "a key of its arguments is another only in upper and lower case"
         message = f"The call of `{name}` was not carried out: {reason} (write `{key}`)."
-        told = Intervention("unread_calls", "refused", name, f"{reason} than `{key}`")
-        return [told, Denied(event.raw, event.call, "steer", message)]
+        refusal = Intervention("unread_calls", "refused", name, f"{reason} than `{key}`")
+        return [refusal, Denied(event.raw, event.call, "steer", message)]
 
     def _doubtful(self, value: Any, schemas: Sequence[Any], root: Mapping[str, Any], names: RuleKeys) -> Iterator[str]:
         """Find the keys for which others may be taken."""
         if not isinstance(value, dict | list):
             return
-        parts = [part for one in schemas for part in self._parts(one, root)]
+        parts = [part for schema in schemas for part in self._parts(schema, root)]
         if isinstance(value, list):
             entries = [part["items"] for part in parts if "items" in part]
             self._budget.spend(len(value) // PER_STEP)
@@ -127,7 +127,7 @@ class Keys(Guard):
             yield from self._doubtful(inner, declared.get(key, []), root, RuleKeys(names.inner, names.inner))
 
     def _parts(self, schema: Any, root: Mapping[str, Any], depth: int = 0) -> Iterator[Mapping[str, Any]]:
-        """All that a schema says about one value: itself, what it refers to, and its alternatives."""
+        """Go through all that a schema says about one value: itself, what it refers to, and its alternatives."""
         self._budget.spend()
         if not isinstance(schema, Mapping) or depth > MOST_DEPTH:
             return

@@ -39,7 +39,7 @@ class Loop(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 def fault(
     loop: Loop, messages: Sequence[Message], is_turn: Callable[[Message], bool], is_malformed: Callable[[Message], bool]
 ) -> str:
-    """What there is too much of, in words for user and model; empty if nothing is.
+    """Say what there is too much of, in words for user and model; empty if nothing is.
 
     `messages` hold calls and results as such. `is_turn` tells what the user said from what a client adds to results,
     `is_malformed` an assistant's message with a call that could not be read.
@@ -56,14 +56,14 @@ def fault(
         if all(_same(call) == _same(row[0]) for call in row):
             return f"`{row[0].name}` was called {len(row)} times in a row with the same arguments"
     if loop.malformed_calls:
-        said = [message for message in messages if message.role == "assistant"][-loop.malformed_calls :]
-        if len(said) == loop.malformed_calls and all(is_malformed(message) for message in reversed(said)):
-            return f"{len(said)} replies in a row held a tool call that could not be read"
+        replies = [message for message in messages if message.role == "assistant"][-loop.malformed_calls :]
+        if len(replies) == loop.malformed_calls and all(is_malformed(message) for message in reversed(replies)):
+            return f"{len(replies)} replies in a row held a tool call that could not be read"
     return ""
 
 
 def _same(call: ToolCall) -> tuple[str, Any]:
-    """What makes two calls the same: name and arguments, however they are laid out."""
+    """Return what makes two calls the same: name and arguments, however they are laid out."""
     try:
         return call.name, json.dumps(json.loads(call.arguments), sort_keys=True)
     except (ValueError, RecursionError):

@@ -32,7 +32,7 @@ class OutputFilter:
         """True if text must go through `feed`."""
         self._openers = tuple(openers)
         self._longest = max(map(len, self._openers), default=0)
-        self._rules = [(rule, Search(rule, told=False)) for rule in rules]
+        self._rules = [(rule, Search(rule, raises=False)) for rule in rules]
         self._most = max((rule.most for rule in rules), default=0)
         self._passed = ""
         """The end of the text that no rule is about, as far as a match may begin in it."""
@@ -129,7 +129,7 @@ class OutputFilter:
 
     def _may_become_one(self, text: str, start: int) -> bool:
         """True if an opener may still come of the end of a text."""
-        return len(text) - start < self._longest and any(one.startswith(text[start:]) for one in self._openers)
+        return len(text) - start < self._longest and any(opener.startswith(text[start:]) for opener in self._openers)
 
 
 def split(event: Event, at: int) -> tuple[Event, Event]:

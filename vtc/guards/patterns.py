@@ -85,7 +85,7 @@ upper and lower case alike."""
 
 
 def any_match(patterns: Patterns, name: str) -> bool:
-    """Whether any of the patterns holds for a tool's name."""
+    """True if any of the patterns holds for a tool's name."""
     return any(_compiled(pattern).search(name) for pattern in each(patterns))
 
 
@@ -112,7 +112,7 @@ def check_glob(pattern: str) -> None:
 
 
 def expression(text: str, shown: str = "") -> regex.Pattern[str]:
-    """A regular expression of a profile; raises ValueError, with the text as it is `shown` to people."""
+    """Compile a regular expression of a profile; raises ValueError, with the text as it is `shown` to people."""
     try:
         return regex.compile(text)
     except (regex.error, OverflowError, RecursionError) as error:
@@ -139,5 +139,5 @@ def _is_expression(pattern: str) -> bool:
 
 
 def each(patterns: Patterns) -> tuple[str, ...]:
-    """The patterns, where one may stand for a list of one."""
+    """List patterns, where one may stand for a list of one."""
     return (patterns,) if isinstance(patterns, str) else patterns

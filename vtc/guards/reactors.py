@@ -193,9 +193,9 @@ class Reactors(Guard):
         budget: Budget | None = None,
         names: ToolNames | None = None,
     ) -> None:
-        rules = [one for one in reactors if one.then.guards]
+        rules = [reactor for reactor in reactors if reactor.then.guards]
         names = self._names = names or ToolNames(tools)
-        refuses = (lambda name: any(names.match(one.when.tools, name) for one in rules)) if rules else None
+        refuses = (lambda name: any(names.match(reactor.when.tools, name) for reactor in rules)) if rules else None
         super().__init__(refuses=refuses, on_failure=on_failure)
         self._budget = budget or Budget()
         self._checkers: dict[str, Checker] = {}
@@ -206,32 +206,32 @@ class Reactors(Guard):
         if not isinstance(event, Call):
             return [event]
         arguments, fault = _read(event.call.arguments)
-        told: list[Event] = []
+        out: list[Event] = []
         for reactor in self._reactors:
             try:
                 if not self._is_for(reactor, event.call, arguments, fault):
                     continue
-                events, made = _done(reactor, event, fault, self._budget)
-                if isinstance(made, Call) and made.call is not event.call:
-                    arguments, fault = _read(made.call.arguments)
+                notes, outcome = _done(reactor, event, fault, self._budget)
+                if isinstance(outcome, Call) and outcome.call is not event.call:
+                    arguments, fault = _read(outcome.call.arguments)
             except Exception as error:
-                events, made = self._failed(reactor, event, error)
-            told += events
-            if isinstance(made, Denied):
-                return [*told, made]
-            event = made
-        return [*told, event]
+                notes, outcome = self._failed(reactor, event, error)
+            out += notes
+            if isinstance(outcome, Denied):
+                return [*out, outcome]
+            event = outcome
+        return [*out, event]
 
     def _failed(self, reactor: Reactor, event: Call, error: Exception) -> tuple[list[Event], Call | Denied]:
         """Refuse a call on which a rule fails, unless the rule would let it leave as it is."""
         policy, name, then = f"reactors.{reactor.name}", event.call.name, reactor.then
         refuses = then.guards and self.on_failure == "refuse"
         reason = f"it fails on this call and {'so refuses it' if refuses else 'is skipped'}: {type(error).__name__}"
-        told = Intervention(policy, "refused" if refuses else "failed", name, reason, str(error)[:MOST_REASON])
+        failure = Intervention(policy, "refused" if refuses else "failed", name, reason, str(error)[:MOST_REASON])
         if not refuses:
-            return [told], event
+            return [failure], event
         message = then.refuse or f"The call of `{name}` was not carried out, as the rule {reactor.name} fails on it."
-        return [told], Denied(event.raw, event.call, then.refuse_as, message)
+        return [failure], Denied(event.raw, event.call, then.refuse_as, message)
 
     def _is_for(self, reactor: Reactor, call: ToolCall, arguments: Any, fault: str) -> bool:
         """Whether a rule is for a call; one that must not let it leave as it is is for what cannot be read, too."""
@@ -257,29 +257,29 @@ class Reactors(Guard):
 
 
 def _done(reactor: Reactor, event: Call, fault: str, budget: Budget) -> tuple[list[Event], Call | Denied]:
-    """What a rule makes of a call that it is for, and what there is to tell. Raises what it fails with."""
+    """Apply a rule to a call that it is for; return what there is to tell, and the call. Raises what it fails with."""
     then, policy, name = reactor.then, f"reactors.{reactor.name}", event.call.name
-    told: list[Event] = []
+    out: list[Event] = []
     if fault and not then.refuse:
         raise ValueError(fault)
     if not fault:
         arguments = json_text.read_twice(event.call.arguments, json_text.to_keep)
         if changes := list(_changes(then, name, arguments, budget)):
-            told.append(Intervention(policy, "changed", name, ", ".join(changes)))
+            out.append(Intervention(policy, "changed", name, ", ".join(changes)))
             call = replace(event.call, name=then.rename_tool or name, arguments=json_text.write(arguments))
             event = replace(event, call=call, changed=True)
     if then.tag:
-        told.append(Intervention(policy, "tagged", name, then.tag))
+        out.append(Intervention(policy, "tagged", name, then.tag))
     if then.steer:
-        told += [Intervention(policy, "steered", name, then.steer), Rewritten("", f"{then.steer}\n\n")]
+        out += [Intervention(policy, "steered", name, then.steer), Rewritten("", f"{then.steer}\n\n")]
     if not then.refuse:
-        return told, event
-    told.append(Intervention(policy, "refused", name, f"{fault}: {then.refuse}" if fault else then.refuse))
-    return told, Denied(event.raw, event.call, then.refuse_as, then.refuse)
+        return out, event
+    out.append(Intervention(policy, "refused", name, f"{fault}: {then.refuse}" if fault else then.refuse))
+    return out, Denied(event.raw, event.call, then.refuse_as, then.refuse)
 
 
 def _read(text: str) -> tuple[Any, str]:
-    """Arguments, those that are encoded twice included, and why they cannot be read; empty if they can."""
+    """Read arguments, also if they are encoded twice; return them, and why they cannot be read, empty if they can."""
     try:
         value = json_text.read_twice(text)
     except ValueError as error:
@@ -288,7 +288,7 @@ def _read(text: str) -> tuple[Any, str]:
 
 
 def _changes(then: Then, name: str, arguments: dict[str, Any], budget: Budget) -> Iterator[str]:
-    """Change the arguments; what was done, in words."""
+    """Change the arguments; say what was done."""
     if then.rename_tool and then.rename_tool != name:
         yield f"renamed to {then.rename_tool}"
     for old, new in then.rename_arguments.items():
@@ -305,18 +305,18 @@ def _changes(then: Then, name: str, arguments: dict[str, Any], budget: Budget) -
         if key in arguments:
             del arguments[key]
             yield f"argument {key} removed"
-    for one in then.replace:
-        text = arguments.get(one.argument)
+    for rewrite in then.replace:
+        text = arguments.get(rewrite.argument)
         if not isinstance(text, str):
             continue
-        new = budget.run(regex.compile(one.pattern).sub, one.replacement, text)
+        new = budget.run(regex.compile(rewrite.pattern).sub, rewrite.replacement, text)
         if new != text:
-            arguments[one.argument] = new
-            yield f"argument {one.argument} rewritten"
+            arguments[rewrite.argument] = new
+            yield f"argument {rewrite.argument} rewritten"
 
 
 def _at(path: str, arguments: Any) -> Any:
-    """The value at a JMESPath, None for nothing there. Raises `JMESPathError` where a function takes no such value."""
+    """Find the value at a JMESPath; None if nothing is there. Raises `JMESPathError` if a function cannot take it."""
     try:
         return compiled_path(path)(arguments)
     except JMESPathTypeError as error:
@@ -327,7 +327,7 @@ def _at(path: str, arguments: Any) -> Any:
 
 @lru_cache(maxsize=1024)
 def compiled_path(text: str) -> Callable[[Any], Any]:
-    """What finds the value at a JMESPath; raises ValueError."""
+    """Compile a JMESPath; raises ValueError."""
     try:
         return jmespath.compile(text).search
     except JMESPathError as error:
@@ -340,7 +340,7 @@ LOOKS = 4
 
 
 def _looks(value: Any) -> int:
-    """The steps in which a path is looked for among arguments: it may lead to all values."""
+    """Count the steps in which a path is looked for among arguments: it may lead to all values."""
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return len(inner) // LOOKS + sum(map(_looks, inner))
 

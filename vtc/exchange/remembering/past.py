@@ -63,29 +63,30 @@ def prompt(
     `skips_billing` leaves out the line that Claude Code puts before its prompt.
     """
 
-    def said(part: str | Opaque) -> str:
+    def written(part: str | Opaque) -> str:
         if isinstance(part, str):
             return part
         if part.thought:
             return f"(thought {_digest(repr(part.thought))})"
-        found = part.media or meaning(part.part)
-        if isinstance(found, str):
-            return "" if skips_billing and is_billing(found) else found
-        if not isinstance(found, Media):
-            return encode({key: one for key, one in part.part.items() if key != "cache_control"}).decode()
-        return f"({found.kind} {_digest(found.data or found.url)})"
+        content = part.media or meaning(part.part)
+        if isinstance(content, str):
+            return "" if skips_billing and is_billing(content) else content
+        if not isinstance(content, Media):
+            return encode({key: value for key, value in part.part.items() if key != "cache_control"}).decode()
+        return f"({content.kind} {_digest(content.data or content.url)})"
 
     declared = tuple(Unit(f"tool {tool.name}", _tool(tool)) for tool in tools)
-    spoken = tuple(Unit(message.role, _text(message, said)) for message in messages)
+    spoken = tuple(Unit(message.role, _text(message, written)) for message in messages)
     return SentPrompt(declared, spoken, sum(sys.getsizeof(unit.text) + ENTRY for unit in (*declared, *spoken)))
 
 
-def _text(message: Message, said: Callable[[str | Opaque], str]) -> str:
+def _text(message: Message, written: Callable[[str | Opaque], str]) -> str:
     content = message.content
     if not (message.calls or message.reasoning) and len(content) == 1:  # as for nearly all
-        return said(content[0])
+        return written(content[0])
     thought = [message.reasoning] if message.reasoning else []
-    return "\n".join([*thought, *map(said, content), *(f"-> {one.name} {one.arguments}" for one in message.calls)])
+    calls = [f"-> {call.name} {call.arguments}" for call in message.calls]
+    return "\n".join([*thought, *map(written, content), *calls])
 
 
 def _tool(tool: Tool) -> str:
@@ -137,9 +138,9 @@ class LastPrompts:
 
     def left(self, prompt: SentPrompt) -> dict[str, Any]:
         """Keep a prompt that leaves; return what it keeps of the last one of its conversation, empty if that is new."""
-        found = self._memory.get(self._key)
-        prompts: list[SentPrompt] = [*found] if isinstance(found, tuple) else []
-        related = [(one, compared(one, prompt)) for one in prompts if _is_related(one, prompt)]
+        known = self._memory.get(self._key)
+        prompts: list[SentPrompt] = [*known] if isinstance(known, tuple) else []
+        related = [(earlier, compared(earlier, prompt)) for earlier in prompts if _is_related(earlier, prompt)]
         whole = [pair for pair in related if pair[1].broken is None]
         best = max(whole, key=lambda pair: pair[1].messages, default=None)
         if best is None:
@@ -164,15 +165,15 @@ class LastPrompts:
         """Write it as plain data, with an excerpt of both."""
         same = (*now.tools[: kept.tools], *now.messages[: kept.messages])
         chars = sum(len(unit.text) for unit in same)
-        told = {"kept": kept.messages, "of": len(now.messages), "chars": chars, "chars_of": chars}
+        entry = {"kept": kept.messages, "of": len(now.messages), "chars": chars, "chars_of": chars}
         if kept.broken is None:
-            return told
+            return entry
         old, new = kept.broken
         at = first_difference(old.text, new.text) if old and new and old.name == new.name else 0
         how = "changed" if old and new else "is new" if new else "is gone"
         others = (*before.tools, *before.messages[:-1])
         return {
-            **told,
+            **entry,
             "chars": chars + at,
             "chars_of": sum(len(unit.text) for unit in others),
             "what": (new or old or Unit("", "")).name,
@@ -183,7 +184,7 @@ class LastPrompts:
 
     def _excerpts(self, old: Unit | None, new: Unit | None, at: int) -> tuple[str, str]:
         start = max(0, at - _AROUND)
-        texts = [scrub(one.text[start : at + _AROUND], self._known) if one else "" for one in (old, new)]
+        texts = [scrub(unit.text[start : at + _AROUND], self._known) if unit else "" for unit in (old, new)]
         here = first_difference(*texts)
         begin = max(0, here - _BEFORE)
         first, second = (text[begin : here + _AFTER] for text in texts)
@@ -206,12 +207,12 @@ def compared(before: SentPrompt, now: SentPrompt) -> Kept:
     return Kept(tools, messages, (before.messages[messages], now.messages[messages]))
 
 
-def first_difference(one: str, other: str) -> int:
+def first_difference(text: str, other_text: str) -> int:
     """Find the first character in which two texts differ, or the length of the shorter one."""
-    low, high = 0, min(len(one), len(other))
+    low, high = 0, min(len(text), len(other_text))
     while low < high:
         middle = (low + high + 1) // 2
-        if one[low:middle] == other[low:middle]:
+        if text[low:middle] == other_text[low:middle]:
             low = middle
         else:
             high = middle - 1
@@ -233,14 +234,14 @@ def _shared(before: SentPrompt, now: SentPrompt) -> int:
 
 def _is_related(before: SentPrompt, now: SentPrompt) -> bool:
     """True if both may be of one conversation."""
-    old, new = ({unit.name for unit in one.tools} for one in (before, now))
+    old, new = ({unit.name for unit in prompt.tools} for prompt in (before, now))
     if 2 * len(old & new) < max(len(old), len(new)):
         return False
-    said, says = before.spoken, now.spoken
-    if said[:1] == says[:1]:
-        return bool(said)
+    earlier, later = before.spoken, now.spoken
+    if earlier[:1] == later[:1]:
+        return bool(earlier)
     shared = _shared(before, now)
-    return shared > 1 and 2 * shared >= len(said)
+    return shared > 1 and 2 * shared >= len(earlier)
 
 
 type Planned = Callable[[Mapping[str, Any]], tuple[Plan, History | None]]
@@ -260,9 +261,9 @@ class History:
         self._prompts = LastPrompts(memory, of, model, facts.secrets)
         self._skips_billing = plan.stack.server.skips_billing
 
-    def conversation(self, request: Request, field: str | None, told: list[str]) -> Sequence[Message]:
+    def conversation(self, request: Request, field: str | None, lines: list[str]) -> Sequence[Message]:
         """Return the conversation, with what the model thought (`PastThoughts.given_back`)."""
-        return self.thoughts.given_back(request, field, told) if self.thoughts else request.messages
+        return self.thoughts.given_back(request, field, lines) if self.thoughts else request.messages
 
     def kept_prefix(self, messages: Sequence[Message], tools: Sequence[Tool], request: Request) -> dict[str, Any]:
         """Keep the prompt that leaves; return what it keeps of the last one (`Report.prefix`)."""

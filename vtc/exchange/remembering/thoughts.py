@@ -89,14 +89,14 @@ class PastThoughts:
         self._said = b""
         """The digest of the conversation that this request sends."""
 
-    def given_back(self, request: Request, field: str | None, told: list[str]) -> Sequence[Message]:
+    def given_back(self, request: Request, field: str | None, lines: list[str]) -> Sequence[Message]:
         """Return the conversation with what the model thought, where that is lost; its own messages if it is nowhere.
 
         `field` is where a server of the client's API wants it; None on the way to another API. A line for people is
-        added to `told`.
+        added to `lines`.
         """
         messages = request.messages
-        found: dict[int, Message] = {}
+        changed: dict[int, Message] = {}
         given = 0
         so_far = hashlib.blake2b(self._of, digest_size=32)
         for place, turn in _turns(messages):
@@ -108,20 +108,20 @@ class PastThoughts:
                     given += 1
                     # A signature is for the text that it came with.
                     text = known.thought or ("" if known.seal.signature else turn[at].reasoning)
-                    found[place + at] = replace(turn[at], reasoning=text, seal=known.seal)
+                    changed[place + at] = replace(turn[at], reasoning=text, seal=known.seal)
                     if field:
-                        found[place + at] = request.with_thoughts(found[place + at], field)
+                        changed[place + at] = request.with_thoughts(changed[place + at], field)
                 if self.as_text and known.wrote and len(turn) == 1 and squeezed(turn[0].text) == known.said:
-                    found[place] = _as_written(found.get(place, turn[0]), known.wrote)
+                    changed[place] = _as_written(changed.get(place, turn[0]), known.wrote)
             for message in turn:
                 for part in _said(message):
                     so_far.update(part)
         self._said = so_far.digest()
-        if not found:
+        if not changed:
             return messages
         if given:
-            told.append(f"reasoning of {given} past turn{'s' * (given != 1)} given back")
-        return [found.get(place, message) for place, message in enumerate(messages)]
+            lines.append(f"reasoning of {given} past turn{'s' * (given != 1)} given back")
+        return [changed.get(place, message) for place, message in enumerate(messages)]
 
     def _is_lost(self, request: Request, turn: Sequence[Message], known: Turn) -> bool:
         """True if the client lost what is `known`: a seal wins over its own copy, which is no more than the text."""
@@ -153,7 +153,7 @@ def _as_written(message: Message, text: str) -> Message:
 
 def _turns(messages: Sequence[Message]) -> Iterator[tuple[int, list[Message]]]:
     """Part a conversation into turns: neighbours of one role, with the place of the first. Prompts are none."""
-    for is_model, some in groupby(enumerate(messages), lambda one: one[1].role == "assistant"):
+    for is_model, some in groupby(enumerate(messages), lambda numbered: numbered[1].role == "assistant"):
         turn = [*some]
         if is_model:
             yield turn[0][0], [message for _, message in turn]
@@ -168,19 +168,19 @@ def _said(message: Message) -> tuple[bytes, ...]:
         text = _REMINDER.sub("", text)
     if not (text := text.strip()) and message.role == "user":
         return ()
-    made = (f"{call.id}\0{call.name}\0{call.arguments}" for call in message.calls)
-    about = "\0".join((message.role, str(message.call_id), str(len(text)), *made))
+    calls = (f"{call.id}\0{call.name}\0{call.arguments}" for call in message.calls)
+    about = "\0".join((message.role, str(message.call_id), str(len(text)), *calls))
     return about.encode("utf-8", "surrogatepass"), text.encode("utf-8", "surrogatepass")
 
 
-def _key(said: bytes, calls: Sequence[ToolCall]) -> bytes:
+def _key(conversation: bytes, calls: Sequence[ToolCall]) -> bytes:
     has_ids = all(call.id for call in calls)
-    made = sorted((call.id or "" if has_ids else "", call.name, _plain(call.arguments)) for call in calls)
-    found = hashlib.blake2b(said, digest_size=32)
-    for id_, name, arguments in made:
-        found.update(f"{id_}\0{name}\0".encode("utf-8", "surrogatepass"))
-        found.update(arguments)
-    return found.digest()
+    calls_written = sorted((call.id or "" if has_ids else "", call.name, _plain(call.arguments)) for call in calls)
+    digest = hashlib.blake2b(conversation, digest_size=32)
+    for id_, name, arguments in calls_written:
+        digest.update(f"{id_}\0{name}\0".encode("utf-8", "surrogatepass"))
+        digest.update(arguments)
+    return digest.digest()
 
 
 def _plain(arguments: str) -> bytes:
@@ -250,9 +250,9 @@ class ThoughtRecorder:
         takes = self.write if kind is TextDelta and self.keeps_text else takes
         return (lambda texts: takes("".join(decode(b'["%b"]' % b'","'.join(texts))))) if takes else None
 
-    def left(self, said: Iterable[Said], choice: int) -> None:
+    def left(self, events: Iterable[Said], choice: int) -> None:
         """Take what leaves for the client; the end of the message ends the listening."""
-        for event in said if self._listens and not choice else ():
+        for event in events if self._listens and not choice else ():
             match event:
                 case CallDelta():
                     self._pieces.append(event)
@@ -305,15 +305,15 @@ class ThoughtRecorder:
         for closer in self._closers:
             wrote = wrote.rpartition(closer)[2]
         wrote = wrote.strip()
-        said = wrote
+        rest = wrote
         for text in self._calls_in_text:
-            before, found, after = said.partition(text)
-            if not found:
+            head, is_there, tail = rest.partition(text)
+            if not is_there:
                 return "", ""
-            said = before + after
+            rest = head + tail
         for text in self._markup:
-            said = said.replace(text, "")
-        return wrote, squeezed(said)
+            rest = rest.replace(text, "")
+        return wrote, squeezed(rest)
 
     def _think(self, text: str) -> None:
         self._length += len(text)

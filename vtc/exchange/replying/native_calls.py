@@ -46,9 +46,9 @@ def reader_of_names(dialects: Sequence[Description], reader: Callable[[], Reader
 
     def read(text: str) -> Call | None:
         openers = _openers(dialects) if len(text) <= MOST else []
-        found = [call for opener in openers if (call := _read(reader(), opener + text))]
-        same = found and all(_meaning(call) == _meaning(found[0]) for call in found)
-        return found[0] if same else None
+        calls = [call for opener in openers if (call := _read(reader(), opener + text))]
+        is_one = calls and all(_meaning(call) == _meaning(calls[0]) for call in calls)
+        return calls[0] if is_one else None
 
     return read
 
@@ -62,18 +62,18 @@ def _read(reader: Reader, text: str) -> Call | None:
 
 def _meaning(call: Call) -> tuple[str, dict[str, Any]]:
     arguments = json.loads(call.call.arguments)
-    return call.call.name, {key: one.strip() if isinstance(one, str) else one for key, one in arguments.items()}
+    return call.call.name, {key: value.strip() if isinstance(value, str) else value for key, value in arguments.items()}
 
 
 def _openers(dialects: Sequence[Description]) -> list[str]:
     """List what the dialects write before a call's name."""
-    found: dict[str, None] = {}
+    openers: dict[str, None] = {}
     for dialect in dialects:
         for call in dialect.calls:
             match pattern.parse(call, "call"):
                 case [str(opener), slot, *_] if slot == _NAME_WITH_CALL:
-                    found[opener] = None
-    return list(found)
+                    openers[opener] = None
+    return list(openers)
 
 
 MOST_OBJECTS = 16
@@ -118,12 +118,12 @@ def in_order(
     Raises `NotInOrder`. A call of a tool that is not offered, or of a custom tool, is left alone. In a reply that is
     not `complete` an object may lack more than its end. `read` takes the text of a call from its name on.
     """
-    found = Meant(call.name) if call.name in tools else meant(call.name, tools)
-    if found is None or (call.is_custom and tools[found.tool].parameters == INPUT):
+    intended = Meant(call.name) if call.name in tools else meant(call.name, tools)
+    if intended is None or (call.is_custom and tools[intended.tool].parameters == INPUT):
         return InOrder([call], ())
     call = as_function(call)
-    name, repairs = found.tool, list[str]() if call.name in tools else [Repair.TOOL_NAME]
-    if re.search(r"\w", _MARKUP.sub("", found.rest)):
+    name, repairs = intended.tool, list[str]() if call.name in tools else [Repair.TOOL_NAME]
+    if re.search(r"\w", _MARKUP.sub("", intended.rest)):
         return _from_name(call, name, read)
     schema = tools[name].parameters
     objects, notes = _objects(call.arguments, schema, lenient=lenient, complete=complete)
@@ -144,9 +144,9 @@ def as_function(call: ToolCall) -> ToolCall:
     """Make a call of a function of one of a custom tool: its raw input stands for the arguments."""
     if not call.is_custom:
         return call
-    source = {key: one for key, one in call.source.items() if key not in ("type", "custom", "input")}
-    said = raw_input(call.arguments)
-    arguments = said if said == call.arguments else json.dumps(said, ensure_ascii=False)
+    source = {key: value for key, value in call.source.items() if key not in ("type", "custom", "input")}
+    text = raw_input(call.arguments)
+    arguments = text if text == call.arguments else json.dumps(text, ensure_ascii=False)
     return replace_fields(call, arguments=arguments, source=source)
 
 
@@ -161,8 +161,8 @@ def meant(written: str, tools: Mapping[str, Tool]) -> Meant | None:
     """Find the tool that a name means; None if there is none, or if it can mean several."""
     bare = written.strip()
     half = bare[: len(bare) // 2]
-    found = _NAME.match(bare)
-    stem = found[0] if found else ""
+    match = _NAME.match(bare)
+    stem = match[0] if match else ""
     for candidate in (bare, half if half * 2 == bare else "", stem):
         if candidate and (name := _resolved(candidate, tools)):
             return Meant(name, bare[len(stem) :] if candidate == stem else "")
@@ -175,10 +175,10 @@ def _resolved(written: str, tools: Mapping[str, Tool]) -> str | None:
     if bare in tools:
         return bare
     names: set[str] = set()
-    if found := _AS_ID.match(written):
-        names |= {found["name"] + (found["number"] or "")} if found["prefix"] else set()
-        names |= {found["name"]} if found["prefix"] or (found["number"] or "").startswith(":") else set()
-    offered = {tool for one in names if (tool := tool_names.resolve(one, tools))}
+    if match := _AS_ID.match(written):
+        names |= {match["name"] + (match["number"] or "")} if match["prefix"] else set()
+        names |= {match["name"]} if match["prefix"] or (match["number"] or "").startswith(":") else set()
+    offered = {tool for name in names if (tool := tool_names.resolve(name, tools))}
     if len(offered) > 1:
         return None
     return tool_names.resolve(written, tools) or next(iter(offered), None)
@@ -187,11 +187,11 @@ def _resolved(written: str, tools: Mapping[str, Tool]) -> str | None:
 def _from_name(call: ToolCall, name: str, read: Callable[[str], Call | None]) -> InOrder:
     """Read a call whose text stands in its name."""
     arguments = "" if call.arguments.strip() in _NO_ARGUMENTS else call.arguments
-    found = read(call.name.strip() + arguments)
-    if not found or found.call.name != name:
+    event = read(call.name.strip() + arguments)
+    if not event or event.call.name != name:
         raise NotInOrder("its name holds more than a name, and cannot be read")
-    one = ToolCall(name, found.call.arguments, call.id, call.source)
-    return InOrder([one], (Repair.CALL_IN_NAME, *found.repairs))
+    made = ToolCall(name, event.call.arguments, call.id, call.source)
+    return InOrder([made], (Repair.CALL_IN_NAME, *event.repairs))
 
 
 type Objects = tuple[list[tuple[str | None, Any]], list[str]]
@@ -214,22 +214,24 @@ def _objects(text: str, schema: Mapping[str, Any], *, lenient: bool, complete: b
     if isinstance(value, str) and depth < MOST_ENCODED:
         sole = None if depth else values.sole(schema)
         try:
-            found, notes = _objects(value, schema, lenient=lenient, complete=complete, depth=depth + 1)
+            objects, notes = _objects(value, schema, lenient=lenient, complete=complete, depth=depth + 1)
         except NotInOrder:
             if sole and re.match(rf"""\s*\{{\s*["']?{re.escape(sole)}["']?\s*:""", value):
                 raise  # an object that broke, and not the parameter's value
-            found, notes = [], []
-        if value and sole and not all(not one or sole in one for _, one in found or [(None, {"": ""})]):
+            objects, notes = [], []
+        if value and sole and not all(not item or sole in item for _, item in objects or [(None, {"": ""})]):
             return [(None, {sole: value})], [Repair.SOLE_PARAMETER]
-        if found and value.strip():
-            return [(None, one) for _, one in found], [*{Repair.ARGUMENTS_ENCODED_TWICE: None, **dict.fromkeys(notes)}]
+        if objects and value.strip():
+            return [(None, item) for _, item in objects], [
+                *{Repair.ARGUMENTS_ENCODED_TWICE: None, **dict.fromkeys(notes)}
+            ]
     raise NotInOrder("its arguments are no JSON object")
 
 
 def _wrapped(value: Mapping[str, Any], name: str, schema: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Find the arguments within what stands for them, under one of the keys that whole calls have; None if none do."""
     needed, declared = values.required(schema), values.properties(schema)
-    others = {key: one for key, one in value.items() if (key, one) != ("name", name)}
+    others = {key: entry for key, entry in value.items() if (key, entry) != ("name", name)}
     if not needed or len(others) != 1 or any(key in declared for key in value):
         return None
     ((key, inner),) = others.items()
@@ -240,23 +242,23 @@ def _broken(text: str, schema: Mapping[str, Any], *, lenient: bool, complete: bo
     """Read what is no JSON: several objects, or one with the faults that are mended in text, too."""
     body, notes = _without_markup(text)
     cut_short = text.endswith(body) and json_closers(body, ()) is None  # a tag after it says that it is whole
-    found = None if cut_short else repairs_of_text.json_bodies(body, (), ExpectedObject(schema))
-    objects = [json.loads(one) for one in found.values] if found and len(found.values) <= MOST_OBJECTS else []
-    if found is None or not objects or not all(isinstance(one, dict) for one in objects):
+    bodies = None if cut_short else repairs_of_text.json_bodies(body, (), ExpectedObject(schema))
+    objects = [json.loads(item) for item in bodies.values] if bodies and len(bodies.values) <= MOST_OBJECTS else []
+    if bodies is None or not objects or not all(isinstance(item, dict) for item in objects):
         raise NotInOrder("its arguments are not a whole JSON object")
-    notes += [note for note in found.repairs if note != Repair.SEVERAL_OBJECTS]
+    notes += [note for note in bodies.repairs if note != Repair.SEVERAL_OBJECTS]
     notes += [Repair.ARRAY_OF_CALLS] if body.startswith("[") else []
     needed, declared = {*values.required(schema)}, values.properties(schema)
-    cut = Repair.JSON_CUT in notes and not (complete and all(one.keys() >= needed for one in objects))
-    strange = Repair.ARRAY_OF_CALLS in notes and any(key not in declared for one in objects for key in one)
+    cut = Repair.JSON_CUT in notes and not (complete and all(item.keys() >= needed for item in objects))
+    strange = Repair.ARRAY_OF_CALLS in notes and any(key not in declared for item in objects for key in item)
     if cut or strange or (notes and not lenient):
         raise NotInOrder("its arguments are not a whole JSON object")
-    meaning = [one for one in objects if one or not needed] or objects
-    different = [one for place, one in enumerate(meaning) if one not in meaning[:place]]
+    meaning = [item for item in objects if item or not needed] or objects
+    different = [item for place, item in enumerate(meaning) if item not in meaning[:place]]
     notes += [Repair.EMPTY_OBJECT] if len(meaning) < len(objects) else []
     notes += [Repair.WRITTEN_TWICE] if len(different) < len(meaning) else []
     notes += [Repair.SEVERAL_OBJECTS] if len(different) > 1 else []
-    return [(None, one) for one in different], notes
+    return [(None, item) for item in different], notes
 
 
 def _without_markup(text: str) -> tuple[str, list[str]]:
@@ -264,10 +266,10 @@ def _without_markup(text: str) -> tuple[str, list[str]]:
     before = _BEFORE.match(text)
     body = bare = text.strip()
     for _ in range(MOST_TAGS):
-        found = _LAST_TAG.search(body, max(0, len(body) - LONGEST_TAG))
-        if not found:
+        tag = _LAST_TAG.search(body, max(0, len(body) - LONGEST_TAG))
+        if not tag:
             break
-        body = body[: found.start()].rstrip()
+        body = body[: tag.start()].rstrip()
     body = body[before.end() if before else 0 :]
     return body, [Repair.MARKUP_AROUND] if body != bare else []
 
@@ -466,7 +468,7 @@ class StreamedCalls:
             return None
         if call is None or delta.name:
             known = call is None and delta.name in self._tools and len(delta.arguments) <= MOST_AT_ONCE
-            known = known and all(delta.name != one.name for one in self._from_text)
+            known = known and all(delta.name != given.name for given in self._from_text)
             known = known and not any(other.has_more for other in self._calls.values())
             if not (known and delta.clean and delta.id and delta.id not in self._ids):
                 self._held.add(number)
@@ -500,9 +502,9 @@ class StreamedCalls:
 
     def following(self) -> list[Ended]:
         """End the calls that others follow in their arguments, before those that came later are made."""
-        found = [call for call in self._calls.values() if call.streams and call.has_more and not call.has_told]
-        ended = [self._ended(call, complete=True) for call in found]
-        for call in found:
+        calls = [call for call in self._calls.values() if call.streams and call.has_more and not call.has_told]
+        ended = [self._ended(call, complete=True) for call in calls]
+        for call in calls:
             call.has_told = True
         return ended
 
@@ -513,24 +515,24 @@ class StreamedCalls:
     def _ended(self, call: _Streamed, *, complete: bool) -> Ended:
         written, left, more, fault = "".join(call.text), "".join(call.left), "", ""
         others: tuple[ToolCall, ...] = ()
-        made = ToolCall(call.first.name, left, call.first.id, call.first.source)
+        sent = ToolCall(call.first.name, left, call.first.id, call.first.source)
         if call.waits.strip() or not call.arguments.done:
             try:
-                found = in_order(
-                    replace_fields(made, arguments=written), self._tools, lenient=self._lenient, complete=complete
+                result = in_order(
+                    replace_fields(sent, arguments=written), self._tools, lenient=self._lenient, complete=complete
                 )
                 more, others = (
-                    _after(left, found.calls[0].arguments),
-                    tuple(replace_fields(one, source=None) for one in found.calls[1:] if not call.has_told),
+                    _after(left, result.calls[0].arguments),
+                    tuple(replace_fields(other, source=None) for other in result.calls[1:] if not call.has_told),
                 )
-                call.repairs |= dict.fromkeys(found.repairs)
+                call.repairs |= dict.fromkeys(result.repairs)
             except (NotInOrder, ValueError) as error:
                 more, fault = (
                     ("", "") if call.arguments.done else ((call.held or "") + call.comma + call.waits, str(error))
                 )
         piece = CallDelta(call.first.index, arguments=more, choice=call.first.choice) if more else None
         return Ended(
-            replace_fields(made, arguments=left + more), call.first.index, piece, (*call.repairs,), fault, others
+            replace_fields(sent, arguments=left + more), call.first.index, piece, (*call.repairs,), fault, others
         )
 
 

@@ -183,7 +183,7 @@ class ReplyPipeline:
         text, delivered, ended = self._text, self._limit.delivered, self._calls.ended
         out = self._staged(text.finish([*self._calls.made, *calls], complete=complete))
         if not (delivered or ended or calls):
-            thought = text.in_thoughts(said=bool(self._gap.tail.strip()), complete=complete)
+            thought = text.in_thoughts(spoke=bool(self._gap.tail.strip()), complete=complete)
             out += map(_again, self._staged(thought))
         out += self._staged([*self._calls.others(), *self._calls.meant(calls, complete=complete)], ends=True)
         text.learn(complete=complete)

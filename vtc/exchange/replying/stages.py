@@ -446,7 +446,7 @@ class ForTextClient(ForStructuredClient):
         return Intervention("unread_calls", "passed", call.name, reason), Text(event.raw)
 
     def _says(self, text: str, call: ToolCall) -> bool:
-        """Whether the client reads what was judged: no policy and no limit sees the call again."""
+        """True if the client reads what was judged: no policy and no limit sees the call again."""
         client, tools = self._client, self._tools or as_called(call)
         return conversation.says(
             text, call, client.dialect, tools, client.profile.known_tools, client.profile.known_parameters

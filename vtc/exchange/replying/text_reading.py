@@ -38,7 +38,7 @@ class LateCalls:
         self._dialects = tuple(dialects)
         self._reader = reader
         self._held: list[Event] = []
-        self._said = ""  # of that, what is in no call
+        self._outside = ""  # its text that is in no call
         self._calls: list[ToolCall] = []
         self.decided = False
         """The text is more than that: it passes."""
@@ -51,7 +51,7 @@ class LateCalls:
             self._held.append(event)
             if isinstance(event, Text):
                 self._read(self._reader.feed(event.raw))
-        return [] if len(self._said) <= MOST and self._is_markup(1) else self._released()
+        return [] if len(self._outside) <= MOST and self._is_markup(1) else self._released()
 
     def finish(self, calls: Iterable[ToolCall]) -> list[Event]:
         """Return what is held: as markup, if it is nothing else, or if it holds no calls but these."""
@@ -65,8 +65,8 @@ class LateCalls:
     def _is_markup(self, least: int) -> bool:
         """True if nothing but tags was said; of the last one `least` characters are enough."""
         tags, complete = _tags(self._dialects)
-        found = complete.match(self._said)
-        rest = self._said[found.end() if found else 0 :].rstrip()
+        match = complete.match(self._outside)
+        rest = self._outside[match.end() if match else 0 :].rstrip()
         return not rest or (len(rest) >= least and any(tag.startswith(rest) for tag in tags))
 
     def _read(self, events: Iterable[Event]) -> None:
@@ -74,7 +74,7 @@ class LateCalls:
             if isinstance(event, Call):
                 self._calls.append(event.call)
             elif isinstance(event, Text):
-                self._said += event.raw
+                self._outside += event.raw
 
     def _released(self) -> list[Event]:
         self.decided = True
@@ -192,14 +192,14 @@ class TextReading:
         self.reader, self.leftovers = self.beside_calls(reader.begins)
         return self.leftovers.feed(reader.release())
 
-    def finish(self, made: Sequence[ToolCall], *, complete: bool) -> list[Event]:
-        """End the text; upstream itself `made` these calls."""
+    def finish(self, calls: Sequence[ToolCall], *, complete: bool) -> list[Event]:
+        """End the text; `calls` are those that upstream itself made."""
         events = self.reader.finish(complete=complete) if self.reader else []
-        return [*self.leftovers.feed(events), *self.leftovers.finish(made)] if self.leftovers else events
+        return [*self.leftovers.feed(events), *self.leftovers.finish(calls)] if self.leftovers else events
 
-    def in_thoughts(self, *, said: bool, complete: bool) -> list[Event]:
-        """End the reasoning; return the calls in it, for a reply that made no others, and `said` something or not."""
-        if not self.thoughts or not self.reader or (said and not self.thoughts.kept):
+    def in_thoughts(self, *, spoke: bool, complete: bool) -> list[Event]:
+        """End the reasoning; return the calls in it, for a reply that made no others, and `spoke` or not."""
+        if not self.thoughts or not self.reader or (spoke and not self.thoughts.kept):
             return []
         return self.thoughts.finish(in_reasoning=self.reader.in_reasoning, complete=complete)
 

@@ -52,32 +52,32 @@ class UpstreamCalls:
     @property
     def made(self) -> list[ToolCall]:
         """The calls that were made so far."""
-        return [*self._waited, *(one.call for one in self.ended)]
+        return [*self._waited, *(sent.call for sent in self.ended)]
 
     def whole(self, calls: Sequence[ToolCall]) -> list[Event]:
         """Take calls that waited, before the end of the message."""
-        before = self.streamed.following() if self.streamed else []
-        self._waited += [*(one for ended in before for one in ended.others), *calls]
-        return [*self._others(before), *self.meant(calls, complete=True)]
+        ended = self.streamed.following() if self.streamed else []
+        self._waited += [*(call for sent in ended for call in sent.others), *calls]
+        return [*self._others(ended), *self.meant(calls, complete=True)]
 
     def end(self, *, complete: bool) -> dict[int | None, CallDelta | None]:
         """End the calls that left as they came; return what is missing of each, by its number."""
         self.ended = self.streamed.finish(complete=complete) if self.streamed else []
-        return {one.number: one.piece for one in self.ended}
+        return {sent.number: sent.piece for sent in self.ended}
 
     def others(self) -> list[Event]:
         """Return the calls that stood in the arguments of those that left."""
         return self._others(self.ended)
 
     def _others(self, ended: Iterable[Ended]) -> list[Event]:
-        return [event for one in ended for call in one.others for event in self.made_anew(call, one.repairs)]
+        return [event for sent in ended for call in sent.others for event in self.made_anew(call, sent.repairs)]
 
     def meant(self, calls: Iterable[ToolCall], *, complete: bool) -> list[Event]:
         """Read calls that upstream made itself; one that cannot be put in order stays, for a text client as text."""
         events: list[Event] = []
         for call in calls:
             try:
-                read = in_order(call, self._tools, lenient=self._lenient, complete=complete, read=self._read_name)
+                result = in_order(call, self._tools, lenient=self._lenient, complete=complete, read=self._read_name)
             except NotInOrder as error:
                 known = meant(call.name, self._tools)
                 name = known.tool if known else call.name
@@ -85,14 +85,16 @@ class UpstreamCalls:
                 judged = replace(as_function(call), name=name)
                 events.append(self._unreadable(call) if self._as_text else Call("", judged, NATIVE, spelled=call))
                 continue
-            for one in read.calls:
-                if self._is_given(one):
-                    events.append(Refusal("the text holds the same call", NATIVE, one.name, one.arguments[:EXCERPT]))
-                elif read.repairs or self._as_text:
-                    events += self.made_anew(one, read.repairs)
+            for spelled in result.calls:
+                if self._is_given(spelled):
+                    events.append(
+                        Refusal("the text holds the same call", NATIVE, spelled.name, spelled.arguments[:EXCERPT])
+                    )
+                elif result.repairs or self._as_text:
+                    events += self.made_anew(spelled, result.repairs)
                 else:  # policies are told which tool is meant; a call that they leave alone leaves as it was spelled
-                    name = one.name if one.name in self._tools else tool_names.bare(one.name)
-                    events.append(Call("", replace(one, name=name), NATIVE, spelled=one))
+                    name = spelled.name if spelled.name in self._tools else tool_names.bare(spelled.name)
+                    events.append(Call("", replace(spelled, name=name), NATIVE, spelled=spelled))
         return events
 
     def made_anew(self, call: ToolCall, repairs: tuple[str, ...]) -> list[Event]:
