@@ -21,7 +21,6 @@ from typing import Any
 
 from vtc.apis import Api, BadRequest, Request, named
 from vtc.apis.crossing import origin_of
-from vtc.events import Failure
 from vtc.exchange.asking import prompt
 from vtc.exchange.asking.request import Outgoing, RequestEncoder, SentRequest, as_it_came
 from vtc.exchange.remembering.past import History, Planned, planning
@@ -155,20 +154,12 @@ class Exchange:
     def answer(self, created: int) -> LocalReply | None:
         """Write a reply or an error in upstream's place, in the form that the client asked for; None to ask upstream.
 
-        It is an error where the request would mean another thing to the server, or declares tools in a form in which no
-        policy sees them. `created` is the time in seconds since 1970.
+        It is an error where the request may not be sent. `created` is the time in seconds since 1970.
         """
         stop, own = self._rewritten().stop, self.fate.own
         if stop or (self.crosses and self._request.idle):
             return own.in_form(own.saying(f"Stopped: {stop}. Say how to go on." if stop else "", created))
-        reference, unread = self._request.refers, self._request.unread
-        if self.crosses and reference:
-            reason = f"{reference} is known to no server of {self.server.name}: send the whole conversation"
-        elif self.fate.strict and unread:
-            reason = f"{unread} is not read, and a policy forbids some tools: declare them in `tools`"
-        else:
-            return None
-        return own.error(Failure(reason), 400)
+        return self.fate.refusal(self.server.name)
 
     def _rewritten(self) -> Outgoing:
         if self._outgoing is None:

@@ -158,8 +158,8 @@ def _unreadable(body: DecodedBody) -> str:
 
 
 def _put(exchange: Exchange, response: http.Response, received: bytes, sent: bytes) -> None:
-    """Give a reply the body that leaves; clients are to read it as it was read here, whatever the header said."""
-    if received != sent or exchange.fate.strict:
+    """Give a reply the body that leaves, and the headers by which clients read it as it was read here."""
+    if exchange.fate.rules_headers(changed=received != sent):
         bodies.without_charset(response)
     if received != sent:
         response.content = sent

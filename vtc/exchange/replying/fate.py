@@ -109,6 +109,20 @@ class Fate:
             raise error
         report.failures.append(f"the request went on as it came: {error}")
 
+    def refusal(self, server_api: str) -> LocalReply | None:
+        """Write an error for a request that may not be sent; None for any other.
+
+        It would mean another thing to the server, or declares tools in a form in which no policy sees them.
+        """
+        request = self.own.request
+        if self.bridged and request.refers:
+            reason = f"{request.refers} is known to no server of {server_api}: send the whole conversation"
+        elif self.strict and request.unread:
+            reason = f"{request.unread} is not read, and a policy forbids some tools: declare them in `tools`"
+        else:
+            return None
+        return self.own.error(Failure(reason), 400)
+
     # A stream
 
     def of_fault(self, error: Exception, report: Report) -> bool:
@@ -163,6 +177,10 @@ class Fate:
     def passes(self, body: bytes) -> bool:
         """True if a whole body that is no reply of the server's API may pass as it came."""
         return not (self.strict and may_be_reply(body))
+
+    def rules_headers(self, *, changed: bool) -> bool:
+        """True if clients are to read a whole reply as it was read here, whatever its headers said."""
+        return self.strict or changed
 
     def keeps(self, body: bytes, *, unchanged: bool) -> bool:
         """True if a whole reply keeps the bytes of all in it that did not change; else it is written anew."""

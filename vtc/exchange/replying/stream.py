@@ -120,11 +120,11 @@ class Stream:
         return out
 
     def keep_alive(self) -> bytes | None:
-        """Make a frame that tells a client nothing, for one that waits; None if there is no place for one."""
-        made = None if self.failed else self._relay.writer.encoder.keep_alive()
+        """Write a frame that tells nothing to a client that waits; None if there is no place for one."""
+        frame = None if self.failed else self._relay.writer.encoder.keep_alive()
         if self._fast and self._relay.writer.encoder.counts:
             self._fast.rest()
-        return made
+        return frame
 
     def lose(self, fault: Exception) -> list[bytes]:
         """End the body at a fault of ours after which there is a gap in it."""
@@ -160,7 +160,7 @@ class Stream:
                 rest = self._end_frames(unread)
             if self.failed:
                 end = self._given_back(self._relay.writer.close) if final else []
-                return [*(out for frame in unread for out in self._passed(frame)), *end, rest]
+                return [*(piece for frame in unread for piece in self._passed(frame)), *end, rest]
             while unread:
                 try:
                     out += self._relay.feed(unread[0])
@@ -207,7 +207,7 @@ class Stream:
             self._heard.stop()
 
     def _is_collected(self, data: bytes) -> bool:
-        """Tell whether the body is no stream, by its beginning: some servers send one JSON value as one."""
+        """True if the body is no stream, by its beginning: some servers send one JSON value as one."""
         beginning = data.lstrip(b"\xef\xbb\xbf \t\r\n")
         if self._body is None and self._whole and beginning:
             if beginning.startswith(b"{"):
@@ -249,6 +249,7 @@ class Stream:
         return b""
 
     def _given_back[T](self, give: Callable[[], list[T]], else_: Sequence[T] = ()) -> list[T]:
+        """Return what waited, or something else if that fails."""
         try:
             return give()
         except Exception as error:
@@ -327,7 +328,7 @@ class CodedStream(Stream):
 
 
 def _tried(decode: Callable[[], bytes]) -> tuple[bytes, Exception | None]:
-    """What could be decoded, and why not all of it."""
+    """Return what could be decoded, and the fault if that is not all of it."""
     try:
         return decode(), None
     except Exception as error:
