@@ -22,7 +22,7 @@ from tests.e2e.test_transport import gzipped
 from tests.e2e.upstream import JSON, SSE, Reply
 from vtc import exchange
 from vtc.apis import calls as tool_calls
-from vtc.apis import fields, relay, whole
+from vtc.apis import fields, relay
 from vtc.apis.openai_chat import Decoder, Encoder
 from vtc.apis.openai_chat import request as chat_request
 from vtc.apis.relay import choice, writer
@@ -31,9 +31,10 @@ from vtc.dialects.reading import open_call, parameters
 from vtc.dialects.reading.context import Cursor, Speech
 from vtc.dialects.text_client import conversation, documented_tools
 from vtc.dialects.writing import history
+from vtc.exchange import whole_replies
 from vtc.exchange.asking import prompt
 from vtc.exchange.asking.request import RequestEncoder
-from vtc.exchange.replying import fast_path, reply, stages, upstream_calls, way
+from vtc.exchange.replying import factory, fast_path, reply, stages, upstream_calls
 from vtc.exchange.replying.fast_path import FastPath
 from vtc.profiles import Planner, planner
 from vtc.proxy import addon
@@ -88,7 +89,7 @@ REPLY = [
     *(Stage(FastPath, "learn", call) for call in (0, 2)),
     *(Stage(FastPath, "feed", call) for call in (2, 9)),
     Stage(fast_path, "_compiled"),
-    *(Stage(way.ReplyFactory, name) for name in ("_pipeline", "reader")),
+    *(Stage(factory.ReplyFactory, name) for name in ("_pipeline", "reader")),
     *(Stage(reply.ReplyPipeline, "feed", call) for call in (0, 20)),
     *(Stage(reply.ReplyPipeline, name) for name in ("finish", "_staged")),
     *(Stage(owner, "feed") for owner in (stages.Limit, stages.Identify, stages.RecordCalls, stages.RecordFaults)),
@@ -97,7 +98,7 @@ REPLY = [
     *(Stage(Reader, name) for name in ("_read", "_go", "_enter", "feed", "finish")),
     *(Stage(Cursor, "take", call) for call in (0, 8)),
     *(Stage(Speech, name) for name in ("say", "called")),
-    *(Stage(open_call.OpenCall, name) for name in ("hold", "end_parameter", "complete")),
+    *(Stage(open_call.OpenCall, name) for name in ("begin_body", "end_parameter", "complete")),
     *(Stage(parameters.Parameters, name) for name in ("begin", "end")),
 ]
 
@@ -144,7 +145,7 @@ def stats(lab: Lab) -> Any:
     return lab.proxy.addon._stats.as_dict()["models"]["unknown"]
 
 
-BODY = [*REPLY, *(Stage(whole, name) for name in ("streamed", "folded"))]
+BODY = [*REPLY, *(Stage(whole_replies, name) for name in ("streamed", "folded"))]
 
 
 @pytest.mark.one_in(6)
@@ -307,13 +308,13 @@ async def test_a_request(
     assert (report["request"] == ["left alone: PlantedError: planted"]) == fails
 
 
-@pytest.mark.parametrize("name", ["_correction", "streamed"])
+@pytest.mark.parametrize("name", ["corrected", "streamed"])
 async def test_a_reply_that_is_settled_first(
     name: str, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Where upstream is to be asked again, or was asked for a whole reply: the one that came is passed on."""
     mine: chat.Json = {"match": {"model": chat.MODEL}, "upstream_stream": "never"}
-    if name == "_correction":
+    if name == "corrected":
         mine["retry"] = {"max": 1, "on": ["malformed"]}
     text = '<tool_call>{"name": "sh.rm", "arguments": {}}</tool_call>'
     lab = await start(
@@ -321,7 +322,7 @@ async def test_a_reply_that_is_settled_first(
         vtc_profiles=profiles(tmp_path, model=mine),
     )
     # It becomes a stream twice: to be read, and for the client.
-    stage = Stage(exchange, name, 1) if name == "streamed" else Stage(exchange.Exchange, name)
+    stage = Stage(whole_replies, name, 1) if name == "streamed" else Stage(RequestEncoder, name)
     calls = stage.plant(monkeypatch)
     answer = await lab.post(ASK)
     assert calls() > 0

@@ -24,9 +24,9 @@ from vtc.apis.crossing import origin_of
 from vtc.exchange.asking import prompt
 from vtc.exchange.asking.request import Outgoing, RequestEncoder, SentRequest, as_it_came
 from vtc.exchange.remembering.past import History, Planned, planning
+from vtc.exchange.replying.factory import ReplyFactory, is_warm
 from vtc.exchange.replying.fate import JSON, WITHHELD, Fate, LocalReply, OwnReplies
 from vtc.exchange.replying.stream import Stream
-from vtc.exchange.replying.way import ReplyFactory, is_warm
 from vtc.exchange.whole_replies import Ask, NoAnswer, WholeReplies
 from vtc.json_text import decode, encode, is_proper
 from vtc.profiles.matching import Facts
@@ -252,7 +252,7 @@ class Exchange:
         self._sending.forget()
         self._planned = None
         as_one = self.whole.rewrite if whole or isinstance(self.server.framing, EventStream) else None
-        stream = self._factory.stream(decoder, self.report, [], whole=False, clock=clock, as_one=as_one)
+        stream = self._factory.stream(decoder, self.report, whole=False, clock=clock, as_one=as_one)
         if whole:
             stream.collect()
         return stream

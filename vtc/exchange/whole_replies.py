@@ -20,10 +20,9 @@ from vtc.apis.whole import text as summary_of
 from vtc.dialects.reading.reader import Reader
 from vtc.events import Call, Failure, Text
 from vtc.exchange.asking.request import RequestEncoder
+from vtc.exchange.replying.factory import ReplyFactory
 from vtc.exchange.replying.fate import JSON, UNREAD, Fate, LocalReply, whole_reply
-from vtc.exchange.replying.reply import ReplyPipeline
 from vtc.exchange.replying.stages import ReplyFault
-from vtc.exchange.replying.way import ReplyFactory
 from vtc.json_text import decode
 from vtc.profiles.matching import texts_at
 from vtc.profiles.plan import Plan
@@ -189,10 +188,9 @@ class WholeReplies:
 
     def _read(self, body: bytes, report: Report) -> WholeReply:
         """Rewrite a reply by way of a stream; raises `NoReply`."""
-        pipelines: list[ReplyPipeline] = []
         is_stream = self._server.framing.matches(body)
         received = body if is_stream else streamed(self._server, body)
-        stream = self._factory.stream(compression.decoder(""), report, pipelines, whole=not is_stream)
+        stream = self._factory.stream(compression.decoder(""), report, whole=not is_stream)
         sent = b"".join([*stream.feed(received), *stream.finish()])
         if stream.left_out and not (is_stream and self._request.stream):
             reply, report = self._fate.of_body(UNREAD, "it could not be read")
@@ -206,7 +204,7 @@ class WholeReplies:
         elif not is_stream:
             keeps = self._fate.keeps(body, unchanged=received == sent)
             sent = folded(self._client, body, received, sent) if keeps else joined(self._client, sent)
-        return WholeReply(sent, report, [fault for pipeline in pipelines for fault in pipeline.faults])
+        return WholeReply(sent, report, stream.faults)
 
     def _as_asked(self, body: bytes) -> bytes:
         """Return a reply in the form that the client asked for."""

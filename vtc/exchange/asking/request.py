@@ -22,8 +22,8 @@ from vtc.exchange.asking.refusals import GRAMMARS, LEAST, PLAIN, cut, full, less
 from vtc.exchange.asking.steps import BRIDGED, StepContext, made_ready
 from vtc.exchange.asking.steps.limits import size
 from vtc.exchange.replying.expectation import Expectation, GrammarCheck
+from vtc.exchange.replying.factory import ReplyFactory
 from vtc.exchange.replying.stages import ReplyFault
-from vtc.exchange.replying.way import ReplyFactory
 from vtc.profiles.plan import Plan
 from vtc.profiles.planner import PROMPT
 from vtc.reporting import hints

@@ -21,6 +21,7 @@ from vtc.exchange.remembering.thoughts import ThoughtRecorder
 from vtc.exchange.replying.fast_path import FastPath
 from vtc.exchange.replying.fate import Fate
 from vtc.exchange.replying.reply import ReplyPipeline
+from vtc.exchange.replying.stages import ReplyFault
 from vtc.reporting.report import Report
 from vtc.scrub import told
 from vtc.wire import compression
@@ -193,6 +194,11 @@ class Stream:
             return self._given_back(self._relay.release)
         self.broken = self.left_out = True
         return []
+
+    @property
+    def faults(self) -> list[ReplyFault]:
+        """Return what may be worth asking again for, of all choices."""
+        return [fault for pipeline in self._relay.pipelines.values() for fault in pipeline.faults]
 
     @property
     def failure(self) -> str:

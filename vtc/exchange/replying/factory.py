@@ -1,4 +1,4 @@
-"""The way of a reply through VTC, made from its plan: readers of its text, the pipeline of each choice, the stream."""
+"""Makes the way of a reply through VTC from its plan: readers of its text, the pipeline of each choice, the stream."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from functools import partial
 from msgspec.structs import replace as replace_fields
 
 from vtc.apis import Api, Request
+from vtc.apis.contract import Decoder
 from vtc.apis.crossing import ForeignDecoder, RenamedTools, WireNames
 from vtc.apis.relay import Relay
 from vtc.dialects.bounded_cache import COMPILED
@@ -40,7 +41,7 @@ SAMPLE = Tool("write_file", "", {"properties": {"path": {"type": "string"}, "tex
 
 
 def _warmth(reading: ReadingPlan) -> Hashable:
-    """The key under which it is noted that what reads such replies is compiled."""
+    """Return the key under which it is noted that what reads such replies is compiled."""
     return "warm", reading.dialects, reading.thinking.tags, reading.markers, reading.answer
 
 
@@ -82,7 +83,7 @@ class ReplyFactory:
         self._budget = Budget()
         blank = BLANK if plan.protocol.prompt_tools else ""
         steers = plan.reading.echo == "steer"
-        self._own = ModelFacts(plan.reading.own, self._echoes(request), steers, steers or plan.is_strict, blank)
+        self._own = ModelFacts(plan.reading.own, self._echoes(request), steers, steers or fate.strict, blank)
 
     def _echoes(self, request: Request) -> Echoes | None:
         """Look for calls in the results of the request."""
@@ -94,54 +95,55 @@ class ReplyFactory:
 
     def stream(
         self,
-        decoder: compression.ContentDecoder,
+        coding: compression.ContentDecoder,
         report: Report,
-        pipelines: list[ReplyPipeline],
         *,
         whole: bool,
         clock: Callable[[], float] = float,
         as_one: Callable[[bytes], bytes] | None = None,
     ) -> Stream:
-        """Make the way of a reply; `pipelines` takes those of its choices."""
+        """Make the way of a reply."""
 
         def pipeline() -> ReplyPipeline:
-            # Clients that do not look at a choice's number would join the calls of several.
-            plan = self._plan
-            if pipelines and plan.is_strict and not self._several:
+            is_first, plan = not relay.pipelines, self._plan
+            if not is_first and fate.strict and not self._several:
+                # Clients that do not look at a choice's number would join the calls of several.
                 protocol = replace_fields(plan.protocol, max_calls=0, limits_native=True)
                 plan = replace_fields(plan, protocol=protocol)
-            hear = heard.write if heard and heard.keeps_text and not pipelines else None
-            pipelines.append(self._pipeline(report, plan, hear, whole=whole))
-            return pipelines[-1]
+            hear = recorder.write if recorder and recorder.keeps_text and is_first else None
+            return self._pipeline(report, plan, hear, whole=whole)
 
         def failed(error: bytes) -> None:
             report.errors.append(hints.explained(None, error))
             if self.expected.on_refusal:
                 self.expected.on_refusal(error)
 
-        heard = self._heard(self._thoughts) if self._thoughts else None
-        crosses = self._server is not self._client
-        form, drop, names = self._form, self._plan.stack.response_drop, self.expected.names
-        decoder_ = self._server.decoder(None if crosses else form, drop)
-        if crosses:
-            id_ = hashlib.sha256(self._seed.encode()).hexdigest()[:24]
-            decoder_ = ForeignDecoder(
-                decoder_, names or WireNames(()), self._model, id_, self._origin, self._server.signs
-            )
-        elif names:
-            decoder_ = RenamedTools(decoder_, names)
-        fate = replace(self._fate, bridged=crosses or names is not None)
-        encoder = self._client.encoder(form, drop)
-        relay = Relay(decoder_, encoder, pipeline, passes=not fate.bridged, strict=fate.strict)
+        recorder = self._recorder(self._thoughts) if self._thoughts else None
+        fate = replace(self._fate, bridged=self._crosses or self.expected.names is not None)
+        encoder = self._client.encoder(self._form, self._plan.stack.response_drop)
+        relay = Relay(self._decoder(), encoder, pipeline, passes=not fate.bridged, strict=fate.strict)
         relay.counted, relay.failed = self.expected.on_count, failed
-        kind = Stream if isinstance(decoder, compression.Identity) else partial(CodedStream, decoder)
-        return kind(relay, report, fate, clock, whole=as_one, heard=heard)
+        make = Stream if isinstance(coding, compression.Identity) else partial(CodedStream, coding)
+        return make(relay, report, fate, clock, whole=as_one, heard=recorder)
 
-    def _heard(self, past: PastThoughts) -> ThoughtRecorder:
+    @property
+    def _crosses(self) -> bool:
+        return self._server is not self._client
+
+    def _decoder(self) -> Decoder:
+        """Make the decoder of the server's frames, into what the client knows."""
+        drop, names = self._plan.stack.response_drop, self.expected.names
+        if self._crosses:
+            decoder, id_ = self._server.decoder(None, drop), hashlib.sha256(self._seed.encode()).hexdigest()[:24]
+            return ForeignDecoder(decoder, names or WireNames(()), self._model, id_, self._origin, self._server.signs)
+        decoder = self._server.decoder(self._form, drop)
+        return RenamedTools(decoder, names) if names else decoder
+
+    def _recorder(self, past: PastThoughts) -> ThoughtRecorder:
         """Make what hears a reply for later requests."""
         write = self._plan.protocol.write if past.as_text else None
         sections = write.sections[:1] if write else ()
-        around = tuple(part.strip() for one in sections for part in one.partition("{calls}")[::2] if part.strip())
+        around = tuple(part.strip() for text in sections for part in text.partition("{calls}")[::2] if part.strip())
         closers = [close for _, close in self._plan.reading.thinking.tags] if write else []
         return ThoughtRecorder(
             past.keep,
@@ -149,13 +151,13 @@ class ReplyFactory:
             closers,
             plain=past.recalls,
             signed=self._server.signs,
-            origin="" if self._server is self._client else self._origin,
+            origin=self._origin if self._crosses else "",
         )
 
     def _pipeline(
         self, report: Report, plan: Plan, hear: Callable[[str], None] | None, *, whole: bool
     ) -> ReplyPipeline:
-        """Make the way of one choice of the reply."""
+        """Make the pipeline of one choice of the reply."""
         think = self._plan.reading.thinking
         reads = bool(self._plan.reading.dialects and self._tools)
         dialects = self._plan.reading.dialects
@@ -211,7 +213,7 @@ class ReplyFactory:
         return True
 
     def _tools_written(self) -> dict[str, Tool]:
-        """The tools, also by the names by which the server knows them."""
+        """Return the tools, also by the names by which the server knows them."""
         tools, changed = self._plan.reading.tools, self.expected.names.changed if self.expected.names else {}
         return {**tools, **{wire: tools[name] for name, wire in changed.items() if name in tools}}
 
