@@ -83,8 +83,7 @@ def _show_grammar(plan: Plan, form: Any) -> None:
     protocol = plan.protocol
     if not (protocol.write and protocol.prompt_tools and plan.offered):
         raise click.ClickException("no grammar: no tools stand in the prompt")
-    several = protocol.max_calls != 1
-    constraint = held_to(form, protocol.write, plan.offered, plan.tool_choice, plan.reading.thinking, several=several)
+    constraint = held_to(form, protocol.write, plan)
     try:
         text = constraint.written()
     except Inexpressible as error:

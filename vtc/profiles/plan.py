@@ -153,6 +153,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return lines + [f"{key}: {json.dumps(value, ensure_ascii=False)} set" for key, value in fields]
 
     @property
+    def demands(self) -> bool:
+        """True if the model must call a tool."""
+        return self.tool_choice not in ("auto", "none")
+
+    @property
     def checks_calls(self) -> bool:
         """True if a policy must see every call before the client does."""
         return any(guards.on_calls for guards in self.stack.guards)

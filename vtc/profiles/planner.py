@@ -200,8 +200,6 @@ def _has_calls(messages: Iterable[Message]) -> bool:
 # middle of its thoughts would cut them off.
 
 
-type Wish = Literal["off", "required", "auto"]
-"""When the user wants it: never, where a call is demanded, or for all requests with tools."""
 KINDS: dict[Form, Kind] = {
     "structural_tag": "structural_tag",
     "gbnf": "gbnf",
@@ -226,52 +224,38 @@ class Constraining(msgspec.Struct, frozen=True):
         return written(KINDS[self.form], self.dialect, self.tools, self.demand)
 
 
-def constraining(
-    form: Form,
-    wish: Wish,
-    request: RequestFacts,
-    protocol: ToolProtocol,
-    offered: Sequence[Tool],
-    tool_choice: str,
-    thinking: Thinking,
-) -> tuple[Constraining | None, str]:
+def constraining(form: Form, plan: Plan, *, has_form: bool) -> tuple[Constraining | None, str]:
     """Decide about a request whose tools stand in the prompt; None if it is left alone, and why for people.
 
-    No reason is given where no one would expect a grammar.
+    No reason is given where no one would expect a grammar. `has_form` is true if the request says the form of its
+    answer itself.
     """
-    demanded = tool_choice not in ("auto", "none")
-    if protocol.write is None or not protocol.prompt_tools or not offered or wish == "off":
+    protocol, wish, demanded = plan.protocol, plan.stack.settings.constrain, plan.demands
+    if protocol.write is None or not protocol.prompt_tools or not plan.offered or wish == "off":
         return None, ""
     if wish == "required" and not demanded:
         return None, "no grammar: no call is demanded (vtc_constrain=auto constrains calls in free text, too)"
     if protocol.write.unconstrained:
         return None, f"no grammar: dialect {protocol.write.name}: {protocol.write.unconstrained}"
-    if request.generation.constrained:
+    if has_form:
         return None, "no grammar: the request says the form of its answer itself"
-    if thinking.begins_inside and not form.startswith("gbnf"):
+    if plan.reading.thinking.begins_inside and not form.startswith("gbnf"):
         return None, "no grammar: replies begin with thoughts, and the server may not wait for their end"
-    grammar = held_to(form, protocol.write, offered, tool_choice, thinking, several=protocol.max_calls != 1)
     extent = "calls alone may be written" if demanded else "calls in free text are held to it"
-    return grammar, f"a grammar of {protocol.write.name} is to be sent ({form}): {extent}"
+    line = f"a grammar of {protocol.write.name} is to be sent ({form}): {extent}"
+    return held_to(form, protocol.write, plan), line
 
 
-def held_to(
-    form: Form,
-    dialect: Description,
-    offered: Sequence[Tool],
-    tool_choice: str,
-    thinking: Thinking,
-    *,
-    several: bool = True,
-) -> Constraining:
+def held_to(form: Form, dialect: Description, plan: Plan) -> Constraining:
     """Say what the grammar of a reply is made of."""
+    thinking = plan.reading.thinking
     demand = Demand(
-        demanded=tool_choice not in ("auto", "none"),
-        several=several,
+        demanded=plan.demands,
+        several=plan.protocol.max_calls != 1,
         thoughts=() if thinking.never else thinking.tags,
         begun=tuple(close for _, close in thinking.tags[:1] if thinking.may_begin_inside),
     )
-    tools = tuple(tool for tool in offered if tool.name == tool_choice) or tuple(offered)
+    tools = tuple(tool for tool in plan.offered if tool.name == plan.tool_choice) or plan.offered
     return Constraining(form, dialect, tools, demand)
 
 
@@ -326,8 +310,20 @@ class Planner:
         thoughts = thinking(
             stack.known_model, stack.server, facts, memory, asked=request.generation.thinks, text_client=as_text
         )
-        steps = {**stack.steps, **{name: value for name, value in learned.items() if name != PROMPT}}
-        why_grammar = self._constrain(steps, learned, request, protocol, offered, tool_choice, thoughts)
+        plan = Plan(
+            stack=stack,
+            protocol=protocol,
+            reading=self._reading(stack, protocol, thoughts),
+            offered=offered,
+            withheld=withheld,
+            unoffered=frozenset(request.offer.declared) - tools.keys(),
+            tool_choice=tool_choice,
+            lessons=lessons,
+            thoughts=stack.server.thoughts or told_thoughts(facts, memory),
+            buffered=stack.unstreamed and request.stream and bool(tools),
+            server_model=server_model,
+        )
+        steps, why_grammar = _steps(plan, learned, has_form=request.generation.constrained)
         why += [*protocol.why, *why_grammar]
         if server_model:
             why.append(f"model {request.model}: the server is asked for {server_model}")
@@ -335,21 +331,7 @@ class Planner:
             why.append(f"the server refused requests without: {', '.join(needed)}")
         if withheld:
             why.append(f"not offered to the model: {', '.join(sorted(withheld))}")
-        return Plan(
-            stack=stack,
-            protocol=protocol,
-            reading=self._reading(stack, protocol, thoughts),
-            why=tuple(why),
-            offered=offered,
-            withheld=withheld,
-            unoffered=frozenset(request.offer.declared) - tools.keys(),
-            tool_choice=tool_choice,
-            steps=steps,
-            lessons=lessons,
-            thoughts=stack.server.thoughts or told_thoughts(facts, memory),
-            buffered=stack.unstreamed and request.stream and bool(tools),
-            server_model=server_model,
-        )
+        return replace(plan, steps=steps, why=tuple(why))
 
     def _protocol(self, stack: ProfileStack, facts: Facts, request: RequestFacts) -> ToolProtocol:
         """Decide how tools and calls travel."""
@@ -382,29 +364,6 @@ class Planner:
             markers=stack.model.markers,
             answer=(stack.model.answer.open, stack.model.answer.close),
         )
-
-    def _constrain(
-        self,
-        steps: dict[str, Any],
-        learned: Mapping[str, Any],
-        request: RequestFacts,
-        protocol: ToolProtocol,
-        offered: Sequence[Tool],
-        tool_choice: str,
-        thoughts: Thinking,
-    ) -> list[str]:
-        """Settle the steps that have the server decode by a grammar, and say why."""
-        wish, form = self.settings.constrain, steps.pop("constrain", None)
-        strict = steps.pop("strict", None) and wish == "auto" and not (protocol.write or request.generation.constrained)
-        if strict:
-            steps["strict"] = True
-        if not form:
-            refused = learned.get("constrain") is False or learned.get("strict") is False
-            return ["no grammar: the server refused one before"] * (refused and wish != "off")
-        grammar, why = constraining(form, wish, request, protocol, offered, tool_choice, thoughts)
-        if grammar:
-            steps["constrain"] = grammar
-        return [why] if why else []
 
     def serves(self, facts: Facts, api: str) -> bool:
         """True if the server of a request speaks an API itself, as far as is known."""
@@ -471,6 +430,21 @@ def _withheld(configured: Iterable[Guards], names: Iterable[str]) -> frozenset[s
     names = frozenset(names)
     access = [guards.access(ToolNames(names)) for guards in configured if guards.is_access]
     return frozenset(name for name in names if any(rule.fault(name) for rule in access))
+
+
+def _steps(plan: Plan, learned: Mapping[str, Any], *, has_form: bool) -> tuple[Mapping[str, Any], list[str]]:
+    """Put together the steps that make the request ready, and say why the server decodes by a grammar, or does not."""
+    steps = {**plan.stack.steps, **{name: value for name, value in learned.items() if name != PROMPT}}
+    wish, form = plan.stack.settings.constrain, steps.pop("constrain", None)
+    if steps.pop("strict", None) and wish == "auto" and not (plan.protocol.write or has_form):
+        steps["strict"] = True
+    if not form:
+        refused = learned.get("constrain") is False or learned.get("strict") is False
+        return steps, ["no grammar: the server refused one before"] * (refused and wish != "off")
+    grammar, why = constraining(form, plan, has_form=has_form)
+    if grammar:
+        steps["constrain"] = grammar
+    return steps, [why] if why else []
 
 
 def _documented(stack: ProfileStack, facts: Facts, request: RequestFacts) -> tuple[Sequence[Tool] | None, str]:
