@@ -119,21 +119,18 @@ async def test_forbidden_tools_are_not_told(start: Start) -> None:
     assert [message["role"] for message in found["messages"]] == ["assistant", "user", "user"]
 
 
-async def test_the_older_form_of_tools_is_told_too(start: Start) -> None:
+async def test_the_older_form_of_tools_goes_on_as_it_came(start: Start) -> None:
     lab = await prompting(start)
     functions = [tool["function"] for tool in chat.TOOLS]
-    call = {"name": "read", "arguments": '{"filePath": "/a"}'}
     messages = [
         {"role": "user", "content": "hi"},
-        {"role": "assistant", "content": None, "function_call": call},
+        {"role": "assistant", "content": None, "function_call": {"name": "read", "arguments": '{"filePath": "/a"}'}},
         {"role": "function", "name": "read", "content": "moose"},
     ]
-    found = await sent(lab, tools=None, functions=functions, function_call={"name": "read"}, messages=messages)
-    assert not {"functions", "function_call", "tools"} & set(found)
-    system, _, assistant, told = found["messages"]
-    assert "You must use the function read" in system["content"]
-    assert assistant == {"role": "assistant", "content": "<read>\n<filePath>/a</filePath>\n</read>"}
-    assert told == {"role": "user", "content": "Tool Result from read:\nmoose"}
+    fields = {"functions": functions, "function_call": {"name": "read"}, "messages": messages}
+    found = await sent(lab, tools=None, **fields)
+    assert {key: found[key] for key in fields} == fields
+    assert "tools" not in found
 
 
 # History
