@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
@@ -56,7 +56,6 @@ OF_EACH_API = {"Decoder", "Encoder", "Request", "Reply"}
 MAX_FUNCTION_LINES = 60
 LONGER = {
     ("vtc/apis/relay/choice.py", "read"): 81,
-    ("vtc/dialects/syntax/grammar.py", "__init__"): 68,
     ("vtc/guards/arguments.py", "counted"): 83,
 }
 """Functions that are longer, and how long they may be at most, until they are parted."""
@@ -64,17 +63,10 @@ MAX_ATTRIBUTES = 15
 MAX_PUBLIC_METHODS = 20
 LARGER = {
     "CallSyntax": (15, 42),
-    "Context": (19, 20),
     "Encoder": (19, 20),
     "EventCounter": (16, 20),
     "FastPath": (19, 20),
-    "Grammar": (20, 20),
-    "InCall": (15, 30),
-    "InCode": (15, 21),
-    "InValue": (15, 25),
     "JsonPieces": (18, 20),
-    "OpenCall": (23, 27),
-    "Parameters": (17, 20),
     "SentEvents": (23, 20),
 }
 """Classes with more attributes or public methods, and how many of each they may have at most, until they are parted."""
@@ -83,6 +75,11 @@ ROOMS = {"vtc.proxy.addon", "vtc.proxy.launch"}
 """Modules that are what a user runs: mitmproxy's addon, and mitmproxy with it."""
 MOST_INSIDE = 125
 """Test files that may enter by inner modules. It may only shrink."""
+
+READER_TABLE = "vtc/dialects/reading/transitions.py"
+IN_TABLE = re.compile(r"\b([A-Z]\w+)\.([a-z]\w+)\b")
+"""A method that the reader's table names, as an action or as what looks for tokens, is one of its rows: each is asked
+for there and nowhere else, so it does not count among those of its class."""
 
 LOCK_FILE = re.compile(
     r"\b(?:(?:uv|poetry|pdm|pixi|Pipfile|Cargo|yarn|bun)\.lock"
@@ -253,6 +250,7 @@ def check_class_names(tree: Tree) -> list[str]:
 def check_size(tree: Tree) -> list[str]:
     """Bound functions and classes, not files: a limit on lines of a file is met by shaving and splitting one noun."""
     problems = []
+    actions = {f"{name[1]}.{name[2]}" for name in IN_TABLE.finditer(tree.get(READER_TABLE, ""))}
     for path, module in modules(tree):
         for node in ast.walk(module):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -261,7 +259,7 @@ def check_size(tree: Tree) -> list[str]:
                 if (lines := node.end_lineno - node.lineno + 1) > most:
                     problems.append(f"{path}:{node.lineno}: {node.name} has {lines} lines, over {most}; part it")
             elif isinstance(node, ast.ClassDef):
-                have, limits = members(node), LARGER.get(node.name, (MAX_ATTRIBUTES, MAX_PUBLIC_METHODS))
+                have, limits = members(node, actions), LARGER.get(node.name, (MAX_ATTRIBUTES, MAX_PUBLIC_METHODS))
                 if mirrors_keys(node):
                     limits = (len(node.body), limits[1])
                 for word, count, most in zip(("attributes", "public methods"), have, limits, strict=True):
@@ -283,13 +281,14 @@ def mirrors_keys(class_: ast.ClassDef) -> bool:
     )
 
 
-def members(class_: ast.ClassDef) -> tuple[int, int]:
-    """Count the attributes of a class, declared and set on `self`, and its public methods."""
+def members(class_: ast.ClassDef, actions: Collection[str] = ()) -> tuple[int, int]:
+    """Count the attributes of a class, declared and set on `self`, and its public methods but for the `actions`."""
     attributes, methods = set(), 0
     for node in class_.body:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             attributes.add(node.target.id)
-        methods += isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("_")
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("_"):
+            methods += f"{class_.name}.{node.name}" not in actions
     for node in ast.walk(class_):
         match node:
             case ast.Attribute(value=ast.Name(id="self"), attr=attribute, ctx=ast.Store()):

@@ -20,7 +20,7 @@ from tests.dialects.material import DIALECTS
 from vtc.dialects import Grammar
 from vtc.dialects.reading.context import Verdict
 from vtc.dialects.reading.transitions import TABLE, State, StateRow, Step
-from vtc.dialects.syntax.grammar import ATTRIBUTES_END
+from vtc.dialects.syntax.grammar import ATTRIBUTES_END, SPAN_END
 from vtc.dialects.syntax.prefilter import ExpectedTokens, Prefilter
 from vtc.dialects.syntax.scan import OrElse, Scan
 from vtc.dialects.syntax.tokens import INFO, NO_TOKENS, TokenKind, kind_of
@@ -52,10 +52,10 @@ def scans(grammar: Grammar) -> Iterator[tuple[State, Scan]]:
     for run in ("", ">", "    "):
         yield State.LINE, grammar.line(run, own)
     yield State.SPAN, grammar.span
-    yield State.QUOTED, grammar.span_end
-    for scan in (grammar.reasoning, grammar.begun_reasoning):
+    yield State.QUOTED, SPAN_END
+    for scan in (grammar.reasoning.opened, grammar.reasoning.begun):
         yield State.REASONING, scan
-    yield State.UNKNOWN, grammar.begun_reasoning
+    yield State.UNKNOWN, grammar.reasoning.begun
     yield State.WHOLE, grammar.whole_end
     yield State.ATTRIBUTES, ATTRIBUTES_END
     # Calls in code have no states of their own.

@@ -58,8 +58,10 @@ def hold(context: Context, call: OpenCall, text: str, *, value: bool = False) ->
         call.parameters.add(text)
     if call.text.size > context.most_held:
         reason = _with_left(call, f"longer than {context.most_held} bytes")
-        context.speech.say(_given_back(context, call.syntax, call.written, [*call.earlier, call.text.untold], reason))
-        call.earlier.clear()
+        context.speech.say(
+            _given_back(context, call.syntax, call.written, [*call.earlier.calls, call.text.untold], reason)
+        )
+        call.earlier.calls.clear()
         call.spill()
 
 
@@ -67,7 +69,7 @@ def in_pieces(context: Context, call: OpenCall) -> InPieces | None:
     """Tell what of a call may leave as it is read; None if something may show that it is quoted, or an echo."""
     dialect = call.syntax.dialect
     quotable = dialect.may_be_quoted and (call.place.in_line or call.syntax.is_indented)
-    if not context.incremental or context.undecided or call.earlier or quotable or context.own.echoes:
+    if not context.incremental or context.beginning.undecided or call.earlier.calls or quotable or context.own.echoes:
         return None
     if context.client_dialect is None:
         return "arguments"
@@ -103,15 +105,15 @@ def refuse(context: Context, call: OpenCall, reason: str, *, stump: bool = False
     if not call.text.spilled:
         reason = _with_left(call, reason)
         # If the reply ends in this call, no text follows others; but those of a list may count on it.
-        together = call.syntax.whole_reply or (call.is_listed and (not stump or bool(call.list_fault)))
+        together = call.syntax.whole_reply or (call.earlier.in_list and (not stump or bool(call.earlier.fault)))
         if context.cursor.final and not together:
-            deliver_all(context, call.earlier)
+            deliver_all(context, call.earlier.calls)
         begun = call.text.told and call.pieces and call.pieces.as_text
         if stump and not together and context.speech.is_after_call and not begun:
             raw = _given_back(context, call.syntax, call.written, [call.text.untold], reason, left_out=True)
             context.speech.called(Markup(raw))
         else:
-            held = [*call.earlier, call.text.untold]
+            held = [*call.earlier.calls, call.text.untold]
             _give_back(context, call.syntax, call.written, held, reason, malformed=malformed)
     context.cursor.seek = context.cursor.at
     return Verdict.REFUSED
@@ -165,9 +167,9 @@ def complete(context: Context, call: OpenCall, found: Found | None) -> Ended:
         events = call.complete(context.unknown_tools)
     except envelope.NotACall as error:
         if not (
-            call.syntax.whole_reply or call.is_listed
+            call.syntax.whole_reply or call.earlier.in_list
         ):  # it was written like a call, so those before it on the line are no quotation
-            deliver_all(context, call.earlier)
+            deliver_all(context, call.earlier.calls)
         return refuse(context, call, str(error))
     return accept(context, call, events)
 
@@ -178,16 +180,16 @@ def listed(context: Context, call: OpenCall) -> tuple[list[Call | str], str]:
         return [], f"longer than {context.most_held} bytes"
     try:
         events, echo = _compared(context, call.text.raw, call.complete(context.unknown_tools))
-        return [*call.earlier, *events], call.list_fault or echo
+        return [*call.earlier.calls, *events], call.earlier.fault or echo
     except envelope.NotACall as error:
-        return [*call.earlier, call.text.untold], call.list_fault or str(error)
+        return [*call.earlier.calls, call.text.untold], call.earlier.fault or str(error)
 
 
 def accept(context: Context, call: OpenCall, events: list[Call]) -> Completed | OnQuotedLine | Refused:
     """Deliver calls, or keep them until what follows shows that they are none, or cannot show it any more."""
     syntax, place = call.syntax, call.place
-    if call.list_fault:
-        return refuse(context, call, call.list_fault)
+    if call.earlier.fault:
+        return refuse(context, call, call.earlier.fault)
     if context.own.echoes:
         events, echo = _compared(context, call.bare, events)
         if echo:
@@ -195,10 +197,10 @@ def accept(context: Context, call: OpenCall, events: list[Call]) -> Completed | 
     if (blank := context.own.blank) and not call.text.told and (key := open_call.unfilled(events, blank)):
         return refuse(context, call, f"its {key!r} is {blank!r}, as the example in the prompt has it")
     if syntax.whole_reply:
-        return None, Made(syntax, [*call.earlier, *events], call.text.size)
+        return None, Made(syntax, [*call.earlier.calls, *events], call.text.size)
     if call.text.told and call.pieces:
         events = _ended(context, call, call.pieces, events)
-    calls = [*call.earlier, *events]
+    calls = [*call.earlier.calls, *events]
     if (place.in_line or syntax.ends_reply) and syntax.dialect.may_be_quoted:
         if place.of_file and "\n" not in call.text.raw.strip():
             refuse(context, call, OF_FILE)
@@ -226,10 +228,10 @@ def _compared(context: Context, written: str, events: list[Call]) -> tuple[list[
 
 def _echoed(context: Context, call: OpenCall, meant: ToolCall, reason: str) -> Refused:
     """Say why a call is none that may be one of a result; its text is text, or a message stands in its place."""
-    if not context.own.steers or call.syntax.whole_reply or call.is_listed:
+    if not context.own.steers or call.syntax.whole_reply or call.earlier.in_list:
         return refuse(context, call, reason, malformed=False)
     raw = _given_back(context, call.syntax, meant.name, [call.text.untold], reason, malformed=False, left_out=True)
-    deliver_all(context, call.earlier)
+    deliver_all(context, call.earlier.calls)
     why = reason.removeprefix("it ").replace("echo of", "stands in", 1)
     context.speech.called(Denied(raw, meant, "steer", ECHOED.format(name=meant.name, why=why)))
     context.cursor.seek = context.cursor.at

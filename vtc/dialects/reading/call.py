@@ -31,7 +31,7 @@ from vtc.dialects.reading.after_call import (
     tell,
 )
 from vtc.dialects.reading.context import Context, Found, Refused, Verdict, place
-from vtc.dialects.reading.open_call import OpenCall
+from vtc.dialects.reading.open_call import EarlierCalls, OpenCall
 from vtc.dialects.reading.value import MOST_GUESS, InValue, Opened, no_arguments, open_value
 from vtc.dialects.repair import Repair
 from vtc.dialects.syntax.forms import CallSyntax
@@ -117,7 +117,7 @@ class InCall:
         return self.context.grammar.tail(self.call.syntax, self.call.name_in_markup)
 
     def damaged(self) -> Scan:
-        if self.call.swallows:
+        if self.call.ends.swallowed:
             return NEVER
         return self.context.grammar.damaged(self.call.syntax, self.call.name_in_markup)
 
@@ -259,7 +259,8 @@ class InCall:
         """Read a closing tag of another kind: it ends the call unless the call's own comes later."""
         if not self.context.lenient or self.call.text.spilled:
             return refuse(self.context, self.call, NO_CLOSER)
-        self.call.ends_wrongly(found[0])
+        self.call.ends.wrong_closer = self.call.ends.place(len(found[0]))
+        self.call.fault = "its end can be read in two ways"
         return None, self.call
 
     def next_call(self, found: Found) -> Ended:
@@ -316,7 +317,7 @@ class InCall:
         may = context.complete and not call.text.spilled
         events, rest = call.repaired(context.unknown_tools) if may else ([], "")
         if not events:
-            cursor.again(call.give_back())
+            cursor.again(call.ends.give_back())
             return refuse(context, call, call.fault, stump=call.fault == ENDS)
         cursor.again(rest[max(0, call.text.told - len(events[0].raw)) :])
         return accept(context, call, events)
@@ -424,7 +425,7 @@ def next_listed(inside: InCall, found: Found) -> BeginsJson:
     begun, opened = _open(context, found, call.syntax, Made(call.syntax, calls, call.text.size))
     assert begun is not None
     opened.repairs[Repair.SEVERAL_OBJECTS] = None
-    opened.is_listed, opened.list_fault = True, fault if context.lenient else MORE_ON_LINE
+    opened.earlier.in_list, opened.earlier.fault = True, fault if context.lenient else MORE_ON_LINE
     return begun, opened
 
 
@@ -486,10 +487,10 @@ def _opened(context: Context, found: Found, syntax: CallSyntax, after: Made | No
     index = groups.get(f"index_{token}") or ""
     call = OpenCall(syntax, written, id_, context.tools, index=index, lenient=context.lenient)
     if after:
-        call.earlier, call.text.size = after.calls, after.size
+        call.earlier, call.text.size = EarlierCalls(after.calls), after.size
     speech = context.speech
     at = found.start()
     call.place = place(context.cursor.text, at, in_line=speech.in_line, follows_call=speech.has_called_here)
     call.text.add(context.speech.take_space())
-    call.before = len(call.text.raw)
+    call.text.before = len(call.text.raw)
     return call

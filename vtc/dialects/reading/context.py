@@ -401,13 +401,41 @@ class Inside(Protocol):
         """Give back the call that is held, if there is one."""
 
 
+class ReplyBeginning:
+    """What a reply begins with, as far as it shows by now."""
+
+    __slots__ = ("began_inside", "begins", "prompted", "shows", "thought", "undecided")
+
+    def __init__(self, begins: Begins) -> None:
+        self.begins = begins
+        """What the text that follows begins with, if nothing was read yet; else `text`."""
+        self.began_inside: bool | None = None
+        """Whether the reply began inside of the reasoning; None as long as it does not show."""
+        self.shows = True
+        """False if nothing but a tag amid a line showed it, which proves nothing."""
+        self.undecided = begins == "either"
+        """What was read may prove to be reasoning: none of it has left yet."""
+        self.prompted = False
+        """That is so as it begins with a call, where the prompt may have opened the reasoning."""
+        self.thought: list[Call] = []
+        """The calls that what proved to be reasoning ends with."""
+
+    def show(self, began_inside: bool) -> None:
+        """Note whether the reply began inside of the reasoning, unless that showed before."""
+        if self.began_inside is None:
+            self.began_inside = began_inside
+
+    def is_text(self) -> None:
+        """Note that text follows, and that nothing of what was read is reasoning."""
+        self.begins, self.undecided = "text", False
+
+
 class Context:
     """One reader's settings, its text, and what it says."""
 
     __slots__ = (
         "_names",
-        "began_inside",
-        "begins",
+        "beginning",
         "client_dialect",
         "complete",
         "cursor",
@@ -416,13 +444,9 @@ class Context:
         "lenient",
         "most_held",
         "own",
-        "prompted",
-        "shows_beginning",
         "speech",
         "think",
-        "thought",
         "tools",
-        "undecided",
         "unknown_tools",
     )
 
@@ -452,17 +476,7 @@ class Context:
         self.most_held = most_held
         """Bytes of one call; characters of a code span whose end must show."""
         self.think = think
-        self.begins = begins
-        self.began_inside: bool | None = None
-        """Whether the reply began inside of the reasoning; None as long as it does not show."""
-        self.shows_beginning = True
-        """False if nothing but a tag amid a line showed it, which proves nothing."""
-        self.undecided = begins == "either"
-        """What was read may prove to be reasoning: none of it has left yet."""
-        self.prompted = False
-        """That is so as it begins with a call, where the prompt may have opened the reasoning."""
-        self.thought: list[Call] = []
-        """The calls that what proved to be reasoning ends with."""
+        self.beginning = ReplyBeginning(begins)
         self.complete = True
         """The model ended its reply by itself."""
         self._names: Collection[str] | None = None  # in any case; made when it is needed

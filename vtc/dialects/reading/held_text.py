@@ -18,12 +18,14 @@ from vtc.events import CallPiece, Tool
 class HeldText:
     """A text in pieces: a head, and the body after it."""
 
-    __slots__ = ("_body", "_pieces", "_told", "size", "spilled", "told")
+    __slots__ = ("_body", "_pieces", "_told", "before", "size", "spilled", "told")
 
     def __init__(self) -> None:
         self._pieces: list[str] = []
         self._body = 0  # of these, the first of the body
         self._told = 0  # of these, how many have left
+        self.before = 0
+        """Characters of white space, and of markup that shares its fate, before the call."""
         self.size = 0
         """In bytes."""
         self.spilled = False

@@ -73,6 +73,51 @@ def _by_arguments(named: NamedTool, body: str) -> envelope.EnvelopeContent | Non
     return read._replace(name=fits[0].name, tool=fits[0], repairs=(*read.repairs, Repair.TOOL_BY_ARGUMENTS))
 
 
+class PossibleEnds:
+    """Where a call whose own end is in doubt may end, as places in its body; 0 where there is none."""
+
+    __slots__ = ("_text", "among_words", "has_no_value", "next_call", "swallowed", "wrong_closer")
+
+    def __init__(self, text: HeldText) -> None:
+        self._text = text
+        self.wrong_closer = 0
+        """After a closing tag of another kind: it ends there, unless its own closing tag comes later."""
+        self.next_call = 0
+        """Before another call after a closing tag, which its value may have swallowed."""
+        self.swallowed = 0
+        """After that other call."""
+        self.has_no_value = False
+        """The parameter before that other call has no value."""
+        self.among_words: int | None = None
+        """If what its last value opens are words of a text; None as long as no place is known."""
+
+    def place(self, more: int = 0) -> int:
+        """Return the place after some `more` characters than are held."""
+        return len(self._text.body) + more
+
+    def give_back(self) -> str:
+        """Take the text after the call that was swallowed off; return it."""
+        body = self._text.body
+        if not self.swallowed or self._text.spilled:
+            return ""
+        self._text.replace_body(body[: self.swallowed])
+        return body[self.swallowed :]
+
+
+class EarlierCalls:
+    """The calls before one that share its fate: in a section that must be the whole reply, on its line, in its list."""
+
+    __slots__ = ("calls", "fault", "in_list")
+
+    def __init__(self, calls: list[Call | str] | None = None) -> None:
+        self.calls = [] if calls is None else calls
+        """With what stands between them."""
+        self.in_list = False
+        """A comma stands between them and it: all of them are calls, or none."""
+        self.fault = ""
+        """Why one of a list is none, if so."""
+
+
 class OpenCall:
     """One call from its head to its end.
 
@@ -80,22 +125,14 @@ class OpenCall:
     """
 
     __slots__ = (
-        "_given_id",
-        "_index",
+        "_id",
         "_lenient",
-        "_next",
-        "_no_value",
         "_others",
-        "_possible_end",
-        "_swallowed",
-        "_wrong_end",
-        "before",
         "breaks_off",
         "earlier",
+        "ends",
         "fault",
-        "is_listed",
         "json",
-        "list_fault",
         "named",
         "parameters",
         "pieces",
@@ -124,25 +161,17 @@ class OpenCall:
         self.fault = ""
         """Why the strict reading failed."""
         self.place = CallPlace()
-        self.before = 0
-        """Characters of white space, and of markup that shares its fate, before it."""
-        self.earlier: list[Call | str] = []
-        """The calls before it that share its fate: in a section that must be the whole reply, or on its line, with what
-        stands between them."""
-        self.is_listed = False  # a comma stands between them and it: all of them are calls, or none
-        self.list_fault = ""
-        """Why one of them is none, if so."""
+        self.earlier = EarlierCalls()
         self.breaks_off = False
         """True if a bracket and a line break stand where its JSON broke: another call may begin there."""
         self.text = HeldText()
+        self.ends = PossibleEnds(self.text)
         self.pieces: CallPieces | None = None
         """What of it leaves as it is read; None if it is delivered whole."""
         self._lenient = lenient
-        self._wrong_end = 0  # of the body, where a closing tag of another kind ends
-        self._next = self._swallowed = 0  # of the body, where a call that a value may have swallowed begins and ends
-        self._possible_end: int | None = None  # of the body, if what its last value opens are words; 0 if it cannot
-        self._no_value = False
-        self._index, self._given_id = index, id_
+        template = syntax.dialect.id
+        # The head amounts to an id in dialects that have one.
+        self._id = template.replace("{name}", written).replace("{index}", index) if template and index else id_
         self._name(written, tools)
 
     def _name(self, written: str, tools: Mapping[str, Tool]) -> None:
@@ -161,14 +190,6 @@ class OpenCall:
     def written(self) -> str:
         """The name as the model wrote it; empty as long as it is inside JSON."""
         return self.named.written
-
-    @property
-    def _id(self) -> str | None:
-        """The id that it was given, or that the head amounts to in dialects that have one."""
-        template = self.syntax.dialect.id
-        if not (template and self._index):
-            return self._given_id
-        return template.replace("{name}", self.written).replace("{index}", self._index)
 
     def split_name(self) -> str:
         """Take the name of a parameter off that of the tool, if they stand together; return it, empty if they do not.
@@ -291,7 +312,7 @@ class OpenCall:
     @property
     def bare(self) -> str:
         """Its text without what can stand around it: a fence, the markers of its section, and what ends another."""
-        raw = self.text.raw[self.before :]
+        raw = self.text.raw[self.text.before :]
         if self.syntax.opening and (found := self.syntax.opening.search(raw)):
             return raw[found.start() :]
         return _FENCE.sub("", raw)
@@ -301,45 +322,14 @@ class OpenCall:
         """True if its end is the one that it was written with."""
         return not self.fault and Repair.MISSING_CLOSER not in self.repairs
 
-    def ends_wrongly(self, closer: str) -> None:
-        """Note a closing tag of another kind: it ends the call, unless the call's own comes later."""
-        self._wrong_end = len(self.text.body) + len(closer)
-        self.fault = "its end can be read in two ways"
-
-    @property
-    def swallows(self) -> bool:
-        """True if its last value may have swallowed another call, as it has lost its closer."""
-        return self._swallowed > 0
-
-    def note_next(self, more: int, *, empty: bool = False) -> None:
-        """Note that another call follows a closing tag in its value, after some `more` characters; or in no value."""
-        self._next, self._no_value = len(self.text.body) + more, empty
-
-    def note_opener(self, opener: str) -> None:
-        """Note an opening tag with which the value begins: it may be the parameter's own, written twice."""
-        if self.parameters.is_empty and self.text.ends_with(opener.rstrip()):
-            self.parameters.opens_twice = True
-
     def note_possible_end(self, more: int) -> None:
         """Note that the call ends after some `more` characters if the openers in its value are words of a text.
 
         The first such place counts; none does where the value lays a call out, as it quotes that.
         """
-        if self._possible_end is None:
+        if self.ends.among_words is None:
             quotes = self.syntax.quotes_call(self.written, self.parameters.value)
-            self._possible_end = 0 if quotes else len(self.text.body) + more
-
-    def note_end(self) -> None:
-        """Note that the call that its value may have swallowed ends here."""
-        self._swallowed = len(self.text.body)
-
-    def give_back(self) -> str:
-        """Take the text after the call that was swallowed off; return it."""
-        body = self.text.body
-        if not self.swallows or self.text.spilled:
-            return ""
-        self.text.replace_body(body[: self._swallowed])
-        return body[self._swallowed :]
+            self.ends.among_words = 0 if quotes else self.ends.place(more)
 
     def complete(self, unknown_tools: str) -> list[Call]:
         """The events for what was read; raises `envelope.NotACall`."""
@@ -361,60 +351,67 @@ class OpenCall:
         return self._checked(self._events(self._contents(bodies), unknown_tools), "several objects stand in it")
 
     def repaired(self, unknown_tools: str) -> tuple[list[Call], str]:
-        """The events for what the strict reading failed on, and the text after it; no events if it cannot be told."""
-        body, rest = self.text.body, ""
-        closers = closers_written(self.syntax, self.written)
+        """Return the events for what the strict reading failed on, and the text after it; none if it cannot be told."""
+        body, closers = self.text.body, closers_written(self.syntax, self.written)
         try:
             if self.json is None:
-                repair = Repair.MISSING_CLOSER
-                if self._next:
-                    body, rest = body[: self._next], body[self._next :]
-                    ended = self.swallows or rest.rstrip().endswith(tuple(closers))
-                    if not (ended and self.syntax.is_balanced(rest)):
-                        return [], ""  # it ends there, and the value quotes
-                    if self._no_value:
-                        self._swallowed, self.fault = self._next, "a parameter has no value"
-                        return [], ""
-                elif self._possible_end and self._is_end(body[self._possible_end :], closers):
-                    body, rest = body[: self._possible_end], body[self._possible_end :]
-                    repair = Repair.UNPAIRED_OPENER
-                elif self.parameters.quotes_calls:
-                    return [], ""  # with a call in it, it could be read in two ways
-                split = self.parameters.split(body, repair)
-                if not split or (self._next and Repair.MISSING_PARAMETER_CLOSER in self.repairs):
-                    return [], ""  # a value without any closer may hold the other call
-                self.text.replace_body(body)
-                return self._events(self._tagged(), unknown_tools), rest
-            if self._wrong_end:
-                rest = body[self._wrong_end :]
-                if any(closer in rest for closer in closers):
+                events, rest = self._repaired_tags(body, closers, unknown_tools)
+            elif end := self.ends.wrong_closer:
+                if any(closer in body[end:] for closer in closers):
                     return [], ""
-                self.text.replace_body(body[: self._wrong_end])
+                self.text.replace_body(body[:end])
                 self.repairs[Repair.WRONG_CLOSER] = None
-                return self.complete(unknown_tools), rest
-            if isinstance(self.json, KwargsBody):
-                found = repairs.kwargs_body(body, closers)
-            elif isinstance(self.json, GemmaBody) and not _JSON.match(body):
-                found = repairs.gemma_body(body, closers, self.json.quote)
+                events, rest = self.complete(unknown_tools), body[end:]
             else:
-                keys = self.syntax.dialect.json if self.syntax.body == "json" else None
-                expected = (
-                    envelope.expected(keys, self.named.tools, self.named.offered)
-                    if keys
-                    else ExpectedObject(self.named.schema)
-                )
-                ends = json_closers(body, closers)
-                found = None if ends is None else repairs.json_bodies(body, ends, expected)
-            if found is None:
-                return [], ""
-            self.repairs |= dict.fromkeys(found.repairs)
-            rest = body[found.end :]
-            self.text.replace_body(body[: found.end])
-            return self._checked(self._events(self._contents(found.values), unknown_tools), self.fault), rest
+                events, rest = self._repaired_json(body, closers, unknown_tools)
         except envelope.NotACall as error:
             self.text.replace_body(body)
             self.fault = str(error)
             return [], ""
+        return events, rest
+
+    def _repaired_tags(self, body: str, closers: Sequence[str], unknown_tools: str) -> tuple[list[Call], str]:
+        ends, rest, repair = self.ends, "", Repair.MISSING_CLOSER
+        if end := ends.next_call:
+            body, rest = body[:end], body[end:]
+            ended = ends.swallowed or rest.rstrip().endswith(tuple(closers))
+            if not (ended and self.syntax.is_balanced(rest)):
+                return [], ""  # it ends there, and the value quotes
+            if ends.has_no_value:
+                ends.swallowed, self.fault = end, "a parameter has no value"
+                return [], ""
+        elif (end := ends.among_words or 0) and self._is_end(body[end:], closers):
+            body, rest = body[:end], body[end:]
+            repair = Repair.UNPAIRED_OPENER
+        elif self.parameters.quotes_calls:
+            return [], ""  # with a call in it, it could be read in two ways
+        split = self.parameters.split(body, repair)
+        if not split or (ends.next_call and Repair.MISSING_PARAMETER_CLOSER in self.repairs):
+            return [], ""  # a value without any closer may hold the other call
+        self.text.replace_body(body)
+        return self._events(self._tagged(), unknown_tools), rest
+
+    def _repaired_json(self, body: str, closers: Sequence[str], unknown_tools: str) -> tuple[list[Call], str]:
+        repaired: repairs.RepairedBody | None
+        if isinstance(self.json, KwargsBody):
+            repaired = repairs.kwargs_body(body, closers)
+        elif isinstance(self.json, GemmaBody) and not _JSON.match(body):
+            repaired = repairs.gemma_body(body, closers, self.json.quote)
+        else:
+            keys = self.syntax.dialect.json if self.syntax.body == "json" else None
+            expected = (
+                envelope.expected(keys, self.named.tools, self.named.offered)
+                if keys
+                else ExpectedObject(self.named.schema)
+            )
+            ends = json_closers(body, closers)
+            repaired = None if ends is None else repairs.json_bodies(body, ends, expected)
+        if repaired is None:
+            return [], ""
+        self.repairs |= dict.fromkeys(repaired.repairs)
+        self.text.replace_body(body[: repaired.end])
+        events = self._events(self._contents(repaired.values), unknown_tools)
+        return self._checked(events, self.fault), body[repaired.end :]
 
     def _is_end(self, rest: str, closers: Sequence[str]) -> bool:
         """Tell if a call may end before the `rest`: no more than closers follows, or the next call."""

@@ -74,14 +74,24 @@ class _Begun:
     value: list[str] = field(default_factory=list)
 
 
+@dataclass(slots=True)
+class _ValueFaults:
+    """What shows that values were read otherwise than meant."""
+
+    doubtful: str = ""
+    """The key of a value of which nothing tells whether its quotes are escaped."""
+    broken: str = ""
+    """The key of a value whose tags are neither list nor object."""
+    half_escaped: bool = False
+    """True if only a part of a value is escaped."""
+
+
 class Parameters:
     """What was read of them so far."""
 
     __slots__ = (
         "_begun",
-        "_broken",
-        "_doubtful",
-        "_half_escaped",
+        "_faults",
         "_lenient",
         "_named",
         "_repairs",
@@ -118,10 +128,8 @@ class Parameters:
         """True if a value holds the opening tag of a call."""
         self.escaped = False
         """True if all of the call is escaped as in JSON."""
-        self._half_escaped = False
         self._twice = ""
-        self._broken = ""
-        self._doubtful = ""
+        self._faults = _ValueFaults()
         self.pieces: TaggedPieces | TextPieces | None = None
         """Takes them as they come, where they leave so."""
 
@@ -231,11 +239,12 @@ class Parameters:
         """Raise `envelope.NotACall` if only a part of a value is escaped, or its tags are neither list nor object, or
         nothing tells whether its quotes are escaped.
         """
-        if self._doubtful:
-            raise envelope.NotACall(f"whether the quotes in {self._doubtful!r} are escaped cannot be told")
-        if self._broken:
-            raise envelope.NotACall(f"{self._broken!r} is neither a list nor an object")
-        if self._half_escaped:
+        faults = self._faults
+        if faults.doubtful:
+            raise envelope.NotACall(f"whether the quotes in {faults.doubtful!r} are escaped cannot be told")
+        if faults.broken:
+            raise envelope.NotACall(f"{faults.broken!r} is neither a list nor an object")
+        if faults.half_escaped:
             raise envelope.NotACall("only a part of a value is escaped")
 
     def _split_absorbed(self, body: str) -> None:
@@ -310,10 +319,10 @@ class Parameters:
         syntax, dialect = self._syntax, self._syntax.dialect
         text = parameter.unframed(text, syntax.frame(pattern), syntax.params[pattern])
         if syntax.ends_with_quote and _ESCAPED_QUOTE.search(text):
-            self._doubtful = key
+            self._faults.doubtful = key
         if self.escaped:
             plain = repairs.unescaped(text)
-            self._half_escaped |= plain is None
+            self._faults.half_escaped |= plain is None
             text = text if plain is None else plain
         # Markup that leaves out whether it is a string is another's: XML's, where it writes a section.
         strange = self._lenient and is_string is None and not dialect.cdata
@@ -327,7 +336,7 @@ class Parameters:
             with contextlib.suppress(ValueError):
                 self.given[key] = typed_tags.read(text, typed_tags.tag_of(dialect.params[0]), dialect.unescaped)
                 return
-            self._broken = key
+            self._faults.broken = key
         self.given[key], repair = parameter.read(
             text, key, declared, schema, is_string=is_string, mark=mark, lenient=self._lenient
         )

@@ -150,7 +150,7 @@ class Reader:
         cursor.add(text)
         self._left += STEPS * len(text)
         self._read()
-        return [] if self._context.undecided else self._speech.take()
+        return [] if self._context.beginning.undecided else self._speech.take()
 
     def _in_pieces(self, text: str) -> list[Event]:
         """Read a text that is long piece by piece: no one else gets on while an expression searches it."""
@@ -170,13 +170,14 @@ class Reader:
         while (end := self._row.end) is not None:
             self._go(end, end.action(self._inside))
             self._read()
-        if self._context.prompted:
+        beginning = self._context.beginning
+        if beginning.prompted:
             self._decide_prompted(complete=complete)
-        self._context.undecided = self._context.prompted = False
+        beginning.undecided = beginning.prompted = False
         if complete and self._speech.is_silent:  # as where reasoning came by another way
-            for call in out_of_reasoning(self._context.thought):
+            for call in out_of_reasoning(beginning.thought):
                 self._speech.called(call)
-        self._context.thought = []
+        beginning.thought = []
         self._speech.end()
         return self._speech.take()
 
@@ -186,10 +187,10 @@ class Reader:
         It is what it was read as. But if it was cut off the model may have been thinking still.
         """
         context = self._context
-        if not context.undecided:
+        if not context.beginning.undecided:
             return
         if complete:
-            context.began_inside = False
+            context.beginning.began_inside = False
             return
         if thoughts := self._speech.take_back()[0]:
             self._speech.emit(KINDS[context.think](thoughts))
@@ -229,7 +230,7 @@ class Reader:
             inside.say(len(self._cursor.text))
         else:
             self._speech.say(self._cursor.take_all())
-        self._context.undecided = False
+        self._context.beginning.undecided = False
         self._speech.end(as_text=True)
         self._first = None
         return self._speech.take()
@@ -237,9 +238,8 @@ class Reader:
     def reasoned(self) -> None:
         """The reasoning came by another way: a reply that was to begin inside of it does not."""
         if self._state in (State.START, State.PROMPTED):
-            self._context.begins, self._context.undecided = "text", False
-            if self._context.began_inside is None:  # an earlier block may have shown that it did
-                self._context.began_inside = False
+            self._context.beginning.is_text()
+            self._context.beginning.show(began_inside=False)  # an earlier block may have shown that it did
 
     @property
     def in_reasoning(self) -> bool:
@@ -249,17 +249,18 @@ class Reader:
     @property
     def begins(self) -> Begins:
         """What the text that follows begins with, if nothing was read yet; else `text`."""
-        return self._context.begins
+        return self._context.beginning.begins
 
     @property
     def began_inside(self) -> bool | None:
         """Whether the reply began inside of the reasoning; None if that did not show."""
-        return self._context.began_inside
+        return self._context.beginning.began_inside
 
     @property
     def shows_beginning(self) -> bool:
         """True if that counts for other replies, too; a closing tag amid a line may be one that the reply speaks of."""
-        return self._context.shows_beginning and self._context.began_inside is not None
+        beginning = self._context.beginning
+        return beginning.shows and beginning.began_inside is not None
 
     @property
     def held(self) -> int:
@@ -317,7 +318,7 @@ class Reader:
         if cursor.at == len(cursor.text):
             if row.spoken:
                 self._left, self._again = SPARE, 0
-            if not (context.undecided or self._speech.has_called_here):
+            if not (context.beginning.undecided or self._speech.has_called_here):
                 if scan is None:
                     self._first = self._inside.passes if isinstance(self._inside, InJson) else None
                 elif row.flows and scan.firsts:

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 from vtc.dialects.reading.after_call import EXCERPT
 from vtc.dialects.reading.call import Begun, begin_call
 from vtc.dialects.reading.context import CONTEXT, MARKS, WHITE, Context, Found, Last, SaysText, Verdict
+from vtc.dialects.syntax.grammar import SPAN_END
 from vtc.dialects.syntax.scan import Scan
 from vtc.dialects.syntax.tokens import INFO, SPECIAL, TokenKind, kind_of
 from vtc.events import Event, Markup, Reasoning, Refusal, Text
@@ -36,23 +37,21 @@ class InText(SaysText):
 
     def answer(self, found: Found) -> None:
         """Begin what is text whatever it looks like."""
-        self.context.begins, self.context.undecided = "text", False
+        self.context.beginning.is_text()
         self.marker(found)
 
     def think(self, found: Found) -> tuple[None, bool]:
         """Begin reasoning."""
         context = self.context
-        context.begins, context.undecided = "text", False
-        if context.began_inside is None:
-            context.began_inside = False
+        context.beginning.is_text()
+        context.beginning.show(began_inside=False)
         write_tag(context, found)
         return None, True
 
     def closed(self, found: Found) -> None:
         """End reasoning that is empty: its opening tag stands in the prompt."""
-        if self.context.began_inside is None:
-            self.context.began_inside = True
-        self.context.begins, self.context.undecided = "text", False
+        self.context.beginning.show(began_inside=True)
+        self.context.beginning.is_text()
         write_tag(self.context, found)
 
     def stray(self, found: Found) -> Literal[Verdict.REASONING] | None:
@@ -61,15 +60,15 @@ class InText(SaysText):
         What has left as text stays text. Else it is reasoning, and a call in it is made only at its end, if nothing
         else is said. Behind words on its line the tag may be one that the reply speaks of: it shows nothing for others.
         """
-        context = self.context
+        context, beginning = self.context, self.context.beginning
         self.say(found.start())
-        if context.began_inside is None:
-            context.began_inside, context.shows_beginning = True, not context.speech.in_line
-        if not context.undecided:
+        if beginning.began_inside is None:
+            beginning.began_inside, beginning.shows = True, not context.speech.in_line
+        if not beginning.undecided:
             self.say(found.end())
             return None
-        context.undecided = False
-        thoughts, context.thought = context.speech.take_back()
+        beginning.undecided = False
+        thoughts, beginning.thought = context.speech.take_back()
         if thoughts:
             context.speech.emit(KINDS[context.think](thoughts))
         write_tag(context, found)
@@ -77,11 +76,11 @@ class InText(SaysText):
 
     def other(self, _: Found | None = None) -> Literal[Verdict.PROMPTED] | None:
         """Read what stands here as text, unless the reply may begin inside of the reasoning."""
-        context = self.context
+        context, beginning = self.context, self.context.beginning
         context.cursor.seek = context.cursor.at
-        if context.begins in ("reasoning", "unknown"):
+        if beginning.begins in ("reasoning", "unknown"):
             return Verdict.PROMPTED
-        context.begins = "text"
+        beginning.begins = "text"
         return None
 
     def first_call(self) -> Scan:
@@ -92,13 +91,14 @@ class InText(SaysText):
 
         None of it leaves until its end, or until such a tag stands in no call.
         """
-        context = self.context
-        context.begins, context.undecided, context.prompted = "text", True, True
+        context, beginning = self.context, self.context.beginning
+        beginning.begins, beginning.undecided, beginning.prompted = "text", True, True
         context.cursor.seek = context.cursor.at
 
     def thinks(self) -> Literal[Verdict.REASONING, Verdict.UNKNOWN] | None:
         """Begin inside of the reasoning, or where it may be, unless that came by another way by now."""
-        begins, self.context.begins = self.context.begins, "text"
+        beginning = self.context.beginning
+        begins, beginning.begins = beginning.begins, "text"
         if begins == "text":
             return None
         return Verdict.REASONING if begins == "reasoning" else Verdict.UNKNOWN
@@ -116,8 +116,8 @@ class InReasoning:
         self._kind = KINDS[context.think]
 
     def scan(self) -> Scan:
-        grammar = self.context.grammar
-        return grammar.reasoning if self._opened else grammar.begun_reasoning
+        reasoning = self.context.grammar.reasoning
+        return reasoning.opened if self._opened else reasoning.begun
 
     def plain(self, text: str) -> list[Event]:
         return [self._kind(text)] if text else []
@@ -139,13 +139,13 @@ class InReasoning:
 
     def opened(self, found: Found) -> None:
         """Pass over an opening tag: its own closing tag, if that is the next one, ends nothing."""
-        self._quoted_end = self.context.grammar.closing_tags[found[0]]
+        self._quoted_end = self.context.grammar.reasoning.closing_tags[found[0]]
         self.context.cursor.seek = found.end()
 
     def none(self) -> None:
         """Read it all as text: no closing tag came. A model may be cut off as it thinks."""
         if self.context.complete:
-            self.context.began_inside = False
+            self.context.beginning.began_inside = False
             self.context.cursor.seek = self.context.cursor.at
         else:
             self.say(len(self.context.cursor.text))
@@ -156,8 +156,7 @@ class InReasoning:
         if found[0] == quoted_end:
             self.context.cursor.seek = found.end()
             return Verdict.CONTENT
-        if self.context.began_inside is None:
-            self.context.began_inside = True
+        self.context.beginning.show(began_inside=True)
         self.say(found.start())
         write_tag(self.context, found)
         return None
@@ -224,7 +223,7 @@ class InCode(SaysText):
         return self.context.grammar.span
 
     def span_end(self) -> Scan:
-        return self.context.grammar.span_end
+        return SPAN_END
 
     def say(self, end: int) -> None:
         """Say it. A tag in code is none: most of the code leaves unread, so no one would know of it in a stream."""

@@ -226,10 +226,16 @@ class InValue:
         """Read an opener of the value's own, which a closer then pairs with, unless it closes itself."""
         self.call.wait()
         if self.context.cursor.is_blank_to(found.start()):
-            self.call.note_opener(found[0])
+            self._note_opener(found[0])
         if not closes_itself(found[0]):
             self._nesting.open_parameter()
         self.context.cursor.seek = found.end()
+
+    def _note_opener(self, opener: str) -> None:
+        """Note an opening tag with which the value begins: it may be the parameter's own, written twice."""
+        parameters = self.call.parameters
+        if parameters.is_empty and self.call.text.ends_with(opener.rstrip()):
+            parameters.opens_twice = True
 
     def quoted_call(self, found: Found) -> None:
         """Read the opener of another call."""
@@ -255,8 +261,9 @@ class InValue:
         kind, end = self._nesting.close_call(), found.start(f"next_{found.lastgroup}")
         if kind is None:
             self._nesting.call_follows()
-            empty = self.call.parameters.is_empty and self.context.cursor.is_blank_to(found.start())
-            self.call.note_next(end - self.context.cursor.at, empty=empty)
+            ends = self.call.ends
+            ends.next_call = ends.place(end - self.context.cursor.at)
+            ends.has_no_value = self.call.parameters.is_empty and self.context.cursor.is_blank_to(found.start())
         return self._close_call(kind, end)
 
     def _close_call(self, kind: int | None, end: int) -> Damaged | Refused | None:
@@ -273,7 +280,7 @@ class InValue:
         hold(self.context, self.call, self.context.cursor.take(end))
         if not self.context.lenient or self.call.text.spilled:
             return refuse(self.context, self.call, SWALLOWED)
-        self.call.note_end()
+        self.call.ends.swallowed = self.call.ends.place()
         return damage(self.call, SWALLOWED)
 
     # Its closer
@@ -318,7 +325,9 @@ class InValue:
             return complete(self.context, self.call, None)
         if not self._paired:
             after = found.groupdict().get(f"next_{found.lastgroup}") or found[0].lstrip()
-            self.call.note_next(found.end() - len(after) - self.context.cursor.at)
+            ends = self.call.ends
+            ends.next_call = ends.place(found.end() - len(after) - self.context.cursor.at)
+            ends.has_no_value = False
         return self.content()
 
     def garbled_opener(self, found: Found) -> Content:

@@ -151,6 +151,10 @@ type Tags = tuple[tuple[str, str], ...]
 _numbers = itertools.count()
 
 
+SPAN_END = searching([*FENCES, TICKS, BLANK_LINE])
+"""The end of a code span, or of the paragraph that it stands in."""
+
+
 class Head(msgspec.Struct, frozen=True, gc=False):
     """How a call may begin; `token` is its name in the expressions that look for it."""
 
@@ -171,6 +175,28 @@ def _kept[*Of](make: Callable[[Grammar, *Of], Scan]) -> Callable[[Grammar, *Of],
     return kept
 
 
+class ReasoningScans:
+    """The tags of reasoning, and the scans for what ends it."""
+
+    def __init__(self, tags: Tags) -> None:
+        self.closing_tags = dict(tags)
+        """By the tags that open it."""
+        self.openers = numbered(TokenKind.REASONING_OPENER, ((Lit(tag),) for tag, _ in tags))
+        self.closers = numbered(TokenKind.REASONING_CLOSER, ((Lit(tag),) for _, tag in tags))
+        self.stray = self.closers[:1]
+        """The closing tag that may stand in text which nothing opened."""
+        # In backticks a tag is quoted. Models mix them up: <think>…</thinking>.
+        closing = list(dict.fromkeys(tag for _, tag in tags))
+        both = (*closing, *self.closing_tags)
+        quoted = numbered(TokenKind.QUOTED_REASONING_TAG, ((Lit(f"`{tag}`"),) for tag in both))
+        ends = [*quoted[: len(closing)], *numbered(TokenKind.REASONING_CLOSER, ((Lit(tag),) for tag in closing))]
+        opens = numbered(TokenKind.REASONING_OPENER, ((Lit(tag),) for tag in self.closing_tags))
+        self.opened = searching(ends)
+        """For reasoning whose opening tag was read."""
+        self.begun = searching([*quoted[len(closing) :], *opens, *ends])
+        """For reasoning that begins in the prompt: an opening tag in it is one that it speaks of."""
+
+
 class Grammar:
     """The expressions of every state for one set of dialects; they hold no names of tools."""
 
@@ -187,63 +213,40 @@ class Grammar:
         self.number = next(_numbers)
         self.heads: dict[str, Head] = {}
         # Those whose tags are the names of tools come last: a tool may be named like another dialect's tag.
-        for dialect in sorted(dialects, key=lambda one: one.names == "declared"):
+        for dialect in sorted(dialects, key=lambda dialect: dialect.names == "declared"):
             for syntax, parts, kind in openings(dialect):
-                token = Token(
+                name, line_start = (
                     f"{TokenKind.CALL_OPENER}{len(self.heads)}",
-                    parts,
-                    line_start=syntax.whole_line and kind != "attributes",
+                    syntax.whole_line and kind != "attributes",
                 )
-                self.heads[token.name] = Head(syntax, token, kind == "attributes", kind == "closed")
+                self.heads[name] = Head(syntax, Token(name, parts, line_start), kind == "attributes", kind == "closed")
+        whole = [head.token for head in self.heads.values() if head.syntax.whole_reply]
+        self._anywhere = [head for head in self.heads.values() if not head.syntax.whole_reply]
         prompted = self._prompted()
-        first = {token.name for token in prompted}
-        anywhere = [head for head in self.heads.values() if not (head.syntax.whole_reply or head.token.name in first)]
-        tokens = [head.token for head in anywhere]
-        in_code = [head.token for head in anywhere if head.syntax.dialect.in_code == "call"]
-        think = numbered(TokenKind.REASONING_OPENER, ((Lit(tag),) for tag, _ in reasoning))
-        closed = numbered(TokenKind.REASONING_CLOSER, ((Lit(tag),) for _, tag in reasoning))
-        stray = closed[:1]
-        self._speech_ends = [token.parts for token in stray]
+        tokens = [head.token for head in self._anywhere]
+        armed = {head.syntax.dialect for head in self._anywhere}
+        self.reasoning = ReasoningScans(reasoning)
         markers = [*markers]
         opens, ends = answer
+        begun = {dialect.prompted for dialect in dialects if dialect.prompted}
+        begins = [text.removeprefix(start) for text in markers for start in begun if text.startswith(start)]
+        dropped = numbered(TokenKind.MARKER, map(marker, [*markers, *begins]))
+        self._markers = [*dropped[: len(markers)], *numbered(TokenKind.ANSWER_OPENER, map(marker, opens))]
         self.answer = searching(numbered(TokenKind.ANSWER_CLOSER, map(marker, ends)))
-        begun = {one.prompted for one in dialects if one.prompted}
-        begins = [marker(text.removeprefix(one)) for text in markers for one in begun if text.startswith(one)]
-        dropped = numbered(TokenKind.MARKER, [*map(marker, markers), *begins])
-        prompted += dropped[len(markers) :]
-        dropped = [*dropped[: len(markers)], *numbered(TokenKind.ANSWER_OPENER, map(marker, opens))]
-        whole = [head.token for head in self.heads.values() if head.syntax.whole_reply]
-        self.start = ExpectedTokens([*think, *closed, *whole, *dropped, *prompted, FIRST_LINE])
-        armed = {head.syntax.dialect for head in anywhere}
+        first = [*whole, *self._markers, *prompted, *dropped[len(markers) :], FIRST_LINE]
+        self.start = ExpectedTokens([*self.reasoning.openers, *self.reasoning.closers, *first])
         self._orphans = orphans(armed)
         in_doubt = doubtful(self._orphans, section_openers(armed))
-        self.text = Prefilter([*tokens, *dropped, *in_doubt, *stray, *QUOTING, *LINES, *FENCES, TICKS])
+        spoken = [*tokens, *self._markers, *in_doubt, *self.reasoning.stray]
+        self.text = Prefilter([*spoken, *QUOTING, *LINES, *FENCES, TICKS])
         again = [Token(token.name, token.parts) for token in in_doubt]
         self.first_call = FollowingTokens(self.text, (TokenKind.CALL_OPENER,), ())
         self.doubtful = FollowingTokens(self.text, (TokenKind.CALL_OPENER, *DOUBTFUL), again)
-        # In backticks a tag is quoted. Models mix them up: <think>…</thinking>.
-        closing = list(dict.fromkeys(tag for _, tag in reasoning))
-        self.closing_tags = dict(reasoning)
-        quoted = numbered(
-            TokenKind.QUOTED_REASONING_TAG, ((Lit(f"`{tag}`"),) for tag in (*closing, *self.closing_tags))
-        )
-        ends_reasoning = [
-            *quoted[: len(closing)],
-            *numbered(TokenKind.REASONING_CLOSER, ((Lit(tag),) for tag in closing)),
-        ]
-        self.reasoning = searching(ends_reasoning)
-        opened = numbered(TokenKind.REASONING_OPENER, ((Lit(tag),) for tag in self.closing_tags))
-        self.begun_reasoning = searching([*quoted[len(closing) :], *opened, *ends_reasoning])
         self.span = Prefilter([*tokens, *FENCES, TICKS, BLANK_LINE])
-        self.span_end = searching([*FENCES, TICKS, BLANK_LINE])
-        self._anywhere = anywhere
-        self._in_code = in_code
-        self._in_line = [head.token for head in anywhere if not head.syntax.dialect.may_be_quoted]
-        results = sorted({opening for one in armed if (opening := one.result_opening)})
+        results = sorted({opening for dialect in armed if (opening := dialect.result_opening)})
         self._results = numbered(TokenKind.RESULT_OPENER, ((Lit(opening),) for opening in results))
-        self._markers = dropped
-        endings = [marker(one) for one in dict.fromkeys((*TURN_ENDS, *markers, *ends))]
-        self.whole_end = expecting(numbered(TokenKind.TURN_END, endings), r"\s*+", end=TokenKind.NOTHING_MORE)
+        endings = numbered(TokenKind.TURN_END, map(marker, dict.fromkeys((*TURN_ENDS, *markers, *ends))))
+        self.whole_end = expecting(endings, r"\s*+", end=TokenKind.NOTHING_MORE)
 
     def _prompted(self) -> list[Token]:
         """Add the heads with which a reply begins where the prompt ends with the beginning of a call."""
@@ -260,7 +263,7 @@ class Grammar:
 
     def size(self) -> int:
         """Measure the grammar without the scans that are made when they are needed, in bytes."""
-        fixed = sum(scan.size() for scan in (self.start, self.reasoning, self.span_end))
+        fixed = sum(scan.size() for scan in (self.start, self.reasoning.opened))
         return fixed + PER_HEAD * len(self.heads)
 
     def _own(self, own: frozenset[str] | None) -> list[Token]:
@@ -282,11 +285,13 @@ class Grammar:
 
         Indented code may go on with the next line, and quotes no calls in these dialects' special tokens.
         """
-        tokens = [*self._in_line, *QUOTING, *FENCES]
+        in_line = [head.token for head in self._anywhere if not head.syntax.dialect.may_be_quoted]
+        tokens = [*in_line, *QUOTING, *FENCES]
         if run.isspace():
             tokens += [*self._own(own), *numbered(TokenKind.CODE_LINE, INDENTED)]
         elif not run:  # amid a line of speech, which may end otherwise
-            tokens += [*self._markers, *numbered(TokenKind.LINE_END, self._speech_ends)]
+            closers = numbered(TokenKind.LINE_END, (token.parts for token in self.reasoning.stray))
+            tokens += [*self._markers, *closers]
         return Prefilter([*tokens, Token(TokenKind.LINE_END, (Lit("\n"),))])
 
     @_kept
@@ -294,13 +299,14 @@ class Grammar:
         """The end of what `run` opened: an element, a comment, or a code block, which as many of the same or more end,
         alone on a line. A block that has none quotes no calls in the special tokens of these dialects.
         """
+        in_code = [head.token for head in self._anywhere if head.syntax.dialect.in_code == "call"]
         if run[0] == "<":
             end = "-->" if run == COMMENT else f"</{run[1:]}>"
-            return searching([*self._in_code, Token(TokenKind.CODE_END, (Lit(end),))])
+            return searching([*in_code, Token(TokenKind.CODE_END, (Lit(end),))])
         more = Maybe((Chars(run[0], 64),))
         blank = Maybe((Chars(" \\t\\r", 64),))
         tokens = [
-            *self._in_code,
+            *in_code,
             *self._own(own),
             Token(f"{TokenKind.CODE_END}0", (Lit(run), more, blank, Lit("\n")), line_start=True),
         ]
