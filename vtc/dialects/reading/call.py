@@ -362,10 +362,11 @@ class InJson:
             body.discard()
         if body.error:  # which of the text is the call's shows only at its end: no more of it leaves
             return self._broken(f"not JSON: {body.error}")
-        tell(context, call)
+        if call.pieces:
+            tell(context, call)
         if body.done:
             return None, call
-        if context.may_mend and not call.text.spilled:
+        if cursor.final and context.may_mend and not call.text.spilled:
             return damage(call, ENDS)
         return Verdict.WAIT
 
