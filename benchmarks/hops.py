@@ -79,20 +79,20 @@ CASES = (
         "delivers a call (hermes) that came in two chunks",
         ("I will write it.", "\n\n", CALL[:-8]),
         [CALL[-8:]],
-        {CHAT: Limits(102, 32, 41), OLLAMA: Limits(105, 32, 44)},
+        {CHAT: Limits(101, 32, 40), OLLAMA: Limits(104, 32, 43)},
     ),
     Case(
         "a call (hermes) in pieces of four characters, and the end of the reply",
         ("I will write it.", "\n\n"),
         samples.pieces(CALL),
-        {CHAT: Limits(1338, 42, 878), OLLAMA: Limits(1527, 42, 1029)},
+        {CHAT: Limits(1302, 42, 841), OLLAMA: Limits(1491, 42, 992)},
         ends=True,
     ),
     Case(
         "1,000 frames of Markdown",
         (),
         samples.said(samples.ANSWER, 1000),
-        {CHAT: Limits(8290, 21, 5415), OLLAMA: Limits(9815, 26, 5921)},
+        {CHAT: Limits(8199, 21, 5415), OLLAMA: Limits(9726, 26, 5921)},
     ),
 )
 MOST_TRACED = 100

@@ -229,7 +229,7 @@ class InCode(SaysText):
         """Say it. A tag in code is none: most of the code leaves unread, so no one would know of it in a stream."""
         speech = self.context.speech
         tagged = speech.tagged
-        super().say(end)
+        speech.say(self.context.cursor.take(end))
         speech.tagged = tagged
 
     def info_end(self, found: Found) -> None:
