@@ -65,7 +65,7 @@ LARGER = {
     "CallSyntax": (15, 42),
     "Encoder": (19, 20),
     "EventCounter": (16, 20),
-    "FastPath": (19, 20),
+    "FastPath": (17, 20),
     "JsonPieces": (18, 20),
     "SentEvents": (23, 20),
 }

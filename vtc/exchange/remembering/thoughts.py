@@ -19,6 +19,7 @@ import hashlib
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import groupby
 
 import msgspec
@@ -246,9 +247,17 @@ class ThoughtRecorder:
 
     def of_unread(self, kind: type[Delta]) -> Callable[[Sequence[bytes]], None] | None:
         """Return what takes texts of frames that leave unread, as JSON has them; None if such texts do not count."""
-        takes = self._think if kind is ReasoningDelta and self._thinks else None
-        takes = self.write if kind is TextDelta and self.keeps_text else takes
-        return (lambda texts: takes("".join(decode(b'["%b"]' % b'","'.join(texts))))) if takes else None
+        if kind is ReasoningDelta and self._thinks:
+            return partial(self._unread, self._think)
+        return partial(self._unread, self.write) if kind is TextDelta and self.keeps_text else None
+
+    def _unread(self, take: Callable[[str], None], texts: Sequence[bytes]) -> None:
+        try:
+            text = "".join(decode(b'["%b"]' % b'","'.join(texts)))
+        except ValueError:  # they are no JSON, and leave as they came all the same
+            self.stop()
+        else:
+            take(text)
 
     def left(self, events: Iterable[Said], choice: int) -> None:
         """Take what leaves for the client; the end of the message ends the listening."""
@@ -319,5 +328,5 @@ class ThoughtRecorder:
         self._length += len(text)
         if text and (self._seal != Seal() or self._length > MOST):  # after its seal no one message can say more
             self.stop()
-        elif text:
+        elif text and self._listens:
             self._thought.append(text)
