@@ -15,7 +15,7 @@ import msgspec
 
 from vtc.apis.contract import FULL
 from vtc.events import Failure
-from vtc.guards.patterns import expression, naming
+from vtc.guards.patterns import naming
 from vtc.profiles.document import table
 from vtc.profiles.planner import PROMPT
 from vtc.profiles.schema import Ready
@@ -24,14 +24,24 @@ type Words = Annotated[str, msgspec.Meta(extra_json_schema={"format": "regular e
 """A regular expression for what servers say."""
 
 
+@cache
+def _pattern(*words: str) -> re.Pattern[str]:
+    """Compile what any of these expressions find; raises ValueError."""
+    try:
+        return re.compile("|".join(words), re.I | re.S)
+    except re.error as error:
+        raise ValueError(f"{error}: {words}") from None
+
+
 class _Expressions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A part of `refusals.yaml`. Raises ValueError for what is no expression."""
 
     def __post_init__(self) -> None:
         for value in msgspec.structs.astuple(self):
-            for words in value if isinstance(value, tuple) else (value,):
-                if isinstance(words, str):
-                    expression(words)
+            if isinstance(value, tuple):
+                _pattern(*value)
+            elif isinstance(value, str):
+                _pattern(value)
 
 
 class RefusalWords(_Expressions, frozen=True, kw_only=True):
@@ -89,14 +99,9 @@ GRAMMARS = ("constrain", "strict")
 """The steps that have the server decode by a grammar: any refusal may be due to them."""
 
 
-@cache
-def _pattern(words: tuple[str, ...]) -> re.Pattern[str]:
-    return re.compile("|".join(words), re.I | re.S)
-
-
 def _number(message: str, *expressions: str) -> int:
     """Find a number by the first expression that fits; 0 if a message tells none."""
-    matches = (match for words in expressions if (match := _pattern((words,)).search(message)))
+    matches = (match for words in expressions if (match := _pattern(words).search(message)))
     return next((int(group) for match in matches for group in match.groups() if group), 0)
 
 
@@ -114,7 +119,7 @@ def lesson(status: int, message: str, known: Mapping[str, Any]) -> Lesson | None
         return None
     limit = REFUSALS.limit
     window, prompt = _number(message, limit.window), _number(message, limit.prompt)
-    names_limit = _pattern((limit.named,)).search(message)
+    names_limit = _pattern(limit.named).search(message)
     if window and prompt and names_limit:
         # What is left is known for this request; for others it is estimated.
         return Lesson({"context": window}, window - prompt) if window > prompt else None
@@ -123,7 +128,7 @@ def lesson(status: int, message: str, known: Mapping[str, Any]) -> Lesson | None
     if most := _number(message, limit.most):
         return Lesson({"max_tokens": most}) if known.get("max_tokens") != most else None
     grammar = next((step for step in GRAMMARS if known.get(step)), "")
-    if grammar and _pattern(REFUSALS.grammars.words).search(message):
+    if grammar and _pattern(*REFUSALS.grammars.words).search(message):
         return Lesson({grammar: False})
     for row in REFUSALS.lessons:
         steps = {
@@ -131,7 +136,7 @@ def lesson(status: int, message: str, known: Mapping[str, Any]) -> Lesson | None
             for name, value in row.steps.items()
             if known.get(name) not in (value, _STRONGER.get(value, value))
         }
-        if steps and _pattern(row.words).search(message):
+        if steps and _pattern(*row.words).search(message):
             return Lesson(steps)
     # A server that does not know the field says so in any words.
     return Lesson({grammar: False}) if grammar and status in _NOT_UNDERSTOOD else None
@@ -159,7 +164,7 @@ def full(status: int, error: str, message: str, size: int) -> Failure | None:
     words = REFUSALS.full
     if status not in (400, 413, 422, 500):
         return None
-    if not _pattern(words.words).search(error) or _pattern((words.unless,)).search(error):
+    if not _pattern(*words.words).search(error) or _pattern(words.unless).search(error):
         return None
     window, prompt = _number(error, *words.window), _number(error, *words.prompt)
     if window and prompt and prompt < window:
