@@ -443,7 +443,7 @@ def test_schemas_and_names_are_mended_in_every_api(client: str) -> None:
     declared = [{**make(Tool("a/b", "Does.", schema)), "own": 1}, {**make(Tool("plain", "Does.", {"type": "object"}))}]
     came = json.loads(asked(client, tools=declared))["tools"]
     exchange = opened(memory, client, settings, tools=declared)
-    exchange._sending._steps["names"] = True
+    exchange._encoder._steps["names"] = True
     first, second = json.loads(exchange.request())["tools"]
     key = "input_schema" if client == "anthropic-messages" else "parameters"
     assert first == {**came[0], "name": "a_b", key: {"type": "object", "properties": {"p": PATTERN}}}

@@ -103,10 +103,10 @@ class Exchange:
         self.report.request[:] = [*plan.request_lines(), *crossing]
         own = OwnReplies(self._api, self._request, plan.protocol, self._seed)
         self.fate = Fate(plan.is_strict, self.crosses, own, self.report.secrets)
-        of = (self._api, self.server, self._request)
-        self._factory = ReplyFactory(*of, plan, self.fate, self._seed, self._origin, past.thoughts if past else None)
-        self._sending = RequestEncoder(*of, self._body, plan, self._factory, self.report, self._origin, taught)
-        self.whole = WholeReplies(*of, plan, self._factory, self._sending, self.fate, self.report)
+        sides = (self._api, self.server, self._request)
+        self._factory = ReplyFactory(*sides, plan, self.fate, self._seed, self._origin, past.thoughts if past else None)
+        self._encoder = RequestEncoder(*sides, self._body, plan, self._factory, self.report, self._origin, taught)
+        self.whole = WholeReplies(*sides, plan, self._factory, self._encoder, self.fate, self.report)
         self._outgoing: Outgoing | None = None  # when it was asked for
 
     @classmethod
@@ -169,20 +169,21 @@ class Exchange:
                     stop, steer = self._answer_to_loops
                     lines, field = self.report.request, None if self.crosses else plan.thoughts
                     past = self._past.conversation(request, field, lines) if self._past else request.messages
-                    body = self._sending.encode(prompt.prepared(request, past, plan, steer, lines))
+                    body = self._encoder.encode(prompt.prepared(request, past, plan, steer, lines))
             except BadRequest as error:
                 self.fate.of_request(error, self.report)
-                self._sending.forget()
+                self._encoder.forget()
                 stop, body = "", self._body  # its reply is held to the policies all the same
             self._outgoing = Outgoing(body, stop)
             if self._past and not stop:
-                self.report.prefix = self._past.kept_prefix(*self._sending.left, request)
+                self.report.prefix = self._past.kept_prefix(*self._encoder.left, request)
         return self._outgoing
 
     @cached_property
     def _answer_to_loops(self) -> tuple[str, str]:
-        plan, whole = self.plan, partial(self._factory.reader, self.plan.reading.thinking.begins(whole=True))
-        return prompt.answer_to_loops(plan, self._request, whole, self.report)
+        """Say why the agent is stopped, and what gets the model out of a loop; once, as it is reported."""
+        reader = partial(self._factory.reader, self.plan.reading.thinking.begins(whole=True))
+        return prompt.answer_to_loops(self.plan, self._request, reader, self.report)
 
     def again(self, body: bytes, status: int) -> bytes | None:
         """Encode the request with what the server's error teaches; None if that is nothing, or changes nothing.
@@ -190,24 +191,24 @@ class Exchange:
         To be asked for before `stream`, at most `MOST_ASKED` - 1 times; then with `learned`, if the server took it.
         """
         self._rewritten()
-        request = self._sending.again(body, status)
-        if request is None and self._sending.taught.get(PROMPT) and self._planned:
-            before, prefix = self._sending.sent, self.report.prefix
-            self._begin(*self._planned(self._sending.taught), self._sending.taught)
+        request = self._encoder.again(body, status)
+        if request is None and self._encoder.taught.get(PROMPT) and self._planned:
+            before, prefix = self._encoder.sent, self.report.prefix
+            self._begin(*self._planned(self._encoder.taught), self._encoder.taught)
             request, self.report.prefix = self._rewritten().body, prefix
-            return request if self._sending.sent != before else None
+            return request if self._encoder.sent != before else None
         if request and self._past:
-            self._past.kept_prefix(*self._sending.left, self._request)
+            self._past.kept_prefix(*self._encoder.left, self._request)
         return request
 
     def learned(self) -> None:
         """Take note that the server took the request with what its refusals taught."""
-        self._sending.learned()
+        self._encoder.learned()
 
     @property
     def asked(self) -> SentRequest:
-        """The model and the form of the reply that the server is asked for."""
-        return self._sending.asked
+        """Return the model and the form of the reply that the server is asked for."""
+        return self._encoder.asked
 
     @property
     def crosses(self) -> bool:
@@ -223,7 +224,7 @@ class Exchange:
 
     @property
     def media_type(self) -> str:
-        """The media type of the reply that the client asked for."""
+        """Return the media type of the reply that the client asked for."""
         return self._api.framing.media_type if self._request.stream else JSON
 
     def streams(self, media_type: str) -> bool:
@@ -249,7 +250,7 @@ class Exchange:
         """
         decoder = compression.decoder(content_encoding)
         self._request.forget()
-        self._sending.forget()
+        self._encoder.forget()
         self._planned = None
         as_one = self.whole.rewrite if whole or isinstance(self.server.framing, EventStream) else None
         stream = self._factory.stream(decoder, self.report, whole=False, clock=clock, as_one=as_one)

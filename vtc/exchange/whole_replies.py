@@ -73,7 +73,7 @@ class WholeReplies:
         request: Request,
         plan: Plan,
         factory: ReplyFactory,
-        sending: RequestEncoder,
+        encoder: RequestEncoder,
         fate: Fate,
         report: Report,
     ) -> None:
@@ -83,7 +83,7 @@ class WholeReplies:
         self._plan = plan
         self._factory = factory
         self._fate = fate
-        self._sending = sending
+        self._encoder = encoder
         self._report = report
 
     def rewrite(self, body: bytes, *, is_error: bool = False) -> bytes:
@@ -101,7 +101,7 @@ class WholeReplies:
             if not faults:
                 break
             try:
-                body = yield from ask(self._sending.corrected(summary_of(self._server, body), faults))
+                body = yield from ask(self._encoder.corrected(summary_of(self._server, body), faults))
             except NoAnswer as error:
                 self._report.intervened("retry", "failed", "", str(error))
                 break
@@ -142,7 +142,7 @@ class WholeReplies:
         `status` is that of the server's answer. Its words are kept, whatever form they came in. That a prompt is too
         long is said as the client's own API says it, so that agents make it shorter.
         """
-        failure = self._sending.full(body, status)
+        failure = self._encoder.full(body, status)
         if failure is None and self._crosses:
             failure = Failure(hints.words_of(body) or f"the server answered {status}")
         if failure is None:
@@ -179,7 +179,7 @@ class WholeReplies:
             if self._crosses:
                 translated = self.error(body, 502)
                 return WholeReply(translated.body if translated else b"", report)
-            if self._fate.passes(body):
+            if self._fate.lets_pass(body):
                 return WholeReply(body, report)
             reply, report = self._fate.of_body(UNREAD, str(error))
         except Exception as error:

@@ -148,7 +148,7 @@ def test_nothing_that_was_said_is_lost(fields: Json, steps: set[str], other: boo
     body = chat.encoded(chat.request(**fields))
     exchange = Exchange.open(BY_NAME["openai-chat"], body, AGENT, planner(), "seed")
     values = {**ALL, **OTHERS} if other else ALL
-    exchange._sending._steps.update({name: values[name] for name in steps & values.keys()})
+    exchange._encoder._steps.update({name: values[name] for name in steps & values.keys()})
     sent = json.loads(exchange.request())
     for entry in fields["messages"]:
         parts = [entry["content"]] if isinstance(entry["content"], str) else entry["content"] or ()
@@ -190,7 +190,7 @@ def test_with_every_step_a_turn_begins_the_next_one(steps: Json, kinds: list[str
         exchange = Exchange.open(
             BY_NAME["openai-chat"], chat.encoded(chat.request(messages=said)), AGENT, planner(), "seed"
         )
-        exchange._sending._steps.update(steps)
+        exchange._encoder._steps.update(steps)
         sent = json.loads(exchange.request())["messages"]
         assert sent[: max(0, len(before) - 1)] == before[:-1]
         before = sent

@@ -174,7 +174,7 @@ class Fate:
             logger.error("vtc: the reply %s\n%s", becomes, told(error, self.secrets))
         return self.of_body(UNREAD, f"{type(error).__name__}: {error}")
 
-    def passes(self, body: bytes) -> bool:
+    def lets_pass(self, body: bytes) -> bool:
         """True if a whole body that is no reply of the server's API may pass as it came."""
         return not (self.strict and may_be_reply(body))
 
