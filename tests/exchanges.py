@@ -12,7 +12,10 @@ from tests.rules import spoken
 from vtc.apis import APIS
 from vtc.dialects import Reader, compiled
 from vtc.exchange import Exchange, Stream
+from vtc.exchange.replying.fast_path import FastPath
 from vtc.profiles import Facts, Memory, Planner, Settings, builtin_directory, load
+
+__all__ = ["FastPath"]
 
 (API,) = [api for api in APIS if api.name == "openai-chat"]
 AGENT = Facts(user_agent="OpenAI/Python 3", host="127.0.0.1", path="/v1/chat/completions")

@@ -8,7 +8,7 @@ import pytest
 
 from tests.apis import chat
 from tests.apis.shapes import SHAPES
-from vtc.apis import APIS, Api, NoReply, folded, streamed, whole
+from vtc.apis import APIS, Api, NoReply, folded, replies, streamed
 
 each = pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
 TEXTS = ["", "Hi", "é\n<b>", "\ud83d"]
@@ -28,7 +28,7 @@ def test_stream_of_a_whole_reply_folds_back_to_it(api: Api, text: str) -> None:
 @pytest.mark.parametrize("text", TEXTS)
 def test_stream_of_a_whole_reply_says_the_same(api: Api, text: str) -> None:
     body = chat.encoded(SHAPES[api.name].whole(text))
-    assert whole.replies(api, streamed(api, body)) == whole.replies(api, body)
+    assert replies(api, streamed(api, body)) == replies(api, body)
 
 
 @each

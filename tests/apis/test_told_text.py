@@ -14,8 +14,8 @@ from tests.apis import pairs
 from tests.apis.pairs import CROSSED
 from tests.apis.shapes import THINKING
 from tests.exchange.test_pairs import PAIR, crossing
+from tests.exchanges import FastPath
 from vtc.apis.relay import Relay
-from vtc.exchange.replying.fast_path import FastPath
 
 PLAIN = [f" {word}" for word in ["the", "quick", "brown", "fox", "jumps", "over", "the", "lazy", "dog"]] * 20
 TEXTS = st.lists(

@@ -14,7 +14,7 @@ from tests.apis import chat
 from tests.attacks.clients import CLINE_PARAMETERS, CLINE_TOOLS, JAVASCRIPT_SPACE, called, cline, told
 from tests.attacks.lab import actions, native, said, streamed, under, whole
 from tests.dialects.material import DIALECTS
-from vtc.dialects.text_client.conversation import ClientReader
+from vtc.dialects.text_client import ClientReader
 from vtc.dialects.writing import write_calls
 from vtc.events import ToolCall
 

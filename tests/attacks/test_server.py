@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.apis import chat
 from tests.attacks.clients import called, cline, parsed, told
 from tests.attacks.lab import RULES, actions, native, streamed, under, whole
+from tests.known import MOST_JSON
 from vtc.exchange import WITHHELD
-from vtc.exchange.replying.stream import MOST_JSON
 
 pytestmark = pytest.mark.every
 

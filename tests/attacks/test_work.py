@@ -12,11 +12,10 @@ from tests.apis import chat
 from tests.attacks.clients import called
 from tests.attacks.lab import native, streamed, under, whole
 from tests.bounds import impatient, steps
+from tests.known import MOST_CALLS, MOST_PROMPT
 from vtc.apis.relay import MOST_CHOICES
-from vtc.apis.relay.choice import MOST_CALLS
 from vtc.dialects.bounded_cache import COMPILED
-from vtc.dialects.text_client import documented_tools
-from vtc.dialects.text_client.documented_tools import MOST_PROMPT
+from vtc.dialects.text_client import Documentation, documented
 from vtc.reporting import hints
 
 MOST_STEPS = 1_200_000
@@ -30,9 +29,9 @@ pytestmark = [pytest.mark.every, pytest.mark.usefixtures("impatient")]
 @pytest.mark.parametrize("what", PROMPTS)
 def test_reading_tools_out_of_a_prompt_is_linear(what: str) -> None:
     """Of the longest that is read, too; what took the time was inside of expressions, where no step is counted."""
-    few = steps(partial(documented_tools.read, PROMPTS[what](5_000)))
-    longest, found = PROMPTS[what](MOST_PROMPT)[:MOST_PROMPT], list[documented_tools.Documentation]()
-    taken = steps(lambda: found.append(documented_tools.read(longest)))
+    few = steps(partial(documented, PROMPTS[what](5_000)))
+    longest, found = PROMPTS[what](MOST_PROMPT)[:MOST_PROMPT], list[Documentation]()
+    taken = steps(lambda: found.append(documented(longest)))
     assert taken < min(MOST_PROMPT // 4_000 * few + 1_000, MOST_STEPS)
     assert found[0].rest is not None
 
@@ -40,7 +39,7 @@ def test_reading_tools_out_of_a_prompt_is_linear(what: str) -> None:
 @pytest.mark.parametrize(("length", "why"), [(2, "too long"), (0.5, "too many tools")])
 def test_a_prompt_that_is_too_long_is_left_alone_and_that_is_told(length: float, why: str) -> None:
     prompt = PROMPTS["tools"](int(length * MOST_PROMPT))
-    assert documented_tools.read(prompt).tools == ()
+    assert documented(prompt).tools == ()
     messages = [{"role": "system", "content": prompt}, {"role": "user", "content": "x"}]
     one = under(None, text=True, messages=messages)
     assert why in "; ".join(one.plan.why)

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from vtc.cli import main
-from vtc.demo import server
+from vtc.demo import DemoServer
 
 
 @pytest.fixture(autouse=True)
@@ -48,6 +48,6 @@ def test_a_proxy_ends_with_it(tmp_path: os.PathLike[str]) -> None:
         port = int(process.stdout.readline().rpartition(":")[2])
         process.send_signal(signal.SIGTERM)
         process.wait(30)
-    with server.DemoServer(port):  # it can be had again
+    with DemoServer(port):  # it can be had again
         pass
     assert process.returncode == 128 + signal.SIGTERM

@@ -12,8 +12,12 @@ import msgspec
 import yaml
 
 from vtc.dialects import Description, Reader, compiled
+from vtc.dialects.syntax.forms import CallSyntax
+from vtc.dialects.syntax.pattern import BODIES, body, filled
 from vtc.events import Call, Event, Markup, Reasoning, Refusal, Text, Tool
 from vtc.reporting import Case as Recorded
+
+__all__ = ["BODIES", "CallSyntax", "body", "filled"]
 
 ROOT = Path(__file__).parents[2]
 CASES = ROOT / "tests" / "cases"

@@ -14,10 +14,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.dialects.material import AGENT, DIALECTS, calls, content, merged, raw, read
+from tests.dialects.material import AGENT, DIALECTS, CallSyntax, body, calls, content, merged, raw, read
 from vtc.dialects import Description, ModelFacts
-from vtc.dialects.syntax import pattern
-from vtc.dialects.syntax.forms import CallSyntax
 from vtc.dialects.writing import write_calls
 from vtc.events import Event, Refusal, ToolCall
 
@@ -77,10 +75,10 @@ def test_an_undeclared_argument_stays_one_of_its_own(dialect: Description) -> No
 KEYS = ("args", "input", "params", "parameters", "kwargs", "tool_input", "options", "x")
 
 
-@every({name for name, one in DIALECTS.items() if any(pattern.body(call) == "json" for call in one.calls)})
+@every({name for name, one in DIALECTS.items() if any(body(call) == "json" for call in one.calls)})
 def test_arguments_under_another_key_are_read_or_refused_and_never_dropped(dialect: Description) -> None:
     made = ("list_files", {"path": "docs"})
-    call = next(call for call in dialect.calls if pattern.body(call) == "json")
+    call = next(call for call in dialect.calls if body(call) == "json")
     for key in KEYS:
         envelope = msgspec.structs.replace(dialect.json, arguments=(key,))
         text = written(msgspec.structs.replace(dialect, call=call, json=envelope), made)

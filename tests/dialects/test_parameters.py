@@ -8,15 +8,23 @@ from itertools import chain
 import msgspec
 import pytest
 
-from tests.dialects.material import DIALECTS, calls, content, described, merged, random_cuts, raw, read, single_cuts
+from tests.dialects.material import (
+    DIALECTS,
+    CallSyntax,
+    body,
+    calls,
+    content,
+    described,
+    merged,
+    random_cuts,
+    raw,
+    read,
+    single_cuts,
+)
 from vtc.dialects import Description
-from vtc.dialects.syntax import pattern
-from vtc.dialects.syntax.forms import CallSyntax
 from vtc.events import Call, Event, Refusal, Tool
 
-TAGGED = {
-    name: dialect for name, dialect in DIALECTS.items() if any(pattern.body(call) == "params" for call in dialect.calls)
-}
+TAGGED = {name: dialect for name, dialect in DIALECTS.items() if any(body(call) == "params" for call in dialect.calls)}
 EACH = pytest.mark.parametrize("dialect", TAGGED.values(), ids=TAGGED.keys())
 QUOTED = [name for name, one in TAGGED.items() if CallSyntax(one, one.calls[0]).ends_with_quote]
 """Those in which a quotation mark ends a value: a value may end with more of them, and hold what looks like an opener.
@@ -47,7 +55,7 @@ def call(dialect: Description, name: str, arguments: Mapping[str, str], closers:
         opener(dialect, key) + value + closer(dialect, key).rstrip() * (closers - 1) + closer(dialect, key)
         for key, value in arguments.items()
     ]
-    written = next(text for text in dialect.calls if pattern.body(text) == "params")
+    written = next(text for text in dialect.calls if body(text) == "params")
     return written.format(name=name, id="c1", index=0, number=1, params="".join(params) + last)
 
 

@@ -19,13 +19,13 @@ from tests.apis import chat, gemini, messages, ollama, responses
 from tests.apis.shapes import SHAPES
 from tests.dialects.material import DIALECTS
 from tests.exchanges import fed, planner
+from tests.known import AGREEING
 from vtc.apis import APIS
 from vtc.dialects.writing import write_calls
 from vtc.events import Tool, ToolCall
 from vtc.exchange import Exchange
 from vtc.profiles import Facts, Memory
-from vtc.profiles.memory import AGREEING
-from vtc.reporting import view
+from vtc.reporting import sections
 
 FAMILIES = {
     "qwen3-coder": "parameters between tags",
@@ -235,7 +235,7 @@ def test_a_required_parameter_that_is_missing_is_told(api: str, dialect: str) ->
     assert said.calls == [("read", {"offset": 5})]
     assert [call.get("lacks") for call in exchange.report.calls] == [["filePath"]]
     assert "read lacks what its tool requires" in exchange.report.summary()
-    assert "  lacks: filePath, which the tool requires" in dict(view.sections(asdict(exchange.report)))["What VTC did"]
+    assert "  lacks: filePath, which the tool requires" in dict(sections(asdict(exchange.report)))["What VTC did"]
 
 
 # Text that is no call

@@ -10,8 +10,8 @@ import pytest
 from tests.apis import chat
 from tests.dialects.material import DIALECTS
 from tests.exchanges import fed, opened
+from tests.known import BLANK
 from vtc.dialects.writing import write_calls
-from vtc.dialects.writing.history import BLANK
 from vtc.events import Tool, ToolCall
 
 SCHEMA = {

@@ -13,7 +13,7 @@ from tests.attacks.lab import actions, under
 from tests.exchange.test_pairs import crossing
 from tests.exchange.test_sending import opened, shortened
 from tests.exchanges import fed
-from vtc.dialects.reading.reader import Reader
+from vtc.dialects import Reader
 from vtc.exchange import WITHHELD, Exchange
 
 WHOLE = chat.encoded(chat.completion("Let me look."))

@@ -8,8 +8,8 @@ import pytest
 
 from tests.apis import chat
 from tests.exchanges import fed, opened
+from tests.known import AGREEING
 from vtc.profiles import Memory
-from vtc.profiles.memory import AGREEING
 
 CALL = {"index": 0, "id": "a", "type": "function", "function": {"name": "read", "arguments": '{"filePath": "/a"}'}}
 TEXT = '<tool_call>\n{"name": "read", "arguments": {"filePath": "/a"}}\n</tool_call>'

@@ -16,11 +16,10 @@ from fuzz import targets
 from tests.apis import chat, messages, sdks
 from tests.apis.named_events import DONE, events, frame
 from tests.apis.replies import DEVIATIONS, REPLIES
-from tests.exchanges import PROFILES, SAID, fed, planner, shows_reasoning
+from tests.exchanges import PROFILES, SAID, FastPath, fed, planner, shows_reasoning
 from vtc.apis import APIS
 from vtc.dialects import Reader
 from vtc.exchange import Exchange
-from vtc.exchange.replying.fast_path import FastPath
 from vtc.profiles import Facts
 
 (API,) = [api for api in APIS if api.name == "anthropic-messages"]

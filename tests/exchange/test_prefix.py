@@ -15,7 +15,7 @@ from tests.apis.shapes import SHAPES
 from tests.exchange.test_thoughts import Talk
 from vtc.exchange.remembering.past import first_difference
 from vtc.profiles import Facts
-from vtc.reporting.report import broken_prefix
+from vtc.reporting import broken_prefix
 
 APIS = pytest.mark.parametrize("client", [*SHAPES])
 SYSTEM = "You are an agent. cch=65abc; Be brief, and do as you are told."

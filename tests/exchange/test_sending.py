@@ -14,11 +14,10 @@ from tests.apis.shapes import asked
 from tests.exchange.ready.servers import RULES, until_taken
 from tests.exchange.ready.steps import BY_NAME
 from tests.exchanges import AGENT, agent, fed, planner
+from tests.known import EXPIRES, MOST_ASKED
 from vtc.events import Tool
 from vtc.exchange import Exchange
-from vtc.exchange.asking.request import MOST_ASKED
 from vtc.profiles import Memory
-from vtc.profiles.memory import EXPIRES
 
 type Json = dict[str, Any]
 

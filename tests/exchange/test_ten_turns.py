@@ -22,7 +22,7 @@ from tests.apis.pairs import PAIRS
 from tests.exchange.test_thoughts import Talk, one_id
 from vtc.exchange import Exchange
 from vtc.profiles import Facts, Memory, Planner, Settings, builtin_directory, load
-from vtc.reporting.report import broken_prefix
+from vtc.reporting import broken_prefix
 
 MARK = {"cache_control": {"type": "ephemeral"}}
 WROTE = '<tool_call>\n{"arguments": {"filePath":"/a"},  "name": "read"}\n</tool_call>'

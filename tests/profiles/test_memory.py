@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.known import AGREEING
 from vtc.profiles import Memory
-from vtc.profiles.memory import AGREEING, Learned
+from vtc.profiles.memory import Learned
 
 
 def test_a_fact_is_found_again_by_its_whole_key() -> None:

@@ -6,10 +6,10 @@ from typing import Any, Literal
 
 import pytest
 
+from tests.known import AGREEING
 from vtc.apis import APIS
 from vtc.json_text import encode
 from vtc.profiles import Facts, Match, Memory, ModelProfile, ServerProfile, Thinking
-from vtc.profiles.memory import AGREEING
 from vtc.profiles.planner import COMMON_TAGS, thinking
 from vtc.profiles.schema import ReasoningTags
 

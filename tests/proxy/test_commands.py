@@ -19,7 +19,7 @@ from tests.apis.shapes import SHAPES, asked
 from tests.dialects.material import DIALECTS
 from vtc.proxy.addon import VirtualToolCalling
 from vtc.proxy.page import Page
-from vtc.reporting import case
+from vtc.reporting import read_cases
 
 CALL = chat.DIALECTS["hermes"]("read", {"filePath": "/a"})
 
@@ -144,7 +144,7 @@ def test_save_makes_a_capture_a_test(api: str, session: Session, tmp_path: Path)
     assert session.call(f"vtc.save @all '{path}'") == f"vtc: 1 case added to {path}"
     session.exchange(CALL.removesuffix("</tool_call>"), api=api)
     assert session.call(f"vtc.save @all '{path}'") == f"vtc: 2 cases added to {path}"
-    cases = case.read(path.read_text("utf-8"))
+    cases = read_cases(path.read_text("utf-8"))
     assert [one.repairs for one in cases] == [(), (), ("missing-closer",)]
     for one in cases:
         assert one.calls == ({"read": {"filePath": "/a"}},)
@@ -167,7 +167,7 @@ def test_save_takes_a_reply_whose_reasoning_the_server_parted_off(
     session.exchange("", api=api, reply=THOUGHT[api], model=model)
     path = tmp_path / "cases.yaml"
     assert session.call(f"vtc.save @all '{path}'") == f"vtc: 1 case added to {path}"
-    (one,) = case.read(path.read_text("utf-8"))
+    (one,) = read_cases(path.read_text("utf-8"))
     assert (one.calls, one.reasoning, one.tags) == (({"read": {"filePath": "/a"}},), "", ())
 
 
@@ -178,7 +178,7 @@ def test_save_skips_what_is_no_reply(session: Session, tmp_path: Path) -> None:
     path = tmp_path / "cases.yaml"
     said = session.call(f"vtc.save @all '{path}'")
     assert said.startswith(f"vtc: 1 case added to {path}, 1 skipped ({broken.id[:8]}: the body is no reply")
-    assert len(case.read(path.read_text("utf-8"))) == 1
+    assert len(read_cases(path.read_text("utf-8"))) == 1
     session.view.clear()
     session.view.add([broken])
     with pytest.raises(exceptions.CommandError, match="nothing to save, 1 skipped"):

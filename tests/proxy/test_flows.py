@@ -11,7 +11,7 @@ from mitmproxy.io import FlowWriter
 from mitmproxy.test import tflow, tutils
 
 from vtc.proxy import flows
-from vtc.reporting.view import Bodies
+from vtc.reporting import Bodies
 
 
 def asked(content: bytes = b"went", path: str = "/v1/chat/completions?a=b") -> http.HTTPFlow:

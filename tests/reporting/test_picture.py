@@ -5,16 +5,16 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vtc.reporting import picture
-from vtc.reporting.picture import BINS, HEIGHT, TONES, WIDTH, Chart, Sample
+from vtc.reporting import Sample, charts
+from vtc.reporting.picture import BINS, HEIGHT, TONES, WIDTH, Chart
 
 
 def drawn(*samples: Sample) -> dict[str, Chart]:
-    return {chart.name: chart for chart in picture.charts(samples)}
+    return {chart.name: chart for chart in charts(samples)}
 
 
 def test_without_exchanges_there_is_nothing() -> None:
-    assert picture.charts([]) == []
+    assert charts([]) == []
 
 
 def test_one_exchange_is_one_bar() -> None:
@@ -61,7 +61,7 @@ SAMPLES = st.builds(
 
 @given(st.lists(SAMPLES, max_size=40))
 def test_every_exchange_is_drawn_and_nothing_leaves_the_plane(samples: list[Sample]) -> None:
-    for chart in picture.charts(samples):
+    for chart in charts(samples):
         if chart.name == "exchanges":
             assert sum(sum(bar.told.values()) for bar in chart.bars) == len(samples)
         for bar in chart.bars:

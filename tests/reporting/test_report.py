@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from vtc.events import Refusal
-from vtc.reporting import Parties, Report
-from vtc.reporting.report import MOST_ENTRIES, count
+from vtc.reporting import Parties, Report, count
+from vtc.reporting.report import MOST_ENTRIES
 
 
 def test_a_report_is_plain_data() -> None:

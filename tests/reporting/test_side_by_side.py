@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vtc.reporting.picture import LONG, rows
+from vtc.reporting import rows
+from vtc.reporting.picture import LONG
 
 LINES = st.lists(st.sampled_from(["a", "b", "c", "d"]), max_size=12)
 

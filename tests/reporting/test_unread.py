@@ -7,7 +7,7 @@ import pytest
 from tests.dialects.material import DIALECTS
 from vtc.dialects.writing import write_calls
 from vtc.events import Tool, ToolCall
-from vtc.reporting.hints import possible_call
+from vtc.reporting import possible_call
 
 TOOLS = ("read_file", "ls")
 

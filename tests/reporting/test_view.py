@@ -6,7 +6,8 @@ import pytest
 
 from tests.apis import chat
 from vtc import apis
-from vtc.reporting.view import WIDTH, Bodies, diff, pane
+from vtc.reporting import Bodies, diff, pane
+from vtc.reporting.view import WIDTH
 
 API = next(api for api in apis.APIS if api.name == "openai-chat")
 TAG = chat.DIALECTS["tag"]("read", {"filePath": "/a"})

@@ -15,7 +15,7 @@ from rich.progress import Progress
 from vtc.cli.common import completing, forced, planner, profile_directories, read_text, settings
 from vtc.profiles.planner import Planner
 from vtc.profiles.settings import UnknownName
-from vtc.reporting import case
+from vtc.reporting import read_cases
 
 
 @click.command(short_help="Show what changes in captured exchanges.")
@@ -62,7 +62,7 @@ def _flows(file: Path, plans: Planner) -> Iterator[dict[str, Any]]:
 
 def _cases(file: Path, plans: Planner) -> Iterator[dict[str, Any]]:
     known = plans.profiles.dialects
-    for kept in case.read(read_text(file)):
+    for kept in read_cases(read_text(file)):
         if missing := [name for name in kept.dialects if name not in known]:
             raise ValueError(f"case {kept.name!r}: {UnknownName('dialect', missing[0], tuple(known))}")
         if not kept.dialects:

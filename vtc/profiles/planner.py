@@ -477,7 +477,7 @@ def _documented_tools(request: RequestFacts, tool_sections: tuple[str, ...]) -> 
     for message in request.messages:
         for part in message.content if message.role == "system" else ():
             if isinstance(part, str):
-                prompt = documented_tools.read(part, tool_sections)
+                prompt = documented_tools.documented(part, tool_sections)
                 unread = f", its prompt {prompt.unread}" if prompt.unread else unread
                 for tool in prompt.tools:
                     tools.setdefault(tool.name, tool)

@@ -23,7 +23,7 @@ from vtc.proxy.log import append
 from vtc.proxy.page import Page
 from vtc.proxy.reload import Reloader
 from vtc.proxy.stats import Stats, counted
-from vtc.reporting import case, view
+from vtc.reporting import view, write_case
 from vtc.reporting.case import Case
 
 logger = logging.getLogger(__name__)
@@ -81,7 +81,7 @@ class Commands:
         if not cases:
             raise exceptions.CommandError(f"vtc.save: nothing to save{note}")
         try:
-            append(Path(path).expanduser(), "".join(f"{case.write(kept)}\n" for kept in cases))
+            append(Path(path).expanduser(), "".join(f"{write_case(kept)}\n" for kept in cases))
         except OSError as error:
             raise exceptions.CommandError(f"vtc.save: {path} cannot be written: {error.strerror}") from None
         done = f"vtc: {len(cases)} case{'s' * (len(cases) != 1)} added to {path}{note}"

@@ -1,6 +1,33 @@
-"""What was done to an exchange, for people to read: its report, its transcript, and a case of it to keep."""
+"""What was done to an exchange, for people to read.
 
-from vtc.reporting.case import Case
-from vtc.reporting.report import Parties, Report
+Report                      what was done, as plain data
+Bodies, pane, diff          a request or a reply as a page of text: what came in beside what went out
+Sample, charts              a conversation as a picture, turn by turn
+explained, possible_call    hints: what an error of a server means, and what of a reply looks like a call
+Case                        a recorded reply and what it reads as: `read_cases`, `write_case`
+"""
 
-__all__ = ["Case", "Parties", "Report"]
+from vtc.reporting.case import Case, read_cases, write_case
+from vtc.reporting.hints import explained, possible_call
+from vtc.reporting.picture import Sample, charts, rows
+from vtc.reporting.report import Parties, Report, broken_prefix, count
+from vtc.reporting.view import Bodies, diff, pane, sections
+
+__all__ = [
+    "Bodies",
+    "Case",
+    "Parties",
+    "Report",
+    "Sample",
+    "broken_prefix",
+    "charts",
+    "count",
+    "diff",
+    "explained",
+    "pane",
+    "possible_call",
+    "read_cases",
+    "rows",
+    "sections",
+    "write_case",
+]

@@ -134,7 +134,7 @@ class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaul
         return lines
 
 
-def read(text: str) -> list[Case]:
+def read_cases(text: str) -> list[Case]:
     """Read the cases of a file; raises ValueError."""
     try:
         return msgspec.convert(yaml.safe_load(text), list[Case])
@@ -146,7 +146,7 @@ def read(text: str) -> list[Case]:
         raise ValueError(f"no list of cases: {error}") from None
 
 
-def write(case: Case) -> str:
+def write_case(case: Case) -> str:
     """Write a case as an entry of such a file; its multi-line texts are written as they are, where YAML can."""
     fields = msgspec.to_builtins(case)
     return yaml.dump([fields], Dumper=_Dumper, allow_unicode=True, sort_keys=False, width=110)

@@ -13,7 +13,7 @@ from tests.apis.toy import Toy, White
 from vtc.apis.openai_chat import ChatForm, Decoder, Encoder
 from vtc.apis.relay import Relay
 from vtc.events import Call, Event, Reasoning, Rewritten, Text
-from vtc.wire import sse
+from vtc.wire import EventReader, Frame
 
 
 def relay(*, structured: bool = True) -> Relay[Toy]:
@@ -21,7 +21,7 @@ def relay(*, structured: bool = True) -> Relay[Toy]:
 
 
 def feed(one: Relay[Toy], raw: bytes) -> list[bytes]:
-    return [out for frame in sse.EventReader().feed(raw) for out in one.feed(frame)]
+    return [out for frame in EventReader().feed(raw) for out in one.feed(frame)]
 
 
 def said(event: Event) -> str:
@@ -96,6 +96,10 @@ def numbered(*pieces: str) -> list[bytes]:
     return [b"id: %d\nevent: e%d\n" % (i, i) + frame for i, frame in enumerate(chat.said(*pieces))]
 
 
+def besides_data(frame: Frame) -> list[str]:
+    return [line for line in frame.raw.decode().splitlines() if line and not line.startswith("data:")]
+
+
 @pytest.mark.parametrize(
     ("frames", "lines"),
     [
@@ -116,7 +120,7 @@ def test_other_lines_of_a_frame_leave_once_and_its_kind_of_event_with_each(
     one = relay()
     feed(one, chat.ROLE)
     out = b"".join([*(piece for raw in frames for piece in feed(one, raw)), *one.finish()])
-    assert [sse.other_lines(frame.raw).decode().splitlines() for frame in sse.EventReader().feed(out)] == lines
+    assert [besides_data(frame) for frame in EventReader().feed(out)] == lines
 
 
 def test_a_call_is_two_chunks() -> None:

@@ -12,7 +12,6 @@ from tests.apis.named_events import Json, events
 from tests.apis.toy import Toy
 from vtc.apis import streamed
 from vtc.apis.openai_responses import API, ResponseForm
-from vtc.apis.openai_responses.items import SERVERS
 from vtc.apis.relay import Relay
 
 # Where a policy is strict
@@ -164,6 +163,13 @@ def test_a_call_of_a_tool_with_a_kind_of_its_own_is_judged_by_the_name(item: Jso
         assert responses.read(left).kinds == ["message"]
     else:
         assert responses.read(left).items == [{**item, "status": "completed"}]
+
+
+SERVERS = [
+    *("web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call"),
+    *("mcp_call", "mcp_list_tools", "compaction"),
+]
+"""The kinds of items that the server carries out itself."""
 
 
 @pytest.mark.parametrize("kind", SERVERS)

@@ -8,9 +8,8 @@ import pytest
 
 from tests.dialects.constrain.checker import Checker
 from tests.dialects.constrain.material import EXPRESSIBLE, SEARCHED, TOOLS, call, text_of
-from tests.dialects.material import DIALECTS
+from tests.dialects.material import BODIES, DIALECTS, filled
 from vtc.dialects.constrain import Demand, written
-from vtc.dialects.syntax import pattern
 
 FREE = [name for name in EXPRESSIBLE if DIALECTS[name].section_anchor != "message"]
 FULL = {"path": "a.py", "content": "b", "mode": "new"}
@@ -42,9 +41,9 @@ def test_all_openings_of_the_dialect_are_triggers(name: str) -> None:
     if made["type"] != "triggered_tags":
         return  # one grammar with the same triggers
     openings = [one.split("{")[0].lstrip() for one in dialect.sections]
-    slots = dict.fromkeys(("id", "index", "number", *pattern.BODIES), "") | {"name": "now"}
+    slots = dict.fromkeys(("id", "index", "number", *BODIES), "") | {"name": "now"}
     calls = () if dialect.section_required else dialect.calls
-    openings += [pattern.filled(one, "call", slots).lstrip() for one in calls]
+    openings += [filled(one, "call", slots).lstrip() for one in calls]
     for opening in openings:
         is_prose = any(opening.startswith(one) for one in PROSE.get(name, []))
         assert is_prose or any(opening.startswith(one) or one.startswith(opening) for one in made["triggers"]), opening

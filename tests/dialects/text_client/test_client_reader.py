@@ -7,7 +7,8 @@ import json
 import pytest
 
 from tests.dialects.material import DIALECTS
-from vtc.dialects.text_client.conversation import ClientReader, is_tagged, trimmed
+from vtc.dialects.text_client import ClientReader
+from vtc.dialects.text_client.conversation import is_tagged, trimmed
 from vtc.events import ToolCall
 
 CLINE = DIALECTS["cline"]

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from tests.dialects import material
 from tests.dialects.material import CASES, DIALECTS
-from vtc.dialects.text_client import conversation, documented_tools
+from vtc.dialects import text_client
+from vtc.dialects.text_client import NO_RESULT, as_read, documented, is_readable, with_samples
 from vtc.dialects.writing import to_text, write_calls
 from vtc.events import Call, Message, Opaque, Tool, ToolCall
 
@@ -22,7 +23,7 @@ CLINE = DIALECTS["cline"]
 
 def _tools(prompt: str) -> dict[str, Tool]:
     text = (CASES / "prompts" / f"{prompt}.md").read_text("utf-8")
-    return {tool.name: tool for tool in documented_tools.read(text).tools}
+    return {tool.name: tool for tool in documented(text).tools}
 
 
 TOOLS = _tools("cline")
@@ -33,7 +34,7 @@ IMAGE = Opaque({"type": "image_url", "image_url": {"url": "data:image/png;base64
 
 
 def structured(*messages: Message, tools: Mapping[str, Tool] = TOOLS) -> list[Message]:
-    found = conversation.structured(messages, CLINE, tools)
+    found = text_client.structured(messages, CLINE, tools)
     check(found)
     return found
 
@@ -143,10 +144,10 @@ def test_an_empty_result_is_empty_and_a_missing_one_is_said_to_be() -> None:
     assert said(empty)[1:] == [("tool", "", "read_file")]
     missing = structured(assistant(READ), user("Never mind."), assistant(READ))
     assert said(missing)[1:] == [
-        ("tool", conversation.NO_RESULT, "read_file"),
+        ("tool", NO_RESULT, "read_file"),
         ("user", "Never mind."),
         ("assistant", "", 'read_file{"path":"a.py"}'),
-        ("tool", conversation.NO_RESULT, "read_file"),
+        ("tool", NO_RESULT, "read_file"),
     ]
 
 
@@ -193,7 +194,7 @@ def test_two_calls_of_one_turn() -> None:
     )
     assert said(first)[1:] == [
         ("tool", "r", "read_file"),
-        ("tool", conversation.NO_RESULT, "list_files"),
+        ("tool", NO_RESULT, "list_files"),
         ("user", "[list_files] was not used: one tool a message."),
     ]
 
@@ -325,7 +326,7 @@ BODIES: list[tuple[Mapping[str, Tool], str, dict[str, Any], str]] = [
 def test_special_bodies_survive_both_ways(
     tools: Mapping[str, Tool], name: str, arguments: dict[str, Any], text: str
 ) -> None:
-    assert conversation.as_read(ToolCall(name, json.dumps(arguments)), CLINE, tools) == text
+    assert as_read(ToolCall(name, json.dumps(arguments)), CLINE, tools) == text
     assert calls(structured(assistant(text), tools=tools)) == [(name, arguments)]
 
 
@@ -335,11 +336,11 @@ def test_special_bodies_survive_both_ways(
 def test_what_the_client_would_not_understand_is_not_written() -> None:
     """Models that must give every argument give null for none; and to an unknown tag these clients are blind."""
     call = ToolCall("read_file", '{"path":"a.py","start_line":null,"why":"to see"}')
-    assert conversation.as_read(call, CLINE, TOOLS) == READ
+    assert as_read(call, CLINE, TOOLS) == READ
 
 
 def test_a_call_of_an_unknown_tool_is_written_as_it_is() -> None:
-    assert conversation.as_read(ToolCall("new", '{"x":"y"}'), CLINE, TOOLS) == "<new>\n<x>y</x>\n</new>"
+    assert as_read(ToolCall("new", '{"x":"y"}'), CLINE, TOOLS) == "<new>\n<x>y</x>\n</new>"
 
 
 @pytest.mark.parametrize(
@@ -355,13 +356,13 @@ def test_a_call_of_an_unknown_tool_is_written_as_it_is() -> None:
 )
 def test_which_calls_a_client_reads_from_the_characters_they_came_in(raw: str, as_written: bool) -> None:
     event = Call(raw, ToolCall("read_file", '{"path":"a.py"}'), "cline")
-    assert conversation.is_readable(event, CLINE) is as_written
+    assert is_readable(event, CLINE) is as_written
 
 
 def test_a_call_that_needed_repair_or_is_of_another_dialect_is_not_readable() -> None:
     call = ToolCall("read_file", '{"path":"a.py"}')
-    assert not conversation.is_readable(Call(READ, call, "cline", ("missing-closer",)), CLINE)
-    assert not conversation.is_readable(Call(READ, call, "hermes"), CLINE)
+    assert not is_readable(Call(READ, call, "cline", ("missing-closer",)), CLINE)
+    assert not is_readable(Call(READ, call, "hermes"), CLINE)
 
 
 # Samples in the prompt
@@ -369,9 +370,9 @@ def test_a_call_that_needed_repair_or_is_of_another_dialect_is_not_readable() ->
 
 def test_samples_are_written_in_another_way() -> None:
     prompt = f"For example:\n\n{READ}\n\nThen `<read_file>` and <thinking> and:\n{LIST}\nend."
-    found = conversation.with_samples(prompt, CLINE, TOOLS, lambda call: f"({call.name})")
+    found = with_samples(prompt, CLINE, TOOLS, lambda call: f"({call.name})")
     assert found == "For example:\n\n(read_file)\n\nThen `<read_file>` and <thinking> and:\n\n(list_files)\nend."
-    assert conversation.with_samples("nothing < here", CLINE, TOOLS, lambda call: "") == "nothing < here"
+    assert with_samples("nothing < here", CLINE, TOOLS, lambda call: "") == "nothing < here"
 
 
 # Promotion and the way back
@@ -447,7 +448,7 @@ def test_promotion_and_the_way_back_preserve_names_arguments_and_order(
     messages: list[Message] = []
     for text, made, answered in turns:
         native = [ToolCall(name, json.dumps(arguments)) for name, arguments in made]
-        xml = "\n\n".join(conversation.as_read(call, CLINE, TOOLS) for call in native)
+        xml = "\n\n".join(as_read(call, CLINE, TOOLS) for call in native)
         messages.append(assistant(f"{text}\n\n{xml}"))
         if answered:
             messages.append(user(*(f"[{name} for 'x'] Result:\n{text}" for name, _ in made), "more"))
@@ -463,6 +464,6 @@ def test_calls_of_the_client_survive_in_another_dialect(call: tuple[str, dict[st
     """The same for a model that is shown the conversation in its own way of writing."""
     assume(not undecidable(*call))
     native = ToolCall(call[0], json.dumps(call[1]))
-    (found, _) = structured(assistant(conversation.as_read(native, CLINE, TOOLS)))
+    (found, _) = structured(assistant(as_read(native, CLINE, TOOLS)))
     text = write_calls(found.calls, DIALECTS[dialect], TOOLS)
     assert material.calls(material.read([text], [DIALECTS[dialect]], TOOLS)) == [call]

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.dialects.material import AGENT, DIALECTS, calls, read
+from tests.known import NAMELESS
 from vtc.dialects.writing import example, tool_list
-from vtc.dialects.writing.history import NAMELESS
 from vtc.events import Tool
 
 PROMPTED = [name for name, dialect in DIALECTS.items() if dialect.prompt]

@@ -11,14 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.dialects.material import DIALECTS, calls, content, read, typed
+from tests.dialects.material import DIALECTS, body, calls, content, filled, read, typed
 from vtc.dialects import Description
-from vtc.dialects.syntax import pattern
 from vtc.dialects.writing import write_calls
 from vtc.dialects.writing.calls import RoundTrip
 from vtc.events import Tool, ToolCall
 
-PARAMS = [name for name, one in DIALECTS.items() if pattern.body(one.calls[0]) == "params"]
+PARAMS = [name for name, one in DIALECTS.items() if body(one.calls[0]) == "params"]
 SCHEMA = {
     "type": "object",
     "properties": {"path": {"type": "string"}, "content": {"type": "string"}, "mode": {"enum": ["a", "b"]}, "any": {}},
@@ -57,7 +56,7 @@ def test_a_stand_in_tells_what_the_value_would(name: str, data: st.DataObject) -
     holds = RoundTrip(dialect, TOOLS).survives("write", arguments, lambda some: bare(dialect, some))
     whole = bare(dialect, arguments)
     if dialect.section_required:
-        whole = pattern.filled(dialect.sections[0], "section", {"calls": whole})
+        whole = filled(dialect.sections[0], "section", {"calls": whole})
     events = read([whole], [dialect], TOOLS)
     assert holds == (typed(calls(events)) == typed([("write", arguments)]) and not content(events))
 

@@ -7,20 +7,14 @@ from typing import Any
 import pytest
 
 from tests.exchange.ready.steps import given, said
-from vtc.events import CanonicalRequest, Message, Opaque, Tool, ToolCall
+from vtc.events import CanonicalRequest
 from vtc.exchange.asking.steps import made_ready
-from vtc.exchange.asking.steps.limits import size
 
 
 def limits(server: str, steps: dict[str, Any], limits: dict[str, Any], text: str = "x") -> tuple[dict[str, Any], str]:
     asked = CanonicalRequest(model="m", messages=(said("user", text),), limits=limits)
     found, told = made_ready(asked, steps, given(server=server))
     return dict(found.limits), ", ".join(told.values())
-
-
-def test_a_prompt_has_the_bytes_of_what_is_said_called_and_declared() -> None:
-    called = Message("assistant", ("ab", Opaque()), (ToolCall("read", "{}"),), reasoning="Hm.")
-    assert size([called], [Tool("read", "Reads.", {"a": 1})]) == len('abread{}Hm.Reads.{"a":1}')
 
 
 def test_only_ollamas_own_api_can_be_told_the_window() -> None:

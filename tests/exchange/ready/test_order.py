@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tests.exchange.ready.steps import after, given, result, said
+from tests.known import NO_RESULT
 from vtc.events import CanonicalRequest, Message, Tool, ToolCall
 from vtc.exchange.asking.steps import BRIDGED, made_ready
-from vtc.exchange.asking.steps.calls import NO_RESULT
 
 CALL, OTHER = ToolCall("read", "{}", "c1"), ToolCall("list", "{}", "c2")
 

@@ -12,9 +12,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from tests.apis import chat
-from tests.exchange.ready.steps import ALL, BY_NAME
+from tests.exchange.ready.steps import ALL, BY_NAME, WireNames
 from tests.exchanges import AGENT, planner
-from vtc.apis.crossing import WireNames
 from vtc.events import CanonicalRequest
 from vtc.exchange import Exchange
 from vtc.exchange.asking.steps import STEPS, StepContext, made_ready

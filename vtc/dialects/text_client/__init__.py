@@ -1,1 +1,27 @@
-"""Clients that document tools in their prompt and read calls out of the text."""
+"""Clients that document tools in their prompt and read calls out of the text.
+
+documented(prompt)                  the tools that a prompt documents, and in which form it asks for calls
+structured(messages, …)             a conversation of such a client as one with calls and results
+ClientReader                        what such a client reads of a reply
+"""
+
+from vtc.dialects.text_client.conversation import (
+    NO_RESULT,
+    ClientReader,
+    as_read,
+    is_readable,
+    structured,
+    with_samples,
+)
+from vtc.dialects.text_client.documented_tools import Documentation, documented
+
+__all__ = [
+    "NO_RESULT",
+    "ClientReader",
+    "Documentation",
+    "as_read",
+    "documented",
+    "is_readable",
+    "structured",
+    "with_samples",
+]

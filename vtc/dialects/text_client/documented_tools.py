@@ -145,7 +145,7 @@ class _Tags:
         return found
 
 
-def read(prompt: str, tool_sections: tuple[str, ...] = TOOL_SECTIONS) -> Documentation:
+def documented(prompt: str, tool_sections: tuple[str, ...] = TOOL_SECTIONS) -> Documentation:
     """Find the tools that `prompt`, or one part of it, documents.
 
     `tool_sections` are globs for the titles of sections that are left out of `rest` if they show how a call is written.

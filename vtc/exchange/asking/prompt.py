@@ -143,7 +143,7 @@ def _structured(
     def without_tools(part: str | Opaque) -> str | Opaque:
         if isinstance(part, Opaque):
             return part
-        rest = documented_tools.read(part, client.profile.tool_sections).rest
+        rest = documented_tools.documented(part, client.profile.tool_sections).rest
         return conversation.with_samples(rest, client.dialect, tools, sample)
 
     out: list[Message] = []

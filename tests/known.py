@@ -1,0 +1,23 @@
+"""Bounds of VTC up to which tests go, and words of its own that they look for."""
+
+from vtc.apis.relay.choice import MOST_CALLS
+from vtc.dialects.text_client.documented_tools import MOST_PROMPT
+from vtc.dialects.writing.history import BLANK, NAMELESS
+from vtc.exchange.asking.request import MOST_ASKED
+from vtc.exchange.asking.steps.calls import NO_RESULT
+from vtc.exchange.replying.stream import MOST_JSON
+from vtc.profiles.memory import AGREEING, EXPIRES
+from vtc.wire.framing import MOST_HELD as MOST_FRAME
+
+__all__ = [
+    "AGREEING",
+    "BLANK",
+    "EXPIRES",
+    "MOST_ASKED",
+    "MOST_CALLS",
+    "MOST_FRAME",
+    "MOST_JSON",
+    "MOST_PROMPT",
+    "NAMELESS",
+    "NO_RESULT",
+]
