@@ -81,7 +81,7 @@ def policies(data: bytes) -> None:
         assert how & 8, exchange.report.failures
         assert b"{" not in body, exchange.report.failures
         assert out == body
-    if exchange.framing.media_type != "text/event-stream":  # its clients read lines of JSON and no events
+    if exchange.media_type != "text/event-stream":  # its clients read lines of JSON and no events
         out = b"\n".join(line for line in out.split(b"\n") if line.lstrip()[:1] in (b"{", b"["))
     found = called(out) | named(out) | ({name for name, _ in cline(told(out))} if client == 0 else set())
     assert not found & FORBIDDEN, found

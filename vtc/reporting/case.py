@@ -113,10 +113,10 @@ class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaul
         """Write events as the fields of a case have them."""
         calls = [event for event in events if isinstance(event, Call)]
         return {
-            "calls": tuple({one.call.name: json.loads(one.call.arguments)} for one in calls),
+            "calls": tuple({event.call.name: json.loads(event.call.arguments)} for event in calls),
             "content": "".join(event.raw for event in events if isinstance(event, Text)),
             "reasoning": "".join(event.raw for event in events if isinstance(event, Reasoning)),
-            "repairs": tuple(repair for one in calls for repair in one.repairs),
+            "repairs": tuple(repair for event in calls for repair in event.repairs),
             "refusals": tuple(event.reason for event in events if isinstance(event, Refusal)),
         }
 

@@ -197,18 +197,18 @@ class RequestEncoder:
     def _counted(self, size: int, tokens: int) -> None:
         """Take note of the tokens that the server counted of a prompt of so many bytes."""
         window = self._steps.get("context")
-        told = cut(tokens, size, window if isinstance(window, int) else None)
-        if told and told not in self._report.request:
-            self._report.request.append(told)
+        line = cut(tokens, size, window if isinstance(window, int) else None)
+        if line and line not in self._report.request:
+            self._report.request.append(line)
 
     def _refused(self, error: bytes) -> None:
         """Learn from an error amid a reply that no grammar can be had: the client has its status and cannot wait."""
-        found = lesson(200, hints.words_of(error, WORDS), self._steps)
-        if steps := {step: value for step, value in (found.steps if found else {}).items() if step in GRAMMARS}:
+        taught = lesson(200, hints.words_of(error, WORDS), self._steps)
+        if steps := {step: value for step, value in (taught.steps if taught else {}).items() if step in GRAMMARS}:
             self._plan.lessons.learn(steps)
-            told = "the server refused to decode by a grammar, amid its reply: all that follows is asked without"
-            self._report.request.append(told)
-            logger.warning("vtc: %s", told)
+            line = "the server refused to decode by a grammar, amid its reply: all that follows is asked without"
+            self._report.request.append(line)
+            logger.warning("vtc: %s", line)
 
     def again(self, error: bytes, status: int) -> bytes | None:
         """Encode it with what the server's error teaches; None if that is nothing, or changes nothing.
@@ -216,18 +216,18 @@ class RequestEncoder:
         None, too, if it teaches that the tools are to stand in the prompt: then it is to be planned anew.
         """
         words, before = hints.words_of(error, WORDS), [*self._report.request]
-        while found := lesson(status, words, self._steps):
-            if PROMPT in found.steps:
+        while taught := lesson(status, words, self._steps):
+            if PROMPT in taught.steps:
                 self.taught[PROMPT] = self._steps[PROMPT] = True
                 return None
             last, self._report.request[:] = self.sent, before
-            self.taught.update(found.steps)
-            self._steps.update(found.steps if found.once is None else {"max_tokens": found.once})
-            went = self._encoded(self._messages)
+            self.taught.update(taught.steps)
+            self._steps.update(taught.steps if taught.once is None else {"max_tokens": taught.once})
+            body = self._encoded(self._messages)
             if self.sent != last:
-                return went
+                return body
             self._report.request[:] = before
-            if found.once is not None:
+            if taught.once is not None:
                 break
         return None
 
@@ -238,8 +238,8 @@ class RequestEncoder:
         shown = "".join(f"\nA call is written like this:\n{usage}" for usage in usages)
         again = "Write your call again like that, filled in." if usages else "Write the whole reply again, corrected."
         question = f"Nothing of your last reply was carried out:{listed}{shown}\n{again}"
-        said = Message("assistant", (reply or "(nothing)",)), Message("user", (question,))
-        return self._encoded([*(self._request.messages if self._messages is None else self._messages), *said])
+        turns = Message("assistant", (reply or "(nothing)",)), Message("user", (question,))
+        return self._encoded([*(self._request.messages if self._messages is None else self._messages), *turns])
 
     def _usage(self, fault: ReplyFault) -> str:
         """Write a call of the tool whose call failed, as the model is told to write it; empty if that is not known."""
@@ -259,9 +259,9 @@ class RequestEncoder:
         if steps := ", ".join(name for name in taught if name not in GRAMMARS):
             self._report.request.append(f"asked again, as the server refused it; done at once from now on: {steps}")
         if taught.keys() & {*GRAMMARS}:
-            told = "the server refused to decode by a grammar: asked again without, as is all that follows"
-            self._report.request.append(told)
-            logger.warning("vtc: %s", told)
+            line = "the server refused to decode by a grammar: asked again without, as is all that follows"
+            self._report.request.append(line)
+            logger.warning("vtc: %s", line)
 
     def full(self, error: bytes, status: int) -> Failure | None:
         """Read the error of a prompt that is too long; None if it is another, or the client's API says it so itself."""
