@@ -17,8 +17,8 @@ from tests.e2e.conftest import Start
 from tests.e2e.upstream import SSE, Reply
 from tests.exchanges import PROFILES, fed, opened
 from vtc.dialects.bounded_cache import COMPILED
-from vtc.dialects.constrain import written
 from vtc.dialects.syntax import prefilter, scan
+from vtc.dialects.writing.history import written
 from vtc.events import Tool
 
 MOST = 10_000
