@@ -103,7 +103,7 @@ def parse(
         )
         limit = Limit(plan, tools)
         read = [*reader.feed(text), *reader.finish(complete=REASONS.get(reason, "stop") not in CUT_OFF)]
-        reply = _entries([event for one in read for event in limit.feed(one)], tools)
+        reply = _entries([passed for event in read for passed in limit.feed(event)], tools)
         if isinstance(reader, TracedReader):
             reply["trace"] = [_traced(entry) for entry in reader.trace]
         refused = refused or bool(reply["refusals"])
@@ -186,15 +186,15 @@ def offered(file: Path) -> tuple[dict[str, Tool], frozenset[str]]:
         tools = [_declared(entry) for entry in entries]
         body = encode({"model": "any", "messages": [], "input": [], "tools": tools})
         requests = [api.request(body) for api in reversed(APIS)]
-        found = {tool.name: tool for request in requests for tool in request.offer.tools}
+        functions = {tool.name: tool for request in requests for tool in request.offer.tools}
         declared = frozenset(name for request in requests for name in request.offer.declared)
-        if entries and not found:
+        if entries and not functions:
             raise ValueError("none of them is a function")
     except KeyError:
         raise click.BadParameter(f"{file}: this object has no key `tools`", param_hint="--tools") from None
     except ValueError as error:
         raise click.BadParameter(f"{file}: no list of tools as in a request: {error}", param_hint="--tools") from None
-    return found, declared
+    return functions, declared
 
 
 def _declared(entry: dict[str, Any]) -> dict[str, Any]:
@@ -238,18 +238,18 @@ def _show_trace(console: Console, trace: Sequence[Mapping[str, Any]]) -> None:
         _print_as_it_is(console, f"{_COLUMNS.format(**entry)}{again or text}".rstrip())
 
 
-def _show(console: Console, found: dict[str, Any]) -> None:
-    if "trace" in found:
-        _show_trace(console, found["trace"])
-    if found["reasoning_content"]:
+def _show(console: Console, reply: dict[str, Any]) -> None:
+    if "trace" in reply:
+        _show_trace(console, reply["trace"])
+    if reply["reasoning_content"]:
         console.print("[bold]reasoning[/bold]")
-        _print_as_it_is(console, found["reasoning_content"])
+        _print_as_it_is(console, reply["reasoning_content"])
     console.print("[bold]message[/bold]")
-    if found["content"]:
-        _print_as_it_is(console, found["content"])
+    if reply["content"]:
+        _print_as_it_is(console, reply["content"])
     else:
         console.print("[dim](empty)[/dim]")
-    for call in found["calls"]:
+    for call in reply["calls"]:
         console.print(f"[bold green]call[/bold green] {escape(call['name'])} [dim]({call['dialect']})[/dim]")
         for key, value in call["arguments"].items():
             _print_as_it_is(console, f"  {key}: {json.dumps(value, ensure_ascii=False)}")
@@ -257,11 +257,11 @@ def _show(console: Console, found: dict[str, Any]) -> None:
             console.print(f"  [yellow]repaired: {escape(repair)}[/yellow]")
         for parameter in call.get("lacks", ()):
             console.print(f"  [yellow]lacks: {escape(parameter)}, which the tool requires[/yellow]")
-    for refusal in found["refusals"]:
+    for refusal in reply["refusals"]:
         name = f" {escape(refusal['name'])}" if refusal["name"] else ""
         console.print(f"[bold red]{fate(refusal)}[/bold red]{name}: {escape(refusal['reason'])}")
-    if found["unread"]:
-        _print_as_it_is(console, f"a possible call was not read: {found['unread']}")
+    if reply["unread"]:
+        _print_as_it_is(console, f"a possible call was not read: {reply['unread']}")
 
 
 def _print_as_it_is(console: Console, text: str) -> None:

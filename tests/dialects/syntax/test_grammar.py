@@ -8,7 +8,7 @@ import pytest
 
 from tests.dialects.material import AGENT, COMMON, DIALECTS, described
 from vtc.dialects import Grammar, compiled
-from vtc.dialects.reading.context import Context, Found
+from vtc.dialects.reading.context import Context, TokenMatch
 from vtc.dialects.syntax.tokens import TokenKind, kind_of
 from vtc.events import Tool
 
@@ -16,7 +16,7 @@ SIX = [DIALECTS[name] for name in COMMON]
 ALL = Grammar(SIX)
 
 
-def first(grammar: Grammar, text: str, offered: Iterable[str] = AGENT) -> Found | None:
+def first(grammar: Grammar, text: str, offered: Iterable[str] = AGENT) -> TokenMatch | None:
     """The first token in a text, if these tools are offered."""
     tools = {name: Tool(name) for name in offered}
     context = Context(grammar, tools, lenient=True, unknown_tools="text", most_held=1000, think="keep", begins="text")

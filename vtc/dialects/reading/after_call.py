@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from vtc.dialects.arguments import envelope
 from vtc.dialects.reading import open_call, repairs
-from vtc.dialects.reading.context import WHITE, Context, Found, NotCompared, Refused, SaysText, Verdict
+from vtc.dialects.reading.context import WHITE, Context, NotCompared, Refused, SaysText, TokenMatch, Verdict
 from vtc.dialects.reading.held_text import CallPieces, InPieces
 from vtc.dialects.reading.open_call import OpenCall
 from vtc.dialects.repair import Repair
@@ -27,7 +27,7 @@ ECHO = "echo of the result of {tool}"
 OF_FILE = "it stands on a line of a file: it is quoted"
 
 
-class Made(NamedTuple):
+class CompleteCalls(NamedTuple):
     """The calls that were read."""
 
     syntax: CallSyntax
@@ -42,7 +42,7 @@ class Made(NamedTuple):
 
 
 type Damaged = tuple[Literal[Verdict.DAMAGED], OpenCall]
-type Completed = tuple[None, Made] | tuple[Literal[Verdict.UNDECIDED], Made]
+type Completed = tuple[None, CompleteCalls] | tuple[Literal[Verdict.UNDECIDED], CompleteCalls]
 type Spills = tuple[Literal[Verdict.SPILLED], OpenCall]
 type OnQuotedLine = Literal[Verdict.INDENTED]
 type Ended = Completed | Spills | Refused | OnQuotedLine
@@ -146,17 +146,17 @@ def _given_back(
     left_out: bool = False,
 ) -> str:
     """Say why a call is none; return its text."""
-    raw = "".join(one if isinstance(one, str) else one.raw for one in held)
+    raw = "".join(call if isinstance(call, str) else call.raw for call in held)
     refusal = Refusal(reason, syntax.dialect.name, name, raw[:EXCERPT], malformed=malformed, left_out=left_out)
     context.speech.refuse(refusal)
     return raw
 
 
-def complete(context: Context, call: OpenCall, found: Found | None) -> Ended:
+def complete(context: Context, call: OpenCall, token: TokenMatch | None) -> Ended:
     """End a call of which all is there; as `accept`, or the verdict that it is none."""
     # White space before closers that are missing is not the call's.
-    if found and found[0].strip():
-        hold(context, call, context.cursor.take(found.end()))
+    if token and token[0].strip():
+        hold(context, call, context.cursor.take(token.end()))
     context.cursor.seek = context.cursor.at
     if call.text.spilled:
         # In a section that must be the whole reply it is still inside of that.
@@ -197,7 +197,7 @@ def accept(context: Context, call: OpenCall, events: list[Call]) -> Completed | 
     if (blank := context.own.blank) and not call.text.told and (key := open_call.unfilled(events, blank)):
         return refuse(context, call, f"its {key!r} is {blank!r}, as the example in the prompt has it")
     if syntax.whole_reply:
-        return None, Made(syntax, [*call.earlier.calls, *events], call.text.size)
+        return None, CompleteCalls(syntax, [*call.earlier.calls, *events], call.text.size)
     if call.text.told and call.pieces:
         events = _ended(context, call, call.pieces, events)
     calls = [*call.earlier.calls, *events]
@@ -209,9 +209,9 @@ def accept(context: Context, call: OpenCall, events: list[Call]) -> Completed | 
         undecided = place.in_line and (place.mark or not sure)
         if undecided or syntax.ends_reply:
             sure = sure and not syntax.ends_reply
-            return Verdict.UNDECIDED, Made(syntax, calls, call.text.size, place.mark, sure)
+            return Verdict.UNDECIDED, CompleteCalls(syntax, calls, call.text.size, place.mark, sure)
     deliver_all(context, calls)
-    return None, Made(syntax, [], call.text.size)
+    return None, CompleteCalls(syntax, [], call.text.size)
 
 
 def _compared(context: Context, written: str, events: list[Call]) -> tuple[list[Call], str]:
@@ -271,13 +271,13 @@ def deliver_all(context: Context, calls: list[Call | str]) -> None:
 class AfterCall:
     """The text after a call: closers that may still come, and in a section its next call."""
 
-    __slots__ = ("_open", "context", "made", "syntax", "waiting")
+    __slots__ = ("_open", "complete", "context", "syntax", "waiting")
 
-    def __init__(self, context: Context, made: Made) -> None:
+    def __init__(self, context: Context, complete: CompleteCalls) -> None:
         self.context = context
-        self.made = made
-        self.syntax = made.syntax
-        self.waiting = made.calls
+        self.complete = complete
+        self.syntax = complete.syntax
+        self.waiting = complete.calls
         self._open = self.syntax.whole_reply and bool(self.syntax.section_tail())
 
     def scan(self) -> Scan:
@@ -293,9 +293,9 @@ class AfterCall:
         if self.waiting:
             self._refuse(reason)
 
-    def closer(self, found: Found) -> Literal[Verdict.WHOLE] | None:
+    def closer(self, token: TokenMatch) -> Literal[Verdict.WHOLE] | None:
         """Read a closer: of the section, or one that the call could do without."""
-        text = self.context.cursor.take(found.end())
+        text = self.context.cursor.take(token.end())
         if not self.syntax.whole_reply:
             self.context.speech.emit(Markup(text))
             return None
@@ -303,24 +303,24 @@ class AfterCall:
         self._open = False
         return Verdict.WHOLE
 
-    def turn_end(self, found: Found) -> None:
+    def turn_end(self, token: TokenMatch) -> None:
         """Read a marker that the model ends its reply with."""
-        self._add(self.context.cursor.take(found.end()))
+        self._add(self.context.cursor.take(token.end()))
 
     def _add(self, text: str) -> None:
         """Keep text that belongs to the markup of the last call."""
         last = self.waiting[-1]
         self.waiting[-1] = last + text if isinstance(last, str) else replace(last, raw=last.raw + text)
 
-    def invented(self, found: Found) -> None:
+    def invented(self, token: TokenMatch) -> None:
         """Leave out a result that the model wrote itself, and what it says about it: nothing was carried out yet."""
         context, cursor = self.context, self.context.cursor
         reason = "the model goes on with a result of its own"
-        excerpt = cursor.text[found.start() :][:EXCERPT]
+        excerpt = cursor.text[token.start() :][:EXCERPT]
         context.speech.refuse(Refusal(reason, self.syntax.dialect.name, "", excerpt, malformed=False, left_out=True))
 
     def other(self) -> Literal[Verdict.WHOLE] | None:
-        """Go on with text; calls that wait for the end of the reply are none, or it may come behind white space."""
+        """Go on with text; calls that wait for the end of the reply are none, or it may come after white space."""
         context, cursor = self.context, self.context.cursor
         if not self.waiting:
             if context.may_mend:
@@ -331,7 +331,7 @@ class AfterCall:
             self.not_whole()
         return None
 
-    def ends(self, _: Found) -> None:
+    def ends(self, _: TokenMatch) -> None:
         """End the reply, before the section does if that has an end at all."""
         if self.syntax.fence:
             closed = not self._open and self.context.complete
@@ -354,7 +354,7 @@ class AfterCall:
             self._refuse("it is not the whole reply")
 
     def _refuse(self, reason: str) -> None:
-        name = next((one.call.name for one in reversed(self.waiting) if isinstance(one, Call)), "")
+        name = next((call.call.name for call in reversed(self.waiting) if isinstance(call, Call)), "")
         _give_back(self.context, self.syntax, name, [*self.waiting], reason)
 
     def _mends(self, repair: Repair) -> bool:
@@ -396,9 +396,9 @@ class Spilled(SaysText):
     def scan(self) -> Scan:
         return self._scan
 
-    def through(self, found: Found) -> None:
+    def through(self, token: TokenMatch) -> None:
         """Go on with text after the closer."""
-        self.say(found.end())
+        self.say(token.end())
 
 
 # The text after calls that are examples if words follow them: on their line, or at all.
@@ -423,25 +423,25 @@ class Undecided(AfterCall):
     def scan(self) -> Scan:
         return self.context.grammar.undecided(self.syntax)
 
-    def closes(self, found: Found) -> Decided | None:
+    def closes(self, token: TokenMatch) -> Decided | None:
         """Read a closer that the call could do without."""
         if self.context.cursor.seek > self.context.cursor.at:
-            return self.no_word(found)
-        self._add(self.context.cursor.take(found.end()))
+            return self.no_word(token)
+        self._add(self.context.cursor.take(token.end()))
         return None
 
-    def no_word(self, found: Found) -> Decided | None:
+    def no_word(self, token: TokenMatch) -> Decided | None:
         """Pass over punctuation, a closing tag or a special token: words may still follow."""
         cursor = self.context.cursor
-        name = found[0].strip(" \t\r\n</>")
-        if name in self.context.grammar.quoting or found.end() - cursor.at > MOST_AFTER:
+        name = token[0].strip(" \t\r\n</>")
+        if name in self.context.grammar.quoting or token.end() - cursor.at > MOST_AFTER:
             return self._words()
-        cursor.seek = found.end()
+        cursor.seek = token.end()
         return None
 
-    def mark(self, found: Found) -> Decided:
+    def mark(self, token: TokenMatch) -> Decided:
         """Read a quotation mark: it ends what began directly before the call, or a word follows."""
-        if found[0].strip() == self.made.mark and self.context.cursor.seek == self.context.cursor.at:
+        if token[0].strip() == self.complete.mark and self.context.cursor.seek == self.context.cursor.at:
             return self._quoted()
         return self._words()
 
@@ -456,13 +456,13 @@ class Undecided(AfterCall):
         if text := self.context.cursor.take(end):
             self.waiting.append(text)
 
-    def decided(self, _: Found) -> tuple[None, Made]:
+    def decided(self, _: TokenMatch) -> tuple[None, CompleteCalls]:
         """Deliver the calls: the line ends, or a call outside the section follows, or a marker of the model's."""
         self.whole()
-        return None, self.made._replace(calls=[])
+        return None, self.complete._replace(calls=[])
 
     def _words(self) -> Decided:
-        return self._called() if self.made.sure else self._quoted()
+        return self._called() if self.complete.sure else self._quoted()
 
     def _called(self) -> Literal[Verdict.ENDS]:
         self.whole()

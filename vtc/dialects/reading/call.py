@@ -13,10 +13,10 @@ from vtc.dialects.arguments.kwargs import KwargsBody
 from vtc.dialects.reading.after_call import (
     NEVER,
     AfterCall,
+    CompleteCalls,
     Completed,
     Damaged,
     Ended,
-    Made,
     OnQuotedLine,
     Spills,
     Undecided,
@@ -30,7 +30,7 @@ from vtc.dialects.reading.after_call import (
     refuse,
     tell,
 )
-from vtc.dialects.reading.context import Context, Found, Refused, Verdict, place
+from vtc.dialects.reading.context import Context, Refused, TokenMatch, Verdict, place
 from vtc.dialects.reading.open_call import EarlierCalls, OpenCall
 from vtc.dialects.reading.value import MOST_GUESS, InValue, Opened, no_arguments, open_value
 from vtc.dialects.repair import Repair
@@ -50,7 +50,7 @@ MOST_ENDS = 16
 _PROSE = re.compile(r"[ \t\r]*\n\s*[^\W\d_]")
 """Words on a line after a call that has lost its closer."""
 _BREAK = re.compile(r"[}\]][ \t\r]{0,256}\n\s{0,256}\Z")
-"""The end of JSON that may break off there. Behind a string a quotation may go on, as its quotes may not be escaped."""
+"""The end of JSON that may break off there. After a string a quotation may go on, as its quotes may not be escaped."""
 _BEGINS_JSON = re.compile(r'[{"]')
 
 type Body = JsonBody | KwargsBody | GemmaBody
@@ -135,28 +135,28 @@ class InCall:
 
     # After the opening tag
 
-    def param(self, found: Found) -> Opened | Literal[Verdict.AROUND]:
+    def param(self, token: TokenMatch) -> Opened | Literal[Verdict.AROUND]:
         """Begin the first parameter, or pass over an element around all of them."""
-        key = self.call.syntax.dialect.unescaped(found[f"key_{found.lastgroup}"])
-        if not (self.context.lenient and found[0].strip() == f"<{key}>" and self.call.parameters.wraps(key)):
-            return open_value(self.context, self.call, found)
+        key = self.call.syntax.dialect.unescaped(token[f"key_{token.lastgroup}"])
+        if not (self.context.lenient and token[0].strip() == f"<{key}>" and self.call.parameters.wraps(key)):
+            return open_value(self.context, self.call, token)
         self.call.repairs[Repair.ARGUMENTS_KEY] = None
-        self.hold(found.end())
+        self.hold(token.end())
         return Verdict.AROUND
 
-    def no_params(self, found: Found) -> Ended:
+    def no_params(self, token: TokenMatch) -> Ended:
         """End a call that has no parameters."""
-        return self.done(found) if self.call.may_be_empty else self.no_arguments()
+        return self.done(token) if self.call.may_be_empty else self.no_arguments()
 
     def no_arguments(self) -> Refused:
         return no_arguments(self.context, self.call)
 
-    def orphan(self, found: Found) -> Refused | None:
+    def orphan(self, token: TokenMatch) -> Refused | None:
         """Pass over a parameter's closer that nothing opened."""
         if not self.context.lenient:
             return self.no_arguments()
         self.call.repairs[Repair.ORPHAN_CLOSER] = None
-        self.hold(found.end())
+        self.hold(token.end())
         return None
 
     def sole(self) -> Scan:
@@ -169,25 +169,25 @@ class InCall:
         unsure = self.call.syntax.names_the_tag and self.call.text.size > MOST_GUESS
         return self.no_arguments() if unsure else None
 
-    def sole_end(self, found: Found) -> Ended:
+    def sole_end(self, token: TokenMatch) -> Ended:
         """End a call whose one parameter has no tags."""
-        if verdict := self.sole_value(found.start()):
+        if verdict := self.sole_value(token.start()):
             return verdict
         several = self.call.syntax.names_the_tag and len(self.call.named.declared) > 1
         if several and "\n" in self.call.text.body.strip():
             return refuse(self.context, self.call, SOLE_LINES)
         self.call.end_parameter()
         self.call.repairs[Repair.SOLE_PARAMETER] = None
-        return complete(self.context, self.call, found)
+        return complete(self.context, self.call, token)
 
-    def sole_tag(self, found: Found) -> Refused | Literal[Verdict.CONTENT]:
+    def sole_tag(self, token: TokenMatch) -> Refused | Literal[Verdict.CONTENT]:
         """Read a tag in what may be a value: content if it is none of the tool's, and text stands before it."""
-        key, cursor = found.groupdict().get(f"key_{found.lastgroup}"), self.context.cursor
-        text = self.call.text.body + cursor.text[cursor.at : found.start()]
+        key, cursor = token.groupdict().get(f"key_{token.lastgroup}"), self.context.cursor
+        text = self.call.text.body + cursor.text[cursor.at : token.start()]
         if key and key not in self.call.named.declared and text.strip():
-            cursor.seek = found.end()
+            cursor.seek = token.end()
             return Verdict.CONTENT
-        return self.sole_value(found.start()) or self.no_arguments()
+        return self.sole_value(token.start()) or self.no_arguments()
 
     def nothing(self) -> Ended | Literal[Verdict.CONTENT, Verdict.SOLE]:
         """Read something else where parameters should follow, or the end of the reply."""
@@ -206,83 +206,83 @@ class InCall:
             return self.no_arguments()
         return complete(self.context, call, None)
 
-    def no_closer(self, found: Found) -> Ended:
+    def no_closer(self, token: TokenMatch) -> Ended:
         """End a call without parameters and closing tag, as that of its wrapper follows."""
-        return self._without_closer(found)
+        return self._without_closer(token)
 
-    def cut_by_call(self, _: Found) -> Ended:
+    def cut_by_call(self, _: TokenMatch) -> Ended:
         """End the same, as the next call follows."""
         return self._without_closer(None)
 
-    def _without_closer(self, found: Found | None) -> Ended:
-        return self._repaired(Repair.MISSING_CLOSER, found) if self.call.needs_nothing else self.no_arguments()
+    def _without_closer(self, token: TokenMatch | None) -> Ended:
+        return self._repaired(Repair.MISSING_CLOSER, token) if self.call.needs_nothing else self.no_arguments()
 
-    def wrong_wrapper(self, found: Found) -> Ended:
+    def wrong_wrapper(self, token: TokenMatch) -> Ended:
         """End a call without parameters, with a sibling's closing tag where that of its wrapper should follow."""
-        return self._repaired(Repair.WRONG_CLOSER, found) if self.call.may_be_empty else self.no_arguments()
+        return self._repaired(Repair.WRONG_CLOSER, token) if self.call.may_be_empty else self.no_arguments()
 
     def closed(self) -> Ended:
         """End a call whose tag closes itself."""
         return complete(self.context, self.call, None) if self.call.may_be_empty else self.no_arguments()
 
-    def json_arguments(self, found: Found) -> BeginsJson:
-        begins = _BEGINS_JSON.search(self.context.cursor.text, found.start())
+    def json_arguments(self, token: TokenMatch) -> BeginsJson:
+        begins = _BEGINS_JSON.search(self.context.cursor.text, token.start())
         assert begins is not None
         return open_json(self.context, self.call, begins.start())
 
-    def tag_end(self, found: Found) -> Ended | Literal[Verdict.CONTENT, Verdict.CLOSERS]:
+    def tag_end(self, token: TokenMatch) -> Ended | Literal[Verdict.CONTENT, Verdict.CLOSERS]:
         """End a tag with attributes, unless this is still inside of one."""
         cursor, call = self.context.cursor, self.call
-        text = call.text.body + cursor.text[cursor.at : found.end()]
+        text = call.text.body + cursor.text[cursor.at : token.end()]
         self._ends += 1
         if self._ends > MOST_ENDS:
             return refuse(self.context, call, f"its opening tag has more than {MOST_ENDS} ends")
         if not call.parameters.read_attributes(text):
-            cursor.seek = found.start() + 1
+            cursor.seek = token.start() + 1
             return Verdict.CONTENT
         if text.endswith("/>"):
-            return self.done(found)
-        self.hold(found.end())
+            return self.done(token)
+        self.hold(token.end())
         return Verdict.CLOSERS
 
     # After the arguments
 
-    def done(self, found: Found) -> Ended:
-        return complete(self.context, self.call, found)
+    def done(self, token: TokenMatch) -> Ended:
+        return complete(self.context, self.call, token)
 
-    def extra(self, found: Found) -> Ended:
+    def extra(self, token: TokenMatch) -> Ended:
         """Read a brace too many, or the fence of a code block, before the call's closers."""
-        is_brace = kind_of(found.lastgroup) == TokenKind.EXTRA_BRACE
-        return self._repaired(Repair.EXTRA_BRACE if is_brace else Repair.CODE_FENCE, found)
+        is_brace = kind_of(token.lastgroup) == TokenKind.EXTRA_BRACE
+        return self._repaired(Repair.EXTRA_BRACE if is_brace else Repair.CODE_FENCE, token)
 
-    def wrong_closer(self, found: Found) -> tuple[None, OpenCall] | Refused:
+    def wrong_closer(self, token: TokenMatch) -> tuple[None, OpenCall] | Refused:
         """Read a closing tag of another kind: it ends the call unless the call's own comes later."""
         if not self.context.lenient or self.call.text.spilled:
             return refuse(self.context, self.call, NO_CLOSER)
-        self.call.ends.wrong_closer = self.call.ends.place(len(found[0]))
+        self.call.ends.wrong_closer = self.call.ends.place(len(token[0]))
         self.call.fault = "its end can be read in two ways"
         return None, self.call
 
-    def next_call(self, found: Found) -> Ended:
+    def next_call(self, token: TokenMatch) -> Ended:
         """End a call without closers, as the next one follows at once, or follows a closing tag without its slash."""
-        if after := found.groupdict().get(f"next_{found.lastgroup}"):
-            hold(self.context, self.call, self.context.cursor.take(found.end() - len(after)))
+        if after := token.groupdict().get(f"next_{token.lastgroup}"):
+            hold(self.context, self.call, self.context.cursor.take(token.end() - len(after)))
         return self._repaired(Repair.CORRUPT_CLOSER if after else Repair.MISSING_CLOSER, None)
 
-    def another(self, found: Found) -> BeginsJson | Refused:
+    def another(self, token: TokenMatch) -> BeginsJson | Refused:
         """Go on with another object, before the call's closers: each is a call."""
         context, call = self.context, self.call
         if not context.lenient:
             return refuse(context, call, NO_CLOSER)
-        hold(context, call, context.cursor.take(found.start(f"json_{found.lastgroup}")))
+        hold(context, call, context.cursor.take(token.start(f"json_{token.lastgroup}")))
         call.next_object(_body(call.syntax, lenient=True))
         return Verdict.JSON, call
 
-    def _repaired(self, repair: Repair, found: Found | None) -> Ended:
+    def _repaired(self, repair: Repair, token: TokenMatch | None) -> Ended:
         if not self.context.lenient:
             return refuse(self.context, self.call, NO_CLOSER)
         self.call.repairs[repair] = None
-        return complete(self.context, self.call, found)
+        return complete(self.context, self.call, token)
 
     def no_tail(self) -> Ended | Damaged:
         """Read something else where a call's closers should follow."""
@@ -299,20 +299,20 @@ class InCall:
 
     # In a call that broke
 
-    def cut_off(self, found: Found) -> Refused | Literal[Verdict.CONTENT]:
+    def cut_off(self, token: TokenMatch) -> Refused | Literal[Verdict.CONTENT]:
         """Read another call: the broken one ends before it if nothing stands between its last bracket and that."""
         cursor, call = self.context.cursor, self.call
-        if call.breaks_off and cursor.is_blank_to(found.start()):
+        if call.breaks_off and cursor.is_blank_to(token.start()):
             return refuse(self.context, call, call.fault)
-        cursor.seek = found.start() + 1
+        cursor.seek = token.start() + 1
         return Verdict.CONTENT
 
-    def damage_end(self, found: Found | None = None) -> Completed | OnQuotedLine | Refused:
+    def damage_end(self, token: TokenMatch | None = None) -> Completed | OnQuotedLine | Refused:
         """Repair the text up to the next call, or to the end of the reply."""
         context, cursor, call = self.context, self.context.cursor, self.call
         end = len(cursor.text)
-        if found:
-            end = found.start(f"next_{found.lastgroup}")
+        if token:
+            end = token.start(f"next_{token.lastgroup}")
         hold(context, call, cursor.take(end))
         may = context.complete and not call.text.spilled
         events, rest = call.repaired(context.unknown_tools) if may else ([], "")
@@ -397,100 +397,100 @@ class HasContext(Protocol):
     def context(self) -> Context: ...
 
 
-def begin_call(inside: HasContext, found: Found, *, indented: bool = False) -> Begun:
+def begin_call(inside: HasContext, token: TokenMatch, *, indented: bool = False) -> Begun:
     """Begin a call, `indented` if it stands in indented code; without a verdict its parameters follow."""
     context = inside.context
-    assert found.lastgroup is not None
-    context.speech.say(context.cursor.take(found.start()))
-    head = context.grammar.heads[found.lastgroup]
+    assert token.lastgroup is not None
+    context.speech.say(context.cursor.take(token.start()))
+    head = context.grammar.heads[token.lastgroup]
     syntax = replace(head.syntax, is_indented=True) if indented else head.syntax
     if head.closed:
-        return _open_closed(context, found, syntax)
+        return _open_closed(context, token, syntax)
     if not head.attributes:
-        return _open(context, found, syntax)
-    return _open_with_attributes(context, found, head)
+        return _open(context, token, syntax)
+    return _open_with_attributes(context, token, head)
 
 
-def next_call(after: AfterCall, found: Found) -> BeginsNext:
+def next_call(after: AfterCall, token: TokenMatch) -> BeginsNext:
     """Begin the next call of a section; without a verdict its parameters follow."""
-    return _open(after.context, found, after.syntax, after.made)
+    return _open(after.context, token, after.syntax, after.complete)
 
 
-def next_listed(inside: InCall, found: Found) -> BeginsJson:
+def next_listed(inside: InCall, token: TokenMatch) -> BeginsJson:
     """Begin another call after one with a comma at the end of its line: all calls of such a list are carried out, or
     none, as each may count on those before it.
     """
     context, call = inside.context, inside.call
     call.repairs[Repair.SEVERAL_OBJECTS] = None
     calls, fault = listed(context, call)
-    begun, opened = _open(context, found, call.syntax, Made(call.syntax, calls, call.text.size))
+    begun, opened = _open(context, token, call.syntax, CompleteCalls(call.syntax, calls, call.text.size))
     assert begun is not None
     opened.repairs[Repair.SEVERAL_OBJECTS] = None
     opened.earlier.in_list, opened.earlier.fault = True, fault if context.lenient else MORE_ON_LINE
     return begun, opened
 
 
-def next_in_line(after: Undecided, found: Found) -> BeginsNext | tuple[Literal[Verdict.CONTENT], Made]:
+def next_in_line(after: Undecided, token: TokenMatch) -> BeginsNext | tuple[Literal[Verdict.CONTENT], CompleteCalls]:
     """Begin another call after one that may be quoted: they share one fate, unless what follows is seldom a call."""
-    assert found.lastgroup is not None
-    head = after.context.grammar.heads[found.lastgroup]
+    assert token.lastgroup is not None
+    head = after.context.grammar.heads[token.lastgroup]
     if head.attributes or head.closed:
-        return Verdict.CONTENT, after.decided(found)[1]
-    after.keep(found.start())
-    return _open(after.context, found, replace(head.syntax, is_indented=after.syntax.is_indented), after.made)
+        return Verdict.CONTENT, after.decided(token)[1]
+    after.keep(token.start())
+    return _open(after.context, token, replace(head.syntax, is_indented=after.syntax.is_indented), after.complete)
 
 
-def _open(context: Context, found: Found, syntax: CallSyntax, after: Made | None = None) -> BeginsNext:
-    call, groups = _opened(context, found, syntax, after), found.groupdict()
+def _open(context: Context, token: TokenMatch, syntax: CallSyntax, after: CompleteCalls | None = None) -> BeginsNext:
+    call, groups = _opened(context, token, syntax, after), token.groupdict()
     if syntax.body == "params":
-        hold(context, call, context.cursor.take(found.end()))
+        hold(context, call, context.cursor.take(token.end()))
         call.begin_body(in_pieces(context, call))
         return None, call
     if syntax.body == "kwargs":
-        return open_json(context, call, found.end())
-    if groups.get(f"json_{found.lastgroup}"):
-        return open_json(context, call, found.start(f"json_{found.lastgroup}"))
-    return open_json(context, call, context.cursor.text.index("{", found.start()))
+        return open_json(context, call, token.end())
+    if groups.get(f"json_{token.lastgroup}"):
+        return open_json(context, call, token.start(f"json_{token.lastgroup}"))
+    return open_json(context, call, context.cursor.text.index("{", token.start()))
 
 
-def _open_with_attributes(context: Context, found: Found, head: Head) -> BeginsWithAttributes:
-    call = _opened(context, found, head.syntax)
-    if not context.lenient or call.syntax.dialect.unescaped(found[f"key_{found.lastgroup}"]) not in call.named.declared:
+def _open_with_attributes(context: Context, token: TokenMatch, head: Head) -> BeginsWithAttributes:
+    call = _opened(context, token, head.syntax)
+    if not context.lenient or call.syntax.dialect.unescaped(token[f"key_{token.lastgroup}"]) not in call.named.declared:
         context.speech.say(call.text.raw)  # the white space that it took
-        context.cursor.seek = found.start() + 1
+        context.cursor.seek = token.start() + 1
         return Verdict.CONTENT
-    hold(context, call, context.cursor.take(found.start(f"attribute_{found.lastgroup}")))
+    hold(context, call, context.cursor.take(token.start(f"attribute_{token.lastgroup}")))
     call.begin_body()
     return Verdict.ATTRIBUTES, call
 
 
-def next_closed(after: AfterCall, found: Found) -> BeginsClosed | Literal[Verdict.CONTENT]:
+def next_closed(after: AfterCall, token: TokenMatch) -> BeginsClosed | Literal[Verdict.CONTENT]:
     """Begin the next call of a section, whose tag closes itself."""
-    return _open_closed(after.context, found, after.syntax, after.made)
+    return _open_closed(after.context, token, after.syntax, after.complete)
 
 
 def _open_closed(
-    context: Context, found: Found, syntax: CallSyntax, after: Made | None = None
+    context: Context, token: TokenMatch, syntax: CallSyntax, after: CompleteCalls | None = None
 ) -> BeginsClosed | Literal[Verdict.CONTENT]:
     if not context.lenient:
-        context.cursor.seek = found.end()
+        context.cursor.seek = token.end()
         return Verdict.CONTENT
-    call = _opened(context, found, syntax, after)
-    hold(context, call, context.cursor.take(found.end()))
+    call = _opened(context, token, syntax, after)
+    hold(context, call, context.cursor.take(token.end()))
     call.begin_body()
     call.repairs[Repair.SELF_CLOSING] = None
     return Verdict.CLOSED, call
 
 
-def _opened(context: Context, found: Found, syntax: CallSyntax, after: Made | None = None) -> OpenCall:
-    groups, token = found.groupdict(), found.lastgroup
-    written, id_ = groups.get(f"name_{token}") or "", groups.get(f"id_{token}")
-    index = groups.get(f"index_{token}") or ""
+def _opened(context: Context, token: TokenMatch, syntax: CallSyntax, after: CompleteCalls | None = None) -> OpenCall:
+    groups, name = token.groupdict(), token.lastgroup
+    written, id_ = groups.get(f"name_{name}") or "", groups.get(f"id_{name}")
+    index = groups.get(f"index_{name}") or ""
     call = OpenCall(syntax, written, id_, context.tools, index=index, lenient=context.lenient)
     if after:
         call.earlier, call.text.size = EarlierCalls(after.calls), after.size
     speech = context.speech
-    at = found.start()
+    at = token.start()
     call.place = place(context.cursor.text, at, in_line=speech.in_line, follows_call=speech.has_called_here)
     call.text.add(context.speech.take_space())
     call.text.before = len(call.text.raw)

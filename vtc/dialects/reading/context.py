@@ -28,7 +28,7 @@ WHITE = " \t\r\n"
 _QUOTED = re.compile(rf"^(?=[ \t>]{{1,{INDENT}}}\Z)[ \t]{{0,3}}>", re.MULTILINE)
 _BLANK = re.compile(rf"[{WHITE}]*+\Z")
 
-type Found = re.Match[str]
+type TokenMatch = re.Match[str]
 
 
 class Cursor:
@@ -182,7 +182,7 @@ class Speech:
 
     @property
     def is_indented_code(self) -> bool:
-        """True if what follows is indented like code, behind a blank line and text before that."""
+        """True if what follows is indented like code, after a blank line and text before that."""
         return self.last is Last.TEXT and _INDENTED.search("".join(self.space)) is not None
 
     def take(self) -> list[Event]:
@@ -216,9 +216,9 @@ class Speech:
                 self.emit(Markup(before))
             else:
                 self._pieces.append(before)
-        if self.last is Last.CALL and (said := body.lstrip(WHITE)) != body:
-            self.emit(Markup(body[: -len(said)]))
-            self._pieces.append(said)
+        if self.last is Last.CALL and (rest := body.lstrip(WHITE)) != body:
+            self.emit(Markup(body[: -len(rest)]))
+            self._pieces.append(rest)
         else:
             self._pieces.append(body)
         self.last = Last.TEXT
@@ -226,20 +226,20 @@ class Speech:
             self.space.append(text[len(body) :])
 
     def pass_on(self, text: str) -> list[Event]:
-        """What `say` and `take` give for a text after another, in one call: most of a reply comes this way."""
+        """Do for a text after another what `say` and `take` do, in one call: most of a reply comes this way."""
         body = text.rstrip(WHITE)
         space = self.space
         if not body:
             if text:
                 space.append(text)
             return []
-        said = body
+        passed = body
         if space:
-            said = "".join(space) + body
+            passed = "".join(space) + body
             space.clear()
         if len(body) < len(text):
             space.append(text[len(body) :])
-        return [Text(said)]
+        return [Text(passed)]
 
     def mark(self, event: Event) -> None:
         """Add an event that keeps its place: the white space before it waits no longer."""
@@ -259,7 +259,7 @@ class Speech:
         self.emit(refusal)
 
     def take_back(self) -> tuple[str, list[Call]]:
-        """Forget what nobody has taken yet; return its text, and the calls that it ends with."""
+        """Forget the events that no one has taken yet; return their text, and the calls that it ends with."""
         events, last = self.take(), list[Call]()
         note_last_calls(last, events)
         raw = "".join([*(event.raw for event in events), *self.space])
@@ -483,20 +483,20 @@ class Context:
         self.cursor = Cursor()
         self.speech = Speech()
 
-    def find(self, scan: Scan, *, searching: bool) -> Found | None:
+    def find(self, scan: Scan, *, searching: bool) -> TokenMatch | None:
         """Find the next token, or the one that stands here; one with a tool's name is none if that is not offered."""
         text, final = self.cursor.text, self.cursor.final
         finder = scan.at_end if final else scan.while_open
-        found = (finder.search if searching else finder.match)(text, self.cursor.seek)
-        while found and (name := f"{OFFERED}_{found.lastgroup}") in found.re.groupindex:
-            if self._offers(found[name]):
+        token = (finder.search if searching else finder.match)(text, self.cursor.seek)
+        while token and (name := f"{OFFERED}_{token.lastgroup}") in token.re.groupindex:
+            if self._offers(token[name]):
                 break
             assert scan.unnamed is not None
-            start = found.start()
-            found = (scan.unnamed.at_end if final else scan.unnamed.while_open).match(text, start)
-            if not found and searching:
-                found = finder.search(text, start + 1)
-        return found
+            start = token.start()
+            token = (scan.unnamed.at_end if final else scan.unnamed.while_open).match(text, start)
+            if not token and searching:
+                token = finder.search(text, start + 1)
+        return token
 
     def _offers(self, written: str) -> bool:
         """Tell whether the tool is offered whose name makes the markup."""

@@ -44,7 +44,7 @@ class HeldText:
 
     @property
     def untold(self) -> str:
-        """The text that has not left."""
+        """Return the text that has not left."""
         return self.raw[self.told :]
 
     def add(self, text: str) -> None:
@@ -279,9 +279,9 @@ class TaggedPieces(CallPieces):
         """End the parameter; `value` is what it is."""
         if self.halted:
             return
-        whole, said = _dumped(value), "".join(self._said)
-        if whole.startswith(said):
-            self._ready.append(whole[len(said) :])
+        whole, left = _dumped(value), "".join(self._said)
+        if whole.startswith(left):
+            self._ready.append(whole[len(left) :])
         else:
             self.halted = True
 
@@ -339,10 +339,10 @@ class JsonPieces(CallPieces):
         at = 0
         while at < len(text) and not self.halted:
             if not self._in_string:
-                found = _MARK.match(text, at)
-                assert found is not None
-                at = found.end()
-                self._mark(found[0])
+                mark = _MARK.match(text, at)
+                assert mark is not None
+                at = mark.end()
+                self._mark(mark[0])
                 continue
             run = _RUN.match(text, at)
             assert run is not None

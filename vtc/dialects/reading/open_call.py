@@ -180,7 +180,7 @@ class OpenCall:
 
     @property
     def name_in_markup(self) -> str:
-        """The name as it was written, where markup after the head may say it, too; empty where it cannot.
+        """Return the name as it was written, where markup after the head may say it, too; empty where it cannot.
 
         Expressions are made for each name that a model writes, which takes milliseconds.
         """
@@ -188,7 +188,7 @@ class OpenCall:
 
     @property
     def written(self) -> str:
-        """The name as the model wrote it; empty as long as it is inside JSON."""
+        """Return the name as the model wrote it; empty as long as it is inside JSON."""
         return self.named.written
 
     def split_name(self) -> str:
@@ -198,10 +198,10 @@ class OpenCall:
         """
         if not any(text.startswith("{key}") for text in self.syntax.dialect.params):
             return ""
-        found = self.named.without_key()
-        if found is None or not self.text.raw.endswith(self.written):
+        names = self.named.without_key()
+        if names is None or not self.text.raw.endswith(self.written):
             return ""
-        name, key = found
+        name, key = names
         self.text.end_head(key)
         self._name(name, self.named.tools)
         return key
@@ -238,13 +238,13 @@ class OpenCall:
 
     def piece(self) -> CallPiece | None:
         """Take what may leave of it now."""
-        one = self.pieces
-        if one is None or self.text.spilled:
+        pieces = self.pieces
+        if pieces is None or self.text.spilled:
             return None
-        if isinstance(one, JsonPieces):
+        if isinstance(pieces, JsonPieces):
             assert isinstance(self.json, JsonBody)
-            one.feed(self.json.take())
-        return one.leave(self.text)
+            pieces.feed(self.json.take())
+        return pieces.leave(self.text)
 
     def wait(self) -> None:
         """Let no more of it leave before it is complete: what its value holds may be its end."""
@@ -259,22 +259,22 @@ class OpenCall:
 
     @property
     def may_be_empty(self) -> bool:
-        """Whether a call without any parameter is one."""
+        """Tell whether a call without any parameter is one."""
         return self.syntax.dialect.names == "any" or self.needs_nothing
 
     @property
     def needs_nothing(self) -> bool:
-        """Whether it is whole without any parameter: its tool is offered, and requires none."""
+        """Tell whether it is whole without any parameter: its tool is offered, and requires none."""
         return self.named.tool is not None and not values.required(self.named.schema)
 
     @property
     def takes_nothing(self) -> bool:
-        """Whether it can have no parameter: its tool is offered, and declares none."""
+        """Tell whether it can have no parameter: its tool is offered, and declares none."""
         return self.named.tool is not None and not self.named.declared
 
     @property
     def sole_parameter(self) -> str | None:
-        """The one parameter that may stand without tags: required text, where the call is no word of a sentence."""
+        """Return the parameter that may stand without tags: required text, where the call is no word of a sentence."""
         dialect, tool = self.syntax.dialect, self.named.tool
         if tool is None or dialect.names == "any" or dialect.ends_reply or self.place.in_line or not dialect.json_body:
             return None
@@ -282,7 +282,7 @@ class OpenCall:
 
     @property
     def only_parameter(self) -> str | None:
-        """The one parameter of its tool, which a single value is, whatever it is called; None if it may be another."""
+        """Return the one parameter of its tool, which a single value is, whatever its name; else None."""
         sure = self._lenient and self.named.tool and not (self.syntax.dialect.ends_reply or self.place.in_line)
         return parameter.only(self.named.schema) if sure and not self.parameters.given else None
 
@@ -313,8 +313,8 @@ class OpenCall:
     def bare(self) -> str:
         """Its text without what can stand around it: a fence, the markers of its section, and what ends another."""
         raw = self.text.raw[self.text.before :]
-        if self.syntax.opening and (found := self.syntax.opening.search(raw)):
-            return raw[found.start() :]
+        if self.syntax.opening and (opening := self.syntax.opening.search(raw)):
+            return raw[opening.start() :]
         return _FENCE.sub("", raw)
 
     @property
@@ -332,14 +332,14 @@ class OpenCall:
             self.ends.among_words = 0 if quotes else self.ends.place(more)
 
     def complete(self, unknown_tools: str) -> list[Call]:
-        """The events for what was read; raises `envelope.NotACall`."""
+        """Return the events for what was read; raises `envelope.NotACall`."""
         if self.json is None:
             self.parameters.complete(self.text.body)
             return self._events(self._tagged(), unknown_tools)
         bodies: list[str] = []
-        for one in (*self._others, self.json):
-            self.repairs |= one.repairs
-            text = one.text()
+        for body in (*self._others, self.json):
+            self.repairs |= body.repairs
+            text = body.text()
             if self.syntax.body == "json" and text.startswith("{"):
                 text = envelope.listed(text) or text
             if text.startswith("["):
@@ -451,7 +451,7 @@ class OpenCall:
         return events
 
     def _unoffered(self, written: str, notes: Collection[str]) -> str | None:
-        """The name of a tool that is not offered, or None if this is no call of one; without any tools each name is."""
+        """Return the name of a tool that is not offered; None if this is no call of one. Without tools each name is."""
         if self.named.tools:
             return self.syntax.unoffered(written, notes, in_json=self.json is not None)
         return written if self.syntax.dialect.names == "any" else None

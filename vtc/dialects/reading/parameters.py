@@ -47,13 +47,13 @@ class NamedTool:
 
         GLM leaves the key's opening tag out: `<tool_call>bashcommand</arg_key><arg_value>ls`.
         """
-        found = [
+        names = [
             (tool.name, key)
             for tool in self.tools.values()
             if self.written.startswith(tool.name)
             and (key := self.written[len(tool.name) :]) in values.properties(tool.parameters)
         ]
-        return found[0] if len(found) == 1 and self.tool is None else None
+        return names[0] if len(names) == 1 and self.tool is None else None
 
 
 _BETWEEN = re.compile(r"(?<=>)(?=<)")
@@ -155,7 +155,7 @@ class Parameters:
 
     @property
     def value(self) -> str:
-        """The text of the value that is read, so far."""
+        """Return the text of the value that is read, so far."""
         return "".join(self._begun.value)
 
     @property
@@ -194,11 +194,11 @@ class Parameters:
 
     def read_attributes(self, tag: str) -> bool:
         """Take them from the rest of an opening tag; False if it is not whole yet, or they do not fit."""
-        found = parameter.in_attributes(tag, self._named.declared, self._named.schema)
-        if found is None:
+        arguments = parameter.in_attributes(tag, self._named.declared, self._named.schema)
+        if arguments is None:
             return False
         self._repairs[Repair.ATTRIBUTES] = None
-        self.given |= found
+        self.given |= arguments
         return True
 
     # What a tag means
@@ -284,24 +284,24 @@ class Parameters:
         keys = {escaped(key): key for key in (*declared, *self.given, *following)}
         closers = {key: syntax.param_closer(key) for key in keys}
         opener = syntax.param_opener(tuple(keys.values()))
-        tail = [one for tag in syntax.closing_tags(self._named.written) for one in (tag, *_BETWEEN.split(tag))]
+        tail = [text for tag in syntax.closing_tags(self._named.written) for text in (tag, *_BETWEEN.split(tag))]
         needed = map(escaped, values.required(self._named.schema))
         if (ending := unslashed(syntax, self._named.written)) and syntax.closers_alike:
             closed = rf"(?<={re.escape(syntax.param_closer(''))})\s*{re.escape(ending)}\s*\Z"
             body = re.sub(closed, lambda _: tail[0], body)
-        found = repairs.tagged(body, opener, closers, tail, needed, syntax.param_beginnings, self._unclosed)
-        if found is None:
+        tagged = repairs.tagged(body, opener, closers, tail, needed, syntax.param_beginnings, self._unclosed)
+        if tagged is None:
             return False
         self.given.clear()
         self._repairs.clear()
-        self._repairs |= dict.fromkeys(found[1] or [repair])
-        for written, text in found[0].items():
+        self._repairs |= dict.fromkeys(tagged[1] or [repair])
+        for written, text in tagged[0].items():
             self._set(keys[written], text)
             self._note_undeclared(keys[written])
         return True
 
     def _unclosed(self, written: str, text: str, last: bool) -> str | None:
-        """A value without closing tag, up to the next parameter or the end of the call; None if that cannot be told."""
+        """Return a value without closing tag, up to the next parameter or the end; None if that cannot be told."""
         syntax, schema = self._syntax, self._named.schema
         declared = self._named.declared.get(syntax.dialect.unescaped(written))
         if declared is not None and not values.takes_text(declared, schema):

@@ -163,7 +163,7 @@ class Reader:
         return events
 
     def finish(self, *, complete: bool = True) -> list[Event]:
-        """The end of the message; not `complete` when the model was cut off (`finish_reason: length`)."""
+        """End the message, which is not `complete` if it was cut off (`finish_reason: length`). Raises `Livelock`."""
         self._cursor.final, self._context.complete = True, complete
         self._left += SPARE
         self._read()
@@ -211,7 +211,7 @@ class Reader:
         return [*self.feed(text), *self.finish()]
 
     def pause(self) -> list[Event]:
-        """The end of one block of text of a message that has several: what is held is decided as at its end.
+        """End one block of text of a message that has several: what is held is decided as at its end.
 
         The next block is read from the start, and does not begin inside the reasoning.
         """
@@ -236,7 +236,7 @@ class Reader:
         return self._speech.take()
 
     def reasoned(self) -> None:
-        """The reasoning came by another way: a reply that was to begin inside of it does not."""
+        """Note that the reasoning came by another way: a reply that was to begin inside of it does not."""
         if self._state in (State.START, State.PROMPTED):
             self._context.beginning.is_text()
             self._context.beginning.show(began_inside=False)  # an earlier block may have shown that it did
@@ -248,12 +248,12 @@ class Reader:
 
     @property
     def begins(self) -> Begins:
-        """What the text that follows begins with, if nothing was read yet; else `text`."""
+        """Return what the text that follows begins with, if nothing was read yet; else `text`."""
         return self._context.beginning.begins
 
     @property
     def began_inside(self) -> bool | None:
-        """Whether the reply began inside of the reasoning; None if that did not show."""
+        """Tell whether the reply began inside of the reasoning; None if that did not show."""
         return self._context.beginning.began_inside
 
     @property

@@ -39,10 +39,10 @@ class RepairedBody(NamedTuple):
 
 
 def json_bodies(text: str, closers: Sequence[str], expected: ExpectedObject) -> RepairedBody | None:
-    """The objects of a broken JSON body as strict JSON; None if it cannot be told what they are.
+    """Return the objects of a broken JSON body as strict JSON; None if it cannot be told what they are.
 
-    `text` is what stands behind the head of a call, `closers` the closing tags of its dialect. Text may follow the
-    call only behind a closer that cannot be inside of it; and where there are closers in a string that does not end,
+    `text` is what stands after the head of a call, `closers` the closing tags of its dialect. Text may follow the
+    call only after a closer that cannot be inside of it; and where there are closers in a string that does not end,
     it may have ended before any of them.
     """
     body = _without_closers(text.lstrip(), closers)
@@ -52,24 +52,24 @@ def json_bodies(text: str, closers: Sequence[str], expected: ExpectedObject) -> 
     if whole:
         return RepairedBody(*whole, len(text))
     last = len(text.rstrip())
-    places = [found.end() for closer in closers for found in re.finditer(re.escape(closer), text)]
+    places = [match.end() for closer in closers for match in re.finditer(re.escape(closer), text)]
     for place, end in enumerate(sorted(places)[:MOST_CLOSERS]):
         if end == last and len(places) == 1:
             break  # that was all of it
         body = _without_closers(text[:end].lstrip(), closers)
         # With several closers the first may be content, and then a body up to it is cut off.
-        found = (
+        mended = (
             _mended(body, closers, expected, closed=True, in_string=False)
             if len(places) == 1
             else _tolerated(body) or (_searched(body, expected, closed=False) if place < MOST_SEARCHES else None)
         )
-        if found:
-            return RepairedBody(*found, end)
+        if mended:
+            return RepairedBody(*mended, end)
     return None
 
 
 def gemma_body(text: str, closers: Sequence[str], quote: str) -> RepairedBody | None:
-    """The object of a body in Gemma's writing that lacks its end, though the call has one, if only in part; else None.
+    """Return the object of a body in Gemma's writing that lacks its end, where the call has one, if in part.
 
     What is missing is the token after the last string, or brackets after a value that shows its own end.
     """
@@ -77,18 +77,18 @@ def gemma_body(text: str, closers: Sequence[str], quote: str) -> RepairedBody | 
     body, corrupt = without_corrupt_closer(_without_closers(whole, closers), closers)
     notes = [Repair.CORRUPT_CLOSER] if corrupt else []
     for tried, repair in ((body, ""), (with_quote(body, quote), Repair.JSON_MISSING_QUOTE), (body, Repair.JSON_CUT)):
-        one = GemmaBody(quote)
-        at = one.feed(tried, 0, final=True)
-        shows_its_end = not (one.error or one.in_string) and body.endswith(("}", "]", '"', quote))
+        reader = GemmaBody(quote)
+        at = reader.feed(tried, 0, final=True)
+        shows_its_end = not (reader.error or reader.in_string) and body.endswith(("}", "]", '"', quote))
         if repair == Repair.JSON_CUT and shows_its_end:
-            one.close()
-        if one.done and not tried[at:].strip() and body != whole:
-            return RepairedBody([one.text()], [*one.repairs, *notes, *([repair] if repair else [])], len(text))
+            reader.close()
+        if reader.done and not tried[at:].strip() and body != whole:
+            return RepairedBody([reader.text()], [*reader.repairs, *notes, *([repair] if repair else [])], len(text))
     return None
 
 
 def kwargs_body(text: str, closers: Sequence[str]) -> RepairedBody | None:
-    """The arguments of a Python call with quotes in its strings that are not escaped; None if it cannot be told.
+    """Return the arguments of a Python call with quotes in its strings that are not escaped; None if it cannot be told.
 
     Only where the call has its end: a bracket, and nothing but closers of the section after it.
     """
@@ -114,7 +114,7 @@ def _without_closers(text: str, closers: Sequence[str]) -> str:
 def _mended(
     body: str, closers: Sequence[str], expected: ExpectedObject, *, closed: bool, in_string: bool
 ) -> tuple[list[str], list[str]] | None:
-    """The values of a broken body and the repairs; `in_string` where it may lack the end of a string.
+    """Return the values of a broken body and the repairs; `in_string` where it may lack the end of a string.
 
     Only before a closer, `closed` or garbled: a string in which the reply ends is half of what was meant.
     """
@@ -135,11 +135,11 @@ def _mended(
         body, notes = _without_doubled_braces(body), [*notes, Repair.DOUBLED_BRACES]
     if (straight := _with_straight_quotes(body)) is not None:
         body, notes = straight, [*notes, Repair.JSON_TYPOGRAPHIC_QUOTES]
-    found = _tolerated(body, closers, cut="anywhere" if in_string else "behind")
-    found = found or _searched(body, expected, closed=closed or corrupt)
-    if found and escaped and twice and {Repair.JSON_CONTROL_CHARACTER, Repair.JSON_BAD_ESCAPE} & {*found[1]}:
+    mended = _tolerated(body, closers, cut="anywhere" if in_string else "behind")
+    mended = mended or _searched(body, expected, closed=closed or corrupt)
+    if mended and escaped and twice and {Repair.JSON_CONTROL_CHARACTER, Repair.JSON_BAD_ESCAPE} & {*mended[1]}:
         return None  # escaped in part: is the rest?
-    return (found[0], [*notes, *found[1]]) if found else None
+    return (mended[0], [*notes, *mended[1]]) if mended else None
 
 
 def _only_frames(text: str) -> bool:
@@ -150,9 +150,9 @@ def _only_frames(text: str) -> bool:
 def _without_doubled_braces(body: str) -> str:
     """Text in which braces stand once that a template for the prompt has doubled: the outer ones, or all."""
     inner = body.rstrip()[1:-1]
-    one = JsonBody(lenient=False)
-    one.feed(inner, 0, final=True)
-    return inner if one.done else _DOUBLED.sub(lambda found: found[0][0] if found[0] in "{{}}" else found[0], body)
+    reader = JsonBody(lenient=False)
+    reader.feed(inner, 0, final=True)
+    return inner if reader.done else _DOUBLED.sub(lambda match: match[0][0] if match[0] in "{{}}" else match[0], body)
 
 
 def _with_straight_quotes(body: str) -> str | None:
@@ -173,12 +173,12 @@ _DOUBLED = re.compile(r'"(?:[^"\\]|\\.)*+"|\{\{|\}\}', re.DOTALL)
 def _tolerated(
     body: str, closers: Sequence[str] = (), *, cut: Literal["", "behind", "anywhere"] = ""
 ) -> tuple[list[str], list[str]] | None:
-    """What the reader takes anyway, several values and braces too many included.
+    """Read JSON as the strict reader takes it, several values and braces too many included.
 
-    With `cut` the last value may be cut off `behind` something that it holds, or in a string, too (quotes and braces
+    With `cut` the last value may be cut off `after` something that it holds, or in a string, too (quotes and braces
     are added, nothing else), and a fragment of a closer may follow it.
     """
-    found: list[str] = []
+    values: list[str] = []
     names: dict[str, None] = {}
     at = 0
     while at < len(body):
@@ -191,23 +191,23 @@ def _tolerated(
             else:
                 return None
             break
-        one = JsonBody()
-        at = one.feed(body, at, final=True)
-        names.update(one.repairs)
-        if not one.done:
+        reader = JsonBody()
+        at = reader.feed(body, at, final=True)
+        names.update(reader.repairs)
+        if not reader.done:
             rest = body[at:]
-            # A string that ends in a brace has lost its quote, or was cut off behind a brace of its own.
-            unsure = one.in_string and (cut != "anywhere" or rest or body.endswith(("}", "]")))
-            if not cut or unsure or (rest and not is_partial_closer(rest, closers)) or not one.close():
+            # A string that ends in a brace has lost its quote, or was cut off after a brace of its own.
+            unsure = reader.in_string and (cut != "anywhere" or rest or body.endswith(("}", "]")))
+            if not cut or unsure or (rest and not is_partial_closer(rest, closers)) or not reader.close():
                 return None
             names.update({Repair.JSON_CUT: None, **({Repair.CORRUPT_CLOSER: None} if rest else {})})
             at = len(body)
-        found.append(one.text())
+        values.append(reader.text())
         gap = _GAP.match(body, at)
         at = gap.end() if gap else at
-    if len(found) > 1:
+    if len(values) > 1:
         names[Repair.SEVERAL_OBJECTS] = None
-    return (_each(found), list(names)) if found else None
+    return (_each(values), list(names)) if values else None
 
 
 _GAP = re.compile(r"[ \t\r\n,;]*")
@@ -215,8 +215,8 @@ _GAP = re.compile(r"[ \t\r\n,;]*")
 
 def _searched(body: str, expected: ExpectedObject, *, closed: bool) -> tuple[list[str], list[str]] | None:
     """Search for the one reading of JSON that lacks commas, colons or quotes; None if there is none."""
-    found = broken_json.read(body, expected, closed=closed) if body.startswith(("{", "[")) else None
-    return (_each([found.text]), found.repairs) if found else None
+    read = broken_json.read(body, expected, closed=closed) if body.startswith(("{", "[")) else None
+    return (_each([read.text]), read.repairs) if read else None
 
 
 def _each(bodies: Sequence[str]) -> list[str]:
@@ -242,19 +242,19 @@ def without_corrupt_closer(text: str, closers: Iterable[str]) -> tuple[str, bool
     rest = text
     for _ in range(MOST_CLOSERS):
         ending = rest.rstrip()
-        found = pattern.search(ending, max(0, len(ending) - longest))
-        if not found:
+        closer = pattern.search(ending, max(0, len(ending) - longest))
+        if not closer:
             break
-        rest = ending[: found.start()].rstrip()
+        rest = ending[: closer.start()].rstrip()
     return rest, rest != text
 
 
-def _size(found: tuple[re.Pattern[str], int]) -> int:
-    return len(found[0].pattern) * PER_CHARACTER
+def _size(compiled: tuple[re.Pattern[str], int]) -> int:
+    return len(compiled[0].pattern) * PER_CHARACTER
 
 
 def _corrupt(closers: tuple[str, ...]) -> tuple[re.Pattern[str], int]:
-    """What finds a garbled closer at the end of a text, and the most characters that one has."""
+    """Compile an expression for a garbled closer at the end of a text; return it with the most characters of one."""
     names = [name for closer in closers if (name := closer.strip("</> \n"))]
     if not names:
         return re.compile(r"(?!)"), 0
@@ -263,8 +263,8 @@ def _corrupt(closers: tuple[str, ...]) -> tuple[re.Pattern[str], int]:
     ends = {name[n:] for name in long for n in range(len(name) - LEAST_LETTERS + 1)}
     whole, first, last = _choice(names), _choice(beginnings), _choice(ends)
     glued = rf"(?!{whole}>){first}{last}"
-    found = re.compile(rf"(?:</(?:{glued}|{first}|{whole})>?|/{whole}>|(?<![\w/.-]){_choice(long)}>|{glued}>)\Z")
-    return found, 2 * max(map(len, names)) + len("</>")
+    pattern = re.compile(rf"(?:</(?:{glued}|{first}|{whole})>?|/{whole}>|(?<![\w/.-]){_choice(long)}>|{glued}>)\Z")
+    return pattern, 2 * max(map(len, names)) + len("</>")
 
 
 def _choice(words: Collection[str]) -> str:
@@ -275,7 +275,7 @@ def _choice(words: Collection[str]) -> str:
 
 
 def is_partial_closer(text: str, closers: Iterable[str]) -> bool:
-    """Whether text that stands behind what is complete is the beginning of a closer, or a garbled one."""
+    """Tell whether text that stands after what is complete is the beginning of a closer, or a garbled one."""
     text = text.strip()
     begun = any(closer.startswith(text) or closer.strip("</>").startswith(text) for closer in closers)
     return begun or without_corrupt_closer(text, closers)[0] == ""
@@ -293,7 +293,7 @@ def tagged(
     openings: Sequence[str] = (),
     unclosed: Callable[[str, str, bool], str | None] = lambda _, text, __: text,
 ) -> tuple[dict[str, str], list[str]] | None:
-    """The parameters of a body whose closers are missing or wrong, as they were written; None if that is a guess.
+    """Return the parameters of a body whose closers are missing or wrong, as they are written; None for a guess.
 
     `heads` finds the openers of declared parameters (group 1 is which), which begin with one of `openings`. `closers`
     are those of each parameter and `tail` the closing tags of the call. `unclosed` makes a value of the parameter's
@@ -312,7 +312,7 @@ def tagged(
     openers = _openers(heads, body, closers)
     if not openers or body[: next(iter(openers.values())).start].strip() or set(required) - {*openers}:
         return None
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for (key, opener), following in zip(openers.items(), [*[*openers.values()][1:], None], strict=True):
         piece = body[opener.end : following.start if following else None]
         closer = closers[key]
@@ -330,8 +330,8 @@ def tagged(
             notes[Repair.DOUBLED_OPENER] = None
         if note:
             notes[note] = None
-        found[key] = value
-    return found, list(notes)
+        values[key] = value
+    return values, list(notes)
 
 
 class _Opener(NamedTuple):
@@ -343,28 +343,28 @@ class _Opener(NamedTuple):
 
 
 def _openers(heads: re.Pattern[str], body: str, closers: Mapping[str, str]) -> dict[str, _Opener] | None:
-    """The openers of parameters; None if one opens twice.
+    """Return the openers of parameters; None if one opens twice.
 
     An opener whose last tag stands there twice is one, and in its own value it is a word.
     """
     openers: dict[str, _Opener] = {}
     last, closes = None, -1
-    for found in heads.finditer(body):
-        key, start, end = found[1], found.start(), found.end()
+    for head in heads.finditer(body):
+        key, start, end = head[1], head.start(), head.end()
         if last and (start < openers[last].end or (key == last and not 0 <= closes < start)):
             continue
         if key in openers:
             return None
-        twice = re.compile(rf"\s*{_choice([*filter(None, (found[0], last_tag(found[0])))])}")
+        twice = re.compile(rf"\s*{_choice([*filter(None, (head[0], last_tag(head[0])))])}")
         while again := twice.match(body, end):
             end = again.end()
-        openers[key] = _Opener(start, end, end > found.end())
+        openers[key] = _Opener(start, end, end > head.end())
         last, closes = key, body.find(closers[key], end)
     return openers
 
 
 def _closed_value(piece: str, closer: str, tail: Sequence[str], openings: Sequence[str]) -> tuple[str | None, str]:
-    """A parameter's value and the repair that it took; no value if text follows its closer.
+    """Return a parameter's value and the repair that it took; no value if text follows its closer.
 
     Of the last parameter what follows may be all that there is of `tail`, the closing tags of the call.
     """
@@ -395,7 +395,7 @@ _TAG = re.compile(r"</?[\w:.-]{1,64}>")
 
 
 def _with_space(value: str, piece: str) -> str:
-    """A value with the white space that it ends with in `piece`."""
+    """Return a value with the white space that it ends with in `piece`."""
     rest = piece[len(value) :]
     return value + rest[: len(rest) - len(rest.lstrip())]
 
@@ -417,13 +417,13 @@ def json_closers(body: str, closers: Sequence[str]) -> Sequence[str] | None:
 
     Where all of the text is JSON that ends too early, no bracket of it closes the section.
     """
-    one = JsonBody()
-    at = one.feed(body, 0, final=True)
-    if one.done:
+    reader = JsonBody()
+    at = reader.feed(body, 0, final=True)
+    if reader.done:
         return closers
-    if not one.error:
+    if not reader.error:
         closers = [closer for closer in closers if closer.strip(_OF_JSON)]
-    if one.in_string or any(closer in body for closer in closers) or without_corrupt_closer(body, closers)[1]:
+    if reader.in_string or any(closer in body for closer in closers) or without_corrupt_closer(body, closers)[1]:
         return closers  # it ends there, or in a string, which is another matter
     stump, behind = body[at:].strip(), body[:at].rstrip()
     if behind.endswith(('"', "}", "]")) and len(stump) >= LEAST_LETTERS and is_partial_closer(stump, closers):

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from vtc.dialects.reading.after_call import EXCERPT
 from vtc.dialects.reading.call import Begun, begin_call
-from vtc.dialects.reading.context import CONTEXT, MARKS, WHITE, Context, Found, Last, SaysText, Verdict
+from vtc.dialects.reading.context import CONTEXT, MARKS, WHITE, Context, Last, SaysText, TokenMatch, Verdict
 from vtc.dialects.syntax.grammar import SPAN_END
 from vtc.dialects.syntax.scan import Scan
 from vtc.dialects.syntax.tokens import INFO, SPECIAL, TokenKind, kind_of
@@ -30,51 +30,51 @@ class InText(SaysText):
     def answer_end(self) -> Scan:
         return self.context.grammar.answer
 
-    def marker(self, found: Found) -> None:
+    def marker(self, token: TokenMatch) -> None:
         """Take out a marker of the model's that is no part of its message."""
-        self.say(found.start())
-        self.context.speech.mark(Markup(self.context.cursor.take(found.end())))
+        self.say(token.start())
+        self.context.speech.mark(Markup(self.context.cursor.take(token.end())))
 
-    def answer(self, found: Found) -> None:
+    def answer(self, token: TokenMatch) -> None:
         """Begin what is text whatever it looks like."""
         self.context.beginning.is_text()
-        self.marker(found)
+        self.marker(token)
 
-    def think(self, found: Found) -> tuple[None, bool]:
+    def think(self, token: TokenMatch) -> tuple[None, bool]:
         """Begin reasoning."""
         context = self.context
         context.beginning.is_text()
         context.beginning.show(began_inside=False)
-        write_tag(context, found)
+        write_tag(context, token)
         return None, True
 
-    def closed(self, found: Found) -> None:
+    def closed(self, token: TokenMatch) -> None:
         """End reasoning that is empty: its opening tag stands in the prompt."""
         self.context.beginning.show(began_inside=True)
         self.context.beginning.is_text()
-        write_tag(self.context, found)
+        write_tag(self.context, token)
 
-    def stray(self, found: Found) -> Literal[Verdict.REASONING] | None:
+    def stray(self, token: TokenMatch) -> Literal[Verdict.REASONING] | None:
         """Read a closing tag that nothing opened: the reply began inside, and was not taken to.
 
         What has left as text stays text. Else it is reasoning, and a call in it is made only at its end, if nothing
-        else is said. Behind words on its line the tag may be one that the reply speaks of: it shows nothing for others.
+        else is said. After words on its line the tag may be one that the reply speaks of: it shows nothing for others.
         """
         context, beginning = self.context, self.context.beginning
-        self.say(found.start())
+        self.say(token.start())
         if beginning.began_inside is None:
             beginning.began_inside, beginning.shows = True, not context.speech.in_line
         if not beginning.undecided:
-            self.say(found.end())
+            self.say(token.end())
             return None
         beginning.undecided = False
         thoughts, beginning.thought = context.speech.take_back()
         if thoughts:
             context.speech.emit(KINDS[context.think](thoughts))
-        write_tag(context, found)
+        write_tag(context, token)
         return Verdict.REASONING
 
-    def other(self, _: Found | None = None) -> Literal[Verdict.PROMPTED] | None:
+    def other(self, _: TokenMatch | None = None) -> Literal[Verdict.PROMPTED] | None:
         """Read what stands here as text, unless the reply may begin inside of the reasoning."""
         context, beginning = self.context, self.context.beginning
         context.cursor.seek = context.cursor.at
@@ -86,7 +86,7 @@ class InText(SaysText):
     def first_call(self) -> Scan:
         return self.context.grammar.first_call
 
-    def begins_with_call(self, _: Found) -> None:
+    def begins_with_call(self, _: TokenMatch) -> None:
         """Read a reply that begins with a call as text, as a closing tag of reasoning may stand in an argument.
 
         None of it leaves until its end, or until such a tag stands in no call.
@@ -129,18 +129,18 @@ class InReasoning:
         if text := self.context.cursor.take(end):
             self.context.speech.emit(self._kind(text))
 
-    def quoted(self, found: Found) -> None:
+    def quoted(self, token: TokenMatch) -> None:
         """Pass over a closing tag in backticks."""
-        self.context.cursor.seek = found.end()
+        self.context.cursor.seek = token.end()
 
     def pass_over(self, end: int) -> None:
         """Keep what may be reasoning until its end shows."""
         self.context.cursor.seek = end
 
-    def opened(self, found: Found) -> None:
+    def opened(self, token: TokenMatch) -> None:
         """Pass over an opening tag: its own closing tag, if that is the next one, ends nothing."""
-        self._quoted_end = self.context.grammar.reasoning.closing_tags[found[0]]
-        self.context.cursor.seek = found.end()
+        self._quoted_end = self.context.grammar.reasoning.closing_tags[token[0]]
+        self.context.cursor.seek = token.end()
 
     def none(self) -> None:
         """Read it all as text: no closing tag came. A model may be cut off as it thinks."""
@@ -150,21 +150,21 @@ class InReasoning:
         else:
             self.say(len(self.context.cursor.text))
 
-    def close(self, found: Found) -> Literal[Verdict.CONTENT] | None:
+    def close(self, token: TokenMatch) -> Literal[Verdict.CONTENT] | None:
         """End reasoning: the reply begins."""
         quoted_end, self._quoted_end = self._quoted_end, ""
-        if found[0] == quoted_end:
-            self.context.cursor.seek = found.end()
+        if token[0] == quoted_end:
+            self.context.cursor.seek = token.end()
             return Verdict.CONTENT
         self.context.beginning.show(began_inside=True)
-        self.say(found.start())
-        write_tag(self.context, found)
+        self.say(token.start())
+        write_tag(self.context, token)
         return None
 
 
-def write_tag(context: Context, found: Found) -> None:
+def write_tag(context: Context, token: TokenMatch) -> None:
     """Keep a reasoning tag or leave it out; white space after it is then dropped as after a call."""
-    text = context.cursor.take(found.end())
+    text = context.cursor.take(token.end())
     if context.think == "keep":
         context.speech.emit(Text(text))
         context.speech.keep()
@@ -232,44 +232,44 @@ class InCode(SaysText):
         speech.say(self.context.cursor.take(end))
         speech.tagged = tagged
 
-    def info_end(self, found: Found) -> None:
+    def info_end(self, token: TokenMatch) -> None:
         """Begin the block, after the line of its fence."""
-        self.say(found.end())
+        self.say(token.end())
 
-    def info_ticks(self, found: Found) -> Literal[Verdict.CONTENT, Verdict.ENDS] | None:
+    def info_ticks(self, token: TokenMatch) -> Literal[Verdict.CONTENT, Verdict.ENDS] | None:
         """Read a backtick on the line of a fence: that was the beginning of a code span."""
         if self._run[0] == "~":
-            self.context.cursor.seek = found.start() + 1
+            self.context.cursor.seek = token.start() + 1
             return Verdict.CONTENT
-        return self.span_ticks(found)
+        return self.span_ticks(token)
 
-    def through(self, found: Found) -> Literal[Verdict.CONTENT] | None:
+    def through(self, token: TokenMatch) -> Literal[Verdict.CONTENT] | None:
         """End the block, with what ends it, unless that belongs to what stands in the block."""
-        inner = self._run[0] != "<" and _is_inside(_margin(found), self._margin)
-        self.say(found.end())
+        inner = self._run[0] != "<" and _is_inside(_margin(token), self._margin)
+        self.say(token.end())
         return Verdict.CONTENT if inner else None
 
-    def up_to(self, found: Found) -> None:
+    def up_to(self, token: TokenMatch) -> None:
         """End the span or the line: what ends it is read as text."""
-        self.say(found.start())
+        self.say(token.start())
 
-    def span_ticks(self, found: Found) -> Literal[Verdict.ENDS] | None:
-        self.say(found.end())
-        return Verdict.ENDS if found[0] == self._run else None
+    def span_ticks(self, token: TokenMatch) -> Literal[Verdict.ENDS] | None:
+        self.say(token.end())
+        return Verdict.ENDS if token[0] == self._run else None
 
-    def call(self, found: Found) -> Begun:
+    def call(self, token: TokenMatch) -> Begun:
         """Begin a call, in a dialect whose calls count in code; in indented code in its own special tokens, too."""
-        assert found.lastgroup is not None
-        in_code = self.context.grammar.heads[found.lastgroup].syntax.dialect.in_code
-        return begin_call(self, found, indented=self._run.isspace() and in_code != "call")
+        assert token.lastgroup is not None
+        in_code = self.context.grammar.heads[token.lastgroup].syntax.dialect.in_code
+        return begin_call(self, token, indented=self._run.isspace() and in_code != "call")
 
-    def fenced_call(self, found: Found) -> Begun | Literal[Verdict.QUOTED]:
+    def fenced_call(self, token: TokenMatch) -> Begun | Literal[Verdict.QUOTED]:
         """Read a call in a code block: only its end shows whether it is one, where the model marks calls by tokens."""
-        assert found.lastgroup is not None
-        if self.context.grammar.heads[found.lastgroup].syntax.dialect.in_code == "call":
-            return begin_call(self, found)
-        self.say(found.start())
-        self.context.cursor.seek = found.end()
+        assert token.lastgroup is not None
+        if self.context.grammar.heads[token.lastgroup].syntax.dialect.in_code == "call":
+            return begin_call(self, token)
+        self.say(token.start())
+        self.context.cursor.seek = token.end()
         return Verdict.QUOTED
 
     def unclosed(self) -> None:
@@ -281,22 +281,22 @@ class InCode(SaysText):
         cursor.seek = cursor.at
         self.context.keep_own()
 
-    def marker(self, found: Found) -> None:
+    def marker(self, token: TokenMatch) -> None:
         """Take out a marker of the model's that is no part of its message."""
-        self.say(found.start())
-        self.context.speech.mark(Markup(self.context.cursor.take(found.end())))
+        self.say(token.start())
+        self.context.speech.mark(Markup(self.context.cursor.take(token.end())))
 
-    def more(self, found: Found) -> None:
+    def more(self, token: TokenMatch) -> None:
         """Go on with the next line of indented code."""
-        self.say(found.end())
+        self.say(token.end())
 
-    def quoted_call(self, found: Found) -> Begun | Literal[Verdict.QUOTED]:
+    def quoted_call(self, token: TokenMatch) -> Begun | Literal[Verdict.QUOTED]:
         """Read a call inside a code span, if the span is one: only its end will show that."""
-        assert found.lastgroup is not None
-        if self.context.grammar.heads[found.lastgroup].syntax.dialect.in_code == "call":
-            return begin_call(self, found)
-        self.say(found.start())
-        self.context.cursor.seek = found.end()
+        assert token.lastgroup is not None
+        if self.context.grammar.heads[token.lastgroup].syntax.dialect.in_code == "call":
+            return begin_call(self, token)
+        self.say(token.start())
+        self.context.cursor.seek = token.end()
         return Verdict.QUOTED
 
     def hold(self, end: int) -> Literal[Verdict.UNBOUNDED] | None:
@@ -304,19 +304,19 @@ class InCode(SaysText):
         self.context.cursor.seek = end
         return self._bounded(end)
 
-    def quoted_ticks(self, found: Found) -> Literal[Verdict.UNBOUNDED, Verdict.CONTENT] | None:
-        if verdict := self._bounded(found.start()):
+    def quoted_ticks(self, token: TokenMatch) -> Literal[Verdict.UNBOUNDED, Verdict.CONTENT] | None:
+        if verdict := self._bounded(token.start()):
             return verdict
-        if found[0] != self._run:
-            self.context.cursor.seek = found.end()
+        if token[0] != self._run:
+            self.context.cursor.seek = token.end()
             return Verdict.CONTENT
-        self.say(found.end())
+        self.say(token.end())
         return None
 
-    def unquoted(self, found: Found | None = None) -> Literal[Verdict.UNBOUNDED] | None:
+    def unquoted(self, token: TokenMatch | None = None) -> Literal[Verdict.UNBOUNDED] | None:
         """Read it again as text, which may be a call: the paragraph ended, and a lone backtick quotes nothing."""
         cursor = self.context.cursor
-        if verdict := self._bounded(found.start() if found else len(cursor.text)):
+        if verdict := self._bounded(token.start() if token else len(cursor.text)):
             return verdict
         cursor.seek = cursor.at
         return None
@@ -330,26 +330,26 @@ class InCode(SaysText):
         return Verdict.UNBOUNDED
 
 
-def begin_in_text(inside: InText, found: Found) -> Begun | QuotedLine:
+def begin_in_text(inside: InText, token: TokenMatch) -> Begun | QuotedLine:
     """Begin a call, if its line is no code and quotes nothing."""
-    assert found.lastgroup is not None
+    assert token.lastgroup is not None
     context = inside.context
-    syntax = context.grammar.heads[found.lastgroup].syntax
+    syntax = context.grammar.heads[token.lastgroup].syntax
     quotable, own = syntax.dialect.may_be_quoted, context.is_own(syntax)
-    if quotable and (verdict := open_line(inside, found.start(), own=own)):
+    if quotable and (verdict := open_line(inside, token.start(), own=own)):
         return verdict
-    return begin_call(inside, found, indented=quotable and own and context.speech.is_indented_code)
+    return begin_call(inside, token, indented=quotable and own and context.speech.is_indented_code)
 
 
-def begin_line(inside: InText, found: Found) -> QuotedLine | None:
+def begin_line(inside: InText, token: TokenMatch) -> QuotedLine | None:
     """Begin a line that looks like code or like a quotation."""
-    marks = found[0].rfind(">") + 1
-    return open_line(inside, found.start() + (marks or len(found[0])))
+    marks = token[0].rfind(">") + 1
+    return open_line(inside, token.start() + (marks or len(token[0])))
 
 
-def begin_first_line(inside: InText, found: Found) -> Literal[Verdict.PROMPTED] | QuotedLine | None:
+def begin_first_line(inside: InText, token: TokenMatch) -> Literal[Verdict.PROMPTED] | QuotedLine | None:
     """Begin a reply that looks like a quotation, unless it may begin inside of the reasoning."""
-    return inside.other() or begin_line(inside, found)
+    return inside.other() or begin_line(inside, token)
 
 
 def open_line(inside: InText, end: int, *, own: bool = False) -> QuotedLine | None:
@@ -365,17 +365,17 @@ def open_line(inside: InText, end: int, *, own: bool = False) -> QuotedLine | No
     return (Verdict.INDENTED, INDENTED) if context.speech.is_indented_code and not own else None
 
 
-def open_code(inside: InText | InCode, found: Found) -> tuple[None, Opener]:
+def open_code(inside: InText | InCode, token: TokenMatch) -> tuple[None, Opener]:
     """Begin a code block, a line or an element that quotes, or what may be a code span."""
-    element = _ELEMENT.match(found[0])
-    margin = _margin(found)
-    inside.say(found.end())
-    return None, Opener(element[0] if element else found[0], margin)
+    element = _ELEMENT.match(token[0])
+    margin = _margin(token)
+    inside.say(token.end())
+    return None, Opener(element[0] if element else token[0], margin)
 
 
-def _margin(found: Found) -> str:
-    """What stands before a fence on its line: blanks, and the `>` of a quotation."""
-    return found.string[found.string.rfind("\n", 0, found.start()) + 1 : found.start()]
+def _margin(token: TokenMatch) -> str:
+    """Return the text before a fence on its line: blanks, and the `>` of a quotation."""
+    return token.string[token.string.rfind("\n", 0, token.start()) + 1 : token.start()]
 
 
 def _is_inside(margin: str, opened: str) -> bool:
@@ -394,13 +394,13 @@ def _columns(margin: str) -> int:
 # <|im_end|>          the end of the turn, where a server shows special tokens
 
 
-def doubt(inside: InText, found: Found) -> tuple[None, Found] | QuotedLine:
+def doubt(inside: InText, token: TokenMatch) -> tuple[None, TokenMatch] | QuotedLine:
     """Keep such markup until it shows what it is."""
     context = inside.context
-    if verdict := open_line(inside, found.start()):
+    if verdict := open_line(inside, token.start()):
         return verdict
-    context.cursor.seek = found.end()
-    return None, found
+    context.cursor.seek = token.end()
+    return None, token
 
 
 MOST = 4096
@@ -415,39 +415,39 @@ class InDoubt(SaysText):
 
     __slots__ = ("_bare", "_closed", "_closes", "_opens")
 
-    def __init__(self, context: Context, found: Found) -> None:
+    def __init__(self, context: Context, token: TokenMatch) -> None:
         super().__init__(context)
         self._opens = self._closes = self._bare = self._closed = False
-        self._note(found)
+        self._note(token)
 
     def scan(self) -> Scan:
         return self.context.grammar.doubtful
 
-    def _note(self, found: Found) -> None:
-        kind = kind_of(found.lastgroup)
+    def _note(self, token: TokenMatch) -> None:
+        kind = kind_of(token.lastgroup)
         self._opens |= kind == TokenKind.WRAPPER_OPENER
         self._bare |= kind == TokenKind.SPECIAL_OPENER
         self._closed = kind == TokenKind.ORPHAN_CLOSER
         self._closes |= self._closed
 
-    def more(self, found: Found) -> Literal[Verdict.UNBOUNDED] | None:
+    def more(self, token: TokenMatch) -> Literal[Verdict.UNBOUNDED] | None:
         """Keep more of it, up to the limit."""
-        self._note(found)
-        self.context.cursor.seek = found.end()
-        if found.end() - self.context.cursor.at <= MOST:
+        self._note(token)
+        self.context.cursor.seek = token.end()
+        if token.end() - self.context.cursor.at <= MOST:
             return None
-        self.say(found.end())
+        self.say(token.end())
         return Verdict.UNBOUNDED
 
-    def call(self, found: Found) -> Begun:
+    def call(self, token: TokenMatch) -> Begun:
         """Begin a call: it shares the call's fate."""
-        self.context.speech.space.append(self.context.cursor.take(found.start()))
-        return begin_call(self, found)
+        self.context.speech.space.append(self.context.cursor.take(token.start()))
+        return begin_call(self, token)
 
     def _is_alone(self) -> bool:
         """True for special tokens, of which no words speak.
 
-        They are quoted in quotation marks. Behind a blank on their line they are spoken of, but at the end of the reply
+        They are quoted in quotation marks. After a blank on their line they are spoken of, but at the end of the reply
         after the end of a sentence.
         """
         context, cursor = self.context, self.context.cursor

@@ -376,7 +376,9 @@ def _with_steps(state: State, row: StateRow[Any]) -> StateRow[Any]:
     steps = Steps()
     for of, token, action, after, *verdicts in ROWS:
         if of is state:
-            pairs = (one if isinstance(one, tuple) else (one, _USUAL.get(one, state)) for one in verdicts)
+            pairs = (
+                verdict if isinstance(verdict, tuple) else (verdict, _USUAL.get(verdict, state)) for verdict in verdicts
+            )
             steps[token] = Step(token, action, after, dict(pairs))
     otherwise, text, end = map(steps.get, NO_TOKENS)
     return row._replace(steps=steps, otherwise=otherwise, text=text, end=end)

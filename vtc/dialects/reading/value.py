@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from vtc.dialects.reading.after_call import Damaged, Ended, complete, damage, hold, mends, refuse, tell
-from vtc.dialects.reading.context import Context, Found, Refused, Verdict
+from vtc.dialects.reading.context import Context, Refused, TokenMatch, Verdict
 from vtc.dialects.reading.open_call import OpenCall
 from vtc.dialects.repair import Repair
 from vtc.dialects.syntax.forms import closes_itself
@@ -112,12 +112,12 @@ class OpenParam(NamedTuple):
     """The tool's one parameter, which it is if no other follows; None if it may be another."""
 
 
-def open_value(context: Context, call: OpenCall, found: Found) -> Opened:
+def open_value(context: Context, call: OpenCall, token: TokenMatch) -> Opened:
     """Begin a parameter."""
-    token, groups = found.lastgroup or "", found.groupdict()
+    name, groups = token.lastgroup or "", token.groupdict()
     key, param = (
-        call.syntax.dialect.unescaped(groups[f"key_{token}"]),
-        number_of(token),
+        call.syntax.dialect.unescaped(groups[f"key_{name}"]),
+        number_of(name),
     )
     guess = call.parameters.begins_with_a_guess(key)
     element = call.syntax.is_element(param)
@@ -125,12 +125,12 @@ def open_value(context: Context, call: OpenCall, found: Found) -> Opened:
     if (guess and not call.named.declared) or (unknown and not call.only_parameter):
         return no_arguments(context, call)
     # Where every tag might be one, a document of another kind is set in.
-    set_in = found[0].lstrip("\r\n")[:1].isspace()
+    set_in = token[0].lstrip("\r\n")[:1].isspace()
     only = None if guess and set_in else call.only_parameter
     guess = guess or unknown
-    hold(context, call, context.cursor.take(found.end()))
-    said = groups.get(f"string_{token}") or groups.get(f"type_{token}")
-    call.parameters.begin(key, param, said in ("true", "string", "raw") if said else None)
+    hold(context, call, context.cursor.take(token.end()))
+    kind = groups.get(f"string_{name}") or groups.get(f"type_{name}")
+    call.parameters.begin(key, param, kind in ("true", "string", "raw") if kind else None)
     if call.parameters.undeclared > MOST_UNDECLARED and not call.syntax.closers_alike:
         return refuse(context, call, f"it has more than {MOST_UNDECLARED} parameters that its tool does not declare")
     alike = call.syntax.closers_alike and not element
@@ -222,14 +222,14 @@ class InValue:
 
     # What it quotes
 
-    def quoted_param(self, found: Found) -> None:
+    def quoted_param(self, token: TokenMatch) -> None:
         """Read an opener of the value's own, which a closer then pairs with, unless it closes itself."""
         self.call.wait()
-        if self.context.cursor.is_blank_to(found.start()):
-            self._note_opener(found[0])
-        if not closes_itself(found[0]):
+        if self.context.cursor.is_blank_to(token.start()):
+            self._note_opener(token[0])
+        if not closes_itself(token[0]):
             self._nesting.open_parameter()
-        self.context.cursor.seek = found.end()
+        self.context.cursor.seek = token.end()
 
     def _note_opener(self, opener: str) -> None:
         """Note an opening tag with which the value begins: it may be the parameter's own, written twice."""
@@ -237,33 +237,33 @@ class InValue:
         if parameters.is_empty and self.call.text.ends_with(opener.rstrip()):
             parameters.opens_twice = True
 
-    def quoted_call(self, found: Found) -> None:
+    def quoted_call(self, token: TokenMatch) -> None:
         """Read the opener of another call."""
         self.call.parameters.quotes_calls = True
-        self.quoted_wrapper(found)
+        self.quoted_wrapper(token)
 
-    def quoted_wrapper(self, found: Found) -> None:
+    def quoted_wrapper(self, token: TokenMatch) -> None:
         """Read a tag that a closer of the call pairs with, unless it closes itself."""
         self.call.wait()
-        if not closes_itself(found[0]):
+        if not closes_itself(token[0]):
             self._nesting.open_call()
-        self.context.cursor.seek = found.end()
+        self.context.cursor.seek = token.end()
 
-    def quoted_tail(self, found: Found) -> Damaged | Refused | None:
+    def quoted_tail(self, token: TokenMatch) -> Damaged | Refused | None:
         """Read a closer of the call: it never ends the value, only a parameter's closer does."""
         kind = self._nesting.close_call()
         if kind is None and self._open_ends:
             self._open_ends.append(self._open_ends[0])  # it has a closer: that it ended before can be told no more
-        return self._close_call(kind, found.end())
+        return self._close_call(kind, token.end())
 
-    def lost_call(self, found: Found) -> Damaged | Refused | None:
+    def lost_call(self, token: TokenMatch) -> Damaged | Refused | None:
         """Read the same with another call right after it."""
-        kind, end = self._nesting.close_call(), found.start(f"next_{found.lastgroup}")
+        kind, end = self._nesting.close_call(), token.start(f"next_{token.lastgroup}")
         if kind is None:
             self._nesting.call_follows()
             ends = self.call.ends
             ends.next_call = ends.place(end - self.context.cursor.at)
-            ends.has_no_value = self.call.parameters.is_empty and self.context.cursor.is_blank_to(found.start())
+            ends.has_no_value = self.call.parameters.is_empty and self.context.cursor.is_blank_to(token.start())
         return self._close_call(kind, end)
 
     def _close_call(self, kind: int | None, end: int) -> Damaged | Refused | None:
@@ -285,25 +285,25 @@ class InValue:
 
     # Its closer
 
-    def closer(self, found: Found) -> Refused | None:
+    def closer(self, token: TokenMatch) -> Refused | None:
         """Read a closer of the parameter: what follows decides whether it ends the value."""
-        if self._guess and (verdict := self.hold_guess(found.start())):
+        if self._guess and (verdict := self.hold_guess(token.start())):
             return verdict
-        self.hold(found.start())
+        self.hold(token.start())
         self._paired = self._nesting.close_parameter()
         self._closers = 1
-        self.context.cursor.seek = found.end()
+        self.context.cursor.seek = token.end()
         return None
 
-    def closer_again(self, found: Found) -> Content | None:
+    def closer_again(self, token: TokenMatch) -> Content | None:
         """Read one more closer: a run of them is one closer, but for quotation marks, with which a value may end."""
         if self._paired or self._closers == MOST_CLOSERS or self.call.syntax.ends_with_quote:
             return self.content()
         self._closers += 1
-        self.context.cursor.seek = found.end()
+        self.context.cursor.seek = token.end()
         return None
 
-    def content(self, _: Found | None = None) -> Content:
+    def content(self, _: TokenMatch | None = None) -> Content:
         """Take the closers for content of the value."""
         if self._guess:
             return no_arguments(self.context, self.call)
@@ -311,11 +311,11 @@ class InValue:
         self._nesting.balance -= self._closers - 1
         return Verdict.CONTENT
 
-    def no_param(self, found: Found) -> Refused:
+    def no_param(self, token: TokenMatch) -> Refused:
         """Refuse the call: in what may be no value stands a tag."""
-        return self.hold_guess(found.start()) or no_arguments(self.context, self.call)
+        return self.hold_guess(token.start()) or no_arguments(self.context, self.call)
 
-    def call_follows(self, found: Found) -> Ended | Content:
+    def call_follows(self, token: TokenMatch) -> Ended | Content:
         """Read a call's opener after the closer: content, unless all that follows shows that it is the next call.
 
         Where a call needs no closer, it does.
@@ -324,65 +324,65 @@ class InValue:
             self._close(last=True)
             return complete(self.context, self.call, None)
         if not self._paired:
-            after = found.groupdict().get(f"next_{found.lastgroup}") or found[0].lstrip()
+            after = token.groupdict().get(f"next_{token.lastgroup}") or token[0].lstrip()
             ends = self.call.ends
-            ends.next_call = ends.place(found.end() - len(after) - self.context.cursor.at)
+            ends.next_call = ends.place(token.end() - len(after) - self.context.cursor.at)
             ends.has_no_value = False
         return self.content()
 
-    def garbled_opener(self, found: Found) -> Content:
+    def garbled_opener(self, token: TokenMatch) -> Content:
         """Read the beginning of a parameter's opener that goes on otherwise: the value may have ended here.
 
         A closing tag without its slash that ends the reply may look so, too.
         """
         cursor, closer = self.context.cursor, unslashed(self.call.syntax, self.call.written)
-        at = found.end() - len(found[0].lstrip())
+        at = token.end() - len(token[0].lstrip())
         ends = closer and cursor.final and cursor.text.startswith(closer, at) and cursor.is_blank(at + len(closer))
         if ends or self._paired or self._nesting.calls:
             return self.content()
         return refuse(self.context, self.call, "the opening tag of a parameter is garbled")
 
-    def next_param(self, found: Found) -> Opened | Content:
+    def next_param(self, token: TokenMatch) -> Opened | Content:
         """Read a parameter's opener after the closer."""
         if self._paired:
             self._may_have_ended = True
             self._nesting.adjacent |= not self._nesting.calls
             return self.content()
-        param = number_of(found.lastgroup)
-        key = self.call.syntax.dialect.unescaped(found[f"key_{found.lastgroup}"])
+        param = number_of(token.lastgroup)
+        key = self.call.syntax.dialect.unescaped(token[f"key_{token.lastgroup}"])
         undeclared = self.call.syntax.is_element(param) and key not in self.call.named.declared
         if self._guess and self.call.syntax.is_element(self._param):
             return no_arguments(self.context, self.call)
         if undeclared or self.call.parameters.quotes(key):
             return self.content()
         self._close()
-        return open_value(self.context, self.call, found)
+        return open_value(self.context, self.call, token)
 
-    def call_closer(self, found: Found) -> Ended | Content:
+    def call_closer(self, token: TokenMatch) -> Ended | Content:
         """End the call: even if an opener in the value pairs with the closer, as long as it quotes no open call."""
         if self._guess and not self._only:
             return no_arguments(self.context, self.call)
         if self._paired and self._nesting.calls:
-            self.call.note_possible_end(found.end() - self.context.cursor.at)
+            self.call.note_possible_end(token.end() - self.context.cursor.at)
             return self.content()
         self.call.parameters.unsure |= self._paired and self._nesting.adjacent
         self._close(last=True)
-        return complete(self.context, self.call, found)
+        return complete(self.context, self.call, token)
 
-    def last_tag(self, found: Found) -> Ended | Content:
+    def last_tag(self, token: TokenMatch) -> Ended | Content:
         """Read another closing tag after several closers, one of which stands for the call's."""
         if self._closers == 1 or self._guess or not self.context.lenient:
             return self.content()
         self.call.repairs[Repair.WRONG_CLOSER] = None
         self._close(last=True)
-        return complete(self.context, self.call, found)
+        return complete(self.context, self.call, token)
 
-    def wrong_wrapper(self, found: Found) -> Ended | Content:
+    def wrong_wrapper(self, token: TokenMatch) -> Ended | Content:
         """Read the call's closing tag, and a sibling's where that of its wrapper should follow."""
         if self._guess or self._paired or self._nesting.calls or not self.context.lenient:
             return self.content()
         self.call.repairs[Repair.WRONG_CLOSER] = None
-        return self.call_closer(found)
+        return self.call_closer(token)
 
     def content_or_end(self) -> Ended | Content:
         """Read text after a closer, or the end of the reply, where only closers of the call are missing."""
@@ -406,7 +406,7 @@ class InValue:
 
     @property
     def open_end(self) -> OpenEnd | None:
-        """Where the call ends if nothing closes it; None if that cannot be told."""
+        """Return where the call ends if nothing closes it; None if that cannot be told."""
         return self._open_ends[0] if len(self._open_ends) == 1 else None
 
     def end_open_at(self, end: OpenEnd) -> Ended:

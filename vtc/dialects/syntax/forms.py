@@ -66,7 +66,7 @@ class CallSyntax:
 
     @cached_property
     def body(self) -> str:
-        """The slot that holds the arguments."""
+        """Return the slot that holds the arguments."""
         return pattern.body(self.call)
 
     @cached_property
@@ -101,7 +101,7 @@ class CallSyntax:
 
     @cached_property
     def child_mark(self) -> str:
-        """The text before each tag in a list or an object, in a dialect that writes them as tags; else empty."""
+        """Return the text before each tag in a list or an object, in a dialect that writes them as tags; else empty."""
         return self.dialect.params[0].partition("<{key}>")[0] if self.dialect.values == "nested" else ""
 
     @cached_property
@@ -133,7 +133,7 @@ class CallSyntax:
         return before.rstrip().endswith("[") and after.lstrip().startswith("]")
 
     def unoffered(self, written: str, repairs: Collection[str], *, in_json: bool) -> str | None:
-        """The name of a tool that is not offered; None if a call that took these repairs is none of such a tool."""
+        """Return the name of a tool that is not offered; None if a call that took these repairs is none of one."""
         is_call = self.dialect.is_framed and not self.fence and stands_whole(repairs, in_json=in_json)
         return tool_names.unoffered(written) if is_call else None
 
@@ -161,14 +161,14 @@ class CallSyntax:
         return trimmed(parts)
 
     def attribute_head(self) -> tuple[Part, ...] | None:
-        """The beginning of a call with attributes, if the tool's name is the tag; up to the first value."""
+        """Return the beginning of a call with attributes, if the tool's name is the tag; up to the first value."""
         if self.dialect.names == "any" or self.section or self.fence or not self.call.startswith("<{name}>"):
             return None
         attribute = (Chars(KEY, 128, "key"), Space(), Lit("="), Space(), OneOf(QUOTES))
         return (Lit("<"), tool_name(self.dialect), Chars(r"\s", 16), Group(attribute, "attribute"))
 
     def tail(self, name: str) -> tuple[Part, ...]:
-        """What must follow the arguments of a call that was written with this name."""
+        """Return the markup that must follow the arguments of a call that was written with this name."""
         _, after = pattern.split(pattern.parse(self.call, "call"), pattern.BODIES)
         slots: dict[str, tuple[Part, ...]] = {
             "name": (Lit(name),),
@@ -179,7 +179,7 @@ class CallSyntax:
         return loosened(trimmed(markup(after, self.dialect, slots)))
 
     def written_tail(self, name: str) -> tuple[Part, ...]:
-        """The same with at least some text in it: where all of it may be missing, as it is if nothing is."""
+        """Return the same with at least some text in it: where all of it may be missing, as it is if nothing is."""
         tail = self.tail(name)
         if any(isinstance(part, Lit | Chars | OneOf) for part in tail):
             return tail
@@ -198,12 +198,12 @@ class CallSyntax:
         return trimmed((*tail, Space(), Lit(self.fence))) if self.fence else tail
 
     def closing_tags(self, name: str) -> list[str]:
-        """The closing tags of the call and of the sections it may stand in, as they are written."""
+        """Return the closing tags of the call and of the sections it may stand in, as they are written."""
         tags = [tag for text in self._closers_of(name) for tag in _TAGS.findall(text)]
         return [*tags, *(bare for tag in tags if (bare := _BRACKETS.sub("", tag)) != tag)]
 
     def closing_markup(self) -> list[tuple[Part, ...]]:
-        """The closing tags of any of its calls and of their sections, one by one; without those that hold a name."""
+        """List the closing tags of all its calls and of their sections one by one, without those that hold a name."""
         texts = self._closers_of("\0") if self.dialect.names == "any" else []
         if self.dialect.params and self.closers_alike:
             texts.append(self.param_closer(""))
@@ -229,34 +229,34 @@ class CallSyntax:
         return re.compile(whole(parts, "opener"))
 
     def next_params(self, body: str) -> list[str]:
-        """The names of the parameters that open directly after a closer, declared or not, if closers are all alike."""
+        """List the parameters that open directly after a closer, declared or not, if closers are all alike."""
         if not self.closers_alike:
             return []
         key = ESCAPED_KEY if self.dialect.entities else KEY
         before, _ = pattern.split(pattern.parse(self.dialect.params[0], "param"), ("value",))
         opener = loosened(trimmed(markup(before, self.dialect, _param_slots(Chars(key, MOST_NAME, "key")))))
         parts = (*self.param_tail(0, ""), Space(), *opener)
-        return [found["key_next"] for found in re.finditer(whole(parts, "next"), body)]
+        return [opening["key_next"] for opening in re.finditer(whole(parts, "next"), body)]
 
     def is_balanced(self, text: str) -> bool:
         """True if a text closes no parameter that it does not open."""
         closer = re.compile(whole(self.param_tail(0, "")))
         opener = re.compile(_either((*self.quoted_params(0, ""), *self.quoted_elements(0, ""))))
-        opened = {found.start(): 1 for found in opener.finditer(text) if not closes_itself(found[0])}
+        opened = {tag.start(): 1 for tag in opener.finditer(text) if not closes_itself(tag[0])}
         depth = 0
-        for _, step in sorted([*opened.items(), *((found.start(), -1) for found in closer.finditer(text))]):
+        for _, step in sorted([*opened.items(), *((tag.start(), -1) for tag in closer.finditer(text))]):
             depth += step
             if depth < 0:
                 return False
         return True
 
     def following_heads(self, name: str) -> list[tuple[Part, ...]]:
-        """The openers of calls, with what may stand before them, as they follow a call."""
+        """Return the openers of calls, with what may stand before them, as they follow a call."""
         calls = [call for call in self.dialect.calls if pattern.body(call) == "params"]
         return [trimmed(CallSyntax(self.dialect, call).head(name)) for call in calls]
 
     def param_closer(self, key: str) -> str:
-        """The closing tag of a parameter, as it is written."""
+        """Return the closing tag of a parameter, as it is written."""
         _, after = pattern.split(pattern.parse(self.dialect.params[0], "param"), ("value",))
         return "".join(key if isinstance(part, Slot) else part for part in after).strip()
 
@@ -267,16 +267,16 @@ class CallSyntax:
 
     @cached_property
     def _after_values(self) -> list[list[str]]:
-        """The slots that stand after {value} in each of the dialect's patterns for a parameter."""
-        found = []
+        """Return the slots that stand after {value} in each of the dialect's patterns for a parameter."""
+        slots = []
         for text in self.dialect.params:
             _, after = pattern.split(pattern.parse(text, "param"), ("value",))
-            found.append([part.name for part in after if isinstance(part, Slot)])
-        return found
+            slots.append([part.name for part in after if isinstance(part, Slot)])
+        return slots
 
     @cached_property
     def params(self) -> tuple[str, ...]:
-        """The patterns of a parameter: the dialect's, and then the element that models of any family write."""
+        """Return the patterns of a parameter: the dialect's, and then the element that models of any family write."""
         own = self.dialect.params
         known = not own or self.dialect.names == "declared" or ELEMENT in map(str.strip, own)
         return own if known else (*own, ELEMENT)
@@ -290,7 +290,7 @@ class CallSyntax:
         return "multiline" if self.is_element(index) else self.dialect.frame
 
     def quoted_params(self, index: int, key: str) -> list[tuple[Part, ...]]:
-        """The openers that pair with the closing tag of parameter `key` if they stand in its value.
+        """Return the openers that pair with the closing tag of parameter `key` if they stand in its value.
 
         None where an opener begins with the key itself, since such text is found nowhere.
         """
@@ -299,12 +299,12 @@ class CallSyntax:
         return [head for i, head in heads if isinstance(head[0], Lit) and self.param_tail(i, key) == closer]
 
     def quoted_elements(self, index: int, key: str) -> list[tuple[Part, ...]]:
-        """The opening tags of documents and of other dialects that pair with the same closing tag."""
+        """Return the opening tags of documents and of other dialects that pair with the same closing tag."""
         closer = self.param_tail(index, key)
         return _elements(trimmed(closer[:-1])) if closer[-1:] == (Lit(">"),) else []
 
     def quoted_heads(self, name: str) -> list[tuple[Part, ...]]:
-        """The openers of calls that pair with the closing tag of the call `name` if they stand in a value of it."""
+        """List the openers of calls that pair with the closing tag of the call `name` if they stand in its value."""
         heads: list[tuple[Part, ...]] = []
         for call in self.dialect.calls:
             if pattern.body(call) == "params":
@@ -315,7 +315,7 @@ class CallSyntax:
         return heads
 
     def quoted_wrappers(self, name: str) -> list[tuple[Part, ...]]:
-        """The opening tags of documents that pair with the closing tag of the call `name`, whatever they say."""
+        """Return the opening tags of documents that pair with the closing tag of the call `name`, whatever they say."""
         closers = (closer for closer in self.closing_tags(name)[:1] if closer.endswith(">"))
         return [tag for closer in closers for tag in _elements(loosened(literal(closer[:-1], self.dialect)))]
 
@@ -326,21 +326,21 @@ class CallSyntax:
         return re.search(rf"{call}\s*{param}", value) is not None
 
     def param_openers(self) -> list[tuple[Part, ...]]:
-        """What the openers of parameters begin with, where that is a tag's name: `<parameter`."""
-        names = {found[0] for text in self.dialect.params if (found := _TAG_NAME.match(text))}
+        """Return the beginning of the openers of parameters, where that is a tag's name: `<parameter`."""
+        names = {tag[0] for text in self.dialect.params if (tag := _TAG_NAME.match(text))}
         return [(Lit(name),) for name in sorted(names)]
 
     @property
     def param_beginnings(self) -> list[str]:
-        """The text that the opener of a parameter begins with, for each pattern."""
+        """Return the text that the opener of a parameter begins with, for each pattern."""
         return [text.partition("{")[0].strip() for text in self.params]
 
     def last_tags(self, name: str) -> list[tuple[Part, ...]]:
-        """The closing tags that follow the call's first one: of the call itself and of its section."""
+        """Return the closing tags that follow the call's first one: of the call itself and of its section."""
         return [trimmed(literal(tag, self.dialect)) for tag in self.closing_tags(name)[1:]]
 
     def param_heads(self, key: Part | None = None) -> list[tuple[Part, ...]]:
-        """The openers of a parameter, of any or of this `key`."""
+        """Return the openers of a parameter, of any or of this `key`."""
         heads = []
         for text in self.params:
             before, _ = pattern.split(pattern.parse(text, "param"), ("value",))
@@ -356,7 +356,7 @@ class CallSyntax:
 
 
 def _elements(closer: Sequence[Part]) -> list[tuple[Part, ...]]:
-    """The opening tags that a closing tag, without its bracket, pairs with by its name: `<a>`, `<a b="c">`, `<a=b>`."""
+    """List the opening tags that a closing tag, without its bracket, pairs with: `<a>`, `<a b="c">`, `<a=b>`."""
     match tuple(closer):
         case (Lit("<") as first, Space(), Lit("/"), Space(), *name):
             more = AnyOf(((Chars(r"\s", 16),), (Space(), Lit("="))))
@@ -365,7 +365,7 @@ def _elements(closer: Sequence[Part]) -> list[tuple[Part, ...]]:
 
 
 def _either(choices: Sequence[tuple[Part, ...]]) -> str:
-    """The expression for one of some sequences; it finds nothing if there are none."""
+    """Return the expression for one of some sequences; it finds nothing if there are none."""
     return f"(?:{'|'.join(map(whole, choices)) or '(?!)'})"
 
 
@@ -378,9 +378,9 @@ def _param_slots(key: Part) -> dict[str, tuple[Part, ...]]:
 
 
 def last_tag(opener: str) -> str:
-    """The last tag of an opener that has several; else empty."""
-    found = _LAST_TAG.search(opener)
-    return found[1] if found else ""
+    """Return the last tag of an opener that has several; else empty."""
+    tag = _LAST_TAG.search(opener)
+    return tag[1] if tag else ""
 
 
 def closes_itself(tag: str) -> bool:
@@ -389,7 +389,7 @@ def closes_itself(tag: str) -> bool:
 
 
 def closing_itself(parts: tuple[Part, ...]) -> tuple[Part, ...] | None:
-    """The opening tag of a call that closes itself, `<invoke name="now"/>`; None for a head that ends otherwise."""
+    """Return the opening tag of a call that closes itself, `<invoke name="now"/>`; None for any other head."""
     return (*parts[:-1], Lit("/>")) if parts and parts[-1] == Lit(">") else None
 
 
@@ -405,7 +405,7 @@ def call_syntaxes(dialect: Description) -> list[CallSyntax]:
 
 
 def closers(syntax: CallSyntax) -> list[tuple[Part, ...]]:
-    """What may close behind a call: its section, if only by a stray closer, and what the call could do without."""
+    """List the closing tags that may follow a call: of its section, if only a stray one, and optional ones."""
     dialect = syntax.dialect
     _, after = pattern.split(pattern.parse(syntax.call, "call"), pattern.BODIES)
     tail = "".join(part for part in after if isinstance(part, str))
@@ -421,7 +421,7 @@ def closers(syntax: CallSyntax) -> list[tuple[Part, ...]]:
                     (Lit("]"), Space()),
                     (Lit(","), Space(), Lit("]"), Space()),
                 )
-                closers += [(*one, *closing) for one in reversed(more)]
+                closers += [(*before, *closing) for before in reversed(more)]
                 closers += [] if syntax.whole_reply else [(Lit("]"),)]
             else:
                 closers.append(closing)
@@ -429,7 +429,7 @@ def closers(syntax: CallSyntax) -> list[tuple[Part, ...]]:
 
 
 def variants(syntax: CallSyntax) -> list[tuple[Part, ...]]:
-    """The ways a head may begin: with and without a leading optional marker, for each opening of JSON."""
+    """Return the ways a head may begin: with and without a leading optional marker, for each opening of JSON."""
     head = syntax.head()
     heads = [head]
     if head and isinstance(head[0], Maybe):

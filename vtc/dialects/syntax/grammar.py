@@ -72,17 +72,17 @@ type Opening = Literal["body", "attributes", "closed"]
 
 @lru_cache(maxsize=1024)
 def openings(dialect: Description) -> list[tuple[CallSyntax, tuple[Part, ...], Opening]]:
-    """The ways a call of a dialect may begin."""
-    found: list[tuple[CallSyntax, tuple[Part, ...], Opening]] = []
+    """Return the ways a call of a dialect may begin."""
+    ways: list[tuple[CallSyntax, tuple[Part, ...], Opening]] = []
     for syntax in call_syntaxes(dialect):
         heads = variants(syntax)
         if syntax.body == "params":  # a name may hold a slash, too
-            found += [(syntax, closed, "closed") for parts in heads if (closed := closing_itself(parts))]
-        found += [(syntax, parts, "body") for parts in heads]
+            ways += [(syntax, closed, "closed") for parts in heads if (closed := closing_itself(parts))]
+        ways += [(syntax, parts, "body") for parts in heads]
         if tag := syntax.attribute_head():
-            found.append((syntax, tag, "attributes"))
+            ways.append((syntax, tag, "attributes"))
     # A head that ends in the name is the beginning of others: <tool_call>bash, <tool_call>bash>{
-    return sorted(found, key=lambda one: one[0].body == "params" and isinstance(one[1][-1], Chars | Group))
+    return sorted(ways, key=lambda opening: opening[0].body == "params" and isinstance(opening[1][-1], Chars | Group))
 
 
 def heads_after_unclosed(syntax: CallSyntax, name: str) -> list[tuple[Part, ...]]:
@@ -92,27 +92,27 @@ def heads_after_unclosed(syntax: CallSyntax, name: str) -> list[tuple[Part, ...]
         return syntax.quoted_heads(name)
     calls = [call for call in dialect.calls if body(call) == "params"]
     each = [CallSyntax(dialect, call, section) for call in calls for section in ("", *dialect.sections)]
-    heads = [head for one in each for head in variants(one) if isinstance(head[0], Lit)]
+    heads = [head for syntax_of in each for head in variants(syntax_of) if isinstance(head[0], Lit)]
     return after_unslashed(syntax, name, heads)
 
 
 def begins_call(syntax: CallSyntax, text: str, offered: Callable[[str], object]) -> bool:
     """Tell if the text after a call begins with another, of an `offered` tool where the name is all that marks it."""
     for parts in (*(parts for _, parts, _ in openings(syntax.dialect)), *next_heads(syntax)):
-        if found := re.match(whole(parts, "head"), text.lstrip()):
-            name = found.groupdict().get(f"{OFFERED}_head")
+        if head := re.match(whole(parts, "head"), text.lstrip()):
+            name = head.groupdict().get(f"{OFFERED}_head")
             return name is None or offered(name) is not None
     return False
 
 
 def unslashed(syntax: CallSyntax, name: str) -> str:
-    """The call's only closing tag, as models write it that forget the slash: `<tool_call>`; empty if it has others."""
+    """Return the only closing tag of a call without its slash, which models forget; empty if it has others."""
     tags = syntax.closing_tags(name)
     return tags[0].replace("</", "<", 1) if len(tags) == 1 and tags[0].startswith("</") else ""
 
 
 def closers_written(syntax: CallSyntax, name: str) -> list[str]:
-    """The call's closing tags; where it has none, that of the tag it opens with, which models write all the same."""
+    """List the closing tags of a call; where it has none, that of the tag it opens with, which models write, too."""
     tag = _OPENING_TAG.match(syntax.call)
     return syntax.closing_tags(name) or ([f"</{tag[1]}>"] if tag else [])
 
@@ -250,7 +250,7 @@ class Grammar:
 
     def _prompted(self) -> list[Token]:
         """Add the heads with which a reply begins where the prompt ends with the beginning of a call."""
-        found = []
+        tokens = []
         for head in [*self.heads.values()]:
             text, first = head.syntax.dialect.prompted, head.token.parts[0]
             if not (text and isinstance(first, Lit) and first.text.startswith(text)):
@@ -258,8 +258,8 @@ class Grammar:
             rest = [Lit(more)] if (more := first.text[len(text) :]) else []
             token = Token(f"{TokenKind.CALL_OPENER}{len(self.heads)}", trimmed((*rest, *head.token.parts[1:])))
             self.heads[token.name] = Head(head.syntax, token)
-            found.append(token)
-        return found
+            tokens.append(token)
+        return tokens
 
     def size(self) -> int:
         """Measure the grammar without the scans that are made when they are needed, in bytes."""
@@ -267,21 +267,21 @@ class Grammar:
         return fixed + PER_HEAD * len(self.heads)
 
     def _own(self, own: frozenset[str] | None) -> list[Token]:
-        """The heads of calls that special tokens mark, of some dialects, wherever they stand.
+        """Return the heads of calls that special tokens mark, of some dialects, wherever they stand.
 
         Those of a code block that is the whole reply are none: its opening fence is the closing one of another block.
         """
-        found = self._anywhere if own else ()
-        return [head.token for head in found if head.syntax.has_tokens and head.syntax.dialect.name in (own or ())]
+        heads = self._anywhere if own else ()
+        return [head.token for head in heads if head.syntax.has_tokens and head.syntax.dialect.name in (own or ())]
 
     def of_tokens(self, own: frozenset[str]) -> Grammar:
-        """The same for those of these dialects alone that special tokens mark."""
+        """Return the same for those of these dialects alone that special tokens mark."""
         marked = [head.syntax.dialect for head in self.heads.values() if head.syntax.has_tokens]
         return compiled(tuple(dict.fromkeys(dialect for dialect in marked if dialect.name in own)))
 
     @_kept
     def line(self, run: str, own: frozenset[str]) -> Scan:
-        """The rest of a line of code, which `run` opened, or of one that quotes.
+        """Return the rest of a line of code, which `run` opened, or of one that quotes.
 
         Indented code may go on with the next line, and quotes no calls in these dialects' special tokens.
         """
@@ -296,8 +296,8 @@ class Grammar:
 
     @_kept
     def closing_fence(self, run: str, own: frozenset[str] | None) -> Scan:
-        """The end of what `run` opened: an element, a comment, or a code block, which as many of the same or more end,
-        alone on a line. A block that has none quotes no calls in the special tokens of these dialects.
+        """Find the end of what `run` opened: an element, a comment, or a code block, which as many of the same or more
+        end, alone on a line. A block that has none quotes no calls in the special tokens of these dialects.
         """
         in_code = [head.token for head in self._anywhere if head.syntax.dialect.in_code == "call"]
         if run[0] == "<":
@@ -314,7 +314,7 @@ class Grammar:
 
     @_kept
     def arguments(self, syntax: CallSyntax, name: str) -> Scan:
-        """Right behind a head with {params}: a parameter, the end of a call without any, or a JSON object."""
+        """Right after a head with {params}: a parameter, the end of a call without any, or a JSON object."""
         tail, loose = syntax.written_tail(name), syntax.tail(name)
         own, elements = _param_tokens(syntax)
         closers = [syntax.param_tail(i, "") for i in range(len(own))] if syntax.closers_alike else []
@@ -394,7 +394,7 @@ class Grammar:
         )
 
     def _wrong_tail(self, syntax: CallSyntax, name: str) -> list[Token]:
-        """The closing tag of a call, and a sibling's where that of its wrapper should follow."""
+        """Return the closing tag of a call, and a sibling's where that of its wrapper should follow."""
         first, *more = syntax.closing_tags(name) or [""]
         if not more or syntax.section:
             return []
@@ -403,7 +403,7 @@ class Grammar:
 
     @_kept
     def tail(self, syntax: CallSyntax, name: str) -> Scan:
-        """Behind a JSON body: the call's closers, also with a brace too many or the fence of a code block before them;
+        """After a JSON body: the call's closers, also with a brace too many or the fence of a code block before them;
         a closing tag of another kind; the next call; another object; or the end of the line.
         """
         if parts := syntax.tail(name):
@@ -430,7 +430,7 @@ class Grammar:
 
     @_kept
     def after(self, syntax: CallSyntax) -> Scan:
-        """Behind a call: closers that may still come, and in a section its next call."""
+        """After a call: closers that may still come, and in a section its next call."""
         tokens = [*self._closers(syntax), *([] if syntax.whole_reply else self._results)]
         if syntax.dialect.section_required or syntax.whole_reply:  # elsewhere it begins like any call
             heads = next_heads(syntax)
@@ -449,7 +449,7 @@ class Grammar:
 
     @_kept
     def undecided(self, syntax: CallSyntax) -> Scan:
-        """Behind a call that may be quoted: closers that may still come, and what shows that it is not."""
+        """After a call that may be quoted: closers that may still come, and what shows that it is not."""
         ends_line = [] if syntax.ends_reply else [(OneOf(("\n", "\\n")),)]
         decided = [*ends_line, *(token.parts for token in (*self._markers, *self._results))]
         late, following, tail = self._late_closers(syntax), next_heads(syntax), syntax.section_tail()
@@ -479,13 +479,13 @@ class Grammar:
 
     @_kept
     def closer(self, syntax: CallSyntax, name: str) -> Scan:
-        """The end of a call that is no call any more, or else of its section, wherever it stands."""
+        """Return the end of a call that is no call any more, or else of its section, wherever it stands."""
         tail = syntax.tail(name) or syntax.section_tail()
         return searching([Token(TokenKind.CALL_CLOSER, tail)] if tail else [])
 
 
 def _param_tokens(syntax: CallSyntax, between: tuple[Part, ...] = ()) -> tuple[list[Token], list[Token]]:
-    """The openers of parameters of the dialect's own, those with more markup first, and of elements."""
+    """Return the openers of parameters of the dialect's own, those with more markup first, and of elements."""
     tokens = numbered(TokenKind.PARAMETER_OPENER, ((*between, *parts) for parts in syntax.param_heads()))
     own = len(syntax.dialect.params)
     return sorted(tokens[:own], key=lambda token: -len(token.parts)), tokens[own:]
@@ -503,7 +503,7 @@ def compiled(
     markers: tuple[str, ...] = (),
     answer: Answer = NO_ANSWER,
 ) -> Grammar:
-    """The grammar for these dialects; most exchanges share a few.
+    """Return the grammar for these dialects; most exchanges share a few.
 
     `reasoning` are pairs of tags that open and close it, `markers` are taken out of visible text, as are those of an
     `answer`.

@@ -24,25 +24,25 @@ _MARKER = r"<\|[\w/:]+\|>"
 
 def markup(parts: Sequence[str | Slot], dialect: Description, slots: dict[str, tuple[Part, ...]]) -> tuple[Part, ...]:
     """Pattern text as it is read, with `slots` filled in."""
-    found: list[Part] = []
+    read: list[Part] = []
     for i, part in enumerate(parts):
         if isinstance(part, Slot):
-            if len(found) > 1 and isinstance(found[-1], Space) and _ends_in_word(found[-2]):
-                found[-1] = Chars(r"\s", 64)  # `<function f>` is not `<functionf>`
-            found += slots[part.name]
+            if len(read) > 1 and isinstance(read[-1], Space) and _ends_in_word(read[-2]):
+                read[-1] = Chars(r"\s", 64)  # `<function f>` is not `<functionf>`
+            read += slots[part.name]
             continue
         for piece in _pieces(part, dialect.optional):
             if piece in dialect.optional:
                 # White space goes with the marker, so that none is eaten where the marker is missing.
                 marker = trimmed(literal(piece, dialect))
-                if found and isinstance(found[-1], Space):
-                    found[-1:] = [Maybe((Space(), *marker))]
+                if read and isinstance(read[-1], Space):
+                    read[-1:] = [Maybe((Space(), *marker))]
                 else:
-                    found.append(Maybe((*marker, Space())))
+                    read.append(Maybe((*marker, Space())))
             else:
                 # A quote that stands directly beside a slot is an attribute's, and may be of either kind.
-                found += literal(piece, dialect, quoted=(i > 0, i < len(parts) - 1))
-    return tuple(found)
+                read += literal(piece, dialect, quoted=(i > 0, i < len(parts) - 1))
+    return tuple(read)
 
 
 def trimmed(parts: Sequence[Part]) -> tuple[Part, ...]:
@@ -58,35 +58,35 @@ def trimmed(parts: Sequence[Part]) -> tuple[Part, ...]:
 
 def loosened(parts: Sequence[Part]) -> tuple[Part, ...]:
     """Inside a call, tags are read with stray white space in them: `< parameter = x >`."""
-    found: list[Part] = []
+    loose: list[Part] = []
     for part in parts:
         if not isinstance(part, Lit):
-            found += [Space()] * bool(found and _ends_in(found[-1], "<=/")) + [part]
+            loose += [Space()] * bool(loose and _ends_in(loose[-1], "<=/")) + [part]
             continue
         for piece in re.split(r"(?<=[<=])|(?<=</)|(?=[=>])", part.text):
             if piece:
-                found += [Space()] * (piece[0] in "=>" or bool(found and _ends_in(found[-1], "<=/"))) + [Lit(piece)]
-    return tuple(found)
+                loose += [Space()] * (piece[0] in "=>" or bool(loose and _ends_in(loose[-1], "<=/"))) + [Lit(piece)]
+    return tuple(loose)
 
 
 def spaced(parts: Sequence[Part]) -> tuple[Part, ...]:
     """Attributes of an opening tag as they are read: `<invoke name = "bash" >`; a key of JSON likewise."""
-    found: list[Part] = []
+    read: list[Part] = []
     for i, part in enumerate(parts):
         after = parts[i + 1] if i + 1 < len(parts) else None
         if isinstance(part, Lit) and after and _ATTRIBUTE.fullmatch(part.text):
-            found += [Lit(part.text[:-1]), Space(), Lit("="), Space()]
-        elif (found and found[-1] == QUOTE and isinstance(part, Lit) and part.text[0] in ">:") or (
-            part == QUOTE and found and isinstance(last := found[-1], Lit) and last.text[-1] == "{"
+            read += [Lit(part.text[:-1]), Space(), Lit("="), Space()]
+        elif (read and read[-1] == QUOTE and isinstance(part, Lit) and part.text[0] in ">:") or (
+            part == QUOTE and read and isinstance(last := read[-1], Lit) and last.text[-1] == "{"
         ):
-            found += [Space(), part]
-        elif not (isinstance(part, Space) and found and isinstance(found[-1], Space)):
-            found.append(part)
-    return tuple(found)
+            read += [Space(), part]
+        elif not (isinstance(part, Space) and read and isinstance(read[-1], Space)):
+            read.append(part)
+    return tuple(read)
 
 
 def with_attributes(parts: tuple[Part, ...]) -> tuple[Part, ...]:
-    """An opening tag with an attribute may have others: `<parameter name="path" string="true">`."""
+    """Let an opening tag with an attribute have others: `<parameter name="path" string="true">`."""
     if len(parts) < 3 or parts[-3] not in (QUOTE, OneOf(QUOTES)) or parts[-1] != Lit(">"):
         return parts
     others = Maybe((Chars(r"\s", 16), Chars("\\w", 64), Lit("="), Chars("^<>", 128)))
@@ -94,7 +94,7 @@ def with_attributes(parts: tuple[Part, ...]) -> tuple[Part, ...]:
 
 
 def by_spelling(parts: tuple[Part, ...]) -> list[tuple[Part, ...]]:
-    """What begins with literal text, as what is searched for must: once for each spelling of that."""
+    """Return a sequence once for each spelling of the literal text that it begins with."""
     if parts and isinstance(first := parts[0], OneOf):
         return [(Lit(word), *parts[1:]) for word in first.words]
     return [parts]
@@ -102,39 +102,39 @@ def by_spelling(parts: tuple[Part, ...]) -> list[tuple[Part, ...]]:
 
 def literal(text: str, dialect: Description, quoted: tuple[bool, bool] = (False, False)) -> list[Part]:
     """Literal text as it is read; `quoted` says on which sides a slot stands, whose quotes may be of either kind."""
-    found: list[Part] = []
+    read: list[Part] = []
     spelled = {words[0]: words for words in dialect.spellings}
     known = "".join(f"{re.escape(word)}|" for word in sorted(spelled, key=len, reverse=True))
     for piece in re.split(rf"({known}{_MARKER}|\s+|</?(?=[A-Za-z])|[\"'])", text):
         if not piece:
             continue
         if piece not in spelled and re.fullmatch(_MARKER, piece):
-            inner = [one for one in re.split(f"({known.rstrip('|')})" if known else r"(?!)", piece) if one]
-            words = [OneOf(spelled[one]) if one in spelled else Lit(one) for one in inner]
-            found += [*_space_behind(found), *words, Space()]
+            inner = [text for text in re.split(f"({known.rstrip('|')})" if known else r"(?!)", piece) if text]
+            words = [OneOf(spelled[text]) if text in spelled else Lit(text) for text in inner]
+            read += [*_space_behind(read), *words, Space()]
             continue
         if piece in spelled:
             spellings = OneOf(spelled[piece])
             # A closing tag is known without the mark of its family: </｜DSML｜invoke>, </invoke>.
-            unmarked = not piece[0].isalnum() and bool(found) and found[-1] == Lit("</")
-            found.append(Maybe((spellings,)) if unmarked else spellings)
+            unmarked = not piece[0].isalnum() and bool(read) and read[-1] == Lit("</")
+            read.append(Maybe((spellings,)) if unmarked else spellings)
         elif piece.isspace():
-            found += _space_behind(found)
+            read += _space_behind(read)
         elif piece in ("<", "</") and dialect.namespaces:
-            found += [Lit(piece), Maybe((OneOf(dialect.namespaces),))]
+            read += [Lit(piece), Maybe((OneOf(dialect.namespaces),))]
         elif piece in QUOTES and ((quoted[1] and text.endswith(piece)) or (quoted[0] and text.startswith(piece))):
             # Where entities stand for quotes in it, nothing else tells the end of a key.
-            found.append(OneOf(QUOTES) if dialect.entities else QUOTE)
-        elif found and isinstance(last := found[-1], Lit):
-            found[-1] = Lit(last.text + piece)
+            read.append(OneOf(QUOTES) if dialect.entities else QUOTE)
+        elif read and isinstance(last := read[-1], Lit):
+            read[-1] = Lit(last.text + piece)
         else:
-            found.append(Lit(piece))
-    return found
+            read.append(Lit(piece))
+    return read
 
 
-def _space_behind(found: Sequence[Part]) -> list[Part]:
+def _space_behind(parts: Sequence[Part]) -> list[Part]:
     """Loose white space, unless it stands there."""
-    return [] if found and isinstance(found[-1], Space) else [Space()]
+    return [] if parts and isinstance(parts[-1], Space) else [Space()]
 
 
 def _pieces(text: str, markers: Sequence[str]) -> list[str]:
@@ -200,7 +200,7 @@ def declared_envelopes(dialect: Description) -> list[tuple[Part, ...]]:
 
 
 def marker(text: str) -> tuple[Part, ...]:
-    """The markup of a model's marker, in which `{name}` is the name of any tool; raises `PatternError`."""
+    """Return the markup of a model's marker, in which `{name}` is the name of any tool; raises `PatternError`."""
     parts = pattern.parse(text, "markers")
     if not (parts and isinstance(parts[0], str)):
         message = f"{text!r} must begin with literal text, so that it can be found in a reply"
@@ -209,14 +209,14 @@ def marker(text: str) -> tuple[Part, ...]:
 
 
 def spaced_name(dialect: Description, name: str, before: Sequence[str | Slot]) -> tuple[Part, ...]:
-    """A name with the white space that models write around it; a tag that is a tool's name begins with that."""
+    """Return a name with the white space that models write around it; a tag that is a tool's name begins with that."""
     at = before.index(Slot("name")) if Slot("name") in before else 0
     in_tag = dialect.names == "declared" and at > 0 and str(before[at - 1]).endswith("<")
     return (*([] if in_tag else [Space()]), tool_name(dialect, name), Space())
 
 
 def tool_name(dialect: Description, name: str = "") -> Part:
-    """The name of any tool, or where it is the markup this one; the reader looks whether such a name is offered."""
+    """Return the name of any tool, or where it is the markup this one; the reader looks whether that is offered."""
     if dialect.names == "any":
         return Chars(NAME, MOST_NAME, "name")
     if name:

@@ -73,7 +73,7 @@ Part = Lit | Space | Chars | OneOf | Maybe | AnyOf | Group
 
 
 def whole(parts: Sequence[Part], token: str = "") -> str:
-    """The expression for a complete sequence; with the name of a `token`, its groups are `GROUP_TOKEN`."""
+    """Return the expression for a complete sequence; with the name of a `token`, its groups are `GROUP_TOKEN`."""
     return "".join(whole_of(part, token) for part in parts)
 
 
@@ -111,12 +111,12 @@ def holds(parts: Sequence[Part], group: str) -> bool:
 
 
 def atoms(parts: Sequence[Part]) -> tuple[str | Part, ...]:
-    """A sequence with its literals as single characters, and white space behind white space as one."""
-    found: list[str | Part] = []
+    """Return a sequence with its literals as single characters, and white space after white space as one."""
+    single: list[str | Part] = []
     for part in parts:
-        if not (isinstance(part, Space) and found and found[-1] == part):
-            found += part.text if isinstance(part, Lit) else (part,)
-    return tuple(found)
+        if not (isinstance(part, Space) and single and single[-1] == part):
+            single += part.text if isinstance(part, Lit) else (part,)
+    return tuple(single)
 
 
 def _cased(expression: str, any_case: bool) -> str:
@@ -203,7 +203,7 @@ def check_findable(text: str, key: str, *, enclosed: bool) -> None:
 
 
 def _around(parts: Sequence[str | Slot]) -> tuple[str, list[str], list[str]]:
-    """The slot that a pattern is there for, and those before and after it."""
+    """Return the slot that a pattern is there for, and those before and after it."""
     slots = [part.name for part in parts if isinstance(part, Slot)]
     at = next(i for i, slot in enumerate(slots) if slot in (*BODIES, "value", "calls"))
     return slots[at], slots[:at], slots[at + 1 :]
@@ -212,21 +212,21 @@ def _around(parts: Sequence[str | Slot]) -> tuple[str, list[str], list[str]]:
 @lru_cache(maxsize=1024)
 def body(call: str) -> str:
     """Which slot of a call pattern holds the arguments: `json`, `args` or `params`."""
-    found = [field for _, field, _, _ in string.Formatter().parse(call) if field in BODIES]
-    if len(found) != 1:
+    slots = [field for _, field, _, _ in string.Formatter().parse(call) if field in BODIES]
+    if len(slots) != 1:
         raise PatternError("call", f"{call!r}: exactly one of {{json}}, {{args}}, {{params}}, {{kwargs}} is needed")
-    if found[0] != "json" and "{name}" not in call:
+    if slots[0] != "json" and "{name}" not in call:
         raise PatternError("call", f"{call!r}: {{name}} is missing")
-    return found[0]
+    return slots[0]
 
 
 def filled(text: str, key: str, slots: Mapping[str, str]) -> str:
-    """A pattern with something in each of its slots; raises `PatternError`."""
+    """Return a pattern with something in each of its slots; raises `PatternError`."""
     parse(text, key)
     return text.format_map(slots)
 
 
 def split(parts: Sequence[str | Slot], slots: Iterable[str]) -> tuple[list[str | Slot], list[str | Slot]]:
-    """What stands before and after the first of `slots`."""
+    """Part a pattern at the first of `slots`."""
     at = next(i for i, part in enumerate(parts) if isinstance(part, Slot) and part.name in slots)
     return list(parts[:at]), list(parts[at + 1 :])
