@@ -62,7 +62,7 @@ LONGER = {
 MAX_ATTRIBUTES = 15
 MAX_PUBLIC_METHODS = 20
 LARGER = {
-    "CallSyntax": (15, 42),
+    "CallSyntax": (15, 29),
     "Encoder": (19, 20),
     "EventCounter": (16, 20),
     "FastPath": (17, 20),

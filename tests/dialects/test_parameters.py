@@ -297,7 +297,7 @@ def test_two_values_for_one_parameter_are_refused(dialect: Description) -> None:
     assert "'command' is given twice" in [event.reason for event in events if isinstance(event, Refusal)]
 
 
-ALIKE = [name for name, one in WITH_TAGS.items() if CallSyntax(one, one.calls[0]).closers_alike]
+ALIKE = [name for name, one in WITH_TAGS.items() if CallSyntax(one, one.calls[0]).parameters.closers_alike]
 
 
 @pytest.mark.parametrize("name", ALIKE)

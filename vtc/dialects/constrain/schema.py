@@ -211,7 +211,7 @@ class Params:
         """Make those of a tool."""
         needed = values.required(tool.parameters)
         declared = values.properties(tool.parameters)
-        if not declared and is_open(tool.parameters) and self._syntax.closers_alike:
+        if not declared and is_open(tool.parameters) and self._syntax.parameters.closers_alike:
             return Some(self._filled(self._parts, KEY, "string", self._text(tool.name, "")), NOTHING, 0)
         members = tuple(Member(self._param(key, entry, tool), key in needed) for key, entry in declared.items())
         separator = self._dialect.param_separator
@@ -259,7 +259,7 @@ class Params:
 
     def _text(self, name: str, key: str) -> FreeText:
         """Any text up to the end of a parameter; one for all, as far as its closer names nothing."""
-        alike = self._syntax.closers_alike
+        alike = self._syntax.parameters.closers_alike
         of = (name if self._dialect.names == "declared" and alike else "", "" if alike else key)
         if of not in self._texts:
             self._texts[of] = FreeText(*self._ends(name, key))
@@ -276,12 +276,12 @@ class Params:
         Where the closer names the parameter these are the same for all tools: there would be as many automata else.
         """
         syntax = self._syntax
-        written = "" if syntax.closers_alike else key
-        close, tail = syntax.param_tail(0, written), syntax.written_tail(name)
-        openers = [*syntax.quoted_params(0, written)]
-        openers += [*syntax.quoted_heads(name), tail] if syntax.closers_alike else []
+        written = "" if syntax.parameters.closers_alike else key
+        close, tail = syntax.parameters.tail(0, written), syntax.written_tail(name)
+        openers = [*syntax.parameters.quoted_openers(0, written)]
+        openers += [*syntax.quoted_heads(name), tail] if syntax.parameters.closers_alike else []
         openers += self._doubled()
-        followers = [tail, *syntax.param_heads(), *syntax.last_tags(name)]
+        followers = [tail, *syntax.parameters.heads(), *syntax.last_tags(name)]
         first = {one[0].text[0] for one in followers if one and isinstance(one[0], Lit)}
         ends = [(*close, Space(), Lit(one)) for one in sorted(first)]
         return (*map(tuple, openers), *ends), ((*close, Space()),)

@@ -125,7 +125,7 @@ def is_possible(syntax: CallSyntax, written: str) -> bool:
 def _closers(syntax: CallSyntax, written: str) -> list[str]:
     closers = syntax.closing_tags(written)
     if syntax.body == "params":
-        closers += [syntax.param_closer("")] if syntax.closers_alike else ["no"]
+        closers += [syntax.parameters.closer("")] if syntax.parameters.closers_alike else ["no"]
     return closers
 
 
@@ -253,7 +253,7 @@ class TaggedPieces(CallPieces):
         is_text = values.is_text(declared[key], self._schema) and is_string is not False
         self._content = ValueText(self._closers, in_json=False) if is_text else None
         self._raw = ""
-        frame, written = self._syntax.frame(pattern), self._syntax.params[pattern]
+        frame, written = self._syntax.parameters.frame(pattern), self._syntax.parameters.patterns[pattern]
         self._lead = lambda text: unframed(f"{text}.", frame, written)[:-1]
 
     def feed(self, text: str) -> None:
@@ -478,7 +478,7 @@ class TextPieces(CallPieces):
     @classmethod
     def of(cls, syntax: CallSyntax, written: str, tool: Tool | None) -> Self | None:
         """Make those of a call; None if the client might not read it, or not be able to tell its end by tags."""
-        closers = [*syntax.closing_tags(written), syntax.param_closer("key")]
+        closers = [*syntax.closing_tags(written), syntax.parameters.closer("key")]
         by_tags = syntax.body == "params" and all(closer.startswith(MARKUP) for closer in closers)
         return cls(syntax, tool) if by_tags and tool and tool.name == written else None
 

@@ -305,8 +305,8 @@ class OpenCall:
         if not self.syntax.closes_on_line:
             return True
         closers = self.syntax.closing_tags(self.written)
-        if self.syntax.body == "params" and self.syntax.closers_alike:
-            closers.append(self.syntax.param_closer(""))
+        if self.syntax.body == "params" and self.syntax.parameters.closers_alike:
+            closers.append(self.syntax.parameters.closer(""))
         return raw.rpartition("\n")[2].lstrip().startswith(tuple(closers))
 
     @property
@@ -375,7 +375,7 @@ class OpenCall:
         if end := ends.next_call:
             body, rest = body[:end], body[end:]
             ended = ends.swallowed or rest.rstrip().endswith(tuple(closers))
-            if not (ended and self.syntax.is_balanced(rest)):
+            if not (ended and self.syntax.parameters.is_balanced(rest)):
                 return [], ""  # it ends there, and the value quotes
             if ends.has_no_value:
                 ends.swallowed, self.fault = end, "a parameter has no value"

@@ -258,9 +258,9 @@ class Parameters:
         required = [key for key in missing if key in values.required(named.schema)]
         if required and Repair.MISSING_CLOSER in self._repairs:
             raise envelope.NotACall(f"{required[0]!r} is missing: its end may be, too")
-        if self.balance > 0 and syntax.closers_alike:
-            required = [*missing, *(key for key in syntax.next_params(body) if key not in self.given)]
-        if required and syntax.param_opener(tuple(required)).search(body):
+        if self.balance > 0 and syntax.parameters.closers_alike:
+            required = [*missing, *(key for key in syntax.parameters.next_keys(body) if key not in self.given)]
+        if required and syntax.parameters.opener(tuple(required)).search(body):
             if not self._lenient or not self.split(body, Repair.UNPAIRED_OPENER):
                 raise envelope.NotACall(
                     f"a parameter may have swallowed {required[0]!r}, as its closing tag is missing"
@@ -280,16 +280,16 @@ class Parameters:
         if not declared or syntax.ends_with_quote:  # a value may hold what looks like its end
             return False
         escaped, unescaped = syntax.dialect.escaped, syntax.dialect.unescaped
-        following = map(unescaped, syntax.next_params(body))
+        following = map(unescaped, syntax.parameters.next_keys(body))
         keys = {escaped(key): key for key in (*declared, *self.given, *following)}
-        closers = {key: syntax.param_closer(key) for key in keys}
-        opener = syntax.param_opener(tuple(keys.values()))
+        closers = {key: syntax.parameters.closer(key) for key in keys}
+        opener = syntax.parameters.opener(tuple(keys.values()))
         tail = [text for tag in syntax.closing_tags(self._named.written) for text in (tag, *_BETWEEN.split(tag))]
         needed = map(escaped, values.required(self._named.schema))
-        if (ending := unslashed(syntax, self._named.written)) and syntax.closers_alike:
-            closed = rf"(?<={re.escape(syntax.param_closer(''))})\s*{re.escape(ending)}\s*\Z"
+        if (ending := unslashed(syntax, self._named.written)) and syntax.parameters.closers_alike:
+            closed = rf"(?<={re.escape(syntax.parameters.closer(''))})\s*{re.escape(ending)}\s*\Z"
             body = re.sub(closed, lambda _: tail[0], body)
-        tagged = repairs.tagged(body, opener, closers, tail, needed, syntax.param_beginnings, self._unclosed)
+        tagged = repairs.tagged(body, opener, closers, tail, needed, syntax.parameters.beginnings, self._unclosed)
         if tagged is None:
             return False
         self.given.clear()
@@ -308,7 +308,7 @@ class Parameters:
             return text  # white space around it says nothing
         after = syntax.call.partition("{params}")[2] if last else ""
         more = after[: len(after) - len(after.lstrip())]
-        return parameter.unclosed(text, syntax.frame(0), syntax.params[0], more)
+        return parameter.unclosed(text, syntax.parameters.frame(0), syntax.parameters.patterns[0], more)
 
     def _note_undeclared(self, key: str) -> None:
         """Note an undeclared parameter, unless the schema itself says that there may be more than it declares."""
@@ -317,7 +317,7 @@ class Parameters:
     def _set(self, key: str, text: str, pattern: int = 0, is_string: bool | None = None) -> None:
         """Read a value from the text between its tags."""
         syntax, dialect = self._syntax, self._syntax.dialect
-        text = parameter.unframed(text, syntax.frame(pattern), syntax.params[pattern])
+        text = parameter.unframed(text, syntax.parameters.frame(pattern), syntax.parameters.patterns[pattern])
         if syntax.ends_with_quote and _ESCAPED_QUOTE.search(text):
             self._faults.doubtful = key
         if self.escaped:

@@ -120,7 +120,7 @@ def open_value(context: Context, call: OpenCall, token: TokenMatch) -> Opened:
         number_of(name),
     )
     guess = call.parameters.begins_with_a_guess(key)
-    element = call.syntax.is_element(param)
+    element = call.syntax.parameters.is_element(param)
     unknown = element and key not in call.named.declared
     if (guess and not call.named.declared) or (unknown and not call.only_parameter):
         return no_arguments(context, call)
@@ -131,9 +131,9 @@ def open_value(context: Context, call: OpenCall, token: TokenMatch) -> Opened:
     hold(context, call, context.cursor.take(token.end()))
     kind = groups.get(f"string_{name}") or groups.get(f"type_{name}")
     call.parameters.begin(key, param, kind in ("true", "string", "raw") if kind else None)
-    if call.parameters.undeclared > MOST_UNDECLARED and not call.syntax.closers_alike:
+    if call.parameters.undeclared > MOST_UNDECLARED and not call.syntax.parameters.closers_alike:
         return refuse(context, call, f"it has more than {MOST_UNDECLARED} parameters that its tool does not declare")
-    alike = call.syntax.closers_alike and not element
+    alike = call.syntax.parameters.closers_alike and not element
     opened = OpenParam(call, param, "" if alike else key, guess, only)
     return (Verdict.GUESS, opened) if guess else (None, opened)
 
@@ -350,8 +350,8 @@ class InValue:
             return self.content()
         param = number_of(token.lastgroup)
         key = self.call.syntax.dialect.unescaped(token[f"key_{token.lastgroup}"])
-        undeclared = self.call.syntax.is_element(param) and key not in self.call.named.declared
-        if self._guess and self.call.syntax.is_element(self._param):
+        undeclared = self.call.syntax.parameters.is_element(param) and key not in self.call.named.declared
+        if self._guess and self.call.syntax.parameters.is_element(self._param):
             return no_arguments(self.context, self.call)
         if undeclared or self.call.parameters.quotes(key):
             return self.content()

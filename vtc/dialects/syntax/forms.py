@@ -48,6 +48,115 @@ CODE_BLOCK = Maybe((Lit("```"), Maybe((Lit("json"),)), Space()))
 
 
 @dataclass(frozen=True)
+class ParameterSyntax:
+    """How a dialect writes the parameters of a call between tags, in one of several patterns."""
+
+    dialect: Description
+
+    @cached_property
+    def patterns(self) -> tuple[str, ...]:
+        """Return the patterns of a parameter: the dialect's, and then the element that models of any family write."""
+        own = self.dialect.params
+        known = not own or self.dialect.names == "declared" or ELEMENT in map(str.strip, own)
+        return own if known else (*own, ELEMENT)
+
+    @property
+    def closers_alike(self) -> bool:
+        """True if every parameter ends with the same closing tag; False if the tag names the parameter."""
+        return not any("key" in after for after in self._after_values)
+
+    @cached_property
+    def _after_values(self) -> list[list[str]]:
+        """Return the slots that stand after {value} in each of the dialect's patterns for a parameter."""
+        slots = []
+        for text in self.dialect.params:
+            _, after = pattern.split(pattern.parse(text, "param"), ("value",))
+            slots.append([part.name for part in after if isinstance(part, Slot)])
+        return slots
+
+    def is_element(self, index: int) -> bool:
+        """True for the pattern that is not the dialect's own: only what the tool declares is such a parameter."""
+        return index >= len(self.dialect.params)
+
+    def frame(self, index: int) -> str:
+        """Return how the values of such a parameter are set off from its tags (`Description.frame`)."""
+        return "multiline" if self.is_element(index) else self.dialect.frame
+
+    def opener(self, keys: tuple[str, ...]) -> re.Pattern[str]:
+        """Compile an expression for the opening tag of one of these parameters; group 1 is which."""
+        before, _ = pattern.split(pattern.parse(self.dialect.params[0], "param"), ("value",))
+        slots = _param_slots(Group((OneOf(tuple(map(self.dialect.escaped, keys))),), "key"))
+        parts = loosened(trimmed(markup(before, self.dialect, slots)))
+        return re.compile(whole(parts, "opener"))
+
+    def heads(self, key: Part | None = None) -> list[tuple[Part, ...]]:
+        """Return the openers of a parameter, of any or of this `key`."""
+        heads = []
+        for text in self.patterns:
+            before, _ = pattern.split(pattern.parse(text, "param"), ("value",))
+            slots = _param_slots(key or Chars(ESCAPED_KEY if self.dialect.entities else KEY, 128, "key"))
+            if not (self.dialect.entities or before[0] == "<"):
+                slots["key"] = (Space(), *slots["key"], Space()) if before[0] != Slot("key") else slots["key"]
+            heads.append(with_attributes(loosened(trimmed(markup(before, self.dialect, slots)))))
+        return heads
+
+    def closer(self, key: str) -> str:
+        """Return the closing tag of a parameter, as it is written."""
+        _, after = pattern.split(pattern.parse(self.dialect.params[0], "param"), ("value",))
+        return "".join(key if isinstance(part, Slot) else part for part in after).strip()
+
+    def tail(self, index: int, key: str) -> tuple[Part, ...]:
+        _, after = pattern.split(pattern.parse(self.patterns[index], "param"), ("value",))
+        return loosened(trimmed(markup(after, self.dialect, {"key": (Lit(key),)})))
+
+    def next_keys(self, body: str) -> list[str]:
+        """List the parameters that open directly after a closer, declared or not, if closers are all alike."""
+        if not self.closers_alike:
+            return []
+        key = ESCAPED_KEY if self.dialect.entities else KEY
+        before, _ = pattern.split(pattern.parse(self.dialect.params[0], "param"), ("value",))
+        opener = loosened(trimmed(markup(before, self.dialect, _param_slots(Chars(key, MOST_NAME, "key")))))
+        parts = (*self.tail(0, ""), Space(), *opener)
+        return [opening["key_next"] for opening in re.finditer(whole(parts, "next"), body)]
+
+    def is_balanced(self, text: str) -> bool:
+        """True if a text closes no parameter that it does not open."""
+        closer = re.compile(whole(self.tail(0, "")))
+        opener = re.compile(_either((*self.quoted_openers(0, ""), *self.quoted_elements(0, ""))))
+        opened = {tag.start(): 1 for tag in opener.finditer(text) if not closes_itself(tag[0])}
+        depth = 0
+        for _, step in sorted([*opened.items(), *((tag.start(), -1) for tag in closer.finditer(text))]):
+            depth += step
+            if depth < 0:
+                return False
+        return True
+
+    def quoted_openers(self, index: int, key: str) -> list[tuple[Part, ...]]:
+        """Return the openers that pair with the closing tag of parameter `key` if they stand in its value.
+
+        None where an opener begins with the key itself, since such text is found nowhere.
+        """
+        closer = self.tail(index, key)
+        heads = enumerate(self.heads(Lit(key) if key else None))
+        return [head for i, head in heads if isinstance(head[0], Lit) and self.tail(i, key) == closer]
+
+    def quoted_elements(self, index: int, key: str) -> list[tuple[Part, ...]]:
+        """Return the opening tags of documents and of other dialects that pair with the same closing tag."""
+        closer = self.tail(index, key)
+        return _elements(trimmed(closer[:-1])) if closer[-1:] == (Lit(">"),) else []
+
+    def tag_names(self) -> list[tuple[Part, ...]]:
+        """Return the beginning of the openers of parameters, where that is a tag's name: `<parameter`."""
+        names = {tag[0] for text in self.dialect.params if (tag := _TAG_NAME.match(text))}
+        return [(Lit(name),) for name in sorted(names)]
+
+    @property
+    def beginnings(self) -> list[str]:
+        """Return the text that the opener of a parameter begins with, for each pattern."""
+        return [text.partition("{")[0].strip() for text in self.patterns]
+
+
+@dataclass(frozen=True)
 class CallSyntax:
     """One call pattern of a dialect, and the section around it if there is one."""
 
@@ -63,6 +172,10 @@ class CallSyntax:
     def ends_reply(self) -> bool:
         """True if words after its calls, on any line, show that they are examples."""
         return self.is_indented or self.dialect.ends_reply
+
+    @cached_property
+    def parameters(self) -> ParameterSyntax:
+        return ParameterSyntax(self.dialect)
 
     @cached_property
     def body(self) -> str:
@@ -205,8 +318,8 @@ class CallSyntax:
     def closing_markup(self) -> list[tuple[Part, ...]]:
         """List the closing tags of all its calls and of their sections one by one, without those that hold a name."""
         texts = self._closers_of("\0") if self.dialect.names == "any" else []
-        if self.dialect.params and self.closers_alike:
-            texts.append(self.param_closer(""))
+        if self.dialect.params and self.parameters.closers_alike:
+            texts.append(self.parameters.closer(""))
         tags = [tag for text in texts for tag in _BETWEEN_TAGS.split(text.strip())]
         tags += [_BRACKETS.sub("", tag) for tag in tags]  # a list ends once, and what closes it may come twice
         known = [tag for tag in tags if len(tag) > 3 and not tag[0].isalnum() and "\0" not in tag]
@@ -221,87 +334,10 @@ class CallSyntax:
             texts.append("".join(part for part in after if isinstance(part, str)))
         return texts
 
-    def param_opener(self, keys: tuple[str, ...]) -> re.Pattern[str]:
-        """Finds the opening tag of one of these parameters; group 1 is which."""
-        before, _ = pattern.split(pattern.parse(self.dialect.params[0], "param"), ("value",))
-        slots = _param_slots(Group((OneOf(tuple(map(self.dialect.escaped, keys))),), "key"))
-        parts = loosened(trimmed(markup(before, self.dialect, slots)))
-        return re.compile(whole(parts, "opener"))
-
-    def next_params(self, body: str) -> list[str]:
-        """List the parameters that open directly after a closer, declared or not, if closers are all alike."""
-        if not self.closers_alike:
-            return []
-        key = ESCAPED_KEY if self.dialect.entities else KEY
-        before, _ = pattern.split(pattern.parse(self.dialect.params[0], "param"), ("value",))
-        opener = loosened(trimmed(markup(before, self.dialect, _param_slots(Chars(key, MOST_NAME, "key")))))
-        parts = (*self.param_tail(0, ""), Space(), *opener)
-        return [opening["key_next"] for opening in re.finditer(whole(parts, "next"), body)]
-
-    def is_balanced(self, text: str) -> bool:
-        """True if a text closes no parameter that it does not open."""
-        closer = re.compile(whole(self.param_tail(0, "")))
-        opener = re.compile(_either((*self.quoted_params(0, ""), *self.quoted_elements(0, ""))))
-        opened = {tag.start(): 1 for tag in opener.finditer(text) if not closes_itself(tag[0])}
-        depth = 0
-        for _, step in sorted([*opened.items(), *((tag.start(), -1) for tag in closer.finditer(text))]):
-            depth += step
-            if depth < 0:
-                return False
-        return True
-
     def following_heads(self, name: str) -> list[tuple[Part, ...]]:
         """Return the openers of calls, with what may stand before them, as they follow a call."""
         calls = [call for call in self.dialect.calls if pattern.body(call) == "params"]
         return [trimmed(CallSyntax(self.dialect, call).head(name)) for call in calls]
-
-    def param_closer(self, key: str) -> str:
-        """Return the closing tag of a parameter, as it is written."""
-        _, after = pattern.split(pattern.parse(self.dialect.params[0], "param"), ("value",))
-        return "".join(key if isinstance(part, Slot) else part for part in after).strip()
-
-    @property
-    def closers_alike(self) -> bool:
-        """True if every parameter ends with the same closing tag; False if the tag names the parameter."""
-        return not any("key" in after for after in self._after_values)
-
-    @cached_property
-    def _after_values(self) -> list[list[str]]:
-        """Return the slots that stand after {value} in each of the dialect's patterns for a parameter."""
-        slots = []
-        for text in self.dialect.params:
-            _, after = pattern.split(pattern.parse(text, "param"), ("value",))
-            slots.append([part.name for part in after if isinstance(part, Slot)])
-        return slots
-
-    @cached_property
-    def params(self) -> tuple[str, ...]:
-        """Return the patterns of a parameter: the dialect's, and then the element that models of any family write."""
-        own = self.dialect.params
-        known = not own or self.dialect.names == "declared" or ELEMENT in map(str.strip, own)
-        return own if known else (*own, ELEMENT)
-
-    def is_element(self, index: int) -> bool:
-        """True for the pattern that is not the dialect's own: only what the tool declares is such a parameter."""
-        return index >= len(self.dialect.params)
-
-    def frame(self, index: int) -> str:
-        """How the values of such a parameter are set off from its tags (`Description.frame`)."""
-        return "multiline" if self.is_element(index) else self.dialect.frame
-
-    def quoted_params(self, index: int, key: str) -> list[tuple[Part, ...]]:
-        """Return the openers that pair with the closing tag of parameter `key` if they stand in its value.
-
-        None where an opener begins with the key itself, since such text is found nowhere.
-        """
-        closer = self.param_tail(index, key)
-        heads = enumerate(self.param_heads(Lit(key) if key else None))
-        return [head for i, head in heads if isinstance(head[0], Lit) and self.param_tail(i, key) == closer]
-
-    def quoted_elements(self, index: int, key: str) -> list[tuple[Part, ...]]:
-        """Return the opening tags of documents and of other dialects that pair with the same closing tag."""
-        closer = self.param_tail(index, key)
-        return _elements(trimmed(closer[:-1])) if closer[-1:] == (Lit(">"),) else []
 
     def quoted_heads(self, name: str) -> list[tuple[Part, ...]]:
         """List the openers of calls that pair with the closing tag of the call `name` if they stand in its value."""
@@ -322,37 +358,12 @@ class CallSyntax:
     def quotes_call(self, name: str, value: str) -> bool:
         """Tell if a value holds the opening tag of a call with that of a parameter directly after it."""
         call = _either((*self.quoted_heads(name), *self.quoted_wrappers(name)))
-        param = _either((*self.quoted_params(0, ""), *self.quoted_elements(0, "")))
+        param = _either((*self.parameters.quoted_openers(0, ""), *self.parameters.quoted_elements(0, "")))
         return re.search(rf"{call}\s*{param}", value) is not None
-
-    def param_openers(self) -> list[tuple[Part, ...]]:
-        """Return the beginning of the openers of parameters, where that is a tag's name: `<parameter`."""
-        names = {tag[0] for text in self.dialect.params if (tag := _TAG_NAME.match(text))}
-        return [(Lit(name),) for name in sorted(names)]
-
-    @property
-    def param_beginnings(self) -> list[str]:
-        """Return the text that the opener of a parameter begins with, for each pattern."""
-        return [text.partition("{")[0].strip() for text in self.params]
 
     def last_tags(self, name: str) -> list[tuple[Part, ...]]:
         """Return the closing tags that follow the call's first one: of the call itself and of its section."""
         return [trimmed(literal(tag, self.dialect)) for tag in self.closing_tags(name)[1:]]
-
-    def param_heads(self, key: Part | None = None) -> list[tuple[Part, ...]]:
-        """Return the openers of a parameter, of any or of this `key`."""
-        heads = []
-        for text in self.params:
-            before, _ = pattern.split(pattern.parse(text, "param"), ("value",))
-            slots = _param_slots(key or Chars(ESCAPED_KEY if self.dialect.entities else KEY, 128, "key"))
-            if not (self.dialect.entities or before[0] == "<"):
-                slots["key"] = (Space(), *slots["key"], Space()) if before[0] != Slot("key") else slots["key"]
-            heads.append(with_attributes(loosened(trimmed(markup(before, self.dialect, slots)))))
-        return heads
-
-    def param_tail(self, index: int, key: str) -> tuple[Part, ...]:
-        _, after = pattern.split(pattern.parse(self.params[index], "param"), ("value",))
-        return loosened(trimmed(markup(after, self.dialect, {"key": (Lit(key),)})))
 
 
 def _elements(closer: Sequence[Part]) -> list[tuple[Part, ...]]:

@@ -317,7 +317,7 @@ class Grammar:
         """Right after a head with {params}: a parameter, the end of a call without any, or a JSON object."""
         tail, loose = syntax.written_tail(name), syntax.tail(name)
         own, elements = _param_tokens(syntax)
-        closers = [syntax.param_tail(i, "") for i in range(len(own))] if syntax.closers_alike else []
+        closers = [syntax.parameters.tail(i, "") for i in range(len(own))] if syntax.parameters.closers_alike else []
         unquoted = (Lit("{"), Space(), Chars(r"\w", 64), Space(), Lit(":"))
         objects = (opening_of_json(Lit("}")), unquoted, ENCODED_TWICE)
         calls = () if syntax.dialect.names == "declared" else self._heads_of(syntax.dialect)
@@ -339,9 +339,9 @@ class Grammar:
     @_kept
     def value(self, syntax: CallSyntax, name: str, index: int, key: str) -> Scan:
         """In a parameter's value: its closer, and what is counted to tell whether that closer is quoted."""
-        close, tail, heads = syntax.param_tail(index, key), syntax.written_tail(name), syntax.quoted_heads(name)
-        openers = [*syntax.quoted_params(index, key), *syntax.quoted_elements(index, key)]
-        following = syntax.following_heads(name) if syntax.closers_alike else heads
+        close, tail, heads = syntax.parameters.tail(index, key), syntax.written_tail(name), syntax.quoted_heads(name)
+        openers = [*syntax.parameters.quoted_openers(index, key), *syntax.parameters.quoted_elements(index, key)]
+        following = syntax.following_heads(name) if syntax.parameters.closers_alike else heads
         return searching(
             [
                 *numbered(TokenKind.PARAMETER_OPENER, openers),
@@ -356,13 +356,13 @@ class Grammar:
     @_kept
     def sole(self, syntax: CallSyntax, name: str) -> Scan:
         """In the value of a call's one parameter without tags: it holds none at all."""
-        tags = [(Lit("<"),)] if syntax.names_the_tag else [*syntax.quoted_heads(name), *syntax.param_heads()]
+        tags = [(Lit("<"),)] if syntax.names_the_tag else [*syntax.quoted_heads(name), *syntax.parameters.heads()]
         return searching([Token(TokenKind.CALL_CLOSER, syntax.written_tail(name)), *numbered(TokenKind.TAG, tags)])
 
     @_kept
     def guess(self, syntax: CallSyntax, index: int, key: str) -> Scan:
         """In the value of a parameter that may be none, as no declared one was read yet: it holds no tags."""
-        closer = syntax.param_tail(index, key)
+        closer = syntax.parameters.tail(index, key)
         return searching([Token(TokenKind.PARAMETER_CLOSER, closer), Token(TokenKind.TAG, (Lit("<"),))])
 
     @_kept
@@ -371,7 +371,7 @@ class Grammar:
 
         Of several tokens that fit at one place the first counts.
         """
-        close, tail = syntax.param_tail(index, key), syntax.written_tail(name)
+        close, tail = syntax.parameters.tail(index, key), syntax.written_tail(name)
         comma = syntax.dialect.param_separator.strip()
         between = (Maybe((Lit(comma), Space())),) if comma else ()
         own, elements = _param_tokens(syntax, between)
@@ -386,7 +386,7 @@ class Grammar:
                 # Another call begins with what may look like an element, or like a garbled opener (GLM).
                 *numbered(TokenKind.NEXT_CALL, heads_after_unclosed(syntax, name)),
                 # The beginning of a parameter's opener, where none of the whole ones fits.
-                *numbered(TokenKind.GARBLED_OPENER, syntax.param_openers()),
+                *numbered(TokenKind.GARBLED_OPENER, syntax.parameters.tag_names()),
                 *elements,
                 # It begins as the call's closer does, which is the longer one where its wrapper is closed, too.
                 *self._wrong_tail(syntax, name),
@@ -486,7 +486,7 @@ class Grammar:
 
 def _param_tokens(syntax: CallSyntax, between: tuple[Part, ...] = ()) -> tuple[list[Token], list[Token]]:
     """Return the openers of parameters of the dialect's own, those with more markup first, and of elements."""
-    tokens = numbered(TokenKind.PARAMETER_OPENER, ((*between, *parts) for parts in syntax.param_heads()))
+    tokens = numbered(TokenKind.PARAMETER_OPENER, ((*between, *parts) for parts in syntax.parameters.heads()))
     own = len(syntax.dialect.params)
     return sorted(tokens[:own], key=lambda token: -len(token.parts)), tokens[own:]
 

@@ -75,7 +75,7 @@ class RoundTrip:
         texts = [key for key, entry in declared.items() if values.is_text(entry, schema)]
         if not texts:
             return {}
-        markup = self._form.param_opener(tuple(declared))
+        markup = self._form.parameters.opener(tuple(declared))
         ends = {key: self._grammar.value(self._form, name, 0, key).while_open for key in texts}
         return {key: (markup.search, end.search) for key, end in ends.items()}
 
