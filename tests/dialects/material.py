@@ -12,7 +12,8 @@ import msgspec
 import yaml
 
 from vtc.dialects import Description, Reader, compiled
-from vtc.dialects.syntax.forms import CallSyntax
+from vtc.dialects.reading.held_text import is_possible
+from vtc.dialects.syntax.forms import CallSyntax, call_syntaxes
 from vtc.dialects.syntax.pattern import BODIES, body, filled
 from vtc.events import Call, Event, Markup, Reasoning, Refusal, Text, Tool
 from vtc.reporting import Case as Recorded
@@ -38,6 +39,12 @@ DIALECTS: Mapping[str, Description] = {
 }
 COMMON = ("bare-json", "hermes", "invoke", "qwen3-coder", "tag", "tools-tag")
 """One dialect of each family, which are armed together where it does not matter which."""
+
+
+def comes_in_pieces(dialect: Description) -> bool:
+    """True if a call of a dialect may begin to leave before its end; tried with a reader, all would be compiled."""
+    own = [syntax for syntax in call_syntaxes(dialect) if syntax.call == dialect.calls[0]]
+    return any(is_possible(syntax, "a_tool") for syntax in own)
 
 
 def tools(file: Path) -> dict[str, dict[str, Tool]]:

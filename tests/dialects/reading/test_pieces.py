@@ -14,11 +14,10 @@ import msgspec
 import pytest
 
 from tests.dialects import material, test_malformed
-from tests.dialects.material import AGENT, DIALECTS, cases, random_cuts, raw, read
+from tests.dialects.material import AGENT, DIALECTS, cases, comes_in_pieces, random_cuts, raw, read
 from tests.dialects.test_malformed import Malformed
-from vtc.dialects import Description, Reader, compiled
-from vtc.dialects.writing import write_calls
-from vtc.events import Call, CallPiece, Event, Refusal, ToolCall
+from vtc.dialects import Reader, compiled
+from vtc.events import Call, CallPiece, Event, Refusal
 
 FILES = sorted(path.stem for path in (material.CASES / "reading").glob("*.yaml"))
 MALFORMED = sorted(path.stem for path in (material.CASES / "malformed").glob("*.jsonl"))
@@ -148,14 +147,6 @@ def test_what_is_certain_leaves(dialect: str, text: str, pieces: list[str]) -> N
     told = [event.arguments for event in events if isinstance(event, CallPiece)]
     assert "".join(told) == "".join(pieces)
     assert bool(told) is bool(pieces)
-
-
-def comes_in_pieces(dialect: Description) -> bool:
-    """True if a call of a dialect begins to leave before its end."""
-    call = ToolCall("write_file", json.dumps({"path": "a.py", "content": "x\n" * 100}))
-    text = write_calls([call], dialect, AGENT)
-    chunks = [text[at : at + 20] for at in range(0, len(text), 20)]
-    return any(isinstance(event, CallPiece) for event in read(chunks, [dialect], incremental=True))
 
 
 def test_the_page_about_profiles_lists_the_dialects() -> None:
