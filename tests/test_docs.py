@@ -24,7 +24,7 @@ from mitmproxy.test import taddons
 from tests.cli.probing.test_command import CASES
 from tests.dialects.material import DIALECTS
 from tests.e2e.upstream import serving
-from tests.proxy.test_replaying import CALL, saved
+from tests.proxy.captures import CALL, saved
 from vtc.apis import APIS
 from vtc.cli import main
 from vtc.cli.config import Config

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.apis import chat, gemini
 from tests.apis.named_events import Json
 from tests.e2e.upstream import JSON, SSE, Reply, serving
-from tests.exchange.test_thoughts import Talk
+from tests.exchange.talks import Talk
 from tests.exchanges import agent, fed, planner
 from vtc.apis import BadRequest, Changes, beside, find, unread
 from vtc.apis.gemini_generate import API

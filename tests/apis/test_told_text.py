@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.apis import pairs
 from tests.apis.pairs import CROSSED
 from tests.apis.shapes import THINKING
-from tests.exchange.test_pairs import PAIR, crossing
+from tests.exchange.crossings import PAIR, crossing
 from tests.exchanges import FastPath
 from vtc.apis.relay import Relay
 

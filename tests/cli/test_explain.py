@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from tests.apis import chat
 from tests.apis.shapes import SHAPES, asked
-from tests.proxy.test_replaying import CALL, saved
+from tests.proxy.captures import CALL, saved
 from vtc.cli import main
 
 

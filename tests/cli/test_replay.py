@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.apis.shapes import SHAPES
-from tests.proxy.test_replaying import CALL, saved
+from tests.proxy.captures import CALL, saved
 from vtc.cli import main
 from vtc.reporting import Case, write_case
 

@@ -28,7 +28,7 @@ from playwright.async_api import Browser, Locator, Page, async_playwright, expec
 from tests.apis import chat
 from tests.e2e.conftest import PATH, PATIENCE
 from tests.e2e.upstream import JSON, Reply, Seen, serving
-from tests.proxy.test_replaying import saved
+from tests.proxy.captures import saved
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.apis import chat, pairs, responses
-from tests.exchange.test_pairs import BY_NAME
+from tests.exchange.crossings import BY_NAME
 from tests.exchanges import AGENT, fed, planner
 from vtc.exchange import Exchange
 

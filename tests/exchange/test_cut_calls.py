@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.apis import chat, messages, pairs, responses
-from tests.exchange.test_pairs import STREAM, call_piece, crossing, told
+from tests.exchange.crossings import STREAM, call_piece, crossing, told
 from tests.exchanges import fed
 
 SERVERS = ("openai-chat", "anthropic-messages", "openai-responses")

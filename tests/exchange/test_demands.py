@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.apis import chat, gemini, messages, ollama, pairs, responses
-from tests.exchange.test_pairs import BY_NAME, PAIR, crossing
+from tests.exchange.crossings import BY_NAME, PAIR, crossing
 from tests.exchanges import agent, planner
 from vtc.exchange import Exchange
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.apis import chat
 from tests.attacks.lab import actions, under
-from tests.exchange.test_pairs import crossing
+from tests.exchange.crossings import crossing
 from tests.exchange.test_sending import opened, shortened
 from tests.exchanges import fed
 from vtc.dialects import Reader

@@ -10,7 +10,7 @@ import pytest
 
 from tests.apis import chat, pairs
 from tests.apis.named_events import Json
-from tests.exchange.test_pairs import BY_NAME, STREAM, crossing
+from tests.exchange.crossings import BY_NAME, STREAM, crossing
 from tests.exchanges import AGENT, fed, planner
 from vtc.exchange import Exchange
 from vtc.profiles import Planner, Settings, builtin_directory, load

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.apis import chat, messages, pairs, responses
-from tests.exchange.test_pairs import PAIR, crossing
+from tests.exchange.crossings import PAIR, crossing
 from tests.exchanges import fed
 
 SEARCH = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "q"}}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.apis import chat, messages
 from tests.apis.conversations import asks
 from tests.apis.shapes import SHAPES
-from tests.exchange.test_thoughts import Talk
+from tests.exchange.talks import Talk
 from vtc.exchange.remembering.past import first_difference
 from vtc.profiles import Facts
 from vtc.reporting import broken_prefix

@@ -17,7 +17,7 @@ from tests.apis import chat, gemini, messages, responses
 from tests.apis.conversations import BY_NAME, answered, asks, told
 from tests.apis.named_events import Json
 from tests.e2e.upstream import JSON, SSE, Reply, serving
-from tests.exchange.test_thoughts import Talk
+from tests.exchange.talks import Talk
 from tests.exchanges import fed
 from vtc.events import Message
 from vtc.profiles import Facts, Memory

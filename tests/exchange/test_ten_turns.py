@@ -19,7 +19,7 @@ from fuzz import targets
 from tests.apis import chat, messages, pairs, responses
 from tests.apis.conversations import BY_NAME, answered, asks, key, told
 from tests.apis.pairs import PAIRS
-from tests.exchange.test_thoughts import Talk, one_id
+from tests.exchange.talks import Talk, one_id
 from vtc.exchange import Exchange
 from vtc.profiles import Facts, Memory, Planner, Settings, builtin_directory, load
 from vtc.reporting import broken_prefix

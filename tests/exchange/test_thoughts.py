@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,9 @@ import pytest
 from tests.apis import chat, messages, pairs
 from tests.apis.conversations import BY_NAME, answered, asks, key, thoughts, told
 from tests.apis.pairs import PAIRS
-from tests.apis.shapes import SHAPES, THINKING
-from tests.exchanges import AGENT, fed, planner
+from tests.apis.shapes import THINKING
+from tests.exchange.talks import Talk, one_id
+from tests.exchanges import AGENT, fed
 from vtc.exchange import Exchange
 from vtc.profiles import Facts, Memory, Planner, Settings, builtin_directory, load
 from vtc.wire import Framing
@@ -22,51 +22,6 @@ from vtc.wire import Framing
 PAIR = pytest.mark.parametrize(("client", "server"), PAIRS, ids=lambda name: name)
 SAME = pytest.mark.parametrize("api", [*BY_NAME])
 CALLS: pairs.Calls = [("read", {"filePath": "/a"})]
-
-
-class Talk:
-    """One client's conversation with a model that thinks."""
-
-    def __init__(
-        self, client: str, server: str = "", memory: Memory | None = None, facts: Facts = AGENT, **settings: Any
-    ) -> None:
-        self.client, self.server = client, server or client
-        self.memory = memory or Memory()
-        self.facts = facts
-        self.settings = settings
-        self.entries: list[Any] = []
-        self.model = "made-up-model"
-        self.count = 0
-        self.forgets = False
-
-    def ask(self, *entries: Any, **fields: Any) -> dict[str, Any]:
-        """Send the conversation with these entries; return what the server gets."""
-        self.entries = [*self.entries, *entries]
-        fields = {key(self.client): self.entries, "stream": True, "model": self.model, **fields}
-        body = chat.encoded(SHAPES[self.client].request(**fields))
-        api = () if self.client == self.server else (self.server,)
-        plans = planner(**({"upstream_api": api} if api else {}), **self.settings)
-        self.count += 1
-        facts = self.facts
-        if SHAPES[self.client].streaming:
-            facts = replace(facts, path=SHAPES[self.client].at(stream=fields["stream"], model=fields["model"]))
-        self.exchange = Exchange.open(
-            BY_NAME[self.client], body, facts, plans, f"seed {self.count}", None if self.forgets else self.memory
-        )
-        self.sent = self.exchange.request()
-        self.came = body
-        return json.loads(self.sent)  # type: ignore[no-any-return]
-
-    def reply(self, body: bytes, result: str = "found") -> bytes:
-        """Let the server reply, and the client go on without what it does not keep."""
-        out = fed(self.exchange.stream(), body)
-        self.entries = [*self.entries, *answered(self.client, told(self.client, out), result)]
-        return out
-
-
-def one_id(server: str, body: bytes, turn: int) -> bytes:
-    """The ids of calls that a server makes anew in each turn."""
-    return body.replace(b"call_0", f"call_{turn}".encode()).replace(b"toolu_0", f"toolu_{turn}".encode())
 
 
 @PAIR

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from tests.apis import chat, messages, ollama, responses
 from tests.apis.conversations import answered, asks, told
-from tests.exchange.test_pairs import BY_NAME, STREAM
-from tests.exchange.test_thoughts import Talk
+from tests.exchange.crossings import BY_NAME, STREAM
+from tests.exchange.talks import Talk
 from tests.exchanges import AGENT, fed, planner
 from vtc.exchange import Exchange
 

@@ -11,7 +11,7 @@ import pytest
 from tests.apis import pairs, responses
 from tests.apis.pairs import READ, said
 from tests.apis.shapes import THINKING, asked
-from tests.exchange.test_pairs import BY_NAME, IN_TEXT, crossing, told
+from tests.exchange.crossings import BY_NAME, IN_TEXT, crossing, told
 from tests.exchanges import agent, fed
 from vtc.exchange import Exchange
 from vtc.profiles import Planner, Settings, builtin_directory, load

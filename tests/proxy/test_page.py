@@ -9,7 +9,7 @@ from mitmproxy import http
 from mitmproxy.addons.view import View
 from mitmproxy.test import taddons
 
-from tests.proxy.test_replaying import CALL, captured
+from tests.proxy.captures import CALL, captured
 from vtc.proxy import page
 from vtc.proxy.addon import MARKS
 from vtc.proxy.page import Listing

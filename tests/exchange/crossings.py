@@ -1,0 +1,55 @@
+"""Exchanges between each two APIs, and what the client is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.apis import chat, pairs
+from tests.apis.pairs import CROSSED, Calls
+from tests.apis.shapes import asked
+from tests.exchanges import agent, fed, planner
+from vtc.apis import APIS
+from vtc.exchange import Exchange
+
+BY_NAME = {api.name: api for api in APIS}
+
+
+TWO: Calls = [("read", {"filePath": "/a"}), ("write", {"filePath": "b", "content": 'x\n"</tool_call>"'})]
+
+
+IN_TEXT = '<tool_call>\n{"name": "read", "arguments": {"filePath": "/a"}}\n</tool_call>'
+
+
+PAIR = pytest.mark.parametrize(("client", "server"), CROSSED, ids=lambda name: name)
+
+
+STREAM = pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+
+
+def crossing(client: str, server: str, *, settings: dict[str, Any] | None = None, **fields: Any) -> Exchange:
+    body = asked(client, **fields)
+    return Exchange.open(
+        BY_NAME[client],
+        body,
+        agent(client, stream=fields.get("stream")),
+        planner(upstream_api=(server,), **settings or {}),
+        "seed",
+    )
+
+
+def told(exchange: Exchange, client: str, body: bytes, *, stream: bool, cuts: int = 0) -> pairs.Said:
+    """Read what the client is told of a reply, in pieces of some bytes if `cuts` says so."""
+    if not stream:
+        return pairs.read(client, exchange.whole.rewrite(body), stream=False)
+    pieces = [body[at : at + cuts] for at in range(0, len(body), cuts)] if cuts else [body]
+    return pairs.read(client, fed(exchange.stream(), *pieces), stream=True)
+
+
+HEAD = {"id": "x", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+
+
+def call_piece(index: int, **fields: Any) -> bytes:
+    function = {key: fields.pop(key) for key in ("name", "arguments") if key in fields}
+    return chat.chunk({"tool_calls": [{"index": index, **fields, "function": function}]})

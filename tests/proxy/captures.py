@@ -1,0 +1,60 @@
+"""Flows as a user saves them, with an exchange in each."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from mitmproxy import http
+from mitmproxy.io import FlowWriter
+from mitmproxy.test import taddons, tflow, tutils
+
+from tests.apis import chat
+from tests.apis.shapes import SHAPES, asked
+from vtc.proxy.addon import VirtualToolCalling
+
+CALL = chat.DIALECTS["hermes"]("read", {"filePath": "/a"})
+
+
+def captured(
+    text: str,
+    *,
+    seen: bool = True,
+    status: int = 200,
+    api: str = "openai-chat",
+    path: str = "",
+    stream: bool = False,
+    body: Any = None,
+    **fields: Any,
+) -> http.HTTPFlow:
+    """A flow as it was captured, with what VTC did to it if it had seen it."""
+    shape = SHAPES[api]
+    options = {key: fields.pop(key) for key in list(fields) if key.startswith("vtc_")}
+    headers = http.Headers(content_type="application/json", authorization="Bearer open-sesame")
+    ask = asked(api, stream=stream, **fields)
+    path = path or shape.at(stream=stream, model=fields.get("model"))
+    flow = tflow.tflow(req=tutils.treq(method=b"POST", path=path.encode(), headers=headers, content=ask))
+    addon = VirtualToolCalling()
+    with taddons.context(addon) as context:
+        context.configure(addon, **{"vtc_keep_bodies": "on", "vtc_mode": "rewrite" if seen else "off", **options})
+        asyncio.run(addon.request(flow))
+        reply = b"".join(shape.streamed(*text)) if stream else chat.encoded(body or shape.whole(text))
+        kind = shape.media_type if stream else "application/json"
+        flow.response = http.Response.make(status, reply, {"content-type": kind})
+        asyncio.run(addon.responseheaders(flow))
+        if callable(flow.response.stream):
+            for piece in (reply, b""):
+                flow.response.stream(piece)
+            flow.response.raw_content = None  # as mitmproxy has it of a streamed body
+        asyncio.run(addon.response(flow))
+    return flow
+
+
+def saved(directory: Path, *texts: str, **fields: Any) -> Path:
+    """Flows in a file, as mitmproxy writes it."""
+    path = directory / "flows"
+    with path.open("ab") as file:
+        for text in texts:
+            FlowWriter(file).add(captured(text, **fields))
+    return path
