@@ -37,7 +37,7 @@ class Aside(NamedTuple):
 
     @property
     def api(self) -> Api:
-        """The API of that client."""
+        """Return the API of that client."""
         (found,) = (one for one in APIS if one.name == self.client)
         return found
 

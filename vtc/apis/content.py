@@ -108,7 +108,7 @@ def to_url(media: Media) -> str:
 
 
 def parts_of(message: Message) -> list[str | Media]:
-    """The text and the media of a message, in order."""
+    """Return the text and the media of a message, in order."""
     parts = (part.media if isinstance(part, Opaque) else part for part in message.content)
     return [part for part in parts if part]
 

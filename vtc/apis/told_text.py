@@ -72,13 +72,13 @@ def learned(writer: FrameWriter, delta: TextDelta | ReasoningDelta) -> ToldText 
     frames = [trial.written(said, delta.choice) for _ in range(2)]
     if [*map(len, frames)] != [1, 1]:
         return None
-    (one,), (other,) = frames
-    if one.count(_WRITTEN) != 1:
+    (first,), (second,) = frames
+    if first.count(_WRITTEN) != 1:
         return None
-    before, _, rest = one.partition(_WRITTEN)
-    if one == other:
+    before, _, rest = first.partition(_WRITTEN)
+    if first == second:
         return ToldText(before, rest) if trial.encoder == writer.encoder else None
-    counted = [found for found in _NUMBER.finditer(rest) if other == _next(one, len(one) - len(rest), found)]
+    counted = [number for number in _NUMBER.finditer(rest) if second == _next(first, len(first) - len(rest), number)]
     if len(counted) != 1:
         return None
     start, end = counted[0].span()

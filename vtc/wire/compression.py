@@ -56,7 +56,7 @@ class ContentDecoder(Protocol):
 
 
 def decoder(content_encoding: str) -> ContentDecoder:
-    """A decoder for the value of a `Content-Encoding` header; "" and "identity" pass bytes through.
+    """Make a decoder for the value of a `Content-Encoding` header; "" and "identity" pass bytes through.
 
     Codings were applied in the order listed and are undone in reverse. Raises `UnsupportedEncoding`.
     """

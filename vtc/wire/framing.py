@@ -33,7 +33,7 @@ class FrameReader(Protocol):
 
     @property
     def held(self) -> Sized:
-        """What came of a frame that has only begun."""
+        """Return what has come of a frame that has only begun."""
         ...
 
     def feed(self, chunk: bytes) -> list[Frame]:

@@ -28,7 +28,7 @@ _FRAME_END = re.compile(rb"\n\n|\n\r\n?|\r\r\n?")
 
 
 def other_lines(raw: bytes) -> bytes:
-    """The lines of a frame besides data and the blank one: `event:`, `id:`, `retry:`, comments, each with its end."""
+    """Return the lines of a frame but data and the blank one (`event:`, `id:`, comments …), each with its end."""
     lines = (line for line in raw.splitlines(keepends=True) if line.strip(b"\r\n") and not _is_data(line))
     return b"".join(line if line.endswith((b"\r", b"\n")) else line + b"\n" for line in lines)
 
@@ -75,8 +75,8 @@ class EventReader:
         searched, has_cr = max(start, self._searched), _CR in held
         while True:
             if has_cr:
-                found = _LINE_END.match(held, start) or _FRAME_END.search(held, searched)
-                end = found.end() if found else 0
+                match = _LINE_END.match(held, start) or _FRAME_END.search(held, searched)
+                end = match.end() if match else 0
             else:  # of a frame of megabytes in a tenth of the time
                 at = held.find(b"\n\n", searched)
                 end = start + 1 if held.startswith(b"\n", start) else at + 2 if at >= 0 else 0
@@ -115,7 +115,7 @@ def _is_data(line: bytes) -> bool:
 
 
 def _field(line: bytes) -> tuple[bytes, bytes]:
-    """The name and the value of a line; a comment's name is empty."""
+    """Split a line into its name and its value; a comment's name is empty."""
     name, _, value = line.partition(b":")
     return name.rstrip(b"\r\n"), value.removeprefix(b" ")
 

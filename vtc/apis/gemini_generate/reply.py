@@ -246,7 +246,7 @@ class Encoder(msgspec.Struct):
 
 
 def _signature(one: Said) -> str | None:
-    """The signature that a call is written with."""
+    """Return the signature that a call is written with."""
     source = one.call.source if isinstance(one, Call) else one.source if isinstance(one, CallDelta) else None
     return source.get("thoughtSignature") if isinstance(source, dict) else None
 

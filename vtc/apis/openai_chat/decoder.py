@@ -315,7 +315,7 @@ def _origins(place: str, fields: Json, choice: int) -> Iterator[Origin]:
 
 
 def _text(content: Any) -> str:
-    """The text of a message, which some servers send in parts."""
+    """Return the text of a message, which some servers send in parts."""
     if not isinstance(content, list):
         return content if isinstance(content, str) else ""
     return "".join([one if isinstance(one, str) else str(one.get("text") or "") for one in _parts(content)])

@@ -86,7 +86,7 @@ class CallProgress(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def arguments(self) -> str:
-        """Its arguments so far; no arguments at all are an empty object."""
+        """Return its arguments so far; no arguments at all are an empty object."""
         return joined(self.said) or "{}"
 
     def more(self, piece: CallDelta) -> CallProgress:
@@ -136,7 +136,7 @@ class Item(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def place(self) -> str:
-        """The list in which the open part stands."""
+        """Name the list in which the open part stands."""
         return _LISTS[_names(self.part)[0]]
 
     @property
@@ -298,7 +298,7 @@ class Opened(msgspec.Struct):
 
     @property
     def _output_text(self) -> str:
-        """All text of the messages that were told, as some servers repeat it beside them."""
+        """Return all text of the messages that were told, as some servers repeat it beside them."""
         parts = [part for _, item in sorted(self.done, key=lambda one: one[0]) for part in item.get("content") or ()]
         return "".join(str(part.get("text") or "") for part in parts if part.get("type") == "output_text")
 
@@ -328,10 +328,8 @@ class EventCounter(Opened):
     """The fields of the response; empty before its beginning was told."""
     next: int | None = 0
     """The number of the next event, if they have numbers."""
-    noted: tuple[Said, ...] = ()
-    """What frames say that leave with the next one."""
-    frames: int = 0
-    """How many these are."""
+    noted: tuple[Sequence[Said], ...] = ()
+    """What each frame says of those that leave with the next one."""
     like: tuple[int, Json] = (-1, {})
     """Upstream's last message: its number and fields, which one that goes on after a call has, too."""
     indices: dict[int, int] = msgspec.field(default_factory=dict)
@@ -360,12 +358,12 @@ class EventCounter(Opened):
 
     def follow(self, said: Sequence[Said], choice: int) -> bool:
         if said and all(map(_is_quiet, said)):
-            self.noted, self.frames = (*self.noted, *said), self.frames + 1
+            self.noted = (*self.noted, said)
             return False
-        noted, self.noted, frames, self.frames = self.noted, (), self.frames + 1, 0
-        self._numbered((), frames if self.head or self.next else 0)
-        for one in (*noted, *said):
-            self.in_step = self._track(one) and self.in_step
+        noted, self.noted = self.noted, ()
+        self._numbered((), len(noted) + 1 if self.head or self.next else 0)
+        for event in (event for frame in (*noted, said) for event in frame):
+            self.in_step = self._track(event) and self.in_step
         return True
 
     def _track(self, one: Said) -> bool:
@@ -525,11 +523,11 @@ class Encoder(EventCounter):
     def write(self, said: Sequence[Said], choice: int) -> list[Json]:
         if self.over:
             return []
-        noted, self.noted, self.frames = self.noted, (), 0
+        noted, self.noted = self.noted, ()
         logprobs = [one.value for one in said if isinstance(one, Origin) and one.kind == "logprobs"]
         texts = [one for one in said if isinstance(one, Text | Rewritten | Call)]
         more = logprobs[0] if logprobs and len(texts) == 1 else ()
-        out = [event for one in (*noted, *said) for event in self._tell(one, more)]
+        out = [event for frame in (*noted, said) for one in frame for event in self._tell(one, more)]
         extra = {one.kind[6:]: one.value for one in said if isinstance(one, Origin) and one.kind.startswith("event.")}
         if out and extra:
             out[0] = {**extra, **out[0]}

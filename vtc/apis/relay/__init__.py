@@ -93,7 +93,7 @@ class Relay[P: Pipeline]:
                 self.failed(frame.data or b"")
             deltas = deltas[:-1]
             last = deltas[-1] if deltas else last
-        several = {one.choice for one in (*deltas, *metadata)} if metadata or len(deltas) > 1 else ()
+        several = {item.choice for item in (*deltas, *metadata)} if metadata or len(deltas) > 1 else ()
         if metadata and self.counted:
             self._count(metadata)
         if decoded.ends or isinstance(last, Failure):
@@ -116,7 +116,7 @@ class Relay[P: Pipeline]:
             writer = self.writer.copy()
             out, choices, left = writer.leave([(choice, entry, events)])
             is_text = len(deltas) == 1 and all(type(event) is Text for event in events)
-            if last and is_text and not any(isinstance(one, Seal) for one in metadata):  # each of these is heard
+            if last and is_text and not any(isinstance(item, Seal) for item in metadata):  # each of these is heard
                 self.plain = _plain(last, frame, left, choices[0].waiting, out, alone=not metadata)
         self.decoder, self.writer = decoder, writer
         for choice in choices:
@@ -126,16 +126,16 @@ class Relay[P: Pipeline]:
 
     def _count(self, metadata: Sequence[Beside]) -> None:
         """Tell the tokens that the server counted of the prompt."""
-        for one in metadata:
-            if isinstance(one, Usage) and one.prompt and self.counted:
-                self.counted(one.prompt)
+        for usage in metadata:
+            if isinstance(usage, Usage) and usage.prompt and self.counted:
+                self.counted(usage.prompt)
 
     def _at_once(self, frame: Frame, decoded: Decoded | None) -> list[bytes]:
         """Let a frame leave that tells nothing, or nothing of this API."""
         writer = self.writer
         if not writer.passes or (writer.strict and decoded and frame.data is not None):
-            made = writer.encoder.keep_alive()
-            return [made] if made else []
+            keep_alive = writer.encoder.keep_alive()
+            return [keep_alive] if keep_alive else []
         if writer.strict and not writer.encoder.framing.shows_all(frame):
             raise UnreadableFrame("data stand in a comment")
         if writer.strict and decoded is None and b"{" in (frame.data or b""):
@@ -203,7 +203,7 @@ class Relay[P: Pipeline]:
         parts = []
         for index in indices:
             deltas = [delta for delta in decoded.deltas if delta.choice == index]
-            entry = pending(frame, [one for one in decoded.beside if one.choice == index])
+            entry = pending(frame, [item for item in decoded.beside if item.choice == index])
             choice = self._choices.get(index) or self._begin(index)
             parts.append(read(choice, replace(entry, shared=True), deltas))
         whole = []

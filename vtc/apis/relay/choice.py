@@ -140,14 +140,14 @@ def read(choice: Choice, entry: PendingFrame, deltas: Sequence[Delta]) -> Part:
     events: Read = []
     if (
         len(deltas) == 1
-        and isinstance(one := deltas[0], TextDelta)
-        and one.text
-        and not (choice.ended or choice.paused or one.refusal or choice.refusing)
+        and isinstance(delta := deltas[0], TextDelta)
+        and delta.text
+        and not (choice.ended or choice.paused or delta.refusal or choice.refusing)
     ):
-        events += pipeline.feed(one.text)  # as for nearly all, a long call's above all
+        events += pipeline.feed(delta.text)  # as for nearly all, a long call's above all
         if not choice.lifted and any(type(event) in (Call, CallPiece) for event in events):
             choice = replace(choice, lifted=True)
-        return choice, replace(entry, text=one.text), events
+        return choice, replace(entry, text=delta.text), events
     calls: list[CallDelta] = []
     thoughts: list[Said] = []
     after: list[Said] = []
@@ -163,8 +163,8 @@ def read(choice: Choice, entry: PendingFrame, deltas: Sequence[Delta]) -> Part:
             else:
                 after += as_said([delta])
             continue
-        choice, made = _next_block(choice, delta)
-        events += made
+        choice, ended = _next_block(choice, delta)
+        events += ended
         match delta:
             case TextDelta():
                 text += delta.text
@@ -178,19 +178,19 @@ def read(choice: Choice, entry: PendingFrame, deltas: Sequence[Delta]) -> Part:
                     choice = replace(choice, native=True)
                     events += pipeline.release()
                 if delta.name:
-                    choice, made = _ended_calls(choice, delta)
-                    events += made
+                    choice, ended = _ended_calls(choice, delta)
+                    events += ended
                 # Calls keep their order.
-                waits = bool(delta.name) and (choice.stuck or any(one.index != delta.index for one in calls))
+                waits = bool(delta.name) and (choice.stuck or any(call.index != delta.index for call in calls))
                 left = delta if not pipeline.takes_calls else None if waits else pipeline.piece(delta)
                 if left is None:
                     calls.append(delta)
                     continue
                 choice = replace(choice, kept=True)
-                if any(one.calls for one in choice.waiting):
-                    choice = replace(choice, waiting=deque(_begun(one, delta) for one in choice.waiting))
-                events += [one for one in calls if one.index == delta.index]
-                calls = [one for one in calls if one.index != delta.index]
+                if any(entry.calls for entry in choice.waiting):
+                    choice = replace(choice, waiting=deque(_begun(entry, delta) for entry in choice.waiting))
+                events += [call for call in calls if call.index == delta.index]
+                calls = [call for call in calls if call.index != delta.index]
                 events += [left] if left.name or left.arguments or left is delta else []
                 intact = intact and left is delta
             case BlockEnd():
@@ -199,9 +199,11 @@ def read(choice: Choice, entry: PendingFrame, deltas: Sequence[Delta]) -> Part:
             case Finish(reason=reason):
                 lifted = _calls(events)
                 waited = len(calls)
-                choice, made, pieces, calls, fate = finish(choice, calls, complete=reason not in CUT_OFF, lifted=lifted)
+                choice, ended, pieces, calls, fate = finish(
+                    choice, calls, complete=reason not in CUT_OFF, lifted=lifted
+                )
                 told = told_reason(reason, choice, fate)
-                events += made
+                events += ended
                 after += pieces
                 intact = intact and not pieces and len(calls) == waited
                 after.append(delta if told == reason else replace(delta, reason=told))
@@ -211,7 +213,7 @@ def read(choice: Choice, entry: PendingFrame, deltas: Sequence[Delta]) -> Part:
         choice = replace(choice, lifted=True)
     before = entry.before
     if thoughts:
-        starts = sum(isinstance(one, Start | BlockStart) for one in before)
+        starts = sum(isinstance(said, Start | BlockStart) for said in before)
         before = (*before[:starts], *thoughts, *before[starts:])
     entry = replace(entry, before=before, text=text, calls=(*calls,), after=(*after, *entry.after), intact=intact)
     return choice, replace(entry, refusal=_refusal(deltas)), events
@@ -223,8 +225,8 @@ def _next_block(choice: Choice, delta: Delta) -> tuple[Choice, Read]:
     refusing = delta.refusal if isinstance(delta, TextDelta) and delta.text else choice.refusing
     if not is_ended and refusing == choice.refusing:
         return choice, []
-    made: Read = [*choice.pipeline.pause(), *([BlockEnd(choice.index)] if is_ended else [])]
-    return replace(choice, paused=choice.paused and not is_ended, refusing=refusing), made
+    ended: Read = [*choice.pipeline.pause(), *([BlockEnd(choice.index)] if is_ended else [])]
+    return replace(choice, paused=choice.paused and not is_ended, refusing=refusing), ended
 
 
 def _refusal(deltas: Sequence[Delta]) -> int:
@@ -246,14 +248,14 @@ def finish(
     """End a choice; return also the last pieces of calls that have left, and those of `calls` that still wait."""
     ended = choice.pipeline.end_calls(complete=complete)
     placed: set[int | None] = set()
-    if any(one.calls for one in choice.waiting):
-        choice = replace(choice, waiting=deque(_with_end(one, ended, placed) for one in choice.waiting))
+    if any(entry.calls for entry in choice.waiting):
+        choice = replace(choice, waiting=deque(_with_end(entry, ended, placed) for entry in choice.waiting))
     last, calls = _last_pieces(calls, ended, placed)
     pieces = [*last, *(piece for number, piece in ended.items() if piece and number not in placed)]
     gathered, clean = _gathered(choice, calls)
-    made = choice.pipeline.finish(complete=complete, calls=gathered)
+    events = choice.pipeline.finish(complete=complete, calls=gathered)
     choice = replace(choice, ended=True, lifted=choice.lifted or lifted)
-    choice, left, fate = _decided(choice, gathered, made, clean=clean)
+    choice, left, fate = _decided(choice, gathered, events, clean=clean)
     return choice, left, pieces, calls, fate
 
 
@@ -266,8 +268,8 @@ def _with_end(entry: PendingFrame, missing: Missing, placed: set[int | None]) ->
     last, calls = _last_pieces(entry.calls, missing, placed)
     if len(calls) == len(entry.calls):
         return entry
-    came = [piece for piece in entry.calls if piece not in calls]
-    return replace(entry, calls=(*calls,), after=(*last, *entry.after), intact=entry.intact and last == came)
+    own = [piece for piece in entry.calls if piece not in calls]
+    return replace(entry, calls=(*calls,), after=(*last, *entry.after), intact=entry.intact and last == own)
 
 
 def _last_pieces(
@@ -295,7 +297,7 @@ def _ended_calls(choice: Choice, begins: CallDelta) -> tuple[Choice, Read]:
     pieces = [piece for entry in choice.waiting for piece in entry.calls]
     if not pieces or choice.stuck or pieces[0].index in (None, begins.index):
         return choice, []
-    if any(one.text[one.decided :].strip() for one in choice.waiting):
+    if any(entry.text[entry.decided :].strip() for entry in choice.waiting):
         return replace(choice, stuck=True), []  # what becomes of a call must not leave before text that came before it
     said: dict[int | None, str] = {}
     for piece in pieces:
@@ -303,11 +305,11 @@ def _ended_calls(choice: Choice, begins: CallDelta) -> tuple[Choice, Read]:
     if {None, begins.index} & said.keys() or not all(map(object_in, said.values())):
         return replace(choice, stuck=True), []
     gathered, clean = _gathered(choice, ())
-    choice, made, fate = _decided(choice, gathered, choice.pipeline.upstream(gathered), clean=clean)
+    choice, events, fate = _decided(choice, gathered, choice.pipeline.upstream(gathered), clean=clean)
     if fate == "kept":
-        waiting = deque(replace(one, calls=(), after=(*one.calls, *one.after)) for one in choice.waiting)
+        waiting = deque(replace(entry, calls=(), after=(*entry.calls, *entry.after)) for entry in choice.waiting)
         choice = replace(choice, waiting=waiting, kept=True)
-    return choice, made
+    return choice, events
 
 
 def _gathered(choice: Choice, calls: Sequence[CallDelta]) -> tuple[list[ToolCall], bool]:
@@ -320,7 +322,7 @@ def _gathered(choice: Choice, calls: Sequence[CallDelta]) -> tuple[list[ToolCall
 
 
 def _decided(
-    choice: Choice, gathered: Sequence[ToolCall], made: list[Event], *, clean: bool
+    choice: Choice, gathered: Sequence[ToolCall], events: list[Event], *, clean: bool
 ) -> tuple[Choice, Read, Fate]:
     """Decide how upstream's own calls leave: those that are clean, and that no stage changed, in their frames.
 
@@ -328,21 +330,21 @@ def _decided(
     they are for a client of another API, which is told them whole.
     """
     if not gathered:
-        return replace(choice, lifted=choice.lifted or _calls(made)), [*made], "none"
-    left = [event.call for event in made if isinstance(event, Call)]
-    rewritten = any(isinstance(event, Rewritten) for event in made)
+        return replace(choice, lifted=choice.lifted or _calls(events)), [*events], "none"
+    left = [event.call for event in events if isinstance(event, Call)]
+    rewritten = any(isinstance(event, Rewritten) for event in events)
     if clean and not rewritten and not choice.anew and _is_same(left, gathered):
-        return choice, [event for event in made if not isinstance(event, Call)], "kept"
+        return choice, [event for event in events if not isinstance(event, Call)], "kept"
     waiting = deque(map(_without_calls, choice.waiting))
-    return replace(choice, waiting=waiting, lifted=choice.lifted or _calls(made)), [*made], "written"
+    return replace(choice, waiting=waiting, lifted=choice.lifted or _calls(events)), [*events], "written"
 
 
 def _begun(entry: PendingFrame, piece: CallDelta) -> PendingFrame:
     """Let the pieces of a call leave that waited for its beginning."""
     if not entry.calls:
         return entry
-    begun = tuple(one for one in entry.calls if one.index == piece.index)
-    rest = tuple(one for one in entry.calls if one.index != piece.index)
+    begun = tuple(call for call in entry.calls if call.index == piece.index)
+    rest = tuple(call for call in entry.calls if call.index != piece.index)
     return replace(entry, calls=rest, after=(*begun, *entry.after))
 
 

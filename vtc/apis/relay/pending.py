@@ -66,7 +66,7 @@ class PendingFrame(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def says(self) -> list[Said]:
-        """All that it says now; where it leaves as it came, pieces of calls in the order of their calls."""
+        """Return all that it says now; where it leaves as it came, pieces of calls in the order of their calls."""
         if self.calls and self.intact:
             said = [*self.events, *self.calls]
             pieces = [piece for piece in said if isinstance(piece, CallDelta)]
@@ -81,7 +81,7 @@ class PendingFrame(msgspec.Struct, frozen=True, gc=False):
 
 def pending(frame: Frame, metadata: Sequence[Beside], failure: Failure | None = None) -> PendingFrame:
     """Make the pending frame of one that says more than its text."""
-    origins = [one if isinstance(one, Origin) else getattr(one, "own", None) for one in (*metadata, failure)]
+    origins = [item if isinstance(item, Origin) else getattr(item, "own", None) for item in (*metadata, failure)]
     unknown = any(own is not None and not own.harmless for own in origins)
     last = (failure,) if failure else ()
     return PendingFrame(frame, before=before(metadata), after=(*after(metadata), *last), unknown=unknown)
@@ -89,17 +89,17 @@ def pending(frame: Frame, metadata: Sequence[Beside], failure: Failure | None = 
 
 def before(metadata: Iterable[Beside]) -> tuple[Beside, ...]:
     """Return what is said before the text, the starts first."""
-    first = [one for one in metadata if not _comes_last(one)]
-    return tuple(sorted(first, key=lambda one: not isinstance(one, Start | BlockStart)))
+    first = [item for item in metadata if not _comes_last(item)]
+    return tuple(sorted(first, key=lambda item: not isinstance(item, Start | BlockStart)))
 
 
 def after(metadata: Iterable[Beside]) -> tuple[Beside, ...]:
     """Return what is said after the text."""
-    return tuple(one for one in metadata if _comes_last(one))
+    return tuple(item for item in metadata if _comes_last(item))
 
 
-def _comes_last(one: Beside) -> bool:
-    return isinstance(one, Usage) or (isinstance(one, Origin) and one.ends)
+def _comes_last(item: Beside) -> bool:
+    return isinstance(item, Usage) or (isinstance(item, Origin) and item.ends)
 
 
 def settle(

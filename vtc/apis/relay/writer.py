@@ -168,54 +168,56 @@ class FrameWriter(msgspec.Struct):
 
     def _known(self, said: Iterable[Said], choice: int) -> Iterable[Said]:
         """Leave out what only an unknown part of the server's API says; for a client of another, its objects, too."""
-        for came in said:
-            one = self._alone(came) if self.passes else self._crossed(came, choice)
-            own: Any = one if isinstance(one, Origin) else getattr(one, "own", None)
+        for event in said:
+            known = self._alone(event) if self.passes else self._crossed(event, choice)
+            own: Any = known if isinstance(known, Origin) else getattr(known, "own", None)
             harmless = own is not None and own.harmless and (not self.strict or is_distinct(own.value))
             if own is None or (self.passes and (harmless or not self.strict)):
-                yield one
+                yield known
                 continue
-            lost = "" if harmless or not (self.passes or own is one) else own.kind
+            lost = "" if harmless or not (self.passes or own is known) else own.kind
             lost = lost if self.passes else own.lost or lost
             if lost:
                 self._leave_out(lost)
-            if own is not one:
-                yield replace(one, own=None)  # type: ignore[type-var]  # a struct that has `own`
+            if own is not known:
+                yield replace(known, own=None)  # type: ignore[type-var]  # a struct that has `own`
 
-    def _alone(self, one: Said) -> Said:
+    def _alone(self, event: Said) -> Said:
         """Part a call from what else its own object says, where a policy is strict: that may be another call."""
-        source = one.call.source if isinstance(one, Call) else one.source if isinstance(one, CallDelta) else None
+        source = (
+            event.call.source if isinstance(event, Call) else event.source if isinstance(event, CallDelta) else None
+        )
         if not self.strict or source is None:
-            return one
+            return event
         fields = self.encoder.call_fields
         known = {key: value for key, value in source.items() if key in fields} if isinstance(source, dict) else None
-        if isinstance(one, Call):
-            return dataclasses.replace(one, call=dataclasses.replace(one.call, source=known))
-        return replace(one, source=known)
+        if isinstance(event, Call):
+            return dataclasses.replace(event, call=dataclasses.replace(event.call, source=known))
+        return replace(event, source=known)
 
     def _leave_out(self, what: str) -> None:
         self.left_out = self.left_out if what in self.left_out else (*self.left_out, what)
 
-    def _crossed(self, one: Said, choice: int) -> Said:
+    def _crossed(self, event: Said, choice: int) -> Said:
         """Tell a client of another API what its own server would have said."""
-        match one:
+        match event:
             case CallDelta():
-                key = choice, one.index
+                key = choice, event.index
                 so_far = self.calls.get(key, JsonNesting())
-                self.calls = {**self.calls, key: so_far.after(one.arguments)}
-                return replace(one, source=None)
+                self.calls = {**self.calls, key: so_far.after(event.arguments)}
+                return replace(event, source=None)
             case Call(call=call):
                 is_cut = JsonNesting().after(call.arguments).is_cut
                 if not call.name or (is_cut and self.breaks):
-                    return Rewritten(one.raw, f"{call.name} {call.arguments}" if call.name else call.arguments)
+                    return Rewritten(event.raw, f"{call.name} {call.arguments}" if call.name else call.arguments)
                 self.cut |= {choice} if is_cut else set()
-                return dataclasses.replace(one, call=dataclasses.replace(call, source=None))
+                return dataclasses.replace(event, call=dataclasses.replace(call, source=None))
             case Finish():
                 is_cut = choice in self.cut or any(call.is_cut for (of, _), call in self.calls.items() if of == choice)
-                return replace(one, reason="length") if is_cut else one
+                return replace(event, reason="length") if is_cut else event
             case Failure():
-                self.failure = one.message or "The server broke off with an error."
-        return one
+                self.failure = event.message or "The server broke off with an error."
+        return event
 
     def _framed(self, values: Sequence[Any], like: Frame | None, *, first: bool = True) -> list[bytes]:
         framing = self.encoder.framing

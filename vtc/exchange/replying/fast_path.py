@@ -104,34 +104,33 @@ def expression_of(decoder: Decoder, frame: Frame, delta: TextDelta | ReasoningDe
         return None
     before, _, after = raw.partition(data)
 
-    def decoded(tokens: Sequence[bytes]) -> tuple[Sequence[Delta], Sequence[Any]] | None:
-        data = b"".join(tokens)
-        made, trial = Frame(before + data + after, data), copy.copy(decoder)
-        found = trial.decode(made)
-        if found is None or found.frame is not None or trial != decoder:
+    def decode(tokens: Sequence[bytes]) -> tuple[Sequence[Delta], Sequence[Any]] | None:
+        data, trial = b"".join(tokens), copy.copy(decoder)
+        decoded = trial.decode(Frame(before + data + after, data))
+        if decoded is None or decoded.frame is not None or trial != decoder:
             return None
         # The values of the frame's metadata make no difference.
-        return found.deltas, [(type(one), getattr(one, "kind", "")) for one in found.beside]
+        return decoded.deltas, [(type(item), getattr(item, "kind", "")) for item in decoded.beside]
 
     tokens = [token[0] for token in _TOKEN.finditer(data)]
-    other = msgspec.structs.replace(delta, text=_PROBE)
-    if isinstance(other, ReasoningDelta) and other.own and other.own.value == delta.text:
-        other = msgspec.structs.replace(other, own=msgspec.structs.replace(other.own, value=_PROBE))
+    probed = msgspec.structs.replace(delta, text=_PROBE)
+    if isinstance(probed, ReasoningDelta) and probed.own and probed.own.value == delta.text:
+        probed = msgspec.structs.replace(probed, own=msgspec.structs.replace(probed.own, value=_PROBE))
     probe = json.dumps(_PROBE).encode()
     for text in _values(tokens):
         if _string(tokens[text]) == delta.text:
-            trial = decoded([*tokens[:text], probe, *tokens[text + 1 :]])
-            if trial and trial[0] == (other,):
+            trial = decode([*tokens[:text], probe, *tokens[text + 1 :]])
+            if trial and trial[0] == (probed,):
                 break
     else:
         return None
-    wanted = decoded(tokens)
+    wanted = decode(tokens)
     holes: set[int] = set()
 
     def dig(places: Sequence[int]) -> None:
         """Find the holes among some values: all of them, or those of each half."""
         trial = [_PROBES[token[:1]] if place in places else token for place, token in enumerate(tokens)]
-        if decoded(trial) == wanted:
+        if decode(trial) == wanted:
             holes.update(places)
         elif len(places) > 1:
             middle = len(places) // 2
@@ -215,14 +214,12 @@ class FastPath:
     """Forwards chunks of one reply that need not be read."""
 
     __slots__ = (
-        "_after",
-        "_before",
+        "_around",
         "_begun",
         "_check",
         "_end",
         "_followers",
         "_frames",
-        "_hear",
         "_heard",
         "_match",
         "_owed",
@@ -237,12 +234,11 @@ class FastPath:
     def __init__(self, relay: Relay[ReplyPipeline], heard: ThoughtRecorder | None = None) -> None:
         self._relay = relay
         self._heard = heard  # hears the texts that leave unread, as far as they count
-        self._hear: Callable[[Sequence[bytes]], None] | None = None
         self._end = relay.decoder.framing.end
         self._shapes = Shapes()
         self._check: TextCheck | None = None  # None while every frame must be read
         self._match: Match | None = None
-        self._before, self._after = b"", b""  # what stood around the text of the frame that was read last
+        self._around = b"", b""  # what stood around the text of the frame that was read last
         self._begun = b""  # the beginning of a frame
         self._frames: list[bytes] = []  # those before it that wait for what follows
         self._texts: list[bytes] = []
@@ -257,10 +253,10 @@ class FastPath:
         check = self._check
         if check is None:
             return None
-        data = self._begun + chunk
-        start, end = len(self._before), len(data) - len(self._after)
+        data, (before, after) = self._begun + chunk, self._around
+        start, end = len(before), len(data) - len(after)
         text: bytes | None = None  # of the only frame
-        if start < end < MOST_TEXT and data[:start] == self._before and data[end:] == self._after:
+        if start < end < MOST_TEXT and data[:start] == before and data[end:] == after:
             text = data[start:end]  # mostly the next frame is the same but for its text
         if text is None or check.odd(text):
             is_one = data.find(b"\n", start) == len(data) - len(self._end) > 0
@@ -293,10 +289,10 @@ class FastPath:
 
     def _text(self, frame: bytes) -> bytes:
         """Return the text of a frame, as JSON has it; none if the frame must be read."""
-        check, start, end = self._check, len(self._before), len(frame) - len(self._after)
+        check, (before, after) = self._check, self._around
         assert check is not None
         assert self._match is not None
-        text = frame[start:end] if frame.startswith(self._before) and frame.endswith(self._after) else b""
+        text = frame[len(before) : -len(after)] if frame.startswith(before) and frame.endswith(after) else b""
         if not text or b'"' in text or text[-1] == _BACKSLASH:
             found = self._match(frame)
             text = found["text"] if found else b""
@@ -312,8 +308,6 @@ class FastPath:
             data = written
         for follow in self._followers:
             follow(data, texts)
-        if self._hear:
-            self._hear(texts[self._owed :])
         if self._reading:
             self._tail.extend(texts[self._owed :] if self._owed else texts)
         if self._owed:
@@ -355,24 +349,25 @@ class FastPath:
             return
         check = check_of(rule)
         self._reading = pipeline if isinstance(delta, TextDelta) and check.waits else None
-        if (waits and check.stops(found["text"])) or not self._learn_to_tell(frame, delta, left):
+        if waits and check.stops(found["text"]):
             return
-        self._hear = self._heard.of_unread(type(delta)) if self._heard else None
+        self._followers = [*self._who_follow(delta)]
+        if left is frame.raw:
+            self._told = None
+        elif self._told is None or not self._told.goes_on(left):
+            self._told = learned(self._relay.writer, delta)
+            if self._told is None or not self._told.goes_on(left):
+                return
         self._check, self._match = check, found.re.fullmatch
-        self._before, self._after = frame.raw[: found.start("text")], frame.raw[found.end("text") :]
+        self._around = frame.raw[: found.start("text")], frame.raw[found.end("text") :]
         if waits:
             self._frames, self._texts, self._owed = [frame.raw], [found["text"]], 1
 
-    def _learn_to_tell(self, frame: Frame, delta: TextDelta | ReasoningDelta, left: bytes) -> bool:
-        """Learn how a client is told such texts that is not sent the frames that come; the last one `left` so."""
-        self._followers = []
+    def _who_follow(self, delta: Delta) -> Iterator[Callable[[bytes, Sequence[bytes]], None]]:
+        """Find who must know of the frames that leave and of their texts."""
         if follow := getattr(self._relay.writer.encoder, "passed", None):  # of a `FrameFollower`
-            self._followers.append(follow)
-        if left is frame.raw:
-            self._told = None
-            return True
-        if self._told is None or not self._told.goes_on(left):
-            self._told = learned(self._relay.writer, delta)
+            yield follow
         if isinstance(delta, ReasoningDelta) and (note := getattr(self._relay.decoder, "thought_more", None)):
-            self._followers.append(note)  # of a `Noting`
-        return self._told is not None and self._told.goes_on(left)
+            yield note  # of a `Noting`
+        if self._heard and (hear := self._heard.of_unread(type(delta))):
+            yield lambda _, texts: hear(texts[self._owed :])
