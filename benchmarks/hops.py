@@ -66,7 +66,7 @@ ARGUMENTS = {"path": "src/a.py", "content": samples.repeated(samples.LINE, 64)}
 CALL = f"<tool_call>\n{json.dumps({'name': 'write_file', 'arguments': ARGUMENTS})}\n</tool_call>"
 """A call in hermes's dialect."""
 CASES = (
-    Case("fast path: ` word`", TEXT, [" word"], {CHAT: Limits(3, 2, 0), OLLAMA: Limits(4, 2, 0)}),
+    Case("fast path: ` word`", TEXT, [" word"], {CHAT: Limits(2, 2, 0), OLLAMA: Limits(3, 2, 0)}),
     Case("fast path: a newline, which waits", TEXT, ["\n"], dict.fromkeys(APIS, Limits(3, 2, 0))),
     Case("slow path: ` a < b`", TEXT, [" a < b"], {CHAT: Limits(45, 15, 14), OLLAMA: Limits(50, 16, 17)}),
     Case(
@@ -92,7 +92,7 @@ CASES = (
         "1,000 frames of Markdown",
         (),
         samples.said(samples.ANSWER, 1000),
-        {CHAT: Limits(8199, 21, 5415), OLLAMA: Limits(9726, 26, 5921)},
+        {CHAT: Limits(7410, 21, 5415), OLLAMA: Limits(8937, 26, 5921)},
     ),
 )
 MOST_TRACED = 100

@@ -163,8 +163,8 @@ def read(choice: Choice, entry: PendingFrame, deltas: Sequence[Delta]) -> Part:
             else:
                 after += as_said([delta])
             continue
-        choice, ended = _next_block(choice, delta)
-        events += ended
+        choice, more = _next_block(choice, delta)
+        events += more
         match delta:
             case TextDelta():
                 text += delta.text
@@ -178,8 +178,8 @@ def read(choice: Choice, entry: PendingFrame, deltas: Sequence[Delta]) -> Part:
                     choice = replace(choice, native=True)
                     events += pipeline.release()
                 if delta.name:
-                    choice, ended = _ended_calls(choice, delta)
-                    events += ended
+                    choice, more = _ended_calls(choice, delta)
+                    events += more
                 # Calls keep their order.
                 waits = bool(delta.name) and (choice.stuck or any(call.index != delta.index for call in calls))
                 left = delta if not pipeline.takes_calls else None if waits else pipeline.piece(delta)
@@ -199,11 +199,9 @@ def read(choice: Choice, entry: PendingFrame, deltas: Sequence[Delta]) -> Part:
             case Finish(reason=reason):
                 lifted = _calls(events)
                 waited = len(calls)
-                choice, ended, pieces, calls, fate = finish(
-                    choice, calls, complete=reason not in CUT_OFF, lifted=lifted
-                )
+                choice, more, pieces, calls, fate = finish(choice, calls, complete=reason not in CUT_OFF, lifted=lifted)
                 told = told_reason(reason, choice, fate)
-                events += ended
+                events += more
                 after += pieces
                 intact = intact and not pieces and len(calls) == waited
                 after.append(delta if told == reason else replace(delta, reason=told))

@@ -44,6 +44,7 @@ ESCAPES = {'"': b'\\"', "\\": b"\\\\", "/": b"\\/", "\n": b"\\n", "\t": b"\\t"}
 _ESCAPED = {written.decode(): character for character, written in ESCAPES.items()}
 _ESCAPE = re.compile(r"\\.")
 _WHITE = (b" ", b"\\n", b"\\t")
+_LINES = re.compile(rb"\\[nt]")
 _BLANK = re.compile(rb"(?: |\\n|\\t)++")
 _CODE = re.compile(rb"\\n(?: {0,3}(?:\\t|>)|    )")
 """Finds a line that begins as code or a quotation does, in texts that follow one that has left: its line has begun."""
@@ -261,8 +262,11 @@ class FastPath:
         if text is None or check.odd(text):
             is_one = data.find(b"\n", start) == len(data) - len(self._end) > 0
             text = self._text(data) if is_one else None
-        if text and not (self._begun or self._frames or text[-1] == _SPACE or b"\\" in text):
-            return self._left([data], [text])
+        if text and not (self._begun or self._frames or text[-1] == _SPACE or (b"\\" in text and _LINES.search(text))):
+            if self._told or self._followers:
+                return self._left([data], [text])
+            self._tail.append(text)
+            return [data]
         if text is None:
             *parts, begun = data.split(self._end)
             frames = [part + self._end for part in parts]
@@ -308,8 +312,7 @@ class FastPath:
             data = written
         for follow in self._followers:
             follow(data, texts)
-        if self._reading:
-            self._tail.extend(texts[self._owed :] if self._owed else texts)
+        self._tail.extend(texts[self._owed :] if self._owed else texts)
         if self._owed:
             self._relay.went()
             if self._reading:
@@ -324,7 +327,7 @@ class FastPath:
         if self._tail and self._reading:
             told = b"".join(self._tail).decode(errors="replace")
             self._reading.passed(_ESCAPE.sub(lambda escape: _ESCAPED[escape[0]], told) if "\\" in told else told)
-            self._tail.clear()
+        self._tail.clear()
         return data
 
     def rest(self) -> None:
