@@ -57,7 +57,7 @@ class CutString(NamedTuple):
 
 def quotes_in(text: str, quote: str) -> int:
     """How many quotes of a kind a text holds that are not escaped."""
-    return sum(found[0] == quote for found in QUOTE.finditer(text)) if quote in text else 0
+    return sum(match[0] == quote for match in QUOTE.finditer(text)) if quote in text else 0
 
 
 def holds_structure(text: str, cut: CutString) -> bool | None:
@@ -72,10 +72,10 @@ def holds_structure(text: str, cut: CutString) -> bool | None:
         return None  # as Python writes several
     depth = lowest = place = 0
     strange = cut.listed
-    for found in _NAMED.finditer(text):
-        depth += text.count("{", place, found.start()) - text.count("}", place, found.start())
-        place = found.start()
-        if depth <= 0 and found[1] in cut.known:
+    for match in _NAMED.finditer(text):
+        depth += text.count("{", place, match.start()) - text.count("}", place, match.start())
+        place = match.start()
+        if depth <= 0 and match[1] in cut.known:
             return True
         strange = True
     if strange and quotes % 2 == 0:
@@ -94,7 +94,7 @@ def as_json(text: str, quote: str, *, python: bool) -> tuple[str, list[str]] | N
     if _PLAIN.fullmatch(text):
         return f'"{text}"', []
     held = bool(quote) and quotes_in(text, quote) > 0
-    escapes = {found[0][1] for found in QUOTE.finditer(text) if len(found[0]) > 1}
+    escapes = {match[0][1] for match in QUOTE.finditer(text) if len(match[0]) > 1}
     if python and escapes & _UNSURE:
         return None
     if python and not held:
@@ -103,7 +103,7 @@ def as_json(text: str, quote: str, *, python: bool) -> tuple[str, list[str]] | N
     if python and escapes & _PYTHON:
         return None
     body = JsonBody()
-    escaped = QUOTE.sub(lambda found: '\\"' if found[0] == '"' else found[0], text)
+    escaped = QUOTE.sub(lambda match: '\\"' if match[0] == '"' else match[0], text)
     body.feed(f'["{escaped}"]', 0, final=True)
     repairs = [*([Repair.JSON_INNER_QUOTES] if held else []), *body.repairs]
     return (body.text()[1:-1], repairs) if body.done else None
@@ -196,10 +196,10 @@ def read(text: str, expected: ExpectedObject, *, closed: bool) -> Reading | None
     """Read an object or an array; None if that is not sure. The last braces may be missing only if it is `closed`."""
     if sum(map(text.count, "\"'{}\\\n\r\t")) > MOST_MARKS:
         return None
-    found = _JsonSearch(text, expected, closed=closed, inner=False).reading()
-    if found is _NOTHING and text.count('"') + text.count("'") <= MOST_QUOTES:
-        found = _JsonSearch(text, expected, closed=closed, inner=True).reading()
-    return None if found is _NOTHING else found
+    reading = _JsonSearch(text, expected, closed=closed, inner=False).reading()
+    if reading is _NOTHING and text.count('"') + text.count("'") <= MOST_QUOTES:
+        reading = _JsonSearch(text, expected, closed=closed, inner=True).reading()
+    return None if reading is _NOTHING else reading
 
 
 _NOTHING = Reading("", [])
@@ -219,16 +219,16 @@ class _JsonSearch:
     @cached_property
     def _quotes(self) -> dict[str, list[int]]:
         """The places of quotes that are not escaped, by kind."""
-        found: dict[str, list[int]] = {'"': [], "'": []}
+        quotes: dict[str, list[int]] = {'"': [], "'": []}
         for token in QUOTE.finditer(self.text):
-            if token[0] in found:
-                found[token[0]].append(token.start())
-        return found
+            if token[0] in quotes:
+                quotes[token[0]].append(token.start())
+        return quotes
 
     @cached_property
     def _braces(self) -> tuple[list[int], list[int]]:
         """The places of braces, and how many are open after each."""
-        places = [found.start() for found in re.finditer(r"[{}]", self.text)]
+        places = [match.start() for match in re.finditer(r"[{}]", self.text)]
         return places, list(accumulate(1 if self.text[at] == "{" else -1 for at in places))
 
     def _depth(self, start: int, end: int) -> int:
@@ -239,7 +239,7 @@ class _JsonSearch:
 
     def reading(self) -> Reading | None:
         """The only reading, `_NOTHING`, or None if it is not sure."""
-        found: Reading | None = None
+        first: Reading | None = None
         nodes = [_ParseState(0, "value", None)]
         while nodes:
             self.steps -= 1
@@ -248,19 +248,19 @@ class _JsonSearch:
             node = nodes.pop()
             if node.state == "done":
                 if _SPACE.fullmatch(self.text, node.at):
-                    one = self._written(node)
-                    if one is _NOTHING:
+                    reading = self._written(node)
+                    if reading is _NOTHING:
                         continue
-                    if one is None or node.doubt or (found and found.text != one.text):
+                    if reading is None or node.doubt or (first and first.text != reading.text):
                         return None
-                    found = found or one
+                    first = first or reading
             else:
                 gap = _SPACE.match(self.text, node.at)
                 assert gap is not None
                 if gap[0].strip():
                     node = node._replace(repairs=(*node.repairs, Repair.JSON_COMMENT))
                 nodes += _STATES[node.state](self, node, gap.end())
-        return None if self.steps < 0 else found or _NOTHING
+        return None if self.steps < 0 else first or _NOTHING
 
     # The states
 
@@ -396,8 +396,8 @@ class _JsonSearch:
 
     def _next_quote(self, at: int, quote: str) -> int:
         places = self._quotes[quote]
-        found = bisect_left(places, at)
-        return places[found] if found < len(places) else -1
+        index = bisect_left(places, at)
+        return places[index] if index < len(places) else -1
 
     def _ends(self, opened: _OpenContainer | None, start: int, quote: str) -> Iterator[int]:
         """The places at which a string may end."""
@@ -410,31 +410,31 @@ class _JsonSearch:
             self.steps -= 1
             if self.steps < 0:
                 return
-            found = _NEXT.match(self.text, end + 1)
-            assert found is not None
-            char = self.text[found.end("closers") : found.end("closers") + 1]
-            if not (found["closers"] or found["comma"] or found["end"] is not None or char in "\"'"):
+            match = _NEXT.match(self.text, end + 1)
+            assert match is not None
+            char = self.text[match.end("closers") : match.end("closers") + 1]
+            if not (match["closers"] or match["comma"] or match["end"] is not None or char in "\"'"):
                 continue
             depth = self._depth(start, end)
-            if found["key"] and self._is_key(found):
-                known = opened is not None and found["key"] in opened.known
-                again = known and not found["closers"] and opened is not None and found["key"] in opened.keys
+            if match["key"] and self._is_key(match):
+                known = opened is not None and match["key"] in opened.known
+                again = known and not match["closers"] and opened is not None and match["key"] in opened.keys
                 if known and not again and depth <= 0:
                     yield end
                     return
                 if depth > 0 and count % 2 and not known:
                     continue  # a key within braces and quotes of the string's own
             yield end
-            if found["comma"] and char and count % 2 == 0 and depth <= 0 and not found["closers"]:
-                following = _SPACE.match(self.text, found.end("comma"))
+            if match["comma"] and char and count % 2 == 0 and depth <= 0 and not match["closers"]:
+                following = _SPACE.match(self.text, match.end("comma"))
                 if following and self.text.startswith(quote, following.end()):
                     return  # where a quote would open what the string quotes, it ends
 
-    def _is_key(self, found: re.Match[str]) -> bool:
+    def _is_key(self, match: re.Match[str]) -> bool:
         """True if a key follows, and at most one of its marks is missing."""
-        missing = (not (found["comma"] or found["closers"])) + (not (found["open"] and found["close"]))
-        missing += not found["colon"]
-        return missing <= 1 and (found["value"] in _VALUE or bool(found["colon"]))
+        missing = (not (match["comma"] or match["closers"])) + (not (match["open"] and match["close"]))
+        missing += not match["colon"]
+        return missing <= 1 and (match["value"] in _VALUE or bool(match["colon"]))
 
     # What comes of it
 
@@ -454,16 +454,16 @@ class _JsonSearch:
             last = spans[0]
             if Repair.JSON_CUT in repairs and quotes_in(self.text[last.start : last.end], last.quote):
                 return None  # is the last quote the string's own?
-            swallowed = [holds_structure(self.text[one.start : one.end], one) for one in spans]
+            swallowed = [holds_structure(self.text[span.start : span.end], span) for span in spans]
             if None in swallowed or True in swallowed:
                 return _NOTHING if True in swallowed else None
         pieces: list[str] = []
         for token in reversed(tokens):
             if isinstance(token, str):
                 pieces.append(token)
-            elif one := as_json(self.text[token.start : token.end], token.quote, python=python):
-                pieces.append(one[0])
-                repairs |= dict.fromkeys(one[1])
+            elif string := as_json(self.text[token.start : token.end], token.quote, python=python):
+                pieces.append(string[0])
+                repairs |= dict.fromkeys(string[1])
             else:
                 return None
         return Reading(encodable("".join(pieces)), [*repairs])

@@ -54,7 +54,9 @@ def expected(keys: Envelope, tools: Mapping[str, Tool], offered: Callable[[str],
             tool = offered(name)
             return tool.parameters if tool else None
         some = itertools.islice(tools.values(), MOST_TOOLS)
-        return {"properties": {key: one for tool in some for key, one in values.properties(tool.parameters).items()}}
+        return {
+            "properties": {key: entry for tool in some for key, entry in values.properties(tool.parameters).items()}
+        }
 
     return ExpectedObject({"type": "object", "properties": entries}, frozenset(keys.name), arguments, schema)
 
@@ -129,16 +131,16 @@ def read(
         raise NotACall(DECLARATION)
     about = {named, *keys.name, *_ABOUT_THE_CALL, keys.id}
     if not key:  # what tells of the call elsewhere may be an argument here
-        about -= {one for one in parameters if one not in (named, *AROUND) and fields.get(one) not in _KINDS}
-    others = {key: value for key, value in fields.items() if key not in about}
+        about -= {key for key in parameters if key not in (named, *AROUND) and fields.get(key) not in _KINDS}
+    rest = {key: value for key, value in fields.items() if key not in about}
     if not key:
-        text, found = _elsewhere(others, parameters)
-        repairs += found
+        text, noted = _elsewhere(rest, parameters)
+        repairs += noted
         arguments = value_of(text)
-    elif beside := [other for other in others if other not in keys.arguments and other in parameters]:
+    elif beside := [field for field in rest if field not in keys.arguments and field in parameters]:
         if call[key] not in ({}, None, ""):
             raise NotACall(f"{beside[0]!r} stands beside its arguments")
-        text, repairs = written({other: others[other] for other in beside}), (*repairs, Repair.FLAT_ARGUMENTS)
+        text, repairs = written({field: rest[field] for field in beside}), (*repairs, Repair.FLAT_ARGUMENTS)
         arguments = value_of(text)
     else:
         text, arguments = fields[key], call[key]
@@ -164,27 +166,27 @@ def _named(
     without a name, `{"status": "now"}`. Return the call with the key that holds it; that is empty if there is none, or
     several could be meant.
     """
-    found = [key for key, value in call.items() if isinstance(value, str) and offered(value) is not None]
-    told = any(isinstance(call.get(key), dict) for key in (*keys.arguments, *SYNONYMS))
-    if len(found) == 1 and (told or found[0] in _NAMES):
-        return call, fields, found[0]
+    keys_of_tools = [key for key, value in call.items() if isinstance(value, str) and offered(value) is not None]
+    has_arguments = any(isinstance(call.get(key), dict) for key in (*keys.arguments, *SYNONYMS))
+    if len(keys_of_tools) == 1 and (has_arguments or keys_of_tools[0] in _NAMES):
+        return call, fields, keys_of_tools[0]
     if len(call) == 1 and isinstance(value := call[name := next(iter(call))], dict) and offered(name) is not None:
         key, at = keys.name[0], keys.arguments[0]
         return {key: name, at: value}, {key: dumped(name), at: fields[name]}, key
     return call, fields, ""
 
 
-def _elsewhere(others: dict[str, str], declared: Collection[str]) -> tuple[str, tuple[str, ...]]:
+def _elsewhere(fields: dict[str, str], declared: Collection[str]) -> tuple[str, tuple[str, ...]]:
     """Find the arguments of a call that has none of the dialect's keys for them."""
-    if not others:
+    if not fields:
         return "{}", ()
-    ((key, value), *more) = others.items()
+    ((key, value), *more) = fields.items()
     if not more and key in SYNONYMS and key not in declared and value.startswith(("{", '"{')):
         return value, (Repair.ARGUMENTS_KEY,)
-    if all(key in declared for key in others):
-        return written(others), (Repair.FLAT_ARGUMENTS,)
+    if all(key in declared for key in fields):
+        return written(fields), (Repair.FLAT_ARGUMENTS,)
     raise NotACall(
-        f"{next(key for key in others if key not in declared)!r} is no parameter, and may hold its arguments"
+        f"{next(key for key in fields if key not in declared)!r} is no parameter, and may hold its arguments"
     )
 
 
@@ -211,4 +213,4 @@ def _decoded(text: str) -> str:
 
 def _declares(*objects: Mapping[str, Any]) -> bool:
     """True if one of them is a JSON schema."""
-    return any(one.get("type") == "object" and isinstance(one.get("properties"), dict) for one in objects)
+    return any(schema.get("type") == "object" and isinstance(schema.get("properties"), dict) for schema in objects)

@@ -90,9 +90,9 @@ class GemmaBody:
     def feed(self, text: str, at: int, *, final: bool = False) -> int:
         """Read `text` from `at` on; returns where reading stopped, as `JsonBody.feed` does."""
         while not self.done and not self.error and at < len(text):
-            found = (self._inside or self._outside).match(text, at)
-            assert found is not None
-            kind, piece = found.lastgroup or "", found[0]
+            match = (self._inside or self._outside).match(text, at)
+            assert match is not None
+            kind, piece = match.lastgroup or "", match[0]
             if kind in ("partial", "more") and not final:
                 return at
             if self._inside is self._in_quotes:
@@ -100,7 +100,7 @@ class GemmaBody:
             else:
                 self._token(kind, piece)
             if not self.error:
-                at = found.end()
+                at = match.end()
         return at
 
     def _raw(self, kind: str, piece: str) -> None:
@@ -137,12 +137,12 @@ def with_quote(text: str, quote: str = QUOTE) -> str:
 
     What looks like another key in it may be one.
     """
-    before, found, last = text.rpartition(quote)
+    before, token, last = text.rpartition(quote)
     value = last.removesuffix("}")
     unsure = value == last or value.count("{") != value.count("}") or _ANOTHER_KEY.search(value)
     if text.count(quote) % 2 == 0 or unsure:
         return text
-    return f"{before}{found}{value}{quote}}}"
+    return f"{before}{token}{value}{quote}}}"
 
 
 def write(value: Any, quote: str = QUOTE) -> str:

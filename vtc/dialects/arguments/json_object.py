@@ -103,12 +103,12 @@ def written(members: Mapping[str, str]) -> str:
 
 def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Make an object of its members, for `json.loads`. Raises `GivenTwiceError`."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    entries = dict(pairs)
+    if len(entries) < len(pairs):
         for key, value in pairs:
-            if value != found[key]:
+            if value != entries[key]:
                 raise GivenTwiceError(f"{key!r} is given twice")
-    return found
+    return entries
 
 
 def _of_kind[T](text: str, kind: type[T]) -> T:
@@ -185,9 +185,9 @@ class JsonBody:
         self._run(escaped)
 
     def _string(self, text: str, at: int) -> int:
-        found = _IN_STRING.match(text, at)
-        assert found is not None
-        kind, piece = found.lastgroup, found[0]
+        match = _IN_STRING.match(text, at)
+        assert match is not None
+        kind, piece = match.lastgroup, match[0]
         if kind == "partial":
             return at
         if kind == "close":
@@ -203,9 +203,9 @@ class JsonBody:
             piece = "\\" + piece
         elif kind == "control":
             escaped = "".join(f"\\u{ord(char):04x}" for char in piece)
-            return found.end() if self._mend(Repair.JSON_CONTROL_CHARACTER, escaped) else at
+            return match.end() if self._mend(Repair.JSON_CONTROL_CHARACTER, escaped) else at
         self._run(piece)
-        return found.end()
+        return match.end()
 
     def _run(self, text: str) -> None:
         self._in_path = self._in_path and not _WHITE.search(text)
@@ -227,27 +227,27 @@ class JsonBody:
     def _path(self) -> tuple[int, re.Match[str] | None]:
         """Find a Windows path at the end of the string, in the pieces from the returned one on."""
         start = max(self._begun, len(self._out) - MOST_PATH)
-        said = "".join(self._out[start:])
-        return start, _PATH.search(said, max(0, len(said) - MOST_PATH))
+        written_text = "".join(self._out[start:])
+        return start, _PATH.search(written_text, max(0, len(written_text) - MOST_PATH))
 
     def _structure(self, text: str, at: int, final: bool) -> int:
-        found = _TOKEN.match(text, at)
-        assert found is not None
-        kind = found.lastgroup
+        match = _TOKEN.match(text, at)
+        assert match is not None
+        kind = match.lastgroup
         if kind == "end":
-            return found.end()
-        at = found.start(kind or 0)
+            return match.end()
+        at = match.start(kind or 0)
         if kind == "word":
-            if found.end() == len(text) and not final:
+            if match.end() == len(text) and not final:
                 return at
-            token, piece = "word", self._word(found["word"])
+            token, piece = "word", self._word(match["word"])
         else:
-            token = piece = found[kind or 0]
+            token = piece = match[kind or 0]
         state = GRAMMAR[self._expect].get(token)
         if self._expect == "first key" and token == "{":
             if self._containers[-1] != DOUBLED and self._note(Repair.DOUBLED_BRACES):
                 self._containers[-1] = DOUBLED
-                return found.end()
+                return match.end()
             state = None
         if state is None or not piece:
             shown = "a word" if kind == "word" else repr(piece)  # which may be a value
@@ -258,7 +258,7 @@ class JsonBody:
                 return at
             if self._containers[-1] == DOUBLED:
                 self._containers[-1], self._expect = "{", "second brace"
-                return found.end()
+                return match.end()
         elif self._expect.startswith("next"):
             self._out.append(",")  # written only now, so that a trailing comma never is
         if token != ",":
@@ -277,7 +277,7 @@ class JsonBody:
             self.done = not (self._containers or self.in_string)
             state = f"comma in {self._containers[-1][0]}" if self._containers else "done"
         self._expect = state
-        return found.end()
+        return match.end()
 
     def _word(self, word: str) -> str:
         if NUMBER.match(word):

@@ -70,21 +70,21 @@ class KwargsBody:
                     self._quote = ""
                     at += 1
                 continue
-            found = _TOKEN.match(text, at)
-            assert found is not None
-            mark = found["mark"]
+            match = _TOKEN.match(text, at)
+            assert match is not None
+            mark = match["mark"]
             if mark == ")" and not self._depth:
                 self._finish()
                 return at
-            at = found.end()
-            self._pieces.append(found[0])
+            at = match.end()
+            self._pieces.append(match[0])
             if mark in _INSIDE:
                 self._quote = mark
             elif mark:
                 self._depth += 1 if mark in "([{" else -1
                 if not 0 <= self._depth <= MOST_DEPTH:
                     self.error = "brackets that do not match"
-            elif found["other"]:
+            elif match["other"]:
                 self.error = "a backslash outside of a string"
         return at
 
@@ -139,7 +139,7 @@ def literal(text: str) -> str | None:
 
 def _escaped(text: str) -> str:
     """Text of a string with escapes for the characters that Python has none of there."""
-    return _RAW.sub(lambda found: _ESCAPES[found[0]], text) if _RAW.search(text) else text
+    return _RAW.sub(lambda match: _ESCAPES[match[0]], text) if _RAW.search(text) else text
 
 
 def _pairs(keyword: ast.keyword) -> list[tuple[object, object]]:
@@ -189,8 +189,8 @@ class KwargsState(NamedTuple):
 def read(text: str) -> KwargsState | None:
     """The arguments between the brackets of a call; None if they can be read in no way, or in two."""
     search = _KwargsSearch(text)
-    found = list(islice(search.readings(0, KwargsState()), 2))
-    return found[0] if len(found) == 1 and search.steps >= 0 and found[0].repairs else None
+    readings = list(islice(search.readings(0, KwargsState()), 2))
+    return readings[0] if len(readings) == 1 and search.steps >= 0 and readings[0].repairs else None
 
 
 class _KwargsSearch:
@@ -226,12 +226,12 @@ class _KwargsSearch:
             if bare and value is not None:
                 yield value, bare.end(), frozenset()
             return
-        for found in re.finditer(rf"\\.|{quote}", self.text[at + 1 :], re.DOTALL):
+        for match in re.finditer(rf"\\.|{quote}", self.text[at + 1 :], re.DOTALL):
             self.steps -= 1
-            end = at + 1 + found.start()
+            end = at + 1 + match.start()
             if self.steps < 0:
                 return
-            if found[0] != quote or not _NEXT.match(self.text, end + 1):
+            if match[0] != quote or not _NEXT.match(self.text, end + 1):
                 continue
             inner = self.text[at + 1 : end]
             self.steps -= len(inner) // PER_STEP
@@ -246,9 +246,9 @@ class _KwargsSearch:
 
 def _quotes(text: str, quote: str) -> bool:
     """True if a text holds such a quote that is not escaped."""
-    return any(found[0] == quote for found in re.finditer(rf"\\.|{quote}", text, re.DOTALL))
+    return any(match[0] == quote for match in re.finditer(rf"\\.|{quote}", text, re.DOTALL))
 
 
 def _escaped_quotes(text: str, quote: str) -> str:
     """The text of a string with each quote of its kind escaped."""
-    return re.sub(rf"\\.|{quote}", lambda found: f"\\{quote}" if found[0] == quote else found[0], text, flags=re.DOTALL)
+    return re.sub(rf"\\.|{quote}", lambda match: f"\\{quote}" if match[0] == quote else match[0], text, flags=re.DOTALL)

@@ -120,20 +120,20 @@ def _inner(text: str) -> Iterator[tuple[Repair, str]]:
 
 def in_cdata(text: str) -> str | None:
     """Return the text in a CDATA section; None if the text is no section."""
-    found = _CDATA.fullmatch(text)
-    return found[1].replace(_CDATA_GOES_ON, "]]>") if found else None
+    match = _CDATA.fullmatch(text)
+    return match[1].replace(_CDATA_GOES_ON, "]]>") if match else None
 
 
 def in_attributes(tag: str, declared: Mapping[str, Schema], root: Schema) -> dict[str, Any] | None:
     """Return the parameters in the rest of an opening tag; None if it is not whole yet, or they do not fit the tool."""
-    found = list(_ATTRIBUTE.finditer(tag))
-    keys = {one[1] for one in found}
+    attributes = list(_ATTRIBUTE.finditer(tag))
+    keys = {attribute[1] for attribute in attributes}
     rest = _ATTRIBUTE.sub("", tag).strip()
     fits = keys <= declared.keys() and set(values.required(root)) <= keys
-    fits = fits and not any(one[2][-1] in one[3] for one in found)  # where would that value end?
-    if rest not in (">", "/>") or len(keys) < len(found) or not fits:
+    fits = fits and not any(attribute[2][-1] in attribute[3] for attribute in attributes)  # where would that value end?
+    if rest not in (">", "/>") or len(keys) < len(attributes) or not fits:
         return None
-    return {one[1]: values.read(one[3], declared[one[1]], root)[0] for one in found}
+    return {attribute[1]: values.read(attribute[3], declared[attribute[1]], root)[0] for attribute in attributes}
 
 
 def _unescaped(text: str) -> str | None:
@@ -164,7 +164,7 @@ def fitted(
 ) -> tuple[dict[str, Any], list[str]]:
     """Return arguments and the repairs that they took: names with markup, and what is text although none is allowed."""
     declared = values.properties(schema)
-    found: dict[str, Any] = {}
+    fitted: dict[str, Any] = {}
     notes: list[str] = []
     for key, value in arguments.items():
         name = key
@@ -179,8 +179,8 @@ def fitted(
             if repair != Repair.UNTYPED.of(name):
                 value = typed
                 notes.append(repair)
-        found[name] = value
-    return found, notes
+        fitted[name] = value
+    return fitted, notes
 
 
 def only(schema: Mapping[str, Any]) -> str | None:

@@ -36,9 +36,9 @@ class _OpenTag:
 
 def tag_of(param: str) -> str:
     """The name of the tag of a parameter's pattern."""
-    found = re.match(r"<([\w:.-]+)", param)
-    assert found is not None
-    return found[1]
+    match = re.match(r"<([\w:.-]+)", param)
+    assert match is not None
+    return match[1]
 
 
 def read(text: str, tag: str, unescape: Unescape) -> Any:
@@ -50,22 +50,22 @@ def read(text: str, tag: str, unescape: Unescape) -> Any:
     root = _OpenTag(None, "", 0)
     open_: list[_OpenTag] = [root]
     at = 0
-    for found in token.finditer(text):
+    for match in token.finditer(text):
         inside = open_[-1]
         is_leaf = inside.kind in ("raw", "json")
-        if not is_leaf and text[at : found.start()].strip():
+        if not is_leaf and text[at : match.start()].strip():
             raise ValueError("text between the tags")
-        if not found[1]:
+        if not match[1]:
             if is_leaf or len(open_) > MOST_DEPTH:
                 raise ValueError("a tag within text, or too deep")
-            name, kind = _NAME.search(found[2]), _TYPE.search(found[2])
-            open_.append(_OpenTag(unescape(name[1]) if name else None, kind[1] if kind else "raw", found.end()))
+            name, kind = _NAME.search(match[2]), _TYPE.search(match[2])
+            open_.append(_OpenTag(unescape(name[1]) if name else None, kind[1] if kind else "raw", match.end()))
         elif len(open_) == 1:
             raise ValueError("a closing tag that nothing opened")
         else:
             open_.pop()
-            open_[-1].children.append((inside.name, _value(inside, text[inside.start : found.start()])))
-        at = found.end()
+            open_[-1].children.append((inside.name, _value(inside, text[inside.start : match.start()])))
+        at = match.end()
     if len(open_) > 1 or text[at:].strip():
         raise ValueError("a tag that is not closed, or text after it")
     return _of_children(root, "list" if all(name is None for name, _ in root.children) else "dict")

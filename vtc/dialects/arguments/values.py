@@ -45,12 +45,12 @@ _KINDS = {
 def properties(schema: Any) -> dict[str, Schema]:
     """The declared parameters of a tool and their schemas, with `$ref` and `allOf` resolved."""
     is_plain = isinstance(schema, Mapping) and not _NOT_PLAIN & schema.keys()
-    found = (schema if is_plain else resolved_of(schema, schema)).get("properties")
-    if not isinstance(found, Mapping):
+    declared = (schema if is_plain else resolved_of(schema, schema)).get("properties")
+    if not isinstance(declared, Mapping):
         return {}
     return {
         key: resolved_of(entry, schema) if entry is True or _NOT_PLAIN & entry.keys() else entry
-        for key, entry in found.items()
+        for key, entry in declared.items()
         if entry is True or isinstance(entry, Mapping)
     }
 
@@ -96,13 +96,13 @@ def read(text: str, schema: Schema, root: Schema, depth: int = 0, mark: str = ""
     types = types_of(schema, root)
     if not types and not options:
         return _untyped(text, root, depth, mark), True
-    strings = [one for one in types if one[0] == "string"]
+    strings = [pair for pair in types if pair[0] == "string"]
     string = bool(strings)
     # That nothing is written stands for null, [] or {} only where it cannot be a string.
-    others = [] if string and not text else types[: len(types) - len(strings)]
-    attempts = [(kind, entry, True) for kind, entry in others]
+    other_types = [] if string and not text else types[: len(types) - len(strings)]
+    attempts = [(kind, entry, True) for kind, entry in other_types]
     # Members that no schema declares, only where none declares them all
-    attempts += [(kind, entry, False) for kind, entry in others if mark and kind == "object"]
+    attempts += [(kind, entry, False) for kind, entry in other_types if mark and kind == "object"]
     attempts += [(kind, entry, True) for kind, entry in strings]
     for kind, entry, closed in attempts:
         value = _as(kind, text, entry, root, depth, mark, closed=closed)
@@ -158,11 +158,11 @@ def resolved_of(schema: Any, root: Schema, depth: int = 0, left: _Left | None = 
         merged: dict[str, Any] = {}
         for part in (*every, {key: entry for key, entry in schema.items() if key != "allOf"}):
             resolved = resolved_of(part, root, depth + 1, left)
-            known = [one["properties"] for one in (merged, resolved) if isinstance(one.get("properties"), Mapping)]
+            known = [part["properties"] for part in (merged, resolved) if isinstance(part.get("properties"), Mapping)]
             needed = [*_listed(merged.get("required")), *_listed(resolved.get("required"))]
             merged.update(resolved)
             if known:
-                merged["properties"] = {key: entry for one in known for key, entry in one.items()}
+                merged["properties"] = {key: entry for declared in known for key, entry in declared.items()}
             if needed:
                 merged["required"] = needed
         return merged
@@ -171,23 +171,23 @@ def resolved_of(schema: Any, root: Schema, depth: int = 0, left: _Left | None = 
 
 def types_of(schema: Schema, root: Schema, depth: int = 0, left: _Left | None = None) -> list[tuple[str, Schema]]:
     """The allowed types in the schema's order, strings last (anything is a string)."""
-    found: list[tuple[str, Schema]] = []
+    types: list[tuple[str, Schema]] = []
     left = left or _Left()
     for member in [*_listed(schema.get("anyOf")), *_listed(schema.get("oneOf"))]:
         if depth < 8 and left.take():
-            found += types_of(resolved_of(member, root), root, depth + 1, left)
+            types += types_of(resolved_of(member, root), root, depth + 1, left)
     kinds = schema.get("type")
     for kind in kinds if isinstance(kinds, list) else [kinds]:
         if isinstance(kind, str) and (known := _KINDS.get(kind.casefold(), kind.casefold())) != "any":
-            found.append((known, schema))
-    if not found:
+            types.append((known, schema))
+    if not types:
         if "properties" in schema or "additionalProperties" in schema:
-            found.append(("object", schema))
+            types.append(("object", schema))
         elif "items" in schema or "prefixItems" in schema:
-            found.append(("array", schema))
+            types.append(("array", schema))
         elif any(isinstance(option, str) for option in _listed(schema.get("enum"))):
-            found.append(("string", schema))
-    return sorted(found, key=lambda one: one[0] == "string")
+            types.append(("string", schema))
+    return sorted(types, key=lambda pair: pair[0] == "string")
 
 
 def _as(kind: str, text: str, schema: Schema, root: Schema, depth: int, mark: str, *, closed: bool) -> Any:
@@ -266,7 +266,7 @@ def _finite(text: str) -> float:
 
 def _children(text: str, kind: str, schema: Schema, root: Schema, depth: int, mark: str, *, closed: bool) -> Any:
     """`<item>…</item>` children as a list, `<key>…</key>` children as an object; all of the text or nothing."""
-    declared, others = schema.get("properties"), schema.get("additionalProperties")
+    declared, additional = schema.get("properties"), schema.get("additionalProperties")
     entries: Mapping[str, Any] = declared if isinstance(declared, Mapping) else {}
     if kind == "array":
         names = "item"
@@ -280,12 +280,12 @@ def _children(text: str, kind: str, schema: Schema, root: Schema, depth: int, ma
         first, rest = _listed(schema.get("prefixItems")), schema.get("items")
         kinds = [*first[: len(children)], *[rest] * (len(children) - len(first))]
     else:
-        kinds = [entries.get(key, others) for key, _ in children]
-    found = [
+        kinds = [entries.get(key, additional) for key, _ in children]
+    fitting = [
         read(text, kind if isinstance(kind, Mapping) else {}, root, depth + 1, mark)[0]
         for (_, text), kind in zip(children, kinds, strict=True)
     ]
-    return found if kind == "array" else {key: value for (key, _), value in zip(children, found, strict=True)}
+    return fitting if kind == "array" else {key: value for (key, _), value in zip(children, fitting, strict=True)}
 
 
 _ANY_KEY = r"[^\s<>\"'=/\\]{1,128}"

@@ -80,7 +80,7 @@ class _Form(msgspec.Struct, frozen=True):
 
     def spelled(self, word: str, otherwise: str) -> _Form:
         """The same with a word of its markup written otherwise."""
-        call = tuple(one.replace(word, otherwise) if isinstance(one, str) else one for one in self.call)
+        call = tuple(part.replace(word, otherwise) if isinstance(part, str) else part for part in self.call)
         return _Form(call, self.before.replace(word, otherwise), self.after.replace(word, otherwise))
 
     @property
@@ -90,23 +90,23 @@ class _Form(msgspec.Struct, frozen=True):
 
 
 def reply(
-    dialect: Description, tools: Sequence[Tool], asked: Demand, freedom: tuple[int, int] = FREEDOM[0]
+    dialect: Description, tools: Sequence[Tool], demand: Demand, freedom: tuple[int, int] = FREEDOM[0]
 ) -> ReplyGrammar:
     """Make the tree of a reply. Raises `Inexpressible`, which says why there is none."""
     if dialect.unconstrained:
         raise Inexpressible(f"dialect {dialect.name}: {dialect.unconstrained}")
     if not tools:
         raise Inexpressible("no tools are offered")
-    made = _Calls(dialect, tools, asked.several, freedom)
+    calls = _Calls(dialect, tools, demand.several, freedom)
     first = next(_forms(dialect))
     ways: list[CallForm] = []
-    if not asked.demanded:
+    if not demand.demanded:
         if dialect.section_anchor == "message" or not first.is_marked:
             raise Inexpressible(
                 f"dialect {dialect.name}: only a whole reply is a call, so there is no free text beside"
             )
-        ways = [*_ways(dialect, made)]
-    return ReplyGrammar(made.calls(first), tuple(ways), asked.thoughts, asked.begun, asked.several)
+        ways = [*_ways(dialect, calls)]
+    return ReplyGrammar(calls.calls(first), tuple(ways), demand.thoughts, demand.begun, demand.several)
 
 
 def quoting(dialect: Description) -> str:
@@ -120,23 +120,25 @@ def quoting(dialect: Description) -> str:
     return opening if len(opening) >= LEAST_TRIGGER else ""
 
 
-def _ways(dialect: Description, made: _Calls) -> Iterator[CallForm]:
+def _ways(dialect: Description, calls: _Calls) -> Iterator[CallForm]:
     """List the ways in which a call may begin in free text: of those that begin alike the first."""
-    found: dict[str, tuple[_Form, Tool | None]] = {}
+    forms: dict[str, tuple[_Form, Tool | None]] = {}
     for form in _forms(dialect):
         if opening := _opening(form):
-            found.setdefault(opening, (form, None))
+            forms.setdefault(opening, (form, None))
         elif dialect.names == "declared":  # its tag is the tool's name
-            for tool in made.tools:
-                found.setdefault(_opening(form, tool.name), (form, tool))
+            for tool in calls.tools:
+                forms.setdefault(_opening(form, tool.name), (form, tool))
     shortest = [
-        one for one in found if one and not any(one != other and one.startswith(other) for other in found if other)
+        opening
+        for opening in forms
+        if opening and not any(opening != shorter and opening.startswith(shorter) for shorter in forms if shorter)
     ]
     if not shortest:
         raise Inexpressible(f"dialect {dialect.name}: nothing tells the beginning of a call from other text")
     for trigger in shortest:
-        form, of = next(one for opening, one in found.items() if opening.startswith(trigger))
-        yield CallForm(trigger, made.calls(form, of))
+        form, of = next(candidate for opening, candidate in forms.items() if opening.startswith(trigger))
+        yield CallForm(trigger, calls.calls(form, of))
 
 
 def _forms(dialect: Description) -> Iterator[_Form]:
@@ -171,7 +173,7 @@ def _opening(form: _Form, name: str = "") -> str:
         text += part if isinstance(part, str) else name
     text = text.lstrip()
     line = text.partition("\n")[0].partition('"')[0]
-    opening = found[0] if (found := _MARKER.match(line)) else line
+    opening = match[0] if (match := _MARKER.match(line)) else line
     is_prose = not form.before and (opening[:1].isalnum() or opening[:1] in "-`")
     is_open = opening[:1] == "<" and opening[-1:].isspace()  # <function foo at 0x7f>
     least = 3 if name else LEAST_TRIGGER
@@ -192,7 +194,7 @@ class _Calls:
 
     def calls(self, form: _Form, tool: Tool | None = None) -> Node:
         """Make calls of all tools, or of one, with the section around them."""
-        call = choice(*(self._call(form, one) for one in ([tool] if tool else self.tools)))
+        call = choice(*(self._call(form, candidate) for candidate in ([tool] if tool else self.tools)))
         between = Lit(self._dialect.separator) if self._dialect.separator else NOTHING
         calls = Some(call, between, 1, None if self._several else 1)
         return seq(Lit(form.before), calls, Lit(form.after)) if form.before or form.after else calls
@@ -235,20 +237,20 @@ class _Calls:
     def _envelope(self, tool: Tool) -> Node:
         """The object of a whole call, its keys in the order in which they are written."""
         keys = self._dialect.json
-        said = {
+        fields = {
             "name": seq(Lit(f'"{keys.name[0]}":'), BLANK, Lit(write(tool.name))),
             "arguments": seq(Lit(f'"{keys.arguments[0]}":'), BLANK, self._values(tool).arguments(self._free)),
         }
         comma = seq(Lit(","), BLANK)
         members: list[Node] = []
-        for one in keys.order:
-            if one != "id":
-                members.append(seq(comma, said[one]) if members else said[one])
+        for field in keys.order:
+            if field != "id":
+                members.append(seq(comma, fields[field]) if members else fields[field])
             elif keys.id:
                 id_ = seq(Lit(f'"{keys.id}":'), BLANK, Lit('"'), ID, Lit('"'))
                 members.append(maybe(seq(comma, id_)) if members else seq(id_, comma))
         if keys.order[0] == "id" and keys.id:
-            members = [maybe(members[0]), said[keys.order[1]], *members[2:]]
+            members = [maybe(members[0]), fields[keys.order[1]], *members[2:]]
         return seq(Lit("{"), BLANK, *members, BLANK, Lit("}"))
 
     def _keywords(self, tool: Tool) -> Node:
@@ -289,11 +291,11 @@ def json_reply(dialect: Description, tools: Sequence[Tool]) -> Mapping[str, Any]
 
 def _call(dialect: Description, tool: Tool, nodes: Nodes) -> Mapping[str, Any]:
     name, arguments = dialect.json.name[0], dialect.json.arguments[0]
-    said = {
+    fields = {
         name: {"const": tool.name},
         arguments: {"type": "object", **closed(tool.parameters, tool.parameters, nodes)},
     }
-    return {"type": "object", "properties": said, "required": [name, arguments], "additionalProperties": False}
+    return {"type": "object", "properties": fields, "required": [name, arguments], "additionalProperties": False}
 
 
 def closed(schema: Any, root: Schema, nodes: Nodes, depth: int = 0) -> Mapping[str, Any]:
@@ -302,23 +304,23 @@ def closed(schema: Any, root: Schema, nodes: Nodes, depth: int = 0) -> Mapping[s
     schema = values.resolved_of(schema, root)
     if depth > MOST_DEPTH:
         return {}
-    found: dict[str, Any] = {key: schema[key] for key in SAID if key in schema}
-    nodes.write(len(json_text.write(found)))
+    kept: dict[str, Any] = {key: schema[key] for key in SAID if key in schema}
+    nodes.write(len(json_text.write(kept)))
     for key in ("anyOf", "oneOf"):
         if isinstance(options := schema.get(key), list):
-            found["anyOf"] = [closed(one, root, nodes, depth + 1) for one in options]
+            kept["anyOf"] = [closed(option, root, nodes, depth + 1) for option in options]
     if isinstance(items := schema.get("items"), Mapping):
-        found["items"] = closed(items, root, nodes, depth + 1)
+        kept["items"] = closed(items, root, nodes, depth + 1)
     if isinstance(declared := schema.get("properties"), Mapping):
         nodes.write(sum(len(key) + 5 for key in declared))
-        found["properties"] = {key: closed(one, root, nodes, depth + 1) for key, one in declared.items()}
-    others = schema.get("additionalProperties")
-    if isinstance(others, Mapping):
-        found["additionalProperties"] = closed(others, root, nodes, depth + 1)
-    elif (declared or depth == 0) and not others:
-        found["additionalProperties"] = False
-        found.setdefault("properties", {})
-    return found
+        kept["properties"] = {key: closed(entry, root, nodes, depth + 1) for key, entry in declared.items()}
+    additional = schema.get("additionalProperties")
+    if isinstance(additional, Mapping):
+        kept["additionalProperties"] = closed(additional, root, nodes, depth + 1)
+    elif (declared or depth == 0) and not additional:
+        kept["additionalProperties"] = False
+        kept.setdefault("properties", {})
+    return kept
 
 
 # The tree as a structural tag: how vLLM, SGLang and TensorRT-LLM are told to decode, by xgrammar.
@@ -352,7 +354,7 @@ def structural_tag(reply: ReplyGrammar) -> Format:
         }
         for way, content in zip(reply.ways, contents, strict=True)
     ]
-    said = {
+    content = {
         "type": "triggered_tags",
         "triggers": [way.trigger for way in reply.ways],
         "tags": tags,
@@ -361,8 +363,8 @@ def structural_tag(reply: ReplyGrammar) -> Format:
     }
     thoughts = [*(_tag(open_, close) for open_, close in reply.thoughts), *(_tag("", close) for close in reply.begun)]
     if not thoughts:
-        return said
-    return {"type": "or", "elements": [*(_sequence([one, said]) for one in thoughts), said]}
+        return content
+    return {"type": "or", "elements": [*(_sequence([thought, content]) for thought in thoughts), content]}
 
 
 def _tag(begin: str, end: str) -> Format:
@@ -382,7 +384,7 @@ def behind(node: Node, text: str) -> Node:
         case Seq((first, *rest)):
             return seq(behind(first, text), *rest)
         case Alternatives(options):
-            return choice(*(behind(one, text) for one in options))
+            return choice(*(behind(option, text) for option in options))
         case Some(part, between, _, most):
             more = Some(seq(between, part), NOTHING, 0)
             return behind(part, text) if most == 1 else seq(behind(part, text), more)

@@ -69,7 +69,7 @@ class Members:
 
     def _text(self, left: int, at: int, gap: str) -> str:
         coming = [*self._of_free(left, at), *self._of_rest(left, at, gap)]
-        options = [f"{gap} {one.rule} {self._rule(*after)}".strip() for one, after in coming]
+        options = [f"{gap} {member.rule} {self._rule(*after)}".strip() for member, after in coming]
         if self._skips(left, at, gap):
             options.append(self._rule(left, at + 1))
         elif not self._needs(left, at):
@@ -84,7 +84,7 @@ class Members:
         return not left and gap == self._gap and at < len(self._rest) and not self._rest[at].required
 
     def _of_free(self, left: int, at: int) -> Iterator[tuple[RuleMember, tuple[int, int]]]:
-        return ((one, (left & ~(1 << bit), at)) for bit, one in enumerate(self._free) if left >> bit & 1)
+        return ((member, (left & ~(1 << bit), at)) for bit, member in enumerate(self._free) if left >> bit & 1)
 
     def _of_rest(self, left: int, at: int, gap: str) -> Iterator[tuple[RuleMember, tuple[int, int]]]:
         for place in range(at, len(self._rest)):
@@ -93,13 +93,13 @@ class Members:
                 return
 
     def _behind(self, left: int, at: int, gap: str) -> list[tuple[int, int]]:
-        found = [after for _, after in (*self._of_free(left, at), *self._of_rest(left, at, gap))]
-        return [*found, (left, at + 1)] if self._skips(left, at, gap) else found
+        following = [after for _, after in (*self._of_free(left, at), *self._of_rest(left, at, gap))]
+        return [*following, (left, at + 1)] if self._skips(left, at, gap) else following
 
     def _needs(self, left: int, at: int) -> bool:
         """True if a required one has not come yet."""
-        free = (one for bit, one in enumerate(self._free) if left >> bit & 1)
-        return any(one.required for one in (*free, *self._rest[at:]))
+        free = (member for bit, member in enumerate(self._free) if left >> bit & 1)
+        return any(member.required for member in (*free, *self._rest[at:]))
 
 
 LEAVES: Mapping[str, str] = {
@@ -141,15 +141,15 @@ def write(reply: ReplyGrammar) -> str:
 def root_of(reply: ReplyGrammar) -> Node:
     """Make one tree of a reply: thoughts, then calls alone, or free text with calls in it."""
     if not reply.ways:
-        said = reply.calls
+        body = reply.calls
     else:
         free = FreeText(tuple((Lit(way.trigger),) for way in reply.ways))
         call = choice(*(way.node for way in reply.ways))
-        said = Some(seq(free, call), NOTHING, 0) if reply.several else choice(seq(free, call), NOTHING)
-        said = seq(said, free)
+        body = Some(seq(free, call), NOTHING, 0) if reply.several else choice(seq(free, call), NOTHING)
+        body = seq(body, free)
     thoughts = [seq(Lit(open_), _up_to(close)) for open_, close in reply.thoughts]
     thoughts += [_up_to(close) for close in reply.begun]
-    return seq(choice(*thoughts, NOTHING), said) if thoughts else said
+    return seq(choice(*thoughts, NOTHING), body) if thoughts else body
 
 
 def _up_to(close: str) -> Node:
@@ -158,9 +158,9 @@ def _up_to(close: str) -> Node:
 
 def text_of(node: Node) -> str:
     """Write a grammar of one tree."""
-    made = _Rules()
-    root = made.alternatives(node)
-    lines = [f"root ::= {root}", *(f"{name} ::= {text}" for name, text in made.rules.items())]
+    rules = _Rules()
+    root = rules.alternatives(node)
+    lines = [f"root ::= {root}", *(f"{name} ::= {text}" for name, text in rules.rules.items())]
     written = "\n".join(lines) + "\n"
     if len(written) > MOST:
         raise Inexpressible(f"the grammar would be longer than {MOST >> 10} KB")
@@ -223,18 +223,18 @@ class _Rules:
         if name in self.rules:
             return
         self._rule(name, LEAVES[name])
-        for other in LEAVES:
-            if other not in self.rules and other in _words(LEAVES[name]):
-                self._leaf(other)
+        for leaf in LEAVES:
+            if leaf not in self.rules and leaf in _words(LEAVES[name]):
+                self._leaf(leaf)
 
     def _repeated(self, part: Node, between: Node, least: int, most: int | None) -> str:
-        one = self._ruled(part) if isinstance(part, Seq) else self.sequence(part)
+        written = self._ruled(part) if isinstance(part, Seq) else self.sequence(part)
         gap = self.sequence(between)
-        more = f"({gap} {one})" if gap != '""' else f"({one})"
+        more = f"({gap} {written})" if gap != '""' else f"({written})"
         if most == 1:
-            return one if least else f'{one} | ""'
+            return written if least else f'{written} | ""'
         count = "*" if most is None else f"{{0,{most - 1}}}"
-        return f"{one} {more}{count}" if least else f"({one} {more}{count})?"
+        return f"{written} {more}{count}" if least else f"({written} {more}{count})?"
 
     def _text(self, name: str, text: FreeText) -> None:
         for number, state in enumerate(states(text)):
@@ -247,7 +247,7 @@ class _Rules:
     def _each(self, name: str, node: Each) -> None:
         """Write one rule for each set of members that may still come."""
         gap = self.sequence(node.between)
-        named = [self._member(f"{name}-{place}", one) for place, one in enumerate((*node.free, *node.rest))]
+        named = [self._member(f"{name}-{place}", member) for place, member in enumerate((*node.free, *node.rest))]
         free, rest = named[: len(node.free)], named[len(node.free) :]
         for rule, text in Members(name, "" if gap == '""' else gap, free, rest).rules():
             self._rule(rule, text)
@@ -276,13 +276,16 @@ def _one_of(characters: str) -> str:
 def quoted(text: str) -> str:
     """A literal."""
     names = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
-    return f'"{"".join(names.get(one) or _printed(one) for one in text)}"'
+    return f'"{"".join(names.get(character) or _printed(character) for character in text)}"'
 
 
 def escaped(characters: str) -> str:
     """Characters of a class."""
     named = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\"}
-    return "".join(named.get(one) or (f"\\u{ord(one):04x}" if one in ']^-["' else _printed(one)) for one in characters)
+    return "".join(
+        named.get(character) or (f"\\u{ord(character):04x}" if character in ']^-["' else _printed(character))
+        for character in characters
+    )
 
 
 def _printed(character: str) -> str:

@@ -158,24 +158,24 @@ def _characters(node: Node, *, ruled: bool = False) -> int:
         case Leaf(name):
             return len(name)
         case Seq(parts):
-            return sum(_characters(one, ruled=ruled) for one in parts)
+            return sum(_characters(part, ruled=ruled) for part in parts)
         case Alternatives(options) if not ruled:
-            return sum(2 + _characters(one, ruled=True) for one in options)
+            return sum(2 + _characters(option, ruled=True) for option in options)
         case Each(free, rest) if not ruled:
-            return sum(_PER_MEMBER + _characters(one.node, ruled=True) for one in (*free, *rest))
+            return sum(_PER_MEMBER + _characters(member.node, ruled=True) for member in (*free, *rest))
     return 0
 
 
 def seq(*parts: Node) -> Node:
     """Join parts, and literals that stand side by side; one alone is itself."""
-    found: list[Node] = []
+    nodes: list[Node] = []
     for part in parts:
-        for one in part.parts if isinstance(part, Seq) else (part,):
-            if isinstance(one, Lit) and found and isinstance(last := found[-1], Lit):
-                found[-1] = Lit(last.text + one.text)
-            elif not (isinstance(one, Lit) and not one.text):
-                found.append(one)
-    return found[0] if len(found) == 1 else Seq(tuple(found))
+        for node in part.parts if isinstance(part, Seq) else (part,):
+            if isinstance(node, Lit) and nodes and isinstance(last := nodes[-1], Lit):
+                nodes[-1] = Lit(last.text + node.text)
+            elif not (isinstance(node, Lit) and not node.text):
+                nodes.append(node)
+    return nodes[0] if len(nodes) == 1 else Seq(tuple(nodes))
 
 
 def choice(*options: Node) -> Node:
@@ -193,8 +193,8 @@ def each(members: tuple[Member, ...], between: Node, free: int) -> Node:
     order = sorted(range(len(members)), key=lambda place: (not members[place].required, place))
     chosen = {*order[:free]}
     return Each(
-        tuple(one for place, one in enumerate(members) if place in chosen),
-        tuple(one for place, one in enumerate(members) if place not in chosen),
+        tuple(member for place, member in enumerate(members) if place in chosen),
+        tuple(member for place, member in enumerate(members) if place not in chosen),
         between,
     )
 
@@ -264,13 +264,13 @@ class _Net:
         return at
 
     def closure(self, nodes: Iterable[int]) -> frozenset[int]:
-        found: set[int] = set()
+        reached: set[int] = set()
         waiting = [*nodes]
         while waiting:
-            if (node := waiting.pop()) not in found:
-                found.add(node)
+            if (node := waiting.pop()) not in reached:
+                reached.add(node)
                 waiting += self.skips[node]
-        return frozenset(found)
+        return frozenset(reached)
 
     def _step(self, at: int, characters: str) -> int:
         after = self.node()
@@ -295,7 +295,7 @@ PER_STATE = 1000
 
 def states(text: FreeText) -> tuple[AutomatonState, ...]:
     """List the states of a text; it begins in the first."""
-    return COMPILED.get_or_make((AutomatonState, text), lambda: _made(text), lambda found: len(found) * PER_STATE)
+    return COMPILED.get_or_make((AutomatonState, text), lambda: _made(text), lambda states: len(states) * PER_STATE)
 
 
 def _made(text: FreeText) -> tuple[AutomatonState, ...]:
@@ -305,12 +305,14 @@ def _made(text: FreeText) -> tuple[AutomatonState, ...]:
     net.lasts = {net.add(parts, root) for parts in text.last}
     start = net.closure([root])
     numbers = {start: 0}
-    waiting, found = [start], []
+    waiting, made = [start], []
     while waiting:
         here = waiting.pop(0)
         leads: dict[int, str] = {}
         banned = ""
-        for character in sorted({one for node in here for characters, _ in net.steps[node] for one in characters}):
+        for character in sorted(
+            {character for node in here for characters, _ in net.steps[node] for character in characters}
+        ):
             moved = [to for node in here for characters, to in net.steps[node] if character in characters]
             there = net.closure([root, *moved])
             if there & net.stops:
@@ -321,26 +323,26 @@ def _made(text: FreeText) -> tuple[AutomatonState, ...]:
                 waiting.append(there)
             leads[numbers[there]] = leads.get(numbers[there], "") + character
         moves = tuple((characters, to) for to, characters in leads.items())
-        found.append(AutomatonState(moves, banned, 0, not here & net.lasts))
-    return _merged(found)
+        made.append(AutomatonState(moves, banned, 0, not here & net.lasts))
+    return _merged(made)
 
 
-def _merged(found: Sequence[AutomatonState]) -> tuple[AutomatonState, ...]:
+def _merged(states: Sequence[AutomatonState]) -> tuple[AutomatonState, ...]:
     """Make one state of those that go on alike."""
-    alike, kinds = [0] * len(found), 0
+    alike, kinds = [0] * len(states), 0
     while True:
         numbers: dict[tuple[object, ...], int] = {}
         again = []
-        for number, state in enumerate(found):
-            leads = {one: alike[to] for characters, to in state.moves for one in characters}
-            leads = {one: to for one, to in leads.items() if to != alike[state.others]}
+        for number, state in enumerate(states):
+            leads = {character: alike[to] for characters, to in state.moves for character in characters}
+            leads = {character: to for character, to in leads.items() if to != alike[state.others]}
             kind = (alike[number], state.final, frozenset(state.banned), alike[state.others], frozenset(leads.items()))
             again.append(numbers.setdefault(kind, len(numbers)))
         alike = again
         if len(numbers) == kinds:
             break
         kinds = len(numbers)
-    return tuple(_renumbered(found[alike.index(number)], alike) for number in range(kinds))
+    return tuple(_renumbered(states[alike.index(number)], alike) for number in range(kinds))
 
 
 def _renumbered(state: AutomatonState, alike: Sequence[int]) -> AutomatonState:
@@ -354,10 +356,10 @@ def _renumbered(state: AutomatonState, alike: Sequence[int]) -> AutomatonState:
 
 def holds(text: FreeText, value: str) -> bool:
     """True if a value is such a text."""
-    found = states(text)
-    at = found[0]
+    automaton = states(text)
+    at = automaton[0]
     for character in value:
         if character in at.banned:
             return False
-        at = found[next((to for characters, to in at.moves if character in characters), at.others)]
+        at = automaton[next((to for characters, to in at.moves if character in characters), at.others)]
     return at.final

@@ -89,18 +89,18 @@ class ClientReader:
             given, at = self._given(text, start, tool, as_it_comes)
             yield tool.name, {key: text[begin:end].strip(SPACE) for key, (begin, end) in given.items()}
 
-    def _is_one(self, found: list[tuple[str, dict[str, str]]], call: ToolCall) -> bool:
+    def _is_one(self, elements: list[tuple[str, dict[str, str]]], call: ToolCall) -> bool:
         if call.name not in self._tools:
-            return not found
+            return not elements
         arguments = json.loads(call.arguments).items()
         meant = {key: value for key, value in arguments if value is not None and key in self._parameters}
-        if len(found) != 1 or found[0][0] != call.name or found[0][1].keys() != meant.keys():
+        if len(elements) != 1 or elements[0][0] != call.name or elements[0][1].keys() != meant.keys():
             return False
-        return all(self._means(found[0][1][key], value) for key, value in meant.items())
+        return all(self._means(elements[0][1][key], value) for key, value in meant.items())
 
     def _given(self, text: str, start: int, tool: _Tag, as_it_comes: bool) -> tuple[dict[str, tuple[int, int]], int]:
         """Find where the parameters of a call stand from `start` on; also return where it ends."""
-        given: dict[str, tuple[int, int]] = {}
+        spans: dict[str, tuple[int, int]] = {}
         long = [self._parameters[key] for key in {*self._parameters} & {*_to_last_closer(self._dialect, tool.name)}]
         firsts = {name: text.find(opener, start) + len(opener) for name, opener, _ in long}
         tags = [_Tag("", tool.closer, ""), *self._parameters.values()]
@@ -112,19 +112,19 @@ class ClientReader:
             if not name:
                 break
             if not closer:
-                given[name] = firsts[name], at - len(mark)
+                spans[name] = firsts[name], at - len(mark)
                 continue
             begin, end = at, text.find(closer, at)
-            given[name] = begin, end if end >= 0 else len(text)
+            spans[name] = begin, end if end >= 0 else len(text)
             if end < 0:
-                return given, len(text)
+                return spans, len(text)
             at = end + len(closer)
         if not opened:
-            return given, len(text)
+            return spans, len(text)
         for name, _, closer in () if as_it_comes else long:
             if start < firsts[name] <= (last := text.rfind(closer, start, at)):
-                given[name] = firsts[name], last
-        return given, at
+                spans[name] = firsts[name], last
+        return spans, at
 
     def _first(self, text: str, at: int, tags: Collection[_Tag]) -> tuple[int, _Tag] | None:
         """Find the first opener, and the place after it; no expression, as it would be kept with the names of tools."""
@@ -139,19 +139,19 @@ class ClientReader:
             at += 1
         return None
 
-    def _means(self, said: str, value: Any) -> bool:
+    def _means(self, text: str, value: Any) -> bool:
         """Tell if the text of a parameter says this value."""
         if isinstance(value, str) or self._dialect.values != "json":
-            return said == values.write(value, self._dialect.values).strip(SPACE)
+            return text == values.write(value, self._dialect.values).strip(SPACE)
         try:
-            return json.dumps(json.loads(said)) == json.dumps(value)
+            return json.dumps(json.loads(text)) == json.dumps(value)
         except (ValueError, RecursionError):
             return False
 
 
 def is_tagged(dialect: Description) -> bool:
     """Tell if a call of the dialect begins with a tag of its tool's name, and its parameters with one of theirs."""
-    return dialect.calls[0].startswith("<{name}") and any(one.startswith("<{key}") for one in dialect.params[:1])
+    return dialect.calls[0].startswith("<{name}") and any(param.startswith("<{key}") for param in dialect.params[:1])
 
 
 def trimmed(call: ToolCall, dialect: Description) -> ToolCall:
@@ -175,7 +175,7 @@ def _items(arguments: Any) -> Iterable[tuple[str, Any]]:
 
 def _to_last_closer(dialect: Description, tool: str) -> list[str]:
     """Return the parameters of a tool that end where they are closed last."""
-    named = (one.rpartition(".") for one in dialect.to_last_closer)
+    named = (name.rpartition(".") for name in dialect.to_last_closer)
     return [key for name, _, key in named if name == tool]
 
 
@@ -303,7 +303,7 @@ def _with_calls(message: Message, events: Sequence[Event], seen: Counter[tuple[s
     if not calls:
         return message
     text = "".join(event.raw for event in events if isinstance(event, Text))
-    others = tuple(part for part in message.content if isinstance(part, Opaque))
+    opaque = tuple(part for part in message.content if isinstance(part, Opaque))
     identified = []
     for call in calls:
         seen[call.name, call.arguments] += 1
@@ -311,7 +311,7 @@ def _with_calls(message: Message, events: Sequence[Event], seen: Counter[tuple[s
             f"{call.name}\0{call.arguments}\0{seen[call.name, call.arguments]}".encode()
         ).hexdigest()
         identified.append(replace(call, id=f"call_{digest[:24]}"))
-    return structs.replace(message, content=((text, *others) if text else others), calls=(*message.calls, *identified))
+    return structs.replace(message, content=((text, *opaque) if text else opaque), calls=(*message.calls, *identified))
 
 
 def _results(
@@ -325,11 +325,11 @@ def _results(
     rest: list[str | Opaque] = []
     alone = False  # the marker stands in a part of its own, so that the next one is the result
     for part in message.content:
-        found = marker.match(part) if marker and isinstance(part, str) else None
-        call = _called(found["name"], open_calls, tools) if found else None
-        if found and call and isinstance(part, str):
+        match = marker.match(part) if marker and isinstance(part, str) else None
+        call = _called(match["name"], open_calls, tools) if match else None
+        if match and call and isinstance(part, str):
             open_calls.remove(call)
-            text = part[found.end() :]
+            text = part[match.end() :]
             alone = not text.strip()
             results.append(Message("tool", () if alone else (text,), call_id=call.id, name=call.name))
         elif alone and isinstance(part, str):

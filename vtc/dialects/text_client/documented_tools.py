@@ -112,11 +112,11 @@ class _Tags:
     def __init__(self, text: str) -> None:
         self.text = text
         self._closers: defaultdict[str, list[int]] = defaultdict(list)
-        for found in _CLOSER.finditer(text):
-            self._closers[found["name"]].append(found.start())
+        for match in _CLOSER.finditer(text):
+            self._closers[match["name"]].append(match.start())
         self._samples: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
-        for found in _SAMPLE.finditer(text):
-            self._samples[found["name"]].append(found.span())
+        for match in _SAMPLE.finditer(text):
+            self._samples[match["name"]].append(match.span())
 
     def closer(self, name: str, start: int, end: int) -> int:
         """Where an element closes next; -1 if it does not before `end`."""
@@ -127,7 +127,7 @@ class _Tags:
 
     def samples(self, name: str, start: int, end: int, *, quoted: bool = False) -> list[_Sample]:
         """The elements of a name that begin a line, one after the other."""
-        found: list[_Sample] = []
+        samples: list[_Sample] = []
         openers = self._samples.get(name, [])
         for place in range(bisect_left(openers, (start, 0)), len(openers)):
             opener, body = openers[place]
@@ -141,8 +141,8 @@ class _Tags:
             start = close + len(name) + 3
             fence = _FENCE_AFTER.match(self.text, start, end)
             start = fence.end() if fence else start
-            found.append(_Sample(name, opener, body, close, start, quoted))
-        return found
+            samples.append(_Sample(name, opener, body, close, start, quoted))
+        return samples
 
 
 def documented(prompt: str, tool_sections: tuple[str, ...] = TOOL_SECTIONS) -> Documentation:
@@ -164,21 +164,21 @@ def documented(prompt: str, tool_sections: tuple[str, ...] = TOOL_SECTIONS) -> D
     for section, samples in documented:
         tools.setdefault(section.title, _tool(prompt, masked, section, samples[0], shown[section.title]))
     ends = [(section.start, samples[-1].end) for section, samples in documented]
-    gone = list(ends)
+    open_ends = list(ends)
     for section in sections:
         if is_about_tools(section.title.casefold()):
             inside = [end for _, end in ends[bisect_left(ends, (section.start,)) : bisect_left(ends, (section.end,))]]
             if inside:
-                gone.append((section.start, max(inside)))  # what follows the last tool is not about tools any more
+                open_ends.append((section.start, max(inside)))  # what follows the last tool is not about tools any more
             elif _ELEMENT.search(masked, section.body, section.end):
-                gone.append((section.start, section.end))
-    return Documentation(tuple(tools.values()), _RULE_LINE.sub("", _without(prompt, gone)))
+                open_ends.append((section.start, section.end))
+    return Documentation(tuple(tools.values()), _RULE_LINE.sub("", _without(prompt, open_ends)))
 
 
 def _masked(prompt: str) -> str:
     """The prompt with the inside of code blocks and sample calls blanked out; every offset stays the same."""
     lines = prompt.split("\n")
-    titles = {found["title"] for found in _MARK.finditer(prompt)}
+    titles = {match["title"] for match in _MARK.finditer(prompt)}
     closers: defaultdict[str, list[int]] = defaultdict(list)
     for number, line in enumerate(lines):
         if (fence := _FENCE.match(line)) and not fence["info"].strip():
@@ -229,7 +229,7 @@ def _shown(texts: Sequence[_Tags], names: Iterable[str]) -> dict[str, dict[str, 
     for text in texts:
         samples = [sample for name in shown for sample in text.samples(name, 0, len(text.text))]
         last = 0
-        for sample in sorted(samples, key=lambda one: one.start):
+        for sample in sorted(samples, key=lambda sample: sample.start):
             if sample.start < last:  # it is inside of another
                 continue
             last = sample.end
@@ -240,12 +240,12 @@ def _shown(texts: Sequence[_Tags], names: Iterable[str]) -> dict[str, dict[str, 
 
 def _children(tags: _Tags, start: int, end: int) -> Iterator[tuple[str, str]]:
     """The elements between two places, with what they hold."""
-    while found := _OPENER.search(tags.text, start, end):
-        start = found.end()
-        close = tags.closer(found["name"], start, end)
+    while match := _OPENER.search(tags.text, start, end):
+        start = match.end()
+        close = tags.closer(match["name"], start, end)
         if close >= 0:
-            yield found["name"], tags.text[start:close].strip()
-            start = close + len(found["name"]) + 3
+            yield match["name"], tags.text[start:close].strip()
+            start = close + len(match["name"]) + 3
 
 
 def _announced(text: str, start: int, end: int) -> int:

@@ -119,9 +119,9 @@ def write_calls(
     if not calls:
         return ""
     # The tool of a call in the history may not be offered any more; it is written as if it were.
-    gone = {call.name: Tool(call.name) for call in calls if call.name not in tools}
-    if gone or proof is None:
-        proof = RoundTrip(dialect, {**gone, **tools})
+    unoffered = {call.name: Tool(call.name) for call in calls if call.name not in tools}
+    if unoffered or proof is None:
+        proof = RoundTrip(dialect, {**unoffered, **tools})
     between_tags = for_client and not dialect.json_body
     text = dialect.separator.join(
         _call(call, dialect, index, proof, between_tags).rstrip("\n") for index, call in enumerate(calls)
@@ -145,7 +145,7 @@ def _call(call: ToolCall, dialect: Description, index: int, proof: RoundTrip, be
             "name": (keys.name[0], call.name),
             "arguments": (keys.arguments[0], arguments),
         }
-        fields = [named[one] for one in keys.order]
+        fields = [named[key] for key in keys.order]
         slots["json"] = dumped({key: value for key, value in fields if value != ""})
     elif kind == "args":
         slots["args"] = gemma.write(arguments, dialect.string_token) if dialect.codec == "gemma" else dumped(arguments)

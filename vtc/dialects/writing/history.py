@@ -83,8 +83,8 @@ def _written(message: Message, dialect: Description, proof: RoundTrip) -> Messag
             return replace(message, role=dialect.result_role, content=(text,))
         return replace(message, role=dialect.result_role, content=(before, *message.content, after), call_id=None)
     if message.calls:
-        said, text = message.text, _calls(message, dialect, proof)
-        gap = ("\n\n",) if said and not said.endswith("\n\n") else ()
+        content, text = message.text, _calls(message, dialect, proof)
+        gap = ("\n\n",) if content and not content.endswith("\n\n") else ()
         return replace(message, content=(*message.content, *gap, text), calls=())
     return message
 
@@ -200,12 +200,14 @@ def filled(tool: Tool) -> dict[str, Any]:
 def _value(name: str, schema: Any, root: Mapping[str, Any], depth: int) -> Any:
     schema = values.resolved_of(schema, root)
     options = [schema.get(key) for key in ("const", "default")]
-    options += [one for key in ("examples", "enum") if isinstance(many := schema.get(key), list) for one in many[:1]]
-    for one in options:
-        if isinstance(one, bool | int | float) or (isinstance(one, str) and _PLAIN.fullmatch(one)):
-            return one
+    options += [
+        example for key in ("examples", "enum") if isinstance(many := schema.get(key), list) for example in many[:1]
+    ]
+    for option in options:
+        if isinstance(option, bool | int | float) or (isinstance(option, str) and _PLAIN.fullmatch(option)):
+            return option
     types = values.types_of(schema, root)
-    kind, entry = next((one for one in types if one[0] != "null"), ("string", schema))
+    kind, entry = next((entry_type for entry_type in types if entry_type[0] != "null"), ("string", schema))
     match kind:
         case "boolean":
             return True

@@ -39,8 +39,8 @@ def flaws(dialect: Description) -> Iterator[Flaw]:
     proof = RoundTrip(dialect, tools)
     text = write_calls([ToolCall(_TOOL.name, json.dumps(_ARGUMENTS), "call1")], dialect, tools, proof)
     events = Reader(compiled((dialect,)), tools).whole(text)
-    made = [(event.call.name, json.loads(event.call.arguments)) for event in events if isinstance(event, Call)]
-    if made != [(_TOOL.name, _ARGUMENTS)]:
+    calls = [(event.call.name, json.loads(event.call.arguments)) for event in events if isinstance(event, Call)]
+    if calls != [(_TOOL.name, _ARGUMENTS)]:
         reasons = [event.reason for event in events if isinstance(event, Refusal)]
         why = f": {reasons[0]}" if reasons else ""
         yield Flaw(

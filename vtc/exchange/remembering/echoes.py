@@ -157,15 +157,15 @@ class Echoes:
                 yield at
             at = self._find(text, part, at + 1, end)
 
-    def _holds(self, result: Result, said: Said) -> bool:
+    def _holds(self, result: Result, call: Said) -> bool:
         """True if a result holds a call."""
-        text, longest = result.text, said.longest
+        text, longest = result.text, call.longest
         for start, end in ((result.at, len(text)), (0, min(result.at + len(longest) + 2, len(text)))):
             for at in self._places(text, longest, start, end):
-                names = self._named(result, said.names)
+                names = self._named(result, call.names)
                 if not names:
                     return False
-                if self._is_there(text, said, at, names):
+                if self._is_there(text, call, at, names):
                     result.at = at
                     return True
         return False
@@ -174,31 +174,31 @@ class Echoes:
         """List where a name of a tool stands as that: a mark is beside it, on one side at least."""
         text = result.text
         if names not in result.named:
-            found = list[int]()
+            places = list[int]()
             for name in names:
                 at, size = self._find(text, name, 0, len(text)), len(name)
                 while at >= 0:
                     alone = not (_WORD.match(text[at - 1 : at]) or _WORD.match(text, at + size))
                     beside = text[at - 1 : at] == "." or _is_mark(text, at - 1, -1) or _is_mark(text, at + size, 1)
-                    found += [at] * (alone and beside)
+                    places += [at] * (alone and beside)
                     at = self._find(text, name, at + 1, len(text))
-            result.named[names] = sorted(found)
+            result.named[names] = sorted(places)
         return result.named[names]
 
-    def _is_there(self, text: str, said: Said, at: int, names: Sequence[int]) -> bool:
+    def _is_there(self, text: str, call: Said, at: int, names: Sequence[int]) -> bool:
         """True if a call stands where its longest line does, and its name right before or after that."""
         self._spend(1)
-        low, high = max(0, at - said.room), min(len(text), at + said.room)
+        low, high = max(0, at - call.room), min(len(text), at + call.room)
         after = bisect_left(names, at)
         near = (name for name in names[max(0, after - 1) : after + 1] if low <= name < high)
-        return any(self._stands_around(text, said, name, low, high) for name in near)
+        return any(self._stands_around(text, call, name, low, high) for name in near)
 
-    def _stands_around(self, text: str, said: Said, name: int, low: int, high: int) -> bool:
+    def _stands_around(self, text: str, call: Said, name: int, low: int, high: int) -> bool:
         """True if all values stand around a name, after what a call begins with."""
         line = max(text.rfind("\n", 0, name) + 1, name - _BEFORE)
         first = name
         self._spend(_CLOSER)
-        for lines in said.values:
+        for lines in call.values:
             # The nearest after the name, as models write it, or any.
             places = (at for start in (name, low) for at in self._places(text, lines[0], start, high))
             at = next((at for at in places if self._is_value(text, at, lines, line)), -1)
@@ -227,10 +227,10 @@ class Echoes:
         at = text.find(part, end, end + _BEFORE + len(part))
         self._spend(4)
         between = text[end : max(at, end)]
-        rest, *others = between.split("\n")
-        if at < 0 or not others or rest.strip() or not self._is_begun(text, at, line):
+        rest, *more = between.split("\n")
+        if at < 0 or not more or rest.strip() or not self._is_begun(text, at, line):
             return -1
-        blank = (other for other in others[:-1] if other.strip())
+        blank = (between_lines for between_lines in more[:-1] if between_lines.strip())
         return at if all(self._is_before(other, text, line) for other in blank) else -1
 
     def _is_begun(self, text: str, at: int, line: int) -> bool:
@@ -243,7 +243,7 @@ class Echoes:
         if not begun.strip():
             return True
         expected = text[line : line + _BEFORE].partition("\n")[0]
-        starts = (0, *(found.end() for found in _STRING.finditer(expected)))
+        starts = (0, *(match.end() for match in _STRING.finditer(expected)))
         self._spend(_CLOSER * len(starts))
         return any(_kinds(expected[start:]).startswith(_kinds(begun)) for start in starts)
 
@@ -265,7 +265,9 @@ def found(
     def holds(text: str) -> bool:
         return marker.search(text) is not None or any(_names(text, name) for name in tools)
 
-    if client and any(one.role == "user" and (_is_escaped(one.text) or holds(one.text)) for one in messages):
+    if client and any(
+        message.role == "user" and (_is_escaped(message.text) or holds(message.text)) for message in messages
+    ):
         messages = conversation.structured(messages, client, tools)
     names = {call.id: call.name for message in messages for call in message.calls}
     results = list[Result]()
@@ -295,7 +297,7 @@ def plain(text: str) -> str:
         if "\\" in text:
             text = _unescaped(text)
         if "&" in text:
-            text = _NUMBERED.sub(lambda one: chr(int(one[1] or one[2], 10 if one[1] else 16)), text)
+            text = _NUMBERED.sub(lambda match: chr(int(match[1] or match[2], 10 if match[1] else 16)), text)
             for entity, meant in _ENTITIES.items():
                 text = text.replace(entity, meant)
         if text == before:
@@ -315,7 +317,9 @@ def _is_escaped(text: str) -> bool:
 def _unescaped(text: str) -> str:
     """A text without what JSON escapes, however often."""
     text = _WHITE.sub(" ", _NEWLINE.sub("\n", text))
-    text = _UNICODE.sub(lambda one: chr(min(int(one[one.lastindex or 0], 16), sys.maxunicode)), text).replace("\\", "")
+    text = _UNICODE.sub(lambda match: chr(min(int(match[match.lastindex or 0], 16), sys.maxunicode)), text).replace(
+        "\\", ""
+    )
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
@@ -343,7 +347,7 @@ def _values(arguments: object) -> Iterator[str]:
 
 
 def _lines(text: str) -> tuple[str, ...]:
-    return tuple(line for one in plain(text).split("\n") if (line := one.strip()))
+    return tuple(line for raw in plain(text).split("\n") if (line := raw.strip()))
 
 
 def _digest(call: ToolCall) -> bytes:
