@@ -21,8 +21,7 @@ from vtc.dialects import Grammar
 from vtc.dialects.reading.context import Verdict
 from vtc.dialects.reading.transitions import TABLE, State, StateRow, Step
 from vtc.dialects.syntax.grammar import ATTRIBUTES_END, SPAN_END
-from vtc.dialects.syntax.prefilter import ExpectedTokens, Prefilter
-from vtc.dialects.syntax.scan import OrElse, Scan
+from vtc.dialects.syntax.scan import ExpressionScan, FollowingScan, Scan, TokenScan
 from vtc.dialects.syntax.tokens import INFO, NO_TOKENS, TokenKind, kind_of
 
 PAGE = Path(__file__).parents[3] / "docs" / "reader.md"
@@ -76,16 +75,16 @@ def scans(grammar: Grammar) -> Iterator[tuple[State, Scan]]:
 
 def kinds(scan: Scan) -> set[str]:
     """The kinds of its tokens."""
-    if isinstance(scan, OrElse):
-        return kinds(scan.one) | kinds(scan.other)
-    # Read from the expressions as written: to compile all of them would take far longer than the test.
-    scan = scan.one_step(scan.tokens) if isinstance(scan, Prefilter | ExpectedTokens) else scan
-    groups = {*re.findall(r"\(\?P<(\w+)>", scan._while_open + scan._at_end)}
-    return {kind_of(name) for name in groups if not (INNER.match(name) or name.startswith("hold"))}
-
-
-INNER = re.compile(rf"(?:name|offered|id|index|json|key|string|type|next|attribute)_(?:{'|'.join(TokenKind)})\d*\Z")
-"""A group within a token."""
+    match scan:
+        case TokenScan():
+            return {kind_of(token.name) for token in scan.tokens} | ({scan.end} if scan.end else set())
+        case FollowingScan():
+            return (kinds(scan.scan) & {*scan.kinds}) | kinds(scan.others)
+        case ExpressionScan():
+            groups = re.findall(r"\(\?P<(\w+)>", scan.while_open + scan.at_end)
+            own = {kind_of(name) for name in groups if name != "hold"}
+            return own | (kinds(scan.otherwise) if scan.otherwise else set())
+    raise TypeError(scan)
 
 
 def returned(hint: Any) -> Iterator[tuple[Verdict | None, Any]]:

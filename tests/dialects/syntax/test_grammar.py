@@ -102,23 +102,23 @@ def test_what_is_no_name_of_a_tool_is_read_as_something_else() -> None:
 
 def test_markers_are_found_in_text() -> None:
     grammar = Grammar([], (), ["<|end|>"])
-    found = grammar.text.at_end.search("a <|end|>")
+    found = grammar.text.search("a <|end|>")
     assert found is not None
     assert kind_of(found.lastgroup) == TokenKind.MARKER
 
 
 def test_a_marker_holds_the_name_of_any_tool() -> None:
     grammar = Grammar([], (), [" to={name}<|message|>"])
-    found = grammar.text.at_end.search("a to=get_weather<|message|>b")
+    found = grammar.text.search("a to=get_weather<|message|>b")
     assert found is not None
     assert found.group() == " to=get_weather<|message|>"
-    assert grammar.text.at_end.search("a to=<|message|>b") is None
+    assert grammar.text.search("a to=<|message|>b") is None
 
 
 def test_a_section_that_must_be_the_whole_reply_counts_only_at_its_start() -> None:
     text = '```json\n{"name": "bash"'
     assert begins(ALL, text) is None
-    found = ALL.start.at_end.match(text)
+    found = ALL.start.match(text, final=True)
     assert found is not None
     assert ALL.heads[found.lastgroup or ""].syntax.whole_reply
 

@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
-from vtc.dialects.syntax.pattern import Chars, Lit, Space
-from vtc.dialects.syntax.scan import Token, expecting, searching
-
-
-def test_what_begins_with_one_of_many_characters_can_be_expected() -> None:
-    scan = expecting([Token("p", (Chars("a-z", 8, "key"), Lit(":"))), Token("tail", (Lit("}"),))])
-    found = [scan.while_open.match(text) for text in ("ab:", " }", "ab", " ")]
-    assert [one and str(one.lastgroup).rstrip("01_") for one in found] == ["p", "tail", "hold", "hold"]
-    assert scan.at_end.match("ab") is None
-
+from tests.dialects.material import DIALECTS
+from vtc.dialects import Grammar
+from vtc.dialects.syntax.pattern import Chars, Group, Lit, Maybe, OneOf, Part, Space, whole
+from vtc.dialects.syntax.scan import OFFERED, Scan, Token, beginnings, expecting, searching
+from vtc.dialects.syntax.tokens import FENCES, TICKS
 
 TAG = Token("tag", (Lit("<tag"), Space(), Lit(">")))
 LINE = Token("line", (Lit("#!"),), line_start=True)
+HEADS = [
+    head.token
+    for head in Grammar([one.rescued for one in DIALECTS.values() if one.rescued]).heads.values()
+    if not head.syntax.whole_reply
+]
+TOKENS = [*HEADS, *FENCES, TICKS]
+PIECES = [
+    *("<", "<tool_call>", "<tool_calls>", "<function=", "<invoke name=", "<invoke", "<bash>", "<BASH", "<|"),
+    *("bash", ">", '"', "{", '{"', "[", "name", "\n", "  ", "`", "```", "~~~", "~", "a", "</", "]", "｜", "▁", "tool"),
+    *("<｜tool▁calls▁begin｜>", "<|tool_call_start|>", "[", "<function_calls>", "<tools>", "json", "\\n"),
+]
+
+
+def named(found: re.Match[str] | None) -> str | None:
+    return found.lastgroup if found else None
 
 
 @pytest.mark.parametrize(
-    ("text", "group", "start"),
+    ("text", "token", "start"),
     [
         ("some text", None, None),
         ("a <b> c", None, None),
@@ -36,34 +50,192 @@ LINE = Token("line", (Lit("#!"),), line_start=True)
         ("x\n         #!", None, None),
     ],
 )
-def test_searching(text: str, group: str | None, start: int | None) -> None:
+def test_searching(text: str, token: str | None, start: int | None) -> None:
     scan = searching([TAG, LINE])
-    found = scan.while_open.search(text)
-    assert (found and (found.lastgroup or "").rstrip("0123456789")) == group
+    found = scan.search(text)
+    assert named(found) == token
     assert (found and found.start()) == start
-    final = scan.at_end.search(text)
-    assert (final and final.lastgroup) == (None if group == "hold" else group)
-
-
-def test_some_tokens_count_only_as_the_last_thing() -> None:
-    scan = searching([TAG], [Token("end", (Lit("<end>"),))])
-    assert not scan.while_open.search("a <end>")
-    assert not scan.at_end.search("a <end> b")
-    found = scan.at_end.search("a <end> \n")
-    assert found is not None
-    assert found.lastgroup == "end"
+    assert named(scan.search(text, final=True)) == (None if token == "hold" else token)
 
 
 @pytest.mark.parametrize(
-    ("text", "group"),
+    ("text", "token"),
     [("", "hold"), (" \n", "hold"), (" <ta", "hold"), ("\n\n<tag>", "tag"), ("x<tag>", None), (" " * 257, None)],
 )
-def test_expecting(text: str, group: str | None) -> None:
-    found = expecting([TAG]).while_open.match(text)
-    assert (found and (found.lastgroup or "").rstrip("0123456789_")) == group
+def test_expecting(text: str, token: str | None) -> None:
+    assert named(expecting([TAG]).match(text)) == token
+
+
+def test_what_begins_with_one_of_many_characters_can_be_expected() -> None:
+    scan = expecting([Token("p", (Chars("a-z", 8, "key"), Lit(":"))), Token("tail", (Lit("}"),))])
+    assert [named(scan.match(text)) for text in ("ab:", " }", "ab", " ")] == ["p", "tail", "hold", "hold"]
+    assert scan.match("ab", final=True) is None
+
+
+def test_some_tokens_count_only_as_the_last_thing() -> None:
+    scan = searching([TAG, Token("end", (Lit("<end>"),), at_end=True)])
+    assert not scan.search("a <end>")
+    assert not scan.search("a <end> b", final=True)
+    assert named(scan.search("a <end> \n", final=True)) == "end"
+
+
+def test_the_end_of_the_text_can_be_expected() -> None:
+    scan = expecting([TAG], end="end")
+    assert [named(scan.match(text, final=True)) for text in (" ", " <tag>", " x")] == ["end", "tag", None]
+    assert named(scan.match(" ")) == "hold"
 
 
 def test_a_state_without_tokens_finds_none() -> None:
-    scan = searching([])
-    assert not scan.while_open.search("a < b")
-    assert not scan.at_end.search("")
+    assert not searching([]).search("a < b")
+    assert not searching([]).search("", final=True)
+
+
+def test_a_token_that_holds_the_name_of_a_tool_is_none_if_the_tool_is_not_offered() -> None:
+    tool = Token("h", (Lit("<"), Group((Group((Chars("a-z", 8),), OFFERED),), "name"), Lit(">")))
+    scan = searching([tool, Token("tag", (Lit("<b>"),))])
+    text = "<a> <b> <read>"
+    assert [named(scan.search(text, at, offers="read".__eq__)) for at in (0, 5)] == ["tag", "h"]
+    found = scan.search(text, final=True)
+    assert found
+    assert (found["name_h"], found.span()) == ("a", (0, 3))
+
+
+# One expression for each token says the same, and takes longer.
+
+
+EXPRESSIONS = {token: re.compile(token.expression()) for token in TOKENS}
+
+
+def by_expressions(text: str, at: int) -> re.Match[str] | None:
+    """Find the first of the tokens that stands at a place."""
+    before = text[:at].rpartition("\n")[2]
+    begins = len(before) <= 8 and not before.strip(" \t>")
+    known = (expression for token, expression in EXPRESSIONS.items() if begins or not token.line_start)
+    return next(filter(None, (expression.match(text, at) for expression in known)), None)
+
+
+def told(found: re.Match[str] | None) -> object:
+    """All that is asked of what was found."""
+    return found and (found.lastgroup, found.span(), {key: one for key, one in found.groupdict().items() if one})
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=8).map("".join))
+def test_what_is_found_is_what_one_expression_for_each_token_finds(text: str) -> None:
+    scan = searching(TOKENS)
+    for at in range(len(text)):
+        whole, found = by_expressions(text, at), scan.match(text, at)
+        assert told(scan.match(text, at, final=True)) == told(whole)
+        assert named(found) == "hold" or told(found) == told(whole)
+
+
+@given(st.lists(st.sampled_from(PIECES), min_size=2, max_size=8))
+def test_the_beginning_of_what_is_found_is_held(pieces: list[str]) -> None:
+    text, scan = "".join(pieces), searching(TOKENS)
+    found = scan.search(text, final=True)
+    if found:
+        for end in range(found.start() + 1, found.end()):
+            begun = scan.search(text[:end])
+            assert begun
+            assert begun.start() <= found.start()
+
+
+# Sequences, each with texts that are one
+
+
+@st.composite
+def sequences(draw: st.DrawFn, depth: int = 2) -> tuple[tuple[Part, ...], str]:
+    """A sequence of parts, and a text that it matches."""
+    parts: list[Part] = []
+    text = ""
+    for _ in range(draw(st.integers(1, 4))):
+        part, piece = draw(_parts(depth))
+        parts.append(part)
+        text += piece
+    return tuple(parts), text
+
+
+@st.composite
+def _parts(draw: st.DrawFn, depth: int) -> tuple[Part, str]:
+    kinds = ["lit", "space", "chars", "words", *(["maybe", "group"] if depth else [])]
+    match draw(st.sampled_from(kinds)):
+        case "lit":
+            text = draw(st.text("<>/ab.*", min_size=1, max_size=5))
+            return Lit(text), text
+        case "space":
+            return Space(), draw(st.text(" \n\t", max_size=3))
+        case "chars":
+            # A run that the next part could go on with would be given back by `re`, as it is in no real pattern.
+            return Chars("0-9", 3), draw(st.text("0123456789", min_size=1, max_size=3))
+        case "words":
+            words = draw(st.lists(st.text("xyzé+", min_size=1, max_size=4), min_size=1, max_size=3))
+            word = draw(st.sampled_from(words))
+            any_case = draw(st.booleans())
+            return OneOf(tuple(words), any_case=any_case), word.upper() if any_case else word
+        case "maybe":
+            inner, text = draw(sequences(depth - 1))
+            return Maybe(inner), draw(st.sampled_from(["", text]))
+    inner, text = draw(sequences(depth - 1))
+    return Group(inner, "group"), text
+
+
+def begins(parts: tuple[Part, ...], text: str) -> bool:
+    return named(searching([Token("t", (Lit("^"), *parts))]).match(f"^{text}")) == "hold"
+
+
+@given(sequences())
+@example(((Lit("<t>"), Maybe((Space(), Lit("</t>")))), "<t>"))
+@example(((OneOf(("read", "read_all")), Lit(">")), "read_all>"))
+@example(((Chars("0-9", 3), Lit("</a"), Space(), Lit(">")), "12</a  >"))
+def test_every_beginning_of_a_match_is_one(sequence: tuple[tuple[Part, ...], str]) -> None:
+    parts, text = sequence
+    if not re.fullmatch(whole(parts), text):
+        return  # a possessive part took what a later one needs; then there is no match to begin
+    assert all(begins(parts, text[:end]) for end in range(1, len(text)))
+
+
+@pytest.mark.parametrize(
+    ("part", "beginnings", "neither"),
+    [
+        (Lit("<a>"), ["<", "<a"], ["<a>", "a>", "<b"]),
+        (Space(), ["\n", "\\"], ["x"]),
+        (Space(), [" " * 256], [" " * 257]),
+        (Chars("a-z", 3), ["ab"], ["abcd", "A"]),
+        (OneOf(("ab", "cd"), any_case=True), ["A", "c"], ["b", "ac", "ad", "CD"]),
+        (OneOf(("ab",)), ["a"], ["A"]),
+        (Maybe((Lit("ab"),)), ["a"], ["b"]),
+        (Group((Lit("a"), Lit("b")), "g"), ["a"], ["b", "ax"]),
+    ],
+)
+def test_how_a_part_begins(part: Part, beginnings: list[str], neither: list[str]) -> None:
+    assert all(begins((part,), text) for text in beginnings)
+    assert not any(begins((part, Lit("!")), f"{text}?") or begins((part,), f"{text}?") for text in neither)
+
+
+@pytest.mark.parametrize(
+    ("parts", "texts"),
+    [
+        ((Lit("<a>"), Space(), Lit("<b>")), ["<a>"]),
+        ((Lit("<"), OneOf(("a", "b")), Lit(">")), ["<a>", "<b>"]),
+        ((Lit("<"), Maybe((Lit("n:"),)), Lit("a")), ["<a", "<n:a"]),
+        ((Lit("<"), Maybe((Chars("a", 2),)), Lit("a")), ["<"]),
+        ((Lit("<"), OneOf(("a",), any_case=True)), ["<"]),
+        ((Lit("<"), OneOf(("a", "b")), OneOf(("c", "d")), OneOf(("e", "f"))), ["<ac", "<ad", "<bc", "<bd"]),
+    ],
+)
+def test_what_a_token_begins_with(parts: tuple[Part, ...], texts: list[str]) -> None:
+    assert beginnings(parts) == texts
+
+
+def test_where_a_token_may_begin() -> None:
+    first = searching([TAG, *FENCES, TICKS]).first
+    assert all(first.search(text) for text in ("a <", "a <t", "`", "a ~~"))
+    assert not any(first.search(text) for text in ("plain text.", "a < b", "a ~ b"))
+
+
+def test_scans_of_all_grammars_share_what_they_compile() -> None:
+    def pattern(scan: Scan, text: str) -> re.Pattern[str]:
+        found = scan.search(text)
+        assert found
+        return found.re
+
+    assert pattern(searching([TAG]), "<tag>") is pattern(searching([LINE, TAG]), "<tag>")

@@ -12,7 +12,7 @@ from vtc.dialects.repair import Repair
 from vtc.dialects.syntax import tool_names
 from vtc.dialects.syntax.forms import CallSyntax
 from vtc.dialects.syntax.grammar import Grammar
-from vtc.dialects.syntax.scan import INDENT, OFFERED, Scan
+from vtc.dialects.syntax.scan import INDENT, Scan
 from vtc.events import Call, CallPiece, Event, Markup, Refusal, Text, Tool, ToolCall
 
 # The text that is read: forward only, with no more of it kept than a token may need.
@@ -485,18 +485,9 @@ class Context:
 
     def find(self, scan: Scan, *, searching: bool) -> TokenMatch | None:
         """Find the next token, or the one that stands here; one with a tool's name is none if that is not offered."""
-        text, final = self.cursor.text, self.cursor.final
-        finder = scan.at_end if final else scan.while_open
-        token = (finder.search if searching else finder.match)(text, self.cursor.seek)
-        while token and (name := f"{OFFERED}_{token.lastgroup}") in token.re.groupindex:
-            if self._offers(token[name]):
-                break
-            assert scan.unnamed is not None
-            start = token.start()
-            token = (scan.unnamed.at_end if final else scan.unnamed.while_open).match(text, start)
-            if not token and searching:
-                token = finder.search(text, start + 1)
-        return token
+        cursor = self.cursor
+        find = scan.search if searching else scan.match
+        return find(cursor.text, cursor.seek, final=cursor.final, offers=self._offers)
 
     def _offers(self, written: str) -> bool:
         """Tell whether the tool is offered whose name makes the markup."""

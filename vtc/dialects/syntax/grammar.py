@@ -37,8 +37,7 @@ from vtc.dialects.syntax.markup import (
     trimmed,
 )
 from vtc.dialects.syntax.pattern import SPACE, Chars, Group, Lit, Maybe, OneOf, Part, Space, body, whole
-from vtc.dialects.syntax.prefilter import ExpectedTokens, FollowingTokens, Prefilter
-from vtc.dialects.syntax.scan import OFFERED, OrElse, Scan, Token, expecting, searching
+from vtc.dialects.syntax.scan import OFFERED, ExpressionScan, FollowingScan, Scan, Token, expecting, searching
 from vtc.dialects.syntax.tokens import (
     AROUND_END,
     BLANK_LINE,
@@ -140,8 +139,9 @@ def next_heads(syntax: CallSyntax) -> list[tuple[Part, ...]]:
 
 IN_LINE = r"[ \t\r]{0,256}+"
 
-PER_HEAD = 512
-"""Bytes that a grammar takes for each way in which a call may begin."""
+PER_GRAMMAR = 1 << 14
+PER_HEAD = 1 << 8
+"""Bytes that a grammar takes for each way in which a call may begin: the way itself all grammars share."""
 type Answer = tuple[tuple[str, ...], tuple[str, ...]]
 """The markers that open an answer, and those that end it: what stands between them is text, whatever it looks like."""
 NO_ANSWER: Answer = ((), ())
@@ -164,6 +164,24 @@ class Head(msgspec.Struct, frozen=True, gc=False):
     """The parameters follow as attributes, `<read_file path="a.py"/>`: a malformation of tag-per-tool dialects."""
     closed: bool = False
     """It closes itself: the call has no parameters."""
+
+
+@lru_cache(maxsize=1024)
+def heads_of(dialect: Description) -> tuple[Sequence[Head], Sequence[Head]]:
+    """Make the heads of a dialect's calls, which all grammars with this dialect share.
+
+    The second are those with which a reply begins where the prompt ends with the beginning of a call.
+    """
+    heads, prompted, text = list[Head](), list[Head](), dialect.prompted
+    for syntax, parts, kind in openings(dialect):
+        name = f"{TokenKind.CALL_OPENER}{next(_numbers)}"
+        token = Token(name, parts, line_start=syntax.whole_line and kind != "attributes")
+        heads.append(Head(syntax, token, kind == "attributes", kind == "closed"))
+        if text and isinstance(first := parts[0], Lit) and first.text.startswith(text):
+            rest = [Lit(more)] if (more := first.text[len(text) :]) else []
+            name = f"{TokenKind.CALL_OPENER}{next(_numbers)}"
+            prompted.append(Head(syntax, Token(name, trimmed((*rest, *parts[1:])))))
+    return heads, prompted
 
 
 def _kept[*Of](make: Callable[[Grammar, *Of], Scan]) -> Callable[[Grammar, *Of], Scan]:
@@ -211,18 +229,15 @@ class Grammar:
         answer: Answer = NO_ANSWER,
     ) -> None:
         self.number = next(_numbers)
-        self.heads: dict[str, Head] = {}
         # Those whose tags are the names of tools come last: a tool may be named like another dialect's tag.
-        for dialect in sorted(dialects, key=lambda dialect: dialect.names == "declared"):
-            for syntax, parts, kind in openings(dialect):
-                name, line_start = (
-                    f"{TokenKind.CALL_OPENER}{len(self.heads)}",
-                    syntax.whole_line and kind != "attributes",
-                )
-                self.heads[name] = Head(syntax, Token(name, parts, line_start), kind == "attributes", kind == "closed")
-        whole = [head.token for head in self.heads.values() if head.syntax.whole_reply]
-        self._anywhere = [head for head in self.heads.values() if not head.syntax.whole_reply]
-        prompted = self._prompted()
+        each = [heads_of(dialect) for dialect in sorted(dialects, key=lambda dialect: dialect.names == "declared")]
+        heads = [head for heads, _ in each for head in heads]
+        of_prompt = [head for _, heads in each for head in heads]
+        self.heads = {head.token.name: head for head in (*heads, *of_prompt)}
+        """By the names of their tokens."""
+        whole = [head.token for head in heads if head.syntax.whole_reply]
+        self._anywhere = [head for head in heads if not head.syntax.whole_reply]
+        prompted = [head.token for head in of_prompt]
         tokens = [head.token for head in self._anywhere]
         armed = {head.syntax.dialect for head in self._anywhere}
         self.reasoning = ReasoningScans(reasoning)
@@ -234,37 +249,23 @@ class Grammar:
         self._markers = [*dropped[: len(markers)], *numbered(TokenKind.ANSWER_OPENER, map(marker, opens))]
         self.answer = searching(numbered(TokenKind.ANSWER_CLOSER, map(marker, ends)))
         first = [*whole, *self._markers, *prompted, *dropped[len(markers) :], FIRST_LINE]
-        self.start = ExpectedTokens([*self.reasoning.openers, *self.reasoning.closers, *first])
+        self.start = expecting([*self.reasoning.openers, *self.reasoning.closers, *first])
         self._orphans = orphans(armed)
         in_doubt = doubtful(self._orphans, section_openers(armed))
         spoken = [*tokens, *self._markers, *in_doubt, *self.reasoning.stray]
-        self.text = Prefilter([*spoken, *QUOTING, *LINES, *FENCES, TICKS])
+        self.text = searching([*spoken, *QUOTING, *LINES, *FENCES, TICKS])
         again = [Token(token.name, token.parts) for token in in_doubt]
-        self.first_call = FollowingTokens(self.text, (TokenKind.CALL_OPENER,), ())
-        self.doubtful = FollowingTokens(self.text, (TokenKind.CALL_OPENER, *DOUBTFUL), again)
-        self.span = Prefilter([*tokens, *FENCES, TICKS, BLANK_LINE])
+        self.first_call = FollowingScan(self.text, (TokenKind.CALL_OPENER,), ())
+        self.doubtful = FollowingScan(self.text, (TokenKind.CALL_OPENER, *DOUBTFUL), again)
+        self.span = searching([*tokens, *FENCES, TICKS, BLANK_LINE])
         results = sorted({opening for dialect in armed if (opening := dialect.result_opening)})
         self._results = numbered(TokenKind.RESULT_OPENER, ((Lit(opening),) for opening in results))
         endings = numbered(TokenKind.TURN_END, map(marker, dict.fromkeys((*TURN_ENDS, *markers, *ends))))
         self.whole_end = expecting(endings, r"\s*+", end=TokenKind.NOTHING_MORE)
 
-    def _prompted(self) -> list[Token]:
-        """Add the heads with which a reply begins where the prompt ends with the beginning of a call."""
-        tokens = []
-        for head in [*self.heads.values()]:
-            text, first = head.syntax.dialect.prompted, head.token.parts[0]
-            if not (text and isinstance(first, Lit) and first.text.startswith(text)):
-                continue
-            rest = [Lit(more)] if (more := first.text[len(text) :]) else []
-            token = Token(f"{TokenKind.CALL_OPENER}{len(self.heads)}", trimmed((*rest, *head.token.parts[1:])))
-            self.heads[token.name] = Head(head.syntax, token)
-            tokens.append(token)
-        return tokens
-
     def size(self) -> int:
-        """Measure the grammar without the scans that are made when they are needed, in bytes."""
-        fixed = sum(scan.size() for scan in (self.start, self.reasoning.opened))
-        return fixed + PER_HEAD * len(self.heads)
+        """Measure the grammar without what is made when it is needed, in bytes."""
+        return PER_GRAMMAR + PER_HEAD * len(self.heads)
 
     def _own(self, own: frozenset[str] | None) -> list[Token]:
         """Return the heads of calls that special tokens mark, of some dialects, wherever they stand.
@@ -292,7 +293,7 @@ class Grammar:
         elif not run:  # amid a line of speech, which may end otherwise
             closers = numbered(TokenKind.LINE_END, (token.parts for token in self.reasoning.stray))
             tokens += [*self._markers, *closers]
-        return Prefilter([*tokens, Token(TokenKind.LINE_END, (Lit("\n"),))])
+        return searching([*tokens, Token(TokenKind.LINE_END, (Lit("\n"),))])
 
     @_kept
     def closing_fence(self, run: str, own: frozenset[str] | None) -> Scan:
@@ -310,7 +311,7 @@ class Grammar:
             *self._own(own),
             Token(f"{TokenKind.CODE_END}0", (Lit(run), more, blank, Lit("\n")), line_start=True),
         ]
-        return searching(tokens, [Token(f"{TokenKind.CODE_END}1", (Lit(run), more), line_start=True)])
+        return searching([*tokens, Token(f"{TokenKind.CODE_END}1", (Lit(run), more), line_start=True, at_end=True)])
 
     @_kept
     def arguments(self, syntax: CallSyntax, name: str) -> Scan:
@@ -426,7 +427,7 @@ class Grammar:
             return NO_QUOTE
         between = (OneOf((",", ";")), Maybe((Chars(" \\t\\r", 16),)), Lit("\n"), Space())
         listed = numbered(TokenKind.NEXT_IN_LIST, ((*between, *parts) for parts in next_heads(syntax)))
-        return OrElse(END_OF_LINE, expecting(listed, r"[ \t\r]{0,256}"))
+        return ExpressionScan(*END_OF_LINE, expecting(listed, r"[ \t\r]{0,256}"))
 
     @_kept
     def after(self, syntax: CallSyntax) -> Scan:
@@ -462,7 +463,7 @@ class Grammar:
             *numbered(TokenKind.LINE_END, decided),
             *NO_WORDS,
         ]
-        return FollowingTokens(self.text, (TokenKind.CALL_OPENER,), tokens, IN_LINE if ends_line else SPACE)
+        return FollowingScan(self.text, (TokenKind.CALL_OPENER,), tokens, IN_LINE if ends_line else SPACE)
 
     @_kept
     def damaged(self, syntax: CallSyntax, name: str) -> Scan:

@@ -1,22 +1,30 @@
 """Finds what a state of the reader looks for: tokens, and the text that may still become one.
 
-What the text so far ends in is held back if it is a proper beginning of a token (`Partial`). Nothing else is; that
-is what makes the result independent of how the text was cut.
+    <tool_call>\\n{"name": …    a token
+    <tool_c                     may become one: it is held back
+    <b>                         neither
+
+All tokens of a state are read at once, from each place where one may begin: they are a trie, which grows where text
+goes into it, so that a model which brings dialects that others have read before adds little. Only a token that was
+found is given to an expression, for the groups in it; that is compiled once for all states and models.
+
+What the text so far ends in is held back if it is a proper beginning of a token. Nothing else is; that is what makes
+the result independent of how the text was cut.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cached_property, lru_cache
-from typing import Protocol
 from weakref import WeakValueDictionary
 
 import msgspec
 
 from vtc.dialects.bounded_cache import PER_CHARACTER
 from vtc.dialects.syntax.pattern import (
-    MOST_SPACE,
     SPACE,
     AnyOf,
     Chars,
@@ -26,304 +34,48 @@ from vtc.dialects.syntax.pattern import (
     OneOf,
     Part,
     Space,
-    atoms,
     holds,
-    whole_of,
+    whole,
 )
-
-# Tells whether the text so far ends in a proper beginning of markup, so that it may still become some.
-#
-#     <tool      and it goes on with   _call>\n{"name": …
-#
-# An expression for all beginnings would take a group for each letter, which is several times as much to compile as the
-# one for the whole; here they are a trie. Dozens of dialects begin alike (`<tool_call>`, `<|`): what is alike at the
-# beginning of some tokens is there once.
-
-
-PER_ATOM = 360
-"""Bytes that a trie takes for each character or other part, at most."""
-HELD = re.compile(r"(?P<hold>(?s:.*))")
-"""Matches all the text that is held back."""
-
-MOST_KEPT = 16
-"""Characters for which a place in the trie keeps what they may begin."""
-INDENT = 8
-"""Deepest indentation at which a line still counts as starting with its markup."""
-
-_SPACE = re.compile(SPACE)
-_LINE_START = re.compile(rf"^[ \t>]{{0,{INDENT}}}\Z", re.MULTILINE)
-
-
-class _TrieNode(msgspec.Struct, eq=False, gc=False):
-    """A place in the trie: what may follow there. White space is apart, as it stands between all that is loose.
-
-    There are ten thousands of them, of which none leads back: Python's collector need not go through them.
-    """
-
-    literals: dict[str, _TrieNode] = {}
-    parts: tuple[tuple[Part, _TrieNode], ...] = ()
-    space: _TrieNode | None = None
-    known: dict[str, tuple[_Step, ...]] = {}
-
-    def add(self, parts: Iterable[Part]) -> None:
-        """Add a sequence that may follow here."""
-        node, last = self, None
-        for part in _without_groups(parts):
-            if isinstance(part, Lit):
-                for character in part.text:
-                    node = node.literals.setdefault(character, _TrieNode())
-            elif not isinstance(part, Space):
-                node = node._behind(part)
-            elif part != last:  # white space behind white space is one
-                node.space = node.space or _TrieNode()
-                node = node.space
-            last = part
-
-    def _behind(self, part: Part) -> _TrieNode:
-        node = next((node for known, node in self.parts if known == part), None)
-        if node is None:
-            node = _TrieNode()
-            self.parts = (*self.parts, (part, node))
-        return node
-
-    def steps(self, character: str) -> tuple[_Step, ...]:
-        """Find the steps that a character may begin, and keep them for the next time: most begin none."""
-        steps = tuple(self._beginning_with(character))
-        if len(self.known) < MOST_KEPT:
-            self.known[character] = steps
-        return steps
-
-    def _beginning_with(self, character: str) -> Iterator[_Step]:
-        if following := self.literals.get(character):
-            yield None, following
-        if self.space:
-            if _begins_space(character):
-                yield Space(), self.space
-            else:
-                yield from self.space._beginning_with(character)
-        for part, behind in self.parts:
-            if _can_begin((part.parts if isinstance(part, Maybe) else (part,)), character):
-                yield part, behind
-            elif isinstance(part, Maybe):
-                yield from behind._beginning_with(character)
-
-
-type _Step = tuple[Part | None, _TrieNode]
-"""A part that may follow, and the place behind it; None stands for the character that the step was found by."""
-
-
-class Partial:
-    """Finds where some tokens may begin that the text does not yet have to the end.
-
-    Each is a sequence of parts; those of `line_start` count only as the first of their line.
-    """
-
-    def __init__(self, anywhere: Sequence[Sequence[Part]], line_start: Sequence[Sequence[Part]] = ()) -> None:
-        self._anywhere, self._line_start = anywhere, line_start
-
-    def size(self) -> int:
-        """Measure it, made, in bytes."""
-        parts = [part for sequence in (*self._anywhere, *self._line_start) for part in sequence]
-        return PER_ATOM * sum(len(part.text) if isinstance(part, Lit) else 1 for part in parts)
-
-    @cached_property
-    def longest(self) -> int:
-        """The most characters that a beginning has."""
-        return max((_longest(sequence) for sequence in (*self._anywhere, *self._line_start)), default=0)
-
-    def begins(self, text: str, at: int) -> bool:
-        """Tell whether a token may have begun at `at`: more text could make one of it, and some is missing."""
-        end = len(text)
-        if not 0 < end - at <= self.longest:
-            return False
-        anywhere, line_start = self._tries
-        places = [(anywhere, at)]
-        if text[at] in line_start.literals and _LINE_START.search(text[max(0, at - INDENT - 1) : at]):
-            places.append((line_start, at))
-        while places:
-            node, at = places.pop()
-            if at == end:
-                if node.literals or node.parts or node.space:
-                    return True
-                continue
-            character, known = text[at], node.known
-            ends: Collection[int] | None
-            for part, following in known[character] if character in known else node.steps(character):
-                if part is None:
-                    places.append((following, at + 1))
-                    continue
-                if type(part) is Space:
-                    space = _SPACE.match(text, at)
-                    after = space.end() if space else at
-                    ends = None if after == end or text[after:] == "\\" else (after,)
-                else:
-                    ends = _ends_of(part, text, at)
-                if ends is None:
-                    return True
-                places += [(following, after) for after in ends]
-        return False
-
-    @cached_property
-    def _tries(self) -> tuple[_TrieNode, _TrieNode]:
-        tries = _TrieNode(), _TrieNode()
-        for trie, sequences in zip(tries, (self._anywhere, self._line_start), strict=True):
-            for sequence in sequences:
-                trie.add(sequence)
-        return tries
-
-
-def _without_groups(parts: Iterable[Part]) -> Iterator[Part]:
-    for part in parts:
-        match part:
-            case Group(inner, _):
-                yield from _without_groups(inner)
-            case Chars(allowed, most, _):
-                yield Chars(allowed, most)
-            case OneOf(words, _, any_case):
-                yield OneOf(words, any_case=any_case)
-            case _:
-                yield part
-
-
-def _longest(parts: Iterable[Part]) -> int:
-    return sum(map(_longest_of, parts))
-
-
-def _longest_of(part: Part) -> int:
-    match part:
-        case Lit(text):
-            return len(text)
-        case Space():
-            return 2 * MOST_SPACE + 1  # of two characters each; half of one may follow
-        case Chars(_, most, _):
-            return most
-        case OneOf(words, _, _):
-            return max(map(len, words))
-        case Maybe(parts) | Group(parts, _):
-            return _longest(parts)
-        case AnyOf(choices):
-            return max(map(_longest, choices))
-
-
-def _begins_space(character: str) -> bool:
-    return character.isspace() or character == "\\"
-
-
-def _can_begin(parts: Iterable[Part], character: str) -> bool:
-    """Tell whether a sequence can begin with a character, or be empty."""
-    for part in parts:
-        match part:
-            case Lit(text):
-                return text[0] == character
-            case Space():
-                if _begins_space(character):
-                    return True
-            case Chars(allowed, _, _):
-                return bool(_run(allowed, 1).match(character))
-            case OneOf(words, _, any_case):
-                firsts = {word[:1].lower() if any_case else word[:1] for word in words}
-                return "" in firsts or (character.lower() if any_case else character) in firsts
-            case Maybe(inner):
-                if _can_begin(inner, character):
-                    return True
-            case AnyOf(choices):
-                return any(_can_begin(choice, character) for choice in choices)
-            case Group(inner, _):
-                return _can_begin(inner, character)
-    return True
-
-
-def _ends(part: Part, text: str, starts: set[int]) -> set[int] | None:
-    """Find where a part that begins at one of some places may end; None if the text ends within it."""
-    ends: set[int] = set()
-    for at in starts:
-        found = _ends_of(part, text, at)
-        if found is None:
-            return None
-        ends |= found
-    return ends
-
-
-def _ends_of(part: Part, text: str, at: int) -> set[int] | None:
-    """Find where a part that begins at `at` may end; None if the text ends within it."""
-    rest = len(text) - at
-    match part:
-        case Lit(literal):
-            if text.startswith(literal, at):
-                return {at + len(literal)}
-            return None if rest < len(literal) and literal.startswith(text[at:]) else set()
-        case Space():
-            end = _after_space(text, at)
-            return None if end is None else {end}
-        case Chars(allowed, most, _):
-            run = _run(allowed, most).match(text, at)
-            if run is None:
-                return set()
-            return None if run.end() == rest + at else set(range(at + 1, run.end() + 1))
-        case OneOf(words, _, any_case):
-            longest = max(map(len, words))
-            here = text[at : at + longest].lower() if any_case else text[at : at + longest]
-            known = [word.lower() for word in words] if any_case else words
-            if rest < longest and any(len(word) > rest and word.startswith(here) for word in known):
-                return None
-            return {at + len(word) for word in known if here.startswith(word)}
-        case Maybe(parts):
-            ends = _behind(parts, text, at)
-            return None if ends is None else {at, *ends}
-        case AnyOf(choices):
-            found = [_behind(parts, text, at) for parts in choices]
-            return None if None in found else {end for ends in found if ends for end in ends}
-        case Group(parts, _):
-            return _behind(parts, text, at)
-
-
-def _after_space(text: str, at: int) -> int | None:
-    """Find the end of the white space that may stand at `at`; None if the text ends within it."""
-    if not _begins_space(text[at]):
-        return at
-    space = _SPACE.match(text, at)
-    end = space.end() if space else at
-    return None if end == len(text) or text[end:] == "\\" else end
-
-
-def _behind(parts: Sequence[Part], text: str, at: int) -> set[int] | None:
-    """Find where a sequence that begins at `at` may end; None if the text ends within it."""
-    places: set[int] | None = {at}
-    for part in parts:
-        if not places:
-            return places
-        if len(text) in places:
-            return None
-        places = _ends(part, text, places)
-    return places
-
-
-@lru_cache(maxsize=64)
-def _run(allowed: str, most: int) -> re.Pattern[str]:
-    return re.compile(f"[{allowed}]{{1,{most}}}")
-
 
 OFFERED = "offered"
 """The group of a name that must be an offered tool's. Names stand in no expression: compiling them would take long, and
 once for every set of tools."""
+type Found = re.Match[str]
 
-LINE_START = "(?:" + "|".join(rf"(?<=^[ \t>]{{{n}}}%s)" for n in range(INDENT + 1)) + ")"
-"""Says that the character just read is the first of its line, up to an indentation (or `>` quoting)."""
-ON_LINE_START = "(?(1)|(?!))"
-"""Says that it matched: an expression asks it once, in its first group."""
+INDENT = 8
+"""Deepest indentation at which a line still counts as starting with its markup."""
+PER_TOKEN = 1 << 10
+"""Bytes that a scan takes for each of its tokens."""
+MOST_PLACES = 1 << 17
+"""Places of all tries, each of half a kilobyte. If texts have gone to more, all tries begin to grow anew."""
+MOST_KEPT = 64
+"""Characters that begin nothing for which a place in the trie keeps that."""
+
+_SPACE = re.compile(SPACE)
+_LINE_START = re.compile(rf"^[ \t>]{{0,{INDENT}}}\Z", re.MULTILINE)
+_HELD = re.compile(r"(?P<hold>(?s:.*))")
+"""Matches all the text that is held back."""
+
+type Offers = Callable[[str], bool]
+"""Tells whether a tool is offered by the name that makes the markup."""
 
 
-class Token(msgspec.Struct, frozen=True, gc=False):
+class Token(msgspec.Struct, eq=False, gc=False):
     """Something that leaves a state, and the name it goes by, if any; what is searched for starts with a literal."""
 
     name: str
     parts: tuple[Part, ...]
     line_start: bool = False
+    at_end: bool = False
+    """It is one only as the last thing of a text, white space aside."""
+    named: str = ""
+    """The group that holds the name of a tool, which must be offered; empty if there is none."""
+    _steps: _Step | None = None
 
-    @property
-    def named(self) -> bool:
-        """True if it is one only with the name of an offered tool in it, in the group `OFFERED`."""
-        return holds(self.parts, OFFERED)
+    def __post_init__(self) -> None:
+        if holds(self.parts, OFFERED):
+            self.named = f"{OFFERED}_{self.name}"
 
     @property
     def first(self) -> str:
@@ -338,271 +90,404 @@ class Token(msgspec.Struct, frozen=True, gc=False):
         return first.text[1:2] if isinstance(first, Lit) and first.text[0] == "\n" else ""
 
     @property
-    def rest(self) -> tuple[Part, ...]:
-        """What follows `first`."""
-        first = self.parts[0]
-        if not isinstance(first, Lit):
-            return self.parts
-        return (Lit(first.text[1:]), *self.parts[1:]) if len(first.text) > 1 else self.parts[1:]
+    def steps(self) -> _Step:
+        """The steps that lead to its end, made when they are first asked for."""
+        if self._steps is None:
+            self._steps = _steps(self.parts, _Step(self.name))
+        return self._steps
+
+    def expression(self) -> str:
+        """Write the expression that finds its groups."""
+        name, end = f"?P<{self.name}>" if self.name else "?:", r"\s*\Z" if self.at_end else ""
+        return f"({name}{whole(self.parts, self.name)}{end})"
 
 
-class Finder(Protocol):
-    """What a state's expression is asked; patterns of `re` are the simplest."""
+class _Step(msgspec.Struct, eq=False, gc=False):
+    """A part, or the end of the token of a name, and the steps that may follow it.
 
-    def search(self, text: str, at: int = 0, /) -> re.Match[str] | None: ...
+    Scans share the steps of a token that they share. There are ten thousands of them, of which none leads back:
+    Python's collector need not go through them.
+    """
 
-    def match(self, text: str, at: int = 0, /) -> re.Match[str] | None: ...
+    part: Part | str
+    after: tuple[_Step, ...] = ()
+    _following: tuple[_Step, ...] | None = None
+
+    @property
+    def following(self) -> tuple[_Step, ...]:
+        """The steps that follow the first character of its text, or the ways that it may be read in."""
+        if self._following is None:
+            self._following = tuple(self._follow())
+        return self._following
+
+    def _follow(self) -> Iterable[_Step]:
+        match self.part:
+            case Lit(text):
+                return [_Step(Lit(text[1:]), self.after)] if len(text) > 1 else self.after
+            case OneOf(words, _, any_case):
+                return [_word(word, *self.after, any_case=any_case) for word in words]
+            case Maybe(parts):
+                return [_steps(parts, *self.after), *self.after]
+            case AnyOf(choices):
+                return [_steps(choice, *self.after) for choice in choices]
+            case Group(parts, _):
+                return [_steps(parts, *self.after)]
+            case _:
+                return self.after
+
+
+def _steps(parts: Sequence[Part], after: _Step) -> _Step:
+    """Get the steps through a sequence of parts, before another."""
+    for part in reversed(parts):
+        if not (isinstance(part, Space) and isinstance(after.part, Space)):  # white space after white space is one
+            after = _Step(part, (after,))
+    return after
+
+
+def _word(word: str, after: _Step, *, any_case: bool) -> _Step:
+    """Get the steps through a word."""
+    if not any_case:
+        return _Step(Lit(word), (after,)) if word else after
+    for character in reversed(word):
+        cases = {character, character.lower(), character.upper()}
+        after = _Step(OneOf(tuple(case for case in cases if len(case) == 1)), (after,))
+    return after
+
+
+@lru_cache(maxsize=64)
+def _run(allowed: str, most: int) -> re.Pattern[str]:
+    return re.compile(f"[{allowed}]{{1,{most}}}")
+
+
+class Growth:
+    """Counts the places of tries that were made since they all began to grow."""
+
+    def __init__(self) -> None:
+        self.places = 0
+        self.round = 0
+
+    def add(self) -> None:
+        self.places += 1
+        if self.places > MOST_PLACES:
+            self.places = 0
+            self.round += 1
+
+
+GROWTH = Growth()
+
+
+class _TrieNode(msgspec.Struct, eq=False, gc=False):
+    """A place in the trie: what may follow there. It is made when text gets there.
+
+    Two threads may read the same; what they make of it at the same time is the same. As of steps, there are many.
+    """
+
+    ends: tuple[str, ...]
+    """The names of the tokens that have come to their end."""
+    goes_on: bool
+    """True if a token may go on."""
+    texts: dict[str, tuple[_Step, ...]]
+    """By their first characters."""
+    runs: dict[re.Pattern[str], tuple[_Step, ...] | _TrieNode]
+    after_space: _TrieNode | None
+    known: dict[str, tuple[_Way, ...]] = {}
+
+    def find(self, character: str) -> tuple[_Way, ...]:
+        """Find what may begin with a character, each with the place after it; None stands for the character alone."""
+        if character in self.known:
+            return self.known[character]
+        found = list[_Way]()
+        if texts := self.texts.get(character):
+            found.append((None, _place(following for step in texts for following in step.following)))
+        for run, after in self.runs.items():
+            if run.match(character):
+                if isinstance(after, tuple):
+                    after = self.runs[run] = _place(after)
+                found.append((run, after))
+        if space := self.after_space:
+            found += [(_SPACE, space)] if character.isspace() or character == "\\" else space.find(character)
+        ways = tuple(found)
+        if ways or len(self.known) < MOST_KEPT:
+            self.known[character] = ways
+        return ways
+
+    def beginnings(self) -> list[str]:
+        """Write how what follows may begin, as expressions."""
+        if self.ends:
+            return [""]
+        ways = [re.escape(character) for character in self.texts] + [_first_of(run) for run in self.runs]
+        if self.after_space:
+            ways.append(rf"{SPACE}(?:{'|'.join(self.after_space.beginnings())}|\\?\Z)")
+        return ways
+
+
+def _first_of(run: re.Pattern[str]) -> str:
+    return run.pattern.rpartition("{")[0]
+
+
+def _place(steps: Iterable[_Step]) -> _TrieNode:
+    """Make the place where some steps may be taken."""
+    texts, runs = defaultdict[str, list[_Step]](list), defaultdict[re.Pattern[str], list[_Step]](list)
+    ends, todo, spaces = list[str](), [*steps], list[_Step]()
+    for step in todo:
+        match step.part:
+            case str(name):
+                ends.append(name)
+            case Lit(text):
+                texts[text[0]].append(step)
+            case Space():
+                spaces += step.after
+            case Chars(allowed, most, _):
+                runs[_run(allowed, most)] += step.after
+            case _:
+                todo += step.following
+    after_space = _place(spaces) if spaces else None
+    if after_space:
+        ends += after_space.ends
+    GROWTH.add()
+    return _TrieNode(
+        tuple(ends),
+        bool(texts or runs or spaces),
+        {first: tuple(steps) for first, steps in texts.items()},
+        {run: tuple(after) for run, after in runs.items()},
+        after_space,
+    )
+
+
+type _Way = tuple[re.Pattern[str] | None, _TrieNode]
+
+
+class Scan:
+    """What a state looks for.
+
+    `final` says that no more text comes: until then what may still become a token is found, as `hold`. A token that
+    has the name of a tool in it is none if the tool is not offered.
+    """
+
+    firsts = ""
+    """The characters that a token begins with, if that is all there is to know about where to look for one."""
+    lines = ""
+    """Those that a token begins with directly after a line break."""
+    first: re.Pattern[str]
+    """Finds where a token may begin, if text is searched for tokens."""
+
+    def search(self, text: str, at: int = 0, *, final: bool = False, offers: Offers = bool) -> Found | None:
+        """Find the first token from a place on."""
+        raise NotImplementedError
+
+    def match(self, text: str, at: int = 0, *, final: bool = False, offers: Offers = bool) -> Found | None:
+        """Find the token that stands at a place."""
+        raise NotImplementedError
+
+    def size(self) -> int:
+        """Measure it in bytes."""
+        raise NotImplementedError
+
+
+class TokenScan(Scan):
+    """Looks for tokens; where two stand at one place, for the first of them.
+
+    With a `space` tokens are expected: after that, one must stand, or the end of the text if that has a name, `end`.
+    """
+
+    def __init__(self, tokens: Iterable[Token], space: str | None = None, end: str = "") -> None:
+        # What may begin with any of many characters is only ever expected, and yields to all others.
+        self.tokens = sorted(tokens, key=lambda token: not token.first)
+        self._ranks = {token.name: rank for rank, token in enumerate(self.tokens)}
+        self._space = space
+        self._white = _compiled(space).match if space is not None else None
+        self.end = end
+        self._patterns: dict[str, re.Pattern[str]] = {}
+        self._tries: tuple[_TrieNode, _TrieNode | None] | None = None
+        self._round = 0
+
+    def search(self, text: str, at: int = 0, *, final: bool = False, offers: Offers = bool) -> Found | None:
+        first = self.first.search
+        while candidate := first(text, at):
+            at = candidate.start()
+            if found := self.match(text, at, final=final, offers=offers):
+                return found
+            at += 1
+        return None
+
+    def match(self, text: str, at: int = 0, *, final: bool = False, offers: Offers = bool) -> Found | None:
+        start = at
+        if self._white:
+            white = self._white(text, at)
+            start = white.end() if white else at
+            if not final and (start == len(text) or text[start:] == "\\"):
+                return _HELD.match(text, at)
+        names = self._begun(text, start, final=final)
+        if names is None:
+            return _HELD.match(text, at)
+        for rank in sorted({self._ranks[name] for name in names}):
+            token = self.tokens[rank]
+            if token.at_end and not final:
+                continue
+            found = (self._patterns.get(token.name) or self._compile(token)).match(text, at)
+            if found and not (token.named and not offers(found[token.named])):
+                return found
+        if self.end and final and start == len(text):
+            return _compiled(f"{self._space}(?P<{self.end}>)").match(text, at)
+        return None
+
+    def _begun(self, text: str, at: int, *, final: bool) -> list[str] | None:
+        """Find the tokens that stand at a place, by name; None if the text may end within one, and more is to come."""
+        tries = self._tries
+        if tries is None or self._round != GROWTH.round:
+            tries = self._plant()
+        end, (anywhere, line_start) = len(text), tries
+        names, places = list[str](), [(anywhere, at)]
+        if line_start and line_start.find(text[at : at + 1]) and _LINE_START.search(text[max(0, at - INDENT - 1) : at]):
+            places.append((line_start, at))
+        while places:
+            node, at = places.pop()
+            names += node.ends
+            if at == end:
+                if node.goes_on and not final:
+                    return None
+                continue
+            character = text[at]
+            for run, following in node.known[character] if character in node.known else node.find(character):
+                if run is None:
+                    places.append((following, at + 1))
+                    continue
+                match = run.match(text, at)
+                after = match.end() if match else at
+                if not final and (after == end or (run is _SPACE and text[after:] == "\\")):
+                    return None
+                # All white space belongs together; of another run some may belong to what follows.
+                places += [(following, after)] if run is _SPACE else [(following, i) for i in range(at + 1, after + 1)]
+        return names
+
+    def _compile(self, token: Token) -> re.Pattern[str]:
+        pattern = self._patterns[token.name] = _compiled((self._space or "") + token.expression())
+        return pattern
+
+    def _plant(self) -> tuple[_TrieNode, _TrieNode | None]:
+        """Begin the trie of the tokens that count anywhere, and that of those that must be the first of a line."""
+        self._round = GROWTH.round
+        steps = [token.steps for token in self.tokens if token.line_start]
+        anywhere = _place(token.steps for token in self.tokens if not token.line_start)
+        self._tries = anywhere, _place(steps) if steps else None
+        return self._tries
+
+    @cached_property
+    def first(self) -> re.Pattern[str]:  # type: ignore[override]  # as above
+        if not self.tokens:
+            return _compiled("(?!)")
+        firsts = dict.fromkeys(token.first for token in self.tokens)
+        if "" in firsts:
+            return _compiled("(?s:.)")
+        # One set of characters first, which is what Python finds fast.
+        return _compiled(f"[{''.join(map(re.escape, firsts))}](?:{'|'.join(map(self._seconds, firsts))})")
+
+    def _seconds(self, first: str) -> str:
+        """Write what must follow the first character of a token: what does in one of them, or nothing yet."""
+        places = [place for trie in self._tries or self._plant() if trie for _, place in trie.find(first)]
+        ways = [way for place in places for way in place.beginnings()]
+        return rf"(?<={re.escape(first)})(?={'|'.join(ways)}|\Z)"
+
+    @cached_property
+    def firsts(self) -> str:  # type: ignore[override]  # those of other scans are known
+        firsts = [token.first for token in self.tokens if not token.first_of_line]
+        return "".join(dict.fromkeys(firsts)) if all(firsts) else ""
+
+    @cached_property
+    def lines(self) -> str:  # type: ignore[override]  # as above
+        return "".join(dict.fromkeys(token.first_of_line for token in self.tokens))
+
+    def size(self) -> int:
+        return PER_TOKEN * len(self.tokens)
+
+
+class FollowingScan(Scan):
+    """Expects, after white space, what another scan looks for, of some `kinds`, or else one of other tokens."""
+
+    def __init__(self, scan: Scan, kinds: Collection[str], others: Iterable[Token], space: str = SPACE) -> None:
+        self.scan, self.others = scan, TokenScan(others)
+        self.kinds = kinds
+        self._white = _compiled(space).match
+
+    def match(self, text: str, at: int = 0, *, final: bool = False, offers: Offers = bool) -> Found | None:
+        white = self._white(text, at)
+        start = white.end() if white else at
+        if _is_blank(text, start):
+            return None if final else _HELD.match(text, at)
+        found = self.scan.match(text, start, final=final, offers=offers)
+        if found and (found.lastgroup or "").rstrip("0123456789") in ("hold", *self.kinds):
+            return found
+        return self.others.match(text, start, final=final, offers=offers)
+
+    def size(self) -> int:
+        return self.others.size()
+
+
+class ExpressionScan(Scan):
+    """Expects what an expression describes, another one at the end of the text, or else what another scan does."""
+
+    def __init__(self, while_open: str, at_end: str, otherwise: Scan | None = None) -> None:
+        self.while_open, self.at_end, self.otherwise = while_open, at_end, otherwise
+
+    def match(self, text: str, at: int = 0, *, final: bool = False, offers: Offers = bool) -> Found | None:
+        found = _compiled(self.at_end if final else self.while_open).match(text, at)
+        return found or (self.otherwise.match(text, at, final=final, offers=offers) if self.otherwise else None)
+
+    def size(self) -> int:
+        characters = len(self.while_open) + len(self.at_end)
+        return PER_CHARACTER * characters + (self.otherwise.size() if self.otherwise else 0)
+
+
+def searching(tokens: Iterable[Token]) -> TokenScan:
+    """Make the scan of a state in which text flows until one of some tokens."""
+    return TokenScan(tokens)
+
+
+def expecting(tokens: Iterable[Token], space: str = SPACE, end: str = "") -> TokenScan:
+    """Make the scan of a state in which after white space one of some tokens must follow."""
+    return TokenScan(tokens, space, end)
+
+
+def _is_blank(text: str, at: int) -> bool:
+    """True if nothing is left of a text, or half of the line break that some models write."""
+    return at == len(text) or text[at:] == "\\"
 
 
 _patterns: WeakValueDictionary[str, re.Pattern[str]] = WeakValueDictionary()
 
 
 def _compiled(expression: str) -> re.Pattern[str]:
-    """Compile an expression, or get what another scan has of it: grammars that share a dialect share its states."""
+    """Compile an expression, or get what another scan has of it."""
     pattern = _patterns.get(expression)
     if pattern is None:
         pattern = _patterns[expression] = re.compile(expression, re.MULTILINE)
     return pattern
 
 
-class Scan:
-    """One state's tokens: how they are found, and what is held back `while_open`, as it may still become one.
-
-    Expressions are compiled when they are first needed, as most replies never get into most states. `firsts` are the
-    characters that a token begins with, if that is all there is to know about where to look for one; `lines` are those
-    that a token begins with directly after a line break.
-    """
-
-    def __init__(
-        self,
-        while_open: str,
-        at_end: str,
-        firsts: str = "",
-        unnamed: Callable[[], Scan] | None = None,
-        lines: str = "",
-        partial: Partial | None = None,
-        before: str | None = None,
-    ) -> None:
-        self._while_open = while_open
-        self._at_end = at_end
-        self.firsts = firsts
-        self.lines = lines
-        self._unnamed = unnamed
-        self._partial = partial
-        """What is held back; None if a group `hold` of the expression finds that."""
-        self._before = before
-        """What may stand before a token that is expected; None if tokens are searched for."""
-
-    def size(self) -> int:
-        """Measure what finds its tokens, compiled, in bytes."""
-        expressions = {self._while_open, self._at_end}
-        return sum(map(len, expressions)) * PER_CHARACTER + (self._partial.size() if self._partial else 0)
-
-    @cached_property
-    def while_open(self) -> Finder:
-        found, partial = _compiled(self._while_open), self._partial
-        if partial is None:
-            return found
-        return (
-            _Searched(found, partial, self.first)
-            if self._before is None
-            else _ExpectedFinder(found, partial, self._before)
-        )
-
-    @cached_property
-    def at_end(self) -> Finder:
-        return _compiled(self._at_end)
-
-    @cached_property
-    def unnamed(self) -> Scan | None:
-        """The same without the tokens that need the name of an offered tool; None if it has none of them."""
-        return self._unnamed() if self._unnamed else None
-
-    @cached_property
-    def first(self) -> re.Pattern[str]:
-        """Finds where a token may begin."""
-        if not (self.firsts and self.lines) or "\n" in self.firsts:
-            return _compiled(f"[{re.escape(self.firsts)}]" if self.firsts else "")
-        # One set of characters first, which is what Python finds fast.
-        return _compiled(rf"[{re.escape(self.firsts)}\n](?:(?<!\n)|(?=[{re.escape(self.lines)}])|\Z)")
+MOST_BEGINNINGS = 4
+"""Texts that one token may begin with, and that are told apart."""
 
 
-class OrElse(Scan):
-    """Expects a token of one scan, or else one of another."""
-
-    def __init__(self, one: Scan, other: Scan) -> None:
-        super().__init__("", "")
-        self.one, self.other = one, other
-
-    def size(self) -> int:
-        return self.other.size()
-
-    @cached_property
-    def while_open(self) -> Finder:
-        return _Either(self.one.while_open, self.other.while_open)
-
-    @cached_property
-    def at_end(self) -> Finder:
-        return _Either(self.one.at_end, self.other.at_end)
-
-    @cached_property
-    def unnamed(self) -> Scan | None:
-        """The same without the tokens of the other scan that need the name of an offered tool."""
-        return OrElse(self.one, self.other.unnamed) if self.other.unnamed else None
+def beginnings(parts: Iterable[Part]) -> list[str]:
+    """List the literal texts that a sequence can begin with, as far as they are few."""
+    texts = [""]
+    for part in parts:
+        words = _words(part)
+        if words is None or len(texts) * len(words) > MOST_BEGINNINGS:
+            break
+        texts = ["".join(pair) for pair in itertools.product(texts, words)]
+    return list(dict.fromkeys(texts))
 
 
-class _Match:
-    """A finder that only looks at one place."""
-
-    def search(self, text: str, at: int = 0, /) -> re.Match[str] | None:
-        raise NotImplementedError  # what is expected stands at once
-
-
-class _Either(_Match):
-    def __init__(self, one: Finder, other: Finder) -> None:
-        self._one, self._other = one, other
-
-    def match(self, text: str, at: int = 0, /) -> re.Match[str] | None:
-        return self._one.match(text, at) or self._other.match(text, at)
-
-
-class _Searched:
-    """Finds a token, or what may still become one, whichever stands first."""
-
-    def __init__(self, found: re.Pattern[str], partial: Partial, first: re.Pattern[str]) -> None:
-        self._found, self._partial, self._first = found, partial, first
-
-    def search(self, text: str, at: int = 0, /) -> re.Match[str] | None:
-        first = self._first.search(text, at)
-        if first is None:
-            return None
-        at, partial = first.start(), self._partial
-        if partial.begins(text, at):
-            return HELD.match(text, at)
-        found, end = self._found.search(text, at), len(text)
-        last = found.start() if found else end - 1
-        at = max(at + 1, end - partial.longest)
-        while at <= last and (first := self._first.search(text, at)) and (at := first.start()) <= last:
-            if partial.begins(text, at):
-                return HELD.match(text, at)
-            at += 1
-        return found
-
-    def match(self, text: str, at: int = 0, /) -> re.Match[str] | None:
-        if self._partial.begins(text, at):
-            return HELD.match(text, at)
-        return self._found.match(text, at)
-
-
-class _ExpectedFinder(_Match):
-    """Finds a token behind white space, or what may still become that."""
-
-    def __init__(self, found: re.Pattern[str], partial: Partial, space: str) -> None:
-        self._found, self._partial = found, partial
-        self._space = _compiled(space)
-
-    def match(self, text: str, at: int = 0, /) -> re.Match[str] | None:
-        white = self._space.match(text, at)
-        if white is None:
-            return None
-        start = white.end()
-        if start == len(text) or text[start:] == "\\" or self._partial.begins(text, start):
-            return HELD.match(text, at)
-        return self._found.match(text, at)
-
-
-def searching(tokens: Sequence[Token], at_end: Sequence[Token] = ()) -> Scan:
-    """For a state in which text flows until one of `tokens`; those `at_end` count only as the last thing."""
-    firsts = [token.first for token in (*tokens, *at_end) if not token.first_of_line]
-    lines = [token.first_of_line for token in tokens]
-    found = _search(tokens)
-    return Scan(
-        found,
-        _search(tokens, at_end) if at_end else found,
-        "".join(dict.fromkeys(firsts)) if all(firsts) else "",
-        _unnamed(tokens, lambda others: searching(others, at_end)),
-        "".join(dict.fromkeys(lines)),
-        partial=_partial(tokens),
-    )
-
-
-def expecting(tokens: Sequence[Token], space: str = SPACE, end: str = "") -> Scan:
-    """For a state in which, after white space, one of `tokens` must follow (used with `match`), or the end of the reply
-    if that has the name `end`.
-    """
-    found = _search(tokens)
-    final = rf"{found}|(?P<{end}>\Z)" if end else found
-    unnamed = _unnamed(tokens, lambda others: expecting(others, space, end))
-    return Scan(f"{space}(?:{found})", f"{space}(?:{final})", unnamed=unnamed, partial=_partial(tokens), before=space)
-
-
-def _partial(tokens: Sequence[Token]) -> Partial:
-    line_start = [token.parts for token in tokens if token.line_start]
-    return Partial([token.parts for token in tokens if not token.line_start], line_start)
-
-
-def _unnamed(tokens: Sequence[Token], make: Callable[[Sequence[Token]], Scan]) -> Callable[[], Scan] | None:
-    others = [token for token in tokens if not token.named]
-    return None if len(others) == len(tokens) else lambda: make(others)
-
-
-def _search(tokens: Sequence[Token], at_end: Sequence[Token] = ()) -> str:
-    # Grouped by first character, so that the expression starts with a character class, which
-    # is what lets `re` skip through plain text at full speed.
-    by_first: dict[str, list[_Sought]] = {}
-    line_start = ""
-    for token, end in [*((token, "") for token in tokens), *((token, r"\s*\Z") for token in at_end)]:
-        start = ""
-        if token.line_start:
-            start = ON_LINE_START if token.first else LINE_START.replace("%s", "")
-            line_start += re.escape(token.first)
-        by_first.setdefault(token.first, []).append(_Sought(token.name, atoms(token.rest), start, end))
-    choices: list[str] = []
-    for first, group in by_first.items():
-        choice = "|".join(_found(group))
-        choices.append(f"(?<={re.escape(first)})(?:{choice})" if first else choice)
-    if not choices:
-        return r"(?!)"
-    # What may begin with any of many characters is only ever expected, never searched for.
-    unanchored = choices.pop(list(by_first).index("")) if "" in by_first else ""
-    firsts = "".join(re.escape(first) for first in by_first if first)
-    asked = f"({LINE_START.replace('%s', f'[{line_start}]')})?" if line_start else ""
-    anchored = f"[{firsts}]{asked}(?:{'|'.join(choices)})" if choices else ""
-    return "|".join(filter(None, (anchored, unanchored)))
-
-
-class _Sought(msgspec.Struct, frozen=True, gc=False):
-    """The atoms of a token after its first character; `start` and `end` are asserted there."""
-
-    name: str
-    atoms: tuple[str | Part, ...]
-    start: str
-    end: str
-
-    def behind(self, count: int) -> str:
-        """The expression for what follows the first `count` atoms."""
-        atoms = self.atoms[count:]
-        rest = "".join(re.escape(one) if isinstance(one, str) else whole_of(one, self.name) for one in atoms)
-        return f"({f'?P<{self.name}>' if self.name else '?:'}{self.start}{rest}{self.end})"
-
-
-def _found(group: Sequence[_Sought], depth: int = 0) -> list[str]:
-    """The choices for whole tokens that are alike up to `depth`; where two would match, the first is meant to."""
-    choices: list[str] = []
-    run: dict[str, list[_Sought]] = {}  # by next character: only one can match, so their order does not matter
-    for sought in group:
-        atom = sought.atoms[depth] if depth < len(sought.atoms) else None
-        if isinstance(atom, str) and not sought.start:
-            run.setdefault(atom, []).append(sought)
-        else:
-            choices += [*_characters(run, depth), sought.behind(depth)]
-            run.clear()
-    return [*choices, *_characters(run, depth)]
-
-
-def _characters(run: dict[str, list[_Sought]], depth: int) -> list[str]:
-    choices = []
-    for character, group in run.items():
-        found = _found(group, depth + 1) if len(group) > 1 else [group[0].behind(depth + 1)]
-        choices.append(re.escape(character) + (found[0] if len(found) == 1 else f"(?:{'|'.join(found)})"))
-    return choices
+def _words(part: Part) -> list[str] | None:
+    """List all that a part can be, if that is some texts."""
+    match part:
+        case Lit(text):
+            return [text]
+        case OneOf(words, _, any_case=False):
+            return list(words)
+        case Maybe(inner):
+            options = [_words(one) for one in inner]
+            known = [one for one in options if one is not None]
+            return None if len(known) < len(options) else ["", *map("".join, itertools.product(*known))]
+    return None

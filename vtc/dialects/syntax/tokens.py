@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from enum import StrEnum, auto
+from functools import lru_cache
 
 from vtc.dialects.syntax.description import SYNONYMS, Description
 from vtc.dialects.syntax.forms import call_syntaxes
 from vtc.dialects.syntax.pattern import AnyOf, Chars, Lit, Maybe, OneOf, Part, Space
-from vtc.dialects.syntax.scan import Scan, Token
+from vtc.dialects.syntax.scan import ExpressionScan, Token, searching
 
 
 class TokenKind(StrEnum):
@@ -127,19 +128,19 @@ def numbered(kind: TokenKind, sequences: Iterable[tuple[Part, ...]], *, line_sta
 # Text that may follow arguments which no closing tag ends.
 
 _CLOSER = TokenKind.CALL_CLOSER
-END_OF_LINE = Scan(
+END_OF_LINE = (
     rf"(?P<hold>(?:[ \t\r]{{0,256}}|\}}\s{{0,256}})\Z)|(?P<{_CLOSER}>[ \t\r]{{0,256}}(?=\n))",
     rf"(?P<{_CLOSER}>[ \t\r]{{0,256}}(?:(?=\n)|\Z))|(?P<{TokenKind.EXTRA_BRACE}>\}}(?=\s{{0,256}}\Z))",
 )
 """The end of the line; with a brace too many, the end of the reply: elsewhere it may stand in a string of the JSON."""
-NOTHING = Scan(f"(?P<{_CLOSER}>)", f"(?P<{_CLOSER}>)")
+NOTHING = ExpressionScan(f"(?P<{_CLOSER}>)", f"(?P<{_CLOSER}>)")
 """Anything: what ends there shows its own end."""
 _GOES_ON = (
     r"(?:[ \t]{0,256}[\"']|\}\s{0,256}[^\s\]},<]|[^\n\r{<\[\"']{1,400}+[\"'][ \t]{0,256}[},\]]|\[(?![A-Z/])"
     r"|`(?![\s.,;:)]|\Z)|(?!functions\.|\w{1,128}\[|call:|to=|commentary)[\w$\\/:.\#+=@&*!?~^%{(-]|[^\x00-\x7f✿])"
 )
 _HELD = r"(?P<hold>(?:[^\n\r{<\[\"']{0,400}\[?|[^\n\r{<\[\"']{1,400}[\"'][ \t]{0,256}|\}\s{0,256})\Z)"
-NO_QUOTE = Scan(rf"{_HELD}|(?P<{_CLOSER}>)(?!{_GOES_ON})", rf"(?P<{_CLOSER}>)(?!{_GOES_ON})")
+NO_QUOTE = ExpressionScan(rf"{_HELD}|(?P<{_CLOSER}>)(?!{_GOES_ON})", rf"(?P<{_CLOSER}>)(?!{_GOES_ON})")
 """Anything but what may belong to a string of the JSON that has a quote which is not escaped."""
 AROUND_END = (Lit("</"), OneOf(SYNONYMS), Lit(">"), Space())
 """The end of an element around all parameters."""
@@ -175,7 +176,7 @@ def section_openers(dialects: Iterable[Description]) -> list[str]:
 
 def orphans(dialects: Iterable[Description]) -> list[tuple[Part, ...]]:
     """List the closing tags of some dialects: those that begin alike as one, as there are many."""
-    closers = [parts for dialect in dialects for syntax in call_syntaxes(dialect) for parts in syntax.closing_markup()]
+    closers = [parts for dialect in dialects for parts in _closing_markup(dialect)]
     closers += [(Lit(wrapper.replace("<", "</")),) for wrapper in WRAPPERS]
     alike: dict[str, dict[tuple[Part, ...], None]] = {}
     for first, *rest in closers:
@@ -183,6 +184,11 @@ def orphans(dialects: Iterable[Description]) -> list[tuple[Part, ...]]:
         begins, more = first.text[:2], first.text[2:]
         alike.setdefault(begins, {})[(*([Lit(more)] if more else []), *rest)] = None
     return [(Lit(begins), AnyOf(tuple(choices))) for begins, choices in sorted(alike.items())]
+
+
+@lru_cache(maxsize=1024)
+def _closing_markup(dialect: Description) -> list[tuple[Part, ...]]:
+    return [parts for syntax in call_syntaxes(dialect) for parts in syntax.closing_markup()]
 
 
 def doubtful(orphans: Iterable[tuple[Part, ...]], openers: Iterable[str]) -> list[Token]:
@@ -233,10 +239,7 @@ FIRST_LINE = Token(TokenKind.QUOTING_LINE, (Lit(">"), *_QUOTED))
 """How the first line of a reply begins that quotes. Indentation says nothing there: it is no code."""
 TICKS = Token(TokenKind.BACKTICKS, (Lit("`"), Maybe((Chars("`", 63),))))
 BLANK_LINE = Token(TokenKind.BLANK_LINE, (Lit("\n"), Maybe((Chars(" \\t\\r", 64),)), Lit("\n")))
-INFO = Scan(
-    rf"(?P<hold>`{{1,63}}\Z)|(?P<{TokenKind.BACKTICKS}>`{{1,64}})|(?P<{TokenKind.LINE_END}>\n)",
-    rf"(?P<{TokenKind.BACKTICKS}>`{{1,64}})|(?P<{TokenKind.LINE_END}>\n)",
-)
+INFO = searching([TICKS, Token(TokenKind.LINE_END, (Lit("\n"),))])
 """The rest of the line that a fence opens."""
 NO_WORDS = (
     Token(TokenKind.QUOTATION_MARK, (OneOf(('"', "'", "”", "’", "»", "“", "」", "』", "|")),)),

@@ -76,7 +76,7 @@ class RoundTrip:
         if not texts:
             return {}
         markup = self._form.parameters.opener(tuple(declared))
-        ends = {key: self._grammar.value(self._form, name, 0, key).while_open for key in texts}
+        ends = {key: self._grammar.value(self._form, name, 0, key) for key in texts}
         return {key: (markup.search, end.search) for key, end in ends.items()}
 
     @cached_property

@@ -21,17 +21,16 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from itertools import islice
+from itertools import chain, islice
 
 from vtc.apis.content import answered
 from vtc.dialects.reading.reader import NotCompared
 from vtc.dialects.syntax import pattern
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.forms import LEAST
-from vtc.dialects.syntax.grammar import compiled
+from vtc.dialects.syntax.grammar import heads_of
 from vtc.dialects.syntax.pattern import Lit
-from vtc.dialects.syntax.prefilter import beginnings
-from vtc.dialects.syntax.scan import Finder, Token, searching
+from vtc.dialects.syntax.scan import Scan, Token, beginnings, searching
 from vtc.dialects.text_client import conversation
 from vtc.events import Message, Tool, ToolCall
 
@@ -263,7 +262,7 @@ def found(
     marker = _marker(dialects)
 
     def holds(text: str) -> bool:
-        return marker.search(text) is not None or any(_names(text, name) for name in tools)
+        return marker.search(text, final=True) is not None or any(_names(text, name) for name in tools)
 
     if client and any(
         message.role == "user" and (_is_escaped(message.text) or holds(message.text)) for message in messages
@@ -382,17 +381,27 @@ def _names(text: str, name: str) -> bool:
 
 
 @lru_cache(maxsize=8)
-def _marker(dialects: tuple[Description, ...]) -> Finder:
+def _marker(dialects: tuple[Description, ...]) -> Scan:
     """Find what the calls of some dialects begin with."""
-    heads = compiled(dialects).heads.values()
-    texts = {text.strip() for head in heads for text, _ in beginnings(head.token)}
-    return searching([Token("", (Lit(text),)) for text in sorted(texts) if len(text) >= LEAST]).at_end
+    texts = sorted(_begin(dialects))
+    return searching([Token(f"t{i}", (Lit(text),)) for i, text in enumerate(texts) if len(text) >= LEAST])
+
+
+def _begin(dialects: Iterable[Description]) -> set[str]:
+    """List what the calls of some dialects begin with."""
+    return {text for dialect in dialects for text in _begin_in(dialect)}
+
+
+@lru_cache(maxsize=256)
+def _begin_in(dialect: Description) -> frozenset[str]:
+    heads = chain.from_iterable(heads_of(dialect))
+    return frozenset(text.strip() for head in heads for text in beginnings(head.token.parts))
 
 
 @lru_cache(maxsize=8)
 def _begins(dialects: tuple[Description, ...]) -> tuple[re.Pattern[str], bool]:
     """Find where a call of some dialects may begin, also inside of a section; True if it may begin with its name."""
-    texts = {text.strip() for head in compiled(dialects).heads.values() for text, _ in beginnings(head.token)}
+    texts = _begin(dialects)
     for part in (pattern.parse(call, "call")[0] for dialect in dialects for call in dialect.calls):
         texts.add(part.strip() if isinstance(part, str) else "{" if part.name == "json" else "")
     return re.compile("|".join(map(re.escape, sorted(texts - {""}))) or "(?!)"), "" in texts
