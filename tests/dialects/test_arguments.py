@@ -127,6 +127,7 @@ NONSENSE = st.recursive(
 
 
 @example(schema={"allOf": [{"properties": None}, {"properties": {"a": {}}}, {"properties": None}]}, text="")
+@example(schema={"required": [[], {}, "a"]}, text="")
 @given(schema=NONSENSE, text=st.text(max_size=10) | st.sampled_from(["", "5", "null", "[1]", "<a>1</a>"]))
 def test_a_schema_that_makes_no_sense_costs_the_type_and_not_the_call(schema: Any, text: str) -> None:
     for parameters in ({"properties": {"key": schema}}, schema):

@@ -59,11 +59,11 @@ def required(schema: Any) -> tuple[str, ...]:
     """Return the names of the parameters that a tool requires."""
     is_plain = isinstance(schema, Mapping) and not _NOT_PLAIN & schema.keys()
     names = (schema if is_plain else resolved_of(schema, schema)).get("required")
-    return tuple(names) if isinstance(names, list) else ()
+    return tuple(name for name in _listed(names) if isinstance(name, str))
 
 
 def is_text(schema: Schema, root: Schema) -> bool:
-    """Whether any text is a value, as it stands, and nothing else is."""
+    """True if any text is a value, as it stands, and nothing else is."""
     schema = resolved_of(schema, root)
     kinds = {kind for kind, _ in types_of(schema, root)}
     return kinds == {"string"} and not schema.keys() & {"enum", "const"}
