@@ -79,6 +79,9 @@ IN_TABLE = re.compile(r"\b([A-Z]\w+)\.([a-z]\w+)\b")
 """A method that the reader's table names, as an action or as what looks for tokens, is one of its rows: each is asked
 for there and nowhere else, so it does not count among those of its class."""
 
+MOST_FROM_TESTS = 24
+"""Test files that may take something from another test file. It may only shrink."""
+
 LOCK_FILE = re.compile(
     r"\b(?:(?:uv|poetry|pdm|pixi|Pipfile|Cargo|yarn|bun)\.lock"
     r"|(?:package-lock|npm-shrinkwrap)\.json|pnpm-lock\.ya?ml)\b"
@@ -315,6 +318,18 @@ def check_front_doors(tree: Tree) -> list[str]:
     ]
 
 
+def check_tests_share_by_helpers(tree: Tree) -> list[str]:
+    """What several test files use stands in a helper, so that each can go alone."""
+    taken = {
+        path: f"{path}:{line}: takes from {name}; move what both use to a helper"
+        for path, source in tree.items()
+        if path.startswith("tests/") and path.endswith(".py")
+        for line, name in imports(path, _parsed(source, path), tree)
+        if name.startswith("tests.") and name.rpartition(".")[2].startswith("test_")
+    }
+    return [*taken.values()] if len(taken) > MOST_FROM_TESTS else []
+
+
 def inner_names(path: str, module: ast.Module, tree: Tree) -> Iterator[tuple[int, str]]:
     """Yield what is no front door of all that a module imports, or names in a text to patch it."""
     for line, name in (*imports(path, module, tree), *_patched(module, tree)):
@@ -377,6 +392,7 @@ CHECKS: tuple[Check, ...] = (
     check_class_names,
     check_size,
     check_front_doors,
+    check_tests_share_by_helpers,
     check_standalone,
     check_codes,
 )
@@ -572,6 +588,14 @@ def test_a_large_class_is_found() -> None:
     ]
     keys = "".join(["class Keys(Struct, forbid_unknown_fields=True):\n", *fields, "    more: int\n"])
     assert run(check_size, "vtc/events.py", keys) == []
+
+
+def test_a_test_that_takes_from_another_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "MOST_FROM_TESTS", 0)
+    tree = {"tests/a/test_a.py": "", "tests/helper.py": "", "tests/test_b.py": "from tests.helper import x\n"}
+    assert check_tests_share_by_helpers(tree) == []
+    tree["tests/test_b.py"] += "from tests.a.test_a import y"
+    assert [problem.split(":")[:2] for problem in check_tests_share_by_helpers(tree)] == [["tests/test_b.py", "2"]]
 
 
 DOORS = {

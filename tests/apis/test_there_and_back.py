@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from tests.apis import chat, conversations, pairs
 from tests.apis.shapes import asked as body_of
-from tests.apis.test_crossing import turns
+from tests.apis.turns import turns
 from tests.exchange.ready.steps import after, bridged
 from tests.exchange.ready.steps import given as given_request
 from tests.exchanges import agent, planner

@@ -18,9 +18,9 @@ import pytest
 from tests.apis import chat, messages, ollama, responses
 from tests.e2e import upstream
 from tests.e2e.conftest import PATIENCE, Lab, Start, running_proxy, scripted
-from tests.e2e.test_policies import guarded
-from tests.e2e.test_text_clients import AGENT, CLINE
+from tests.e2e.policies import guarded
 from tests.e2e.test_transport import gzipped
+from tests.e2e.text_clients import AGENT, CLINE
 from tests.e2e.upstream import JSON, SSE, Reply
 
 TURNS = [{"role": "system", "content": CLINE}, {"role": "user", "content": "<task>\nLook.\n</task>"}]

@@ -17,7 +17,7 @@ from mitmproxy import http
 
 from tests.apis import chat
 from tests.e2e.conftest import PATH, PATIENCE, Lab, NewerTls, Start
-from tests.e2e.test_policies import BROKEN, policy
+from tests.e2e.policies import BROKEN, policy
 from tests.e2e.upstream import JSON, SSE, Reply, Seen
 from vtc.proxy.connections import MOST_READ
 from vtc.proxy.whole import LONG

@@ -17,7 +17,7 @@ from mitmproxy.addons.intercept import Intercept
 
 from tests.apis import chat, messages
 from tests.e2e.conftest import PATIENCE, Answer, Lab, Start
-from tests.e2e.test_policies import BASH, STREAM, calling, guarded, policies
+from tests.e2e.policies import BASH, STREAM, calling, guarded, policies
 from tests.e2e.upstream import JSON, Reply
 
 ASK = chat.request(stream=True, tools=[BASH, chat.READ])

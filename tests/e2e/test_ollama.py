@@ -11,7 +11,7 @@ import pytest
 
 from tests.apis import chat, ollama
 from tests.e2e.conftest import Answer, Lab, Start, by_turn
-from tests.e2e.test_text_clients import AGENT, CLINE, LIST, profiles
+from tests.e2e.text_clients import AGENT, CLINE, LIST, profiles
 from tests.e2e.upstream import JSON, Reply
 
 PATH = "/api/chat"

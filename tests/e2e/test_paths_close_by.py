@@ -11,7 +11,7 @@ import pytest
 
 from tests.apis import chat, gemini, messages, ollama, responses
 from tests.e2e.conftest import PATIENCE, Start
-from tests.e2e.test_policies import guarded
+from tests.e2e.policies import guarded
 from tests.e2e.upstream import JSON, SSE, Reply
 
 CALL = chat.DIALECTS["hermes"]("read", {"filePath": "/a"})

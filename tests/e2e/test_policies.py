@@ -13,56 +13,16 @@ import openai
 import pytest
 
 from tests.apis import chat
-from tests.e2e.conftest import Lab, Start, by_turn
-from tests.e2e.test_text_clients import AGENT, CLINE
-from tests.e2e.test_text_clients import request as cline_request
+from tests.e2e.conftest import Start, by_turn
+from tests.e2e.policies import BASH, BROKEN, STREAM, calling, guarded, policies, policy, whole
+from tests.e2e.text_clients import AGENT, CLINE
+from tests.e2e.text_clients import request as cline_request
 from tests.e2e.upstream import JSON, Reply, Seen
 
-STREAM = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 FORM = pytest.mark.parametrize("form", ["text", "native"])
 EXAMPLES = Path(__file__).parents[2] / "profiles" / "examples"
 
-BASH = chat.tool("bash", command="string")
 RUN = chat.tool("run", ["path"], path="string", times="integer", force="boolean")
-
-
-def policy(directory: Path, **fields: Any) -> list[str]:
-    """A file with one policy, as the option `vtc_profiles` takes it."""
-    file = directory / "policy.yaml"
-    file.write_bytes(chat.encoded({"kind": "policy", "name": "mine", "match": {}, **fields}))  # JSON is YAML
-    return [str(file)]
-
-
-def guarded(directory: Path, **guards: Any) -> list[str]:
-    return policy(directory, guards=guards)
-
-
-def calling(form: str, stream: bool, *calls: tuple[str, Any], text: str = "Well.\n\n") -> Reply:
-    """A reply with calls: Hermes in the text, or the API's own, their arguments in two pieces."""
-    if form == "text":
-        said = text + "\n".join(chat.DIALECTS["hermes"](name, arguments) for name, arguments in calls)
-        if stream:
-            return Reply(chat.streamed(*said))
-        return Reply([chat.encoded(chat.completion(said))], JSON, framing="length")
-    if not stream:
-        entries = [
-            {"id": f"c{i}", "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
-            for i, (name, arguments) in enumerate(calls)
-        ]
-        body = chat.completion(text, "tool_calls", message={"tool_calls": entries})
-        return Reply([chat.encoded(body)], JSON, framing="length")
-    frames = [chat.ROLE, *chat.said(text)]
-    for i, (name, arguments) in enumerate(calls):
-        written = json.dumps(arguments)
-        head = {"index": i, "id": f"c{i}", "type": "function", "function": {"name": name, "arguments": ""}}
-        frames.append(chat.chunk({"tool_calls": [head]}))
-        frames += [chat.chunk({"tool_calls": [chat.native(i, arguments=part)]}) for part in (written[:3], written[3:])]
-    return Reply([*frames, chat.chunk({}, "tool_calls"), chat.DONE])
-
-
-async def policies(lab: Lab) -> list[tuple[str, str, str]]:
-    report = await lab.report()
-    return [(entry["policy"], entry["action"], entry["tool"]) for entry in report["policies"]]
 
 
 # Which tools
@@ -460,13 +420,8 @@ async def test_fields_that_a_server_refuses(start: Start, tmp_path: Path) -> Non
 # Asking without streaming, and asking again
 
 
-def whole(text: str, finish: str = "stop") -> Reply:
-    return Reply([chat.encoded(chat.completion(text, finish, usage=chat.USAGE))], JSON, framing="length")
-
-
 HERMES = chat.DIALECTS["hermes"]
 TWO = "Look.\n" + HERMES("read", {"filePath": "a"}) + "\n" + HERMES("read", {"filePath": "b"})
-BROKEN = '<tool_call>\n{"name": "read", "arguments": {{{\n</tool_call>'
 
 
 async def test_upstream_is_asked_without_streaming(start: Start, tmp_path: Path) -> None:

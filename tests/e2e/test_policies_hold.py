@@ -11,9 +11,9 @@ import pytest
 
 from tests.apis import chat
 from tests.e2e.conftest import Start
-from tests.e2e.test_policies import BASH, BROKEN, calling, guarded, policies, policy, whole
-from tests.e2e.test_text_clients import AGENT
-from tests.e2e.test_text_clients import request as cline_request
+from tests.e2e.policies import BASH, BROKEN, calling, guarded, policies, policy, whole
+from tests.e2e.text_clients import AGENT
+from tests.e2e.text_clients import request as cline_request
 from tests.e2e.upstream import JSON, SSE, Reply
 from vtc.exchange import WITHHELD
 

@@ -19,7 +19,7 @@ from tests.apis import chat
 from tests.apis.shapes import SHAPES
 from tests.e2e.conftest import PATH, Lab, Replies, Start
 from tests.e2e.test_stages import Stage
-from tests.e2e.test_text_clients import request
+from tests.e2e.text_clients import request
 from tests.e2e.upstream import JSON, SSE, Reply
 from vtc.dialects import Reader
 from vtc.profiles import Planner

@@ -14,7 +14,7 @@ from mitmproxy.addons.proxyserver import Proxyserver
 
 from tests.apis import chat
 from tests.e2e.conftest import PATH, PATIENCE, Lab, Start
-from tests.e2e.test_policies import BASH, guarded
+from tests.e2e.policies import BASH, guarded
 from tests.e2e.upstream import SSE, Reply, Seen
 
 ASK = chat.request(stream=True, tools=[BASH, chat.READ])

@@ -17,8 +17,8 @@ import pytest
 from tests.apis import chat
 from tests.e2e.conftest import PATH, Lab, Start, by_turn
 from tests.e2e.test_faults import received
-from tests.e2e.test_text_clients import AGENT, profiles, request
 from tests.e2e.test_transport import gzipped
+from tests.e2e.text_clients import AGENT, profiles, request
 from tests.e2e.upstream import JSON, SSE, Reply
 from vtc import exchange
 from vtc.apis import calls as tool_calls

@@ -13,33 +13,15 @@ import pytest
 
 from tests.apis import chat
 from tests.e2e.conftest import Answer, Lab, Replies, Start, by_turn
+from tests.e2e.text_clients import AGENT, CLINE, LIST, PROMPTS, assistant, profiles, request, said_by_user
 from tests.e2e.upstream import JSON, Reply, Seen
 
-PROMPTS = Path(__file__).parents[1] / "cases" / "prompts"
-CLINE = (PROMPTS / "cline.md").read_text("utf-8")
 ROO = (PROMPTS / "roo.md").read_text("utf-8")
-AGENT = {"user-agent": "Cline/3.82.0"}
 BOTH_WAYS = (False, True)
 STREAM = pytest.mark.parametrize("stream", BOTH_WAYS, ids=["whole", "streamed"])
 
 READ = "<read_file>\n<path>a.py</path>\n</read_file>"
-LIST = "<list_files>\n<path>.</path>\n</list_files>"
 NO_MORE = "\n\n(Not carried out, as only one tool can be used at a time: {}.)"
-
-
-def request(*turns: chat.Json, stream: bool = False, system: Any = CLINE, **fields: Any) -> chat.Json:
-    """What such a client sends: a system prompt, turns, and no tools."""
-    messages = [{"role": "system", "content": system}, *(turns or [said_by_user("<task>\nLook.\n</task>")])]
-    return chat.request(stream=stream, messages=messages, tools=None, **fields)
-
-
-def said_by_user(*texts: Any) -> chat.Json:
-    parts = [{"type": "text", "text": text} if isinstance(text, str) else text for text in texts]
-    return {"role": "user", "content": parts}
-
-
-def assistant(text: str) -> chat.Json:
-    return {"role": "assistant", "content": text}
 
 
 def replying(text: str, stream: bool, finish: str = "stop") -> Reply:
@@ -81,13 +63,6 @@ async def told(lab: Lab, *, stream: bool) -> str:
     assert b"tool_calls" not in answer.body
     assert answer.message.finish_reason in ("stop", "length")
     return answer.message.content
-
-
-def profiles(directory: Path, **documents: chat.Json) -> list[str]:
-    """A directory with profiles of a user's own, as the option `vtc_profiles` takes it."""
-    for kind, document in documents.items():
-        (directory / f"{kind}.yaml").write_bytes(chat.encoded({"kind": kind, "name": "mine", **document}))
-    return [str(directory)]
 
 
 def model(**settings: Any) -> chat.Json:

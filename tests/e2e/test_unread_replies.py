@@ -14,7 +14,7 @@ import pytest
 from tests.apis import chat, messages, ollama, responses
 from tests.attacks.test_whole_replies import APIS, DEEP, UNREAD, body, text_of
 from tests.e2e.conftest import Start, by_turn
-from tests.e2e.test_policies import guarded
+from tests.e2e.policies import guarded
 from tests.e2e.upstream import JSON, Reply
 from vtc.exchange import WITHHELD
 

@@ -22,7 +22,7 @@ from wsproto.events import BytesMessage, TextMessage
 from tests.apis import chat
 from tests.e2e import socks, upstream, websocket
 from tests.e2e.conftest import PATH, PATIENCE, Start, running_proxy
-from tests.e2e.test_policies import BASH, STREAM, calling, guarded, policies
+from tests.e2e.policies import BASH, STREAM, calling, guarded, policies
 from tests.e2e.upstream import Reply, Seen
 
 ASK = chat.request(stream=True, tools=[BASH, chat.READ])

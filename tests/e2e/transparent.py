@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 
 from tests.e2e.conftest import PATH, PATIENCE, Lab, running_proxy
-from tests.e2e.test_policies import guarded
+from tests.e2e.policies import guarded
 from tests.e2e.test_ways_in import ASK, LEAKED
 from tests.e2e.upstream import serving
 

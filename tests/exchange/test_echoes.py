@@ -12,7 +12,7 @@ import pytest
 from tests.apis import chat, pairs
 from tests.apis.shapes import SHAPES
 from tests.dialects.material import DIALECTS
-from tests.e2e.test_text_clients import CLINE, assistant, said_by_user
+from tests.e2e.text_clients import CLINE, assistant, said_by_user
 from tests.exchange.test_classes import LIST, READ, WAYS, every_api, opened, told, written
 from tests.exchanges import AGENT, API, PROFILES, fed
 from vtc.dialects.writing import write_calls

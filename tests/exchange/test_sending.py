@@ -409,7 +409,7 @@ def test_after_a_call_that_the_server_could_not_read_the_tools_stand_in_the_prom
 @pytest.mark.parametrize("server", ["llama.cpp", "mistral", "deepseek", "ollama", "vllm"])
 @pytest.mark.parametrize("client", ["openai-chat", "anthropic-messages", "openai-responses"])
 def test_with_the_steps_of_a_server_a_turn_begins_the_next_one(server: str, client: str) -> None:
-    from tests.apis.test_crossing import turns
+    from tests.apis.turns import turns
 
     settings = {"server": server, "upstream_api": ("openai-chat",), "model": "mistral"}
     bodies = [json.loads(opened(client=client, settings=settings, **fields).request()) for fields in turns(client)]

@@ -9,7 +9,7 @@ import pytest
 
 from tests.apis import chat
 from tests.apis.shapes import asked
-from tests.apis.test_crossing import turns
+from tests.apis.turns import turns
 from tests.exchange.ready.conversations import CONVERSATIONS, taken
 from tests.exchange.ready.servers import until_taken
 from tests.exchange.ready.steps import BY_NAME

@@ -1,0 +1,64 @@
+"""Policies in a profile, replies that they hold for, and what was reported of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.apis import chat
+from tests.e2e.conftest import Lab
+from tests.e2e.upstream import JSON, Reply
+
+STREAM = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+
+
+BASH = chat.tool("bash", command="string")
+
+
+def policy(directory: Path, **fields: Any) -> list[str]:
+    """A file with one policy, as the option `vtc_profiles` takes it."""
+    file = directory / "policy.yaml"
+    file.write_bytes(chat.encoded({"kind": "policy", "name": "mine", "match": {}, **fields}))  # JSON is YAML
+    return [str(file)]
+
+
+def guarded(directory: Path, **guards: Any) -> list[str]:
+    return policy(directory, guards=guards)
+
+
+def calling(form: str, stream: bool, *calls: tuple[str, Any], text: str = "Well.\n\n") -> Reply:
+    """A reply with calls: Hermes in the text, or the API's own, their arguments in two pieces."""
+    if form == "text":
+        said = text + "\n".join(chat.DIALECTS["hermes"](name, arguments) for name, arguments in calls)
+        if stream:
+            return Reply(chat.streamed(*said))
+        return Reply([chat.encoded(chat.completion(said))], JSON, framing="length")
+    if not stream:
+        entries = [
+            {"id": f"c{i}", "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
+            for i, (name, arguments) in enumerate(calls)
+        ]
+        body = chat.completion(text, "tool_calls", message={"tool_calls": entries})
+        return Reply([chat.encoded(body)], JSON, framing="length")
+    frames = [chat.ROLE, *chat.said(text)]
+    for i, (name, arguments) in enumerate(calls):
+        written = json.dumps(arguments)
+        head = {"index": i, "id": f"c{i}", "type": "function", "function": {"name": name, "arguments": ""}}
+        frames.append(chat.chunk({"tool_calls": [head]}))
+        frames += [chat.chunk({"tool_calls": [chat.native(i, arguments=part)]}) for part in (written[:3], written[3:])]
+    return Reply([*frames, chat.chunk({}, "tool_calls"), chat.DONE])
+
+
+async def policies(lab: Lab) -> list[tuple[str, str, str]]:
+    report = await lab.report()
+    return [(entry["policy"], entry["action"], entry["tool"]) for entry in report["policies"]]
+
+
+def whole(text: str, finish: str = "stop") -> Reply:
+    return Reply([chat.encoded(chat.completion(text, finish, usage=chat.USAGE))], JSON, framing="length")
+
+
+BROKEN = '<tool_call>\n{"name": "read", "arguments": {{{\n</tool_call>'
