@@ -68,12 +68,12 @@ CALL = f"<tool_call>\n{json.dumps({'name': 'write_file', 'arguments': ARGUMENTS}
 CASES = (
     Case("fast path: ` word`", TEXT, [" word"], {CHAT: Limits(2, 2, 0), OLLAMA: Limits(3, 2, 0)}),
     Case("fast path: a newline, which waits", TEXT, ["\n"], dict.fromkeys(APIS, Limits(3, 2, 0))),
-    Case("slow path: ` a < b`", TEXT, [" a < b"], {CHAT: Limits(45, 15, 14), OLLAMA: Limits(50, 16, 17)}),
+    Case("slow path: ` a < b`", TEXT, [" a < b"], {CHAT: Limits(42, 14, 14), OLLAMA: Limits(47, 15, 17)}),
     Case(
         "slow path: ` a < b` and the newline before it, which waited",
         (*TEXT, "\n"),
         [" a < b"],
-        {CHAT: Limits(66, 15, 28), OLLAMA: Limits(76, 16, 35)},
+        {CHAT: Limits(66, 14, 27), OLLAMA: Limits(76, 15, 34)},
     ),
     Case(
         "delivers a call (hermes) that came in two chunks",
@@ -92,7 +92,7 @@ CASES = (
         "1,000 frames of Markdown",
         (),
         samples.said(samples.ANSWER, 1000),
-        {CHAT: Limits(7410, 21, 5415), OLLAMA: Limits(8937, 26, 5921)},
+        {CHAT: Limits(7219, 20, 5219), OLLAMA: Limits(8746, 25, 5725)},
     ),
 )
 MOST_TRACED = 100
