@@ -83,7 +83,6 @@ def test_arguments_are_read_as_they_are_meant(table: Table, dialect: str) -> Non
             assert content(events) == "", row
 
 
-@pytest.mark.every
 @pytest.mark.parametrize(("table", "dialect"), TABLES)
 def test_arguments_are_read_alike_in_every_cut(table: Table, dialect: str) -> None:
     for row in table.rows:
@@ -166,7 +165,7 @@ def test_a_search_for_what_broken_json_means_is_bounded(piece: str) -> None:
         assert calls(read([text + "}}\n</tool_call>"], [DIALECTS["hermes"]], F)) == []
 
 
-@pytest.mark.parametrize("places", [1_000, 10_000])
+@pytest.mark.parametrize("places", [1_000, 4_000])
 def test_a_search_for_the_ends_of_pythons_values_is_bounded(places: int) -> None:
     """A value that may end in a thousand places is looked at a thousand times, which took seconds."""
     text = "<|tool_call_start|>[f(a='" + "', x='" * places + ")]<|tool_call_end|>"
@@ -190,4 +189,4 @@ def test_child_tags_that_are_never_closed_take_linear_time() -> None:
         return needed
 
     found(10)
-    assert found(2_000) < 11 * found(200)
+    assert found(1_000) < 11 * found(100)
