@@ -28,6 +28,12 @@ class Toy:
     reasoning_seen: bool = False
 
     @property
+    def plain(self) -> None:
+        """All text is read, so that the fast path takes none."""
+
+    plain_reasoning = plain
+
+    @property
     def takes_calls(self) -> bool:
         return not self.structured or self.guarded
 

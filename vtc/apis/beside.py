@@ -38,13 +38,11 @@ class Aside(NamedTuple):
     @property
     def api(self) -> Api:
         """Return the API of that client."""
-        (found,) = (one for one in APIS if one.name == self.client)
-        return found
+        return next(api for api in APIS if api.name == self.client)
 
     @property
     def _question(self) -> Question:
-        (found,) = (one for one in self.api.questions if one.kind == self.kind)
-        return found
+        return next(question for question in self.api.questions if question.kind == self.kind)
 
     def written(self, answer: object = None) -> bytes:
         """Write the answer in the form of the client's API."""
@@ -52,19 +50,26 @@ class Aside(NamedTuple):
 
     def path_at(self, path: str, end: str) -> str:
         """Return the path of the question with another end, at which the server is asked."""
-        asked = path.partition("?")[0]
-        base = self._question.base(asked)
-        return f"{asked if base is None else self.api.place.root(base)}{end}"
+        plain = path.partition("?")[0]
+        base = self._question.base(plain)
+        return f"{plain if base is None else self.api.place.root(base)}{end}"
 
 
 def asked(method: str, path: str, headers: Mapping[str, str]) -> Aside | None:
     """Find what a request asks; None for any other. `headers` have names in lower case."""
     plain, query = f"/{plain_path(path)}", path.partition("?")[2]
-    found = [
-        (one, api.name) for api in APIS for one in api.questions if method == one.method and one.base(plain) is not None
+    matches = [
+        (question, api.name)
+        for api in APIS
+        for question in api.questions
+        if method == question.method and question.base(plain) is not None
     ]
-    signed = (Aside(one.kind, name) for one, name in found if one.sign and one.sign(query, headers))
-    return next(signed, None) or next((Aside(one.kind, name) for one, name in found if not one.sign), None)
+    signed = (
+        Aside(question.kind, name) for question, name in matches if question.sign and question.sign(query, headers)
+    )
+    return next(signed, None) or next(
+        (Aside(question.kind, name) for question, name in matches if not question.sign), None
+    )
 
 
 def answer(aside: Aside, body: bytes, path: str = "") -> bytes | None:
@@ -84,19 +89,19 @@ def question(aside: Aside, body: bytes, model: Callable[[str], str], path: str =
 
     vLLM takes messages and tools, llama.cpp the text. `model` tells by which name the server knows one.
     """
-    found = _read(aside, body, path)
-    fields = openai_chat.API.ask(replace(found, model=model(found.model) or found.model))
+    canonical = _read(aside, body, path)
+    fields = openai_chat.API.ask(replace(canonical, model=model(canonical.model) or canonical.model))
     kept = {key: fields[key] for key in ("model", "messages", "tools") if key in fields}
-    return encode({**kept, "content": _text(found), "add_special": True})
+    return encode({**kept, "content": _text(canonical), "add_special": True})
 
 
 def counted(aside: Aside, body: bytes) -> bytes | None:
     """Read the server's answer to that, and write it for the client; None if it is none."""
     try:
-        found = decode(body)
+        value = decode(body)
     except ValueError:
         return None
-    fields = found if isinstance(found, dict) else {}
+    fields = value if isinstance(value, dict) else {}
     tokens = fields.get("tokens")
     count = fields.get("count", len(tokens) if isinstance(tokens, list) else None)
     return aside.written(count) if isinstance(count, int) and count > 0 else None
@@ -107,30 +112,39 @@ def _read(aside: Aside, body: bytes, path: str) -> CanonicalRequest:
     return crossing.read(request, request.messages, request.offer.tools, "auto")
 
 
-def _count(found: CanonicalRequest) -> int:
+def _count(canonical: CanonicalRequest) -> int:
     """Estimate the tokens of a request, its tools and results among them."""
-    return max(1, round(len(_text(found).encode(errors="replace")) / PER_TOKEN) + PER_IMAGE * _images(found))
+    return max(1, round(len(_text(canonical).encode(errors="replace")) / PER_TOKEN) + PER_IMAGE * _images(canonical))
 
 
-def _text(found: CanonicalRequest) -> str:
-    said = [part for one in found.messages for part in (*one.content, one.reasoning) if isinstance(part, str)]
-    called = [f"{call.name}{call.arguments}" for one in found.messages for call in one.calls]
-    return "\n".join([*said, *called, json.dumps([tool.as_openai() for tool in found.tools])])
+def _text(canonical: CanonicalRequest) -> str:
+    texts = [
+        part
+        for message in canonical.messages
+        for part in (*message.content, message.reasoning)
+        if isinstance(part, str)
+    ]
+    called = [f"{call.name}{call.arguments}" for message in canonical.messages for call in message.calls]
+    return "\n".join([*texts, *called, json.dumps([tool.as_openai() for tool in canonical.tools])])
 
 
-def _images(found: CanonicalRequest) -> int:
-    return sum(isinstance(part, Opaque) and part.media is not None for one in found.messages for part in one.content)
+def _images(canonical: CanonicalRequest) -> int:
+    return sum(
+        isinstance(part, Opaque) and part.media is not None
+        for message in canonical.messages
+        for part in message.content
+    )
 
 
 def names_of(body: bytes) -> list[str]:
     """Read a server's list of its models, in whichever API's form; empty if it is none."""
     try:
-        found = decode(body)
+        value = decode(body)
     except ValueError:
         return []
-    entries = (found.get("data") or found.get("models")) if isinstance(found, dict) else None
+    entries = (value.get("data") or value.get("models")) if isinstance(value, dict) else None
     rows = entries if isinstance(entries, list) else []
-    named = [one.get("id") or one.get("model") or one.get("name") for one in rows if isinstance(one, dict)]
+    named = [entry.get("id") or entry.get("model") or entry.get("name") for entry in rows if isinstance(entry, dict)]
     return [name for name in named if isinstance(name, str)]
 
 

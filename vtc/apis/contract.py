@@ -43,7 +43,7 @@ from vtc.events import (
 from vtc.wire.framing import Frame, Framing
 
 type Json = Mapping[str, Any]
-type Said = (
+type ReplyEvent = (
     Text
     | Reasoning
     | ReasoningDelta
@@ -140,11 +140,11 @@ class Encoder(Protocol):
         leave besides what VTC has read."""
         ...
 
-    def write(self, said: Sequence[Said], choice: int) -> list[Json]:
+    def write(self, events: Sequence[ReplyEvent], choice: int) -> list[Json]:
         """Write something as the data of frames; without any it is told with what follows (the start of a block)."""
         ...
 
-    def follow(self, said: Sequence[Said], choice: int) -> bool:
+    def follow(self, events: Sequence[ReplyEvent], choice: int) -> bool:
         """Take note of what is about to leave in a frame of the same API; return False if that says nothing yet."""
         ...
 

@@ -52,7 +52,7 @@ def raws(body: bytes) -> tuple[dict[str, msgspec.Raw], dict[str, Any]]:
         # It takes Python's own decoder, so there are no bytes to keep: JavaScript cuts emoji in two when it cuts text.
         fields: dict[str, Any] = decode(body)
         return {key: msgspec.Raw(encode(value)) for key, value in fields.items()}, fields
-    return raw, {key: decode(bytes(one)) for key, one in raw.items()}
+    return raw, {key: decode(bytes(value)) for key, value in raw.items()}
 
 
 def items(raw: bytes, values: Sequence[Any]) -> list[msgspec.Raw]:
@@ -102,20 +102,22 @@ def without_names(value: Any, names: Collection[str]) -> Any:
     Calls stay; where there are none their fields go, named or not.
     """
     if isinstance(value, list):
-        return [without_names(one, names) for one in value]
+        return [without_names(entry, names) for entry in value]
     if not isinstance(value, dict):
         return value
-    left = {key: one for key, one in value.items() if (one if key in CALL_FIELDS else key not in names)}
-    return {key: without_names(one, names) if key in _PARTS else one for key, one in left.items()}
+    left = {key: entry for key, entry in value.items() if (entry if key in CALL_FIELDS else key not in names)}
+    return {key: without_names(value, names) if key in _PARTS else value for key, value in left.items()}
 
 
-def cleaned(frame: Frame, value: Any, names: Collection[str], framing: Framing, said: Any = None) -> tuple[Frame, Any]:
+def cleaned(
+    frame: Frame, value: Any, names: Collection[str], framing: Framing, original: Any = None
+) -> tuple[Frame, Any]:
     """Leave fields out of what a frame says; return the frame that says the rest, the same one if nothing is gone.
 
-    What it `said` may be another value already.
+    `original` is the value in the frame, where `value` is another already.
     """
     clean = without_names(value, names) if names else value
-    if clean == (value if said is None else said):
+    if clean == (value if original is None else original):
         return frame, value
     return Frame(framing.write(clean, frame, first=True), encode(clean)), clean
 
@@ -126,12 +128,12 @@ def without(value: Any, path: Sequence[str]) -> Any:
     if isinstance(value, list):
         is_this = [key in ("*", str(index)) for index in range(len(value))]
         if rest:
-            return [without(one, rest) if this else one for this, one in zip(is_this, value, strict=True)]
-        return [one for this, one in zip(is_this, value, strict=True) if not this]
+            return [without(entry, rest) if this else entry for this, entry in zip(is_this, value, strict=True)]
+        return [entry for this, entry in zip(is_this, value, strict=True) if not this]
     if isinstance(value, dict):
         if rest:
-            return {name: without(one, rest) if key in ("*", name) else one for name, one in value.items()}
-        return {name: one for name, one in value.items() if key not in ("*", name)}
+            return {name: without(entry, rest) if key in ("*", name) else entry for name, entry in value.items()}
+        return {name: entry for name, entry in value.items() if key not in ("*", name)}
     return value
 
 

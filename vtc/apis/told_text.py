@@ -56,9 +56,9 @@ class ToldText:
         """Go on after a frame that the encoder wrote for a text; False if it writes them in another way now."""
         if self._number is None:
             return frame.startswith(self._before) and frame.endswith(self._between)
-        text, found, rest = frame.rpartition(self._between)
+        text, mark, rest = frame.rpartition(self._between)
         number = rest.removesuffix(self._after)
-        if not (found and number.isdigit() and text.startswith(self._before) and rest.endswith(self._after)):
+        if not (mark and number.isdigit() and text.startswith(self._before) and rest.endswith(self._after)):
             return False
         self._number = int(number) + 1
         return True
@@ -68,8 +68,8 @@ def learned(writer: FrameWriter, delta: TextDelta | ReasoningDelta) -> ToldText 
     """Learn how a client is told the next text of this kind; None if that is not always the same."""
     trial = writer.copy()
     trial.heed = None  # it is not said
-    said = as_said([replace(delta, text=_PROBE)])
-    frames = [trial.written(said, delta.choice) for _ in range(2)]
+    events = as_said([replace(delta, text=_PROBE)])
+    frames = [trial.written(events, delta.choice) for _ in range(2)]
     if [*map(len, frames)] != [1, 1]:
         return None
     (first,), (second,) = frames

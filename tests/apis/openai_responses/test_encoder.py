@@ -15,7 +15,7 @@ from tests.apis import chat, ollama, responses, sdks
 from tests.apis.named_events import StreamError, events
 from tests.apis.toy import Toy
 from vtc.apis import Api, openai_chat
-from vtc.apis.contract import Said
+from vtc.apis.contract import ReplyEvent
 from vtc.apis.ollama_chat import API as OLLAMA
 from vtc.apis.openai_responses import API, ResponseForm
 from vtc.apis.relay import Relay
@@ -38,7 +38,7 @@ from vtc.events import (
 )
 
 
-def written(*told: Sequence[Said] | Said, form: ResponseForm | None = None, ends: bool = True) -> bytes:
+def written(*told: Sequence[ReplyEvent] | ReplyEvent, form: ResponseForm | None = None, ends: bool = True) -> bytes:
     """What the encoder makes of what it is told, one frame after the other."""
     encoder = API.encoder(form)
     values = [one for said in told for one in encoder.write(said if isinstance(said, list) else [said], 0)]
@@ -101,9 +101,9 @@ def deltas(pieces: Sequence[tuple[int, str]]) -> list[CallDelta]:
     data=st.data(),
 )
 def test_whatever_is_said_is_a_stream_that_strict_clients_read(
-    said: list[Said], pieces: list[tuple[int, str]] | None, calls: int, end: Finish | None, data: st.DataObject
+    said: list[ReplyEvent], pieces: list[tuple[int, str]] | None, calls: int, end: Finish | None, data: st.DataObject
 ) -> None:
-    told: list[Said] = [*said, *(deltas(pieces) if pieces else [])]
+    told: list[ReplyEvent] = [*said, *(deltas(pieces) if pieces else [])]
     for number in range(calls):
         told.insert(data.draw(st.integers(0, len(said))), a_call("read", number))
     out = written(START, *told, *([end] if end else []))
@@ -211,7 +211,7 @@ def test_the_end_waits_for_the_usage_and_has_all_its_counts() -> None:
         ([Text("Hi"), Failure("No.", "overloaded"), Text("more")], "failed"),
     ],
 )
-def test_there_is_one_last_event_always(told: list[Said], status: str) -> None:
+def test_there_is_one_last_event_always(told: list[ReplyEvent], status: str) -> None:
     types = [event.data["type"] for event in events(written(START, *told))]
     ends = ("response.completed", "response.incomplete", "response.failed")
     assert (types[0], types[-1]) == ("response.created", f"response.{status}")

@@ -36,8 +36,8 @@ API = Api(
         "/v1/messages/batches": UnreadPath("the requests and replies of a batch are not read", may_call=True),
         **dict.fromkeys(("/{model}:rawpredict", "/{model}:streamrawpredict"), _VERTEX),
         **{
-            f"/model/{{model}}/{what}": _BEDROCK
-            for what in ("invoke", "invoke-with-response-stream", "converse", "converse-stream")
+            f"/model/{{model}}/{action}": _BEDROCK
+            for action in ("invoke", "invoke-with-response-stream", "converse", "converse-stream")
         },
     },
 )

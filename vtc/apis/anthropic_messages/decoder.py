@@ -128,9 +128,9 @@ class Decoder(msgspec.Struct):
             if event and is_error(event):
                 return self._read({**event, "type": "error"})
             return Decoded(ends=True) if data.strip() == b"[DONE]" else None
-        came, (frame, event) = frame, cleaned(frame, event, self.drop - _NEEDED, self.framing)
+        received, (frame, event) = frame, cleaned(frame, event, self.drop - _NEEDED, self.framing)
         decoded = self._read(event)
-        return decoded if frame is came else replace(decoded, frame=frame)
+        return decoded if frame is received else replace(decoded, frame=frame)
 
     def _read(self, event: Json) -> Decoded:
         number = event.get("index")
@@ -184,9 +184,9 @@ class Decoder(msgspec.Struct):
         return Decoded((TextDelta(""),), (own,))
 
     def _delta(self, event: Json, number: int, delta: Json) -> Decoded:
-        kind, said = self.kinds.get(number, ""), str(delta.get("type") or "")
+        kind, delta_type = self.kinds.get(number, ""), str(delta.get("type") or "")
         more = (*_more(event, delta),)
-        match kind, said:
+        match kind, delta_type:
             case _, "text_delta":
                 text = TextDelta(str(delta.get("text") or ""))
                 if kind != "text" or number != self.current:
@@ -202,14 +202,14 @@ class Decoder(msgspec.Struct):
                 if arguments and self.inputs.get(number):
                     self.inputs = {**self.inputs, number: None}
                 return Decoded((CallDelta(number, arguments=arguments),), more)
-        is_text = said in ("citations_delta", *_KNOWN) and said != "input_json_delta" and not more
+        is_text = delta_type in ("citations_delta", *_KNOWN) and delta_type != "input_json_delta" and not more
         known = _is_known(event) and (kind in _HARMLESS or is_text)
-        lost = "citations" if said == "citations_delta" else ""
-        return Decoded((), (Origin(NAME, said, event, harmless=known, lost=lost),))
+        lost = "citations" if delta_type == "citations_delta" else ""
+        return Decoded((), (Origin(NAME, delta_type, event, harmless=known, lost=lost),))
 
     def _stop(self, event: Json, number: int) -> Decoded:
         kind = self.kinds.get(number, "")
-        self.kinds = {one: kind for one, kind in self.kinds.items() if one != number}
+        self.kinds = {key: kind for key, kind in self.kinds.items() if key != number}
         is_current, self.current = number == self.current, None if number == self.current else self.current
         more = (*_more(event),)
         if kind == "text" and is_current:
@@ -217,7 +217,7 @@ class Decoder(msgspec.Struct):
         deltas: tuple[Delta, ...] = ()
         if kind == "tool_use":
             deltas = (CallDelta(number, arguments=arguments_text(self.inputs.get(number)), last=True),)
-            self.inputs = {one: input_ for one, input_ in self.inputs.items() if one != number}
+            self.inputs = {key: input_ for key, input_ in self.inputs.items() if key != number}
         return Decoded(deltas, (Origin(NAME, "stop", {"type": STOP, "index": number}, harmless=True, ends=True), *more))
 
     def _finish(self, event: Json, delta: Json) -> Decoded:
@@ -226,14 +226,14 @@ class Decoder(msgspec.Struct):
         if usage := part_of(event, "usage"):
             self.usage = {**self.usage, **usage}
             beside.append(_usage(self.usage, Origin(NAME, "usage", usage, harmless=True)))
-        said = delta.get("stop_reason")
-        return Decoded((Finish(REASONS.get(str(said), "stop"), said=str(said)),) if said else (), (*beside,))
+        reason = delta.get("stop_reason")
+        return Decoded((Finish(REASONS.get(str(reason), "stop"), said=str(reason)),) if reason else (), (*beside,))
 
 
 def _is_known(event: Json) -> bool:
     """True if an event has only fields that the API has, and objects where the API has some."""
     objects = (event[key] for key in ("message", "content_block", "delta", "usage", "error") if key in event)
-    return event.keys() <= _KNOWN[event["type"]] and all(isinstance(one, dict | None) for one in objects)
+    return event.keys() <= _KNOWN[event["type"]] and all(isinstance(entry, dict | None) for entry in objects)
 
 
 def _more(event: Json, delta: Json | None = None) -> Iterator[Origin]:

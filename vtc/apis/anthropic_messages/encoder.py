@@ -26,7 +26,7 @@ from vtc.apis.anthropic_messages.request import (
     stopped,
 )
 from vtc.apis.calls import JsonNesting, object_in
-from vtc.apis.contract import Json, Said
+from vtc.apis.contract import Json, ReplyEvent
 from vtc.apis.fields import count_of, part_of
 from vtc.events import (
     BlockEnd,
@@ -53,7 +53,7 @@ from vtc.wire.sse import EventStream
 # waited leave in the order of their numbers.
 
 
-type Queue = tuple[Queue, Said] | None
+type Queue = tuple[Queue, ReplyEvent] | None
 """What came before, and what came last: it grows without being copied."""
 
 
@@ -76,64 +76,64 @@ class CallsInOrder(msgspec.Struct):
     """What waits for the end of the call, and pieces of calls that have no name yet."""
     unnumbered: int = 0
 
-    def feed(self, one: Said) -> Iterator[Said]:
+    def feed(self, event: ReplyEvent) -> Iterator[ReplyEvent]:
         """Take what is said next; yield what may be said now."""
-        if isinstance(one, Start | Usage | Finish | Failure) or (
-            isinstance(one, Origin) and number_of(one) == NO_BLOCK
+        if isinstance(event, Start | Usage | Finish | Failure) or (
+            isinstance(event, Origin) and number_of(event) == NO_BLOCK
         ):
-            yield one
-        elif self.open and not self._continues(self.open, one):
+            yield event
+        elif self.open and not self._continues(self.open, event):
             if not self.open.nesting.is_whole:
-                self.queue = self.queue, one
+                self.queue = self.queue, event
                 return
             yield from self._end()
-            yield from self.feed(one)
-        elif isinstance(one, CallDelta):
-            yield from self._piece(one)
+            yield from self.feed(event)
+        elif isinstance(event, CallDelta):
+            yield from self._piece(event)
         else:
-            yield one
+            yield event
             if self.open:  # it ends the call
                 yield from self._end()
 
-    def finish(self) -> Iterator[Said]:
+    def finish(self) -> Iterator[ReplyEvent]:
         """End the message: yield all that waits. Arguments of a call without a name are text."""
         while self.open or self.queue:
             if self.open:
                 yield from self._end()
                 continue
-            one, *rest = self._taken()
+            entry, *rest = self._taken()
             self._put(rest)
-            if not isinstance(one, CallDelta):
-                yield from self.feed(one)
-            elif one.name:
-                yield from self._begin([one], waits=False)
-            elif one.arguments:
-                yield Text(one.arguments)
+            if not isinstance(entry, CallDelta):
+                yield from self.feed(entry)
+            elif entry.name:
+                yield from self._begin([entry], waits=False)
+            elif entry.arguments:
+                yield Text(entry.arguments)
 
-    def _taken(self) -> list[Said]:
+    def _taken(self) -> list[ReplyEvent]:
         """Take all that waits."""
-        waited: list[Said] = []
+        waited: list[ReplyEvent] = []
         while self.queue:
-            self.queue, one = self.queue
-            waited.append(one)
+            self.queue, entry = self.queue
+            waited.append(entry)
         return waited[::-1]
 
-    def _put(self, some: Iterable[Said]) -> None:
-        for one in some:
-            self.queue = self.queue, one
+    def _put(self, some: Iterable[ReplyEvent]) -> None:
+        for event in some:
+            self.queue = self.queue, event
 
-    def _continues(self, call: OutgoingCall, one: Said) -> bool:
+    def _continues(self, call: OutgoingCall, event: ReplyEvent) -> bool:
         """True if something belongs to the call that leaves."""
-        if not isinstance(one, CallDelta):
-            return isinstance(one, Origin) and number_of(one) == call.number
-        if one.index not in (None, call.number):
+        if not isinstance(event, CallDelta):
+            return isinstance(event, Origin) and number_of(event) == call.number
+        if event.index not in (None, call.number):
             return False
-        if not one.name or (one.id and one.id == call.id):
+        if not event.name or (event.id and event.id == call.id):
             return True
-        differs = one.index is None or bool(one.id and call.id)
-        return not call.nesting.is_whole and not (differs and one.name != call.name)
+        differs = event.index is None or bool(event.id and call.id)
+        return not call.nesting.is_whole and not (differs and event.name != call.name)
 
-    def _piece(self, piece: CallDelta) -> Iterator[Said]:
+    def _piece(self, piece: CallDelta) -> Iterator[ReplyEvent]:
         """Take a piece of the open call, or of one that begins as soon as its name and id are there."""
         if self.open:
             self.open = replace(self.open, nesting=self.open.nesting.after(piece.arguments))
@@ -144,11 +144,11 @@ class CallsInOrder(msgspec.Struct):
             yield piece
         else:
             waited = self._taken()
-            parts = [one for one in waited if isinstance(one, CallDelta) and one.index == piece.index]
-            self._put(one for one in waited if one not in parts)
+            parts = [event for event in waited if isinstance(event, CallDelta) and event.index == piece.index]
+            self._put(event for event in waited if event not in parts)
             yield from self._begin([*parts, piece])
 
-    def _begin(self, parts: Sequence[CallDelta], *, waits: bool = True) -> Iterator[Said]:
+    def _begin(self, parts: Sequence[CallDelta], *, waits: bool = True) -> Iterator[ReplyEvent]:
         """Begin a call, or let its pieces wait for its name or id; without an id it begins when it is whole."""
         named = next((part for part in parts if part.name), parts[0])
         id_ = next((part.id for part in parts if part.id), None)
@@ -166,15 +166,15 @@ class CallsInOrder(msgspec.Struct):
         self.open = OutgoingCall(number, call.name, call.id, nesting)
         yield replace(call, index=number)
 
-    def _end(self) -> Iterator[Said]:
+    def _end(self) -> Iterator[ReplyEvent]:
         """End the open call, and say what waited for that."""
         self.open = None
-        for one in sorted(self._taken(), key=_place):
-            yield from self.feed(one)
+        for entry in sorted(self._taken(), key=_place):
+            yield from self.feed(entry)
 
 
-def _place(one: Said) -> int:
-    return one.index + 1 if isinstance(one, CallDelta) and one.index is not None else 0
+def _place(event: ReplyEvent) -> int:
+    return event.index + 1 if isinstance(event, CallDelta) and event.index is not None else 0
 
 
 # What the client was told of a reply: its blocks, by the numbers that upstream and the client have for them.
@@ -238,41 +238,41 @@ class SentEvents(msgspec.Struct):
     finished: bool = False
     ended: bool = False
 
-    def follow(self, said: Sequence[Said], choice: int) -> bool:
+    def follow(self, events: Sequence[ReplyEvent], choice: int) -> bool:
         self.native = True
-        if not self._is_level and Failure not in map(type, said):
+        if not self._is_level and Failure not in map(type, events):
             self.in_step = False
             return True
-        told, self.in_step, elsewhere = not said, True, False
-        for one in said:
-            match one:
+        tells, self.in_step, elsewhere = not events, True, False
+        for event in events:
+            match event:
                 case BlockStart(number=number):
                     expected = self.count + sum(isinstance(noted, BlockStart) for noted in self.noted)
-                    self._is_at(number if not self._is_hidden(one.kind) else OURS, expected)
-                    self._keep(one)
+                    self._is_at(number if not self._is_hidden(event.kind) else OURS, expected)
+                    self._keep(event)
                 case BlockEnd():
                     is_begun = any(isinstance(noted, BlockStart) for noted in self.noted)
                     self.in_step = self.in_step and (is_begun or self.open is not None)
-                    self._keep(one)
+                    self._keep(event)
                 case Origin(kind="within", value=number):
-                    elsewhere = told = True
+                    elsewhere = tells = True
                     self._is_at(number, self.opened.get(number))
                 case Origin(kind="fields"):
                     pass
                 case Origin():
-                    told = self._follow_event(one) or told
+                    tells = self._follow_event(event) or tells
                 case Text(text) | ReasoningDelta(text) if not text or elsewhere:
                     pass
                 case Seal(encrypted=data) if data and "redacted_thinking" in self.drop:
                     self.in_step = False
                 case _:
-                    told = True
+                    tells = True
                     self._tell_noted()
-                    self._follow(one)
-        if not said:
+                    self._follow(event)
+        if not events:
             self._tell_noted()
-        self.started = self.started or told
-        return told or not self.in_step
+        self.started = self.started or tells
+        return tells or not self.in_step
 
     @property
     def _is_level(self) -> bool:
@@ -282,23 +282,23 @@ class SentEvents(msgspec.Struct):
     def _is_at(self, number: int, index: int | None) -> None:
         self.in_step = self.in_step and number == index
 
-    def _keep(self, one: Noted) -> None:
-        self.noted, self.kept = (*self.noted, one), True
+    def _keep(self, event: Noted) -> None:
+        self.noted, self.kept = (*self.noted, event), True
 
     def _tell_noted(self) -> None:
         """Take note that the client is told now what was noted, by frames that were kept."""
-        for one in self.noted:
-            if isinstance(one, BlockStart):
-                self.open = ContentBlock(one.kind, one.number, self._take(one.number))
-            elif isinstance(one, BlockEnd) and self.open:
+        for event in self.noted:
+            if isinstance(event, BlockStart):
+                self.open = ContentBlock(event.kind, event.number, self._take(event.number))
+            elif isinstance(event, BlockEnd) and self.open:
                 self._end(self.open.number)
         self.noted = ()
 
-    def _follow(self, one: Said) -> None:
+    def _follow(self, event: ReplyEvent) -> None:
         open_ = self.open
-        match one:
+        match event:
             case Start():
-                self._begin(one)
+                self._begin(event)
             case Text() | ReasoningDelta() | Seal():
                 self._is_at(*((open_.number, open_.index) if open_ else (OURS, 0)))
             case CallDelta(int() as number, name=name) if name:
@@ -308,21 +308,21 @@ class SentEvents(msgspec.Struct):
             case CallDelta(int() as number):
                 self._is_at(number, self.opened.get(number))
             case Usage():
-                self.usage = one.own.value if one.own else {}
+                self.usage = event.own.value if event.own else {}
             case Finish():
                 self.finished = True
             case Failure():
                 self.ended = True
 
-    def _follow_event(self, one: Origin) -> bool:
+    def _follow_event(self, said_event: Origin) -> bool:
         """Take note of an event that only this API has; False if it is kept with the start of its block."""
-        event, number = one.value, number_of(one)
+        event, number = said_event.value, number_of(said_event)
         if event["type"] == DELTA and self._begins(number):
-            self._keep(one)
+            self._keep(said_event)
             return False
         self._tell_noted()
         if event["type"] == START:
-            self._is_at(OURS if self._is_hidden(one.kind) else number, self._take(number))
+            self._is_at(OURS if self._is_hidden(said_event.kind) else number, self._take(number))
             self.open = None
         elif event["type"] in (DELTA, STOP):
             self._is_at(number, self.opened.get(number))
@@ -337,11 +337,11 @@ class SentEvents(msgspec.Struct):
         return index
 
     def _end(self, number: int) -> None:
-        self.opened = {one: index for one, index in self.opened.items() if one != number}
+        self.opened = {key: index for key, index in self.opened.items() if key != number}
         self.open = None if self.open and self.open.number == number else self.open
 
     def _begins(self, number: int) -> bool:
-        return any(isinstance(one, BlockStart) and one.number == number for one in self.noted)
+        return any(isinstance(event, BlockStart) and event.number == number for event in self.noted)
 
     def _is_hidden(self, kind: str) -> bool:
         """True if the client is not sent blocks of this kind."""
@@ -368,52 +368,59 @@ class Encoder(SentEvents):
     If the request did not ask for thinking, only that is shown which a server of this API tells of.
     """
 
-    def write(self, said: Sequence[Said], choice: int) -> list[Json]:
+    def write(self, events: Sequence[ReplyEvent], choice: int) -> list[Json]:
         if choice:
             return []  # a message has only one
         self.noted, started = _needed(self.noted), self.started
         self.calls = copy.copy(self.calls)
-        told = [
-            event for one in sorted(said, key=_is_stop) for part in self.calls.feed(one) for event in self._say(part)
+        written = [
+            event
+            for item in sorted(events, key=_is_stop)
+            for part in self.calls.feed(item)
+            for event in self._say(part)
         ]
         if self.finish and self.native:
-            told += self._finish()
-        if told and not started and not self.started and told[0]["type"] not in ("ping", "error"):
-            told = [*self._start(Start()), *told]
+            written += self._finish()
+        if written and not started and not self.started and written[0]["type"] not in ("ping", "error"):
+            written = [*self._start(Start()), *written]
         self.kept = False
-        more = [one.value for one in said if isinstance(one, Origin) and one.kind == "fields"]
-        last = next((place for place, event in enumerate(told) if event["type"] == DELTA), None)
+        more = [event.value for event in events if isinstance(event, Origin) and event.kind == "fields"]
+        last = next((place for place, event in enumerate(written) if event["type"] == DELTA), None)
         if more and last is not None:
-            told[last] = {**told[last], **more[0], "delta": {**told[last]["delta"], **more[0].get("delta", {})}}
-        return told
+            written[last] = {
+                **written[last],
+                **more[0],
+                "delta": {**written[last]["delta"], **more[0].get("delta", {})},
+            }
+        return written
 
-    def _say(self, one: Said) -> Iterator[Json]:
-        if self.ended or (self.finished and not isinstance(one, Failure)):
+    def _say(self, said_event: ReplyEvent) -> Iterator[Json]:
+        if self.ended or (self.finished and not isinstance(said_event, Failure)):
             return
-        match one:
+        match said_event:
             case Start():
-                yield from self._start(one)
-            case BlockStart() if not self._is_hidden(one.kind):
-                self.noted = _needed((*self.noted, one))
+                yield from self._start(said_event)
+            case BlockStart() if not self._is_hidden(said_event.kind):
+                self.noted = _needed((*self.noted, said_event))
             case BlockEnd() if self.open or self.noted:
-                self.noted = _needed((*self.noted, one))
+                self.noted = _needed((*self.noted, said_event))
             case Text(text) | Rewritten(text=text) | RefusalDelta(text) if text:
-                self.refused = self.refused or isinstance(one, RefusalDelta)
+                self.refused = self.refused or isinstance(said_event, RefusalDelta)
                 if text := self._unblank(text):
                     yield from self._to("text")
                     yield self._piece("text", text)
-            case Reasoning(text) | ReasoningDelta(text) if text and self._shows(one):
+            case Reasoning(text) | ReasoningDelta(text) if text and self._shows(said_event):
                 yield from self._to("reasoning")
                 yield self._piece("thinking", text)
-            case Seal() if self._shows(one):
-                yield from self._seal(one)
+            case Seal() if self._shows(said_event):
+                yield from self._seal(said_event)
             case Call(call=call) if not (self.native or _is_input(call.arguments)):
                 yield from self._say(Text(f"{call.name} {call.arguments}"))
             case Call(call=call):
                 yield from self._call(CallDelta(OURS, call.id, call.name, call.arguments, call.source))
                 yield from self._close()
             case CallDelta(name=name) if name:
-                yield from self._call(one)
+                yield from self._call(said_event)
             case CallDelta(number, arguments=arguments) if arguments and number in self.opened:
                 yield self._arguments(number, arguments)
             case Origin(kind="message_delta", value=event):
@@ -422,16 +429,16 @@ class Encoder(SentEvents):
                 else:
                     yield event
             case Origin(kind=kind) if kind not in ("within", "fields"):
-                yield from self._event(one)
+                yield from self._event(said_event)
             case Usage():
-                self.usage = one.own.value if one.own else counts_of(one)
+                self.usage = said_event.own.value if said_event.own else counts_of(said_event)
             case Finish():
-                self.finish = one
+                self.finish = said_event
             case Failure():
                 for part in self.calls.finish():
                     yield from self._say(part)
                 self.ended = self.in_step = True
-                yield one.own.value if one.own else error_of(one)
+                yield said_event.own.value if said_event.own else error_of(said_event)
 
     def _unblank(self, text: str) -> str:
         """Keep white space that would begin a block of another API's: Anthropic's server takes no blank one back."""
@@ -456,7 +463,7 @@ class Encoder(SentEvents):
 
     def _noted(self, kind: str) -> BlockStart | None:
         """Find the start of a block that the client was not told."""
-        return next((one for one in self.noted if isinstance(one, BlockStart) and one.kind == kind), None)
+        return next((event for event in self.noted if isinstance(event, BlockStart) and event.kind == kind), None)
 
     def _to(self, kind: str, block: Json | None = None) -> Iterator[Json]:
         """Have a block open for text or for reasoning; `block` is how it starts if that is not known by its kind."""
@@ -472,7 +479,7 @@ class Encoder(SentEvents):
         block = {**part_of(own, "content_block"), **(block or _STARTS[kind])}
         yield {"type": START, **own, "index": self.open.index, "content_block": block}
         if start:
-            parts, self.noted = [one.value for one in self.noted if isinstance(one, Origin)], ()
+            parts, self.noted = [event.value for event in self.noted if isinstance(event, Origin)], ()
             yield from ({**part, "index": self.open.index} for part in parts)
 
     def _piece(self, field: str, text: str) -> Json:
@@ -498,19 +505,19 @@ class Encoder(SentEvents):
             yield from self._to("reasoning")
             yield self._piece("signature", sealed)
 
-    def _event(self, one: Origin) -> Iterator[Json]:
+    def _event(self, said_event: Origin) -> Iterator[Json]:
         """Write an event that only this API has, with the client's number of its block."""
-        event, number = one.value, number_of(one)
+        event, number = said_event.value, number_of(said_event)
         if number == NO_BLOCK:
             yield event
         elif event["type"] == START:
-            if not self._is_hidden(one.kind):
+            if not self._is_hidden(said_event.kind):
                 yield from self._close()
                 index = self._take(number)
                 self.in_step = number == index
                 yield {**event, "index": index}
         elif event["type"] == DELTA and self._begins(number):
-            self.noted = (*self.noted, one)
+            self.noted = (*self.noted, said_event)
         elif number in self.opened:
             self.in_step = number == self.opened[number]
             yield {**event, "index": self.opened[number]}
@@ -539,8 +546,8 @@ class Encoder(SentEvents):
 
     def _finish(self) -> Iterator[Json]:
         """End what is open, and tell why the message ended."""
-        for one in self.calls.finish():
-            yield from self._say(one)
+        for item in self.calls.finish():
+            yield from self._say(item)
         yield from self._close()
         end, self.finish, self.noted = self.finish, None, ()
         if end and not self.finished:
@@ -556,22 +563,22 @@ class Encoder(SentEvents):
         in_step = self.in_step and not self.finish and self._is_level
         self.finish = self.finish or Finish("stop")
         self.calls = copy.copy(self.calls)
-        told = [*self._finish(), {"type": "message_stop"}]
+        written = [*self._finish(), {"type": "message_stop"}]
         self.ended, self.in_step = True, in_step
-        return told
+        return written
 
     def keep_alive(self) -> bytes:
         return b'event: ping\ndata: {"type":"ping"}\n\n'
 
-    def _shows(self, one: Said) -> bool:
+    def _shows(self, event: ReplyEvent) -> bool:
         """True if the client is sent a thought; those parted off from the text only where it asked for thinking."""
-        asked = self.thinks or (self.native and not isinstance(one, Reasoning))
-        return asked and not self._is_hidden("reasoning")
+        wanted = self.thinks or (self.native and not isinstance(event, Reasoning))
+        return wanted and not self._is_hidden("reasoning")
 
 
-def _is_stop(one: Said) -> bool:
+def _is_stop(event: ReplyEvent) -> bool:
     """True for the end of a block, which comes after all that the same frame says of it."""
-    return isinstance(one, Origin) and number_of(one) != NO_BLOCK and one.value["type"] == STOP
+    return isinstance(event, Origin) and number_of(event) != NO_BLOCK and event.value["type"] == STOP
 
 
 def _is_input(arguments: str) -> bool:
@@ -581,17 +588,17 @@ def _is_input(arguments: str) -> bool:
 
 
 def _without_ends(noted: Iterable[Noted]) -> tuple[Noted, ...]:
-    return tuple(one for one in noted if not isinstance(one, BlockEnd))
+    return tuple(event for event in noted if not isinstance(event, BlockEnd))
 
 
 def _needed(noted: Iterable[Noted]) -> tuple[Noted, ...]:
     """Leave out what need not be told: a block that has ended without any text."""
     left: list[Noted] = []
-    for one in noted:
-        if isinstance(one, BlockStart | BlockEnd):
-            begun = any(isinstance(other, BlockStart) for other in left)
-            left = [other for other in left if isinstance(other, BlockEnd)]
-            if isinstance(one, BlockEnd) and (begun or left):
+    for event in noted:
+        if isinstance(event, BlockStart | BlockEnd):
+            begun = any(isinstance(later, BlockStart) for later in left)
+            left = [later for later in left if isinstance(later, BlockEnd)]
+            if isinstance(event, BlockEnd) and (begun or left):
                 continue
-        left.append(one)
+        left.append(event)
     return (*left,)

@@ -220,16 +220,20 @@ _KINDS = {
 }
 
 
-def ask(asked: CanonicalRequest) -> Json:
+def ask(canonical: CanonicalRequest) -> Json:
     """Write a request."""
-    opening, *rest = asked.messages if asked.messages[:1] else [Message("user")]
+    opening, *rest = canonical.messages if canonical.messages[:1] else [Message("user")]
     is_prompt = opening.role == "system"
-    fields: dict[str, Any] = {"model": asked.model, "max_tokens": MOST_TOKENS, **LAYOUT.write_limits(asked.limits)}
+    fields: dict[str, Any] = {
+        "model": canonical.model,
+        "max_tokens": MOST_TOKENS,
+        **LAYOUT.write_limits(canonical.limits),
+    }
     if is_prompt:
         fields["system"] = opening.text
-    fields["messages"] = _entries(rest if is_prompt else asked.messages)
-    fields["stream"] = asked.stream
-    if asked.tools:
+    fields["messages"] = _entries(rest if is_prompt else canonical.messages)
+    fields["stream"] = canonical.stream
+    if canonical.tools:
         fields["tools"] = [
             {
                 "name": tool.name,
@@ -237,25 +241,25 @@ def ask(asked: CanonicalRequest) -> Json:
                 "input_schema": dict(tool.parameters),
                 **({"strict": True} if tool.strict else {}),
             }
-            for tool in asked.tools
+            for tool in canonical.tools
         ]
-        choice: dict[str, Any] = {"type": {"required": "any"}.get(asked.choice, asked.choice)}
-        if asked.choice not in ("auto", "none", "required"):
-            choice = {"type": "tool", "name": asked.choice}
-        if not asked.parallel and asked.choice != "none":
+        choice: dict[str, Any] = {"type": {"required": "any"}.get(canonical.choice, canonical.choice)}
+        if canonical.choice not in ("auto", "none", "required"):
+            choice = {"type": "tool", "name": canonical.choice}
+        if not canonical.parallel and canonical.choice != "none":
             choice["disable_parallel_tool_use"] = True
         if choice != {"type": "auto"}:
             fields["tool_choice"] = choice
     config: dict[str, Any] = {}
-    if asked.effort == "none":
+    if canonical.effort == "none":
         fields["thinking"] = {"type": "disabled"}
-    elif asked.effort and asked.choice in ("auto", "none"):  # with a call that is demanded it is an error
+    elif canonical.effort and canonical.choice in ("auto", "none"):  # with a call that is demanded it is an error
         fields["thinking"] = {"type": "adaptive"}
-        fields["max_tokens"] = asked.limits.get("max_tokens", MOST_WITH_THOUGHTS)
-    if asked.effort not in (None, "none", "auto"):
-        config["effort"] = _EFFORTS.get(str(asked.effort), asked.effort)
-    if asked.answer and asked.answer.schema:
-        config["format"] = {"type": "json_schema", "schema": asked.answer.schema}
+        fields["max_tokens"] = canonical.limits.get("max_tokens", MOST_WITH_THOUGHTS)
+    if canonical.effort not in (None, "none", "auto"):
+        config["effort"] = _EFFORTS.get(str(canonical.effort), canonical.effort)
+    if canonical.answer and canonical.answer.schema:
+        config["format"] = {"type": "json_schema", "schema": canonical.answer.schema}
     return {**fields, "output_config": config} if config else fields
 
 

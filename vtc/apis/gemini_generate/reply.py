@@ -17,7 +17,7 @@ import msgspec
 
 from vtc import events
 from vtc.apis.calls import ToolCallAccumulator, in_words
-from vtc.apis.contract import Decoded, Json, Said
+from vtc.apis.contract import Decoded, Json, ReplyEvent
 from vtc.apis.fields import cleaned, count_of, is_error, object_of, part_of
 from vtc.apis.gemini_generate.parts import FRAMING, NAME, REASONS, call_of, call_part, camel, origin
 from vtc.apis.request import Request
@@ -62,22 +62,25 @@ class Decoder(msgspec.Struct):
     def decode(self, frame: Frame) -> Decoded | None:
         event = object_of(frame.data)
         if event and is_error(event):
-            said = part_of(event, "error")
-            failure = Failure(str(said.get("message") or event.get("error") or ""), str(said.get("status") or ""))
+            reason = part_of(event, "error")
+            failure = Failure(str(reason.get("message") or event.get("error") or ""), str(reason.get("status") or ""))
             beside_it = event.keys() - {"error", *_EVERY_EVENT}
             return Decoded((failure,), tuple(origin(f"event.{key}", event[key]) for key in beside_it))
         if not event or not any(key in event for key in _OF_REPLY):
             return Decoded(at_once=True) if frame.data is None else None
-        came, (frame, event) = frame, cleaned(frame, event, self.drop, self.framing) if self.drop else (frame, event)
+        received, (frame, event) = (
+            frame,
+            cleaned(frame, event, self.drop, self.framing) if self.drop else (frame, event),
+        )
         event = camel(event)
         deltas: list[Delta] = []
         beside: list[Beside] = [*self._head(event)]
-        for one in _said(event):
-            if isinstance(one, Seal | Origin):
-                beside.append(one)
+        for entry in _said(event):
+            if isinstance(entry, Seal | Origin):
+                beside.append(entry)
             else:
-                deltas.append(one)
-        return Decoded((*deltas,), (*beside,), None if frame is came else frame)
+                deltas.append(entry)
+        return Decoded((*deltas,), (*beside,), None if frame is received else frame)
 
     def _head(self, event: Json) -> Iterator[Beside]:
         if not self.begun:
@@ -154,24 +157,24 @@ class Encoder(msgspec.Struct):
     pieces: dict[int, tuple[CallDelta, ...]] = {}
     """By choice, those of calls that are not whole: this API has whole calls alone."""
 
-    def follow(self, said: Sequence[Said], choice: int) -> bool:
-        for one in said:
-            if isinstance(one, Start):
-                self._start(one)
+    def follow(self, parts: Sequence[ReplyEvent], choice: int) -> bool:
+        for event in parts:
+            if isinstance(event, Start):
+                self._start(event)
         return True
 
-    def write(self, said: Sequence[Said], choice: int) -> list[Json]:
+    def write(self, fields: Sequence[ReplyEvent], choice: int) -> list[Json]:
         if self.over:
             return []
         parts: list[Json] = []
         own: dict[str, dict[str, Any]] = {"event": {}, "candidate": {}, "content": {}}
         end: Finish | None = None
         failed: Failure | None = None
-        signed = {_signature(one) for one in said}
-        for one in said:
-            match one:
+        signed = {_signature(event) for event in fields}
+        for event in fields:
+            match event:
                 case Start():
-                    self._start(one)
+                    self._start(event)
                 case Origin(api=api, kind=kind, value=value) if api == NAME:
                     place, _, key = kind.partition(".")
                     if place == "part":
@@ -179,25 +182,25 @@ class Encoder(msgspec.Struct):
                     else:
                         own[place][key] = value
                 case Usage():
-                    self.used = one.own.value if one.own and one.own.api == NAME else _usage(one)
+                    self.used = event.own.value if event.own and event.own.api == NAME else _usage(event)
                     own["event"]["usageMetadata"] = self.used
                 case Seal(signature, encrypted) if (seal := signature or encrypted) not in signed:
                     parts.append({"text": "", "thoughtSignature": seal})
-                case Reasoning(text) | ReasoningDelta(text) if text and self._tells(one):
+                case Reasoning(text) | ReasoningDelta(text) if text and self._tells(event):
                     parts.append({"text": text, "thought": True})
                 case CallDelta(index=int()):
-                    self.pieces = {**self.pieces, choice: (*self.pieces.get(choice, ()), one)}
+                    self.pieces = {**self.pieces, choice: (*self.pieces.get(choice, ()), event)}
                 case CallDelta():
-                    parts.append(_called(ToolCall(one.name, one.arguments or "{}", one.id, one.source)))
+                    parts.append(_called(ToolCall(event.name, event.arguments or "{}", event.id, event.source)))
                 case Call(call=call):
                     parts += [*self._gathered(choice), _called(call)]
                 case events.Text(text) | events.Rewritten(text=text) | RefusalDelta(text) if text:
                     parts.append({"text": text})
                 case Finish():
-                    end = one
+                    end = event
                     parts += self._gathered(choice)
                 case Failure():
-                    failed = one
+                    failed = event
                     parts += self._gathered(choice)
         out = self._event(parts, own, end, choice)
         if failed:
@@ -225,29 +228,29 @@ class Encoder(msgspec.Struct):
 
     def keep_alive(self) -> bytes | None:
         """Make an event without text, as Google's client reads every line as one; None before the first."""
-        made = {"candidates": [_candidate([], 0)], **self.head}
-        return self.framing.write(made, None, first=True) if self.head else None
+        frame = {"candidates": [_candidate([], 0)], **self.head}
+        return self.framing.write(frame, None, first=True) if self.head else None
 
     def _gathered(self, choice: int) -> list[Json]:
         """Write the calls that came in pieces."""
         calls = ToolCallAccumulator(self.pieces.get(choice, ())).calls()
-        self.pieces = {key: one for key, one in self.pieces.items() if key != choice}
+        self.pieces = {key: value for key, value in self.pieces.items() if key != choice}
         return [*map(_called, calls)]
 
-    def _tells(self, one: Reasoning | ReasoningDelta) -> bool:
-        asked = self.thinks or (self.native and not isinstance(one, Reasoning))
-        return asked and "thought" not in self.drop
+    def _tells(self, event: Reasoning | ReasoningDelta) -> bool:
+        wanted = self.thinks or (self.native and not isinstance(event, Reasoning))
+        return wanted and "thought" not in self.drop
 
     def _start(self, start: Start) -> None:
         if not self.head:
             self.native = start.own is not None
-            made = {"modelVersion": start.model, "responseId": start.id}
-            self.head = start.own.value if start.own else made
+            head = {"modelVersion": start.model, "responseId": start.id}
+            self.head = start.own.value if start.own else head
 
 
-def _signature(one: Said) -> str | None:
+def _signature(event: ReplyEvent) -> str | None:
     """Return the signature that a call is written with."""
-    source = one.call.source if isinstance(one, Call) else one.source if isinstance(one, CallDelta) else None
+    source = event.call.source if isinstance(event, Call) else event.source if isinstance(event, CallDelta) else None
     return source.get("thoughtSignature") if isinstance(source, dict) else None
 
 
@@ -262,8 +265,8 @@ def _candidate(
 ) -> Json:
     """Write a candidate with fields of its `own`, and those `beside` its parts."""
     content = {**(beside or {}), "parts": [*parts] or [{"text": ""}], "role": "model"}
-    said = {"finishReason": _reason(end)} if end else {}
-    return {"content": content, **said, "index": choice, **(own or {})}
+    reason = {"finishReason": _reason(end)} if end else {}
+    return {"content": content, **reason, "index": choice, **(own or {})}
 
 
 def _reason(end: Finish) -> str:
@@ -288,11 +291,11 @@ def _usage(usage: Usage) -> Json:
 
 def unfolded(reply: Any, _: Request | None) -> Iterator[Mapping[str, Any]]:
     """Tell a reply by events: one for each candidate. Raises KeyError if it is none."""
-    said = camel(reply)
-    candidates = said.get("candidates") or []
-    if not candidates and "promptFeedback" not in said:
+    fields = camel(reply)
+    candidates = fields.get("candidates") or []
+    if not candidates and "promptFeedback" not in fields:
         raise KeyError("candidates")
-    rest = {key: value for key, value in said.items() if key != "candidates"}
+    rest = {key: value for key, value in fields.items() if key != "candidates"}
     *first, last = candidates or [None]
     for candidate in first:
         yield {"candidates": [candidate]}
@@ -305,12 +308,12 @@ def folded(events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     candidates: dict[int, dict[str, Any]] = {}
     for event in events:
         reply.update(event)
-        for one in event.get("candidates") or ():
-            candidate = candidates.setdefault(one.get("index") or 0, {"content": {"parts": [], "role": "model"}})
-            said = one.get("content") or {}
-            for part in said.get("parts") or ():
+        for item in event.get("candidates") or ():
+            candidate = candidates.setdefault(item.get("index") or 0, {"content": {"parts": [], "role": "model"}})
+            fields = item.get("content") or {}
+            for part in fields.get("parts") or ():
                 _add(candidate["content"]["parts"], part)
-            candidate.update((key, value) for key, value in one.items() if key != "content")
+            candidate.update((key, value) for key, value in item.items() if key != "content")
     return {**reply, "candidates": [*candidates.values()]} if candidates else reply
 
 

@@ -78,26 +78,26 @@ _STATUSES = {
 }
 
 
-def ask(asked: CanonicalRequest) -> Json:
+def ask(canonical: CanonicalRequest) -> Json:
     """Write a request; its model stands in the path."""
-    opening, *rest = asked.messages if asked.messages[:1] else [Message("user")]
+    opening, *rest = canonical.messages if canonical.messages[:1] else [Message("user")]
     is_prompt = opening.role == "system"
-    fields: dict[str, Any] = {"contents": _contents(rest if is_prompt else asked.messages)}
+    fields: dict[str, Any] = {"contents": _contents(rest if is_prompt else canonical.messages)}
     if is_prompt and opening.text:
         fields["systemInstruction"] = {"parts": [{"text": opening.text}]}
-    if asked.tools:
-        fields["tools"] = [{"functionDeclarations": [*map(declaration, asked.tools)]}]
+    if canonical.tools:
+        fields["tools"] = [{"functionDeclarations": [*map(declaration, canonical.tools)]}]
         mode = {"none": {"mode": "NONE"}, "required": {"mode": "ANY"}}
-        one_tool = {"mode": "ANY", "allowedFunctionNames": [asked.choice]}
-        if asked.choice != "auto":
-            fields["toolConfig"] = {"functionCallingConfig": mode.get(asked.choice, one_tool)}
-        elif any(tool.strict for tool in asked.tools):
+        one_tool = {"mode": "ANY", "allowedFunctionNames": [canonical.choice]}
+        if canonical.choice != "auto":
+            fields["toolConfig"] = {"functionCallingConfig": mode.get(canonical.choice, one_tool)}
+        elif any(tool.strict for tool in canonical.tools):
             fields["toolConfig"] = {"functionCallingConfig": {"mode": "VALIDATED"}}
-    config: dict[str, Any] = LAYOUT.write_limits(asked.limits).get(_CONFIG, {})
-    if asked.effort is not None:
-        config["thinkingConfig"] = _thinking(asked.effort)
-    if asked.answer:
-        schema = {"responseJsonSchema": asked.answer.schema} if asked.answer.schema else {}
+    config: dict[str, Any] = LAYOUT.write_limits(canonical.limits).get(_CONFIG, {})
+    if canonical.effort is not None:
+        config["thinkingConfig"] = _thinking(canonical.effort)
+    if canonical.answer:
+        schema = {"responseJsonSchema": canonical.answer.schema} if canonical.answer.schema else {}
         config |= {"responseMimeType": "application/json", **schema}
     return {**fields, _CONFIG: config} if config else fields
 

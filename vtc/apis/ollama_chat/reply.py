@@ -18,7 +18,7 @@ import msgspec
 
 from vtc import events
 from vtc.apis.calls import ToolCallAccumulator, arguments_text, in_words
-from vtc.apis.contract import Decoded, Json, Said
+from vtc.apis.contract import Decoded, Json, ReplyEvent
 from vtc.apis.fields import cleaned, count_of, is_error, object_of
 from vtc.apis.ollama_chat.request import NAME, entry_of
 from vtc.apis.openai_chat.words import REASONS
@@ -72,8 +72,8 @@ class Decoder(msgspec.Struct):
         if not line or not isinstance(line.get("message"), dict):
             return Decoded(at_once=True) if frame.data is None else None
         deltas = _deltas(line)
-        came, (frame, line) = frame, cleaned(frame, line, self.drop, self.framing) if self.drop else (frame, line)
-        return Decoded((*deltas,), (*self._beside(line),), None if frame is came else frame)
+        received, (frame, line) = frame, cleaned(frame, line, self.drop, self.framing) if self.drop else (frame, line)
+        return Decoded((*deltas,), (*self._beside(line),), None if frame is received else frame)
 
     def _beside(self, line: Json) -> Iterator[Beside]:
         message, done = line["message"], bool(line.get("done"))
@@ -107,33 +107,33 @@ class Encoder(msgspec.Struct):
     pieces: tuple[CallDelta, ...] = ()
     """Those of calls that are not whole: this API has whole calls alone."""
 
-    def follow(self, said: Sequence[Said], choice: int) -> bool:
-        for one in said:
-            if isinstance(one, Start):
-                self._start(one)
+    def follow(self, parts: Sequence[ReplyEvent], choice: int) -> bool:
+        for event in parts:
+            if isinstance(event, Start):
+                self._start(event)
         return True
 
-    def write(self, said: Sequence[Said], choice: int) -> list[Json]:
+    def write(self, parts: Sequence[ReplyEvent], choice: int) -> list[Json]:
         lines: list[Json] = []
         if self.over:
             return lines
         own: dict[str, dict[str, Any]] = {"message": {}, "line": {}}
         end: Finish | None = None
-        for one in said:
-            match one:
+        for event in parts:
+            match event:
                 case Start():
-                    self._start(one)
+                    self._start(event)
                 case Origin(api=api, kind=kind, value=value) if api == NAME:
                     place, _, key = kind.partition(".")
                     own[place][key] = value
                 case Usage(own=None):
-                    own["line"] |= {"prompt_eval_count": one.prompt, "eval_count": one.completion}
+                    own["line"] |= {"prompt_eval_count": event.prompt, "eval_count": event.completion}
                 case Finish():
-                    end = one
+                    end = event
         if own["message"] and not end:
             lines.append(self._part(**own["message"]))
-        for one in said:
-            match one:
+        for event in parts:
+            match event:
                 case Reasoning(text) | ReasoningDelta(text) if text and "thinking" not in self.drop:
                     lines.append(self._part(thinking=text))
                 case Call(call=call) if self.pieces:  # of calls that began before
@@ -142,10 +142,10 @@ class Encoder(msgspec.Struct):
                 case Call(call=call):
                     lines.append(self._called(call))
                 case CallDelta(index=int()):
-                    self.pieces = (*self.pieces, one)
+                    self.pieces = (*self.pieces, event)
                 case CallDelta():
-                    call = ToolCall(one.name, one.arguments or "{}", one.id)
-                    lines.append(self._part(tool_calls=[one.source]) if one.source else self._called(call))
+                    call = ToolCall(event.name, event.arguments or "{}", event.id)
+                    lines.append(self._part(tool_calls=[event.source]) if event.source else self._called(call))
                 case events.Text(text) | events.Rewritten(text=text) | RefusalDelta(text) if text:
                     lines.append(self._part(content=text))
                 case Failure(message=message):
@@ -186,11 +186,11 @@ class Encoder(msgspec.Struct):
     def _start(self, start: Start) -> None:
         if not self.head:
             self.native = start.own is not None
-            made = {"model": start.model, "created_at": datetime.fromtimestamp(start.created, UTC).isoformat()}
-            self.head = start.own.value if start.own else made
+            head = {"model": start.model, "created_at": datetime.fromtimestamp(start.created, UTC).isoformat()}
+            self.head = start.own.value if start.own else head
 
-    def _part(self, **said: Any) -> dict[str, Any]:
-        return _part(self.head, **said)
+    def _part(self, **fields: Any) -> dict[str, Any]:
+        return _part(self.head, **fields)
 
 
 def _unknown(line: Json, known: Collection[str]) -> Iterator[Origin]:
@@ -199,10 +199,10 @@ def _unknown(line: Json, known: Collection[str]) -> Iterator[Origin]:
         yield Origin(NAME, f"line.{key}", line[key], harmless=key in _HARMLESS)
 
 
-def _part(like: Mapping[str, Any], **said: Any) -> dict[str, Any]:
+def _part(like: Mapping[str, Any], **fields: Any) -> dict[str, Any]:
     """Write a line of a reply that goes on."""
     head = {key: like[key] for key in _EVERY_LINE if key in like}
-    return {**head, "message": {"role": "assistant", "content": "", **said}, "done": False}
+    return {**head, "message": {"role": "assistant", "content": "", **fields}, "done": False}
 
 
 def _deltas(line: Mapping[str, Any]) -> list[Delta]:
@@ -228,10 +228,10 @@ def unfolded(reply: Any, request: Request | None) -> Sequence[Mapping[str, Any]]
         raise TypeError("`message` is no message")
     if request is None:
         return [reply]
-    told = [_part(reply, **{key: message[key]}) for key in ("thinking", "content") if message.get(key)]
-    told += [_part(reply, tool_calls=[call]) for call in message.get("tool_calls") or ()]
+    lines = [_part(reply, **{key: message[key]}) for key in ("thinking", "content") if message.get(key)]
+    lines += [_part(reply, tool_calls=[call]) for call in message.get("tool_calls") or ()]
     rest = {key: value for key, value in message.items() if key not in ("thinking", "tool_calls")}
-    return [*told, {**reply, "message": {**rest, "content": ""}}]
+    return [*lines, {**reply, "message": {**rest, "content": ""}}]
 
 
 def folded(lines: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:

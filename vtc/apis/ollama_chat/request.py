@@ -74,20 +74,20 @@ def entry_of(call: ToolCall, *, ids: bool) -> dict[str, Any]:
     return {"id": call.id, "function": function} if ids else {"function": function}
 
 
-def ask(asked: CanonicalRequest) -> Json:
+def ask(canonical: CanonicalRequest) -> Json:
     """Write a request. How much is to be thought is told only in words: of many models it is an error."""
     fields: dict[str, Any] = {
-        "model": asked.model,
-        "messages": [_written(message) for message in asked.messages],
-        "stream": asked.stream,
-        **LAYOUT.write_limits(asked.limits),
+        "model": canonical.model,
+        "messages": [_written(message) for message in canonical.messages],
+        "stream": canonical.stream,
+        **LAYOUT.write_limits(canonical.limits),
     }
-    if asked.tools:
-        fields["tools"] = [tool.as_openai() for tool in asked.tools]
-    if asked.effort not in (None, "auto"):
-        fields["think"] = False if asked.effort == "none" else _EFFORTS.get(str(asked.effort), asked.effort)
-    if asked.answer:
-        fields["format"] = asked.answer.schema or "json"
+    if canonical.tools:
+        fields["tools"] = [tool.as_openai() for tool in canonical.tools]
+    if canonical.effort not in (None, "auto"):
+        fields["think"] = False if canonical.effort == "none" else _EFFORTS.get(str(canonical.effort), canonical.effort)
+    if canonical.answer:
+        fields["format"] = canonical.answer.schema or "json"
     return fields
 
 

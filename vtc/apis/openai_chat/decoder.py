@@ -173,8 +173,8 @@ class Decoder(msgspec.Struct):
         entries = chunk.get("choices") if chunk else None
         failed = (_failure(chunk),) if chunk and is_error(chunk) else ()
         if chunk and failed and not entries:
-            others = {key: value for key, value in chunk.items() if key not in ("error", "object", "message")}
-            return Decoded(failed, (*_origins("chunk", others, 0),))
+            rest = {key: value for key, value in chunk.items() if key not in ("error", "object", "message")}
+            return Decoded(failed, (*_origins("chunk", rest, 0),))
         if not (chunk and isinstance(entries, list)) or not {*map(type, entries)} <= {dict}:
             return None
         if any(isinstance(entry.get("index"), dict | list) for entry in entries):
@@ -182,16 +182,16 @@ class Decoder(msgspec.Struct):
         seals = [seal for entry in entries for seal in self._seals(entry.get("index") or 0, part_of(entry, "delta"))]
         deltas = [delta for entry in entries for delta in self._deltas(entry)]
         deltas = [self._counted(delta) if isinstance(delta, CallDelta) else delta for delta in deltas]
-        came, (frame, chunk) = frame, cleaned(frame, self._named(chunk), self.drop, self.framing, chunk)
+        received, (frame, chunk) = frame, cleaned(frame, self._named(chunk), self.drop, self.framing, chunk)
         starts = [*self._starts(chunk)]
-        news = {key: one for key, one in chunk.items() if key in _LATE and one not in (None, self.head.get(key))}
+        news = {key: value for key, value in chunk.items() if key in _LATE and value not in (None, self.head.get(key))}
         beside = [
             *starts,
-            *(Origin(NAME, f"chunk.{key}", one, harmless=True) for key, one in news.items()),
+            *(Origin(NAME, f"chunk.{key}", value, harmless=True) for key, value in news.items()),
             *seals,
             *_beside(chunk),
         ]
-        return Decoded((*deltas, *failed), (*beside,), None if frame is came else frame)
+        return Decoded((*deltas, *failed), (*beside,), None if frame is received else frame)
 
     def _named(self, chunk: dict[str, Any]) -> dict[str, Any]:
         """Tell what the model thinks in all fields in which the client is to be told it."""
@@ -200,10 +200,12 @@ class Decoder(msgspec.Struct):
         entries = []
         for entry in chunk["choices"]:
             part = part_of(entry, "delta")
-            found = next((part[key] for key in FIELDS if part.get(key)), None) or words.text_of(words.entries_of(part))
-            rest = {key: one for key, one in part.items() if key not in FIELDS}
-            told = {**rest, **dict.fromkeys(self.thoughts, found)} if found else part
-            entries.append({**entry, "delta": told} if told != part else entry)
+            thought = next((part[key] for key in FIELDS if part.get(key)), None) or words.text_of(
+                words.entries_of(part)
+            )
+            rest = {key: value for key, value in part.items() if key not in FIELDS}
+            named = {**rest, **dict.fromkeys(self.thoughts, thought)} if thought else part
+            entries.append({**entry, "delta": named} if named != part else entry)
         return {**chunk, "choices": entries}
 
     def _deltas(self, entry: Json) -> list[Delta]:
@@ -222,12 +224,12 @@ class Decoder(msgspec.Struct):
         if choice not in self.named and any(part.get(key) for key in FIELDS):
             self.named |= {choice}
         if entries := words.entries_of(part):
-            is_sealed, came = words.is_sealed(entries), (self.details.get(choice), entries)
-            if choice in self.details and came[0] is None:
+            is_sealed, received = words.is_sealed(entries), (self.details.get(choice), entries)
+            if choice in self.details and received[0] is None:
                 yield BlockStart("reasoning", -1, choice=choice)
-            self.details = {**self.details, choice: None if is_sealed else came}
+            self.details = {**self.details, choice: None if is_sealed else received}
             if is_sealed:
-                yield Seal(encrypted=words.sealed(came), choice=choice)
+                yield Seal(encrypted=words.sealed(received), choice=choice)
         if signed := words.of_calls(part):
             yield BlockStart("reasoning", -1, choice=choice)
             yield Seal(encrypted=words.sealed((None, signed)), choice=choice)
@@ -259,8 +261,8 @@ _IN_DETAILS = Origin(NAME, f"delta.{words.FIELD}", [], harmless=True)
 def _failure(chunk: Json) -> Failure:
     """Read an error; OpenRouter sends one beside the end of a choice."""
     error = part_of(chunk, "error") or chunk
-    said = error.get("message") or chunk.get("error") or ""
-    return Failure(str(said), str(error.get("type") or ""))
+    reason = error.get("message") or chunk.get("error") or ""
+    return Failure(str(reason), str(error.get("type") or ""))
 
 
 def _deltas(choice: int, entry: Json, part: Json) -> list[Delta]:
@@ -272,13 +274,17 @@ def _deltas(choice: int, entry: Json, part: Json) -> list[Delta]:
             break
     else:
         deltas += [
-            ReasoningDelta(_text(one["thinking"]), choice, Origin(NAME, "delta.content", [one], choice, harmless=True))
-            for one in _entries(part.get("content"))
-            if one.get("thinking")
+            ReasoningDelta(
+                _text(entry["thinking"]), choice, Origin(NAME, "delta.content", [entry], choice, harmless=True)
+            )
+            for entry in _entries(part.get("content"))
+            if entry.get("thinking")
         ]
     deltas += [read_call(call, choice) for call in part.get("tool_calls") or ()]
     deltas.append(TextDelta(_text(part.get("content")), choice))
-    if refusal := "".join(str(one["refusal"]) for one in (part, *_entries(part.get("content"))) if one.get("refusal")):
+    if refusal := "".join(
+        str(entry["refusal"]) for entry in (part, *_entries(part.get("content"))) if entry.get("refusal")
+    ):
         deltas.append(TextDelta(refusal, choice, refusal=True))
     if reason := entry.get("finish_reason"):
         deltas.append(Finish(REASONS.get(reason, "stop"), choice, str(reason)))
@@ -294,9 +300,9 @@ def _beside(chunk: Json) -> Iterator[Beside]:
         index, delta = entry.get("index") or 0, part_of(entry, "delta")
         yield from _origins("choice", entry, index)
         yield from _origins("delta", delta, index)
-        parts = [one for one in _entries(delta.get("content")) if not (one.get("text") or one.get("refusal"))]
-        if parts := [one for one in parts if one.get("type") != "thinking"]:
-            harmless = all(one.get("type") in _PARTS for one in parts)
+        parts = [entry for entry in _entries(delta.get("content")) if not (entry.get("text") or entry.get("refusal"))]
+        if parts := [entry for entry in parts if entry.get("type") != "thinking"]:
+            harmless = all(entry.get("type") in _PARTS for entry in parts)
             yield Origin(NAME, "delta.content", parts, index, harmless, lost=str(parts[0].get("type") or "part"))
     if isinstance(usage := chunk.get("usage"), Mapping):
         cached = count_of(part_of(usage, "prompt_tokens_details"), "cached_tokens")
@@ -318,18 +324,18 @@ def _text(content: Any) -> str:
     """Return the text of a message, which some servers send in parts."""
     if not isinstance(content, list):
         return content if isinstance(content, str) else ""
-    return "".join([one if isinstance(one, str) else str(one.get("text") or "") for one in _parts(content)])
+    return "".join([entry if isinstance(entry, str) else str(entry.get("text") or "") for entry in _parts(content)])
 
 
-def _reasoning(key: str, said: Any, choice: int) -> ReasoningDelta:
+def _reasoning(key: str, text: Any, choice: int) -> ReasoningDelta:
     """Read reasoning, which has two names."""
-    own = None if key == "reasoning_content" else Origin(NAME, f"delta.{key}", said, choice, harmless=True)
-    return ReasoningDelta(said if isinstance(said, str) else "", choice, own)
+    own = None if key == "reasoning_content" else Origin(NAME, f"delta.{key}", text, choice, harmless=True)
+    return ReasoningDelta(text if isinstance(text, str) else "", choice, own)
 
 
 def _entries(content: Any) -> list[dict[str, Any]]:
-    return [one for one in _parts(content) if isinstance(one, dict)]
+    return [entry for entry in _parts(content) if isinstance(entry, dict)]
 
 
 def _parts(content: Any) -> list[str | dict[str, Any]]:
-    return [one for one in content if isinstance(one, str | dict)] if isinstance(content, list) else []
+    return [entry for entry in content if isinstance(entry, str | dict)] if isinstance(content, list) else []

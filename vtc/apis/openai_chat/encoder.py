@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from vtc.apis.calls import RawInput, raw_input
-from vtc.apis.contract import Json, Said
+from vtc.apis.contract import Json, ReplyEvent
 from vtc.apis.crossing import FIELDS
 from vtc.apis.openai_chat import words
 from vtc.apis.openai_chat.words import FRAMING, HARMLESS, NAME, REASONS, ChatForm, entry_of
@@ -51,17 +51,17 @@ class Encoder(msgspec.Struct):
     inputs: dict[tuple[int, int], RawInput] = {}
     """Of calls of custom tools that the server makes as functions: by choice and the client's number."""
 
-    def follow(self, said: Sequence[Said], choice: int) -> bool:
+    def follow(self, events: Sequence[ReplyEvent], choice: int) -> bool:
         self.in_step = True
-        for one in said:
-            if isinstance(one, Start):
-                self._start(one)
-                self.begun |= {one.choice}
-            elif isinstance(one, CallDelta):
-                self.in_step = self.in_step and self._place(one, choice) == (one.index or 0)
+        for event in events:
+            if isinstance(event, Start):
+                self._start(event)
+                self.begun |= {event.choice}
+            elif isinstance(event, CallDelta):
+                self.in_step = self.in_step and self._place(event, choice) == (event.index or 0)
         return True
 
-    def write(self, said: Sequence[Said], choice: int) -> list[Json]:
+    def write(self, events: Sequence[ReplyEvent], choice: int) -> list[Json]:
         out: list[dict[str, Any]] = []
 
         def say(delta: Json, finish: str | None = None, **fields: Any) -> None:
@@ -72,43 +72,43 @@ class Encoder(msgspec.Struct):
             out.append({**self.head, "choices": [entry]})
 
         own: dict[str, dict[str, Any]] = {}
-        for one in said:
-            match one:
+        for event in events:
+            match event:
                 case Start():
-                    self._start(one)
+                    self._start(event)
                     if choice not in self.begun:
                         say({"content": ""})
                 case Origin(api=api, kind=kind, value=value) | ReasoningDelta(own=Origin(api, kind, value)) if (
-                    api == NAME and not self._renamed(one)
+                    api == NAME and not self._renamed(event)
                 ):
                     place, _, key = kind.partition(".")
                     fields = own.setdefault(place, {})
                     fields[key] = [*fields.get(key, ()), *value] if isinstance(value, list) else value
-        ends = any(isinstance(one, Finish) for one in said)
+        ends = any(isinstance(event, Finish) for event in events)
         if own.keys() & {"delta"} or (own and not ends):
             say(own.pop("delta", {}), **own.pop("choice", {}))
             out[-1].update(own.pop("chunk", {}))
-        for one in said:
-            match one:
+        for event in events:
+            match event:
                 case Text(text) | Rewritten(text=text) if text:
                     say({"content": text})
                 case RefusalDelta(text):
                     say({"refusal": text})
-                case Reasoning(text) | ReasoningDelta(text) if text and self._tells(one):
+                case Reasoning(text) | ReasoningDelta(text) if text and self._tells(event):
                     say(dict.fromkeys(self.form.thoughts or FIELDS[:1], text))
                 case Call(call=call):
                     for delta in self._call(call, choice):
                         say(delta)
-                case CallDelta() if one.name or one.arguments or one.source:
-                    if delta := self._piece(one, choice):
+                case CallDelta() if event.name or event.arguments or event.source:
+                    if delta := self._piece(event, choice):
                         say(delta)
                 case Finish():
                     for rest in self._rests(choice):
                         say(rest)
-                    say({}, self._reason(one, choice), **own.get("choice", {}))
+                    say({}, self._reason(event, choice), **own.get("choice", {}))
                     out[-1].update(own.get("chunk", {}))
-                case Usage() if one.own or self.form.usage:
-                    usage = one.own.value if one.own else _usage(one)
+                case Usage() if event.own or self.form.usage:
+                    usage = event.own.value if event.own else _usage(event)
                     if not out:
                         out.append({**self.head, "choices": []})
                     out[-1]["usage"] = usage
@@ -122,16 +122,16 @@ class Encoder(msgspec.Struct):
     def keep_alive(self) -> bytes:
         return b": keep-alive\n\n"
 
-    def _renamed(self, said: Said) -> bool:
+    def _renamed(self, event: ReplyEvent) -> bool:
         """True for reasoning that the client is told in other fields than those of the server."""
-        own = said.own if isinstance(said, ReasoningDelta) else None
+        own = event.own if isinstance(event, ReasoningDelta) else None
         return bool(self.form.thoughts) and own is not None and own.kind.rpartition(".")[2] in FIELDS
 
-    def _tells(self, said: Said) -> bool:
+    def _tells(self, event: ReplyEvent) -> bool:
         """True for reasoning that is not told as the server's own."""
-        own = said.own if isinstance(said, ReasoningDelta) else None
+        own = event.own if isinstance(event, ReasoningDelta) else None
         in_details = bool(self.form.thoughts) and own is not None and own.kind == f"delta.{words.FIELD}"
-        return (own is None or in_details or self._renamed(said)) and FIELDS[0] not in self.drop
+        return (own is None or in_details or self._renamed(event)) and FIELDS[0] not in self.drop
 
     def _start(self, start: Start) -> None:
         if not self.head:
@@ -143,8 +143,8 @@ class Encoder(msgspec.Struct):
         """Write a call as two deltas: all but its arguments, then these."""
         index = self._next(choice)
         entry = entry_of(ToolCall(call.name, "", call.id, call.source), self.form.custom)
-        said = {"custom": {"input": raw_input(call.arguments)}} if "custom" in entry else None
-        rest = {"index": index, **(said or {"function": {"arguments": call.arguments}})}
+        custom = {"custom": {"input": raw_input(call.arguments)}} if "custom" in entry else None
+        rest = {"index": index, **(custom or {"function": {"arguments": call.arguments}})}
         return {"tool_calls": [{**entry, "index": index}]}, {"tool_calls": [rest]}
 
     def _piece(self, piece: CallDelta, choice: int) -> Json:

@@ -35,25 +35,25 @@ EFFORTS = {"max": "xhigh"}
 """Words for how much to think that only other APIs have."""
 
 
-def ask(asked: CanonicalRequest) -> Json:
+def ask(canonical: CanonicalRequest) -> Json:
     """Write a request; usage is always asked for, as other APIs tell it."""
     fields: dict[str, Any] = {
-        "model": asked.model,
-        "messages": [*_entries(asked.messages, asked.thoughts or FIELDS[0])],
-        **LAYOUT.write_limits(asked.limits),
-        "stream": asked.stream,
+        "model": canonical.model,
+        "messages": [*_entries(canonical.messages, canonical.thoughts or FIELDS[0])],
+        **LAYOUT.write_limits(canonical.limits),
+        "stream": canonical.stream,
     }
-    if asked.stream:
+    if canonical.stream:
         fields["stream_options"] = {"include_usage": True}
-    if asked.tools:
-        fields["tools"] = [tool.as_openai() for tool in asked.tools]
-        if asked.choice != "auto":
-            fields["tool_choice"] = chosen(asked.choice)
-        if not asked.parallel:
+    if canonical.tools:
+        fields["tools"] = [tool.as_openai() for tool in canonical.tools]
+        if canonical.choice != "auto":
+            fields["tool_choice"] = chosen(canonical.choice)
+        if not canonical.parallel:
             fields["parallel_tool_calls"] = False
-    if asked.effort not in (None, "auto"):
-        fields["reasoning_effort"] = EFFORTS.get(str(asked.effort), asked.effort)
-    if answer := asked.answer:
+    if canonical.effort not in (None, "auto"):
+        fields["reasoning_effort"] = EFFORTS.get(str(canonical.effort), canonical.effort)
+    if answer := canonical.answer:
         schema = {"name": answer.name, "schema": answer.schema, "strict": answer.strict}
         kept = {key: value for key, value in schema.items() if value is not None}
         form = {"type": "json_schema", "json_schema": kept} if answer.schema else {"type": "json_object"}
@@ -358,13 +358,13 @@ def unfolded(reply: Any, request: request.Request | None) -> Iterator[dict[str, 
     """Tell a chat completion by chunks; one for each choice if no client asked for them. Raises ValueError."""
     head = {key: value for key, value in reply.items() if key not in ("choices", "usage")}
     head["object"] = "chat.completion.chunk"
-    asked = request.fields.get("stream_options") if request else {"include_usage": True}
+    options = request.fields.get("stream_options") if request else {"include_usage": True}
     for entry in reply["choices"]:
         if entry.get("delta"):
             raise ValueError("a choice of a whole reply has a `delta`, as chunks do")
         for choice in _choices(entry) if request else (_whole(entry),):
             yield {**head, "choices": [choice]}
-    if isinstance(asked, dict) and asked.get("include_usage") and reply.get("usage") is not None:
+    if isinstance(options, dict) and options.get("include_usage") and reply.get("usage") is not None:
         yield {**head, "choices": [], "usage": reply["usage"]}
 
 
@@ -402,12 +402,12 @@ def _choices(entry: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Write a choice as each of its chunks has it."""
     message = entry.get("message") or {}
     index = entry.get("index", 0)
-    others = {key: value for key, value in message.items() if key not in SAID and value not in (None, [])}
+    fields_left = {key: value for key, value in message.items() if key not in SAID and value not in (None, [])}
     deltas: list[dict[str, Any]] = [{"role": message.get("role") or "assistant", "content": ""}]
     thoughts: dict[str, Any] = {key: message[key] for key in (*FIELDS, words.FIELD) if message.get(key)}
     deltas += [thoughts] if thoughts else []  # one thing, whatever its names
     deltas += [{"content": message["content"]}] if message.get("content") else []
-    deltas += [others] if others else []
+    deltas += [fields_left] if fields_left else []
     calls = message.get("tool_calls") or []
     deltas += [{"tool_calls": [{**call, "index": number}]} for number, call in enumerate(calls)]
     for delta in deltas:

@@ -77,9 +77,9 @@ def failure_in(value: Json) -> Failure:
     kind = str(error.get("code") or error.get("type") or "")
     harmless = value["type"] == "error"
     status = str(response.get("status") or "failed")
-    said = str(error.get("message") or f"The server ended the reply as {status}, and did not say why.")
+    reason = str(error.get("message") or f"The server ended the reply as {status}, and did not say why.")
     return Failure(
-        said, "" if kind == "error" else kind, own=Origin(NAME, "error", own, harmless=True) if harmless else None
+        reason, "" if kind == "error" else kind, own=Origin(NAME, "error", own, harmless=True) if harmless else None
     )
 
 
@@ -113,14 +113,14 @@ def told(item: Json, number: int, form: ResponseForm) -> Iterator[Delta | Origin
 
 def left(output: Any, begun: Sequence[str]) -> list[Json]:
     """Find the items of a whole reply that follow those which began, by their types; none if these differ."""
-    items = [one for one in output if isinstance(one, Mapping)] if isinstance(output, list) else []
-    kinds = [str(one.get("type") or "message") for one in items]
+    items = [entry for entry in output if isinstance(entry, Mapping)] if isinstance(output, list) else []
+    kinds = [str(entry.get("type") or "message") for entry in items]
     return items[len(begun) :] if kinds[: len(begun)] == [*begun] else []
 
 
 def _parts(item: Json, key: str) -> list[Json]:
-    found = item.get(key)
-    return [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []
+    listed = item.get(key)
+    return [entry for entry in listed if isinstance(entry, Mapping)] if isinstance(listed, list) else []
 
 
 TEXT = "response.output_text.delta"
@@ -139,7 +139,7 @@ _EVERY_EVENT = {
 _READ = {
     **{type_: {"response"} for type_ in ("response.created", "response.in_progress", "response.queued", *ENDS)},
     **{type_: {"item"} for type_ in (ADDED, DONE)},
-    **{f"{around}.{what}": {"part"} for around in _PARTS for what in ("added", "done")},
+    **{f"{around}.{action}": {"part"} for around in _PARTS for action in ("added", "done")},
     **{f"{events}.delta": {"delta", "logprobs"} for events in _TEXTS},
     **{f"{events}.done": {"text", "refusal", "logprobs"} for events in _TEXTS},
     "response.output_text.annotation.added": {"annotation", "annotation_index"},
@@ -216,18 +216,18 @@ class Decoder(msgspec.Struct):
             if value and is_error(value):
                 return _decoded([*_failed({**value, "type": "error"})], frame, frame)
             return Decoded(ends=True) if data.strip() == b"[DONE]" else None
-        came, (frame, value) = frame, cleaned(frame, value, self.drop - _NEEDED, FRAMING)
+        received, (frame, value) = frame, cleaned(frame, value, self.drop - _NEEDED, FRAMING)
         type_, about = value["type"], bool(value.keys() & {"item_id", "item", "output_index"})
-        if said := self._unbegun(value, type_):
-            return _decoded(said, frame, came)
+        if events := self._unbegun(value, type_):
+            return _decoded(events, frame, received)
         if type_ == ADDED or (type_ == TEXT and not (about and self._kind(value) == "message")):
             of = str(part_of(value, "item").get("type") or "message")
             self.names = {**self.names, **dict.fromkeys(_names(value), len(self.items))}
             self.items = (*self.items, of)
         if not (about or "sequence_number" in value or type_.startswith("response.") or type_ in _FAILURES):
             return None
-        said = [*self._said(value, self._number(value), self._kind(value) if about else "")]
-        return _decoded(said, frame, came)
+        events = [*self._said(value, self._number(value), self._kind(value) if about else "")]
+        return _decoded(events, frame, received)
 
     def _unbegun(self, value: Json, type_: str) -> list[Delta | Beside]:
         """Tell items that no event began, and what this one says besides; nothing if it holds none."""
@@ -237,11 +237,11 @@ class Decoder(msgspec.Struct):
             items = [part_of(value, "item")] if is_new else []
         else:
             items = left(part_of(value, "response").get("output"), self.items) if type_ in ENDS else []
-        said: list[Delta | Beside] = [self._silent()] if items and self.speaking else []
+        events: list[Delta | Beside] = [self._silent()] if items and self.speaking else []
         for item in items:
-            said += told(item, len(self.items), self.form)
+            events += told(item, len(self.items), self.form)
             self.items = (*self.items, str(item.get("type") or "message"))
-        return [*said, *self._of_response(value, type_)] if items and type_ in ENDS else said
+        return [*events, *self._of_response(value, type_)] if items and type_ in ENDS else events
 
     def _number(self, value: Json) -> int:
         """Find the item that an event is about: the last one, if nothing tells."""
@@ -251,7 +251,7 @@ class Decoder(msgspec.Struct):
         return self.items[self._number(value)] if self.items else ""
 
     def _said(self, value: Json, number: int, kind: str) -> Iterator[Delta | Beside]:
-        type_, (name, _, what) = value["type"], value["type"].rpartition(".")
+        type_, (name, _, action) = value["type"], value["type"].rpartition(".")
         place = number if value.get("output_index") == number else -1
         if type_ in _FAILURES:
             yield from _failed(value)
@@ -267,11 +267,11 @@ class Decoder(msgspec.Struct):
                 if type_ in (ADDED, DONE)
                 else type_.startswith(f"response.{kind.partition('_')[0]}")
             )
-            plain = {key: one for key, one in value.items() if key == "item" or not isinstance(one, dict | list)}
+            plain = {key: entry for key, entry in value.items() if key == "item" or not isinstance(entry, dict | list)}
             yield Origin(NAME, "event", (number if kind else None, plain), harmless=known, lost=kind or type_)
-            yield from (Origin(NAME, f"event.{key}", one) for key, one in value.items() if key not in plain)
+            yield from (Origin(NAME, f"event.{key}", entry) for key, entry in value.items() if key not in plain)
             return
-        known = {key: one for key, one in value.items() if _is_read(type_, key, one)}
+        known = {key: entry for key, entry in value.items() if _is_read(type_, key, entry)}
         if type_ == "keepalive":
             yield Origin(NAME, "event", (None, known), harmless=True)
         elif "response" in value:
@@ -281,11 +281,11 @@ class Decoder(msgspec.Struct):
             sound = isinstance(item.get("id"), str) and not item.get("content") and not item.get("summary")
             sound = sound and ("summary" in item if kind == "reasoning" else item.get("role") == "assistant")
             yield from _block(kind, number, str(item.get("id") or ""), "item", place if sound else -1, item)
-        elif name in _PARTS and what == "added":
+        elif name in _PARTS and action == "added":
             self.filled -= {number}
             at = value.get("content_index", value.get("summary_index")) if place == number else -1
             yield from _block(kind, number, str(value.get("item_id") or ""), "part", at, value["part"])
-        elif what == "delta":
+        elif action == "delta":
             yield from self._text(value, number, type_)
         elif type_ == DONE:
             item = value["item"]
@@ -294,7 +294,7 @@ class Decoder(msgspec.Struct):
                 yield Seal(encrypted=item["encrypted_content"])
         elif name in _PARTS:
             yield from _noted("part", number, value["part"])
-        elif what == "done":
+        elif action == "done":
             text = _string(value.get("text", value.get("refusal")))
             is_spoken = f"{name}.delta" not in _THOUGHTS
             if number not in self.filled and is_spoken and text:
@@ -304,7 +304,7 @@ class Decoder(msgspec.Struct):
             yield Origin(NAME, "text_done", (number, text), harmless=True)
         else:
             yield Origin(NAME, "annotation", (number, known), harmless=True, lost="annotations")
-        yield from (Origin(NAME, f"event.{key}", one) for key, one in value.items() if key not in known)
+        yield from (Origin(NAME, f"event.{key}", entry) for key, entry in value.items() if key not in known)
 
     def _silent(self) -> BlockEnd:
         self.speaking = False
@@ -364,7 +364,7 @@ class Decoder(msgspec.Struct):
     def _of_response(self, value: Json, type_: str) -> Iterator[Delta | Beside]:
         response = value["response"]
         id_, model = str(response.get("id") or ""), str(response.get("model") or "")
-        known = {key: one for key, one in response.items() if key in _FIELDS["response"]}
+        known = {key: value for key, value in response.items() if key in _FIELDS["response"]}
         if type_ not in ENDS and known.get("output"):
             del known["output"]  # nothing was said yet
         if type_ in ENDS:
@@ -382,7 +382,7 @@ class Decoder(msgspec.Struct):
         else:
             yield Origin(NAME, "status", (0, {"type": type_, "id": id_}), harmless=True)
         kind = "end" if type_ in ENDS else "head"
-        yield from (Origin(NAME, f"{kind}.{key}", one) for key, one in response.items() if key not in known)
+        yield from (Origin(NAME, f"{kind}.{key}", value) for key, value in response.items() if key not in known)
 
     def _output(self, output: Any) -> Iterator[Origin]:
         """Look for fields that are not known in the items that the last event repeats."""
@@ -405,10 +405,10 @@ class Decoder(msgspec.Struct):
         return Finish(reason, said=f"{status} ({why})" if why else status)
 
 
-def _decoded(said: Sequence[Delta | Beside], frame: Frame, came: Frame) -> Decoded:
-    deltas = tuple(one for one in said if not isinstance(one, _BESIDE))
-    beside = tuple(one for one in said if isinstance(one, _BESIDE))
-    return Decoded(deltas, beside, None if frame is came else frame)
+def _decoded(events: Sequence[Delta | Beside], frame: Frame, received: Frame) -> Decoded:
+    deltas = tuple(event for event in events if not isinstance(event, _BESIDE))
+    beside = tuple(event for event in events if isinstance(event, _BESIDE))
+    return Decoded(deltas, beside, None if frame is received else frame)
 
 
 def _is_read(type_: str, key: str, value: Any) -> bool:
@@ -428,10 +428,10 @@ def _failed(value: Json) -> Iterator[Failure | Origin]:
 
 def _block(kind: str, number: int, id_: str, place: str, at: Any, fields: Json) -> Iterator[Beside]:
     """Read the beginning of an item or of a part of it."""
-    known = {key: one for key, one in fields.items() if key in _FIELDS[place]}
+    known = {key: value for key, value in fields.items() if key in _FIELDS[place]}
     own = Origin(NAME, place, (at, known), harmless=True)
     yield BlockStart("reasoning" if kind == "reasoning" else "text", number, id_, own=own)
-    yield from (Origin(NAME, f"{place}.{key}", one) for key, one in fields.items() if key not in known)
+    yield from (Origin(NAME, f"{place}.{key}", value) for key, value in fields.items() if key not in known)
     if place == "part" and fields.get("type") not in PARTS:
         yield Origin(NAME, "odd", None)
 
@@ -444,10 +444,10 @@ def _odd(item: Json) -> list[str]:
 
 def _noted(place: str, number: int, fields: Json) -> Iterator[Origin]:
     """Read the end of an item or of a part of it."""
-    known = {key: one for key, one in fields.items() if key in _FIELDS[place]}
+    known = {key: value for key, value in fields.items() if key in _FIELDS[place]}
     yield from (Origin(NAME, f"output.{key}", None) for key in _odd(fields))
     yield Origin(NAME, f"{place}_done", (number, known), harmless=True)
-    yield from (Origin(NAME, f"{place}_done.{key}", one) for key, one in fields.items() if key not in known)
+    yield from (Origin(NAME, f"{place}_done.{key}", value) for key, value in fields.items() if key not in known)
 
 
 def _names(value: Json) -> list[str | int]:
@@ -463,9 +463,9 @@ def _string(text: Any) -> str:
     return text or ""
 
 
-def _is_same(one: str, other: str) -> bool:
+def _is_same(entry: str, later: str) -> bool:
     """True if two texts are the same JSON."""
     try:
-        return bool(json.loads(one) == json.loads(other))
+        return bool(json.loads(entry) == json.loads(later))
     except ValueError:
         return False

@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from vtc.apis.calls import JsonNesting, RawInput, raw_input
-from vtc.apis.contract import Chain, Json, Said, joined
+from vtc.apis.contract import Chain, Json, ReplyEvent, joined
 from vtc.apis.openai_responses.items import (
     ADDED,
     CALLS,
@@ -145,7 +145,7 @@ class Item(msgspec.Struct, frozen=True, gc=False):
         at = {"item_id": self.fields["id"], "output_index": self.index}
         if self.part is None:
             return at
-        return {**at, f"{self.place}_index": sum(one == self.place for one, _ in self.parts)}
+        return {**at, f"{self.place}_index": sum(entry == self.place for entry, _ in self.parts)}
 
 
 class Opened(msgspec.Struct):
@@ -173,7 +173,7 @@ class Opened(msgspec.Struct):
         """Take a note."""
         found = self.notes.get(key)
         if found is not None:
-            self.notes = {one: note for one, note in self.notes.items() if one != key}
+            self.notes = {other_key: note for other_key, note in self.notes.items() if other_key != key}
         return found
 
     # Messages and reasoning
@@ -183,7 +183,7 @@ class Opened(msgspec.Struct):
         lists = {"role": "assistant", "content": []} if kind == "message" else {"summary": []}
         about = {"id": own, "type": kind}
         about |= {} if kind == "reasoning" and fields else {"status": "in_progress"}
-        rest = {key: one for key, one in fields.items() if key not in ("content", "summary", "id")}
+        rest = {key: value for key, value in fields.items() if key not in ("content", "summary", "id")}
         if (id_ := fields.get("id")) and not any(item["id"] == id_ for _, item in self.done):
             rest["id"] = id_
         lists |= {"content": []} if "content" in fields else {}
@@ -230,11 +230,11 @@ class Opened(msgspec.Struct):
         open_, noted = self.open, self._take("item_done") or {}
         if open_ is None:
             return
-        rest = {key: one for key, one in noted.items() if key not in ("id", "type", "content", "summary")}
+        rest = {key: value for key, value in noted.items() if key not in ("id", "type", "content", "summary")}
         lists = {key: [part for place, part in open_.parts if place == key] for key in ("summary", "content")}
         kept = {key: parts for key, parts in lists.items() if parts or key in open_.fields}
-        told = {"status": status} if "status" in open_.fields else {}
-        item = {**open_.fields, **told, **rest, **kept}
+        status_fields = {"status": status} if "status" in open_.fields else {}
+        item = {**open_.fields, **status_fields, **rest, **kept}
         self._finished(open_.index, item)
         yield {"type": DONE, "output_index": open_.index, "item": item}
 
@@ -272,15 +272,15 @@ class Opened(msgspec.Struct):
         call = self._taken(open_.number)
         item = {**open_.fields, "status": "completed" if call.is_whole or not call.nesting.begun else "incomplete"}
         ours = call.source if str(call.source.get("type")) == open_.kind else {}
-        item |= {key: one for key, one in ours.items() if key not in (*open_.fields, "arguments", "input")}
+        item |= {key: value for key, value in ours.items() if key not in (*open_.fields, "arguments", "input")}
         if open_.kind in CALLS:
             events, field = CALLS[open_.kind]
-            told, said = joined(self.said), call.arguments if field == "arguments" else raw_input(call.arguments)
-            item[field] = said = said if said.startswith(told) else told
-            if len(said) > len(told) and not open_.settled:
-                yield {"type": f"response.{events}.delta", **open_.at, "delta": said[len(told) :]}
+            sent, text = joined(self.said), call.arguments if field == "arguments" else raw_input(call.arguments)
+            item[field] = text = text if text.startswith(sent) else sent
+            if len(text) > len(sent) and not open_.settled:
+                yield {"type": f"response.{events}.delta", **open_.at, "delta": text[len(sent) :]}
             if not open_.settled:
-                yield {"type": f"response.{events}.done", **open_.at, "name": item["name"], field: said}
+                yield {"type": f"response.{events}.done", **open_.at, "name": item["name"], field: text}
         else:
             item |= ours
         self._finished(open_.index, item)
@@ -288,18 +288,18 @@ class Opened(msgspec.Struct):
 
     def _taken(self, number: int) -> CallProgress:
         call = self.calls[number]
-        self.calls = {key: one for key, one in self.calls.items() if key != number}
+        self.calls = {key: value for key, value in self.calls.items() if key != number}
         return call
 
     def _is_told(self, output: Any) -> bool:
         """True if the last event repeats the items that were told."""
-        told = [essence(item) for _, item in self.done]
-        return isinstance(output, list) and [essence(item) for item in output] == told
+        sent = [essence(item) for _, item in self.done]
+        return isinstance(output, list) and [essence(item) for item in output] == sent
 
     @property
     def _output_text(self) -> str:
         """Return all text of the messages that were told, as some servers repeat it beside them."""
-        parts = [part for _, item in sorted(self.done, key=lambda one: one[0]) for part in item.get("content") or ()]
+        parts = [part for _, item in sorted(self.done, key=lambda pair: pair[0]) for part in item.get("content") or ()]
         return "".join(str(part.get("text") or "") for part in parts if part.get("type") == "output_text")
 
 
@@ -328,7 +328,7 @@ class EventCounter(Opened):
     """The fields of the response; empty before its beginning was told."""
     next: int | None = 0
     """The number of the next event, if they have numbers."""
-    noted: tuple[Sequence[Said], ...] = ()
+    noted: tuple[Sequence[ReplyEvent], ...] = ()
     """What each frame says of those that leave with the next one."""
     like: tuple[int, Json] = (-1, {})
     """Upstream's last message: its number and fields, which one that goes on after a call has, too."""
@@ -356,41 +356,41 @@ class EventCounter(Opened):
 
     # Following
 
-    def follow(self, said: Sequence[Said], choice: int) -> bool:
-        if said and all(map(_is_quiet, said)):
-            self.noted = (*self.noted, said)
+    def follow(self, events: Sequence[ReplyEvent], choice: int) -> bool:
+        if events and all(map(_is_quiet, events)):
+            self.noted = (*self.noted, events)
             return False
         noted, self.noted = self.noted, ()
         self._numbered((), len(noted) + 1 if self.head or self.next else 0)
-        for event in (event for frame in (*noted, said) for event in frame):
+        for event in (event for frame in (*noted, events) for event in frame):
             self.in_step = self._track(event) and self.in_step
         return True
 
-    def _track(self, one: Said) -> bool:
+    def _track(self, event: ReplyEvent) -> bool:
         """Take note of what is told in a frame that passes; False if a strict client would fail at it."""
         open_ = self.open
-        match one:
+        match event:
             case Start(own=Origin(value=(number, fields))):
-                self._created(one, fields)
+                self._created(event, fields)
                 self.next = None if number is None else number + 1
                 demanded = isinstance(fields.get("created_at"), int | float) and isinstance(fields.get("model"), str)
-                return demanded and bool(one.id) and fields.get("output") == []
+                return demanded and bool(event.id) and fields.get("output") == []
             case BlockStart(own=Origin(kind="item", value=(place, fields))):
-                sound = open_ is None and place == self.count and not self._is_hidden(one.kind)
-                self.like = (one.number, fields) if one.kind == "text" else self.like
-                [*self._begin(KINDS[one.kind], one.number, fields)]
+                sound = open_ is None and place == self.count and not self._is_hidden(event.kind)
+                self.like = (event.number, fields) if event.kind == "text" else self.like
+                [*self._begin(KINDS[event.kind], event.number, fields)]
                 return sound
             case BlockStart(own=Origin(kind="part", value=(place, fields))):
                 if open_ is None or open_.part is not None:
                     return False
                 (begun,) = self._begin_part(fields)
                 at = begun.get("content_index", begun.get("summary_index"))
-                return bool(place == at and one.id == open_.fields["id"])
+                return bool(place == at and event.id == open_.fields["id"])
             case Text(raw=text) | ReasoningDelta(text=text) | RefusalDelta(text=text):
                 self.said = (self.said, text)
-                return not text or (open_ is not None and (open_.part or {}).get("type") in _types(one))
+                return not text or (open_ is not None and (open_.part or {}).get("type") in _types(event))
             case CallDelta():
-                return self._track_call(one)
+                return self._track_call(event)
             case Origin(kind=kind, value=(number, value)) if kind in ("text_done", "part_done", "item_done"):
                 if open_ is None or open_.number != number:
                     return False
@@ -429,10 +429,10 @@ class EventCounter(Opened):
             return sound
         if open_.part is not None or value.get("id") != open_.fields["id"]:
             return False
-        told = [text_of(part) for _, part in open_.parts]
+        status_fields = [text_of(part) for _, part in open_.parts]
         parts = [*(value.get("summary") or ()), *(value.get("content") or ())]
         self._finished(open_.index, {**open_.fields, **value})
-        return [text_of(part) for part in parts] == told
+        return [text_of(part) for part in parts] == status_fields
 
     def _track_call(self, piece: CallDelta) -> bool:
         number, open_ = piece.index or 0, self.open
@@ -461,7 +461,7 @@ class EventCounter(Opened):
         id_ = start.id if start.id.startswith("resp_") or fields else f"resp_{start.id or 'vtc'}"
         head = head_of(id_, self.form.model or start.model, start.created)
         if fields:
-            own = {key: one for key, one in fields.items() if one is not None or key not in _DEMANDED}
+            own = {key: value for key, value in fields.items() if value is not None or key not in _DEMANDED}
             head = {**{key: head[key] for key in _DEMANDED}, **own}
         self.head = self._left(head)
         self.id = self.head["id"] = self.head["id"] or "resp_vtc"
@@ -469,22 +469,22 @@ class EventCounter(Opened):
         return iter([{"type": type_, "response": self.head} for type_ in types])
 
     def _left(self, response: Json) -> dict[str, Any]:
-        return {key: one for key, one in response.items() if key not in self.drop}
+        return {key: value for key, value in response.items() if key not in self.drop}
 
 
-def _is_quiet(one: Said) -> bool:
+def _is_quiet(event: ReplyEvent) -> bool:
     """True for what is told with what follows."""
-    if isinstance(one, Origin):
-        return one.kind.partition(".")[0] in _QUIET
-    if isinstance(one, BlockStart | BlockEnd):
+    if isinstance(event, Origin):
+        return event.kind.partition(".")[0] in _QUIET
+    if isinstance(event, BlockStart | BlockEnd):
         return True
-    return isinstance(one, RefusalDelta | ReasoningDelta) and not one.text
+    return isinstance(event, RefusalDelta | ReasoningDelta) and not event.text
 
 
-def _types(one: Said) -> tuple[str, ...]:
-    if isinstance(one, RefusalDelta):
+def _types(event: ReplyEvent) -> tuple[str, ...]:
+    if isinstance(event, RefusalDelta):
         return ("refusal",)
-    return ("output_text",) if isinstance(one, Text) else ("reasoning_text", "summary_text")
+    return ("output_text",) if isinstance(event, Text) else ("reasoning_text", "summary_text")
 
 
 _TYPES = {
@@ -503,7 +503,7 @@ class Encoder(EventCounter):
 
     start: BlockStart | None = None
     """The item that begins with its first text."""
-    later: tuple[Said, ...] = ()
+    later: tuple[ReplyEvent, ...] = ()
     """What waits for the end of a call."""
     finish: Finish | None = None
     usage: Usage | None = None
@@ -520,15 +520,19 @@ class Encoder(EventCounter):
 
     # Writing
 
-    def write(self, said: Sequence[Said], choice: int) -> list[Json]:
+    def write(self, events: Sequence[ReplyEvent], choice: int) -> list[Json]:
         if self.over:
             return []
         noted, self.noted = self.noted, ()
-        logprobs = [one.value for one in said if isinstance(one, Origin) and one.kind == "logprobs"]
-        texts = [one for one in said if isinstance(one, Text | Rewritten | Call)]
+        logprobs = [event.value for event in events if isinstance(event, Origin) and event.kind == "logprobs"]
+        texts = [event for event in events if isinstance(event, Text | Rewritten | Call)]
         more = logprobs[0] if logprobs and len(texts) == 1 else ()
-        out = [event for frame in (*noted, said) for one in frame for event in self._tell(one, more)]
-        extra = {one.kind[6:]: one.value for one in said if isinstance(one, Origin) and one.kind.startswith("event.")}
+        out = [event for frame in (*noted, events) for item in frame for event in self._tell(item, more)]
+        extra = {
+            event.kind[6:]: event.value
+            for event in events
+            if isinstance(event, Origin) and event.kind.startswith("event.")
+        }
         if out and extra:
             out[0] = {**extra, **out[0]}
         if self.finish and (self.usage or self.closing is not None or not self.finish.said):
@@ -542,25 +546,25 @@ class Encoder(EventCounter):
         begun = [] if self.head or not out else [*self._created(Start())]
         return self._numbered([*begun, *out])
 
-    def _tell(self, one: Said, logprobs: Any = ()) -> Iterator[Json]:
-        if self._is_calling and not isinstance(one, CallDelta | Finish | Usage | Failure | Start | BlockEnd):
-            if not (isinstance(one, Origin) and one.kind == "text_done"):
-                self.later = (*self.later, one)
+    def _tell(self, event: ReplyEvent, logprobs: Any = ()) -> Iterator[Json]:
+        if self._is_calling and not isinstance(event, CallDelta | Finish | Usage | Failure | Start | BlockEnd):
+            if not (isinstance(event, Origin) and event.kind == "text_done"):
+                self.later = (*self.later, event)
             return
-        match one:
+        match event:
             case Start(own=own):
-                yield from self._created(one, own.value[1] if own else None)
+                yield from self._created(event, own.value[1] if own else None)
             case BlockStart():
-                self._noted_start(one)
+                self._noted_start(event)
             case Text(raw=text) | Rewritten(text=text) | RefusalDelta(text=text) if text:
-                type_ = "refusal" if isinstance(one, RefusalDelta) else "output_text"
+                type_ = "refusal" if isinstance(event, RefusalDelta) else "output_text"
                 yield from self._part("message", type_)
                 yield from self._say(text, logprobs)
             case Reasoning(raw=text) | ReasoningDelta(text=text) if text and not self._is_hidden("reasoning"):
                 yield from self._part("reasoning", "reasoning_text")
                 yield from self._say(text)
             case Seal() if not self._is_hidden("reasoning"):
-                yield from self._sealed(one)
+                yield from self._sealed(event)
             case Call(call=call):
                 yield from self._end()
                 item = done_item(call, self.form)
@@ -568,13 +572,13 @@ class Encoder(EventCounter):
                 self._finished(self.count, item)
                 self.count += 1
             case CallDelta():
-                yield from self._piece(one)
+                yield from self._piece(event)
             case Finish():
-                self.finish = one
+                self.finish = event
             case Usage():
-                self.usage = one
+                self.usage = event
             case Failure():
-                yield from self._failed(one)
+                yield from self._failed(event)
             case Origin(api=api, kind=kind, value=value) if api == NAME:
                 yield from self._own(kind, value)
 
@@ -597,7 +601,7 @@ class Encoder(EventCounter):
         elif self.open is None or self.open.kind != kind:
             yield from self._end()
             number, fields = self.like if kind == "message" else (-1, {})
-            about = {key: one for key, one in fields.items() if key not in ("id", "status")}
+            about = {key: value for key, value in fields.items() if key not in ("id", "status")}
             yield from self._begin(kind, number, about)
         noted, types = self.notes.get("part"), _TYPES.get(type_, (type_,))
         if noted is not None and noted.get("type") in types:
@@ -633,7 +637,7 @@ class Encoder(EventCounter):
                 elif open_ is not None and open_.number == number:
                     self.notes = {**self.notes, place: fields}
             case "annotation" if open_ is not None and open_.part is not None:
-                rest = {key: one for key, one in value[1].items() if key not in ("sequence_number", *open_.at)}
+                rest = {key: entry for key, entry in value[1].items() if key not in ("sequence_number", *open_.at)}
                 yield {**rest, **open_.at}
             case "event" if not key:
                 yield from self._event(*value)
@@ -667,7 +671,7 @@ class Encoder(EventCounter):
         if number in self.indices:
             more["output_index"] = self.indices[number]
         elif self.open is not None and self.open.number == number:
-            more = {key: one for key, one in self.open.at.items() if key in event}
+            more = {key: value for key, value in self.open.at.items() if key in event}
         if event["type"] == DONE and number in self.indices:
             self.done = (*self.done, (self.indices[number], event["item"]))
         yield {**event, **more}
@@ -712,8 +716,8 @@ class Encoder(EventCounter):
                 yield from self._tell(Text(joined(self._taken(call.number).said)))
         if self.later and not self._is_calling:
             later, self.later = self.later, ()
-            for one in later:
-                yield from self._tell(one)
+            for event in later:
+                yield from self._tell(event)
 
     def _is_open(self, number: int) -> bool:
         return self.open is not None and self.open.kind not in KINDS.values() and self.open.number == number
@@ -733,12 +737,12 @@ class Encoder(EventCounter):
         filtered = end is not None and end.reason == "halted"
         status = closing.get("status") or ("incomplete" if cut or filtered else "completed")
         why = {"reason": "max_output_tokens" if cut else "content_filter"} if status == "incomplete" else None
-        output = [item for _, item in sorted(self.done, key=lambda one: one[0])]
-        told = {"status": status, "incomplete_details": closing.get("incomplete_details") or why}
-        told |= {"id": self.id, "output": output, "usage": usage_of(self.usage or Usage())}
+        output = [item for _, item in sorted(self.done, key=lambda pair: pair[0])]
+        final = {"status": status, "incomplete_details": closing.get("incomplete_details") or why}
+        final |= {"id": self.id, "output": output, "usage": usage_of(self.usage or Usage())}
         if "output_text" in closing:
-            told["output_text"] = self._output_text
-        yield {"type": f"response.{status}", "response": self._left({**self.head, **closing, **told})}
+            final["output_text"] = self._output_text
+        yield {"type": f"response.{status}", "response": self._left({**self.head, **closing, **final})}
 
     def _failed(self, failure: Failure) -> Iterator[Json]:
         self.over = True
@@ -746,7 +750,7 @@ class Encoder(EventCounter):
             yield failure.own.value
             return
         error = {"code": failure.kind or "server_error", "message": failure.message}
-        output = [item for _, item in sorted(self.done, key=lambda one: one[0])]
+        output = [item for _, item in sorted(self.done, key=lambda pair: pair[0])]
         if not self.head:
             yield from self._created(Start())
         yield {

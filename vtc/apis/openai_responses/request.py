@@ -52,29 +52,29 @@ LAYOUT = BodyLayout(
 )
 
 
-def ask(asked: CanonicalRequest) -> Json:
+def ask(canonical: CanonicalRequest) -> Json:
     """Write a request; the server is to keep nothing of it."""
-    opening = asked.messages[0] if asked.messages else Message("user")
+    opening = canonical.messages[0] if canonical.messages else Message("user")
     is_prompt = opening.role == "system"
-    fields: dict[str, Any] = {"model": asked.model}
+    fields: dict[str, Any] = {"model": canonical.model}
     if is_prompt:
         fields["instructions"] = opening.text
-    rest = asked.messages[1:] if is_prompt else asked.messages
-    fields |= {"input": [item for message in rest for item in _items(message)], **LAYOUT.write_limits(asked.limits)}
-    fields |= {"stream": asked.stream, "store": False}
-    if asked.tools:
-        declared = ({**tool.as_openai()["function"], "strict": tool.strict} for tool in asked.tools)
+    rest = canonical.messages[1:] if is_prompt else canonical.messages
+    fields |= {"input": [item for message in rest for item in _items(message)], **LAYOUT.write_limits(canonical.limits)}
+    fields |= {"stream": canonical.stream, "store": False}
+    if canonical.tools:
+        declared = ({**tool.as_openai()["function"], "strict": tool.strict} for tool in canonical.tools)
         fields["tools"] = [{"type": "function", **tool} for tool in declared]
-        if asked.choice != "auto":
-            is_word = asked.choice in ("none", "required")
-            fields["tool_choice"] = asked.choice if is_word else {"type": "function", "name": asked.choice}
-        if not asked.parallel:
+        if canonical.choice != "auto":
+            is_word = canonical.choice in ("none", "required")
+            fields["tool_choice"] = canonical.choice if is_word else {"type": "function", "name": canonical.choice}
+        if not canonical.parallel:
             fields["parallel_tool_calls"] = False
-    if asked.effort not in (None, "auto"):
-        fields["reasoning"] = {"effort": openai_chat.EFFORTS.get(str(asked.effort), asked.effort)}
-    if asked.effort not in (None, "none"):
+    if canonical.effort not in (None, "auto"):
+        fields["reasoning"] = {"effort": openai_chat.EFFORTS.get(str(canonical.effort), canonical.effort)}
+    if canonical.effort not in (None, "none"):
         fields["include"] = ["reasoning.encrypted_content"]  # else it could not come back, as the server keeps nothing
-    if answer := asked.answer:
+    if answer := canonical.answer:
         form: dict[str, Any] = {"type": "json_object"}
         if answer.schema:
             form = {"type": "json_schema", "name": answer.name, "schema": answer.schema, "strict": bool(answer.strict)}
@@ -199,8 +199,8 @@ class Request(request.Request):
 
     @property
     def _conversation(self) -> Any:
-        given = self.fields["input"]
-        return [{"role": "user", "content": given}] if isinstance(given, str) else given
+        input_ = self.fields["input"]
+        return [{"role": "user", "content": input_}] if isinstance(input_, str) else input_
 
     def _decode(self, path: str) -> None:
         self.call_ids = frozenset(str(item.get("call_id")) for item in self._conversation if item.get("type") in CALLS)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from vtc.apis.contract import Decoded, Decoder, Encoder, Said
+from vtc.apis.contract import Decoded, Decoder, Encoder, ReplyEvent
 from vtc.apis.relay.choice import Choice, Part, Pipeline, as_said, finish, read, told_reason
 from vtc.apis.relay.pending import PendingFrame, after, before, pending, settle
 from vtc.apis.relay.writer import FrameWriter
@@ -172,8 +172,8 @@ class Relay[P: Pipeline]:
                     entry = replace(entry, events=tuple(entry.as_came(start)), intact=False)
                     out += self.writer.written(entry.says, choice.index, entry.frame, first=not entry.begun)
                 else:
-                    said = [*entry.before, *entry.as_came(), *entry.calls, *entry.after]
-                    out += self.writer.whole(entry.frame, [(choice.index, said)])
+                    events = [*entry.before, *entry.as_came(), *entry.calls, *entry.after]
+                    out += self.writer.whole(entry.frame, [(choice.index, events)])
         return [*out, *self.writer.close()]
 
     def passed(self, frame: Frame) -> list[bytes]:
@@ -183,8 +183,8 @@ class Relay[P: Pipeline]:
         decoded = self.decoder.decode(frame)
         if decoded is None or decoded.at_once:
             return [frame.raw]
-        said: list[Said] = [*before(decoded.beside), *as_said(decoded.deltas), *after(decoded.beside)]
-        out = self.writer.written(said, 0, frame) if said or not decoded.ends else []
+        events: list[ReplyEvent] = [*before(decoded.beside), *as_said(decoded.deltas), *after(decoded.beside)]
+        out = self.writer.written(events, 0, frame) if events or not decoded.ends else []
         return [*out, *self.writer.end(frame)] if decoded.ends else out
 
     def _begin(self, index: int) -> Choice:
@@ -266,7 +266,7 @@ def _plain(
         return None
     if not waiting:
         return Plain(frame, last, out[-1])
-    said = [(share.before, share.calls, share.after) for share in (left[-1], waiting[0])]
-    if len(waiting) > 1 or any(map(any, said)) or not waiting[0].text[waiting[0].decided :].isspace():
+    contents = [(share.before, share.calls, share.after) for share in (left[-1], waiting[0])]
+    if len(waiting) > 1 or any(map(any, contents)) or not waiting[0].text[waiting[0].decided :].isspace():
         return None
     return Plain(frame, last, frame.raw if is_own else out[-1], True)

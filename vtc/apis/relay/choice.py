@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from vtc.apis.calls import ToolCallAccumulator, object_in
-from vtc.apis.contract import Said
+from vtc.apis.contract import ReplyEvent
 from vtc.apis.relay.pending import PendingFrame, Read
 from vtc.events import (
     CUT_OFF,
@@ -122,16 +122,16 @@ type Fate = Literal["none", "kept", "written"]
 """What became of upstream's own calls: there are none, they leave in their frames, or they are written anew."""
 
 
-def as_said(deltas: Iterable[Delta]) -> list[Said]:
+def as_said(deltas: Iterable[Delta]) -> list[ReplyEvent]:
     """Turn deltas into what is said where no stage looks at them."""
-    said: list[Said] = []
+    events: list[ReplyEvent] = []
     for delta in deltas:
         match delta:
             case TextDelta(text=text):
-                said.append(RefusalDelta(text) if delta.refusal else Text(text))
+                events.append(RefusalDelta(text) if delta.refusal else Text(text))
             case ReasoningDelta() | CallDelta() | BlockEnd() | Finish() | Failure():
-                said.append(delta)
-    return said
+                events.append(delta)
+    return events
 
 
 def read(choice: Choice, entry: PendingFrame, deltas: Sequence[Delta]) -> Part:
@@ -149,8 +149,8 @@ def read(choice: Choice, entry: PendingFrame, deltas: Sequence[Delta]) -> Part:
             choice = replace(choice, lifted=True)
         return choice, replace(entry, text=delta.text), events
     calls: list[CallDelta] = []
-    thoughts: list[Said] = []
-    after: list[Said] = []
+    thoughts: list[ReplyEvent] = []
+    after: list[ReplyEvent] = []
     text, intact = "", True
     for delta in deltas:
         if choice.ended:
@@ -200,18 +200,18 @@ def read(choice: Choice, entry: PendingFrame, deltas: Sequence[Delta]) -> Part:
                 lifted = _calls(events)
                 waited = len(calls)
                 choice, more, pieces, calls, fate = finish(choice, calls, complete=reason not in CUT_OFF, lifted=lifted)
-                told = told_reason(reason, choice, fate)
+                client_reason = told_reason(reason, choice, fate)
                 events += more
                 after += pieces
                 intact = intact and not pieces and len(calls) == waited
-                after.append(delta if told == reason else replace(delta, reason=told))
-                intact = intact and told == reason and not (calls and fate == "written")
+                after.append(delta if client_reason == reason else replace(delta, reason=client_reason))
+                intact = intact and client_reason == reason and not (calls and fate == "written")
                 calls = [] if fate == "written" else calls
     if not choice.lifted and _calls(events):
         choice = replace(choice, lifted=True)
     before = entry.before
     if thoughts:
-        starts = sum(isinstance(said, Start | BlockStart) for said in before)
+        starts = sum(isinstance(texts, Start | BlockStart) for texts in before)
         before = (*before[:starts], *thoughts, *before[starts:])
     entry = replace(entry, before=before, text=text, calls=(*calls,), after=(*after, *entry.after), intact=intact)
     return choice, replace(entry, refusal=_refusal(deltas)), events
@@ -278,16 +278,16 @@ def _last_pieces(
     What such a call lacks stands in the place of all of them, once: `placed` are the numbers of those that have it.
     """
     last: list[CallDelta] = []
-    others: list[CallDelta] = []
+    rest: list[CallDelta] = []
     for piece in pieces:
         if piece.name or piece.index not in missing:
-            others.append(piece)
+            rest.append(piece)
         elif (end := missing[piece.index]) is None:
             last.append(piece)
         elif piece.index not in placed:
             placed.add(piece.index)
             last.append(end)
-    return last, others
+    return last, rest
 
 
 def _ended_calls(choice: Choice, begins: CallDelta) -> tuple[Choice, Read]:
@@ -297,10 +297,10 @@ def _ended_calls(choice: Choice, begins: CallDelta) -> tuple[Choice, Read]:
         return choice, []
     if any(entry.text[entry.decided :].strip() for entry in choice.waiting):
         return replace(choice, stuck=True), []  # what becomes of a call must not leave before text that came before it
-    said: dict[int | None, str] = {}
+    texts: dict[int | None, str] = {}
     for piece in pieces:
-        said[piece.index] = said.get(piece.index, "") + piece.arguments
-    if {None, begins.index} & said.keys() or not all(map(object_in, said.values())):
+        texts[piece.index] = texts.get(piece.index, "") + piece.arguments
+    if {None, begins.index} & texts.keys() or not all(map(object_in, texts.values())):
         return replace(choice, stuck=True), []
     gathered, clean = _gathered(choice, ())
     choice, events, fate = _decided(choice, gathered, choice.pipeline.upstream(gathered), clean=clean)
@@ -348,9 +348,9 @@ def _begun(entry: PendingFrame, piece: CallDelta) -> PendingFrame:
 
 def _is_same(left: Sequence[ToolCall], gathered: Sequence[ToolCall]) -> bool:
     """True if calls leave as upstream made them; an id for one that came without makes no difference."""
-    said = [(call.name, call.arguments, call.id) for call in left]
+    texts = [(call.name, call.arguments, call.id) for call in left]
     return len(left) == len(gathered) and all(
-        one == (own.name, own.arguments, own.id or one[2]) for one, own in zip(said, gathered, strict=True)
+        entry == (own.name, own.arguments, own.id or entry[2]) for entry, own in zip(texts, gathered, strict=True)
     )
 
 

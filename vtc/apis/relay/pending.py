@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from vtc.apis.contract import Said
+from vtc.apis.contract import ReplyEvent
 from vtc.events import (
     Beside,
     BlockEnd,
@@ -47,13 +47,13 @@ class PendingFrame(msgspec.Struct, frozen=True, gc=False):
     """Characters at the end of the text that are a refusal, where the server's API keeps that apart."""
     decided: int = 0
     """Characters of the text that are decided."""
-    before: tuple[Said, ...] = ()
+    before: tuple[ReplyEvent, ...] = ()
     """What it says before its text: a start, reasoning, what only its API knows."""
-    events: tuple[Said, ...] = ()
+    events: tuple[ReplyEvent, ...] = ()
     """What its text became, as far as that is decided."""
     calls: tuple[CallDelta, ...] = ()
     """Pieces of upstream's calls that are decided at the end of the choice."""
-    after: tuple[Said, ...] = ()
+    after: tuple[ReplyEvent, ...] = ()
     """What it says after its text: pieces of calls that pass, the end of a block or of the choice, the usage."""
     intact: bool = True
     """True as long as it may leave as it came."""
@@ -65,16 +65,16 @@ class PendingFrame(msgspec.Struct, frozen=True, gc=False):
     """True once a part of it has left."""
 
     @property
-    def says(self) -> list[Said]:
+    def says(self) -> list[ReplyEvent]:
         """Return all that it says now; where it leaves as it came, pieces of calls in the order of their calls."""
         if self.calls and self.intact:
-            said = [*self.events, *self.calls]
-            pieces = [piece for piece in said if isinstance(piece, CallDelta)]
+            events = [*self.events, *self.calls]
+            pieces = [piece for piece in events if isinstance(piece, CallDelta)]
             text = [event for event in self.events if not isinstance(event, CallDelta)]
             return [*self.before, *text, *sorted(pieces, key=lambda piece: piece.index or 0), *self.after]
         return [*self.before, *self.events, *self.calls, *self.after]
 
-    def as_came(self, start: int = 0) -> list[Said]:
+    def as_came(self, start: int = 0) -> list[ReplyEvent]:
         """Return its text from a place on, as it came."""
         return _parted(self, start, len(self.text))
 
@@ -131,7 +131,7 @@ def _shares(frames: Sequence[PendingFrame], events: Read) -> list[PendingFrame]:
     rest = iter(frames)
     here, last = next(rest), frames[-1]
     decided, share, intact = here.decided, [*here.events], here.intact
-    pieces: list[Said] = []  # of calls, which stand in the last frame, after its text
+    pieces: list[ReplyEvent] = []  # of calls, which stand in the last frame, after its text
     for event in events:
         if isinstance(event, CallDelta):
             pieces.append(event)
@@ -175,7 +175,7 @@ def _shares(frames: Sequence[PendingFrame], events: Read) -> list[PendingFrame]:
     return shares
 
 
-def _parted(frame: PendingFrame, start: int, end: int) -> list[Said]:
+def _parted(frame: PendingFrame, start: int, end: int) -> list[ReplyEvent]:
     """Return a part of a frame's text, the refusal at its end apart."""
     begun = max(start, min(end, len(frame.text) - frame.refusal))
     text, refusal = frame.text[start:begun], frame.text[begun:end]

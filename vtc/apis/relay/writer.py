@@ -20,7 +20,7 @@ import msgspec
 from msgspec.structs import replace
 
 from vtc.apis.calls import JsonNesting
-from vtc.apis.contract import Encoder, Said
+from vtc.apis.contract import Encoder, ReplyEvent
 from vtc.apis.relay.choice import Choice, Part
 from vtc.apis.relay.pending import PendingFrame, settle
 from vtc.events import Call, CallDelta, Failure, Finish, Origin, Rewritten
@@ -57,7 +57,7 @@ class FrameWriter(msgspec.Struct):
     """True where the server broke off: a call that lacks its end is text then, as a client may run what it is told."""
     left_out: tuple[str, ...] = ()
     """What did not leave, as no encoder or no policy takes it, for people."""
-    heed: Callable[[Iterable[Said], int], object] | None = None
+    heed: Callable[[Iterable[ReplyEvent], int], object] | None = None
     """Takes what leaves of a choice, but for frames of plain text or reasoning that need not be read."""
 
     def copy(self) -> FrameWriter:
@@ -99,25 +99,25 @@ class FrameWriter(msgspec.Struct):
                     self.shifted = self.shifted or self.encoder.counts
         return out, choices, left
 
-    def whole(self, frame: Frame, entries: Sequence[tuple[int, Sequence[Said]]]) -> list[bytes]:
+    def whole(self, frame: Frame, entries: Sequence[tuple[int, Sequence[ReplyEvent]]]) -> list[bytes]:
         """Let a frame leave of which nothing changed; `entries` is what it says of each choice."""
         if self.passes and not (self.shifted or self.behind):
             before = copy.copy(self.encoder)
-            told = [self.encoder.follow(said, choice) for choice, said in entries]
-            tells = any(told)
-            for choice, said in entries if self.heed and (self.encoder.in_step or not tells) else ():
-                self.heed(said, choice)  # type: ignore[misc]  # asked for above
-            if not tells and any(said for _, said in entries):
+            in_step = [self.encoder.follow(events, choice) for choice, events in entries]
+            tells = any(in_step)
+            for choice, events in entries if self.heed and (self.encoder.in_step or not tells) else ():
+                self.heed(events, choice)  # type: ignore[misc]  # asked for above
+            if not tells and any(events for _, events in entries):
                 self.kept = (*self.kept, frame.raw)
                 return []
             if self.encoder.in_step:
                 out, self.kept = [*self.kept, frame.raw], ()
                 return out
             self.encoder = before
-        return [piece for choice, said in entries for piece in self.written(said, choice, frame)]
+        return [piece for choice, events in entries for piece in self.written(events, choice, frame)]
 
     def written(
-        self, said: Iterable[Said], choice: int, like: Frame | None = None, *, first: bool = True
+        self, events: Iterable[ReplyEvent], choice: int, like: Frame | None = None, *, first: bool = True
     ) -> list[bytes]:
         """Let the encoder write something, in the place of the frame `like` or of a part of it.
 
@@ -126,10 +126,10 @@ class FrameWriter(msgspec.Struct):
         if choice and not self.passes:
             self._leave_out("more than one choice")
             return []
-        said = [*said]
+        events = [*events]
         if self.heed:
-            self.heed(said, choice)
-        values = self.encoder.write([*self._known(said, choice)], choice)
+            self.heed(events, choice)
+        values = self.encoder.write([*self._known(events, choice)], choice)
         self.told = self.told or bool(values)
         if self.kept:
             self.kept, self.behind = (), not values
@@ -166,9 +166,9 @@ class FrameWriter(msgspec.Struct):
         out, self.kept = [*self.kept], ()
         return out
 
-    def _known(self, said: Iterable[Said], choice: int) -> Iterable[Said]:
+    def _known(self, events: Iterable[ReplyEvent], choice: int) -> Iterable[ReplyEvent]:
         """Leave out what only an unknown part of the server's API says; for a client of another, its objects, too."""
-        for event in said:
+        for event in events:
             known = self._alone(event) if self.passes else self._crossed(event, choice)
             own: Any = known if isinstance(known, Origin) else getattr(known, "own", None)
             harmless = own is not None and own.harmless and (not self.strict or is_distinct(own.value))
@@ -182,7 +182,7 @@ class FrameWriter(msgspec.Struct):
             if own is not known:
                 yield replace(known, own=None)  # type: ignore[type-var]  # a struct that has `own`
 
-    def _alone(self, event: Said) -> Said:
+    def _alone(self, event: ReplyEvent) -> ReplyEvent:
         """Part a call from what else its own object says, where a policy is strict: that may be another call."""
         source = (
             event.call.source if isinstance(event, Call) else event.source if isinstance(event, CallDelta) else None
@@ -195,10 +195,10 @@ class FrameWriter(msgspec.Struct):
             return dataclasses.replace(event, call=dataclasses.replace(event.call, source=known))
         return replace(event, source=known)
 
-    def _leave_out(self, what: str) -> None:
-        self.left_out = self.left_out if what in self.left_out else (*self.left_out, what)
+    def _leave_out(self, kind: str) -> None:
+        self.left_out = self.left_out if kind in self.left_out else (*self.left_out, kind)
 
-    def _crossed(self, event: Said, choice: int) -> Said:
+    def _crossed(self, event: ReplyEvent, choice: int) -> ReplyEvent:
         """Tell a client of another API what its own server would have said."""
         match event:
             case CallDelta():

@@ -79,7 +79,7 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Said:
+class WrittenCall:
     """What tells a call from others, as it may stand in a result."""
 
     names: tuple[str, ...]
@@ -128,14 +128,14 @@ class Echoes:
                         return result.tool
         return None
 
-    def _said(self, call: ToolCall, size: int) -> Said | None:
+    def _said(self, call: ToolCall, size: int) -> WrittenCall | None:
         """Take apart a call that is written in so many characters; None if it has no value."""
         values = [lines for text in _values(_arguments(call)) if (lines := _lines(text))]
         if not values:
             return None
         also = (name for name, tool in self._tools().items() if tool.name == call.name)
         room = 2 * size + 64 * sum(map(len, values)) + 128
-        return Said(tuple(dict.fromkeys([call.name, *also])), tuple(dict.fromkeys(values)), room)
+        return WrittenCall(tuple(dict.fromkeys([call.name, *also])), tuple(dict.fromkeys(values)), room)
 
     def _spend(self, steps: int) -> None:
         self.left -= steps
@@ -156,7 +156,7 @@ class Echoes:
                 yield at
             at = self._find(text, part, at + 1, end)
 
-    def _holds(self, result: Result, call: Said) -> bool:
+    def _holds(self, result: Result, call: WrittenCall) -> bool:
         """True if a result holds a call."""
         text, longest = result.text, call.longest
         for start, end in ((result.at, len(text)), (0, min(result.at + len(longest) + 2, len(text)))):
@@ -184,7 +184,7 @@ class Echoes:
             result.named[names] = sorted(places)
         return result.named[names]
 
-    def _is_there(self, text: str, call: Said, at: int, names: Sequence[int]) -> bool:
+    def _is_there(self, text: str, call: WrittenCall, at: int, names: Sequence[int]) -> bool:
         """True if a call stands where its longest line does, and its name right before or after that."""
         self._spend(1)
         low, high = max(0, at - call.room), min(len(text), at + call.room)
@@ -192,7 +192,7 @@ class Echoes:
         near = (name for name in names[max(0, after - 1) : after + 1] if low <= name < high)
         return any(self._stands_around(text, call, name, low, high) for name in near)
 
-    def _stands_around(self, text: str, call: Said, name: int, low: int, high: int) -> bool:
+    def _stands_around(self, text: str, call: WrittenCall, name: int, low: int, high: int) -> bool:
         """True if all values stand around a name, after what a call begins with."""
         line = max(text.rfind("\n", 0, name) + 1, name - _BEFORE)
         first = name

@@ -27,7 +27,7 @@ from msgspec.structs import replace
 
 from vtc.apis import Request
 from vtc.apis.calls import ToolCallAccumulator
-from vtc.apis.contract import Said
+from vtc.apis.contract import ReplyEvent
 from vtc.apis.crossing import FIELDS, opened
 from vtc.events import (
     Call,
@@ -259,7 +259,7 @@ class ThoughtRecorder:
         else:
             take(text)
 
-    def left(self, events: Iterable[Said], choice: int) -> None:
+    def left(self, events: Iterable[ReplyEvent], choice: int) -> None:
         """Take what leaves for the client; the end of the message ends the listening."""
         for event in events if self._listens and not choice else ():
             match event:

@@ -298,8 +298,8 @@ class FastPath:
         assert self._match is not None
         text = frame[len(before) : -len(after)] if frame.startswith(before) and frame.endswith(after) else b""
         if not text or b'"' in text or text[-1] == _BACKSLASH:
-            found = self._match(frame)
-            text = found["text"] if found else b""
+            match = self._match(frame)
+            text = match["text"] if match else b""
         return b"" if len(text) > MOST_TEXT or (check.odd(text) and check.stops(text)) else text
 
     def _left(self, frames: Sequence[bytes], texts: Sequence[bytes]) -> list[bytes] | None:
@@ -347,12 +347,12 @@ class FastPath:
         if not isinstance(delta, TextDelta | ReasoningDelta) or (isinstance(delta, TextDelta) and delta.refusal):
             return
         rule = pipeline.plain if isinstance(delta, TextDelta) else pipeline.plain_reasoning
-        found = self._shapes.match(self._relay.decoder, frame, delta) if rule else None
-        if rule is None or found is None:
+        match = self._shapes.match(self._relay.decoder, frame, delta) if rule else None
+        if rule is None or match is None:
             return
         check = check_of(rule)
         self._reading = pipeline if isinstance(delta, TextDelta) and check.waits else None
-        if waits and check.stops(found["text"]):
+        if waits and check.stops(match["text"]):
             return
         self._followers = [*self._who_follow(delta)]
         if left is frame.raw:
@@ -361,10 +361,10 @@ class FastPath:
             self._told = learned(self._relay.writer, delta)
             if self._told is None or not self._told.goes_on(left):
                 return
-        self._check, self._match = check, found.re.fullmatch
-        self._around = frame.raw[: found.start("text")], frame.raw[found.end("text") :]
+        self._check, self._match = check, match.re.fullmatch
+        self._around = frame.raw[: match.start("text")], frame.raw[match.end("text") :]
         if waits:
-            self._frames, self._texts, self._owed = [frame.raw], [found["text"]], 1
+            self._frames, self._texts, self._owed = [frame.raw], [match["text"]], 1
 
     def _who_follow(self, delta: Delta) -> Iterator[Callable[[bytes, Sequence[bytes]], None]]:
         """Find who must know of the frames that leave and of their texts."""
