@@ -169,8 +169,12 @@ class Growth:
     def add(self) -> None:
         self.places += 1
         if self.places > MOST_PLACES:
-            self.places = 0
-            self.round += 1
+            self.restart()
+
+    def restart(self) -> None:
+        """Let all tries begin to grow anew."""
+        self.places = 0
+        self.round += 1
 
 
 GROWTH = Growth()
