@@ -139,13 +139,16 @@ class JsonBody:
         """The value as strict JSON (once `done`)."""
         return encodable("".join(self._out))
 
-    def take(self) -> str:
-        """Return the strict JSON since the last time, but for what more text may still change."""
+    def take(self) -> list[str]:
+        """Return the tokens of strict JSON since the last time, but for what more text may still change.
+
+        A string is its quotes, and pieces between them.
+        """
         new = self._out[self._taken :]
         if self.in_string and any("\\" in piece for piece in new) and self._path()[1]:
-            return ""
+            return []
         self._taken = len(self._out)
-        return encodable("".join(new))
+        return new
 
     def discard(self) -> None:
         """Forget the text so far: only the end of the value is wanted."""
@@ -254,7 +257,7 @@ class JsonBody:
             self.error = self.error or f"{shown} where JSON has {self._expect.split(' in')[0]}"
             return at
         if state == "end":
-            if self._expect.startswith("next") and not self._mend(Repair.JSON_TRAILING_COMMA, ""):
+            if self._expect.startswith("next") and not self._note(Repair.JSON_TRAILING_COMMA):
                 return at
             if self._containers[-1] == DOUBLED:
                 self._containers[-1], self._expect = "{", "second brace"

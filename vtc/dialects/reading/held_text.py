@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, Protocol, Self
 
 from vtc.dialects.arguments import values
@@ -109,8 +109,6 @@ _TAG = re.compile(r"(?:</?[^<>\s]{0,64}|/[\w:.-]{0,64}|[\w:.-]{1,64})>?\Z")
 _WINDOW = 70
 """Characters that such a tag has at the most."""
 _ESCAPED = re.compile(r"(?<!\\)((?:\\\\)*)\\(?:[nrt]|u00[01][0-9a-f])\Z")
-_RUN = re.compile(r'(?:[^"\\]|\\.)*+', re.DOTALL)
-_MARK = re.compile(r'["{}\[\],:]|[^"{}\[\],:]+')
 
 
 def is_possible(syntax: CallSyntax, written: str) -> bool:
@@ -301,10 +299,7 @@ class JsonPieces(CallPieces):
         "_awaits_key",
         "_closers",
         "_depth",
-        "_first",
         "_held",
-        "_in_string",
-        "_is_key",
         "_key",
         "_keys",
         "_offered",
@@ -328,39 +323,33 @@ class JsonPieces(CallPieces):
         self._offered = offered
         self._open: list[str] = []
         self._depth: int | None = None  # at which the arguments' keys stand
-        self._awaits_key = self._in_string = self._is_key = False
+        self._awaits_key = False
         self._key = ""
-        self._first = True
-        self._string: list[str] = []
+        self._string: list[str] | None = None  # what was read of a string, but for what is in `_content`
         self._held: list[str] = []  # of the arguments, what waits for the next text
 
-    def feed(self, text: str) -> None:
-        """Take more of the body, as strict JSON without white space."""
-        at = 0
-        while at < len(text) and not self.halted:
-            if not self._in_string:
-                mark = _MARK.match(text, at)
-                assert mark is not None
-                at = mark.end()
-                self._mark(mark[0])
-                continue
-            run = _RUN.match(text, at)
-            assert run is not None
-            at = run.end()
-            self._run(run[0])
-            if at < len(text):
-                at += 1
-                self._end_string()
+    def feed(self, tokens: Iterable[str]) -> None:
+        """Take more of the body, as `JsonBody.take` returns it."""
+        for token in tokens:
+            if self.halted:
+                return
+            if self._string is None:
+                self._mark(token)
+            elif token != '"':
+                self._string.append(token)
+            else:
+                self._end_string(encodable("".join(self._string)))
+        if self._string and self._content is not None:
+            self._go_on(self._content, encodable("".join(self._string)))
+            self._string.clear()
 
-    def _run(self, text: str) -> None:
-        if self._content is None:
-            self._string.append(text)
-            return
-        known = self._content.held + text
+    def _go_on(self, content: ValueText, text: str) -> None:
+        """Go on with a value that may leave."""
+        known = content.held + text
         if any(closer in known for closer in self._closers):
             self.stop()
             return
-        if text := self._content.feed(text):
+        if text := content.feed(text):
             self._ready.append(text)
 
     def _mark(self, mark: str) -> None:
@@ -392,10 +381,8 @@ class JsonPieces(CallPieces):
         self._held.clear()
 
     def _begin_string(self) -> None:
-        self._in_string, self._is_key = True, self._awaits_key
-        self._awaits_key = False
         self._string, self._content = [], None
-        if self._is_key or self._depth is None:
+        if self._awaits_key or self._depth is None:
             self._held.append('"')
             return
         assert self.tool is not None
@@ -408,15 +395,16 @@ class JsonPieces(CallPieces):
             self._ready += [*self._held, '"']
             self._held.clear()
 
-    def _end_string(self) -> None:
-        self._in_string = False
+    def _end_string(self, written: str) -> None:
+        self._string = None
         if self._content is not None:
+            self._go_on(self._content, written)
             self._held += [self._content.held, '"']
             return
-        written = "".join(self._string)
         if self._depth is not None:
             self._held += [written, '"']
-        if self._is_key and len(self._open) == (self._depth or 1):
+        is_key, self._awaits_key = self._awaits_key, False
+        if is_key and len(self._open) == (self._depth or 1):
             self._key = str(loaded(f'"{written}"'))
             if self._depth is not None:
                 self._check_key()
@@ -429,9 +417,8 @@ class JsonPieces(CallPieces):
         declared = values.properties(self.tool.parameters)
         if declared and self._key not in declared:
             self.halted = True
-        elif self._first:
+        else:
             self.begun = True
-        self._first = False
 
     def _read_field(self, value: str) -> None:
         """Read a text that stands beside the arguments."""
