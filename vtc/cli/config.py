@@ -69,11 +69,11 @@ def read(file: Path) -> Config:
     documents, problems = document.read(file)
     if not documents and not problems:
         return Config()
-    for one in documents:
-        problems += document.problems(one, Config)
+    for parsed in documents:
+        problems += document.problems(parsed, Config)
         problems += [
-            one.problem(path, "holds the character NUL, which no argument of a program can; remove it")
-            for path, text in _texts(one.value, ())
+            parsed.problem(path, "holds the character NUL, which no argument of a program can; remove it")
+            for path, text in _texts(parsed.value, ())
             if "\0" in text
         ]
     if problems:

@@ -174,13 +174,13 @@ def _of_call(plan: Plan, call: ToolCall | None) -> dict[str, Any]:
     return {"call": tried(plan.stack.guards, call, plan.protocol.tools)} if call else {}
 
 
-def _of_facts(found: Profiles, facts: Facts) -> dict[str, Any]:
+def _of_facts(loaded_profiles: Profiles, facts: Facts) -> dict[str, Any]:
     choices: dict[str, ProfileChoice[Any]] = {
-        "client": best(found.clients, facts, found.sources),
-        "model": best(found.models, facts, found.sources),
-        "server": best(found.servers, facts, found.sources),
+        "client": best(loaded_profiles.clients, facts, loaded_profiles.sources),
+        "model": best(loaded_profiles.models, facts, loaded_profiles.sources),
+        "server": best(loaded_profiles.servers, facts, loaded_profiles.sources),
     }
-    policies = [{"profile": policy.name, "why": why} for policy, why in every(found.policies, facts)]
+    policies = [{"profile": policy.name, "why": why} for policy, why in every(loaded_profiles.policies, facts)]
     profiles = {
         kind: {
             "profile": choice.profile.name if choice.profile else None,

@@ -16,10 +16,10 @@ class Repair(StrEnum):
     meaning: str
 
     def __new__(cls, name: str, meaning: str) -> Self:
-        one = str.__new__(cls, name)
-        one._value_ = name
-        one.meaning = meaning
-        return one
+        repair = str.__new__(cls, name)
+        repair._value_ = name
+        repair.meaning = meaning
+        return repair
 
     def of(self, parameter: str) -> str:
         """The repair of one parameter: `untyped:count`."""

@@ -112,11 +112,11 @@ class Asker:
                 sent[key] = f"Bearer {self._key}" if key == BEARER else self._key
             connection.request("GET" if body is None else "POST", f"{self._at.path}{path}", body, sent)
             response = connection.getresponse()
-            found = response.read(MOST)
+            data = response.read(MOST)
             if late.is_set():
                 raise TimeoutError
-            said = {name.lower(): value for name, value in response.getheaders()}
-            return ServerAnswer(response.status, found, said, None, time.monotonic() - begun)
+            by_name = {name.lower(): value for name, value in response.getheaders()}
+            return ServerAnswer(response.status, data, by_name, None, time.monotonic() - begun)
         except (OSError, HTTPException) as error:
             if late.is_set() or isinstance(error, TimeoutError):
                 error = TimeoutError(None, f"no answer within {self.seconds:g} seconds")

@@ -84,9 +84,9 @@ def read(
     if declared is None or values.takes_text(declared, root):
         return value, "" if fits else Repair.UNTYPED.of(key)
     for repair, inner in _inner(text) if lenient and not fits and value is not None else ():
-        found, fits = values.read(inner, declared, root, mark=mark)
+        inner_value, fits = values.read(inner, declared, root, mark=mark)
         if fits:
-            return found, repair.of(key) if repair == Repair.TYPED else repair
+            return inner_value, repair.of(key) if repair == Repair.TYPED else repair
     if not fits:
         return value, Repair.UNTYPED.of(key)
     return value, Repair.TYPED.of(key) if is_string else ""
@@ -225,10 +225,10 @@ def fitted_text(
     text: str, arguments: Mapping[str, Any], schema: Mapping[str, Any], *, lenient: bool = True
 ) -> tuple[str, list[str]]:
     """Do so for arguments that are JSON text as well: what fits stays as it is written."""
-    found, notes = fitted(arguments, schema, lenient=lenient) if schema else (arguments, [])
+    fitted_arguments, notes = fitted(arguments, schema, lenient=lenient) if schema else (arguments, [])
     if not notes:
         return text, notes
     raws = members(text)
-    pairs = zip(arguments.items(), found.items(), strict=True)
+    pairs = zip(arguments.items(), fitted_arguments.items(), strict=True)
     fitting = {name: raws[key] if new is value else dumped(new) for (key, value), (name, new) in pairs}
     return encodable(written(fitting)), notes

@@ -65,7 +65,9 @@ class Values:
         return choice(*(self._kind(kind, entry, depth) for kind, entry in kinds))
 
     def _kind(self, kind: str, schema: Schema, depth: int) -> Node:
-        if options := [one for one in options_of(schema) if kind_of(one) == kind or (kind, kind_of(one)) == FITS]:
+        if options := [
+            option for option in options_of(schema) if kind_of(option) == kind or (kind, kind_of(option)) == FITS
+        ]:
             return choice(*(node for option in options for node in self._literals(option)))
         if kind in SCALARS:
             return self._leaf(kind)
@@ -80,12 +82,14 @@ class Values:
     def _object(self, schema: Schema, depth: int, free: int) -> Node:
         """Make an object, closed unless its schema says how others look."""
         schema = {**self._shared, **schema}
-        declared, others = values.properties(schema), schema.get("additionalProperties")
-        if len(declared) > MOST_MEMBERS or (declared and (others is True or (isinstance(others, Mapping) and others))):
+        declared, additional = values.properties(schema), schema.get("additionalProperties")
+        if len(declared) > MOST_MEMBERS or (
+            declared and (additional is True or (isinstance(additional, Mapping) and additional))
+        ):
             return self._leaf("object")
         if not declared:
-            if isinstance(others, Mapping) and others:
-                member = seq(self._leaf("string"), Lit(":"), BLANK, self.of(others, depth + 1))
+            if isinstance(additional, Mapping) and additional:
+                member = seq(self._leaf("string"), Lit(":"), BLANK, self.of(additional, depth + 1))
                 return self._braced(Some(member, self._comma, 0))
             return self._leaf("object") if is_open(schema) else seq(Lit("{"), BLANK, Lit("}"))
         needed = values.required(schema)
@@ -121,7 +125,7 @@ class Values:
 def _quoted(quote: str, within: FreeText, escape: Node) -> Node:
     """A string that ends no value between tags: an escape parts any markup that it may have to hold."""
     banned = [quote, "\\", *map(chr, range(32))]
-    plain = FreeText((*within.stops, *((Lit(one),) for one in banned)), within.last)
+    plain = FreeText((*within.stops, *((Lit(word),) for word in banned)), within.last)
     return seq(Lit(quote), plain, Some(seq(escape, plain), NOTHING, 0), Lit(quote))
 
 
@@ -129,7 +133,7 @@ def _identity(schema: Schema) -> Iterator[Hashable]:
     """Tell a schema from others by the parts that it consists of: where references are resolved it is a copy."""
     for key, inside in schema.items():
         if isinstance(inside, Mapping):
-            yield key, *((name, id(one)) for name, one in inside.items())
+            yield key, *((name, id(entry)) for name, entry in inside.items())
         elif isinstance(inside, list):
             yield key, *map(id, inside)
         else:
@@ -138,8 +142,8 @@ def _identity(schema: Schema) -> Iterator[Hashable]:
 
 def is_open(schema: Schema) -> bool:
     """True if an object of no declared members may have any: its schema says so, or says nothing of members."""
-    others = schema.get("additionalProperties")
-    return others is True or (others is None and "properties" not in schema)
+    additional = schema.get("additionalProperties")
+    return additional is True or (additional is None and "properties" not in schema)
 
 
 FITS = ("number", "integer")
@@ -149,8 +153,8 @@ FITS = ("number", "integer")
 def options_of(schema: Schema) -> list[Any]:
     """List the values that a schema names; none if it names none."""
     options = schema.get("enum")
-    found = options if isinstance(options, list) else []
-    return found or ([schema["const"]] if "const" in schema else [])
+    listed = options if isinstance(options, list) else []
+    return listed or ([schema["const"]] if "const" in schema else [])
 
 
 def kind_of(value: Any) -> str:
@@ -170,16 +174,16 @@ def kind_of(value: Any) -> str:
 
 
 def in_tags(
-    schema: Any, root: Schema, form: Literal["json", "python", "repr"], made: Values
+    schema: Any, root: Schema, form: Literal["json", "python", "repr"], nodes: Values
 ) -> tuple[str, list[str], Node | None]:
     """Tell how a value stands between tags: as `text`, as one of some `words`, or as a `value` of its own writing."""
     schema = values.resolved_of(schema, root)
     options = options_of(schema)
-    if options and all(isinstance(one, str) for one in options):
+    if options and all(isinstance(option, str) for option in options):
         return "words", [*dict.fromkeys(options)], None
     if values.takes_text(schema, root):
         return "text", [], None
-    node = made.of(schema)
+    node = nodes.of(schema)
     if form == "python":  # scalars alone are Python's
         kinds = {kind for kind, _ in values.types_of(schema, root)}
         node = choice(node, *(Leaf(f"python-{kind}") for kind in ("boolean", "null") if kind in kinds and not options))
@@ -229,13 +233,13 @@ class Params:
             kinds = ["null"]
             if names_type:
                 resolved = values.resolved_of(schema, root)
-                kinds = [kind_of(one) for one in options_of(resolved)]
-                kinds = [*dict.fromkeys(kinds or [one for one, _ in values.types_of(resolved, root)])] or ["null"]
-            return choice(*(self._filled(parts, Lit(dialect.escaped(key)), one, node) for one in kinds))
-        said: Node = self._text(tool.name, key)
+                kinds = [kind_of(option) for option in options_of(resolved)]
+                kinds = [*dict.fromkeys(kinds or [kind for kind, _ in values.types_of(resolved, root)])] or ["null"]
+            return choice(*(self._filled(parts, Lit(dialect.escaped(key)), kind, node) for kind in kinds))
+        value: Node = self._text(tool.name, key)
         if kind == "words":
-            said = self._nodes.once(choice(*(Lit(self._framed(word)) for word in words)))
-        return self._filled(parts, Lit(dialect.escaped(key)), "string", said)
+            value = self._nodes.once(choice(*(Lit(self._framed(word)) for word in words)))
+        return self._filled(parts, Lit(dialect.escaped(key)), "string", value)
 
     def _values(self, tool: Tool, key: str) -> Values:
         """What makes the values of a parameter; one for all of a tool, as far as its closer names nothing."""
@@ -282,6 +286,6 @@ class Params:
         openers += [*syntax.quoted_heads(name), tail] if syntax.parameters.closers_alike else []
         openers += self._doubled()
         followers = [tail, *syntax.parameters.heads(), *syntax.last_tags(name)]
-        first = {one[0].text[0] for one in followers if one and isinstance(one[0], Lit)}
-        ends = [(*close, Space(), Lit(one)) for one in sorted(first)]
+        first = {follower[0].text[0] for follower in followers if follower and isinstance(follower[0], Lit)}
+        ends = [(*close, Space(), Lit(mark)) for mark in sorted(first)]
         return (*map(tuple, openers), *ends), ((*close, Space()),)

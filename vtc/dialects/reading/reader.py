@@ -299,15 +299,15 @@ class Reader:
                     break
                 self._go(row.otherwise, outcome)
                 continue
-            found = context.find(scan, searching=row.text is not None)
-            token = found.lastgroup or "" if found else ""
-            if found and not token.startswith("hold"):
+            token_match = context.find(scan, searching=row.text is not None)
+            token = token_match.lastgroup or "" if token_match else ""
+            if token_match and not token.startswith("hold"):
                 step = row.steps[token]
-                self._go(step, step.action(self._inside, found))
-            elif not found and row.otherwise and (cursor.final or not row.text):
+                self._go(step, step.action(self._inside, token_match))
+            elif not token_match and row.otherwise and (cursor.final or not row.text):
                 self._go(row.otherwise, row.otherwise.action(self._inside))
             elif row.text:
-                outcome = row.text.action(self._inside, found.start() if found else len(cursor.text))
+                outcome = row.text.action(self._inside, token_match.start() if token_match else len(cursor.text))
                 if outcome is None:
                     break
                 self._go(row.text, outcome)

@@ -96,10 +96,10 @@ def fields(schema: Mapping[str, Any], depth: int = 0) -> list[dict[str, Any]]:
     The fields of nested objects and of array items follow their parent one level deeper.
     """
     required = schema.get("required") or ()
-    found: list[dict[str, Any]] = []
+    listed: list[dict[str, Any]] = []
     for name, entry in (schema.get("properties") or {}).items():
         entry = entry if isinstance(entry, dict) else {}
-        found.append(
+        listed.append(
             {
                 "name": name,
                 "type": type_in_words(entry),
@@ -113,8 +113,8 @@ def fields(schema: Mapping[str, Any], depth: int = 0) -> list[dict[str, Any]]:
         )
         inner = entry.get("items") if isinstance(entry.get("items"), dict) else entry
         if depth < 4 and isinstance(inner, dict) and inner.get("properties"):
-            found += fields(inner, depth + 1)
-    return found
+            listed += fields(inner, depth + 1)
+    return listed
 
 
 def type_in_words(schema: Mapping[str, Any]) -> str:
@@ -124,7 +124,7 @@ def type_in_words(schema: Mapping[str, Any]) -> str:
         return " or ".join(dict.fromkeys(type_in_words(member) for member in union if isinstance(member, dict)))
     kind = schema.get("type")
     if isinstance(kind, list):
-        return " or ".join(str(one) for one in kind)
+        return " or ".join(str(option) for option in kind)
     if kind == "array" and isinstance(schema.get("items"), dict):
         return f"array of {type_in_words(schema['items'])}"
     if isinstance(kind, str):

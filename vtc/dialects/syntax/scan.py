@@ -309,8 +309,8 @@ class TokenScan(Scan):
         first = self.first.search
         while candidate := first(text, at):
             at = candidate.start()
-            if found := self.match(text, at, final=final, offers=offers):
-                return found
+            if token_match := self.match(text, at, final=final, offers=offers):
+                return token_match
             at += 1
         return None
 
@@ -328,9 +328,9 @@ class TokenScan(Scan):
             token = self.tokens[rank]
             if token.at_end and not final:
                 continue
-            found = (self._patterns.get(token.name) or self._compile(token)).match(text, at)
-            if found and not (token.named and not offers(found[token.named])):
-                return found
+            token_match = (self._patterns.get(token.name) or self._compile(token)).match(text, at)
+            if token_match and not (token.named and not offers(token_match[token.named])):
+                return token_match
         if self.end and final and start == len(text):
             return _compiled(f"{self._space}(?P<{self.end}>)").match(text, at)
         return None
@@ -418,9 +418,9 @@ class FollowingScan(Scan):
         start = white.end() if white else at
         if _is_blank(text, start):
             return None if final else _HELD.match(text, at)
-        found = self.scan.match(text, start, final=final, offers=offers)
-        if found and (found.lastgroup or "").rstrip("0123456789") in ("hold", *self.kinds):
-            return found
+        token_match = self.scan.match(text, start, final=final, offers=offers)
+        if token_match and (token_match.lastgroup or "").rstrip("0123456789") in ("hold", *self.kinds):
+            return token_match
         return self.others.match(text, start, final=final, offers=offers)
 
     def size(self) -> int:
@@ -434,8 +434,8 @@ class ExpressionScan(Scan):
         self.while_open, self.at_end, self.otherwise = while_open, at_end, otherwise
 
     def match(self, text: str, at: int = 0, *, final: bool = False, offers: Offers = bool) -> Found | None:
-        found = _compiled(self.at_end if final else self.while_open).match(text, at)
-        return found or (self.otherwise.match(text, at, final=final, offers=offers) if self.otherwise else None)
+        token_match = _compiled(self.at_end if final else self.while_open).match(text, at)
+        return token_match or (self.otherwise.match(text, at, final=final, offers=offers) if self.otherwise else None)
 
     def size(self) -> int:
         characters = len(self.while_open) + len(self.at_end)
@@ -491,7 +491,7 @@ def _words(part: Part) -> list[str] | None:
         case OneOf(words, _, any_case=False):
             return list(words)
         case Maybe(inner):
-            options = [_words(one) for one in inner]
-            known = [one for one in options if one is not None]
+            options = [_words(part) for part in inner]
+            known = [words for words in options if words is not None]
             return None if len(known) < len(options) else ["", *map("".join, itertools.product(*known))]
     return None

@@ -55,18 +55,18 @@ def resolve(written: str, offered: Collection[str]) -> str | None:
     bare = written.rpartition(":")[2].rpartition(".")[2]
     if bare in offered:
         return bare
-    same = [one for one in offered if "." in one and _flat(one) == _flat(written)]
+    same = [tool for tool in offered if "." in tool and _flat(tool) == _flat(written)]
     if len(same) == 1:
         return same[0]
     stem = _WITHOUT_NUMBER.fullmatch(written)
     for name in (stem["name"] if stem else "", bare.removesuffix("json"), written.removesuffix(".call")):
         if name in offered:
             return name
-    dashed = [one for one in offered if "-" in one and one.replace("-", "_") == bare]
+    dashed = [tool for tool in offered if "-" in tool and tool.replace("-", "_") == bare]
     if len(dashed) == 1:
         return dashed[0]
     for name in (written, bare):
-        same = [one for one in offered if one.casefold() == name.casefold()]
+        same = [tool for tool in offered if tool.casefold() == name.casefold()]
         if len(same) == 1:
             return same[0]
     return None

@@ -104,14 +104,14 @@ class RequestEncoder:
         plan, request = self._plan, self._request
         names = WireNames(request.offer.declared if self._steps.get("names") else ())
         context = StepContext(request, self._server, names)
-        asked = self._read(tuple(request.messages if messages is None else messages))
-        ready, took = made_ready(asked, self._steps, context)
+        canonical = self._read(tuple(request.messages if messages is None else messages))
+        ready, took = made_ready(canonical, self._steps, context)
         lines = [*took.values()]
         if self._crosses:
             body = self._translated(ready)
-            lines += self._untold(asked, ready, names)
+            lines += self._untold(canonical, ready, names)
         else:
-            body = self._changed(messages, asked, ready, names)
+            body = self._changed(messages, canonical, ready, names)
         strict = {names.back(tool.name): tool for tool in ready.tools if tool.strict}
         constrained = ready.constraint is not None
         length = 0 if plan.stack.as_is else size(request.messages if messages is None else messages, plan.offered)
@@ -139,14 +139,16 @@ class RequestEncoder:
                 choice=plan.tool_choice,
                 limits=request.generation.limits,
             )
-        asked = crossing.read(request, messages, tools, plan.tool_choice, plan.thoughts, self._origin)
-        model = plan.server_model or asked.model.removesuffix("[1m]")  # by which Claude Code asks for a longer context
-        return replace(asked, model=model, stream=asked.stream and not plan.buffered)
+        canonical = crossing.read(request, messages, tools, plan.tool_choice, plan.thoughts, self._origin)
+        model = plan.server_model or canonical.model.removesuffix(
+            "[1m]"
+        )  # by which Claude Code asks for a longer context
+        return replace(canonical, model=model, stream=canonical.stream and not plan.buffered)
 
     def _changed(
         self,
         messages: Sequence[Message] | None,
-        asked: CanonicalRequest,
+        request: CanonicalRequest,
         ready: CanonicalRequest,
         names: WireNames,
     ) -> bytes:
@@ -154,19 +156,19 @@ class RequestEncoder:
         plan, stack, protocol = self._plan, self._plan.stack, self._plan.protocol
         withheld = plan.withheld if protocol.is_native else frozenset[str]()
         is_plain = not (stack.request_set or stack.request_drop or withheld or plan.buffered or plan.server_model)
-        if messages is None and ready is asked and is_plain:
+        if messages is None and ready is request and is_plain:
             return self._body
-        before = {tool.name: tool for tool in asked.tools}
+        before = {tool.name: tool for tool in request.tools}
         after = {names.back(tool.name): tool for tool in ready.tools}
         changes = Changes(
-            messages=messages if ready.messages is asked.messages else ready.messages,
+            messages=messages if ready.messages is request.messages else ready.messages,
             tools=ready.tools if protocol.promote else () if protocol.write else None,
             withheld=withheld | (before.keys() - after.keys()),
             redeclared={name: tool for name, tool in after.items() if tool is not before.get(name)},
-            undemanded=ready.choice != asked.choice and ready.choice == "auto",
+            undemanded=ready.choice != request.choice and ready.choice == "auto",
             model=plan.server_model,
             unstreamed=plan.buffered,
-            limits={name: limit for name, limit in ready.limits.items() if asked.limits.get(name) != limit},
+            limits={name: limit for name, limit in ready.limits.items() if request.limits.get(name) != limit},
             drop=stack.request_drop,
             set={**self._grammar(ready), **stack.request_set},
         )
@@ -179,11 +181,11 @@ class RequestEncoder:
         kept = {key: value for key, value in fields.items() if key not in stack.request_drop}
         return changed(kept, stack.request_drop, stack.request_set)
 
-    def _untold(self, asked: CanonicalRequest, ready: CanonicalRequest, names: WireNames) -> list[str]:
+    def _untold(self, request: CanonicalRequest, ready: CanonicalRequest, names: WireNames) -> list[str]:
         """Name in a line for people what the server's API has no word for, if there is anything."""
         places, layout = self._request.LAYOUT.limits, self._server.layout
         strict = {names.back(tool.name) for tool in ready.tools if tool.strict}
-        offered = {tool.name for tool in asked.tools}
+        offered = {tool.name for tool in request.tools}
         untold = [*ready.left_out]
         untold += ["strict of tools"] * bool(crossing.strict_tools(self._request) & offered - strict)
         untold += [places.get(name, (name,))[0] for name in ready.limits if name not in layout.limits]

@@ -100,13 +100,13 @@ class Echoes:
     def __init__(
         self,
         results: Sequence[Result],
-        made: Mapping[bytes, int],
+        counts: Mapping[bytes, int],
         dialects: tuple[Description, ...],
         tools: Callable[[], Mapping[str, Tool]],
     ) -> None:
-        """`made` tells the first message that makes a call, by the digest of the call."""
+        """`counts` tells the first message that makes a call, by the digest of the call."""
         self._results = results
-        self._made = made
+        self._made = counts
         self._dialects = dialects
         self._tools = tools
         self.left = EFFORT
@@ -118,13 +118,13 @@ class Echoes:
         """
         text = plain(written).strip()
         for call in calls:
-            if said := self._said(call, len(written)):
+            if call_words := self._said(call, len(written)):
                 digest = _digest(call)
                 for result in self._results:
                     if self._made.get(digest, result.place) < result.place:
                         continue
                     # A value may be spelled as none is compared, such as a text in two parts.
-                    if self._holds(result, said) or self._find(result.text, text, 0, len(result.text)) >= 0:
+                    if self._holds(result, call_words) or self._find(result.text, text, 0, len(result.text)) >= 0:
                         return result.tool
         return None
 
@@ -230,7 +230,7 @@ class Echoes:
         if at < 0 or not more or rest.strip() or not self._is_begun(text, at, line):
             return -1
         blank = (between_lines for between_lines in more[:-1] if between_lines.strip())
-        return at if all(self._is_before(other, text, line) for other in blank) else -1
+        return at if all(self._is_before(line_before, text, line) for line_before in blank) else -1
 
     def _is_begun(self, text: str, at: int, line: int) -> bool:
         """True if what stands before something on its line also stands before a call's name, which is on another."""
@@ -282,11 +282,11 @@ def found(
             results.append(Result(place, message.name or names.get(message.call_id) or "a tool", text))
     if not results:
         return None
-    made: dict[bytes, int] = {}
+    counts: dict[bytes, int] = {}
     for place, message in enumerate(messages):
         for call in message.calls:
-            made.setdefault(_digest(call), place)
-    return Echoes(results, made, dialects, written or (lambda: tools))
+            counts.setdefault(_digest(call), place)
+    return Echoes(results, counts, dialects, written or (lambda: tools))
 
 
 def plain(text: str) -> str:
@@ -351,8 +351,8 @@ def _lines(text: str) -> tuple[str, ...]:
 
 def _digest(call: ToolCall) -> bytes:
     """Tell a call from others, however it is spelled."""
-    said = "".join(plain(json.dumps([call.name, _arguments(call)], sort_keys=True, ensure_ascii=False)).split())
-    return hashlib.blake2b(said.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    words = "".join(plain(json.dumps([call.name, _arguments(call)], sort_keys=True, ensure_ascii=False)).split())
+    return hashlib.blake2b(words.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def _is_mark(text: str, at: int, by: int) -> bool:

@@ -190,8 +190,8 @@ def _from_name(call: ToolCall, name: str, read: Callable[[str], Call | None]) ->
     event = read(call.name.strip() + arguments)
     if not event or event.call.name != name:
         raise NotInOrder("its name holds more than a name, and cannot be read")
-    made = ToolCall(name, event.call.arguments, call.id, call.source)
-    return InOrder([made], (Repair.CALL_IN_NAME, *event.repairs))
+    renamed = ToolCall(name, event.call.arguments, call.id, call.source)
+    return InOrder([renamed], (Repair.CALL_IN_NAME, *event.repairs))
 
 
 type Objects = tuple[list[tuple[str | None, Any]], list[str]]
@@ -469,7 +469,7 @@ class StreamedCalls:
         if call is None or delta.name:
             known = call is None and delta.name in self._tools and len(delta.arguments) <= MOST_AT_ONCE
             known = known and all(delta.name != given.name for given in self._from_text)
-            known = known and not any(other.has_more for other in self._calls.values())
+            known = known and not any(progress.has_more for progress in self._calls.values())
             if not (known and delta.clean and delta.id and delta.id not in self._ids):
                 self._held.add(number)
                 return None

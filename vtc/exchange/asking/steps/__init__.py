@@ -68,7 +68,7 @@ BRIDGED: Mapping[str, Any] = {
 
 
 def made_ready(
-    asked: CanonicalRequest, steps: Mapping[str, Any], context: StepContext
+    request: CanonicalRequest, steps: Mapping[str, Any], context: StepContext
 ) -> tuple[CanonicalRequest, dict[str, str]]:
     """Take the steps, by name and value, in order; return the same request if none changes it.
 
@@ -77,6 +77,6 @@ def made_ready(
     lines: dict[str, str] = {}
     for name, step in STEPS.items():
         if value := steps.get(name):
-            asked, line = step(asked, value, context)
+            request, line = step(request, value, context)
             lines |= {name: line} if line else {}
-    return asked, lines
+    return request, lines

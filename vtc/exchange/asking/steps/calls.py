@@ -20,13 +20,13 @@ _SHORT = re.compile(r"[A-Za-z0-9_-]{1,40}")
 _NINE = re.compile(r"[A-Za-z0-9]{9}")
 
 
-def ids(asked: CanonicalRequest, value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
+def ids(request: CanonicalRequest, value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
     """Give each call an id of its own in this form, and its result the same; those that have one keep it."""
     form = _nine if value == "alphanumeric9" else _short
-    if not any(message.calls or message.role == "tool" for message in asked.messages):
-        return asked, ""
-    messages = (_in_form(message, form) for message in _numbered(asked.messages))
-    return with_messages(asked, messages, "message", "ids of calls in {} made anew")
+    if not any(message.calls or message.role == "tool" for message in request.messages):
+        return request, ""
+    messages = (_in_form(message, form) for message in _numbered(request.messages))
+    return with_messages(request, messages, "message", "ids of calls in {} made anew")
 
 
 def _short(id_: str) -> str:
@@ -102,27 +102,27 @@ DONE = "Done."
 """What the model says between results and the user; other clients write the same."""
 
 
-def results(asked: CanonicalRequest, _value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
+def results(request: CanonicalRequest, _value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
     """Put results right after their calls, in their order, one for each.
 
     One of no call is said by the user, as is a second one of the same call that says something else.
     """
-    messages, before = tuple(_answered(asked.messages)), asked.messages
+    messages, before = tuple(_answered(request.messages)), request.messages
     if len(messages) == len(before) and all(new is old for new, old in zip(messages, before, strict=True)):
-        return asked, ""
-    return replace(asked, messages=messages), "results put in the order of their calls"
+        return request, ""
+    return replace(request, messages=messages), "results put in the order of their calls"
 
 
-def after_results(asked: CanonicalRequest, _value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
+def after_results(request: CanonicalRequest, _value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
     """Let the model say a word between results and what the user says."""
     out: list[Message] = []
-    for message in asked.messages:
+    for message in request.messages:
         if message.role == "user" and out and out[-1].role == "tool":
             out.append(Message("assistant", (DONE,)))
         out.append(message)
-    if not (more := len(out) - len(asked.messages)):
-        return asked, ""
-    return replace(asked, messages=tuple(out)), f"`{DONE}` said between results and the user {more} times"
+    if not (more := len(out) - len(request.messages)):
+        return request, ""
+    return replace(request, messages=tuple(out)), f"`{DONE}` said between results and the user {more} times"
 
 
 def _answered(messages: Sequence[Message]) -> Iterator[Message]:
@@ -165,15 +165,15 @@ def _orphan(result: Message) -> Message:
 _WORDS = ("auto", "none", "required")
 
 
-def names(asked: CanonicalRequest, _value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
+def names(request: CanonicalRequest, _value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
     """Give tools names that all take, in declarations, in the choice and in the conversation alike."""
     known = context.names
-    called = {call.name for message in asked.messages for call in message.calls}
-    called |= {message.name for message in asked.messages if message.role == "tool" and message.name}
-    wire = {name: known.out(name) for name in (*(tool.name for tool in asked.tools), *sorted(called))}
+    called = {call.name for message in request.messages for call in message.calls}
+    called |= {message.name for message in request.messages if message.role == "tool" and message.name}
+    wire = {name: known.out(name) for name in (*(tool.name for tool in request.tools), *sorted(called))}
     changed = {name: short for name, short in wire.items() if name != short}
     if not changed:
-        return asked, ""
+        return request, ""
 
     def renamed_one[T: (Tool, ToolCall)](named: T) -> T:
         return with_fields(named, name=wire[named.name]) if named.name in changed else named
@@ -185,7 +185,7 @@ def names(asked: CanonicalRequest, _value: Any, context: StepContext) -> tuple[C
         calls = tuple(map(renamed_one, message.calls))
         return replace(message, calls=calls, name=name)
 
-    tools = tuple(map(renamed_one, asked.tools))
-    chosen = asked.choice if asked.choice in _WORDS else changed.get(asked.choice, asked.choice)
+    tools = tuple(map(renamed_one, request.tools))
+    chosen = request.choice if request.choice in _WORDS else changed.get(request.choice, request.choice)
     line = f"{counted(len(changed), 'name')} of tools shortened ({', '.join(sorted(changed))})"
-    return replace(asked, messages=tuple(map(renamed, asked.messages)), tools=tools, choice=chosen), line
+    return replace(request, messages=tuple(map(renamed, request.messages)), tools=tools, choice=chosen), line

@@ -20,29 +20,29 @@ LEAST = 8
 """A reply is left at least this part of the window: what is left is only estimated, and the server knows it."""
 
 
-def context(asked: CanonicalRequest, value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
+def context(request: CanonicalRequest, value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
     """Say how long the window is, and that the prompt must not be cut, or else lower the limit to what is left."""
-    limits = asked.limits
+    limits = request.limits
     if "context" in context.server.layout.limits:
         more = {"context": value, "truncate": False}
         if more.keys() <= limits.keys():
-            return asked, ""
+            return request, ""
         line = f"num_ctx {value} set" if "context" not in limits else "truncate false set"
-        return replace(asked, limits={**more, **limits}), line
+        return replace(request, limits={**more, **limits}), line
     wanted = limits.get("max_tokens")
-    left = max(value - size(asked.messages, asked.tools) // PER_TOKEN, value // LEAST)
-    return _lowered(asked, left) if isinstance(wanted, int) and wanted > left else (asked, "")
+    left = max(value - size(request.messages, request.tools) // PER_TOKEN, value // LEAST)
+    return _lowered(request, left) if isinstance(wanted, int) and wanted > left else (request, "")
 
 
-def max_tokens(asked: CanonicalRequest, value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
+def max_tokens(request: CanonicalRequest, value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
     """Lower the limit to the most that the server takes."""
-    wanted = asked.limits.get("max_tokens")
-    return _lowered(asked, value) if isinstance(wanted, int) and wanted > value else (asked, "")
+    wanted = request.limits.get("max_tokens")
+    return _lowered(request, value) if isinstance(wanted, int) and wanted > value else (request, "")
 
 
-def _lowered(asked: CanonicalRequest, most: int) -> tuple[CanonicalRequest, str]:
-    limits = {**asked.limits, "max_tokens": most}
-    return replace(asked, limits=limits), f"max_tokens {most}, as the server has room for no more"
+def _lowered(request: CanonicalRequest, most: int) -> tuple[CanonicalRequest, str]:
+    limits = {**request.limits, "max_tokens": most}
+    return replace(request, limits=limits), f"max_tokens {most}, as the server has room for no more"
 
 
 def size(messages: Iterable[Message], tools: Iterable[Tool]) -> int:
@@ -57,8 +57,8 @@ def size(messages: Iterable[Message], tools: Iterable[Tool]) -> int:
 # How much to think, for a model that cannot.
 
 
-def thinking(asked: CanonicalRequest, _value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
+def thinking(request: CanonicalRequest, _value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
     """Say nothing of it to a server of another API."""
-    if asked.effort is None:
-        return asked, ""
-    return replace(asked, effort=None), f"not told how much to think ({asked.effort}), which the server refuses"
+    if request.effort is None:
+        return request, ""
+    return replace(request, effort=None), f"not told how much to think ({request.effort}), which the server refuses"

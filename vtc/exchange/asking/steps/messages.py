@@ -36,15 +36,15 @@ def counted(count: int, noun: str) -> str:
 
 
 def with_messages(
-    asked: CanonicalRequest, messages: Iterable[Message], noun: str, line: str
+    request: CanonicalRequest, messages: Iterable[Message], noun: str, line: str
 ) -> tuple[CanonicalRequest, str]:
     """Put messages in the place of those of a request, one for one; `line` tells how many `noun` are others now.
 
     Return the very request if none is.
     """
     messages = tuple(messages)
-    count = sum(new is not old for new, old in zip(messages, asked.messages, strict=True))
-    return (replace(asked, messages=messages), line.format(counted(count, noun))) if count else (asked, "")
+    count = sum(new is not old for new, old in zip(messages, request.messages, strict=True))
+    return (replace(request, messages=messages), line.format(counted(count, noun))) if count else (request, "")
 
 
 def said_in(message: Message, between: str) -> tuple[str | Opaque, ...]:
@@ -91,28 +91,30 @@ def may_join(messages: Sequence[Message]) -> bool:
 # The model's turns: all that it said between two messages of others is one, so that its results follow it.
 
 
-def turns(asked: CanonicalRequest, _value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
+def turns(request: CanonicalRequest, _value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
     """Join messages of the model that follow each other."""
-    return joined_where(asked, lambda role: role == "assistant", " of the model")
+    return joined_where(request, lambda role: role == "assistant", " of the model")
 
 
-def joined_where(asked: CanonicalRequest, is_one: Callable[[str], bool], of: str = "") -> tuple[CanonicalRequest, str]:
+def joined_where(
+    request: CanonicalRequest, is_one: Callable[[str], bool], of: str = ""
+) -> tuple[CanonicalRequest, str]:
     """Join neighbours of each such role."""
     out: list[Message] = []
-    for role, some in groupby(asked.messages, lambda message: message.role):
+    for role, some in groupby(request.messages, lambda message: message.role):
         turn = [*some]
         out += [joined(turn, "\n")] if is_one(role) and may_join(turn) else turn
-    if not (gone := len(asked.messages) - len(out)):
-        return asked, ""
-    return replace(asked, messages=tuple(out)), f"{counted(gone, 'message')}{of} joined to the one before"
+    if not (gone := len(request.messages) - len(out)):
+        return request, ""
+    return replace(request, messages=tuple(out)), f"{counted(gone, 'message')}{of} joined to the one before"
 
 
 # Neighbours of one role, which templates that count turns refuse.
 
 
-def alternate(asked: CanonicalRequest, _value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
+def alternate(request: CanonicalRequest, _value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
     """Join them; results stay apart, as each answers a call."""
-    return joined_where(asked, lambda role: role in ("user", "assistant"))
+    return joined_where(request, lambda role: role in ("user", "assistant"))
 
 
 # System messages: one at the beginning, and a place for those amid the conversation.
@@ -122,27 +124,27 @@ REMINDER = "<system-reminder>\n{}\n</system-reminder>"
 """How a system message that stands amid a conversation is told, where clients write their own so."""
 
 
-def system(asked: CanonicalRequest, value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
+def system(request: CanonicalRequest, value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
     """Join those at the beginning; the others the user says where they stand, or they join these, or they stay.
 
     `user`: the user says them all.
     """
-    messages = asked.messages
+    messages = request.messages
     opening = [*takewhile(_is_system, messages)]
     rest = messages[len(opening) :]
     late = sum(map(_is_system, rest)) if value != "kept" else 0
     if len(opening) < (1 if value == "user" else 2) and not late:
-        return asked, ""
+        return request, ""
     if value == "first":
         opening += filter(_is_system, rest)
         rest = tuple(message for message in rest if not _is_system(message))
     elif value != "kept":
         rest = tuple(map(_spoken, rest))
     if value == "user":
-        return replace(asked, messages=_opened(opening, rest)), "what the system says said by the user"
+        return replace(request, messages=_opened(opening, rest)), "what the system says said by the user"
     line = f"{counted(late, 'system message')} {'put first' if value == 'first' else 'said by the user'}"
     head = (joined(opening, "\n\n"),) if opening else ()
-    return replace(asked, messages=(*head, *rest)), line if late else "system messages joined"
+    return replace(request, messages=(*head, *rest)), line if late else "system messages joined"
 
 
 def _opened(opening: Sequence[Message], rest: Sequence[Message]) -> tuple[Message, ...]:
@@ -169,48 +171,48 @@ def _spoken(message: Message) -> Message:
 # The role `developer`, which is `system` to all servers but OpenAI's.
 
 
-def developer(asked: CanonicalRequest, _value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
+def developer(request: CanonicalRequest, _value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
     """Call roles by their usual names."""
-    usual = map(context.request.usual, asked.messages)
-    return with_messages(asked, usual, "message", "{} of the developer said by the system")
+    usual = map(context.request.usual, request.messages)
+    return with_messages(request, usual, "message", "{} of the developer said by the system")
 
 
 # Messages that say nothing.
 
 
-def empty(asked: CanonicalRequest, _value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
+def empty(request: CanonicalRequest, _value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
     """Leave them out; a result without a word is one all the same."""
 
     def says(message: Message) -> bool:
         has_content = any(isinstance(part, str) or part.media or part.part is not None for part in message.content)
         return bool(has_content or message.calls or message.role == "tool" or context.request.beside(message))
 
-    kept = tuple(filter(says, asked.messages))
-    if not (gone := len(asked.messages) - len(kept)):
-        return asked, ""
-    return replace(asked, messages=kept), f"{counted(gone, 'empty message')} left out"
+    kept = tuple(filter(says, request.messages))
+    if not (gone := len(request.messages) - len(kept)):
+        return request, ""
+    return replace(request, messages=kept), f"{counted(gone, 'empty message')} left out"
 
 
 # Contents that are null, as clients write them beside calls, where a template reads a text.
 
 
-def nulls(asked: CanonicalRequest, _value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
+def nulls(request: CanonicalRequest, _value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
     """Write an empty text for each."""
     is_null = context.request.is_null
-    messages = (replace(message, content=("",)) if is_null(message) else message for message in asked.messages)
-    return with_messages(asked, messages, "null content", "{} written as an empty text")
+    messages = (replace(message, content=("",)) if is_null(message) else message for message in request.messages)
+    return with_messages(request, messages, "null content", "{} written as an empty text")
 
 
 # Several calls of one message, where a template takes one at a time.
 
 
-def single(asked: CanonicalRequest, _value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
+def single(request: CanonicalRequest, _value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
     """Give each call a message of its own, with its result after it."""
-    several = sum(len(message.calls) > 1 for message in asked.messages)
+    several = sum(len(message.calls) > 1 for message in request.messages)
     if not several:
-        return asked, ""
-    messages = tuple(_apart(asked.messages))
-    return replace(asked, messages=messages), f"{counted(several, 'message')} with several calls taken apart"
+        return request, ""
+    messages = tuple(_apart(request.messages))
+    return replace(request, messages=messages), f"{counted(several, 'message')} with several calls taken apart"
 
 
 def _apart(messages: Sequence[Message]) -> Iterator[Message]:
@@ -238,20 +240,20 @@ def _apart(messages: Sequence[Message]) -> Iterator[Message]:
 SOMETHING = "Hello."
 
 
-def something(asked: CanonicalRequest, value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
+def something(request: CanonicalRequest, value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
     """Add a message of the user where there is none; `first` also ahead of what the model says first."""
-    opening = len([*takewhile(lambda message: message.role == "system", asked.messages)])
-    head, rest = asked.messages[:opening], asked.messages[opening:]
+    opening = len([*takewhile(lambda message: message.role == "system", request.messages)])
+    head, rest = request.messages[:opening], request.messages[opening:]
     if rest and (value != "first" or rest[0].role == "user"):
-        return asked, ""
+        return request, ""
     reason = "the model speaks first" if rest else "the request has no message"
-    return replace(asked, messages=(*head, Message("user", (SOMETHING,)), *rest)), f"{reason}: {SOMETHING!r} added"
+    return replace(request, messages=(*head, Message("user", (SOMETHING,)), *rest)), f"{reason}: {SOMETHING!r} added"
 
 
 # Contents that are lists of texts, where a template adds them to a text.
 
 
-def text(asked: CanonicalRequest, _value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
+def text(request: CanonicalRequest, _value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
     """Write each as one text; a list with images stays one. The parts of a result are joined only where it was one."""
 
     def written(message: Message) -> Message:
@@ -261,13 +263,13 @@ def text(asked: CanonicalRequest, _value: Any, context: StepContext) -> tuple[Ca
         content = said_in(message, "\n\n" if message.role == "system" else "\n")
         return plain if content is message.content else replace(plain, content=content)
 
-    return with_messages(asked, map(written, asked.messages), "list", "{} of texts written as text")
+    return with_messages(request, map(written, request.messages), "list", "{} of texts written as text")
 
 
 # Images and documents, for a model that takes none.
 
 
-def images(asked: CanonicalRequest, _value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
+def images(canonical: CanonicalRequest, _value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
     """Put a note in the place of each."""
     request, count = context.request, 0
 
@@ -286,16 +288,16 @@ def images(asked: CanonicalRequest, _value: Any, context: StepContext) -> tuple[
         count += len(beside)
         return message if count == before else replace(request.without_beside(message), content=content)
 
-    messages = tuple(map(without, asked.messages))
+    messages = tuple(map(without, canonical.messages))
     if not count:
-        return asked, ""
-    return replace(asked, messages=messages), f"{counted(count, 'note')} in the place of images"
+        return canonical, ""
+    return replace(canonical, messages=messages), f"{counted(count, 'note')} in the place of images"
 
 
 # The line with which Claude Code begins its prompt: it differs in each request, and only its own server wants it.
 
 
-def billing(asked: CanonicalRequest, _value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
+def billing(request: CanonicalRequest, _value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
     """Leave the line out; what stands after it in the same text stays."""
 
     def left(part: str | Opaque) -> str | Opaque | None:
@@ -312,4 +314,4 @@ def billing(asked: CanonicalRequest, _value: Any, context: StepContext) -> tuple
             return message
         return replace(message, content=tuple(part for part in parts if part is not None))
 
-    return with_messages(asked, map(without, asked.messages), "", "the billing line left out")
+    return with_messages(request, map(without, request.messages), "", "the billing line left out")

@@ -160,12 +160,12 @@ MOST_TOLD = 6
 """Tools that are named in the report."""
 
 
-def schemas(asked: CanonicalRequest, value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
+def schemas(request: CanonicalRequest, value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
     """Simplify the schemas that say more than types, names and choices."""
     tools: list[Tool] = []
     lines: list[str] = []
     left = MOST_PARTS_OF_ALL
-    for tool in asked.tools:
+    for tool in request.tools:
         simple = Simple(tool.parameters, plain=value == "plain", most=left)
         parameters = simple.of(tool.parameters)
         left -= simple.parts
@@ -174,28 +174,28 @@ def schemas(asked: CanonicalRequest, value: Any, _context: StepContext) -> tuple
             tool = with_fields(tool, parameters=parameters)
         tools.append(tool)
     if not lines:
-        return asked, ""
+        return request, ""
     shown = "; ".join(lines[:MOST_TOLD]) + "; …" * (len(lines) > MOST_TOLD)
-    return replace(asked, tools=tuple(tools)), f"{counted(len(lines), 'schema')} simplified ({shown})"
+    return replace(request, tools=tuple(tools)), f"{counted(len(lines), 'schema')} simplified ({shown})"
 
 
 # The choice of a tool, for a server that does not heed it.
 
 
-def choice(asked: CanonicalRequest, _value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
+def choice(request: CanonicalRequest, _value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
     """Send no tools where none may be called, and one where that must be: this is worth more than the prompt cache."""
-    if asked.choice == "auto" or not asked.tools:
-        return asked, ""
-    if asked.choice == "none":
-        return replace(asked, tools=(), choice="auto"), "no tools offered, as none may be called"
-    named = tuple(tool for tool in asked.tools if tool.name == asked.choice)
-    demand = REMINDER.format(f"Call the tool {asked.choice}." if named else "Call one of the tools.")
-    last = asked.messages[-1:]
+    if request.choice == "auto" or not request.tools:
+        return request, ""
+    if request.choice == "none":
+        return replace(request, tools=(), choice="auto"), "no tools offered, as none may be called"
+    named = tuple(tool for tool in request.tools if tool.name == request.choice)
+    demand = REMINDER.format(f"Call the tool {request.choice}." if named else "Call one of the tools.")
+    last = request.messages[-1:]
     message = Message("user", (demand,))
     joins = bool(last) and last[0].role == "user"
-    messages = (*asked.messages[:-1], joined([last[0], message], "\n")) if joins else (*asked.messages, message)
-    line = f"tool_choice {asked.choice}: said in the prompt"
-    return replace(asked, messages=messages, tools=named or asked.tools, choice="auto"), line
+    messages = (*request.messages[:-1], joined([last[0], message], "\n")) if joins else (*request.messages, message)
+    line = f"tool_choice {request.choice}: said in the prompt"
+    return replace(request, messages=messages, tools=named or request.tools, choice="auto"), line
 
 
 # The grammar of a reply, for a server that decodes by one; and tools that are strict, for one that makes it itself.
@@ -203,21 +203,21 @@ def choice(asked: CanonicalRequest, _value: Any, _context: StepContext) -> tuple
 # Fails open: what cannot be said is told, and the request goes without.
 
 
-def constrain(asked: CanonicalRequest, value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
+def constrain(request: CanonicalRequest, value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
     """Send the grammar of the dialect, filled in with the tools."""
     assert isinstance(value, Constraining)
     if (mark := quoting(value.dialect)) and _holds(context.request.messages, mark):
-        return asked, f"no grammar: the conversation quotes {mark}, which no value could hold"
+        return request, f"no grammar: the conversation quotes {mark}, which no value could hold"
     try:
         grammar = value.written()
     except Inexpressible as error:
-        return asked, f"no grammar: {error}"
+        return request, f"no grammar: {error}"
     constraint = (value.form, grammar)
     if not context.server.constrain(*constraint):
-        return asked, f"no grammar: {context.server.name} has no field for it"
-    if constraint == asked.constraint:
-        return asked, ""
-    return replace(asked, constraint=constraint), f"a grammar of {value.dialect.name} sent ({value.form})"
+        return request, f"no grammar: {context.server.name} has no field for it"
+    if constraint == request.constraint:
+        return request, ""
+    return replace(request, constraint=constraint), f"a grammar of {value.dialect.name} sent ({value.form})"
 
 
 def _holds(messages: Iterable[Message], mark: str) -> bool:
@@ -230,18 +230,18 @@ def _holds(messages: Iterable[Message], mark: str) -> bool:
     )
 
 
-def strict(asked: CanonicalRequest, _value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
+def strict(request: CanonicalRequest, _value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
     """Declare tools as strict, where each of their objects can be closed; those without parameters stay."""
     tools = tuple(
         with_fields(tool, strict=True, parameters=parameters)
         if not tool.strict and _has_members(tool.parameters) and (parameters := closed(tool.parameters)) is not None
         else tool
-        for tool in asked.tools
+        for tool in request.tools
     )
-    changed = sum(new is not old for new, old in zip(tools, asked.tools, strict=True))
+    changed = sum(new is not old for new, old in zip(tools, request.tools, strict=True))
     if not changed:
-        return asked, ""
-    return replace(asked, tools=tools), f"{counted(changed, 'tool')} declared as strict"
+        return request, ""
+    return replace(request, tools=tools), f"{counted(changed, 'tool')} declared as strict"
 
 
 def _has_members(schema: Schema) -> bool:
