@@ -82,13 +82,13 @@ CASES = (
         "delivers a call (hermes) that came in two chunks",
         ("I will write it.", "\n\n", CALL[:-8]),
         [CALL[-8:]],
-        {CHAT: Limits(100, 32, 40), OLLAMA: Limits(103, 32, 43)},
+        {CHAT: Limits(95, 32, 37), OLLAMA: Limits(98, 32, 40)},
     ),
     Case(
         "a call (hermes) in pieces of four characters, and the end of the reply",
         ("I will write it.", "\n\n"),
         samples.pieces(CALL),
-        {CHAT: Limits(1273, 41, 838), OLLAMA: Limits(1462, 41, 989)},
+        {CHAT: Limits(1268, 41, 835), OLLAMA: Limits(1457, 41, 986)},
         ends=True,
     ),
     Case(

@@ -159,11 +159,29 @@ def declares(tool: Tool, arguments: Mapping[str, Any]) -> bool:
     )
 
 
+def fit(text: str, arguments: Mapping[str, Any], schema: Schema, *, lenient: bool = True) -> tuple[str, list[str]]:
+    """Fit the arguments of an object, which is JSON text as well, to a tool's schema; return the text and the repairs.
+
+    What fits stays as it is written.
+    """
+    declared = values.properties(schema)
+    notes: list[str] = []
+    all_declared = arguments.keys() <= declared.keys()
+    if lenient and not all_declared:
+        text, arguments, notes = _renamed(text, arguments, schema)
+    fitting, repairs = fitted(arguments, declared, schema, lenient=lenient)
+    if repairs:
+        raws = members(text)
+        pairs = zip(arguments.items(), fitting.items(), strict=True)
+        own = {name: raws[key] if new is value else dumped(new) for (key, value), (name, new) in pairs}
+        text = encodable(written(own))
+    return text, [*notes, *repairs, *([] if all_declared else undeclared(arguments, declared, schema))]
+
+
 def fitted(
-    arguments: Mapping[str, Any], schema: Mapping[str, Any], *, lenient: bool = True
+    arguments: Mapping[str, Any], declared: Mapping[str, Schema], schema: Schema, *, lenient: bool = True
 ) -> tuple[dict[str, Any], list[str]]:
     """Return arguments and the repairs that they took: names with markup, and what is text although none is allowed."""
-    declared = values.properties(schema)
     fitted: dict[str, Any] = {}
     notes: list[str] = []
     for key, value in arguments.items():
@@ -192,23 +210,20 @@ def only(schema: Mapping[str, Any]) -> str | None:
     return None if takes_more else values.sole(schema)
 
 
-def renamed(
-    text: str, arguments: Mapping[str, Any], schema: Mapping[str, Any]
-) -> tuple[str, Mapping[str, Any], list[str]]:
+def _renamed(text: str, arguments: Mapping[str, Any], schema: Schema) -> tuple[str, Mapping[str, Any], list[str]]:
     """Give a single argument that is not declared the name of the tool's only parameter, if that is text; else keep it.
 
     Return the JSON text, the arguments and the repairs.
     """
-    name, ((key, value), *more) = only(schema), arguments.items() or [("", None)]
+    name, ((key, value), *more) = only(schema), arguments.items()
     stem = _NAME.match(key.strip())
     if name is None or more or not isinstance(value, str) or (stem and stem[0] == name):
         return text, arguments, []
     return encodable(written({name: members(text)[key]})), {name: value}, [Repair.ONLY_PARAMETER.of(name)]
 
 
-def undeclared(arguments: Collection[str], schema: Mapping[str, Any]) -> list[str]:
+def undeclared(arguments: Collection[str], declared: Mapping[str, Schema], schema: Schema) -> list[str]:
     """List the repairs for parameters that a tool does not declare, unless its schema says that there may be more."""
-    declared = values.properties(schema)
     if not declared or schema.get("additionalProperties"):
         return []
     stems = (_NAME.match(key.strip()) for key in arguments)
@@ -219,16 +234,3 @@ def undeclared(arguments: Collection[str], schema: Mapping[str, Any]) -> list[st
 def missing(arguments: Collection[str], schema: Mapping[str, Any]) -> list[str]:
     """List the required parameters that are not there."""
     return [key for key in values.required(schema) if key not in arguments]
-
-
-def fitted_text(
-    text: str, arguments: Mapping[str, Any], schema: Mapping[str, Any], *, lenient: bool = True
-) -> tuple[str, list[str]]:
-    """Do so for arguments that are JSON text as well: what fits stays as it is written."""
-    fitted_arguments, notes = fitted(arguments, schema, lenient=lenient) if schema else (arguments, [])
-    if not notes:
-        return text, notes
-    raws = members(text)
-    pairs = zip(arguments.items(), fitted_arguments.items(), strict=True)
-    fitting = {name: raws[key] if new is value else dumped(new) for (key, value), (name, new) in pairs}
-    return encodable(written(fitting)), notes

@@ -436,11 +436,8 @@ class OpenCall:
             if read.tool is None:
                 notes = (*notes, Repair.UNKNOWN_TOOL) if self.named.tools else notes
             elif self.json or read.repairs:
-                schema = read.tool.parameters
-                renames = self._lenient and self.json
-                text, arguments, named = parameter.renamed(text, read.arguments, schema if renames else {})
-                text, fitted = parameter.fitted_text(text, arguments, schema, lenient=self._lenient)
-                notes = (*notes, *named, *fitted, *(parameter.undeclared(arguments, schema) if self.json else ()))
+                text, fitted = parameter.fit(text, read.arguments, read.tool.parameters, lenient=self._lenient)
+                notes = (*notes, *fitted)
             if dialect.names == "declared" and self.syntax.whole_reply:
                 answer(read.arguments, self.named.tools[name])
             events.append(

@@ -312,7 +312,7 @@ class Parameters:
 
     def _note_undeclared(self, key: str) -> None:
         """Note an undeclared parameter, unless the schema itself says that there may be more than it declares."""
-        self._repairs |= dict.fromkeys(parameter.undeclared((key,), self._named.schema))
+        self._repairs |= dict.fromkeys(parameter.undeclared((key,), self._named.declared, self._named.schema))
 
     def _set(self, key: str, text: str, pattern: int = 0, is_string: bool | None = None) -> None:
         """Read a value from the text between its tags."""

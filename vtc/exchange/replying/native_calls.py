@@ -132,7 +132,7 @@ def in_order(
     repairs += notes
     calls: list[ToolCall] = []
     for text, value in objects:
-        fitted, notes = parameter.fitted(value, schema, lenient=lenient)
+        fitted, notes = parameter.fitted(value, values.properties(schema), schema, lenient=lenient)
         repairs += [note for note in notes if note not in repairs]
         text = json.dumps(fitted, ensure_ascii=False) if notes or text is None else text
         id_ = None if calls else call.id  # of several calls only the first can have it
