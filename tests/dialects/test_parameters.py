@@ -111,11 +111,11 @@ def test_a_run_of_closing_tags_is_one_closing_tag(dialect: Description, count: i
 @EACH_WITH_TAGS
 @pytest.mark.parametrize("key", ["arguments", "input", "parameters", "kwargs"])
 def test_a_parameter_that_holds_all_arguments_is_unwrapped(dialect: Description, key: str) -> None:
-    text = '{"command": "ls <x>\\n", "timeout": "5"}'
+    text = '{"command": "ls <x>\\n", "timeout": "5", "description": "List files"}'
     events = every_cut(dialect, reply(dialect, call(dialect, "bash", {key: text})))
-    assert calls(events) == [("bash", {"command": "ls <x>\n", "timeout": 5})]
+    assert calls(events) == [("bash", {"command": "ls <x>\n", "timeout": 5, "description": "List files"})]
     is_own = any(f"<{key}>" in text for text in dialect.calls)
-    assert repairs(events) == [*["arguments-key"] * (not is_own), "typed:timeout"]
+    assert repairs(events) == [*["arguments-key"] * (not is_own), "typed:timeout", "undeclared:description"]
 
 
 @EACH
