@@ -17,7 +17,8 @@ from vtc.apis.contract import Chain, joined
 from vtc.events import CallDelta, Tool, ToolCall
 from vtc.json_text import decode
 
-_TOKEN = re.compile(r'\\.?|["{}\[\]]', re.DOTALL)
+_WHOLE = re.compile(r'\\.|"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+"""A string or an escape that is not cut."""
 
 
 def arguments_text(arguments: Any) -> str:
@@ -80,18 +81,10 @@ class JsonNesting(msgspec.Struct, frozen=True, gc=False):
         """Go on over another piece."""
         if not piece:
             return self
-        depth, in_string, escaped = self.depth, self.in_string, False
-        for match in _TOKEN.finditer(piece, int(self.escaped)):
-            token = match[0]
-            if token == '"':
-                in_string = not in_string
-            elif token == "\\":
-                escaped = True
-            elif not in_string and token in "{[":
-                depth += 1
-            elif not in_string and token in "}]":
-                depth -= 1
-        return JsonNesting(depth, in_string, escaped, self.begun or not piece.isspace())
+        rest = _WHOLE.sub("", '"' * self.in_string + "\\" * self.escaped + piece)
+        marks, quote, _ = rest.partition('"')
+        depth = self.depth + marks.count("{") + marks.count("[") - marks.count("}") - marks.count("]")
+        return JsonNesting(depth, bool(quote), rest.endswith("\\"), self.begun or not piece.isspace())
 
 
 class _Pieces:
