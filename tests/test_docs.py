@@ -14,16 +14,20 @@ import json
 import os
 import re
 import shlex
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import FrameType
 
 import pytest
 from click.testing import CliRunner, Result
 from mitmproxy.test import taddons
 
+from tests.apis import chat
 from tests.cli.probing.test_command import CASES
 from tests.dialects.material import DIALECTS
 from tests.e2e.upstream import serving
+from tests.exchanges import fed, opened
 from tests.proxy.captures import CALL, saved
 from vtc.apis import APIS
 from vtc.cli import main
@@ -242,3 +246,32 @@ def test_every_command_is_in_the_guide() -> None:
     page = (ROOT / "docs" / "command-line.md").read_text("utf-8")
     for name in main.commands:
         assert f"## vtc {name}" in page or f", vtc {name}\n" in page, name
+
+
+def entered() -> set[str]:
+    """Send a request and a streamed reply with a call in text through an exchange; list the files that they enter."""
+    files: set[str] = set()
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(f"{ROOT}/vtc/"):
+            files.add(frame.f_code.co_filename.removeprefix(f"{ROOT}/vtc/"))
+
+    texts = ("<tool_", 'call>\n{"name": "read", ', '"arguments": {"filePath": "a"}}', "\n</tool_call>")
+    sys.setprofile(note)
+    try:
+        exchange = opened(model="qwen2.5")
+        exchange.request()
+        reply = fed(exchange.stream(), *chat.streamed(*texts))
+    finally:
+        sys.setprofile(None)
+    assert chat.read(reply).calls == [("read", {"filePath": "a"})]
+    return files
+
+
+def test_the_walk_of_one_call_names_every_file_on_the_way() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    walk = text.partition("## One call, from bytes to bytes")[2].partition("\n## ")[0]
+    named = {f"/{name}" for name in re.findall(r"`([\w/]+\.py)`", walk)}
+    files = {f"/{path.relative_to(ROOT / 'vtc')}" for path in (ROOT / "vtc").rglob("*.py")}
+    assert [name for name in sorted(named) if not any(file.endswith(name) for file in files)] == []
+    assert [file for file in sorted(entered()) if not any(f"/{file}".endswith(name) for name in named)] == []
