@@ -296,13 +296,6 @@ class _Arguments(JsonBody):
         """The keys at the top so far."""
         self.begun: int | None = None
         """Where the text value of the last key begins, if it does in the text that was read last."""
-        self._key_at = 0
-
-    def has_failed(self) -> bool:
-        return bool(self.error)
-
-    def is_in_string(self) -> bool:
-        return self.in_string
 
     @property
     def follows_comma(self) -> bool:
@@ -315,17 +308,13 @@ class _Arguments(JsonBody):
 
     def step(self, text: str, at: int) -> int:
         """Read one token; return where it ends, `at` if it is not whole yet."""
-        self.begun = None
-        if self.in_string:
-            return self._string(text, at)
-        expected, is_top = self._expect, self._containers == ["{"]
-        end, begins_text = self._structure(text, at, False), self.is_in_string()
-        if is_top and expected.endswith("key") and begins_text:
-            self._key_at = len(self._out)
-        elif is_top and expected == "colon" and self._expect == "value":
-            self.keys.append("".join(self._out[self._key_at : -2]))
-        elif is_top and expected == "value" and begins_text:
-            self.begun = end - 1
+        self.begun, expected = None, self._expect
+        end = self._string(text, at) if self.in_string else self._structure(text, at, False)
+        if self._containers == ["{"]:
+            if expected == "colon" and self._expect == "value":
+                self.keys.append("".join(self._out[self._begun : -2]))
+            elif expected == "value" and self.in_string:
+                self.begun = end - 1
         return end
 
 
@@ -394,7 +383,7 @@ class _Streamed:
             if read.begun is not None and not self._takes_text(read.keys[-1]):
                 out.append(text[mark : read.begun])
                 mark, self.waiting = read.begun, True
-            elif self.waiting and not read.in_string and not read.has_failed():
+            elif self.waiting and not read.in_string and not read.error:
                 out.append(self._typed(self.waits + text[mark:at]))
                 mark, self.waiting, self.waits = at, False, ""
         self.rest = text[at:]
@@ -403,7 +392,7 @@ class _Streamed:
             if not self.waiting:
                 out.append(text[mark:known])
                 mark = known
-            self.waits += text[mark:] if not self.waiting or read.has_failed() else text[mark:at]
+            self.waits += text[mark:] if not self.waiting or read.error else text[mark:at]
         else:
             out.append(text[mark:])
         left, self.comma = self.comma + "".join(out), ""
