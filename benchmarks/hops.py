@@ -82,13 +82,13 @@ CASES = (
         "delivers a call (hermes) that came in two chunks",
         ("I will write it.", "\n\n", CALL[:-8]),
         [CALL[-8:]],
-        {CHAT: Limits(95, 32, 37), OLLAMA: Limits(98, 32, 40)},
+        {CHAT: Limits(94, 31, 36), OLLAMA: Limits(97, 31, 39)},
     ),
     Case(
         "a call (hermes) in pieces of four characters, and the end of the reply",
         ("I will write it.", "\n\n"),
         samples.pieces(CALL),
-        {CHAT: Limits(1268, 41, 835), OLLAMA: Limits(1457, 41, 986)},
+        {CHAT: Limits(1267, 40, 834), OLLAMA: Limits(1456, 40, 985)},
         ends=True,
     ),
     Case(

@@ -259,7 +259,7 @@ def _plain(
 
     It says its delta `alone`, or has metadata, too.
     """
-    if not (left and out) or left[-1].begun or left[-1].shared or not left[-1].intact:
+    if not (left and out and left[-1].intact):
         return None
     is_own = out[-1] is left[-1].frame.raw
     if not is_own and not (alone and len(left) == len(out)):

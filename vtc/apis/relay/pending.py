@@ -56,7 +56,7 @@ class PendingFrame(msgspec.Struct, frozen=True, gc=False):
     after: tuple[ReplyEvent, ...] = ()
     """What it says after its text: pieces of calls that pass, the end of a block or of the choice, the usage."""
     intact: bool = True
-    """True as long as it may leave as it came."""
+    """True as long as it may leave as it came: nothing of it was changed, and no part of it has to leave alone."""
     unknown: bool = False
     """True if it holds something that the decoder does not know to be harmless."""
     shared: bool = False
@@ -119,7 +119,7 @@ def settle(
     if wait and wait[0].events and not wait[0].calls:
         first = wait[0]
         rest = first.text[first.decided :]
-        if not (first.intact and rest.isspace() and not first.begun):
+        if not (first.intact and rest.isspace()):
             leave.append(replace(first, after=(), intact=False))
             wait[0] = replace(first, before=(), text=rest, decided=0, events=(), intact=False, begun=True)
     return leave, wait

@@ -89,7 +89,7 @@ class FrameWriter(msgspec.Struct):
             choices.append(replace(choice, waiting=waiting))
             for pending in left:
                 says = pending.says
-                if pending.intact and not (pending.begun or pending.shared) and self.may_pass(pending):
+                if pending.intact and self.may_pass(pending):
                     out += self.whole(pending.frame, [(choice.index, says)])
                 elif says or pending.intact:
                     out += self.written(says, choice.index, pending.frame, first=not pending.begun)

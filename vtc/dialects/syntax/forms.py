@@ -168,7 +168,7 @@ class CallSyntax:
     is_indented: bool = False
     """It stands in indented code, where only calls that end the reply are calls."""
 
-    @property
+    @cached_property
     def ends_reply(self) -> bool:
         """True if words after its calls, on any line, show that they are examples."""
         return self.is_indented or self.dialect.ends_reply
