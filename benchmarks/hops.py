@@ -82,20 +82,20 @@ CASES = (
         "delivers a call (hermes) that came in two chunks",
         ("I will write it.", "\n\n", CALL[:-8]),
         [CALL[-8:]],
-        {CHAT: Limits(94, 31, 36), OLLAMA: Limits(97, 31, 39)},
+        {CHAT: Limits(93, 31, 36), OLLAMA: Limits(96, 31, 39)},
     ),
     Case(
         "a call (hermes) in pieces of four characters, and the end of the reply",
         ("I will write it.", "\n\n"),
         samples.pieces(CALL),
-        {CHAT: Limits(1267, 40, 834), OLLAMA: Limits(1456, 40, 985)},
+        {CHAT: Limits(1265, 40, 834), OLLAMA: Limits(1455, 40, 985)},
         ends=True,
     ),
     Case(
         "1,000 frames of Markdown",
         (),
         samples.said(samples.ANSWER, 1000),
-        {CHAT: Limits(7219, 20, 5219), OLLAMA: Limits(8746, 25, 5725)},
+        {CHAT: Limits(7193, 20, 5219), OLLAMA: Limits(8720, 25, 5725)},
     ),
 )
 MOST_TRACED = 100

@@ -169,7 +169,11 @@ class FrameWriter(msgspec.Struct):
     def _known(self, events: Iterable[ReplyEvent], choice: int) -> Iterable[ReplyEvent]:
         """Leave out what only an unknown part of the server's API says; for a client of another, its objects, too."""
         for event in events:
-            known = self._alone(event) if self.passes else self._crossed(event, choice)
+            known = event
+            if not self.passes:
+                known = self._crossed(event, choice)
+            elif self.strict:
+                known = self._alone(event)
             own: Any = known if isinstance(known, Origin) else getattr(known, "own", None)
             harmless = own is not None and own.harmless and (not self.strict or is_distinct(own.value))
             if own is None or (self.passes and (harmless or not self.strict)):
@@ -183,11 +187,11 @@ class FrameWriter(msgspec.Struct):
                 yield replace(known, own=None)  # type: ignore[type-var]  # a struct that has `own`
 
     def _alone(self, event: ReplyEvent) -> ReplyEvent:
-        """Part a call from what else its own object says, where a policy is strict: that may be another call."""
+        """Part a call from what else its own object says: that may be another call."""
         source = (
             event.call.source if isinstance(event, Call) else event.source if isinstance(event, CallDelta) else None
         )
-        if not self.strict or source is None:
+        if source is None:
             return event
         fields = self.encoder.call_fields
         known = {key: value for key, value in source.items() if key in fields} if isinstance(source, dict) else None
