@@ -206,6 +206,7 @@ _RUN = re.compile(
     r'(?:[^"\\]|\\["\\/bfnrt]|\\u(?![dD][89abAB])[0-9a-fA-F]{4}|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[0-9a-fA-F]{4})*+'
 )
 """Characters of a JSON string that are whole: none is cut in an escape, or between two that are one character."""
+_decode_string = json.JSONDecoder(strict=False).decode
 
 
 INPUT = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
@@ -238,7 +239,7 @@ class RawInput(msgspec.Struct, frozen=True, gc=False):
             text, begun = text[match.end() :], True
         match = _RUN.match(text)
         assert match is not None
-        piece = str(json.loads(f'"{match[0]}"', strict=False))
+        piece = str(_decode_string(f'"{match[0]}"'))
         return RawInput(chain, (self.sent, piece) if piece else self.sent, text[match.end() :], begun), piece
 
     @property
