@@ -132,7 +132,7 @@ class ToolOffer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GenerationConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """How a reply is to be generated."""
+    """Settings of how a reply is to be generated."""
 
     limits: Mapping[str, Any] = {}
     """Limits and sampling, by their names in chat completions; `stop` is a list."""

@@ -1,4 +1,4 @@
-"""What clients ask besides replies, in the form of their API (`Api.questions`), where the server speaks another one.
+"""Answer what clients ask besides replies (`Api.questions`), where the server speaks another API.
 
 HEAD /                                a sign of life
 GET /v1/models, GET /api/tags         the models that the server has (Codex says its version)

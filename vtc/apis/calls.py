@@ -59,7 +59,7 @@ def lacks_arguments(call: Any) -> bool:
 
 
 class JsonNesting(msgspec.Struct, frozen=True, gc=False):
-    """Where in the JSON of its arguments a call is; pieces may be cut anywhere."""
+    """The place in the JSON of a call's arguments; pieces may be cut anywhere."""
 
     depth: int = 0
     in_string: bool = False

@@ -64,7 +64,7 @@ FULL = "context_length_exceeded"
 
 
 class Decoded(msgspec.Struct, frozen=True, gc=False):
-    """What one frame says: its deltas in order, and all else beside them."""
+    """The content of one frame: its deltas in order, and all else beside them."""
 
     deltas: tuple[Delta, ...] = ()
     beside: tuple[Beside, ...] = ()
@@ -96,7 +96,7 @@ class Decoder(Protocol):
 
     @property
     def framing(self) -> Framing:
-        """How frames are cut."""
+        """The framing that cuts frames."""
         ...
 
     def decode(self, frame: Frame) -> Decoded | None:
@@ -121,7 +121,7 @@ class Encoder(Protocol):
 
     @property
     def framing(self) -> Framing:
-        """How frames are made."""
+        """The framing that makes frames."""
         ...
 
     @property
@@ -195,7 +195,7 @@ class Reply:
 
 
 class Question(NamedTuple):
-    """What clients of an API ask besides replies."""
+    """A question that clients of an API ask besides replies."""
 
     kind: Literal["alive", "models", "count", "version", "show"]
     method: str

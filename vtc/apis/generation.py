@@ -1,4 +1,4 @@
-"""How a reply is to be generated, wherever an API or a server has that said: how much to think, the form of answers."""
+"""Read how a reply is to be generated, in all spellings of APIs and servers: the effort, the form of answers."""
 
 from __future__ import annotations
 

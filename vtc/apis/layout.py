@@ -1,4 +1,4 @@
-"""Where an API has what in the bodies of its requests: the conversation, tools, limits; and what others are told."""
+"""The layout of an API's request bodies: the fields of the conversation, the tools and the limits."""
 
 from __future__ import annotations
 

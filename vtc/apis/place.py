@@ -1,4 +1,4 @@
-"""Where the requests of an API are sent, and what stands there besides their bodies: a model, a stream, a key.
+"""The place that the requests of an API are sent to, and what it says besides their bodies: a model, a stream, a key.
 
 POST /v1/chat/completions                                          the body says the model, and whether to stream
 POST /v1beta/models/MODEL:streamGenerateContent?alt=sse&key=KEY    the path says both, the query the key
@@ -31,7 +31,7 @@ class PathMatch(NamedTuple):
 
 @dataclass(frozen=True)
 class Place:
-    """Where requests of an API are sent; they are all POST."""
+    """The place that requests of an API are sent to; they are all POST."""
 
     path: str
     """How their paths end; `{model}` stands for the name of the model."""

@@ -42,7 +42,7 @@ class PromptField(msgspec.Struct, frozen=True):
 
 
 class Changes(msgspec.Struct, frozen=True, kw_only=True):
-    """What is changed of a request; all else keeps its bytes."""
+    """The changes to a request; all else keeps its bytes."""
 
     messages: Sequence[Message] | None = None
     """Stand for those that came; None if these stay."""

@@ -1,4 +1,4 @@
-r"""How a client of another API is told a piece of text: learned from its encoder, for frames on the fast path.
+r"""Write text for a client of another API without its encoder: learned from that, for frames on the fast path.
 
     data: {"type":"response.output_text.delta", … ,"delta":" word", … ,"sequence_number":17}
     before                                          text          between                  number, after

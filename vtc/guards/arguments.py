@@ -163,7 +163,7 @@ class Uncheckable(ValueError):
 
 
 class Mismatch(NamedTuple):
-    """What does not fit: by the schema alone, and with what the model wrote there."""
+    """A value that does not fit: by the schema alone, and with what the model wrote there."""
 
     told: str = ""
     quoted: str = ""

@@ -1,4 +1,4 @@
-"""What every policy is: a class that must say of which tools it may refuse calls before it can be made.
+"""The base of all policies: a class that must say of which tools it may refuse calls before it can be made.
 
 All that depends on it follows from that: whether anything may leave unseen, which openers are parted for a text client,
 and what becomes of a call on which the policy fails. A guard that refuses another call is wrong: `Chain` tells so, and

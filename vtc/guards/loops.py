@@ -1,4 +1,4 @@
-"""Whether an agent goes round in circles, told from the conversation that it sends.
+"""Find out whether an agent goes round in circles, from the conversation that it sends.
 
 An agent resends everything with every request, so nothing is remembered here, and any process may answer.
 """

@@ -234,7 +234,7 @@ class Reactors(Guard):
         return [failure], Denied(event.raw, event.call, then.refuse_as, message)
 
     def _is_for(self, reactor: Reactor, call: ToolCall, arguments: Any, fault: str) -> bool:
-        """Whether a rule is for a call; one that must not let it leave as it is is for what cannot be read, too."""
+        """True if a rule is for a call; one that must not let it leave as it is is for what cannot be read, too."""
         name, unless = call.name, reactor.unless
         if not self._names.match(reactor.when.tools, name):
             return False
@@ -250,7 +250,7 @@ class Reactors(Guard):
         return not unless.holds(arguments, self._budget, checker)
 
     def _checker(self, name: str) -> Checker | None:
-        """What checks arguments against a tool's schema; None for a tool that is not known."""
+        """Make what checks arguments against a tool's schema; None for a tool that is not known."""
         if name in self._tools and name not in self._checkers:
             self._checkers[name] = Checker(self._tools[name], self._budget)
         return self._checkers.get(name)

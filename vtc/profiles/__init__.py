@@ -1,4 +1,4 @@
-"""What clients and models are like, as YAML files: reading them, checking them, and choosing by request.
+"""Profiles of clients, models, servers and policies: read YAML files, check them, and choose by request.
 
 load(directories)                       profiles of all kinds; raises `ProfileError`
 Facts                                   what is known of a request

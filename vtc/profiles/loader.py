@@ -40,7 +40,7 @@ KINDS: Mapping[str, type[Profile]] = {
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a profile came from."""
+    """The place that a profile came from."""
 
     path: Path
     line: int
@@ -52,7 +52,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Profiles:
-    """All profiles by name, and where each came from by kind and name."""
+    """The profiles by name, and the source of each by kind and name."""
 
     clients: Mapping[str, ClientProfile]
     models: Mapping[str, ModelProfile]

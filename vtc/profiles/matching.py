@@ -1,4 +1,4 @@
-"""Which profile a request gets, and why.
+"""Choose the profile that a request gets, and say why.
 
 All tests of a profile must hold. Of several that match the most specific wins: more tests, then more literal
 characters in the globs that matched, then the higher priority, then a user's own over a built-in one, then the

@@ -1,4 +1,4 @@
-"""What is kept between exchanges: facts about upstreams, and what later requests of a conversation need.
+"""Keep between exchanges: facts about upstreams, and what later requests of a conversation need.
 
 A fact is found by a digest of the upstream, the model and the client that saw it. The one that was not asked for
 longest is evicted first. Texts (what a model thought, the prompts that left last) are found by digests, too, and are
@@ -45,7 +45,7 @@ class Learned:
 
     @property
     def begins_inside(self) -> bool | None:
-        """Whether replies begin inside of the reasoning; None as long as too few agree."""
+        """True if replies begin inside of the reasoning; None as long as too few agree."""
         return self._inside if self._replies >= AGREEING else None
 
     def note(self, *, inside: bool) -> None:

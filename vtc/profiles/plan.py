@@ -32,7 +32,7 @@ class TextClient(msgspec.Struct, frozen=True):
 
 
 class ToolProtocol(msgspec.Struct, frozen=True, kw_only=True):
-    """How tools and calls travel between this client and this model."""
+    """The way that tools and calls travel between this client and this model."""
 
     tools: tuple[Tool, ...] = ()
     """The client's tools, declared in the request or documented in the prompt; policies may withhold some of them."""
@@ -65,7 +65,7 @@ class ToolProtocol(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Thinking(msgspec.Struct, frozen=True):
-    """How a reply marks its reasoning, and where that goes."""
+    """The marks of reasoning in a reply, and where that goes."""
 
     tags: Tags
     to: Literal["reasoning_content", "keep", "drop"] = "reasoning_content"
@@ -90,7 +90,7 @@ class Thinking(msgspec.Struct, frozen=True):
 
 
 class ReadingPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """How the text of the reply is read."""
+    """The settings by which the text of the reply is read."""
 
     dialects: tuple[Description, ...] = ()
     """The dialects in which calls are looked for, the expected ones first; with none no text is read."""

@@ -111,12 +111,12 @@ class ProfileStack(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def unknown_tools(self) -> UnknownTools:
-        """What becomes of a call of a tool that was not offered."""
+        """Decide what becomes of a call of a tool that was not offered."""
         return first_set(self.settings.unknown_tools, otherwise=self.model.unknown_tools)
 
     @property
     def echo(self) -> Literal["text", "steer", "call"]:
-        """What becomes of a call that stands in a result of the request."""
+        """Decide what becomes of a call that stands in a result of the request."""
         return first_set(self.settings.echo, otherwise=self.model.echo)
 
     @property
@@ -184,7 +184,7 @@ class ProfileStack(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def retry(self) -> Retry | None:
-        """How the model is asked again about a faulty reply; None if it is not."""
+        """Return how the model is asked again about a faulty reply; None if it is not."""
         return first_set(*(policy.retry for policy in reversed(self.policies)), otherwise=self.model.retry)
 
     @property

@@ -145,7 +145,7 @@ STARTING = (502, 503, 504)
 
 
 class ServerIdentity(NamedTuple):
-    """Which server an upstream is."""
+    """The server that an upstream is."""
 
     server: str | None
     """Its profile; None if it is not known."""

@@ -1,4 +1,4 @@
-"""What was done to an exchange, for people to read.
+"""Tell people what was done to an exchange.
 
 Report                      what was done, as plain data
 Bodies, pane, diff          a request or a reply as a page of text: what came in beside what went out

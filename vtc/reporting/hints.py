@@ -1,4 +1,4 @@
-"""What a server's error means for a person who has just set up VTC, and what to do about it."""
+"""Explain a server's error to a person who has just set up VTC, and what to do about it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was done to one exchange, for people to read."""
+"""Record what was done to one exchange, for people to read."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def fate(entry: Mapping[str, Any]) -> str:
 
 @dataclass(slots=True, kw_only=True)
 class Parties:
-    """Who takes part in an exchange, and how they speak."""
+    """The parties of an exchange, and how they speak."""
 
     client: str = ""
     """The client profile's name."""
@@ -212,7 +212,7 @@ def broken_prefix(prefix: Mapping[str, Any]) -> str:
 
 
 def count(entries: Iterable[Mapping[str, Any]]) -> int:
-    """Tell how many things some entries of a report stand for."""
+    """Count what some entries of a report stand for."""
     return sum(entry.get("count", 1) for entry in entries)
 
 

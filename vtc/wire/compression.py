@@ -119,7 +119,7 @@ class _Coding(Protocol):
 
 
 class _Coded:
-    """What all codings share: the limit, one error type, and that a cut body is corrupt."""
+    """The base of all codings: the limit, one error type, and that a cut body is corrupt."""
 
     def __init__(self, name: str, coding: _Coding) -> None:
         self._name = name

@@ -1,4 +1,4 @@
-"""How a reply is cut into frames on the wire: server-sent events, or lines of JSON.
+"""Cut a reply into frames on the wire, and write them: server-sent events, or lines of JSON.
 
 A frame keeps every byte that it came in, so that an unchanged frame leaves byte-identical. Joining the `raw`
 of all frames gives the body back, and how the body was cut by the network makes no difference.

@@ -67,7 +67,7 @@ class OutgoingCall(msgspec.Struct, frozen=True):
 
 
 class CallsInOrder(msgspec.Struct):
-    """What is said, with each call in one piece: a delta with its name and id, then deltas of its arguments alone."""
+    """Orders events so that each call is in one piece: a delta with its name and id, then its arguments."""
 
     open: OutgoingCall | None = None
     begun: frozenset[int] = frozenset()

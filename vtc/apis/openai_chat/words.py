@@ -16,7 +16,7 @@ NAME = "openai-chat"
 
 
 class ChatForm(msgspec.Struct, frozen=True):
-    """All of a request that the encoder of its reply must know."""
+    """The part of a request that the encoder of its reply must know."""
 
     usage: bool = True
     """The client asks how many tokens were used, or for a whole reply, which says it."""

@@ -61,7 +61,7 @@ from vtc.wire import sse
 
 
 class CallProgress(msgspec.Struct, frozen=True, gc=False):
-    """All that came of one call."""
+    """The pieces of one call so far."""
 
     number: int
     """By which its pieces are known."""
@@ -321,7 +321,7 @@ _THOUGHTS = frozenset({"thinking", "reasoning", "reasoning_content"})
 
 
 class EventCounter(Opened):
-    """It counts the events, and knows which item is open, for the encoder."""
+    """Counts the events for the encoder, and knows which item is open."""
 
     in_step: bool = True
     head: Json = msgspec.field(default_factory=dict)

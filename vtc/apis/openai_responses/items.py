@@ -63,7 +63,7 @@ FIELDS = frozenset(
 
 
 class ResponseForm(msgspec.Struct, frozen=True):
-    """All of a request that decoder and encoder of its reply must know."""
+    """The part of a request that decoder and encoder of its reply must know."""
 
     names: Mapping[str, tuple[str, str]] = {}
     """Namespace, empty for none, and name of a tool, by each flat name for both."""

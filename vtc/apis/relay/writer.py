@@ -1,4 +1,4 @@
-"""How frames leave: as they came, or written by the encoder of the client's API.
+"""Let frames leave: as they came, or written by the encoder of the client's API.
 
 A frame leaves as it came if both APIs are the same, nothing of it changed and the client's numbers are still the
 server's; where a policy is strict, only if the decoder knows all that it holds. All else is written anew.
@@ -31,7 +31,7 @@ NOTHING = "The server ended the reply before it said anything."
 
 
 class FrameWriter(msgspec.Struct):
-    """What of a reply the client was told. It is copied for each frame: fields get new values, and are not changed."""
+    """Lets frames leave, and knows what the client was told. Copied for each frame: fields get new values."""
 
     encoder: Encoder
     passes: bool = True

@@ -1,4 +1,4 @@
-"""What a probe found out, question by question, and the command and what clients set: for people and as JSON."""
+"""Report what a probe found out, question by question, with the command and clients' settings: as text and JSON."""
 
 from __future__ import annotations
 

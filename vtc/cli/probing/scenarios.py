@@ -1,4 +1,4 @@
-"""What a model is asked in a probe (`scenarios.yaml`), and whether a reply is a good one."""
+"""The questions of a probe (`scenarios.yaml`), and the test of a reply to each."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _plain(arguments: str) -> Any:
 
 
 class ScenarioTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All scenarios, in the order in which they are asked."""
+    """The scenarios, in the order in which they are asked."""
 
     scenarios: tuple[Scenario, ...]
 

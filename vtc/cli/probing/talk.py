@@ -35,7 +35,7 @@ type Outcome = Literal["works", "mended", "refused", "broken", "seen"]
 
 
 class About(NamedTuple):
-    """Where servers of one kind tell of themselves; dotted paths into JSON."""
+    """The places where servers of one kind tell of themselves; dotted paths into JSON."""
 
     server: str
     """The name of its profile."""
@@ -92,7 +92,7 @@ class ServerFacts:
 
     @property
     def facts(self) -> Facts:
-        """What profiles are matched by."""
+        """Return the facts that profiles are matched by."""
         at = urlsplit(self.url)
         return Facts(model=self.model, host=at.hostname or "", port=at.port or 0)
 
@@ -220,7 +220,7 @@ class ProbeReply:
 
     @cached_property
     def faults_direct(self) -> list[str]:
-        """What is wrong with the reply as the server sent it."""
+        """List what is wrong with the reply as the server sent it."""
         if self.problem:
             return [self.problem]
         faults = self.scenario.faults(self.direct.message.text, self.direct.message.calls)
@@ -228,12 +228,12 @@ class ProbeReply:
 
     @cached_property
     def faults(self) -> list[str]:
-        """What is wrong with the reply as a client gets it."""
+        """List what is wrong with the reply as a client gets it."""
         return [*self.misses, *_leaks(self.through)]
 
     @cached_property
     def misses(self) -> list[str]:
-        """What of the question the reply misses, as a client gets it; its thinking may stand in the text."""
+        """Say what of the question the reply misses, as a client gets it; its thinking may stand in the text."""
         calls = self.through.message.calls
         if self.problem and not calls:
             return [self.problem]
@@ -259,7 +259,7 @@ class ProbeReply:
 
     @property
     def saw(self) -> str:
-        """What came, in a line for people."""
+        """Sum up the reply in a line for people."""
         if self.problem:
             return self.problem
         calls = ", ".join(f"{call.name}({_short(_readable(call.arguments))})" for call in self.through.message.calls)

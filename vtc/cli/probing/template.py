@@ -1,4 +1,4 @@
-"""What a chat template does, found out by rendering it: tools, thinking, the form of a call, roles that it refuses.
+"""Find out what a chat template does by rendering it: tools, thinking, the form of a call, roles that it refuses.
 
 It comes from the server: another process renders it, in Jinja's sandbox, with bounds on its time and memory.
 """

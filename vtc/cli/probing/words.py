@@ -1,4 +1,4 @@
-"""What replies show, in one word each: what became of tools, of reasoning, of special tokens, of a schema."""
+"""Sum up in one word each what replies show of tools, of reasoning, of special tokens, of a schema."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def tools(heard: ProbeReply) -> Tools | None:
 
 @dataclass(frozen=True, slots=True)
 class ThinkingWords:
-    """How replies think."""
+    """The words for how replies think."""
 
     how: Thoughts = "none"
     open: str = ""

@@ -1,1 +1,1 @@
-"""How the arguments of a call are written, one file a form, both directions."""
+"""Read and write the arguments of a call, one file a form."""

@@ -56,7 +56,7 @@ class CutString(NamedTuple):
 
 
 def quotes_in(text: str, quote: str) -> int:
-    """How many quotes of a kind a text holds that are not escaped."""
+    """Count the quotes of a kind in a text that are not escaped."""
     return sum(match[0] == quote for match in QUOTE.finditer(text)) if quote in text else 0
 
 
@@ -232,7 +232,7 @@ class _JsonSearch:
         return places, list(accumulate(1 if self.text[at] == "{" else -1 for at in places))
 
     def _depth(self, start: int, end: int) -> int:
-        """How many braces a part of the text opens more than it closes."""
+        """Count the braces that a part of the text opens, less those that it closes."""
         places, depths = self._braces
         first, last = bisect_left(places, start), bisect_left(places, end)
         return (depths[last - 1] if last else 0) - (depths[first - 1] if first else 0)

@@ -84,7 +84,7 @@ class GemmaBody:
         self._json.discard()
 
     def close(self) -> bool:
-        """Close what is open, if the text was cut off in or behind a value."""
+        """Close what is open, if the text was cut off in or after a value."""
         return self._json.close()
 
     def feed(self, text: str, at: int, *, final: bool = False) -> int:

@@ -179,7 +179,7 @@ _BARE = re.compile(r"[^'\"\s][^'\"]*?(?=\s*(?:,\s*[A-Za-z_]\w{0,127}\s*=(?!=)|,?
 
 
 class KwargsState(NamedTuple):
-    """What was read so far."""
+    """The state of the search: what was read so far."""
 
     values: tuple[tuple[str, str], ...] = ()
     """Keys, each with its value as JSON."""

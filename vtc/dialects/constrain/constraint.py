@@ -55,7 +55,7 @@ NUMBER = CharRun("0-9", 1, 3)
 
 
 class Demand(msgspec.Struct, frozen=True, kw_only=True):
-    """What a reply must be."""
+    """The demand on a reply."""
 
     demanded: bool
     """It is calls, and nothing else."""

@@ -176,7 +176,7 @@ class _Rules:
         self._size = 0
 
     def alternatives(self, node: Node) -> str:
-        """Write what stands behind `::=`."""
+        """Write the right-hand side of a rule, after `::=`."""
         if isinstance(node, Alternatives):
             return " | ".join(map(self.sequence, node.options))
         return self.sequence(node)

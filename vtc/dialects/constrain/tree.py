@@ -90,7 +90,7 @@ class CallForm(msgspec.Struct, frozen=True):
 
 
 class ReplyGrammar(msgspec.Struct, frozen=True):
-    """What a whole reply may be."""
+    """The grammar of a whole reply."""
 
     calls: Node
     """Calls, as the dialect writes them."""
@@ -235,7 +235,7 @@ class _Net:
         return len(self.steps) - 1
 
     def add(self, parts: Sequence[Part], at: int) -> int:
-        """Add a sequence behind a node; return the node after it. What begins with any character ends it."""
+        """Add a sequence after a node; return the node after it. What begins with any character ends it."""
         for part in parts:
             match part:
                 case Lit(text):

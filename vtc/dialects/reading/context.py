@@ -1,4 +1,4 @@
-"""What the states of a reader share: the text that is read, the events that leave, the settings, and the verdicts."""
+"""The parts that the states of a reader share: the text that is read, events that leave, settings, verdicts."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ _OF_FILE = re.compile(rf"(?:^|\n)[ \t]*+(?:{_BEGINNING})+\Z|\S:\d{{1,9}}:(?:\d{{
 
 
 class CallPlace(NamedTuple):
-    """Where a call begins."""
+    """The place where a call begins."""
 
     in_line: bool = False
     """Text stands before it, on the same line."""
@@ -139,7 +139,7 @@ _INDENTED = re.compile(r"\n[ \t\r]*\n(?: {4}| {0,3}\t)[ \t]*\Z")
 
 
 class Last(Enum):
-    """What the visible reply ended with so far; white space between a call and the first text is dropped."""
+    """The end of the visible reply so far; white space between a call and the first text is dropped."""
 
     NOTHING = auto()
     CALL = auto()
@@ -370,7 +370,7 @@ class EchoFinder(Protocol):
 
 
 class ModelFacts(NamedTuple):
-    """What is known of the model that writes, and of what it was told, as far as it decides what is a call."""
+    """Facts about the model that writes, and about what it was told, that decide what is a call."""
 
     tokens: frozenset[str] = frozenset()
     """The names of the dialects of which the special tokens are its own."""
@@ -402,7 +402,7 @@ class Inside(Protocol):
 
 
 class ReplyBeginning:
-    """What a reply begins with, as far as it shows by now."""
+    """The beginning of a reply, as far as it shows by now: text or reasoning."""
 
     __slots__ = ("began_inside", "begins", "prompted", "shows", "thought", "undecided")
 

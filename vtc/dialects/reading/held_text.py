@@ -136,7 +136,7 @@ type InPieces = Literal["arguments", "text"]
 
 
 class CallPieces:
-    """What of one call's arguments has left, and what may leave now."""
+    """The pieces of one call's arguments that have left, and those that may leave now."""
 
     as_text = False
     """True if the text of the call itself leaves."""

@@ -74,7 +74,7 @@ def _by_arguments(named: NamedTool, body: str) -> envelope.EnvelopeContent | Non
 
 
 class PossibleEnds:
-    """Where a call whose own end is in doubt may end, as places in its body; 0 where there is none."""
+    """Places in its body where a call whose own end is in doubt may end; 0 where there is none."""
 
     __slots__ = ("_text", "among_words", "has_no_value", "next_call", "swallowed", "wrong_closer")
 

@@ -76,7 +76,7 @@ class _Begun:
 
 @dataclass(slots=True)
 class _ValueFaults:
-    """What shows that values were read otherwise than meant."""
+    """Signs that values were read otherwise than meant."""
 
     doubtful: str = ""
     """The key of a value of which nothing tells whether its quotes are escaped."""
@@ -87,7 +87,7 @@ class _ValueFaults:
 
 
 class Parameters:
-    """What was read of them so far."""
+    """The parameters of a call that were read so far."""
 
     __slots__ = (
         "_begun",

@@ -55,7 +55,7 @@ class Livelock(RuntimeError):
 
 
 class PlainRule(NamedTuple):
-    """Which text needs no reading in the current state: it leaves as it is, and the state stays.
+    """The rule for text that needs no reading in the current state: it leaves as it is, and the state stays.
 
     White space at its end waits, and what left must be told before the next text is read (`passed`).
     """

@@ -335,7 +335,7 @@ def tagged(
 
 
 class _Opener(NamedTuple):
-    """Where a parameter opens; `doubled` if its tag stands there twice."""
+    """The opening tag of a parameter; `doubled` if it stands there twice."""
 
     start: int
     end: int
@@ -427,5 +427,5 @@ def json_closers(body: str, closers: Sequence[str]) -> Sequence[str] | None:
         return closers  # it ends there, or in a string, which is another matter
     stump, behind = body[at:].strip(), body[:at].rstrip()
     if behind.endswith(('"', "}", "]")) and len(stump) >= LEAST_LETTERS and is_partial_closer(stump, closers):
-        return closers  # behind a value no name begins
+        return closers  # after a value no name begins
     return None if _CUT.search(body) else closers

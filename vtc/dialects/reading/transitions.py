@@ -100,7 +100,7 @@ class State(Enum):
 
 
 class Step(NamedTuple):
-    """What a token does in a state: an action, and the state after it."""
+    """The step that a token takes in a state: an action, and the state after it."""
 
     token: TokenKind
     action: Callable[..., Outcome]

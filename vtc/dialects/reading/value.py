@@ -36,7 +36,7 @@ NEXT_CALL = 2
 
 
 class ValueNesting:
-    """What one value has opened so far and not closed again."""
+    """The parameters and calls that one value has opened so far and not closed again."""
 
     __slots__ = ("_follows", "_open", "_parameters", "adjacent", "balance", "calls")
 
@@ -143,7 +143,7 @@ def no_arguments(context: Context, call: OpenCall) -> Refused:
 
 
 class OpenEnd(NamedTuple):
-    """Where a call may end that nothing closes."""
+    """A place where a call may end that nothing closes."""
 
     value: int
     """Characters of the value before it."""

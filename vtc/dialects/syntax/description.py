@@ -1,4 +1,4 @@
-"""What a dialect file says: the text a model writes, with holes.
+"""The description of a dialect, as its file has it: the text that a model writes, with holes.
 
 One description is used both ways. `pattern.py` turns its strings into parts, `grammar.py` compiles
 them for reading and `writing/calls.py` fills them for writing.

@@ -49,7 +49,7 @@ CODE_BLOCK = Maybe((Lit("```"), Maybe((Lit("json"),)), Space()))
 
 @dataclass(frozen=True)
 class ParameterSyntax:
-    """How a dialect writes the parameters of a call between tags, in one of several patterns."""
+    """The parameters of a call between tags, as a dialect writes them, in one of several patterns."""
 
     dialect: Description
 
@@ -255,7 +255,7 @@ class CallSyntax:
         return self.dialect.anchor == "line" and not (self.section or self.fence)
 
     def head(self, name: str = "") -> tuple[Part, ...]:
-        """What stands before the arguments; where the name is the markup, of any tool or of that of this `name`."""
+        """Return the parts before the arguments; where the name is the markup, of any tool or of this `name`."""
         before, _ = pattern.split(pattern.parse(self.call, "call"), pattern.BODIES)
         slots: dict[str, tuple[Part, ...]] = {
             "name": spaced_name(self.dialect, name, before),

@@ -156,7 +156,7 @@ SPAN_END = searching([*FENCES, TICKS, BLANK_LINE])
 
 
 class Head(msgspec.Struct, frozen=True, gc=False):
-    """How a call may begin; `token` is its name in the expressions that look for it."""
+    """A form in which a call may begin; `token` is its name in the expressions that look for it."""
 
     syntax: CallSyntax
     token: Token

@@ -211,7 +211,7 @@ def _around(parts: Sequence[str | Slot]) -> tuple[str, list[str], list[str]]:
 
 @lru_cache(maxsize=1024)
 def body(call: str) -> str:
-    """Which slot of a call pattern holds the arguments: `json`, `args` or `params`."""
+    """Return the slot of a call pattern that holds the arguments: `json`, `args` or `params`."""
     slots = [field for _, field, _, _ in string.Formatter().parse(call) if field in BODIES]
     if len(slots) != 1:
         raise PatternError("call", f"{call!r}: exactly one of {{json}}, {{args}}, {{params}}, {{kwargs}} is needed")

@@ -262,7 +262,7 @@ type _Way = tuple[re.Pattern[str] | None, _TrieNode]
 
 
 class Scan:
-    """What a state looks for.
+    """The tokens that a state looks for.
 
     `final` says that no more text comes: until then what may still become a token is found, as `hold`. A token that
     has the name of a tool in it is none if the tool is not offered.

@@ -18,7 +18,7 @@ from vtc.dialects.syntax.scan import ExpressionScan, Token, searching
 
 
 class TokenKind(StrEnum):
-    """What a token is. The name of a token is that of its kind, with a number where a state looks for several."""
+    """The kind of a token. The name of a token is that of its kind, with a number where a state looks for several."""
 
     CALL_OPENER = auto()
     """How a call begins, up to its arguments."""

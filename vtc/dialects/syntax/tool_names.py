@@ -1,4 +1,4 @@
-"""Which offered tool a written name means; never by guessing."""
+"""Find the offered tool that a written name means; never by guessing."""
 
 from __future__ import annotations
 

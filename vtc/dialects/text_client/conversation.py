@@ -52,7 +52,7 @@ class _TooManyError(Exception):
 
 
 class _Tag(NamedTuple):
-    """How a tool or a parameter begins and ends."""
+    """The tag with which a tool or a parameter begins and ends."""
 
     name: str
     opener: str
@@ -251,13 +251,13 @@ def after(begun: str, written: str) -> str | None:
 
 
 def openers(dialect: Description, tools: Iterable[str]) -> list[str]:
-    """How a call of each tool begins, where it begins with a tag of its own."""
+    """Return the opening tag of a call of each tool, where it has one of its own."""
     head = dialect.calls[0].partition("{params}")[0].rstrip()
     return [head.replace("{name}", name) for name in tools] if head.startswith("<{name}") else []
 
 
 def closer(dialect: Description, tool: str) -> str:
-    """How a call of a tool ends."""
+    """Return the closing tag of a call of a tool."""
     return dialect.calls[0].partition("{params}")[2].strip().replace("{name}", tool)
 
 
@@ -269,7 +269,7 @@ def says(
     known_tools: Iterable[str] = (),
     known_parameters: Iterable[str] = (),
 ) -> bool:
-    """Whether the client reads just this call out of a text, with just these arguments, and nothing else.
+    """True if the client reads just this call out of a text, with just these arguments, and nothing else.
 
     Of a client that parses by tags, the tools and parameters are given that it knows besides those of its `tools`.
     """
@@ -283,7 +283,7 @@ def says(
 
 
 def is_readable(event: Call, dialect: Description) -> bool:
-    """Whether such a client reads a call out of the very characters that it came in.
+    """True if such a client reads a call out of the very characters that it came in.
 
     They must begin with the opener in its very case: of another the client knows nothing, and looks inside.
     """
@@ -317,7 +317,7 @@ def _with_calls(message: Message, events: Sequence[Event], seen: Counter[tuple[s
 def _results(
     message: Message, open_calls: list[ToolCall], marker: re.Pattern[str] | None, tools: Mapping[str, Tool]
 ) -> tuple[list[Message], list[Message]]:
-    """A user turn behind calls: their results, which close them, and a message of what else the client says.
+    """A user turn after calls: their results, which close them, and a message of what else the client says.
 
     Pictures are among the latter, since the result of a call can hold none.
     """

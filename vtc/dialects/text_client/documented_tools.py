@@ -107,7 +107,7 @@ class _Sample(msgspec.Struct, frozen=True):
 
 
 class _Tags:
-    """Where elements open and close in a text, found once."""
+    """The places where elements open and close in a text, found once."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -119,7 +119,7 @@ class _Tags:
             self._samples[match["name"]].append(match.span())
 
     def closer(self, name: str, start: int, end: int) -> int:
-        """Where an element closes next; -1 if it does not before `end`."""
+        """Find where an element closes next; -1 if it does not before `end`."""
         places = self._closers.get(name, [])
         place = bisect_left(places, start)
         closes = place < len(places) and places[place] + len(name) + 3 <= end
@@ -249,7 +249,7 @@ def _children(tags: _Tags, start: int, end: int) -> Iterator[tuple[str, str]]:
 
 
 def _announced(text: str, start: int, end: int) -> int:
-    """Where the lines begin that only announce what stands at `end`; `end` if there are none."""
+    """Find where the lines begin that only announce what stands at `end`; `end` if there are none."""
     while end > start and text[end - 1] == "\n":
         line = text.rfind("\n", start, end - 1) + 1 or start
         if (line and text[line - 1] != "\n") or not _ANNOUNCING.fullmatch(text, line, end - 1):

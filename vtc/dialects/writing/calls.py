@@ -43,7 +43,7 @@ class RoundTrip:
         self._tried: dict[tuple[str, str], bool] = {}
 
     def survives(self, name: str, arguments: Mapping[str, Any], write: Callable[[Mapping[str, Any]], str]) -> bool:
-        """Whether a call is read back with just these arguments; `write` gives its text for any."""
+        """True if a call is read back with just these arguments; `write` gives its text for any."""
         short = self._shortened(name, arguments)
         alike = name, repr(short)  # in which `1`, `1.0` and `True` are three things
         if alike not in self._tried:

@@ -100,7 +100,7 @@ def _calls(message: Message, dialect: Description, proof: RoundTrip) -> str:
 
 
 def _around(message: Message, dialect: Description) -> tuple[str, str]:
-    """What a result's text is set in, for a result that is not all text."""
+    """Return what a result's text is set in, for a result that is not all text."""
     marker = "\x00"
     text = write_result(message.name or "tool", message.call_id or "", marker, dialect)
     before, _, after = text.partition(marker)
@@ -124,7 +124,7 @@ def joined(messages: Iterable[Message]) -> list[Message]:
 
 
 def with_note(messages: Sequence[Message], text: str) -> list[Message]:
-    """The messages with a remark behind the last, for the model to see: inside of it unless a model said it."""
+    """Return the messages with a remark after the last, for the model to see: inside of it unless a model said it."""
     if messages and messages[-1].role != "assistant":
         last = messages[-1]
         gap = ("\n\n",) if last.content else ()

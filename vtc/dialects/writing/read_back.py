@@ -1,4 +1,4 @@
-"""Whether what a dialect writes can be read back by its own description: what `vtc check` says of one that cannot."""
+"""Check that what a dialect writes is read back by its own description, and tell `vtc check` of one that is not."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ARGUMENTS = {"path": "a.py", "limit": 20}
 
 
 class Flaw(NamedTuple):
-    """What a description does not do that it should."""
+    """A fault of a description."""
 
     key: str
     message: str

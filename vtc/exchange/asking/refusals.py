@@ -1,4 +1,4 @@
-"""What a server's refusal teaches: by its message, whatever its status, the step without which it was refused.
+"""Learn from a server's refusal: from its message, whatever its status, the step without which it was refused.
 
 The words of servers stand in `refusals.yaml`, with their sources.
 """
@@ -45,13 +45,13 @@ class _Expressions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
 
 class RefusalWords(_Expressions, frozen=True, kw_only=True):
-    """How servers say one thing."""
+    """The words by which servers say one thing."""
 
     words: tuple[Words, ...]
 
 
 class LessonRow(RefusalWords, frozen=True, kw_only=True):
-    """How they refuse a request, and the steps that this teaches, by name and value."""
+    """The words by which they refuse a request, and the steps that this teaches, by name and value."""
 
     steps: dict[str, Any]
 
@@ -62,7 +62,7 @@ class LessonRow(RefusalWords, frozen=True, kw_only=True):
 
 
 class LimitWords(_Expressions, frozen=True, kw_only=True):
-    """How they name the limit on a reply, and the numbers that they tell of it."""
+    """The words for the limit on a reply, and the numbers that they tell of it."""
 
     named: Words
     window: Words
@@ -72,7 +72,7 @@ class LimitWords(_Expressions, frozen=True, kw_only=True):
 
 
 class FullWords(RefusalWords, frozen=True, kw_only=True):
-    """How they say that a prompt is longer than the model's window, and the tokens of both."""
+    """The words for a prompt that is longer than the model's window, and the tokens of both."""
 
     unless: Words
     """Says that it is the reply that is too long."""

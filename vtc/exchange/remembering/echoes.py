@@ -80,7 +80,7 @@ class Result:
 
 @dataclass(frozen=True)
 class WrittenCall:
-    """What tells a call from others, as it may stand in a result."""
+    """The parts of a call that tell it from others, as it may stand in a result."""
 
     names: tuple[str, ...]
     """The names of its tool."""

@@ -1,4 +1,4 @@
-"""What is kept of a client's past exchanges with a model, for one that begins now: its thoughts, its last prompts."""
+"""Keep of a client's past exchanges with a model what one that begins now needs: its thoughts, its last prompts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Unit(NamedTuple):
 
 
 class SentPrompt(NamedTuple):
-    """All that left for the model."""
+    """The prompt that left for the model."""
 
     tools: tuple[Unit, ...]
     messages: tuple[Unit, ...]
@@ -117,7 +117,7 @@ _AROUND = 400
 
 
 class Kept(NamedTuple):
-    """What one prompt keeps of another."""
+    """The part of a prompt that the next one keeps."""
 
     tools: int
     """The first tools of both that are the same."""

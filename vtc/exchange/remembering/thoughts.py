@@ -1,4 +1,4 @@
-"""What a model thought before its calls, and how it wrote them, given back to it where the client lost that.
+"""Give a model back what it thought before its calls, and how it wrote them, where the client lost that.
 
 A client that knows no reasoning sends the calls of a turn back and nothing of what led to them. Some servers refuse
 such a conversation, and the models of others do worse. So what came with calls is kept, and put back into each later

@@ -53,7 +53,7 @@ NO_GRAMMAR = GrammarCheck()
 
 
 class Expectation(msgspec.Struct, frozen=True):
-    """What is known of a reply once its request is encoded."""
+    """Facts about a reply that are known once its request is encoded."""
 
     names: WireNames | None = None
     """The names of tools as the server knows them, if any is another one."""

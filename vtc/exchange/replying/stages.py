@@ -247,7 +247,7 @@ class RecordCalls(Stage):
 
 
 class ReplyFault(NamedTuple):
-    """What may be worth asking again for."""
+    """A fault that may be worth asking again for."""
 
     kind: Literal["malformed", "arguments", "denied", "tool_choice"]
     reason: str

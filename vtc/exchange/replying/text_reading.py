@@ -15,7 +15,7 @@ from vtc.dialects.syntax.description import Description
 from vtc.events import Call, Event, Markup, Refusal, Text, ToolCall
 from vtc.profiles.memory import Learned
 
-# Text beside calls that upstream made itself: markup that its parser left behind is no speech.
+# Text beside calls that upstream made itself: markup that its parser left over is no speech.
 #
 #     <tool_call>                       an opening tag, or the beginning of one, before the calls
 #     </parameter></function>           closing tags after them
@@ -32,7 +32,7 @@ MOST = 4096
 
 
 class LateCalls:
-    """Holds the text of one reply as long as it may be nothing but markup that was left behind."""
+    """Holds the text of one reply as long as it may be nothing but markup that was left over."""
 
     def __init__(self, dialects: Sequence[Description], reader: Reader) -> None:
         self._dialects = tuple(dialects)

@@ -1,4 +1,4 @@
-"""How much a model may say and think: its window, and the effort that is asked for."""
+"""Fit how much a model may say and think: its window, and the effort that is asked for."""
 
 from __future__ import annotations
 
