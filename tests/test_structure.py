@@ -56,7 +56,6 @@ OF_EACH_API = {"Decoder", "Encoder", "Request", "Reply"}
 MAX_FUNCTION_LINES = 60
 LONGER = {
     ("vtc/apis/relay/choice.py", "read"): 81,
-    ("vtc/guards/arguments.py", "counted"): 83,
 }
 """Functions that are longer, and how long they may be at most, until they are parted."""
 MAX_ATTRIBUTES = 15

@@ -52,86 +52,96 @@ CHARACTERS = 64
 def counted(kind: type[Validator], budget: Budget) -> type[Validator]:
     """Make a validator of a draft that spends of a budget; it raises TakesTooLongError."""
     import attrs
-    from jsonschema.exceptions import ValidationError
     from jsonschema.validators import extend
 
-    sets: dict[int, tuple[Any, set[str]]] = {}
+    own = CountedKeywords(kind, budget)
+    validator_class: Any = extend(kind, own.keywords())  # type: ignore[no-untyped-call]
+    # Theirs takes a validator that does not count, if a part of the schema names a draft.
+    validator_class.evolve = attrs.evolve
+    return cast("type[Validator]", validator_class)
 
-    def search(pattern: str, text: str) -> bool:
-        if len(pattern) > MOST_PATTERN:
-            raise TakesTooLongError
-        budget.spend(len(text) >> 10)
-        return budget.search(pattern, text)
 
-    def key(value: Any) -> str:
-        return json.dumps(_plain(value, budget), sort_keys=True)
+class CountedKeywords:
+    """The keywords of a draft of JSON Schema, each of which spends of a budget; those that may be slow are our own."""
 
-    def is_one_of(value: Any, options: Any) -> bool:
-        if id(options) not in sets:  # with the options, so that no other object gets their id
-            sets[id(options)] = options, {*map(key, options)}
-        return key(value) in sets[id(options)][1]
+    def __init__(self, kind: type[Validator], budget: Budget) -> None:
+        from jsonschema.exceptions import ValidationError
 
-    def unique_items(validator: Any, wanted: Any, instance: Any, _: Any) -> Iterator[ValidationError]:
-        if wanted and validator.is_type(instance, "array") and len({*map(key, instance)}) < len(instance):
-            yield ValidationError(f"{instance!r} has non-unique elements")
+        self._theirs: Mapping[str, Any] = kind.VALIDATORS
+        self._budget = budget
+        self._error = ValidationError
+        self._sets: dict[int, tuple[Any, set[str]]] = {}
 
-    def enum(_: Any, options: Any, instance: Any, __: Any) -> Iterator[ValidationError]:
-        if not is_one_of(instance, options):
-            yield ValidationError(f"{instance!r} is not one of {options!r}")
+    def keywords(self) -> dict[str, Keyword]:
+        """List the keywords by name."""
+        own: dict[str, Keyword] = {
+            "uniqueItems": self._unique_items,
+            "enum": self._enum,
+            "const": self._const,
+            "pattern": self._pattern,
+            "patternProperties": self._pattern_properties,
+            "additionalProperties": self._additional_properties,
+        }
+        return {name: self._spending(name, own.get(name, keyword)) for name, keyword in self._theirs.items()}
 
-    def const(_: Any, wanted: Any, instance: Any, __: Any) -> Iterator[ValidationError]:
-        if key(instance) != key(wanted):
-            yield ValidationError(f"{wanted!r} was expected")
-
-    def pattern(validator: Any, wanted: Any, instance: Any, _: Any) -> Iterator[ValidationError]:
-        if validator.is_type(instance, "string") and not search(wanted, instance):
-            yield ValidationError(f"{instance!r} does not match {wanted!r}")
-
-    def pattern_properties(validator: Any, wanted: Any, instance: Any, _: Any) -> Iterator[ValidationError]:
-        if validator.is_type(instance, "object"):
-            for pattern, subschema in wanted.items():
-                for name, value in instance.items():
-                    if search(pattern, name):
-                        yield from validator.descend(value, subschema, path=name, schema_path=pattern)
-
-    def additional_properties(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
-        patterns = schema.get("patternProperties", {})
-        if patterns and validator.is_type(instance, "object"):
-            matched = {name: True for name in instance if any(search(pattern, name) for pattern in patterns)}
-            schema = {"properties": {**schema.get("properties", {}), **matched}}
-        yield from kind.VALIDATORS["additionalProperties"](validator, wanted, instance, schema) or ()
-
-    own: dict[str, Keyword] = {
-        "uniqueItems": unique_items,
-        "enum": enum,
-        "const": const,
-        "pattern": pattern,
-        "patternProperties": pattern_properties,
-        "additionalProperties": additional_properties,
-    }
-
-    def spending(name: str, keyword: Keyword) -> Keyword:
+    def _spending(self, name: str, keyword: Keyword) -> Keyword:
         def spends(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
             looked = _size(wanted) // PER_STEP if name in LOOKED_UP else 0
             walked = _size(instance) if name in WALKS else 0
-            budget.spend(looked + walked + (REFERENCE if name in REFERS else 1))
+            self._budget.spend(looked + walked + (REFERENCE if name in REFERS else 1))
             if name.startswith("unevaluated"):
                 # It goes through all that the schema refers to, uncounted: so be it counted once before.
                 rest = {key: entry for key, entry in schema.items() if not key.startswith("unevaluated")}
                 for _ in validator.evolve(schema=rest).iter_errors(instance):
                     pass
             for error in keyword(validator, wanted, instance, schema) or ():
-                budget.spend(1 + len(error.message) // CHARACTERS)
+                self._budget.spend(1 + len(error.message) // CHARACTERS)
                 yield error
 
         return spends
 
-    theirs: Mapping[str, Any] = kind.VALIDATORS
-    keywords = {name: spending(name, own.get(name, keyword)) for name, keyword in theirs.items()}
-    validator_class: Any = extend(kind, keywords)  # type: ignore[no-untyped-call]
-    # Theirs takes a validator that does not count, if a part of the schema names a draft.
-    validator_class.evolve = attrs.evolve
-    return cast("type[Validator]", validator_class)
+    def _search(self, pattern: str, text: str) -> bool:
+        if len(pattern) > MOST_PATTERN:
+            raise TakesTooLongError
+        self._budget.spend(len(text) >> 10)
+        return self._budget.search(pattern, text)
+
+    def _key(self, value: Any) -> str:
+        return json.dumps(_plain(value, self._budget), sort_keys=True)
+
+    def _unique_items(self, validator: Any, wanted: Any, instance: Any, _: Any) -> Iterator[ValidationError]:
+        if wanted and validator.is_type(instance, "array") and len({*map(self._key, instance)}) < len(instance):
+            yield self._error(f"{instance!r} has non-unique elements")
+
+    def _enum(self, _: Any, options: Any, instance: Any, __: Any) -> Iterator[ValidationError]:
+        if id(options) not in self._sets:  # with the options, so that no other object gets their id
+            self._sets[id(options)] = options, {*map(self._key, options)}
+        if self._key(instance) not in self._sets[id(options)][1]:
+            yield self._error(f"{instance!r} is not one of {options!r}")
+
+    def _const(self, _: Any, wanted: Any, instance: Any, __: Any) -> Iterator[ValidationError]:
+        if self._key(instance) != self._key(wanted):
+            yield self._error(f"{wanted!r} was expected")
+
+    def _pattern(self, validator: Any, wanted: Any, instance: Any, _: Any) -> Iterator[ValidationError]:
+        if validator.is_type(instance, "string") and not self._search(wanted, instance):
+            yield self._error(f"{instance!r} does not match {wanted!r}")
+
+    def _pattern_properties(self, validator: Any, wanted: Any, instance: Any, _: Any) -> Iterator[ValidationError]:
+        if validator.is_type(instance, "object"):
+            for pattern, subschema in wanted.items():
+                for name, value in instance.items():
+                    if self._search(pattern, name):
+                        yield from validator.descend(value, subschema, path=name, schema_path=pattern)
+
+    def _additional_properties(
+        self, validator: Any, wanted: Any, instance: Any, schema: Any
+    ) -> Iterator[ValidationError]:
+        patterns = schema.get("patternProperties", {})
+        if patterns and validator.is_type(instance, "object"):
+            matched = {name: True for name in instance if any(self._search(pattern, name) for pattern in patterns)}
+            schema = {"properties": {**schema.get("properties", {}), **matched}}
+        yield from self._theirs["additionalProperties"](validator, wanted, instance, schema) or ()
 
 
 def _size(value: Any) -> int:
