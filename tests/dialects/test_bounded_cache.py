@@ -15,8 +15,12 @@ from tests.dialects.material import AGENT, DIALECTS
 from vtc.dialects import Description, Reader, compiled
 from vtc.dialects.bounded_cache import COMPILED, ENTRY, BoundedCache
 from vtc.dialects.reading import repairs
+from vtc.dialects.syntax import scan
+from vtc.dialects.syntax.scan import GROWTH
 from vtc.events import Tool
 
+PLACE = 1024
+"""Bytes of a place in a trie, with the steps to it; tries have a bound of their own."""
 SLACK = 96 << 10
 """Bytes that others allocate meanwhile and keep: pytest, Python."""
 
@@ -110,6 +114,7 @@ def test_patterns_for_any_number_of_tools_take_no_more_memory_than_they_may(few:
     dialects = tuple(DIALECTS[name] for name in ("hermes", "qwen3-coder", "tag"))
     read(dialects, 0)  # patterns without names are compiled once for all
     COMPILED.clear()
+    GROWTH.restart()
     gc.collect()
     tracemalloc.start()
     before, _ = tracemalloc.get_traced_memory()
@@ -120,7 +125,17 @@ def test_patterns_for_any_number_of_tools_take_no_more_memory_than_they_may(few:
     after, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert COMPILED.size > few // 2
-    assert after - before < few + SLACK
+    assert after - before < few + GROWTH.places * PLACE + SLACK
+
+
+def test_tries_begin_to_grow_anew_when_they_have_as_many_places_as_they_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scan, "MOST_PLACES", 100)
+    GROWTH.restart()
+    before = GROWTH.round
+    for number in range(3):
+        read((DIALECTS["hermes"], DIALECTS["tag"]), number)
+        assert GROWTH.places <= 100
+    assert GROWTH.round > before
 
 
 @pytest.mark.parametrize("name", ["tag", "cline", "hermes", "bare-json", "qwen3-coder"])

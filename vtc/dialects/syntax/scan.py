@@ -47,8 +47,11 @@ INDENT = 8
 """Deepest indentation at which a line still counts as starting with its markup."""
 PER_TOKEN = 1 << 10
 """Bytes that a scan takes for each of its tokens."""
-MOST_PLACES = 1 << 17
-"""Places of all tries, each of half a kilobyte. If texts have gone to more, all tries begin to grow anew."""
+MOST_PLACES = 1 << 15
+"""Places of all tries, each of a kilobyte with the steps to it; all built-in models need some 8,000.
+
+If texts have gone to more, all tries begin to grow anew.
+"""
 MOST_KEPT = 64
 """Characters that begin nothing for which a place in the trie keeps that."""
 
