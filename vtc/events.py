@@ -148,6 +148,10 @@ class GenerationConfig(msgspec.Struct, frozen=True, kw_only=True):
     """True if more than one choice is asked for."""
 
 
+MAX_TOKENS = "max_tokens"
+"""The limit on a reply, by its name in chat completions, and the step that lowers it."""
+
+
 class CanonicalRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A request for servers of any API. Its messages have no `source`, but `media` and a `thought`."""
 
@@ -169,6 +173,12 @@ class CanonicalRequest(msgspec.Struct, frozen=True, kw_only=True):
     the usual one."""
     left_out: tuple[str, ...] = ()
     """Parts that cannot be told to another API, for people to read."""
+
+    def parted(self) -> tuple[str | None, Sequence[Message]]:
+        """Part the system prompt from the conversation; None if it has none."""
+        if self.messages and self.messages[0].role == "system":
+            return self.messages[0].text, self.messages[1:]
+        return None, self.messages
 
 
 # Deltas: what one frame of a reply says, before its text was read

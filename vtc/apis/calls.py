@@ -225,7 +225,7 @@ class RawInput(msgspec.Struct, frozen=True, gc=False):
     arguments: Chain = None
     """As they came."""
     sent: Chain = None
-    """What the client was told of the input."""
+    """The input that the client was told."""
     tail: str = ""
     """The end of the arguments, which is no input yet."""
     begun: bool = False

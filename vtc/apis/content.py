@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from vtc.events import Media, Message, Opaque
@@ -60,6 +60,22 @@ def written(content: Sequence[str | Opaque], original: Any, new: Mapping[str, An
     if isinstance(original, list) or any(isinstance(part, Opaque) for part in content):
         return parts(content, original, new)
     return "".join(map(str, content))
+
+
+def turns(
+    messages: Iterable[Message], write: Callable[[Message], Iterable[Any]], *, model: str, key: str
+) -> list[dict[str, Any]]:
+    """Write messages as entries, for APIs in which turns alternate: what follows with the same role is one entry.
+
+    `model` is the role of the model's, `key` the field of the parts that `write` makes. One without parts is left out.
+    """
+    entries: list[dict[str, Any]] = []
+    for message in messages:
+        role = model if message.role == "assistant" else "user"
+        if not entries or entries[-1]["role"] != role:
+            entries.append({"role": role, key: []})
+        entries[-1][key] += write(message)
+    return [entry for entry in entries if entry[key]]
 
 
 _ANSWERS = ("_call_output", "_tool_result", "mcp_call")

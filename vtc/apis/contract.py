@@ -56,7 +56,7 @@ type ReplyEvent = (
     | Failure
     | Beside
 )
-"""What a client can be told. After a `BlockEnd` the next block of the reply begins."""
+"""An event that a client can be told. After a `BlockEnd` the next block of the reply begins."""
 
 
 FULL = "context_length_exceeded"
@@ -68,7 +68,7 @@ class Decoded(msgspec.Struct, frozen=True, gc=False):
 
     deltas: tuple[Delta, ...] = ()
     beside: tuple[Beside, ...] = ()
-    """What needs no reading; a field that the decoder does not know is an `Origin`."""
+    """Parts of the frame that need no reading; a field that the decoder does not know is an `Origin`."""
     frame: Frame | None = None
     """Stands for the frame that came, where a part of that is not passed on."""
     at_once: bool = False
@@ -262,7 +262,7 @@ class Api:
     signs: bool = False
     """True if what it seals of reasoning is for the text of that alone."""
     questions: Sequence[Question] = ()
-    """What its clients ask besides replies."""
+    """Questions of its clients besides replies."""
     unread: Mapping[str, UnreadPath] = field(default_factory=dict)
     """Paths close to its own, and why requests to them, or below, are left alone; the first that fits counts.
 

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from vtc.apis.fields import at
+from vtc.events import MAX_TOKENS
 
 
 class BodyLayout(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,8 +37,8 @@ class BodyLayout(msgspec.Struct, frozen=True, kw_only=True):
         """Read limits and sampling; `stop` is a list."""
         values = {name: [at(fields, path) for path in paths] for name, paths in self.limits.items()}
         limits = {name: value for name, given in values.items() for value in reversed(given) if value is not None}
-        if isinstance(most := limits.get("max_tokens"), int) and most < 0:
-            del limits["max_tokens"]  # as much as there is room for
+        if isinstance(most := limits.get(MAX_TOKENS), int) and most < 0:
+            del limits[MAX_TOKENS]  # as much as there is room for
         return {**limits, "stop": [limits["stop"]]} if isinstance(limits.get("stop"), str) else limits
 
     def write_limits(self, limits: Mapping[str, Any]) -> dict[str, Any]:

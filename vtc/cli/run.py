@@ -178,10 +178,10 @@ def _options(
     return options
 
 
-def _check_options(settings_given: Sequence[str]) -> None:
+def _check_options(settings: Sequence[str]) -> None:
     """End the program if the addon would refuse these `NAME=VALUE`s."""
     try:
-        options.planned(settings_given)
+        options.planned(settings)
     except ProfileError as error:
         click.echo(str(error), err=True)
         sys.exit(1)

@@ -102,7 +102,7 @@ def _names(tool: str) -> tuple[str, ...]:
 
 
 class NameGuard(Guard):
-    """Refuses calls by names that nobody declared and that are none: markup, several lines, letters that look alike."""
+    """Refuses calls by names that no one declared and that are none: markup, several lines, letters that look alike."""
 
     def __init__(self, tools: Container[str]) -> None:
         super().__init__(refuses=lambda name: name not in tools and not is_name(name), on_failure="refuse")

@@ -111,12 +111,12 @@ class ProfileStack(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def unknown_tools(self) -> UnknownTools:
-        """Decide what becomes of a call of a tool that was not offered."""
+        """Return the fate of a call of a tool that was not offered."""
         return first_set(self.settings.unknown_tools, otherwise=self.model.unknown_tools)
 
     @property
     def echo(self) -> Literal["text", "steer", "call"]:
-        """Decide what becomes of a call that stands in a result of the request."""
+        """Return the fate of a call that stands in a result of the request."""
         return first_set(self.settings.echo, otherwise=self.model.echo)
 
     @property

@@ -54,7 +54,7 @@ from vtc.wire.sse import EventStream
 
 
 type Queue = tuple[Queue, ReplyEvent] | None
-"""What came before, and what came last: it grows without being copied."""
+"""Events in a chain, each with those before it: it grows without being copied."""
 
 
 class OutgoingCall(msgspec.Struct, frozen=True):
@@ -73,7 +73,7 @@ class CallsInOrder(msgspec.Struct):
     begun: frozenset[int] = frozenset()
     """Upstream's numbers of calls that began before: pieces without a name belong to them."""
     queue: Queue = None
-    """What waits for the end of the call, and pieces of calls that have no name yet."""
+    """Events that wait for the end of the call, and pieces of calls that have no name yet."""
     unnumbered: int = 0
 
     def feed(self, event: ReplyEvent) -> Iterator[ReplyEvent]:
@@ -314,19 +314,19 @@ class SentEvents(msgspec.Struct):
             case Failure():
                 self.ended = True
 
-    def _follow_event(self, said_event: Origin) -> bool:
+    def _follow_event(self, event: Origin) -> bool:
         """Take note of an event that only this API has; False if it is kept with the start of its block."""
-        event, number = said_event.value, number_of(said_event)
-        if event["type"] == DELTA and self._begins(number):
-            self._keep(said_event)
+        data, number = event.value, number_of(event)
+        if data["type"] == DELTA and self._begins(number):
+            self._keep(event)
             return False
         self._tell_noted()
-        if event["type"] == START:
-            self._is_at(OURS if self._is_hidden(said_event.kind) else number, self._take(number))
+        if data["type"] == START:
+            self._is_at(OURS if self._is_hidden(event.kind) else number, self._take(number))
             self.open = None
-        elif event["type"] in (DELTA, STOP):
+        elif data["type"] in (DELTA, STOP):
             self._is_at(number, self.opened.get(number))
-        if event["type"] == STOP:
+        if data["type"] == STOP:
             self._end(number)
         return True
 
@@ -394,51 +394,51 @@ class Encoder(SentEvents):
             }
         return written
 
-    def _say(self, said_event: ReplyEvent) -> Iterator[Json]:
-        if self.ended or (self.finished and not isinstance(said_event, Failure)):
+    def _say(self, event: ReplyEvent) -> Iterator[Json]:
+        if self.ended or (self.finished and not isinstance(event, Failure)):
             return
-        match said_event:
+        match event:
             case Start():
-                yield from self._start(said_event)
-            case BlockStart() if not self._is_hidden(said_event.kind):
-                self.noted = _needed((*self.noted, said_event))
+                yield from self._start(event)
+            case BlockStart() if not self._is_hidden(event.kind):
+                self.noted = _needed((*self.noted, event))
             case BlockEnd() if self.open or self.noted:
-                self.noted = _needed((*self.noted, said_event))
+                self.noted = _needed((*self.noted, event))
             case Text(text) | Rewritten(text=text) | RefusalDelta(text) if text:
-                self.refused = self.refused or isinstance(said_event, RefusalDelta)
+                self.refused = self.refused or isinstance(event, RefusalDelta)
                 if text := self._unblank(text):
                     yield from self._to("text")
                     yield self._piece("text", text)
-            case Reasoning(text) | ReasoningDelta(text) if text and self._shows(said_event):
+            case Reasoning(text) | ReasoningDelta(text) if text and self._shows(event):
                 yield from self._to("reasoning")
                 yield self._piece("thinking", text)
-            case Seal() if self._shows(said_event):
-                yield from self._seal(said_event)
+            case Seal() if self._shows(event):
+                yield from self._seal(event)
             case Call(call=call) if not (self.native or _is_input(call.arguments)):
                 yield from self._say(Text(f"{call.name} {call.arguments}"))
             case Call(call=call):
                 yield from self._call(CallDelta(OURS, call.id, call.name, call.arguments, call.source))
                 yield from self._close()
             case CallDelta(name=name) if name:
-                yield from self._call(said_event)
+                yield from self._call(event)
             case CallDelta(number, arguments=arguments) if arguments and number in self.opened:
                 yield self._arguments(number, arguments)
-            case Origin(kind="message_delta", value=event):
-                if part_of(event, "delta").get("stop_reason"):
-                    self.closing = event
+            case Origin(kind="message_delta", value=data):
+                if part_of(data, "delta").get("stop_reason"):
+                    self.closing = data
                 else:
-                    yield event
+                    yield data
             case Origin(kind=kind) if kind not in ("within", "fields"):
-                yield from self._event(said_event)
+                yield from self._event(event)
             case Usage():
-                self.usage = said_event.own.value if said_event.own else counts_of(said_event)
+                self.usage = event.own.value if event.own else counts_of(event)
             case Finish():
-                self.finish = said_event
+                self.finish = event
             case Failure():
                 for part in self.calls.finish():
                     yield from self._say(part)
                 self.ended = self.in_step = True
-                yield said_event.own.value if said_event.own else error_of(said_event)
+                yield event.own.value if event.own else error_of(event)
 
     def _unblank(self, text: str) -> str:
         """Keep white space that would begin a block of another API's: Anthropic's server takes no blank one back."""
@@ -505,23 +505,23 @@ class Encoder(SentEvents):
             yield from self._to("reasoning")
             yield self._piece("signature", sealed)
 
-    def _event(self, said_event: Origin) -> Iterator[Json]:
+    def _event(self, event: Origin) -> Iterator[Json]:
         """Write an event that only this API has, with the client's number of its block."""
-        event, number = said_event.value, number_of(said_event)
+        data, number = event.value, number_of(event)
         if number == NO_BLOCK:
-            yield event
-        elif event["type"] == START:
-            if not self._is_hidden(said_event.kind):
+            yield data
+        elif data["type"] == START:
+            if not self._is_hidden(event.kind):
                 yield from self._close()
                 index = self._take(number)
                 self.in_step = number == index
-                yield {**event, "index": index}
-        elif event["type"] == DELTA and self._begins(number):
-            self.noted = (*self.noted, said_event)
+                yield {**data, "index": index}
+        elif data["type"] == DELTA and self._begins(number):
+            self.noted = (*self.noted, event)
         elif number in self.opened:
             self.in_step = number == self.opened[number]
-            yield {**event, "index": self.opened[number]}
-            if event["type"] == STOP:
+            yield {**data, "index": self.opened[number]}
+            if data["type"] == STOP:
                 self._end(number)
 
     def _call(self, call: CallDelta) -> Iterator[Json]:
@@ -596,8 +596,8 @@ def _needed(noted: Iterable[Noted]) -> tuple[Noted, ...]:
     left: list[Noted] = []
     for event in noted:
         if isinstance(event, BlockStart | BlockEnd):
-            begun = any(isinstance(later, BlockStart) for later in left)
-            left = [later for later in left if isinstance(later, BlockEnd)]
+            begun = any(isinstance(before, BlockStart) for before in left)
+            left = [before for before in left if isinstance(before, BlockEnd)]
             if isinstance(event, BlockEnd) and (begun or left):
                 continue
         left.append(event)

@@ -222,16 +222,15 @@ _KINDS = {
 
 def ask(canonical: CanonicalRequest) -> Json:
     """Write a request."""
-    opening, *rest = canonical.messages if canonical.messages[:1] else [Message("user")]
-    is_prompt = opening.role == "system"
+    prompt, messages = canonical.parted()
     fields: dict[str, Any] = {
         "model": canonical.model,
         "max_tokens": MOST_TOKENS,
         **LAYOUT.write_limits(canonical.limits),
     }
-    if is_prompt:
-        fields["system"] = opening.text
-    fields["messages"] = _entries(rest if is_prompt else canonical.messages)
+    if prompt is not None:
+        fields["system"] = prompt
+    fields["messages"] = content.turns(messages, _blocks_asked, model="assistant", key="content")
     fields["stream"] = canonical.stream
     if canonical.tools:
         fields["tools"] = [
@@ -261,17 +260,6 @@ def ask(canonical: CanonicalRequest) -> Json:
     if canonical.answer and canonical.answer.schema:
         config["format"] = {"type": "json_schema", "schema": canonical.answer.schema}
     return {**fields, "output_config": config} if config else fields
-
-
-def _entries(messages: Sequence[Message]) -> list[Json]:
-    """Write messages; results, and what the user says after them, are one message."""
-    entries: list[dict[str, Any]] = []
-    for message in messages:
-        role = "assistant" if message.role == "assistant" else "user"
-        if not entries or entries[-1]["role"] != role:
-            entries.append({"role": role, "content": []})
-        entries[-1]["content"] += _blocks_asked(message)
-    return [entry for entry in entries if entry["content"]]
 
 
 def _blocks_asked(message: Message) -> list[Json]:

@@ -15,7 +15,6 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from vtc import events
 from vtc.apis.calls import ToolCallAccumulator, in_words
 from vtc.apis.contract import Decoded, Json, ReplyEvent
 from vtc.apis.fields import cleaned, count_of, is_error, object_of, part_of
@@ -32,8 +31,10 @@ from vtc.events import (
     Reasoning,
     ReasoningDelta,
     RefusalDelta,
+    Rewritten,
     Seal,
     Start,
+    Text,
     TextDelta,
     ToolCall,
     Usage,
@@ -157,21 +158,21 @@ class Encoder(msgspec.Struct):
     pieces: dict[int, tuple[CallDelta, ...]] = {}
     """By choice, those of calls that are not whole: this API has whole calls alone."""
 
-    def follow(self, parts: Sequence[ReplyEvent], choice: int) -> bool:
-        for event in parts:
+    def follow(self, events: Sequence[ReplyEvent], choice: int) -> bool:
+        for event in events:
             if isinstance(event, Start):
                 self._start(event)
         return True
 
-    def write(self, fields: Sequence[ReplyEvent], choice: int) -> list[Json]:
+    def write(self, events: Sequence[ReplyEvent], choice: int) -> list[Json]:
         if self.over:
             return []
         parts: list[Json] = []
         own: dict[str, dict[str, Any]] = {"event": {}, "candidate": {}, "content": {}}
         end: Finish | None = None
         failed: Failure | None = None
-        signed = {_signature(event) for event in fields}
-        for event in fields:
+        signed = {_signature(event) for event in events}
+        for event in events:
             match event:
                 case Start():
                     self._start(event)
@@ -194,7 +195,7 @@ class Encoder(msgspec.Struct):
                     parts.append(_called(ToolCall(event.name, event.arguments or "{}", event.id, event.source)))
                 case Call(call=call):
                     parts += [*self._gathered(choice), _called(call)]
-                case events.Text(text) | events.Rewritten(text=text) | RefusalDelta(text) if text:
+                case Text(text) | Rewritten(text=text) | RefusalDelta(text) if text:
                     parts.append({"text": text})
                 case Finish():
                     end = event

@@ -80,11 +80,10 @@ _STATUSES = {
 
 def ask(canonical: CanonicalRequest) -> Json:
     """Write a request; its model stands in the path."""
-    opening, *rest = canonical.messages if canonical.messages[:1] else [Message("user")]
-    is_prompt = opening.role == "system"
-    fields: dict[str, Any] = {"contents": _contents(rest if is_prompt else canonical.messages)}
-    if is_prompt and opening.text:
-        fields["systemInstruction"] = {"parts": [{"text": opening.text}]}
+    prompt, messages = canonical.parted()
+    fields: dict[str, Any] = {"contents": media.turns(messages, _parts, model="model", key="parts")}
+    if prompt:
+        fields["systemInstruction"] = {"parts": [{"text": prompt}]}
     if canonical.tools:
         fields["tools"] = [{"functionDeclarations": [*map(declaration, canonical.tools)]}]
         mode = {"none": {"mode": "NONE"}, "required": {"mode": "ANY"}}
@@ -107,17 +106,6 @@ def _thinking(effort: str) -> Json:
         return {"thinkingBudget": 0}
     level = _LEVELS.get(effort, effort)
     return {"includeThoughts": True, "thinkingBudget": BUDGETS.get(level, -1)}
-
-
-def _contents(messages: Sequence[Message]) -> list[Json]:
-    """Write messages; results, and what the user says after them, are one entry."""
-    entries: list[dict[str, Any]] = []
-    for message in messages:
-        role = "model" if message.role == "assistant" else "user"
-        if not entries or entries[-1]["role"] != role:
-            entries.append({"role": role, "parts": []})
-        entries[-1]["parts"] += _parts(message)
-    return [entry for entry in entries if entry["parts"]]
 
 
 def _parts(message: Message) -> list[Json]:

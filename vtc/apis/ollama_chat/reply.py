@@ -16,7 +16,6 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from vtc import events
 from vtc.apis.calls import ToolCallAccumulator, arguments_text, in_words
 from vtc.apis.contract import Decoded, Json, ReplyEvent
 from vtc.apis.fields import cleaned, count_of, is_error, object_of
@@ -36,7 +35,9 @@ from vtc.events import (
     Reasoning,
     ReasoningDelta,
     RefusalDelta,
+    Rewritten,
     Start,
+    Text,
     TextDelta,
     ToolCall,
     Usage,
@@ -107,19 +108,19 @@ class Encoder(msgspec.Struct):
     pieces: tuple[CallDelta, ...] = ()
     """Those of calls that are not whole: this API has whole calls alone."""
 
-    def follow(self, parts: Sequence[ReplyEvent], choice: int) -> bool:
-        for event in parts:
+    def follow(self, events: Sequence[ReplyEvent], choice: int) -> bool:
+        for event in events:
             if isinstance(event, Start):
                 self._start(event)
         return True
 
-    def write(self, parts: Sequence[ReplyEvent], choice: int) -> list[Json]:
+    def write(self, events: Sequence[ReplyEvent], choice: int) -> list[Json]:
         lines: list[Json] = []
         if self.over:
             return lines
         own: dict[str, dict[str, Any]] = {"message": {}, "line": {}}
         end: Finish | None = None
-        for event in parts:
+        for event in events:
             match event:
                 case Start():
                     self._start(event)
@@ -132,7 +133,7 @@ class Encoder(msgspec.Struct):
                     end = event
         if own["message"] and not end:
             lines.append(self._part(**own["message"]))
-        for event in parts:
+        for event in events:
             match event:
                 case Reasoning(text) | ReasoningDelta(text) if text and "thinking" not in self.drop:
                     lines.append(self._part(thinking=text))
@@ -146,7 +147,7 @@ class Encoder(msgspec.Struct):
                 case CallDelta():
                     call = ToolCall(event.name, event.arguments or "{}", event.id)
                     lines.append(self._part(tool_calls=[event.source]) if event.source else self._called(call))
-                case events.Text(text) | events.Rewritten(text=text) | RefusalDelta(text) if text:
+                case Text(text) | Rewritten(text=text) | RefusalDelta(text) if text:
                     lines.append(self._part(content=text))
                 case Failure(message=message):
                     lines += [*self._gathered(), {"error": message}]

@@ -402,12 +402,12 @@ def _choices(entry: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Write a choice as each of its chunks has it."""
     message = entry.get("message") or {}
     index = entry.get("index", 0)
-    fields_left = {key: value for key, value in message.items() if key not in SAID and value not in (None, [])}
+    others = {key: value for key, value in message.items() if key not in SAID and value not in (None, [])}
     deltas: list[dict[str, Any]] = [{"role": message.get("role") or "assistant", "content": ""}]
     thoughts: dict[str, Any] = {key: message[key] for key in (*FIELDS, words.FIELD) if message.get(key)}
     deltas += [thoughts] if thoughts else []  # one thing, whatever its names
     deltas += [{"content": message["content"]}] if message.get("content") else []
-    deltas += [fields_left] if fields_left else []
+    deltas += [others] if others else []
     calls = message.get("tool_calls") or []
     deltas += [{"tool_calls": [{**call, "index": number}]} for number, call in enumerate(calls)]
     for delta in deltas:

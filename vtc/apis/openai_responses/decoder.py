@@ -463,9 +463,9 @@ def _string(text: Any) -> str:
     return text or ""
 
 
-def _is_same(entry: str, later: str) -> bool:
+def _is_same(text: str, other: str) -> bool:
     """True if two texts are the same JSON."""
     try:
-        return bool(json.loads(entry) == json.loads(later))
+        return bool(json.loads(text) == json.loads(other))
     except ValueError:
         return False

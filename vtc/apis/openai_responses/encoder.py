@@ -171,10 +171,10 @@ class Opened(msgspec.Struct):
 
     def _take(self, key: str) -> Json | None:
         """Take a note."""
-        found = self.notes.get(key)
-        if found is not None:
-            self.notes = {other_key: note for other_key, note in self.notes.items() if other_key != key}
-        return found
+        taken = self.notes.get(key)
+        if taken is not None:
+            self.notes = {name: note for name, note in self.notes.items() if name != key}
+        return taken
 
     # Messages and reasoning
 
@@ -429,10 +429,10 @@ class EventCounter(Opened):
             return sound
         if open_.part is not None or value.get("id") != open_.fields["id"]:
             return False
-        status_fields = [text_of(part) for _, part in open_.parts]
+        sent = [text_of(part) for _, part in open_.parts]
         parts = [*(value.get("summary") or ()), *(value.get("content") or ())]
         self._finished(open_.index, {**open_.fields, **value})
-        return [text_of(part) for part in parts] == status_fields
+        return [text_of(part) for part in parts] == sent
 
     def _track_call(self, piece: CallDelta) -> bool:
         number, open_ = piece.index or 0, self.open

@@ -54,13 +54,14 @@ LAYOUT = BodyLayout(
 
 def ask(canonical: CanonicalRequest) -> Json:
     """Write a request; the server is to keep nothing of it."""
-    opening = canonical.messages[0] if canonical.messages else Message("user")
-    is_prompt = opening.role == "system"
+    prompt, messages = canonical.parted()
     fields: dict[str, Any] = {"model": canonical.model}
-    if is_prompt:
-        fields["instructions"] = opening.text
-    rest = canonical.messages[1:] if is_prompt else canonical.messages
-    fields |= {"input": [item for message in rest for item in _items(message)], **LAYOUT.write_limits(canonical.limits)}
+    if prompt is not None:
+        fields["instructions"] = prompt
+    fields |= {
+        "input": [item for message in messages for item in _items(message)],
+        **LAYOUT.write_limits(canonical.limits),
+    }
     fields |= {"stream": canonical.stream, "store": False}
     if canonical.tools:
         declared = ({**tool.as_openai()["function"], "strict": tool.strict} for tool in canonical.tools)

@@ -43,7 +43,7 @@ class UnreadableFrame(ValueError):
 
 
 class Relay[P: Pipeline]:
-    """Frames in, bytes out, for one reply."""
+    """Turns the frames of one reply into bytes for the client."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""One choice of a reply: its deltas through the reader and the stages, and what becomes of upstream's own calls.
+"""One choice of a reply: its deltas through the reader and the stages, and the fate of upstream's own calls.
 
 Of upstream's calls those leave piece by piece that the pipeline lets; each of the others waits for its own end, which
 shows as another one begins. A choice is replaced with every frame, and never changed.
@@ -148,6 +148,12 @@ def read(choice: Choice, entry: PendingFrame, deltas: Sequence[Delta]) -> Part:
         if not choice.lifted and any(type(event) in (Call, CallPiece) for event in events):
             choice = replace(choice, lifted=True)
         return choice, replace(entry, text=delta.text), events
+    return _read_each(choice, entry, deltas)
+
+
+def _read_each(choice: Choice, entry: PendingFrame, deltas: Sequence[Delta]) -> Part:
+    pipeline = choice.pipeline
+    events: Read = []
     calls: list[CallDelta] = []
     thoughts: list[ReplyEvent] = []
     after: list[ReplyEvent] = []
@@ -174,32 +180,15 @@ def read(choice: Choice, entry: PendingFrame, deltas: Sequence[Delta]) -> Part:
                 pipeline.reasoned(delta.text)
                 thoughts.append(delta)
             case CallDelta():
-                if pipeline.structured and not choice.native:
-                    choice = replace(choice, native=True)
-                    events += pipeline.release()
-                if delta.name:
-                    choice, more = _ended_calls(choice, delta)
-                    events += more
-                # Calls keep their order.
-                waits = bool(delta.name) and (choice.stuck or any(call.index != delta.index for call in calls))
-                left = delta if not pipeline.takes_calls else None if waits else pipeline.piece(delta)
-                if left is None:
-                    calls.append(delta)
-                    continue
-                choice = replace(choice, kept=True)
-                if any(entry.calls for entry in choice.waiting):
-                    choice = replace(choice, waiting=deque(_begun(entry, delta) for entry in choice.waiting))
-                events += [call for call in calls if call.index == delta.index]
-                calls = [call for call in calls if call.index != delta.index]
-                events += [left] if left.name or left.arguments or left is delta else []
-                intact = intact and left is delta
+                choice, more, calls, unchanged = _read_call(choice, delta, calls)
+                events += more
+                intact = intact and unchanged
             case BlockEnd():
                 choice = replace(choice, paused=True)
                 after.append(delta)
             case Finish(reason=reason):
-                lifted = _calls(events)
-                waited = len(calls)
-                choice, more, pieces, calls, fate = finish(choice, calls, complete=reason not in CUT_OFF, lifted=lifted)
+                choice, waited = replace(choice, lifted=choice.lifted or _calls(events)), len(calls)
+                choice, more, pieces, calls, fate = finish(choice, calls, complete=reason not in CUT_OFF)
                 client_reason = told_reason(reason, choice, fate)
                 events += more
                 after += pieces
@@ -211,10 +200,33 @@ def read(choice: Choice, entry: PendingFrame, deltas: Sequence[Delta]) -> Part:
         choice = replace(choice, lifted=True)
     before = entry.before
     if thoughts:
-        starts = sum(isinstance(texts, Start | BlockStart) for texts in before)
+        starts = sum(isinstance(event, Start | BlockStart) for event in before)
         before = (*before[:starts], *thoughts, *before[starts:])
     entry = replace(entry, before=before, text=text, calls=(*calls,), after=(*after, *entry.after), intact=intact)
     return choice, replace(entry, refusal=_refusal(deltas)), events
+
+
+def _read_call(choice: Choice, piece: CallDelta, calls: list[CallDelta]) -> tuple[Choice, Read, list[CallDelta], bool]:
+    """Let a piece of upstream's own call leave, or have it wait with `calls`; tell also if it leaves as it came."""
+    pipeline = choice.pipeline
+    events: Read = []
+    if pipeline.structured and not choice.native:
+        choice = replace(choice, native=True)
+        events += pipeline.release()
+    if piece.name:
+        choice, more = _ended_calls(choice, piece)
+        events += more
+    # Calls keep their order.
+    waits = bool(piece.name) and (choice.stuck or any(call.index != piece.index for call in calls))
+    left = piece if not pipeline.takes_calls else None if waits else pipeline.piece(piece)
+    if left is None:
+        return choice, events, [*calls, piece], True
+    choice = replace(choice, kept=True)
+    if any(entry.calls for entry in choice.waiting):
+        choice = replace(choice, waiting=deque(_begun(entry, piece) for entry in choice.waiting))
+    events += [call for call in calls if call.index == piece.index]
+    events += [left] if left.name or left.arguments or left is piece else []
+    return choice, events, [call for call in calls if call.index != piece.index], left is piece
 
 
 def _next_block(choice: Choice, delta: Delta) -> tuple[Choice, Read]:
@@ -241,7 +253,7 @@ def _calls(events: Sequence[object]) -> bool:
 
 
 def finish(
-    choice: Choice, calls: Sequence[CallDelta], *, complete: bool, lifted: bool = False
+    choice: Choice, calls: Sequence[CallDelta], *, complete: bool
 ) -> tuple[Choice, Read, list[CallDelta], list[CallDelta], Fate]:
     """End a choice; return also the last pieces of calls that have left, and those of `calls` that still wait."""
     ended = choice.pipeline.end_calls(complete=complete)
@@ -252,7 +264,7 @@ def finish(
     pieces = [*last, *(piece for number, piece in ended.items() if piece and number not in placed)]
     gathered, clean = _gathered(choice, calls)
     events = choice.pipeline.finish(complete=complete, calls=gathered)
-    choice = replace(choice, ended=True, lifted=choice.lifted or lifted)
+    choice = replace(choice, ended=True)
     choice, left, fate = _decided(choice, gathered, events, clean=clean)
     return choice, left, pieces, calls, fate
 
@@ -297,10 +309,10 @@ def _ended_calls(choice: Choice, begins: CallDelta) -> tuple[Choice, Read]:
         return choice, []
     if any(entry.text[entry.decided :].strip() for entry in choice.waiting):
         return replace(choice, stuck=True), []  # what becomes of a call must not leave before text that came before it
-    texts: dict[int | None, str] = {}
+    arguments: dict[int | None, str] = {}
     for piece in pieces:
-        texts[piece.index] = texts.get(piece.index, "") + piece.arguments
-    if {None, begins.index} & texts.keys() or not all(map(object_in, texts.values())):
+        arguments[piece.index] = arguments.get(piece.index, "") + piece.arguments
+    if {None, begins.index} & arguments.keys() or not all(map(object_in, arguments.values())):
         return replace(choice, stuck=True), []
     gathered, clean = _gathered(choice, ())
     choice, events, fate = _decided(choice, gathered, choice.pipeline.upstream(gathered), clean=clean)
@@ -348,9 +360,9 @@ def _begun(entry: PendingFrame, piece: CallDelta) -> PendingFrame:
 
 def _is_same(left: Sequence[ToolCall], gathered: Sequence[ToolCall]) -> bool:
     """True if calls leave as upstream made them; an id for one that came without makes no difference."""
-    texts = [(call.name, call.arguments, call.id) for call in left]
     return len(left) == len(gathered) and all(
-        entry == (own.name, own.arguments, own.id or entry[2]) for entry, own in zip(texts, gathered, strict=True)
+        (call.name, call.arguments, call.id) == (own.name, own.arguments, own.id or call.id)
+        for call, own in zip(left, gathered, strict=True)
     )
 
 

@@ -166,10 +166,10 @@ def _named(
     without a name, `{"status": "now"}`. Return the call with the key that holds it; that is empty if there is none, or
     several could be meant.
     """
-    keys_of_tools = [key for key, value in call.items() if isinstance(value, str) and offered(value) is not None]
+    naming = [key for key, value in call.items() if isinstance(value, str) and offered(value) is not None]
     has_arguments = any(isinstance(call.get(key), dict) for key in (*keys.arguments, *SYNONYMS))
-    if len(keys_of_tools) == 1 and (has_arguments or keys_of_tools[0] in _NAMES):
-        return call, fields, keys_of_tools[0]
+    if len(naming) == 1 and (has_arguments or naming[0] in _NAMES):
+        return call, fields, naming[0]
     if len(call) == 1 and isinstance(value := call[name := next(iter(call))], dict) and offered(name) is not None:
         key, at = keys.name[0], keys.arguments[0]
         return {key: name, at: value}, {key: dumped(name), at: fields[name]}, key

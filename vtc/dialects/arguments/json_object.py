@@ -230,8 +230,8 @@ class JsonBody:
     def _path(self) -> tuple[int, re.Match[str] | None]:
         """Find a Windows path at the end of the string, in the pieces from the returned one on."""
         start = max(self._begun, len(self._out) - MOST_PATH)
-        written_text = "".join(self._out[start:])
-        return start, _PATH.search(written_text, max(0, len(written_text) - MOST_PATH))
+        text = "".join(self._out[start:])
+        return start, _PATH.search(text, max(0, len(text) - MOST_PATH))
 
     def _structure(self, text: str, at: int, final: bool) -> int:
         match = _TOKEN.match(text, at)

@@ -263,15 +263,6 @@ class InCode(SaysText):
         in_code = self.context.grammar.heads[token.lastgroup].syntax.dialect.in_code
         return begin_call(self, token, indented=self._run.isspace() and in_code != "call")
 
-    def fenced_call(self, token: TokenMatch) -> Begun | Literal[Verdict.QUOTED]:
-        """Read a call in a code block: only its end shows whether it is one, where the model marks calls by tokens."""
-        assert token.lastgroup is not None
-        if self.context.grammar.heads[token.lastgroup].syntax.dialect.in_code == "call":
-            return begin_call(self, token)
-        self.say(token.start())
-        self.context.cursor.seek = token.end()
-        return Verdict.QUOTED
-
     def unclosed(self) -> None:
         """Read it again for whole calls in the model's special tokens: the block quotes all else."""
         cursor = self.context.cursor
@@ -291,7 +282,7 @@ class InCode(SaysText):
         self.say(token.end())
 
     def quoted_call(self, token: TokenMatch) -> Begun | Literal[Verdict.QUOTED]:
-        """Read a call inside a code span, if the span is one: only its end will show that."""
+        """Read a call in a span or a block of code: only its end shows whether that quotes the call."""
         assert token.lastgroup is not None
         if self.context.grammar.heads[token.lastgroup].syntax.dialect.in_code == "call":
             return begin_call(self, token)

@@ -255,7 +255,7 @@ ROWS: tuple[Row, ...] = (
     (
         State.FENCE,
         TokenKind.CALL_OPENER,
-        InCode.fenced_call,
+        InCode.quoted_call,
         State.ARGUMENTS,
         *_BEGINS_OR_NOT,
         (Verdict.QUOTED, State.FENCED),

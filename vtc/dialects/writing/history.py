@@ -207,7 +207,7 @@ def _value(name: str, schema: Any, root: Mapping[str, Any], depth: int) -> Any:
         if isinstance(option, bool | int | float) or (isinstance(option, str) and _PLAIN.fullmatch(option)):
             return option
     types = values.types_of(schema, root)
-    kind, entry = next((entry_type for entry_type in types if entry_type[0] != "null"), ("string", schema))
+    kind, entry = next((pair for pair in types if pair[0] != "null"), ("string", schema))
     match kind:
         case "boolean":
             return True

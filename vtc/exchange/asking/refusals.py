@@ -14,7 +14,7 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 
 from vtc.apis.contract import FULL
-from vtc.events import Failure
+from vtc.events import MAX_TOKENS, Failure
 from vtc.guards.patterns import naming
 from vtc.profiles.document import table
 from vtc.profiles.planner import PROMPT
@@ -124,9 +124,9 @@ def lesson(status: int, message: str, known: Mapping[str, Any]) -> Lesson | None
         # What is left is known for this request; for others it is estimated.
         return Lesson({"context": window}, window - prompt) if window > prompt else None
     if (least := _number(message, limit.least)) and names_limit:
-        return Lesson({"max_tokens": False}, least)
+        return Lesson({MAX_TOKENS: False}, least)
     if most := _number(message, limit.most):
-        return Lesson({"max_tokens": most}) if known.get("max_tokens") != most else None
+        return Lesson({MAX_TOKENS: most}) if known.get(MAX_TOKENS) != most else None
     grammar = next((step for step in GRAMMARS if known.get(step)), "")
     if grammar and _pattern(*REFUSALS.grammars.words).search(message):
         return Lesson({grammar: False})

@@ -17,7 +17,7 @@ from vtc.apis.crossing import WireNames
 from vtc.apis.fields import changed
 from vtc.dialects.syntax import tool_names
 from vtc.dialects.writing.history import usage
-from vtc.events import CanonicalRequest, Failure, Message, Tool
+from vtc.events import MAX_TOKENS, CanonicalRequest, Failure, Message, Tool
 from vtc.exchange.asking.refusals import GRAMMARS, LEAST, PLAIN, cut, full, lesson
 from vtc.exchange.asking.steps import BRIDGED, StepContext, made_ready
 from vtc.exchange.asking.steps.limits import size
@@ -33,7 +33,7 @@ from vtc.scrub import told as told_of
 logger = logging.getLogger(__name__)
 MOST_ASKED = 4
 """Requests in the place of one, as the server refuses one after the other."""
-_ALWAYS = (PROMPT, "context", "max_tokens")
+_ALWAYS = (PROMPT, "context", MAX_TOKENS)
 """What is learned though it is no step of its own in the request that was taken."""
 WORDS = 2000
 """Characters of a server's error that are looked at."""
@@ -140,9 +140,8 @@ class RequestEncoder:
                 limits=request.generation.limits,
             )
         canonical = crossing.read(request, messages, tools, plan.tool_choice, plan.thoughts, self._origin)
-        model = plan.server_model or canonical.model.removesuffix(
-            "[1m]"
-        )  # by which Claude Code asks for a longer context
+        # `[1m]` is how Claude Code asks for a longer context.
+        model = plan.server_model or canonical.model.removesuffix("[1m]")
         return replace(canonical, model=model, stream=canonical.stream and not plan.buffered)
 
     def _changed(
@@ -224,7 +223,7 @@ class RequestEncoder:
                 return None
             last, self._report.request[:] = self.sent, before
             self.taught.update(taught.steps)
-            self._steps.update(taught.steps if taught.once is None else {"max_tokens": taught.once})
+            self._steps.update(taught.steps if taught.once is None else {MAX_TOKENS: taught.once})
             body = self._encoded(self._messages)
             if self.sent != last:
                 return body

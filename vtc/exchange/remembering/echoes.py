@@ -118,13 +118,13 @@ class Echoes:
         """
         text = plain(written).strip()
         for call in calls:
-            if call_words := self._said(call, len(written)):
+            if words := self._said(call, len(written)):
                 digest = _digest(call)
                 for result in self._results:
                     if self._made.get(digest, result.place) < result.place:
                         continue
                     # A value may be spelled as none is compared, such as a text in two parts.
-                    if self._holds(result, call_words) or self._find(result.text, text, 0, len(result.text)) >= 0:
+                    if self._holds(result, words) or self._find(result.text, text, 0, len(result.text)) >= 0:
                         return result.tool
         return None
 
@@ -229,8 +229,8 @@ class Echoes:
         rest, *more = between.split("\n")
         if at < 0 or not more or rest.strip() or not self._is_begun(text, at, line):
             return -1
-        blank = (between_lines for between_lines in more[:-1] if between_lines.strip())
-        return at if all(self._is_before(line_before, text, line) for line_before in blank) else -1
+        blank = (skipped for skipped in more[:-1] if skipped.strip())
+        return at if all(self._is_before(skipped, text, line) for skipped in blank) else -1
 
     def _is_begun(self, text: str, at: int, line: int) -> bool:
         """True if what stands before something on its line also stands before a call's name, which is on another."""

@@ -1,4 +1,4 @@
-"""Decides what becomes of traffic that cannot be read, and writes what takes its place. Nothing else decides it.
+"""Decide the fate of traffic that cannot be read, and write its replacement. Nothing else decides it.
 
               a frame                     after a fault in a stream     a whole reply
     open      passes, as does the rest    all passes as it came         passes as it came

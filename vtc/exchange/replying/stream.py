@@ -5,7 +5,7 @@
 `CodedStream` undoes a content coding before that. A whole body goes this way as the stream that says the same. A chunk
 in which nothing can begin takes the fast path.
 
-`Fate` decides what becomes of a frame that cannot be read, and of the rest after a fault.
+`Fate` decides about a frame that cannot be read, and about the rest after a fault.
 
 Where the server breaks off, what waits leaves like the rest of a reply that was cut off, policies and all. Nothing says
 to the client that this is the end: its connection breaks, too.

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from vtc.events import CanonicalRequest
+from vtc.events import MAX_TOKENS, CanonicalRequest
 from vtc.exchange.asking.steps.calls import after_results, ids, names, results
 from vtc.exchange.asking.steps.limits import context, max_tokens, thinking
 from vtc.exchange.asking.steps.messages import (
@@ -55,7 +55,7 @@ STEPS: Mapping[str, Step] = {
     "names": names,
     "constrain": constrain,
     "context": context,
-    "max_tokens": max_tokens,
+    MAX_TOKENS: max_tokens,
 }
 """By the keys of profiles (`profiles/schema.py`), in their order: results are found by ids, what asks for a call is
 parted from them, what was folded or put in order may have become a neighbour of its own role, and a note is a text."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from vtc.events import CanonicalRequest, Message, Tool
+from vtc.events import MAX_TOKENS, CanonicalRequest, Message, Tool
 from vtc.exchange.asking.steps.messages import StepContext
 from vtc.json_text import encode
 
@@ -29,20 +29,22 @@ def context(request: CanonicalRequest, value: Any, context: StepContext) -> tupl
             return request, ""
         line = f"num_ctx {value} set" if "context" not in limits else "truncate false set"
         return replace(request, limits={**more, **limits}), line
-    wanted = limits.get("max_tokens")
     left = max(value - size(request.messages, request.tools) // PER_TOKEN, value // LEAST)
-    return _lowered(request, left) if isinstance(wanted, int) and wanted > left else (request, "")
+    return _lowered(request, left)
 
 
 def max_tokens(request: CanonicalRequest, value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
     """Lower the limit to the most that the server takes."""
-    wanted = request.limits.get("max_tokens")
-    return _lowered(request, value) if isinstance(wanted, int) and wanted > value else (request, "")
+    return _lowered(request, value)
 
 
 def _lowered(request: CanonicalRequest, most: int) -> tuple[CanonicalRequest, str]:
-    limits = {**request.limits, "max_tokens": most}
-    return replace(request, limits=limits), f"max_tokens {most}, as the server has room for no more"
+    """Lower the limit on the reply to `most` tokens, if it is above."""
+    wanted = request.limits.get(MAX_TOKENS)
+    if not isinstance(wanted, int) or wanted <= most:
+        return request, ""
+    limits = {**request.limits, MAX_TOKENS: most}
+    return replace(request, limits=limits), f"{MAX_TOKENS} {most}, as the server has room for no more"
 
 
 def size(messages: Iterable[Message], tools: Iterable[Tool]) -> int:
