@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
 
@@ -157,7 +157,6 @@ class Encoder(Protocol):
         ...
 
 
-@runtime_checkable
 class Noting(Protocol):
     """A decoder that must know of reasoning in frames that were not decoded, since it tells their text later."""
 
@@ -166,7 +165,6 @@ class Noting(Protocol):
         ...
 
 
-@runtime_checkable
 class FrameFollower(Protocol):
     """An encoder that must know which frames left without it, since it repeats their text later or counts them."""
 
@@ -300,8 +298,13 @@ type Chain = tuple[Any, str] | None
 
 def joined(chain: Chain) -> str:
     """Join the pieces of a text."""
-    pieces: list[str] = []
+    return "".join(unchained(chain))
+
+
+def unchained(chain: tuple[Any, Any] | None) -> list[Any]:
+    """List what a chain holds, the first first."""
+    links: list[Any] = []
     while chain:
-        chain, piece = chain
-        pieces.append(piece)
-    return "".join(reversed(pieces))
+        chain, link = chain
+        links.append(link)
+    return links[::-1]

@@ -99,8 +99,6 @@ def read(
 
     `thoughts` is the field in which a server of chat completions wants past reasoning, `origin` the server
     (`origin_of`), whose own past reasoning it is told.
-
-    Raises `BadRequest` where its messages are none.
     """
     offer, generation = request.offer, request.generation
     unknown: dict[str, None] = {}

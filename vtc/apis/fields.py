@@ -137,10 +137,10 @@ def without(value: Any, path: Sequence[str]) -> Any:
     return value
 
 
-def changed(fields: dict[str, Any], drop: Sequence[str], set_: Mapping[str, Any] | None) -> bytes:
+def changed(fields: dict[str, Any], drop: Sequence[str], set_: Mapping[str, Any]) -> bytes:
     """Encode fields without what stands below them at the dotted paths of `drop`, and with those of `set_`."""
     for path in drop:
         key, _, rest = path.partition(".")
         if rest and key in fields:
             fields[key] = without(decode(encode(fields[key])), rest.split("."))
-    return encode({**fields, **(set_ or {})})
+    return encode({**fields, **set_})

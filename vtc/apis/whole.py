@@ -40,7 +40,7 @@ def streamed(api: Api, body: bytes, request: Request | None = None) -> bytes:
 
     Raises `NoReply`.
     """
-    framing = api.decoder().framing
+    framing = api.framing
     try:
         events = [*api.unfold(decode(body, "replace"), request)]
     except UNFIT as error:
@@ -71,7 +71,7 @@ def joined(api: Api, stream: bytes) -> bytes:
 
 
 def _folded(api: Api, stream: bytes) -> Mapping[str, Any]:
-    framing = api.encoder().framing
+    framing = api.framing
     reader = framing.reader()
     frames = [*reader.feed(stream.removesuffix(framing.last)), *reader.finish()]
     return api.fold([decode(frame.data) for frame in frames if frame.data])

@@ -26,7 +26,7 @@ from vtc.apis.anthropic_messages.request import (
     stopped,
 )
 from vtc.apis.calls import JsonNesting, object_in
-from vtc.apis.contract import Json, ReplyEvent
+from vtc.apis.contract import Json, ReplyEvent, unchained
 from vtc.apis.fields import count_of, part_of
 from vtc.events import (
     BlockEnd,
@@ -112,11 +112,8 @@ class CallsInOrder(msgspec.Struct):
 
     def _taken(self) -> list[ReplyEvent]:
         """Take all that waits."""
-        waited: list[ReplyEvent] = []
-        while self.queue:
-            self.queue, entry = self.queue
-            waited.append(entry)
-        return waited[::-1]
+        waited, self.queue = unchained(self.queue), None
+        return waited
 
     def _put(self, some: Iterable[ReplyEvent]) -> None:
         for event in some:

@@ -345,12 +345,6 @@ def unsaid(part: Any) -> Iterator[str]:
             yield "context of documents"
 
 
-def kind(part: Any) -> str:
-    """Name a block that cannot be told; what was thought before is left out without a word."""
-    type_ = str(part.get("type") or "part") if isinstance(part, dict) else "part"
-    return "" if type_ in QUIET else type_
-
-
 def error(failure: Failure, status: int) -> Json:
     """Write an error, by its status."""
     words = re.match(r"(\w+)_error$", failure.kind)
@@ -370,7 +364,11 @@ class Request(request.Request):
 
     LAYOUT = LAYOUT
     meaning = staticmethod(meaning)
-    kind = staticmethod(kind)
+
+    def kind(self, part: Any) -> str:
+        """Name a block that cannot be told; what was thought before is left out without a word."""
+        kind = super().kind(part)
+        return "" if kind in QUIET else kind
 
     def _decode(self, path: str) -> None:
         blocks = (block for entry in self.fields["messages"] for block in _blocks(entry["content"]))

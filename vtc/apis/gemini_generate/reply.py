@@ -50,7 +50,6 @@ _HARMLESS = (
     *("inlineData", "fileData", "codeExecutionResult", "videoMetadata"),
 )
 """Fields of events, candidates and parts in which no client finds a call."""
-_THOUGHTS = (b'"thought"', b'"thoughtSignature"', b'"thought_signature"')
 
 
 class Decoder(msgspec.Struct):

@@ -85,8 +85,10 @@ class Decoder(msgspec.Struct):
         for key in message.keys() - {*_SAID, "thinking"}:
             yield Origin(NAME, f"message.{key}", message[key], harmless=False)
         yield from _unknown(line, {*_EVERY_LINE, "message", "done"})
-        if done and (count := count_of(line, "prompt_eval_count") + count_of(line, "eval_count")):
-            yield Usage(count - count_of(line, "eval_count"), count_of(line, "eval_count"), own=_OWN_COUNTS)
+        if done:
+            prompt, completion = count_of(line, "prompt_eval_count"), count_of(line, "eval_count")
+            if prompt + completion:
+                yield Usage(prompt, completion, own=_OWN_COUNTS)
 
 
 class Encoder(msgspec.Struct):

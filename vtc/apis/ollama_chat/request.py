@@ -8,7 +8,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from vtc import events
 from vtc.apis.content import note, parts_of
 from vtc.apis.contract import Json, Question
 from vtc.apis.layout import BodyLayout
@@ -46,7 +45,7 @@ class Request(openai_chat.Request):
         self.idle = not self._conversation
         self.form = bool(self.call_ids)
 
-    def _add(self, entries: list[Any], message: events.Message, called: Collection[str | None]) -> None:
+    def _add(self, entries: list[Any], message: Message, called: Collection[str | None]) -> None:
         super()._add(entries, message, called)
         entry = entries[-1]
         entry["content"] = entry["content"] or ""

@@ -350,7 +350,7 @@ QUESTIONS = (Question("models", "GET", "/v1/models", listed),)
 # one with the finish reason, the usage if it was asked for, `[DONE]`.
 
 
-SAID = ("role", "content", *FIELDS, words.FIELD, "tool_calls")
+OWN_CHUNKS = ("role", "content", *FIELDS, words.FIELD, "tool_calls")
 """Fields of a message that get chunks of their own; the others share one."""
 
 
@@ -402,7 +402,7 @@ def _choices(entry: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Write a choice as each of its chunks has it."""
     message = entry.get("message") or {}
     index = entry.get("index", 0)
-    others = {key: value for key, value in message.items() if key not in SAID and value not in (None, [])}
+    others = {key: value for key, value in message.items() if key not in OWN_CHUNKS and value not in (None, [])}
     deltas: list[dict[str, Any]] = [{"role": message.get("role") or "assistant", "content": ""}]
     thoughts: dict[str, Any] = {key: message[key] for key in (*FIELDS, words.FIELD) if message.get(key)}
     deltas += [thoughts] if thoughts else []  # one thing, whatever its names

@@ -1,4 +1,4 @@
-"""The words of chat completions that decoder and encoder share."""
+"""The words of chat completions that its modules share."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from vtc.apis.calls import arguments_text, raw_input
+from vtc.apis.contract import Json, unchained
 from vtc.events import CallDelta, Message, Opaque, Reason, ToolCall
 from vtc.json_text import decode, encode
 from vtc.wire.sse import EventStream
@@ -57,7 +58,6 @@ _TEXTS = ("text", "summary")
 _SEALS = ("signature", "data")
 CALL = "call"
 EXTRA = "extra_content"
-type Json = Mapping[str, Any]
 type Pieces = tuple[Any, Sequence[Json]] | None
 """The entries of a chunk, after those that came before."""
 
@@ -80,13 +80,9 @@ def is_sealed(entries: Sequence[Json]) -> bool:
 
 def sealed(pieces: Pieces) -> str:
     """Write all entries so far as one value."""
-    chunks: list[Sequence[Json]] = []
-    while pieces:
-        pieces, entries = pieces
-        chunks.append(entries)
     whole: list[dict[str, Any]] = []
     texts: list[str] = []
-    for entry in (entry for entries in reversed(chunks) for entry in entries):
+    for entry in (entry for entries in unchained(pieces) for entry in entries):
         key = next((key for key in _TEXTS if isinstance(entry.get(key), str)), "")
         last = whole[-1] if whole else {}
         if last and _about(last) == _about(entry) and not is_sealed([last]) and not entry.get("data"):

@@ -23,7 +23,6 @@ from vtc.apis.openai_responses.items import (
     FRAMING,
     IDS,
     NAME,
-    PARTS,
     ResponseForm,
     action_of,
     done_item,
@@ -33,6 +32,7 @@ from vtc.apis.openai_responses.items import (
     id_of,
     is_call,
     item_of,
+    names_of,
     text_of,
     usage_of,
 )
@@ -137,7 +137,7 @@ class Item(msgspec.Struct, frozen=True, gc=False):
     @property
     def place(self) -> str:
         """Name the list in which the open part stands."""
-        return _LISTS[_names(self.part)[0]]
+        return _LISTS[names_of(self.part)[0]]
 
     @property
     def at(self) -> dict[str, Any]:
@@ -193,7 +193,7 @@ class Opened(msgspec.Struct):
 
     def _begin_part(self, part: Json) -> Iterator[Json]:
         assert self.open is not None
-        around, _, field = _names(part)
+        around, _, field = names_of(part)
         more: Json = {"annotations": [], "logprobs": []} if field == "text" and self.open.kind == "message" else {}
         part = {**({field: "", **more} if field else {}), **part}
         self.open, self.said = replace(self.open, part=part, settled=False), None
@@ -202,7 +202,7 @@ class Opened(msgspec.Struct):
     def _say(self, text: str, logprobs: Any = ()) -> Iterator[Json]:
         assert self.open is not None
         self.said = (self.said, text)
-        _, events, _ = _names(self.open.part)
+        _, events, _ = names_of(self.open.part)
         more: Json = {"logprobs": [*logprobs]} if events == "output_text" else {}
         yield {"type": f"response.{events}.delta", **self.open.at, "delta": text, **more}
 
@@ -211,7 +211,7 @@ class Opened(msgspec.Struct):
         open_, noted = self.open, self._take("part_done")
         if open_ is None or open_.part is None:
             return
-        text, (around, events, field) = joined(self.said), _names(open_.part)
+        text, (around, events, field) = joined(self.said), names_of(open_.part)
         part = {**open_.part, **(noted or {})} if noted is None or not field or noted.get(field) == text else open_.part
         if field:
             part = {**part, field: text}
@@ -297,14 +297,15 @@ class Opened(msgspec.Struct):
         return isinstance(output, list) and [essence(item) for item in output] == sent
 
     @property
+    def _output(self) -> list[Json]:
+        """Return the items that are done, in the client's order."""
+        return [item for _, item in sorted(self.done, key=lambda pair: pair[0])]
+
+    @property
     def _output_text(self) -> str:
         """Return all text of the messages that were told, as some servers repeat it beside them."""
-        parts = [part for _, item in sorted(self.done, key=lambda pair: pair[0]) for part in item.get("content") or ()]
+        parts = [part for item in self._output for part in item.get("content") or ()]
         return "".join(str(part.get("text") or "") for part in parts if part.get("type") == "output_text")
-
-
-def _names(part: Json | None) -> tuple[str, str, str]:
-    return PARTS.get((part or {}).get("type"), ("content_part", "", ""))
 
 
 # What a client was told of a reply, by frames of the same API that passed: they are followed to the letter.
@@ -487,11 +488,7 @@ def _types(event: ReplyEvent) -> tuple[str, ...]:
     return ("output_text",) if isinstance(event, Text) else ("reasoning_text", "summary_text")
 
 
-_TYPES = {
-    "output_text": ("output_text",),
-    "refusal": ("refusal",),
-    "reasoning_text": ("reasoning_text", "summary_text"),
-}
+_TYPES = {"reasoning_text": ("reasoning_text", "summary_text")}
 
 
 class Encoder(EventCounter):
@@ -737,9 +734,8 @@ class Encoder(EventCounter):
         filtered = end is not None and end.reason == "halted"
         status = closing.get("status") or ("incomplete" if cut or filtered else "completed")
         why = {"reason": "max_output_tokens" if cut else "content_filter"} if status == "incomplete" else None
-        output = [item for _, item in sorted(self.done, key=lambda pair: pair[0])]
         final = {"status": status, "incomplete_details": closing.get("incomplete_details") or why}
-        final |= {"id": self.id, "output": output, "usage": usage_of(self.usage or Usage())}
+        final |= {"id": self.id, "output": self._output, "usage": usage_of(self.usage or Usage())}
         if "output_text" in closing:
             final["output_text"] = self._output_text
         yield {"type": f"response.{status}", "response": self._left({**self.head, **closing, **final})}
@@ -750,10 +746,9 @@ class Encoder(EventCounter):
             yield failure.own.value
             return
         error = {"code": failure.kind or "server_error", "message": failure.message}
-        output = [item for _, item in sorted(self.done, key=lambda pair: pair[0])]
         if not self.head:
             yield from self._created(Start())
         yield {
             "type": "response.failed",
-            "response": {**self.head, "status": "failed", "error": error, "output": output},
+            "response": {**self.head, "status": "failed", "error": error, "output": self._output},
         }

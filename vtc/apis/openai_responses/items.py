@@ -157,15 +157,6 @@ def id_of(item: Json) -> str:
     return f"{IDS.get(item['type'], 'item')}_{str(item.get('call_id')).removeprefix('call_').removeprefix('fc_')}"
 
 
-def own_item(kind: str, id_: str, text: str, status: str) -> dict[str, Any]:
-    """Make a message, or reasoning, of one part."""
-    item = {"id": id_, "type": kind, "status": status}
-    if kind == "reasoning":
-        return {**item, "summary": [], "content": [{"type": "reasoning_text", "text": text}]}
-    part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
-    return {**item, "role": "assistant", "content": [part]}
-
-
 def events_of(item: Json, index: int) -> Iterator[dict[str, Any]]:
     """Write the events by which a stream tells of an item, without their numbers."""
     at, kind = {"item_id": item["id"], "output_index": index}, item.get("type")
@@ -186,8 +177,13 @@ def events_of(item: Json, index: int) -> Iterator[dict[str, Any]]:
     yield {"type": DONE, "output_index": index, "item": item}
 
 
+def names_of(part: Json | None) -> tuple[str, str, str]:
+    """Return the names for a part: what stands around it, of the events of its text, and of its field."""
+    return PARTS.get((part or {}).get("type"), ("content_part", "", ""))
+
+
 def _part_events(part: Json, at: Json) -> Iterator[dict[str, Any]]:
-    around, events, field = PARTS.get(part.get("type"), ("content_part", "", ""))
+    around, events, field = names_of(part)
     yield {"type": f"response.{around}.added", **at, "part": {**part, field: ""} if field else part}
     if field:
         text, more = part.get(field) or "", {"logprobs": list[Any]()} if events == "output_text" else {}

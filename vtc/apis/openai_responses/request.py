@@ -21,7 +21,6 @@ from vtc.apis.contract import Json, Question
 from vtc.apis.fields import part_of
 from vtc.apis.layout import BodyLayout
 from vtc.apis.openai_chat import request as openai_chat
-from vtc.apis.openai_chat import request as questions
 from vtc.apis.openai_responses.items import (
     BARE,
     CALLS,
@@ -159,12 +158,6 @@ def meaning(part: Any) -> str | Media | Seal | None:
     return None
 
 
-def kind(part: Any) -> str:
-    """Name an item that cannot be told; what was thought before, and tools that are told elsewhere, are no news."""
-    type_ = str(part.get("type") or "part") if isinstance(part, dict) else "part"
-    return "" if type_ in ("reasoning", "additional_tools") else type_
-
-
 def error(failure: Failure, status: int) -> Json:
     """Write an error, as chat completions have it."""
     return openai_chat.error(failure, status)
@@ -196,7 +189,11 @@ class Request(request.Request):
 
     LAYOUT = LAYOUT
     meaning = staticmethod(meaning)
-    kind = staticmethod(kind)
+
+    def kind(self, part: Any) -> str:
+        """Name an item that cannot be told; what was thought before, and tools told elsewhere, are no news."""
+        kind = super().kind(part)
+        return "" if kind in ("reasoning", "additional_tools") else kind
 
     @property
     def _conversation(self) -> Any:
@@ -443,7 +440,7 @@ def _is_item(part: str | Opaque) -> bool:
 
 def listed(names: Sequence[str]) -> Json:
     """Write a list of models. Codex reads another one, where an entry would replace its prompt."""
-    return {**questions.listed(names), "models": []}
+    return {**openai_chat.listed(names), "models": []}
 
 
 QUESTIONS = (Question("models", "GET", "/v1/models", listed, lambda query, _: "client_version=" in query),)

@@ -25,7 +25,6 @@ from vtc.events import (
     CallPiece,
     Delta,
     Event,
-    Failure,
     Finish,
     Reason,
     ReasoningDelta,
@@ -124,14 +123,10 @@ type Fate = Literal["none", "kept", "written"]
 
 def as_said(deltas: Iterable[Delta]) -> list[ReplyEvent]:
     """Turn deltas into what is said where no stage looks at them."""
-    events: list[ReplyEvent] = []
-    for delta in deltas:
-        match delta:
-            case TextDelta(text=text):
-                events.append(RefusalDelta(text) if delta.refusal else Text(text))
-            case ReasoningDelta() | CallDelta() | BlockEnd() | Finish() | Failure():
-                events.append(delta)
-    return events
+    return [
+        (RefusalDelta(delta.text) if delta.refusal else Text(delta.text)) if isinstance(delta, TextDelta) else delta
+        for delta in deltas
+    ]
 
 
 def read(choice: Choice, entry: PendingFrame, deltas: Sequence[Delta]) -> Part:

@@ -103,10 +103,12 @@ class FrameWriter(msgspec.Struct):
         """Let a frame leave of which nothing changed; `entries` is what it says of each choice."""
         if self.passes and not (self.shifted or self.behind):
             before = copy.copy(self.encoder)
-            in_step = [self.encoder.follow(events, choice) for choice, events in entries]
-            tells = any(in_step)
-            for choice, events in entries if self.heed and (self.encoder.in_step or not tells) else ():
-                self.heed(events, choice)  # type: ignore[misc]  # asked for above
+            tells = False
+            for choice, events in entries:
+                tells = self.encoder.follow(events, choice) or tells
+            if (heed := self.heed) and (self.encoder.in_step or not tells):
+                for choice, events in entries:
+                    heed(events, choice)
             if not tells and any(events for _, events in entries):
                 self.kept = (*self.kept, frame.raw)
                 return []

@@ -110,15 +110,6 @@ def holds(parts: Sequence[Part], group: str) -> bool:
     )
 
 
-def atoms(parts: Sequence[Part]) -> tuple[str | Part, ...]:
-    """Return a sequence with its literals as single characters, and white space after white space as one."""
-    single: list[str | Part] = []
-    for part in parts:
-        if not (isinstance(part, Space) and single and single[-1] == part):
-            single += part.text if isinstance(part, Lit) else (part,)
-    return tuple(single)
-
-
 def _cased(expression: str, any_case: bool) -> str:
     return f"(?i:{expression})" if any_case and expression else expression
 
