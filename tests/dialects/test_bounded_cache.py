@@ -16,8 +16,9 @@ from vtc.dialects import Description, Reader, compiled
 from vtc.dialects.bounded_cache import COMPILED, ENTRY, BoundedCache
 from vtc.dialects.reading import repairs
 from vtc.dialects.syntax import scan
+from vtc.dialects.syntax.pattern import Lit
 from vtc.dialects.syntax.scan import GROWTH
-from vtc.events import Tool
+from vtc.events import Event, Tool
 
 PLACE = 1024
 """Bytes of a place in a trie, with the steps to it; tries have a bound of their own."""
@@ -96,17 +97,20 @@ def few() -> Iterator[int]:
     COMPILED.most_bytes = most
 
 
-def read(dialects: tuple[Description, ...], number: int) -> None:
+def read(dialects: tuple[Description, ...], number: int) -> list[Event]:
     """Read calls of tools that no one has seen before, as several dialects write them."""
     names = [f"tool_{number}_{i}" for i in range(10)]
     tools = {name: Tool(name, "", AGENT["bash"].parameters) for name in names}
     reader = Reader(compiled(dialects), tools)
+    events: list[Event] = []
     for name in names[:2]:
-        reader.feed(f"Run `it`:\n<tool_call>\n<function={name}>\n<parameter=p{number}>\nx\n</parameter>\n</function>\n")
-        reader.feed(
+        events += reader.feed(
+            f"Run `it`:\n<tool_call>\n<function={name}>\n<parameter=p{number}>\nx\n</parameter>\n</function>\n"
+        )
+        events += reader.feed(
             f'</tool_call>\n<{name}>\n<command>ls</command>\n</{name}>\n[TOOL_CALLS]{name}{{"command": "ls"}}\n'
         )
-    reader.finish()
+    return [*events, *reader.finish()]
 
 
 @pytest.mark.rest
@@ -131,11 +135,36 @@ def test_patterns_for_any_number_of_tools_take_no_more_memory_than_they_may(few:
 def test_tries_begin_to_grow_anew_when_they_have_as_many_places_as_they_may(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scan, "MOST_PLACES", 100)
     GROWTH.restart()
-    before = GROWTH.round
-    for number in range(3):
-        read((DIALECTS["hermes"], DIALECTS["tag"]), number)
-        assert GROWTH.places <= 100
-    assert GROWTH.round > before
+    before = [read((DIALECTS["hermes"], DIALECTS["tag"]), number) for number in range(3)]
+    assert GROWTH.places <= 100
+    monkeypatch.undo()
+    assert [read((DIALECTS["hermes"], DIALECTS["tag"]), number) for number in range(3)] == before
+
+
+def test_a_place_at_which_any_of_many_characters_may_begin_something_is_counted_for_each() -> None:
+    dialect = DIALECTS["qwen3-coder"]
+    GROWTH.restart()
+    for start in range(0x4E00, 0x4E00 + 500):
+        Reader(compiled((dialect,)), {}).whole(
+            f"<function=bash>\n<parameter={chr(start)}>\nx\n</parameter>\n</function>"
+        )
+    assert GROWTH.places >= 500
+
+
+def test_scans_that_are_not_used_any_more_keep_no_tries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scan, "MOST_PLACES", 100)
+    scans = [scan.searching([scan.Token("word", (Lit(f"<{number:020}"),))]) for number in range(200)]
+    for number, one in enumerate(scans):
+        assert one.search(f"<{number:020}")  # so its steps are there
+    GROWTH.restart()
+    gc.collect()
+    tracemalloc.start()
+    for number, one in enumerate(scans):
+        assert one.search(f"<{number:020}")
+    gc.collect()
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert kept < 100 * PLACE + SLACK
 
 
 @pytest.mark.parametrize("name", ["tag", "cline", "hermes", "bare-json", "qwen3-coder"])

@@ -185,12 +185,10 @@ def fitted(
     fitted: dict[str, Any] = {}
     notes: list[str] = []
     for key, value in arguments.items():
-        name = key
-        if key not in declared:
-            stem = _NAME.match(key.strip())
-            if stem and stem[0] in declared and stem[0] not in arguments:
-                name = stem[0]
-                notes.append(Repair.PARAMETER_NAME.of(name))
+        name, stem = key, None if key in declared else _stem(key)
+        if stem is not None and stem in declared and stem not in arguments:
+            name = stem
+            notes.append(Repair.PARAMETER_NAME.of(name))
         own = declared.get(name, _TEXT)
         if isinstance(value, str) and own.get("type") != "string" and not values.takes_text(own, schema):
             typed, repair = read(value, name, own, schema, is_string=True, lenient=lenient)
@@ -216,19 +214,22 @@ def _renamed(text: str, arguments: Mapping[str, Any], schema: Schema) -> tuple[s
     Return the JSON text, the arguments and the repairs.
     """
     name, ((key, value), *more) = only(schema), arguments.items()
-    stem = _NAME.match(key.strip())
-    if name is None or more or not isinstance(value, str) or (stem and stem[0] == name):
+    if name is None or more or not isinstance(value, str) or _stem(key) == name:
         return text, arguments, []
     return encodable(written({name: members(text)[key]})), {name: value}, [Repair.ONLY_PARAMETER.of(name)]
+
+
+def _stem(key: str) -> str | None:
+    """Return the name in a key that has markup around it; None if it holds none."""
+    stem = _NAME.match(key.strip())
+    return stem[0] if stem else None
 
 
 def undeclared(arguments: Collection[str], declared: Mapping[str, Schema], schema: Schema) -> list[str]:
     """List the repairs for parameters that a tool does not declare, unless its schema says that there may be more."""
     if not declared or schema.get("additionalProperties"):
         return []
-    stems = (_NAME.match(key.strip()) for key in arguments)
-    named = {stem[0] if stem and stem[0] in declared else key for key, stem in zip(arguments, stems, strict=True)}
-    return [Repair.UNDECLARED.of(key) for key in arguments if key in named - declared.keys()]
+    return [Repair.UNDECLARED.of(key) for key in arguments if key not in declared and _stem(key) not in declared]
 
 
 def missing(arguments: Collection[str], schema: Mapping[str, Any]) -> list[str]:

@@ -19,7 +19,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cached_property, lru_cache
-from weakref import WeakValueDictionary
+from weakref import WeakValueDictionary, ref
 
 import msgspec
 
@@ -48,9 +48,9 @@ INDENT = 8
 PER_TOKEN = 1 << 10
 """Bytes that a scan takes for each of its tokens."""
 MOST_PLACES = 1 << 15
-"""Places of all tries, each of a kilobyte with the steps to it; all built-in models need some 8,000.
+"""Characters that the places of all tries keep, each of a kilobyte at most with the place after it and the steps to it.
 
-If texts have gone to more, all tries begin to grow anew.
+All built-in models need some 10,000. If texts have gone to more, all tries begin to grow anew.
 """
 MOST_KEPT = 64
 """Characters that begin nothing for which a place in the trie keeps that."""
@@ -163,21 +163,27 @@ def _run(allowed: str, most: int) -> re.Pattern[str]:
 
 
 class Growth:
-    """Counts the places of tries that were made since they all began to grow."""
+    """Counts what the tries of all scans keep since they began to grow."""
 
     def __init__(self) -> None:
         self.places = 0
-        self.round = 0
+        self._planted: list[ref[TokenScan]] = []
+
+    def plant(self, scan: TokenScan) -> None:
+        """Note a scan that has begun tries."""
+        self._planted.append(ref(scan))
 
     def add(self) -> None:
+        """Count one more character that a place keeps; with too many, all tries begin to grow anew."""
         self.places += 1
         if self.places > MOST_PLACES:
             self.restart()
 
     def restart(self) -> None:
-        """Let all tries begin to grow anew."""
-        self.places = 0
-        self.round += 1
+        """Drop all tries, those of scans that are not used any more, too."""
+        planted, self._planted, self.places = self._planted, [], 0
+        for scan in filter(None, (planted_ref() for planted_ref in planted)):
+            scan.uproot()
 
 
 GROWTH = Growth()
@@ -216,6 +222,7 @@ class _TrieNode(msgspec.Struct, eq=False, gc=False):
         ways = tuple(found)
         if ways or len(self.known) < MOST_KEPT:
             self.known[character] = ways
+            GROWTH.add()
         return ways
 
     def beginnings(self) -> list[str]:
@@ -251,7 +258,6 @@ def _place(steps: Iterable[_Step]) -> _TrieNode:
     after_space = _place(spaces) if spaces else None
     if after_space:
         ends += after_space.ends
-    GROWTH.add()
     return _TrieNode(
         tuple(ends),
         bool(texts or runs or spaces),
@@ -306,7 +312,6 @@ class TokenScan(Scan):
         self.end = end
         self._patterns: dict[str, re.Pattern[str]] = {}
         self._tries: tuple[_TrieNode, _TrieNode | None] | None = None
-        self._round = 0
 
     def search(self, text: str, at: int = 0, *, final: bool = False, offers: Offers = bool) -> Found | None:
         first = self.first.search
@@ -322,7 +327,7 @@ class TokenScan(Scan):
         if self._white:
             white = self._white(text, at)
             start = white.end() if white else at
-            if not final and (start == len(text) or text[start:] == "\\"):
+            if not final and (start == len(text) or text[start:] == "\\"):  # as `_is_blank`, without a call
                 return _HELD.match(text, at)
         names = self._begun(text, start, final=final)
         if names is None:
@@ -340,10 +345,7 @@ class TokenScan(Scan):
 
     def _begun(self, text: str, at: int, *, final: bool) -> list[str] | None:
         """Find the tokens that stand at a place, by name; None if the text may end within one, and more is to come."""
-        tries = self._tries
-        if tries is None or self._round != GROWTH.round:
-            tries = self._plant()
-        end, (anywhere, line_start) = len(text), tries
+        end, (anywhere, line_start) = len(text), self._tries or self._plant()
         names, places = list[str](), [(anywhere, at)]
         if line_start and line_start.find(text[at : at + 1]) and _LINE_START.search(text[max(0, at - INDENT - 1) : at]):
             places.append((line_start, at))
@@ -373,11 +375,15 @@ class TokenScan(Scan):
 
     def _plant(self) -> tuple[_TrieNode, _TrieNode | None]:
         """Begin the trie of the tokens that count anywhere, and that of those that must be the first of a line."""
-        self._round = GROWTH.round
         steps = [token.steps for token in self.tokens if token.line_start]
         anywhere = _place(token.steps for token in self.tokens if not token.line_start)
-        self._tries = anywhere, _place(steps) if steps else None
-        return self._tries
+        tries = self._tries = anywhere, _place(steps) if steps else None
+        GROWTH.plant(self)
+        return tries
+
+    def uproot(self) -> None:
+        """Drop the tries, which grow anew when they are asked for."""
+        self._tries = None
 
     @cached_property
     def first(self) -> re.Pattern[str]:  # type: ignore[override]  # as above
