@@ -15,7 +15,7 @@ from rich.markup import escape
 from vtc.apis import APIS
 from vtc.apis.openai_chat.words import REASONS
 from vtc.cli.common import completing, loaded, profile_directories, read_text
-from vtc.dialects.arguments import parameter as fitting
+from vtc.dialects.arguments import parameter
 from vtc.dialects.reading.reader import ModelFacts, Reader
 from vtc.dialects.reading.trace import PassedOver, TracedReader, TracedStep
 from vtc.dialects.syntax.description import Description
@@ -156,7 +156,7 @@ def _traced(entry: TracedStep | PassedOver) -> dict[str, Any]:
 def _lacking(event: Call, tools: Mapping[str, Tool]) -> dict[str, list[str]]:
     """Tell which required parameters a call lacks, if any."""
     tool = tools.get(event.call.name)
-    lacks = fitting.missing(json.loads(event.call.arguments), tool.parameters) if tool else []
+    lacks = parameter.missing(json.loads(event.call.arguments), tool.parameters) if tool else []
     return {"lacks": lacks} if lacks else {}
 
 
@@ -255,8 +255,8 @@ def _show(console: Console, reply: dict[str, Any]) -> None:
             _print_as_it_is(console, f"  {key}: {json.dumps(value, ensure_ascii=False)}")
         for repair in call["repairs"]:
             console.print(f"  [yellow]repaired: {escape(repair)}[/yellow]")
-        for parameter in call.get("lacks", ()):
-            console.print(f"  [yellow]lacks: {escape(parameter)}, which the tool requires[/yellow]")
+        for name in call.get("lacks", ()):
+            console.print(f"  [yellow]lacks: {escape(name)}, which the tool requires[/yellow]")
     for refusal in reply["refusals"]:
         name = f" {escape(refusal['name'])}" if refusal["name"] else ""
         console.print(f"[bold red]{fate(refusal)}[/bold red]{name}: {escape(refusal['reason'])}")

@@ -21,8 +21,8 @@ from vtc.dialects import Grammar
 from vtc.dialects.reading.context import Verdict
 from vtc.dialects.reading.transitions import TABLE, State, StateRow, Step
 from vtc.dialects.syntax.grammar import ATTRIBUTES_END, SPAN_END
-from vtc.dialects.syntax.scan import ExpressionScan, FollowingScan, Scan, TokenScan
-from vtc.dialects.syntax.tokens import INFO, NO_TOKENS, TokenKind, kind_of
+from vtc.dialects.syntax.scan import ExpressionScan, FollowingScan, Scan, TokenScan, kind_of
+from vtc.dialects.syntax.tokens import INFO, NO_TOKENS, TokenKind
 
 PAGE = Path(__file__).parents[3] / "docs" / "reader.md"
 

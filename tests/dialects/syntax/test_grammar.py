@@ -1,4 +1,4 @@
-"""What begins a call: the heads of every dialect in one expression."""
+"""What begins a call: the heads of every dialect, looked for at once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import pytest
 from tests.dialects.material import AGENT, COMMON, DIALECTS, described
 from vtc.dialects import Grammar, compiled
 from vtc.dialects.reading.context import Context, TokenMatch
-from vtc.dialects.syntax.tokens import TokenKind, kind_of
+from vtc.dialects.syntax.scan import kind_of
+from vtc.dialects.syntax.tokens import TokenKind
 from vtc.events import Tool
 
 SIX = [DIALECTS[name] for name in COMMON]

@@ -113,7 +113,7 @@ def _inner(text: str) -> Iterator[tuple[Repair, str]]:
         yield Repair.CDATA, inner
     bare = text.strip()
     is_quoted = bare.startswith('"')
-    inner = _unescaped(bare[1:-1] if is_quoted and bare.endswith('"') else bare)
+    inner = unescaped(bare[1:-1] if is_quoted and bare.endswith('"') else bare)
     if inner is not None and inner != bare:
         yield Repair.TYPED if is_quoted else Repair.ESCAPED_TEXT, inner
 
@@ -136,7 +136,7 @@ def in_attributes(tag: str, declared: Mapping[str, Schema], root: Schema) -> dic
     return {attribute[1]: values.read(attribute[3], declared[attribute[1]], root)[0] for attribute in attributes}
 
 
-def _unescaped(text: str) -> str | None:
+def unescaped(text: str) -> str | None:
     r"""Return the string that the inside of a JSON string means (`[\"a\"]`); None if it is no such inside."""
     try:
         return str(json.loads(f'"{text}"', strict=False))

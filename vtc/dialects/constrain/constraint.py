@@ -35,7 +35,6 @@ from vtc.dialects.syntax import pattern
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.pattern import Lit, Slot
 from vtc.events import Tool
-from vtc.json_text import write
 
 __all__ = ["Demand", "Inexpressible", "Kind", "quoting", "written"]
 
@@ -175,9 +174,9 @@ def _opening(form: _Form, name: str = "") -> str:
     line = text.partition("\n")[0].partition('"')[0]
     opening = match[0] if (match := _MARKER.match(line)) else line
     is_prose = not form.before and (opening[:1].isalnum() or opening[:1] in "-`")
-    is_open = opening[:1] == "<" and opening[-1:].isspace()  # <function foo at 0x7f>
+    is_unclosed = opening[:1] == "<" and opening[-1:].isspace()  # <function foo at 0x7f>
     least = 3 if name else LEAST_TRIGGER
-    return "" if is_prose or is_open or len(opening) < least else opening.rstrip()
+    return "" if is_prose or is_unclosed or len(opening) < least else opening.rstrip()
 
 
 class _Calls:
@@ -238,7 +237,7 @@ class _Calls:
         """The object of a whole call, its keys in the order in which they are written."""
         keys = self._dialect.json
         fields = {
-            "name": seq(Lit(f'"{keys.name[0]}":'), BLANK, Lit(write(tool.name))),
+            "name": seq(Lit(f'"{keys.name[0]}":'), BLANK, Lit(json_text.write(tool.name))),
             "arguments": seq(Lit(f'"{keys.arguments[0]}":'), BLANK, self._values(tool).arguments(self._free)),
         }
         comma = seq(Lit(","), BLANK)

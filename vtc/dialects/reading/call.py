@@ -36,8 +36,8 @@ from vtc.dialects.reading.value import MOST_GUESS, InValue, Opened, no_arguments
 from vtc.dialects.repair import Repair
 from vtc.dialects.syntax.forms import CallSyntax
 from vtc.dialects.syntax.grammar import ATTRIBUTES_END, Head
-from vtc.dialects.syntax.scan import Scan
-from vtc.dialects.syntax.tokens import TokenKind, kind_of
+from vtc.dialects.syntax.scan import Scan, kind_of
+from vtc.dialects.syntax.tokens import TokenKind
 from vtc.events import Event
 
 ENDS = "the reply ends inside it"
@@ -343,12 +343,11 @@ class InJson:
         assert isinstance(self._body, JsonBody)
         self._body.write(text)
         hold(self.context, self.call, text)
-        if not self.call.text.spilled:
-            if self.call.pieces is None:
-                return []
-            tell(self.context, self.call)
-            return self.context.speech.take()
-        self._body.discard()
+        if self.call.text.spilled:
+            self._body.discard()
+        elif self.call.pieces is None:
+            return []
+        tell(self.context, self.call)
         return self.context.speech.take()
 
     def release(self, reason: str) -> None:

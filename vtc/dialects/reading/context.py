@@ -17,7 +17,7 @@ from vtc.events import Call, CallPiece, Event, Markup, Refusal, Text, Tool, Tool
 
 # The text that is read: forward only, with no more of it kept than a token may need.
 #
-# Everything before `at` is consumed. From there to the end the text is held back, and that is only what the expression
+# Everything before `at` is consumed. From there to the end the text is held back, and that is only what the scan
 # of the current state says may still become a token.
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Literal, Self
 
 from vtc.dialects.arguments import values
 from vtc.dialects.arguments.json_object import JsonBody, encodable, loaded
 from vtc.dialects.arguments.parameter import unframed
+from vtc.dialects.reading.context import WHITE
 from vtc.dialects.syntax.description import AROUND, Envelope
 from vtc.dialects.syntax.forms import CallSyntax
 from vtc.events import CallPiece, Tool
@@ -104,7 +105,6 @@ MOST_HELD = 1024
 """Characters of a value that are held as they may belong to its end."""
 MOST_TAGS = 16
 """Tags at the end of a text that may belong to it."""
-_WHITE = " \t\r\n"
 _TAG = re.compile(r"(?:</?[^<>\s]{0,64}|/[\w:.-]{0,64}|[\w:.-]{1,64})>?\Z")
 _WINDOW = 70
 """Characters that such a tag has at the most."""
@@ -191,7 +191,7 @@ class ValueText:
     def __init__(self, closers: Sequence[str], *, in_json: bool) -> None:
         self._names = {name for closer in closers if (name := closer.strip("</> \n"))}
         self._in_json = in_json
-        self._frames = _WHITE + "]}" * in_json
+        self._frames = WHITE + "]}" * in_json
         self.held = ""
 
     def feed(self, text: str) -> str:
@@ -263,7 +263,7 @@ class TaggedPieces(CallPieces):
             if text[:1] in ("", "\r") and len(text) < 2:
                 self._raw = text
                 return
-            if self._syntax.may_hold_sections and (bare := text.lstrip(_WHITE))[:1] in ("", "<"):
+            if self._syntax.may_hold_sections and (bare := text.lstrip(WHITE))[:1] in ("", "<"):
                 if bare or len(text) > MOST_HELD:
                     self._content = None  # a section of XML, perhaps
                 self._raw = text
@@ -286,10 +286,6 @@ class TaggedPieces(CallPieces):
     def _say(self, text: str) -> None:
         self._said.append(text)
         self._ready.append(text)
-
-
-class Offered(Protocol):
-    def __call__(self, written: str, /) -> Tool | None: ...
 
 
 class JsonPieces(CallPieces):
@@ -315,7 +311,7 @@ class JsonPieces(CallPieces):
         id_: str | None,
         *,
         keys: Envelope | None,
-        offered: Offered,
+        offered: Callable[[str], Tool | None],
     ) -> None:
         super().__init__(tool, id_)
         self._closers = _closers(syntax, written)

@@ -46,7 +46,7 @@ def repaired(event: Call, tools: Mapping[str, Tool], body: str, fault: str) -> N
     keys = arguments.keys()
     if not keys and Repair.JSON_CUT in event.repairs and "{}" not in "".join(body.split()):
         raise NotACall(f"{fault}, and its arguments are missing")
-    if lost := set(values.required(schema)) - keys:
+    if lost := parameter.missing(keys, schema):
         raise NotACall(f"{fault}, and {min(lost)!r} is missing")
 
 
@@ -60,7 +60,7 @@ def unfilled(events: Iterable[Call], blank: str) -> str:
 
 def answer(arguments: Collection[str], tool: Tool) -> None:
     """Refuse an object that is as well an answer, since the tool takes other arguments."""
-    if lost := set(values.required(tool.parameters)) - {*arguments}:
+    if lost := parameter.missing(arguments, tool.parameters):
         raise NotACall(f"{min(lost)!r} is missing")
 
 

@@ -6,13 +6,11 @@ changes structure and never a value: strings, numbers and keys are, character by
 
 from __future__ import annotations
 
-import contextlib
-import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from vtc.dialects.arguments import broken_json, kwargs
+from vtc.dialects.arguments import broken_json, kwargs, parameter
 from vtc.dialects.arguments.broken_json import ExpectedObject
 from vtc.dialects.arguments.gemma import GemmaBody, with_quote
 from vtc.dialects.arguments.json_object import JsonBody, encodable, items, written
@@ -226,9 +224,7 @@ def _each(bodies: Sequence[str]) -> list[str]:
 
 def unescaped(text: str) -> str | None:
     r"""Read text that was escaped once too often (`{\"path\": \"a\"}`); None if not all of it was."""
-    with contextlib.suppress(ValueError):
-        return str(json.loads(f'"{text}"', strict=False)) if "\\" in text else text
-    return None
+    return parameter.unescaped(text) if "\\" in text else text
 
 
 def without_corrupt_closer(text: str, closers: Iterable[str]) -> tuple[str, bool]:

@@ -9,8 +9,8 @@ from vtc.dialects.reading.after_call import EXCERPT
 from vtc.dialects.reading.call import Begun, begin_call
 from vtc.dialects.reading.context import CONTEXT, MARKS, WHITE, Context, Last, SaysText, TokenMatch, Verdict
 from vtc.dialects.syntax.grammar import SPAN_END
-from vtc.dialects.syntax.scan import Scan
-from vtc.dialects.syntax.tokens import INFO, SPECIAL, TokenKind, kind_of
+from vtc.dialects.syntax.scan import Scan, kind_of
+from vtc.dialects.syntax.tokens import INFO, SPECIAL, TokenKind
 from vtc.events import Event, Markup, Reasoning, Refusal, Text
 
 KINDS: dict[str, type[Reasoning | Text | Markup]] = {"reasoning_content": Reasoning, "keep": Text, "drop": Markup}
@@ -74,7 +74,7 @@ class InText(SaysText):
         write_tag(context, token)
         return Verdict.REASONING
 
-    def other(self, _: TokenMatch | None = None) -> Literal[Verdict.PROMPTED] | None:
+    def other(self) -> Literal[Verdict.PROMPTED] | None:
         """Read what stands here as text, unless the reply may begin inside of the reasoning."""
         context, beginning = self.context, self.context.beginning
         context.cursor.seek = context.cursor.at

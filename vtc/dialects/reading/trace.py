@@ -14,7 +14,8 @@ from vtc.dialects.reading.reader import Reader
 from vtc.dialects.reading.text import InCode
 from vtc.dialects.reading.transitions import State, Step
 from vtc.dialects.syntax.grammar import Grammar
-from vtc.dialects.syntax.tokens import TokenKind, kind_of
+from vtc.dialects.syntax.scan import kind_of
+from vtc.dialects.syntax.tokens import TokenKind
 from vtc.events import Event, Tool
 
 

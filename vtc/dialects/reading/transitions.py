@@ -34,8 +34,8 @@ from vtc.dialects.reading.text import (
     open_code,
 )
 from vtc.dialects.reading.value import InValue
-from vtc.dialects.syntax.scan import Scan
-from vtc.dialects.syntax.tokens import NO_TOKENS, TokenKind, kind_of
+from vtc.dialects.syntax.scan import Scan, kind_of
+from vtc.dialects.syntax.tokens import NO_TOKENS, TokenKind
 
 
 class State(Enum):

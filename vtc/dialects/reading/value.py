@@ -303,7 +303,7 @@ class InValue:
         self.context.cursor.seek = token.end()
         return None
 
-    def content(self, _: TokenMatch | None = None) -> Content:
+    def content(self) -> Content:
         """Take the closers for content of the value."""
         if self._guess:
             return no_arguments(self.context, self.call)

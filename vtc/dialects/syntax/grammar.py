@@ -1,9 +1,9 @@
 """A set of dialects, compiled for reading.
 
 Several dialects are armed at once and may share an opener: `<tool_call>` begins hermes, qwen3-coder and
-others. All their heads (everything up to a call's arguments) go into one expression, so
-the text that follows an opener decides which dialect it is, in one pass. Each state of the reader has one such
-expression of what leaves it; `reader.py` says what happens then.
+others. All their heads (everything up to a call's arguments) are looked for at once, so the text that follows an
+opener decides which dialect it is, in one pass (`scan.py`). Each state of the reader has one such scan for what leaves
+it; `reader.py` says what happens then.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ SPAN_END = searching([*FENCES, TICKS, BLANK_LINE])
 
 
 class Head(msgspec.Struct, frozen=True, gc=False):
-    """A form in which a call may begin; `token` is its name in the expressions that look for it."""
+    """A form in which a call may begin; `token` is the name by which scans look for it."""
 
     syntax: CallSyntax
     token: Token
@@ -216,7 +216,7 @@ class ReasoningScans:
 
 
 class Grammar:
-    """The expressions of every state for one set of dialects; they hold no names of tools."""
+    """The scans of every state for one set of dialects; they hold no names of tools."""
 
     quoting = frozenset(ELEMENTS)
     """The names of elements that quote."""
@@ -235,7 +235,7 @@ class Grammar:
         of_prompt = [head for _, heads in each for head in heads]
         self.heads = {head.token.name: head for head in (*heads, *of_prompt)}
         """By the names of their tokens."""
-        whole = [head.token for head in heads if head.syntax.whole_reply]
+        of_whole_reply = [head.token for head in heads if head.syntax.whole_reply]
         self._anywhere = [head for head in heads if not head.syntax.whole_reply]
         prompted = [head.token for head in of_prompt]
         tokens = [head.token for head in self._anywhere]
@@ -248,7 +248,7 @@ class Grammar:
         dropped = numbered(TokenKind.MARKER, map(marker, [*markers, *begins]))
         self._markers = [*dropped[: len(markers)], *numbered(TokenKind.ANSWER_OPENER, map(marker, opens))]
         self.answer = searching(numbered(TokenKind.ANSWER_CLOSER, map(marker, ends)))
-        first = [*whole, *self._markers, *prompted, *dropped[len(markers) :], FIRST_LINE]
+        first = [*of_whole_reply, *self._markers, *prompted, *dropped[len(markers) :], FIRST_LINE]
         self.start = expecting([*self.reasoning.openers, *self.reasoning.closers, *first])
         self._orphans = orphans(armed)
         in_doubt = doubtful(self._orphans, section_openers(armed))
@@ -420,8 +420,8 @@ class Grammar:
                 comma = Maybe((OneOf((",", ";")), Space()))
                 tokens.append(Token(TokenKind.NEXT_OBJECT, (comma, Group((Lit("{"),), "json"))))
             return expecting(tokens)
-        whole = syntax.whole_reply and not syntax.whole_line
-        if syntax.body == "kwargs" or whole or not (syntax.whole_line or syntax.dialect.may_be_quoted):
+        is_whole = syntax.whole_reply and not syntax.whole_line
+        if syntax.body == "kwargs" or is_whole or not (syntax.whole_line or syntax.dialect.may_be_quoted):
             return NOTHING
         if not syntax.whole_line:
             return NO_QUOTE
@@ -432,17 +432,16 @@ class Grammar:
     @_kept
     def after(self, syntax: CallSyntax) -> Scan:
         """After a call: closers that may still come, and in a section its next call."""
-        tokens = [*self._closers(syntax), *([] if syntax.whole_reply else self._results)]
+        tokens = [
+            *numbered(TokenKind.LATE_CLOSER, self._late_closers(syntax)),
+            *([] if syntax.whole_reply else self._results),
+        ]
         if syntax.dialect.section_required or syntax.whole_reply:  # elsewhere it begins like any call
             heads = next_heads(syntax)
             closed = map(closing_itself, heads) if syntax.body == "params" else ()
             tokens += numbered(TokenKind.NEXT_EMPTY_CALL, filter(None, closed))
             tokens += numbered(TokenKind.NEXT_CALL, heads)
         return expecting(tokens)
-
-    def _closers(self, syntax: CallSyntax) -> list[Token]:
-        """Closers that may come after a call: its own, then any, as none is open there, and the end of the turn."""
-        return numbered(TokenKind.LATE_CLOSER, self._late_closers(syntax))
 
     def _late_closers(self, syntax: CallSyntax) -> list[tuple[Part, ...]]:
         own = [parts for closer in closers(syntax) for parts in by_spelling(closer)]

@@ -428,7 +428,7 @@ class FollowingScan(Scan):
         if _is_blank(text, start):
             return None if final else _HELD.match(text, at)
         token_match = self.scan.match(text, start, final=final, offers=offers)
-        if token_match and (token_match.lastgroup or "").rstrip("0123456789") in ("hold", *self.kinds):
+        if token_match and kind_of(token_match.lastgroup) in ("hold", *self.kinds):
             return token_match
         return self.others.match(text, start, final=final, offers=offers)
 
@@ -459,6 +459,11 @@ def searching(tokens: Iterable[Token]) -> TokenScan:
 def expecting(tokens: Iterable[Token], space: str = SPACE, end: str = "") -> TokenScan:
     """Make the scan of a state in which after white space one of some tokens must follow."""
     return TokenScan(tokens, space, end)
+
+
+def kind_of(name: str | None) -> str:
+    """Return the kind in the name of a token; empty if there is no token."""
+    return name.rstrip("0123456789") if name else ""
 
 
 def _is_blank(text: str, at: int) -> bool:

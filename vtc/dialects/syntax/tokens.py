@@ -14,7 +14,7 @@ from functools import lru_cache
 from vtc.dialects.syntax.description import SYNONYMS, Description
 from vtc.dialects.syntax.forms import call_syntaxes
 from vtc.dialects.syntax.pattern import AnyOf, Chars, Lit, Maybe, OneOf, Part, Space
-from vtc.dialects.syntax.scan import ExpressionScan, Token, searching
+from vtc.dialects.syntax.scan import ExpressionScan, Token, kind_of, searching
 
 
 class TokenKind(StrEnum):
@@ -108,11 +108,6 @@ class TokenKind(StrEnum):
 
 
 NO_TOKENS = (TokenKind.OTHERWISE, TokenKind.TEXT, TokenKind.REPLY_END)
-
-
-def kind_of(name: str | None) -> str:
-    """Return the kind in the name of a token; empty if there is no token."""
-    return name.rstrip("0123456789") if name else ""
 
 
 def number_of(name: str | None) -> int:
