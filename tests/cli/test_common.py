@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -30,3 +32,9 @@ def test_completion_knows_profiles_of_ones_own_and_survives_bad_ones(tmp_path: P
     assert [item.value for item in complete(words, "mine")] == ["mine"]
     (tmp_path / "mine.yaml").write_text("kind: 5\n")
     assert complete(words, "mine") == []
+
+
+def test_no_command_but_probe_reads_the_tables_of_a_probe() -> None:
+    read = "import sys, vtc.cli; print(*(name for name in sys.modules if name.startswith('vtc.cli.probing')))"
+    done = subprocess.run([sys.executable, "-c", read], capture_output=True, text=True, check=True)
+    assert "vtc.cli.probing.scenarios" not in done.stdout.split()

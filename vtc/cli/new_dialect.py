@@ -21,6 +21,7 @@ from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.grammar import compiled
 from vtc.dialects.syntax.pattern import PatternError
 from vtc.events import Call, Text, Tool
+from vtc.profiles.document import counted
 from vtc.profiles.loader import Profiles
 
 # Drafts a dialect from a reply that none reads: where are the name, the keys and the values of an offered tool?
@@ -297,7 +298,7 @@ def _file(draft: Draft, text: str) -> Iterator[str]:
     yield from (f"#   {line}".rstrip() for line in text.strip().splitlines()[:20])
     yield "#"
     if draft.calls:
-        yield f"# It reads {len(draft.calls)} call{'s' * (len(draft.calls) != 1)} in it."
+        yield f"# It reads {counted(len(draft.calls), 'call')} in it."
     else:
         yield f"# It does not read back: {draft.problem or 'no call is found in it by these patterns'}."
     unsure = {**UNSEEN, **draft.unsure}

@@ -182,8 +182,7 @@ class Exchange:
     @cached_property
     def _answer_to_loops(self) -> tuple[str, str]:
         """Say why the agent is stopped, and what gets the model out of a loop; once, as it is reported."""
-        reader = partial(self._factory.reader, self.plan.reading.thinking.begins(whole=True))
-        return prompt.answer_to_loops(self.plan, self._request, reader, self.report)
+        return prompt.answer_to_loops(self.plan, self._request, self._factory.whole_reader, self.report)
 
     def again(self, body: bytes, status: int) -> bytes | None:
         """Encode the request with what the server's error teaches; None if that is nothing, or changes nothing.

@@ -11,7 +11,6 @@ import logging
 import re
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from vtc.apis import Api, NoReply, Request, folded, joined, streamed
@@ -125,8 +124,7 @@ class WholeReplies:
         None if the server's profile knows of none in there, or if that calls no tool. `created` is the time in seconds
         since 1970.
         """
-        reader = partial(self._factory.reader, self._plan.reading.thinking.begins(whole=True))
-        text = _text_in_error(self._plan.stack.server.errors, body, status, reader)
+        text = _text_in_error(self._plan.stack.server.errors, body, status, self._factory.whole_reader)
         if not text:
             return None
         reply = self._rewritten(whole_reply(self._server, self._request, text, self._fate.own.seed, created))

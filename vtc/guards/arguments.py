@@ -17,9 +17,7 @@ from vtc.events import Call, Denied, Event, Intervention, Manner, OnFailure, Too
 from vtc.guards.guard import Guard, always
 from vtc.guards.patterns import MOST_PATTERN, Budget, TakesTooLongError
 
-if TYPE_CHECKING:
-    from jsonschema.exceptions import ValidationError
-    from jsonschema.protocols import Validator
+# `jsonschema` is slow to import, and most profiles check no arguments: it is imported where it is used.
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
     from jsonschema.protocols import Validator

@@ -1,4 +1,4 @@
-"""Names of tools as a policy gives them: globs, or a regular expression between slashes."""
+"""Patterns of policies (globs, or a regular expression between slashes), and a bound on the work that they cause."""
 
 from __future__ import annotations
 

@@ -281,6 +281,11 @@ def nearest(word: object, known: Iterable[str]) -> str:
     return f" (did you mean {by_lower[close[0]]!r}?)" if close else ""
 
 
+def counted(count: int, noun: str) -> str:
+    """Write a number and its noun: `1 message`, `2 messages`."""
+    return f"{count} {noun}{'s' * (count != 1)}"
+
+
 def listed(words: Iterable[str], last: str = "or") -> str:
     """Join words as in `a, b or c`."""
     *most, end = words

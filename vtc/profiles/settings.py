@@ -51,6 +51,10 @@ class Settings:
         return {field.name: value for field in fields(self) if (value := getattr(self, field.name)) != field.default}
 
 
+NO_GUARDS = Guards()
+"""The rules of a profile that has none."""
+
+
 class UnknownName(ValueError):
     """Raised where a setting names a profile that does not exist; `setting` is the setting."""
 
@@ -197,4 +201,4 @@ class ProfileStack(msgspec.Struct, frozen=True, kw_only=True):
     def guards(self) -> tuple[Guards, ...]:
         """The rules, in the order in which they act: those of the model, of the client, of policies."""
         guards = (self.model.guards, self.client.guards, *(policy.guards for policy in self.policies))
-        return tuple(rules for rules in guards if rules != Guards())
+        return tuple(rules for rules in guards if rules != NO_GUARDS)

@@ -16,13 +16,14 @@ from typing import Protocol
 from mitmproxy import command, exceptions, flow, http, types
 
 from vtc.apis import whole
+from vtc.profiles.document import counted
 from vtc.profiles.plan import Plan, Thinking
 from vtc.profiles.planner import Planner
 from vtc.proxy import flows
 from vtc.proxy.log import append
 from vtc.proxy.page import Page
 from vtc.proxy.reload import Reloader
-from vtc.proxy.stats import Stats, counted
+from vtc.proxy.stats import Stats
 from vtc.reporting import view, write_case
 from vtc.reporting.case import Case
 
@@ -84,7 +85,7 @@ class Commands:
             append(Path(path).expanduser(), "".join(f"{write_case(kept)}\n" for kept in cases))
         except OSError as error:
             raise exceptions.CommandError(f"vtc.save: {path} cannot be written: {error.strerror}") from None
-        done = f"vtc: {len(cases)} case{'s' * (len(cases) != 1)} added to {path}{note}"
+        done = f"vtc: {counted(len(cases), 'case')} added to {path}{note}"
         logger.info(done)
         return done
 

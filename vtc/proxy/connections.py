@@ -1,6 +1,7 @@
 """Changes to mitmproxy's connections: servers that break off are told in time, and streams take turns.
 
-mitmproxy has no hook for either, so this file alone replaces methods and streams of its own.
+mitmproxy has no hook for either, so methods and streams of its own are replaced. Only `follow_up.py` does so, too, to
+hear of the end of a client.
 """
 
 from __future__ import annotations

@@ -15,15 +15,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 from mitmproxy import ctx, exceptions
 
+from vtc.profiles.document import counted
+
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
 type Report = Mapping[str, Any]
-
-
-def counted(count: int, noun: str) -> str:
-    """`1 call`, `2 calls`."""
-    return f"{count} {noun}{'s' * (count != 1)}"
 
 
 @dataclass(slots=True)

@@ -16,10 +16,11 @@ from mitmproxy import ctx, http
 from mitmproxy.net.http import status_codes
 
 from vtc.apis.fields import is_error, object_of
+from vtc.events import Failure
 from vtc.exchange import Exchange, NoAnswer
 from vtc.exchange.asking.request import MOST_ASKED
 from vtc.exchange.replying.fate import JSON, LocalReply
-from vtc.proxy import beside, bodies, flows
+from vtc.proxy import bodies, flows
 from vtc.proxy.bodies import DecodedBody
 from vtc.proxy.follow_up import PATIENCE, FollowUpRequests
 from vtc.proxy.stream_callable import LiveExchange
@@ -96,7 +97,7 @@ def _steps(flow: http.HTTPFlow, live: LiveExchange, response: http.Response) -> 
     if status == OK and not response.stream and _is_empty(response, body):
         exchange.report.errors.append(EMPTY)
         if _rewrites():
-            _put_error(flow, live, response)
+            _replace(live, response, b"", exchange.fate.own.error(Failure(f"VTC: {EMPTY}"), 502))
         return
     if exchange.reads and not response.stream and exchange.fate.reads(status):
         yield from _rewritten(flow, live, response, body)
@@ -106,13 +107,6 @@ def _steps(flow: http.HTTPFlow, live: LiveExchange, response: http.Response) -> 
 def _is_empty(response: http.Response, body: DecodedBody) -> bool:
     """Tell whether nothing is said; a long body is not looked at for it, as it may be none that is read."""
     return len(response.raw_content or b"") <= SHORT and not body.fault and not body.content.strip()
-
-
-def _put_error(flow: http.HTTPFlow, live: LiveExchange, response: http.Response) -> None:
-    """Have an error of the client's API say in the place of the reply that there is none."""
-    if api := flows.api(flow):
-        error = beside.answer(api, EMPTY)
-        _replace(live, response, b"", LocalReply(JSON, error.content or b"", error.status_code))
 
 
 def _replace(live: LiveExchange, response: http.Response, received: bytes, reply: LocalReply) -> None:

@@ -1,6 +1,6 @@
-"""A session at a glance: exchanges over time, their calls, what prompts kept, time in VTC.
+"""A session at a glance: exchanges over time, their calls, what prompts kept, time in VTC; and two texts side by side.
 
-Geometry only, as plain data. A template draws it as SVG (`vtc/proxy/page.html`), and escapes what it writes.
+Geometry and rows, as plain data. A template draws it as SVG (`vtc/proxy/page.html`), and escapes what it writes.
 """
 
 from __future__ import annotations

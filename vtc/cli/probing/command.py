@@ -8,17 +8,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from vtc.cli.common import completing, json_output, loaded, profile_directories, show_json, url
-from vtc.cli.probing import report
-from vtc.cli.probing.probe import Probe, ProbeRecord
 from vtc.cli.probing.template import MOST_REQUESTS, BoundedAsker
 from vtc.profiles.schema import API_NAMES
 from vtc.scrub import escaped, scrubbed
+
+if TYPE_CHECKING:
+    from vtc.cli.probing.probe import ProbeRecord
 
 IN_ALL = 10
 """Times as long as one answer may take all of them may."""
@@ -57,6 +59,9 @@ def probe(
     0 if an agent will work as proposed, with 1 if not. With --write two profiles are written, for the model and for its
     server, in which each line says what was seen.
     """
+    from vtc.cli.probing import report  # these read the tables of a probe, which no other command needs
+    from vtc.cli.probing.probe import Probe
+
     profiles = loaded(directories)
     if server and server not in profiles.servers:
         raise click.BadParameter(f"there is no server {server!r}; `vtc profiles` lists all", param_hint="--server")

@@ -45,7 +45,7 @@ class ProbeRecord:
     prompted: dict[str, ProbeReply] = field(default_factory=dict)
     """By dialect, one call with the tools in the prompt."""
     replies: dict[str, ProbeReply] = field(default_factory=dict)
-    """As proposed, by the names of scenarios; streamed ones end with `, streamed`."""
+    """As proposed, by the labels of scenarios."""
     proposal: Proposal | None = None
     asked: int = 0
     stopped: str = ""
@@ -96,7 +96,7 @@ class ProbeRecord:
                     f"the model called no tool in {many} replies, so it is not known whether it can: {silent.saw}",
                 )
             return False, asked[0].faults[0] if asked and asked[0].faults else "nothing was asked"
-        for name in (scenarios.SINGLE.name, f"{scenarios.SINGLE.name}, streamed", scenarios.FOLLOWED_UP.name):
+        for name in (scenarios.SINGLE.name, scenarios.SINGLE.streamed().label, scenarios.FOLLOWED_UP.name):
             reply = self.replies.get(name)
             if reply is None:
                 return False, f"not asked ({name}): {self.stopped}"
@@ -233,7 +233,7 @@ class Probe:
 
     def _reread(self, seen: ProbeRecord) -> None:
         """Take the dialect from a reply that has its special tokens, where the first had none."""
-        first = seen.replies.get(f"{scenarios.SINGLE.name}, streamed")
+        first = seen.replies.get(scenarios.SINGLE.streamed().label)
         if seen.proposal and seen.tokens.mended and seen.tools == "leaked" and first and first.dialects:
             seen.dialect = first.dialects[0]
             accept = tuple(dict.fromkeys([seen.dialect, *seen.proposal.model.accept]))
@@ -259,4 +259,4 @@ class Probe:
             heard = talk.ask(scenario, planner)
             if not heard.asked:
                 return
-            seen.replies[f"{scenario.name}, streamed" if scenario.stream else scenario.name] = heard
+            seen.replies[scenario.label] = heard

@@ -84,7 +84,7 @@ def begin(
     profiles: Profiles, *, model: str, where: str, base: ModelProfile | None, server: ServerProfile | None
 ) -> Proposal:
     """Begin with the profiles that are known of a model and of a server; both are for these two alone."""
-    """Where the server's profile is one of a user's for this very place, its name is not repeated."""
+    # Where the server's profile is one of a user's for this very place, its name is not repeated.
     kind = (server.name if server else "server").removesuffix(f"-{_plain(where)}")
     at = Match(host=(glob.escape(where),))
     own_model = base or ModelProfile(name="", match=Match())

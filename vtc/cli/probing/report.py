@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -83,8 +84,14 @@ class FlagTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     servers: dict[str, ServerFlags]
 
 
-FLAGS = table(Path(__file__).with_name("flags.yaml"), FlagTable).servers
-UNKNOWN = ServerFlags()
+@cache
+def _flags() -> Mapping[str, ServerFlags]:
+    return table(Path(__file__).with_name("flags.yaml"), FlagTable).servers
+
+
+def flags_of(kind: str) -> ServerFlags:
+    """Find the flags of a server by the name of its profile; none if it is not known."""
+    return _flags().get(kind, ServerFlags())
 
 
 def parser(flags: ServerFlags, dialects: Iterable[str]) -> str:
@@ -154,7 +161,7 @@ def _tools(seen: ProbeRecord) -> Iterator[Finding]:
         yield Finding("Does it take `tools`?", "no reply came", "broken", heard.problem)
         return
     usual = (*seen.base.accept, seen.base.dialect) if seen.base else ()
-    flags = FLAGS.get(seen.kind, UNKNOWN)
+    flags = flags_of(seen.kind)
     flag = parser(flags, [seen.dialect, *heard.dialects, *usual])
     answers = {
         "parsed": "yes, and calls come as calls",
@@ -166,11 +173,9 @@ def _tools(seen: ProbeRecord) -> Iterator[Finding]:
     saw = f"{heard.saw}; {words.hidden(heard)}".removesuffix("; ")
     yield Finding("Does it take `tools`?", answers[seen.tools], ORDER[seen.tools], saw, flag if wants else "")
     if seen.tools == "parsed":
-        faults = heard.faults_direct
-        streamed = seen.replies.get(f"{scenarios.PARALLEL.name}, streamed")
-        faults += [
-            fault for fault in (streamed.faults_direct if streamed and not streamed.silent else []) if "calls" in fault
-        ]
+        streamed = seen.replies.get(scenarios.PARALLEL.streamed().label)
+        others = streamed.faults_direct if streamed and not streamed.silent else []
+        faults = [*heard.faults_direct, *(fault for fault in others if "calls" in fault)]
         reason = heard.direct.finish_reason
         finish = f"finish reason {reason}" if reason else "no finish reason"
         outcome: Outcome = "mended" if faults else "works"
@@ -184,7 +189,7 @@ def _tools(seen: ProbeRecord) -> Iterator[Finding]:
 
 def _stream(seen: ProbeRecord) -> Iterator[Finding]:
     whole = seen.replies.get(scenarios.SINGLE.name)
-    stream = seen.replies.get(f"{scenarios.SINGLE.name}, streamed")
+    stream = seen.replies.get(scenarios.SINGLE.streamed().label)
     if whole is None or stream is None or whole.problem or stream.problem:
         return
     same = _shape(whole, direct=True) == _shape(stream, direct=True)
@@ -218,14 +223,15 @@ def _schemas(seen: ProbeRecord) -> Iterator[Finding]:
     if heard := seen.replies.get(scenarios.SCHEMAS.name):
         taken: Outcome = "refused" if heard.refused else "broken" if heard.problem else "works"
         question = f"Does it take {scenarios.SCHEMAS.asks}?"
-        yield Finding(question, {"works": "yes"}.get(taken, "no"), taken, heard.problem)
+        yield Finding(question, "yes" if taken == "works" else "no", taken, heard.problem)
     if heard := seen.replies.get(scenarios.CONSTRAINED.name):
-        word = words.constrained(heard)
-        outcomes: dict[words.Constrained, Outcome] = {"schema": "works", "refused": "refused"}
-        answer = {"schema": "yes", "ignored": "no: the schema had no effect", "refused": "refused"}.get(
-            word, "not known"
-        )
-        yield Finding("Can it be held to a JSON Schema?", answer, outcomes.get(word, "seen"), heard.saw)
+        answers: dict[words.Constrained, tuple[str, Outcome]] = {
+            "schema": ("yes", "works"),
+            "ignored": ("no: the schema had no effect", "seen"),
+            "refused": ("refused", "refused"),
+            "unknown": ("not known", "seen"),
+        }
+        yield Finding("Can it be held to a JSON Schema?", *answers[words.constrained(heard)], heard.saw)
 
 
 def _strict(seen: ProbeRecord) -> Iterator[Finding]:
@@ -258,7 +264,7 @@ def _thinking(seen: ProbeRecord) -> Iterator[Finding]:
         return
     answer, outcome = THOUGHTS[seen.thinking.how]
     name = f", as `{seen.thinking.field}`" if seen.thinking.field else ""
-    flag = FLAGS.get(seen.kind, UNKNOWN).reasoning if seen.thinking.how in ("raw", "prefilled") else ""
+    flag = flags_of(seen.kind).reasoning if seen.thinking.how in ("raw", "prefilled") else ""
     yield Finding("How does reasoning come?", answer + name, outcome, seen.thinking.open, flag)
 
 
@@ -282,7 +288,7 @@ def _cache(seen: ProbeRecord) -> Iterator[Finding]:
     question, usage = "Does it cut a long prompt without a word?", long.direct.usage
     counted = f"{usage.prompt:,} tokens were counted" if usage else ""
     if words.is_cut(long):
-        yield Finding(question, "yes", "broken", f"{counted} of about 6,000", FLAGS.get(seen.kind, UNKNOWN).context)
+        yield Finding(question, "yes", "broken", f"{counted} of about 6,000", flags_of(seen.kind).context)
     elif long.problem:
         yield Finding(question, "no reply" if not long.refused else "no: it refuses", "seen", long.problem)
     elif long.misses:

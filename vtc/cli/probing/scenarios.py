@@ -36,6 +36,11 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     stream: bool = False
 
     @property
+    def label(self) -> str:
+        """The name, and whether it is answered by a stream."""
+        return f"{self.name}, streamed" if self.stream else self.name
+
+    @property
     def messages(self) -> tuple[Message, ...]:
         """The conversation."""
         return (Message("user", (self.question.replace("{lines}", LINES),)), *self.past)

@@ -9,19 +9,16 @@ import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from vtc.apis.contract import FULL
 from vtc.events import MAX_TOKENS, Failure
-from vtc.guards.patterns import naming
+from vtc.guards.patterns import Expression, naming
 from vtc.profiles.document import table
 from vtc.profiles.planner import PROMPT
 from vtc.profiles.schema import Ready
-
-type Words = Annotated[str, msgspec.Meta(extra_json_schema={"format": "regular expression"})]
-"""A regular expression for what servers say."""
 
 
 @cache
@@ -47,7 +44,7 @@ class _Expressions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 class RefusalWords(_Expressions, frozen=True, kw_only=True):
     """The words by which servers say one thing."""
 
-    words: tuple[Words, ...]
+    words: tuple[Expression, ...]
 
 
 class LessonRow(RefusalWords, frozen=True, kw_only=True):
@@ -64,20 +61,20 @@ class LessonRow(RefusalWords, frozen=True, kw_only=True):
 class LimitWords(_Expressions, frozen=True, kw_only=True):
     """The words for the limit on a reply, and the numbers that they tell of it."""
 
-    named: Words
-    window: Words
-    prompt: Words
-    least: Words
-    most: Words
+    named: Expression
+    window: Expression
+    prompt: Expression
+    least: Expression
+    most: Expression
 
 
 class FullWords(RefusalWords, frozen=True, kw_only=True):
     """The words for a prompt that is longer than the model's window, and the tokens of both."""
 
-    unless: Words
+    unless: Expression
     """Says that it is the reply that is too long."""
-    window: tuple[Words, ...]
-    prompt: tuple[Words, ...]
+    window: tuple[Expression, ...]
+    prompt: tuple[Expression, ...]
 
 
 class Refusals(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -104,7 +104,8 @@ class RequestEncoder:
         plan, request = self._plan, self._request
         names = WireNames(request.offer.declared if self._steps.get("names") else ())
         context = StepContext(request, self._server, names)
-        canonical = self._read(tuple(request.messages if messages is None else messages))
+        given = request.messages if messages is None else messages
+        canonical = self._read(tuple(given))
         ready, took = made_ready(canonical, self._steps, context)
         lines = [*took.values()]
         if self._crosses:
@@ -114,7 +115,7 @@ class RequestEncoder:
             body = self._changed(messages, canonical, ready, names)
         strict = {names.back(tool.name): tool for tool in ready.tools if tool.strict}
         constrained = ready.constraint is not None
-        length = 0 if plan.stack.as_is else size(request.messages if messages is None else messages, plan.offered)
+        length = 0 if plan.stack.as_is else size(given, plan.offered)
         self._factory.expected = Expectation(
             names=names if names.changed else None,
             grammar=GrammarCheck(constrained, strict),

@@ -43,6 +43,7 @@ from vtc.events import (
     ToolCall,
 )
 from vtc.json_text import decode
+from vtc.profiles.document import counted
 from vtc.profiles.memory import Memory
 from vtc.scrub import told
 
@@ -121,7 +122,7 @@ class PastThoughts:
         if not changed:
             return messages
         if given:
-            lines.append(f"reasoning of {given} past turn{'s' * (given != 1)} given back")
+            lines.append(f"reasoning of {counted(given, 'past turn')} given back")
         return [changed.get(place, message) for place, message in enumerate(messages)]
 
     def _is_lost(self, request: Request, turn: Sequence[Message], known: Turn) -> bool:

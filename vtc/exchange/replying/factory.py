@@ -217,6 +217,10 @@ class ReplyFactory:
         tools, changed = self._plan.reading.tools, self.expected.names.changed if self.expected.names else {}
         return {**tools, **{wire: tools[name] for name, wire in changed.items() if name in tools}}
 
+    def whole_reader(self) -> Reader:
+        """Make a reader of the text of a whole reply."""
+        return self.reader(self._plan.reading.thinking.begins(whole=True))
+
     def reader(
         self, begins: Begins = "text", *, dialects: Sequence[Description] | None = None, incremental: bool = False
     ) -> Reader:

@@ -2,13 +2,13 @@
 
     request -> billing -> developer -> … -> max_tokens -> what the server is sent
 
-A step is a function of its own module. It changes only what a server with its key cannot take, and returns the very
+A step is a function. It changes only what a server with its key cannot take, and returns the very
 request where there is nothing of that; done twice it changes nothing more. What turn n was given, turn n + 1 is given.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from vtc.events import MAX_TOKENS, CanonicalRequest
@@ -31,7 +31,7 @@ from vtc.exchange.asking.steps.messages import (
 )
 from vtc.exchange.asking.steps.tools import choice, constrain, schemas, strict
 
-__all__ = ["BRIDGED", "STEPS", "Callable", "StepContext", "made_ready"]
+__all__ = ["BRIDGED", "STEPS", "StepContext", "made_ready"]
 
 STEPS: Mapping[str, Step] = {
     "billing": billing,

@@ -11,7 +11,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from vtc.events import CanonicalRequest, Message, Tool, ToolCall
-from vtc.exchange.asking.steps.messages import StepContext, counted, with_messages
+from vtc.exchange.asking.steps.messages import StepContext, with_messages
+from vtc.profiles.document import counted
 
 # Ids of calls, as a server takes them: each its own, and the same in every turn.
 

@@ -15,6 +15,7 @@ from vtc.apis import Api, Request
 from vtc.apis.content import BILLING, note, without_billing
 from vtc.apis.crossing import WireNames
 from vtc.events import CanonicalRequest, Media, Message, Opaque
+from vtc.profiles.document import counted
 
 
 class StepContext(NamedTuple):
@@ -28,11 +29,6 @@ class StepContext(NamedTuple):
 type Step = Callable[[CanonicalRequest, Any, StepContext], tuple[CanonicalRequest, str]]
 """Takes the value of its key; returns what is asked instead, and one line for people: what changed, or why nothing did
 where they would wonder."""
-
-
-def counted(count: int, noun: str) -> str:
-    """Write a number and its noun: `1 message`, `2 messages`."""
-    return f"{count} {noun}{'s' * (count != 1)}"
 
 
 def with_messages(

@@ -12,8 +12,9 @@ from vtc.dialects.arguments import values
 from vtc.dialects.arguments.values import Schema
 from vtc.dialects.constrain.constraint import Inexpressible, quoting
 from vtc.events import CanonicalRequest, Message, Tool
-from vtc.exchange.asking.steps.messages import REMINDER, StepContext, counted, joined
+from vtc.exchange.asking.steps.messages import REMINDER, StepContext, joined
 from vtc.json_text import encode, referred
+from vtc.profiles.document import counted
 from vtc.profiles.planner import Constraining
 
 # One JSON Schema made simple: what only narrows is said in the description, the rest as grammars know it.
