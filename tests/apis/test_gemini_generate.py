@@ -114,7 +114,7 @@ def test_an_answer_in_json_is_told_to_another_api() -> None:
 def test_what_only_its_own_server_has_is_refused_or_told() -> None:
     kept = opened(settings={"upstream_api": ("openai-chat",)}, cachedContent="cachedContents/1")
     kept.request()
-    refusal = kept.answer(1)
+    refusal = kept.answer()
     assert refusal
     assert json.loads(refusal.body)["error"]["status"] == "INVALID_ARGUMENT"
     exchange = opened(settings={"upstream_api": ("openai-chat",)}, tools=[*gemini.TOOLS, {"googleSearch": {}}])

@@ -93,7 +93,7 @@ def test_a_conversation_without_a_word_is_answered(client: str, server: str) -> 
         pairs.check_request(server, sent)
         assert "Hello." in json.dumps(sent)
         assert "the request has no message" in str(exchange.report.request)
-        answer = exchange.answer(1)
+        answer = exchange.answer()
         if client == "ollama-chat":
             assert answer is not None
             assert pairs.read(client, answer[1], stream=answer[0] != "application/json") == pairs.said()

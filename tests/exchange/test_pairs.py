@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.apis import chat, pairs, responses
+from tests.apis import chat, gemini, pairs, responses
 from tests.apis.named_events import StreamError
 from tests.apis.pairs import CROSSED, READ, Calls, said
 from tests.apis.shapes import SHAPES, THINKING, asked
 from tests.exchange.crossings import BY_NAME, HEAD, IN_TEXT, PAIR, STREAM, TWO, call_piece, crossing, told
-from tests.exchanges import agent, fed
+from tests.exchanges import agent, fed, planner
 from vtc.exchange import Exchange
 
 
@@ -295,6 +297,59 @@ def test_a_chat_client_is_told_of_the_tokens_only_if_it_asks() -> None:
     )
     assert b'"usage"' not in quiet
     assert asking.count(b'"usage"') == 1
+
+
+COUNTED = {"promptTokenCount": 13, "candidatesTokenCount": 10, "thoughtsTokenCount": 2}
+"""The last of the counts of a server of Gemini's API; those before are less."""
+COUNTS: dict[str, dict[str, int]] = {
+    "openai-chat": {"prompt_tokens": 13, "completion_tokens": 12},
+    "anthropic-messages": {"input_tokens": 13, "output_tokens": 12},
+    "openai-responses": {"input_tokens": 13, "output_tokens": 12},
+    "ollama-chat": {"prompt_eval_count": 13, "eval_count": 12},
+}
+"""The same as other APIs have it."""
+
+
+@pytest.mark.parametrize("client", COUNTS)
+@pytest.mark.parametrize("counted", ["in each event", "before the end", "with the end", "after the end"])
+@STREAM
+def test_the_tokens_used_are_told_once_and_last_whenever_a_server_counts_them(
+    client: str, counted: str, stream: bool
+) -> None:
+    """Clients add up what each frame tells, take one that tells it for the last, or show what the first tells."""
+    events = [gemini.event(gemini.text("Hel")), gemini.event(gemini.text("lo")), gemini.event(reason="STOP")]
+    events += [{**gemini.HEAD}]
+    for event in events:
+        event.pop("usageMetadata", None)
+    at = {"in each event": range(3), "before the end": [1], "with the end": [2], "after the end": [3]}[counted]
+    for place in at:
+        tokens = {**COUNTED, "candidatesTokenCount": 10 - max(at) + place}
+        events[place] = {**events[place], "usageMetadata": tokens}
+    exchange = crossing(client, "gemini-generate", stream=stream, stream_options={"include_usage": True})
+    reply = b"".join(map(gemini.frame, events))
+    sent = fed(exchange.stream(), reply) if stream else exchange.whole.rewrite(reply)
+    assert pairs.read(client, sent, stream=stream) == said("Hello")
+    for name, tokens in COUNTS[client].items():
+        figures = [int(figure) for figure in re.findall(rf'"{name}": ?(\d+)', sent.decode())]
+        assert figures[-1] == tokens, sent
+        assert not any(figures[:-1])
+    if client == "openai-chat" and stream:
+        *_, last, done = re.findall(rb"data: (.*)", sent)
+        assert (done, json.loads(last)["choices"]) == (b"[DONE]", [])
+
+
+@PAIR
+@STREAM
+def test_a_reply_has_a_time_also_where_its_server_tells_none(client: str, server: str, stream: bool) -> None:
+    facts = replace(agent(client, stream=stream), time=1_790_000_000)
+    body = asked(client, stream=stream)
+    exchange = Exchange.open(BY_NAME[client], body, facts, planner(upstream_api=(server,)), "seed")
+    reply = pairs.streamed(server, ["Hello"]) if stream else pairs.whole(server, "Hello")
+    reply = reply.replace(b'"created": 1,', b"").replace(b'"created_at": 1,', b"")
+    sent = fed(exchange.stream(), reply) if stream else exchange.whole.rewrite(reply)
+    times = re.findall(rb'"created(?:_at)?": ?"?([\d-]+)', sent)
+    assert {*times} <= {b"1790000000", b"2026-09-21"}, sent
+    assert bool(times) == (client not in ("anthropic-messages", "gemini-generate"))
 
 
 NAMED = st.sampled_from(["read", "write", "list_files"])

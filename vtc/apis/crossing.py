@@ -232,6 +232,8 @@ class ForeignDecoder(msgspec.Struct, eq=False):
     """The server (`origin_of`)."""
     signs: bool = False
     """True if its seals are for the text of the reasoning."""
+    created: int = 0
+    """The time of a reply whose server tells none, in seconds since 1970."""
     calls: int = 0
     """Those that had no id."""
     known: frozenset[tuple[int, int]] = frozenset()
@@ -278,7 +280,7 @@ class ForeignDecoder(msgspec.Struct, eq=False):
     def _told(self, beside: Beside) -> Beside:
         match beside:
             case Start():
-                return replace(beside, id=self.id, model=self.model)
+                return replace(beside, id=self.id, model=self.model, created=beside.created or self.created)
             case Seal(signature, encrypted):
                 text, self.thought = joined(self.thought) if signature else "", None
                 value = sealed(Thought(text, signature, encrypted), self.origin)

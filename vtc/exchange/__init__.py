@@ -90,7 +90,7 @@ class Exchange:
         self._seed = seed
         if self.crosses:
             self.report.parties.server_api = self.server.name
-        self._origin = origin_of(self.server.name, facts.host, facts.port)
+        self._facts = replace(facts, body=None)
         self._planned = planned
         self._begin(plan, past, {})
 
@@ -101,11 +101,12 @@ class Exchange:
         crossing = [f"{self._api.name} -> {self.server.name}"] if self.crosses else []
         self.report.why[:] = plan.why
         self.report.request[:] = [*plan.request_lines(), *crossing]
-        own = OwnReplies(self._api, self._request, plan.protocol, self._seed)
+        own = OwnReplies(self._api, self._request, plan.protocol, self._seed, self._facts.time)
         self.fate = Fate(plan.is_strict, self.crosses, own, self.report.secrets)
         sides = (self._api, self.server, self._request)
-        self._factory = ReplyFactory(*sides, plan, self.fate, self._seed, self._origin, past.thoughts if past else None)
-        self._encoder = RequestEncoder(*sides, self._body, plan, self._factory, self.report, self._origin, taught)
+        origin = origin_of(self.server.name, self._facts.host, self._facts.port)
+        self._factory = ReplyFactory(*sides, plan, self.fate, self._seed, origin, past.thoughts if past else None)
+        self._encoder = RequestEncoder(*sides, self._body, plan, self._factory, self.report, origin, taught)
         self.whole = WholeReplies(*sides, plan, self._factory, self._encoder, self.fate, self.report)
         self._outgoing: Outgoing | None = None  # when it was asked for
 
@@ -151,14 +152,14 @@ class Exchange:
         """
         return self._rewritten().body
 
-    def answer(self, created: int) -> LocalReply | None:
+    def answer(self) -> LocalReply | None:
         """Write a reply or an error in upstream's place, in the form that the client asked for; None to ask upstream.
 
-        It is an error where the request may not be sent. `created` is the time in seconds since 1970.
+        It is an error where the request may not be sent.
         """
         stop, own = self._rewritten().stop, self.fate.own
         if stop or (self.crosses and self._request.idle):
-            return own.in_form(own.saying(f"Stopped: {stop}. Say how to go on." if stop else "", created))
+            return own.in_form(own.saying(f"Stopped: {stop}. Say how to go on." if stop else ""))
         return self.fate.refusal(self.server.name)
 
     def _rewritten(self) -> Outgoing:

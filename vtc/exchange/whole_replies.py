@@ -118,16 +118,16 @@ class WholeReplies:
         self._report.adopt(reply.report)
         return self._as_asked(reply.body)
 
-    def from_error(self, body: bytes, created: int, status: int | None = None) -> LocalReply | None:
+    def from_error(self, body: bytes, status: int | None = None) -> LocalReply | None:
         """Write the reply that an error of the server holds, in the form that the client asked for.
 
-        None if the server's profile knows of none in there, or if that calls no tool. `created` is the time in seconds
-        since 1970.
+        None if the server's profile knows of none in there, or if that calls no tool.
         """
         text = _text_in_error(self._plan.stack.server.errors, body, status, self._factory.whole_reader)
         if not text:
             return None
-        reply = self._rewritten(whole_reply(self._server, self._request, text, self._fate.own.seed, created))
+        own = self._fate.own
+        reply = self._rewritten(whole_reply(self._server, self._request, text, own.seed, own.created))
         if reply.report.failures:
             return None
         self._report.adopt(reply.report)

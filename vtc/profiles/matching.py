@@ -35,6 +35,8 @@ class Facts:
     """By name in lower case."""
     body: Any = None
     """The request's JSON."""
+    time: int = 0
+    """When it came, in seconds since 1970."""
 
     @property
     def whose(self) -> tuple[str, ...]:

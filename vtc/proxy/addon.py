@@ -170,7 +170,7 @@ class VirtualToolCalling:
             self._why = hash(why)
             logger.debug("vtc: %s", "; ".join(why))
         if ctx.options.vtc_mode == "rewrite":
-            if answer := exchange.answer(int(flow.request.timestamp_start)):
+            if answer := exchange.answer():
                 flow.response = http.Response.make(answer.status, answer.body, {"content-type": answer.media_type})
                 live.answered = True
                 return

@@ -93,6 +93,7 @@ def facts(flow: http.HTTPFlow) -> Facts:
         path=_asked(flow),
         query=_asked(flow).partition("?")[2],
         headers=headers,
+        time=int(flow.request.timestamp_start),
     )
 
 

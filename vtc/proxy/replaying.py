@@ -34,7 +34,7 @@ def replayed(flow: http.HTTPFlow, planner: Planner) -> dict[str, Any]:
         changes = [_difference(flow, "request", exchange.request())]
         if exchange.reads and flow.response and 200 <= flow.response.status_code < 300:
             received = flows.original(flow, "reply")
-            if received and (answer := exchange.whole.from_error(received, 0)):
+            if received and (answer := exchange.whole.from_error(received)):
                 changes.append(_difference(flow, "reply", answer.body))
             elif received:
                 changes.append(_difference(flow, "reply", exchange.whole.rewrite(received)))

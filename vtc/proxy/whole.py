@@ -83,7 +83,7 @@ def _steps(flow: http.HTTPFlow, live: LiveExchange, response: http.Response) -> 
     exchange, explained = live.exchange, ""
     body = DecodedBody(response)
     if response.status_code >= 400 or (not response.stream and is_error(object_of(body.beginning) or {})):
-        if response.status_code >= 400 and exchange.reads and _answer_error(flow, live, response, body):
+        if response.status_code >= 400 and exchange.reads and _answer_error(live, response, body):
             return
         again = yield from _asked_again(flow, live, response, body)
         if again is None:
@@ -176,11 +176,11 @@ def answered(asker: FollowUpRequests, request: bytes) -> Steps[bytes]:
     return body.content
 
 
-def _answer_error(flow: http.HTTPFlow, live: LiveExchange, response: http.Response, body: DecodedBody) -> bool:
+def _answer_error(live: LiveExchange, response: http.Response, body: DecodedBody) -> bool:
     """Answer with the reply that an error holds; False if it holds none."""
     if body.fault:
         return False
-    reply = live.exchange.whole.from_error(body.content, int(flow.request.timestamp_start), response.status_code)
+    reply = live.exchange.whole.from_error(body.content, response.status_code)
     if reply and _rewrites():
         _replace(live, response, body.content, reply)
     return reply is not None

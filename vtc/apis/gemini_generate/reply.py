@@ -212,7 +212,7 @@ class Encoder(msgspec.Struct):
         """Write one event; the end of another API's reply waits for the tokens used."""
         if not self.native:
             self.finish = end or self.finish
-            end = self.finish if self.used else None
+            end = self.finish if own["event"] else None
             own["event"] = {"usageMetadata": self.used} if end else {}
         if not (parts or own["candidate"] or own["content"] or end):
             return [{**own["event"], **self.head}] if own["event"] else []
@@ -224,12 +224,13 @@ class Encoder(msgspec.Struct):
         if not self.head or self.over or self.native:
             return []
         end, self.over = self.finish or Finish("stop"), True
-        return [{"candidates": [_candidate(self._gathered(end.choice), end.choice, end)], **self.head}]
+        used = {"usageMetadata": self.used} if self.used else {}
+        return [{"candidates": [_candidate(self._gathered(end.choice), end.choice, end)], **used, **self.head}]
 
     def keep_alive(self) -> bytes | None:
-        """Make an event without text, as Google's client reads every line as one; None before the first."""
+        """Make an event without text, as Google's client reads all as events; None before the first, after the last."""
         frame = {"candidates": [_candidate([], 0)], **self.head}
-        return self.framing.write(frame, None, first=True) if self.head else None
+        return self.framing.write(frame, None, first=True) if self.head and not self.over else None
 
     def _gathered(self, choice: int) -> list[Json]:
         """Write the calls that came in pieces."""

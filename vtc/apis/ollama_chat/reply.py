@@ -105,6 +105,8 @@ class Encoder(msgspec.Struct):
     """True if the server is one of this API: its last line says how many tokens were used."""
     finish: Finish | None = None
     """The end of a reply of another API, which may be told before the tokens used."""
+    used: Json = {}
+    """The tokens that a server of another API counted so far."""
     over: bool = False
     """True after the last line of a reply of another API, or after its error."""
     pieces: tuple[CallDelta, ...] = ()
@@ -130,7 +132,8 @@ class Encoder(msgspec.Struct):
                     place, _, key = kind.partition(".")
                     own[place][key] = value
                 case Usage(own=None):
-                    own["line"] |= {"prompt_eval_count": event.prompt, "eval_count": event.completion}
+                    self.used = {"prompt_eval_count": event.prompt, "eval_count": event.completion}
+                    own["line"] |= self.used
                 case Finish():
                     end = event
         if own["message"] and not end:
@@ -163,7 +166,7 @@ class Encoder(msgspec.Struct):
 
     def end(self) -> list[Json]:
         is_open = self.head and not (self.over or self.native)
-        return self._last(self.finish or Finish("stop")) if is_open else []
+        return self._last(self.finish or Finish("stop"), **self.used) if is_open else []
 
     def _last(self, end: Finish, **fields: Any) -> list[Json]:
         """Write the last line, once."""
@@ -183,8 +186,8 @@ class Encoder(msgspec.Struct):
         return self._part(tool_calls=[entry_of(call, ids=self.ids)])
 
     def keep_alive(self) -> bytes | None:
-        """Make a line without text, as clients read every line as JSON; None before the first."""
-        return self.framing.write(self._part(), None, first=True) if self.head else None
+        """Make a line without text, as clients read all as JSON; None before the first and after the last."""
+        return self.framing.write(self._part(), None, first=True) if self.head and not self.over else None
 
     def _start(self, start: Start) -> None:
         if not self.head:

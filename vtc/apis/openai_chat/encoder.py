@@ -50,6 +50,8 @@ class Encoder(msgspec.Struct):
     """The client's numbers of upstream's calls, by choice and upstream's number."""
     inputs: dict[tuple[int, int], RawInput] = {}
     """Of calls of custom tools that the server makes as functions: by choice and the client's number."""
+    used: Usage | None = None
+    """The tokens that a server of another API counted, in whichever of its events: they are told once, at the end."""
 
     def follow(self, events: Sequence[ReplyEvent], choice: int) -> bool:
         self.in_step = True
@@ -107,17 +109,20 @@ class Encoder(msgspec.Struct):
                         say(rest)
                     say({}, self._reason(event, choice), **own.get("choice", {}))
                     out[-1].update(own.get("chunk", {}))
-                case Usage() if event.own or self.form.usage:
-                    usage = event.own.value if event.own else _usage(event)
+                case Usage(own=Origin(value=usage)):
                     if not out:
                         out.append({**self.head, "choices": []})
                     out[-1]["usage"] = usage
+                case Usage() if self.form.usage:
+                    self.used = event
                 case Failure(message=message, kind=kind):
+                    self.used = None
                     out.append({"error": {"message": message, "type": kind or "server_error", "code": None}})
         return [*out]
 
     def end(self) -> list[Json]:
-        return []
+        used, self.used = self.used, None
+        return [{**self.head, "choices": [], "usage": _usage(used)}] if used else []
 
     def keep_alive(self) -> bytes:
         return b": keep-alive\n\n"

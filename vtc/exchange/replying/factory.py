@@ -135,7 +135,8 @@ class ReplyFactory:
         drop, names = self._plan.stack.response_drop, self.expected.names
         if self._crosses:
             decoder, id_ = self._server.decoder(None, drop), hashlib.sha256(self._seed.encode()).hexdigest()[:24]
-            return ForeignDecoder(decoder, names or WireNames(()), self._model, id_, self._origin, self._server.signs)
+            names, created = names or WireNames(()), self._fate.own.created
+            return ForeignDecoder(decoder, names, self._model, id_, self._origin, self._server.signs, created)
         decoder = self._server.decoder(self._form, drop)
         return RenamedTools(decoder, names) if names else decoder
 

@@ -58,15 +58,17 @@ class OwnReplies:
     request: Request
     protocol: ToolProtocol
     seed: str
+    created: int = 0
+    """The time of replies of which the server tells none, in seconds since 1970."""
 
-    def saying(self, text: str, created: int = 0) -> bytes:
-        """Write a reply that says `text`, as the client reads it; `created` is the time in seconds since 1970."""
+    def saying(self, text: str) -> bytes:
+        """Write a reply that says `text`, as the client reads it."""
         client, tools = self.protocol.client_text, self.protocol.by_name
         final = client.profile.final_call if client else None
         if client and final and final.tool in tools:
             call = ToolCall(final.tool, json.dumps({final.argument: text}, ensure_ascii=False))
             text = conversation.as_read(call, client.dialect, tools)
-        return whole_reply(self.api, self.request, text, self.seed, created)
+        return whole_reply(self.api, self.request, text, self.seed, self.created)
 
     def in_form(self, body: bytes) -> LocalReply:
         """Return a whole reply in the form that the client asked for."""
