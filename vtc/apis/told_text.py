@@ -9,6 +9,7 @@ number, which counts them.
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 from collections.abc import Sequence
@@ -66,7 +67,7 @@ class ToldText:
 
 def learned(writer: FrameWriter, delta: TextDelta | ReasoningDelta) -> ToldText | None:
     """Learn how a client is told the next text of this kind; None if that is not always the same."""
-    trial = writer.copy()
+    trial = copy.copy(writer)
     trial.heed = None  # it is not said
     events = as_said([replace(delta, text=_PROBE)])
     frames = [trial.written(events, delta.choice) for _ in range(2)]

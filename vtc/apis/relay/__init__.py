@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from vtc.apis.contract import Decoded, Decoder, Encoder, ReplyEvent
 from vtc.apis.relay.choice import Choice, Part, Pipeline, as_said, finish, read, told_reason
-from vtc.apis.relay.pending import PendingFrame, after, before, pending, settle
+from vtc.apis.relay.pending import Left, PendingFrame, after, before, pending, settle
 from vtc.apis.relay.writer import FrameWriter
 from vtc.events import Beside, Delta, Failure, Finish, Seal, Text, Usage
 from vtc.wire.framing import Frame
@@ -97,10 +97,10 @@ class Relay[P: Pipeline]:
         if metadata and self.counted:
             self._count(metadata)
         if decoded.ends or isinstance(last, Failure):
-            writer = self.writer.copy()
+            writer = copy.copy(self.writer)
             out, choices = self._ended(writer, frame, metadata, last)
         elif len(several) > 1:
-            writer = self.writer.copy()
+            writer = copy.copy(self.writer)
             out, choices = self._several(writer, frame, decoded, sorted(several))
         else:
             index = deltas[0].choice if deltas else min(several, default=0)
@@ -113,7 +113,7 @@ class Relay[P: Pipeline]:
                 self.decoder, self._choices[index] = decoder, choice
                 self._last = frame if deltas else self._last
                 return []
-            writer = self.writer.copy()
+            writer = copy.copy(self.writer)
             out, choices, left = writer.leave([(choice, entry, events)])
             is_text = len(deltas) == 1 and all(type(event) is Text for event in events)
             if last and is_text and not any(isinstance(item, Seal) for item in metadata):  # each of these is heard
@@ -147,7 +147,7 @@ class Relay[P: Pipeline]:
 
         Where it `breaks` off, nothing says to the client that this is the end, and one of another API gets an error.
         """
-        writer = self.writer.copy()
+        writer = copy.copy(self.writer)
         out, choices, _ = writer.leave(self._ending(writer, complete=False, breaks=breaks))
         if breaks and not writer.passes and not writer.ended:
             out += writer.written((Failure("The model server broke off."),), 0)
@@ -167,13 +167,12 @@ class Relay[P: Pipeline]:
         for choice in self._choices.values():
             while choice.waiting:
                 entry = choice.waiting.popleft()
+                text = entry.as_came(entry.decided if entry.begun else 0)
+                says = [*entry.before, *text, *entry.calls, *entry.after]
                 if entry.begun or entry.shared:
-                    start = entry.decided if entry.begun else 0
-                    entry = replace(entry, events=tuple(entry.as_came(start)), intact=False)
-                    out += self.writer.written(entry.says, choice.index, entry.frame, first=not entry.begun)
+                    out += self.writer.written(says, choice.index, entry.frame, first=not entry.begun)
                 else:
-                    events = [*entry.before, *entry.as_came(), *entry.calls, *entry.after]
-                    out += self.writer.whole(entry.frame, [(choice.index, events)])
+                    out += self.writer.whole(entry.frame, [(choice.index, entry, says)])
         return [*out, *self.writer.close()]
 
     def passed(self, frame: Frame) -> list[bytes]:
@@ -209,8 +208,8 @@ class Relay[P: Pipeline]:
         whole = []
         for choice, entry, events in parts:
             leave, wait = settle([*choice.waiting, entry], events, ended=choice.ended)
-            if len(leave) == 1 and leave[0].intact and not wait and writer.may_pass(entry):
-                whole.append((choice.index, leave[0].says))
+            if len(leave) == 1 and not wait and leave[0][0].intact:
+                whole.append((choice.index, *leave[0]))
         if len(whole) == len(parts):
             return writer.whole(frame, whole), [replace(choice, waiting=deque()) for choice, _, _ in parts]
         out, choices, _ = writer.leave(
@@ -226,10 +225,8 @@ class Relay[P: Pipeline]:
             out, choices, _ = writer.leave(self._ending(writer, complete=True))
             return [*out, *writer.end(frame)], choices
         out, choices, _ = writer.leave(self._ending(writer, complete=False, breaks=True))
-        entry, index = pending(frame, metadata, last), last.choice
-        if writer.may_pass(entry):
-            return [*out, *writer.whole(frame, [(index, entry.says)])], choices
-        return [*out, *writer.written(entry.says, index, frame)], choices
+        entry = pending(frame, metadata, last)
+        return [*out, *writer.whole(frame, [(last.choice, entry, [*entry.before, *entry.after])])], choices
 
     def _ending(self, writer: FrameWriter, *, complete: bool, breaks: bool = False) -> Iterator[Part]:
         """End the choices that upstream did not finish; one that got calls gets a reason, unless it breaks off."""
@@ -249,7 +246,7 @@ class Relay[P: Pipeline]:
 def _plain(
     last: Delta,
     frame: Frame,
-    left: Sequence[PendingFrame],
+    left: Sequence[Left],
     waiting: Sequence[PendingFrame],
     out: Sequence[bytes],
     *,
@@ -259,14 +256,15 @@ def _plain(
 
     It says its delta `alone`, or has metadata, too.
     """
-    if not (left and out and left[-1].intact):
+    entry = left[-1][0] if left else None
+    if not (entry and out and entry.intact):
         return None
-    is_own = out[-1] is left[-1].frame.raw
+    is_own = out[-1] is entry.frame.raw
     if not is_own and not (alone and len(left) == len(out)):
         return None
     if not waiting:
         return Plain(frame, last, out[-1])
-    contents = [(share.before, share.calls, share.after) for share in (left[-1], waiting[0])]
+    contents = [(share.before, share.calls, share.after) for share in (entry, waiting[0])]
     if len(waiting) > 1 or any(map(any, contents)) or not waiting[0].text[waiting[0].decided :].isspace():
         return None
     return Plain(frame, last, frame.raw if is_own else out[-1], True)

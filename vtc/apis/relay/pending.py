@@ -64,16 +64,6 @@ class PendingFrame(msgspec.Struct, frozen=True, gc=False):
     begun: bool = False
     """True once a part of it has left."""
 
-    @property
-    def says(self) -> list[ReplyEvent]:
-        """Return all that it says now; where it leaves as it came, pieces of calls in the order of their calls."""
-        if self.calls and self.intact:
-            events = [*self.events, *self.calls]
-            pieces = [piece for piece in events if isinstance(piece, CallDelta)]
-            text = [event for event in self.events if not isinstance(event, CallDelta)]
-            return [*self.before, *text, *sorted(pieces, key=lambda piece: piece.index or 0), *self.after]
-        return [*self.before, *self.events, *self.calls, *self.after]
-
     def as_came(self, start: int = 0) -> list[ReplyEvent]:
         """Return its text from a place on, as it came."""
         return _parted(self, start, len(self.text))
@@ -102,27 +92,37 @@ def _comes_last(item: Beside) -> bool:
     return isinstance(item, Usage) or (isinstance(item, Origin) and item.ends)
 
 
-def settle(
-    frames: Sequence[PendingFrame], events: Read, *, ended: bool
-) -> tuple[list[PendingFrame], deque[PendingFrame]]:
+type Left = tuple[PendingFrame, list[ReplyEvent]]
+"""A frame that leaves, or a part of one, and all that it says."""
+
+
+def settle(frames: Sequence[PendingFrame], events: Read, *, ended: bool) -> tuple[list[Left], deque[PendingFrame]]:
     """Give frames, in their order, what became of their text; return what leaves of them, and those that wait.
 
     `ended` says that the choice is: then the pieces of its calls that waited leave, too.
     """
     shares = _shares(frames, events)
-    leave: list[PendingFrame] = []
+    leave: list[Left] = []
     for share in shares:
         if share.decided < len(share.text) or (share.calls and not ended):
             break
-        leave.append(share)
+        said = _by_call(share) if share.calls and share.intact else [*share.events, *share.calls]
+        leave.append((share, [*share.before, *said, *share.after]))
     wait = deque(shares[len(leave) :])
     if wait and wait[0].events and not wait[0].calls:
         first = wait[0]
         rest = first.text[first.decided :]
         if not (first.intact and rest.isspace()):
-            leave.append(replace(first, after=(), intact=False))
+            leave.append((replace(first, after=(), intact=False), [*first.before, *first.events]))
             wait[0] = replace(first, before=(), text=rest, decided=0, events=(), intact=False, begun=True)
     return leave, wait
+
+
+def _by_call(frame: PendingFrame) -> list[ReplyEvent]:
+    """Return the text of a frame that leaves as it came, and the pieces of calls in the order of these."""
+    text = [event for event in frame.events if not isinstance(event, CallDelta)]
+    pieces = [piece for piece in (*frame.events, *frame.calls) if isinstance(piece, CallDelta)]
+    return [*text, *sorted(pieces, key=lambda piece: piece.index or 0)]
 
 
 def _shares(frames: Sequence[PendingFrame], events: Read) -> list[PendingFrame]:

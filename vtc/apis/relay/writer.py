@@ -22,16 +22,22 @@ from msgspec.structs import replace
 from vtc.apis.calls import JsonNesting
 from vtc.apis.contract import Encoder, ReplyEvent
 from vtc.apis.relay.choice import Choice, Part
-from vtc.apis.relay.pending import PendingFrame, settle
+from vtc.apis.relay.pending import Left, PendingFrame, settle
 from vtc.events import Call, CallDelta, Failure, Finish, Origin, Rewritten
 from vtc.json_text import is_distinct, is_proper
 from vtc.wire.framing import Frame
+
+type Entry = tuple[int, PendingFrame, Sequence[ReplyEvent]]
+"""One choice's part of a frame that leaves, and all that it says."""
 
 NOTHING = "The server ended the reply before it said anything."
 
 
 class FrameWriter(msgspec.Struct):
-    """Lets frames leave, and knows what the client was told. Copied for each frame: fields get new values."""
+    """Lets frames leave, and knows what the client was told. Copied for each frame: fields get new values.
+
+    So does `encoder`: one that is to be told something is copied before.
+    """
 
     encoder: Encoder
     passes: bool = True
@@ -60,38 +66,26 @@ class FrameWriter(msgspec.Struct):
     heed: Callable[[Iterable[ReplyEvent], int], object] | None = None
     """Takes what leaves of a choice, but for frames of plain text or reasoning that need not be read."""
 
-    def copy(self) -> FrameWriter:
-        """Return a copy, whose encoder is one, too."""
-        return replace(self, encoder=copy.copy(self.encoder))
-
     @property
     def in_step(self) -> bool:
         """True if frames still leave as they came, where nothing of them changes."""
         return self.passes and not (self.shifted or self.behind) and self.encoder.in_step
 
-    def may_pass(self, pending: PendingFrame) -> bool:
-        """True if all that a frame holds may leave."""
-        if not (self.passes and self.strict):
-            return self.passes
-        frame = pending.frame
-        return not pending.unknown and self.encoder.framing.shows_all(frame) and is_proper(frame.data or b"null")
-
-    def leave(self, parts: Iterable[Part]) -> tuple[list[bytes], list[Choice], list[PendingFrame]]:
+    def leave(self, parts: Iterable[Part]) -> tuple[list[bytes], list[Choice], list[Left]]:
         """Let leave what is decided of some choices; return that, the choices, and the frames that left of the last.
 
         A frame leaves as it came if nothing of it changed.
         """
         out: list[bytes] = []
         choices: list[Choice] = []
-        left: list[PendingFrame] = []
+        left: list[Left] = []
         for choice, entry, events in parts:
             left, waiting = settle([*choice.waiting, entry], events, ended=choice.ended)
             choices.append(replace(choice, waiting=waiting))
-            for pending in left:
-                says = pending.says
-                if pending.intact and self.may_pass(pending):
-                    out += self.whole(pending.frame, [(choice.index, says)])
-                elif says or pending.intact:
+            for pending, says in left:
+                if pending.intact:
+                    out += self.whole(pending.frame, [(choice.index, pending, says)])
+                elif says:
                     out += self.written(says, choice.index, pending.frame, first=not pending.begun)
                 elif not pending.begun:
                     if self.kept:  # without its text, a block whose start is kept may never begin
@@ -99,24 +93,30 @@ class FrameWriter(msgspec.Struct):
                     self.shifted = self.shifted or self.encoder.counts
         return out, choices, left
 
-    def whole(self, frame: Frame, entries: Sequence[tuple[int, Sequence[ReplyEvent]]]) -> list[bytes]:
-        """Let a frame leave of which nothing changed; `entries` is what it says of each choice."""
-        if self.passes and not (self.shifted or self.behind):
-            before = copy.copy(self.encoder)
+    def whole(self, frame: Frame, entries: Sequence[Entry]) -> list[bytes]:
+        """Let a frame leave of which nothing changed: as it came, if all that it holds may leave and is in step."""
+        may_pass = self.passes and not (self.strict and self._hides(frame, entries))
+        if may_pass and not (self.shifted or self.behind):
+            before, self.encoder = self.encoder, copy.copy(self.encoder)
             tells = False
-            for choice, events in entries:
-                tells = self.encoder.follow(events, choice) or tells
+            for choice, _, says in entries:
+                tells = self.encoder.follow(says, choice) or tells
             if (heed := self.heed) and (self.encoder.in_step or not tells):
-                for choice, events in entries:
-                    heed(events, choice)
-            if not tells and any(events for _, events in entries):
+                for choice, _, says in entries:
+                    heed(says, choice)
+            if not tells and any(says for _, _, says in entries):
                 self.kept = (*self.kept, frame.raw)
                 return []
             if self.encoder.in_step:
                 out, self.kept = [*self.kept, frame.raw], ()
                 return out
             self.encoder = before
-        return [piece for choice, events in entries for piece in self.written(events, choice, frame)]
+        return [piece for choice, _, says in entries for piece in self.written(says, choice, frame)]
+
+    def _hides(self, frame: Frame, entries: Sequence[Entry]) -> bool:
+        """True if a client may find more in a frame than the decoder knows."""
+        is_known = not any(pending.unknown for _, pending, _ in entries)
+        return not (is_known and self.encoder.framing.shows_all(frame) and is_proper(frame.data or b"null"))
 
     def written(
         self, events: Iterable[ReplyEvent], choice: int, like: Frame | None = None, *, first: bool = True
@@ -131,7 +131,10 @@ class FrameWriter(msgspec.Struct):
         events = [*events]
         if self.heed:
             self.heed(events, choice)
-        values = self.encoder.write([*self._known(events, choice)], choice)
+        if not self.passes or self.strict:
+            events = [*self._known(events, choice)]
+        self.encoder = copy.copy(self.encoder)
+        values = self.encoder.write(events, choice)
         self.told = self.told or bool(values)
         if self.kept:
             self.kept, self.behind = (), not values
@@ -153,6 +156,7 @@ class FrameWriter(msgspec.Struct):
         if frame is not None and self.in_step and not self.strict:
             out, self.kept = [*self.kept, frame.raw], ()
         elif frame is not None or not self.passes:
+            self.encoder = copy.copy(self.encoder)
             values = self.encoder.end()
             if not (values or self.told or self.passes or self.ended):
                 self.failure = NOTHING
