@@ -9,6 +9,7 @@ import pytest
 
 from tests.apis import chat, messages, pairs
 from tests.apis.pairs import READ
+from tests.apis.shapes import SHAPES, asked
 from tests.e2e.conftest import Start
 from tests.e2e.upstream import JSON, SSE, Reply, Script, Seen
 from tests.exchange.ready.servers import RULES, Server
@@ -78,6 +79,61 @@ async def test_where_a_template_knows_no_tools_they_stand_in_the_prompt_of_the_s
         assert (answer.status, len(lab.upstream.seen)) == (200, expected)
         (called,) = pairs.read("openai-chat", answer.body, stream=stream).calls
         assert called == ("read", '{"filePath": "/a"}')
+
+
+def without_tools(server: str, words: str, status: int) -> Script:
+    """A server of an API that refuses `tools`; its model writes a call as its prompt says, and reads the result."""
+
+    def script(seen: Seen) -> Reply:
+        body = seen.json
+        if "tools" in body:
+            error = {"error": words} if server == "ollama-chat" else {"error": {"message": words, "code": status}}
+            return Reply([json.dumps(error).encode()], JSON, status, framing="length")
+        asked_for = json.dumps(body["messages"], ensure_ascii=False)
+        assert "filePath" in asked_for
+        call = chat.DIALECTS["tag"]("read", {"filePath": "/a"})
+        text = "It says hello." if "Read it" in asked_for else f"I look.\n\n{call}"
+        if body.get("stream", server == "ollama-chat"):
+            return Reply([pairs.streamed(server, [text])], {"content-type": SHAPES[server].media_type})
+        return Reply([pairs.whole(server, text)], JSON)
+
+    return script
+
+
+NO_TOOLS = {
+    "openai-chat": ('"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set', 400),
+    "ollama-chat": ("registry.ollama.ai/library/gemma:2b does not support tools", 400),
+}
+
+
+@STREAM
+@pytest.mark.parametrize("client", SHAPES)
+@pytest.mark.parametrize("server", NO_TOOLS)
+async def test_tools_that_a_server_refuses_stand_in_the_prompt_of_the_same_exchange(
+    server: str, client: str, stream: bool, start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And from then on; it is told once, with what a profile says to keep it."""
+    lab, shape = await start(without_tools(server, *NO_TOOLS[server]), vtc_upstream_api=server), SHAPES[client]
+    for fields, expected, told in (({}, 2, True), ({}, 3, False), (shape.history, 4, False)):
+        answer = await lab.post(asked(client, stream=stream, **fields), path=shape.at(stream=stream))
+        assert (answer.status, len(lab.upstream.seen)) == (200, expected)
+        said = pairs.read(client, answer.body, stream=stream)
+        assert said == (pairs.said("It says hello.") if fields else pairs.said("I look.", READ))
+        while "vtc" not in (flow := await lab.flow()).metadata:  # what was asked again
+            pass
+        report = flow.metadata["vtc"]
+        assert not report.get("errors")
+        assert any("`tools: prompt`, `dialect: tag`" in line for line in report["request"]) == told
+    assert len([line for line in caplog.messages if "refused `tools`" in line]) == 1
+
+
+async def test_who_says_that_tools_are_native_gets_the_servers_own_refusal(start: Start) -> None:
+    words, status = NO_TOOLS["openai-chat"]
+    lab = await start(without_tools("openai-chat", words, status), vtc_tools="native")
+    answer = await lab.post(chat.request(**ASKED))
+    assert (answer.status, len(lab.upstream.seen)) == (status, 1)
+    assert json.loads(answer.body)["error"]["message"] == words
+    assert "--tools prompt" in (await lab.flow()).comment
 
 
 async def test_nothing_is_kept_without_the_cache(start: Start) -> None:

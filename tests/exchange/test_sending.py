@@ -397,7 +397,8 @@ def test_after_a_call_that_the_server_could_not_read_the_tools_stand_in_the_prom
     exchange.learned()
     told = ", ".join(exchange.report.request)
     assert "3 tools -> tag prompt" in told
-    assert "done at once from now on: prompt" in told
+    assert "in the prompt, as is what follows" in told
+    assert "`tools: prompt`, `dialect: tag`" in told
     for body in (json.loads(went or b""), json.loads(opened(memory).request())):
         assert "tools" not in body
         assert "filePath" in texts(body)

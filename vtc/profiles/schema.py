@@ -349,7 +349,7 @@ class ModelProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=T
     api: ApiName | tuple[ApiName, ...] | None = None
     """The API, or several, in which the server is asked for it; null leaves it to the server's profile."""
     tools: Literal["native", "prompt"] = "native"
-    """How tools reach the model: as the API's own field, or written into the prompt."""
+    """How tools reach the model: as the API's own field, while the server takes it, or written into the prompt."""
     dialect: str = "tag"
     """How calls are written for it in prompt and history (`tools: prompt`)."""
     accept: tuple[str, ...] | Literal["auto"] = "auto"

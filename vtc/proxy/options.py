@@ -139,7 +139,8 @@ OPTIONS = (
         str,
         "auto",
         "How tools reach the model. native: as the API's `tools`. prompt: written into the system message, for servers "
-        "and models that know no tools. auto: as the model profile says.",
+        "and models that know no tools. auto: as the model profile says, and into the prompt once the server refused "
+        "them.",
         choices=("auto", "native", "prompt"),
     ),
     DeclaredOption(

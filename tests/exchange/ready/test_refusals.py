@@ -6,12 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.dialects.material import CASES, plain
 from vtc.exchange.asking import refusals
 from vtc.exchange.asking.refusals import Lesson, Refusals, lesson
 from vtc.profiles import ProfileError
 from vtc.profiles.document import table
 
 pytestmark = pytest.mark.every
+
+TOOLS = plain((CASES / "refusals.yaml").read_text("utf-8"))["tools"]
 
 
 @pytest.mark.parametrize(
@@ -174,14 +177,24 @@ def test_an_error_of_all_words_at_once_comes_to_an_end() -> None:
     "words",
     [
         *("image_url is not valid", "the image could not be decoded", "no such model", "Internal server error"),
-        *("The file names.py does not exist", "tool_choice requires --enable-auto-tool-choice"),
+        "The file names.py does not exist",
     ],
 )
 def test_other_errors_teach_nothing(words: str) -> None:
     assert lesson(400, words, {}) is None
 
 
-@pytest.mark.parametrize("status", [401, 404, 429, 503])
+@pytest.mark.parametrize("status", [400, 404, 422, 500])
+def test_words_that_refuse_tools_teach_to_write_them_into_the_prompt(status: int) -> None:
+    assert [words for words in TOOLS["refused"] if lesson(status, words, {}) != Lesson({"prompt": True})] == []
+
+
+def test_words_that_refuse_something_beside_tools_do_not() -> None:
+    taught = ((words, lesson(400, words, {})) for words in TOOLS["others"])
+    assert [words for words, found in taught if found and "prompt" in found.steps] == []
+
+
+@pytest.mark.parametrize("status", [401, 403, 429, 503])
 def test_no_step_helps_against_errors_that_are_not_about_the_request(status: int) -> None:
     assert lesson(status, "This model does not support image inputs", {}) is None
 

@@ -258,8 +258,15 @@ class RequestEncoder:
         of_use = {*self._took, *_ALWAYS, *GRAMMARS}
         taught = {step: value for step, value in self.taught.items() if step in of_use}
         self._plan.lessons.learn(taught)
-        if steps := ", ".join(name for name in taught if name not in GRAMMARS):
+        if steps := ", ".join(name for name in taught if name not in (PROMPT, *GRAMMARS)):
             self._report.request.append(f"asked again, as the server refused it; done at once from now on: {steps}")
+        if PROMPT in taught and (dialect := self._plan.protocol.write):
+            line = (
+                "the server refused `tools` for this model: asked again with them in the prompt, as is what follows; "
+                f"to keep that, a profile of the model says `tools: prompt`, `dialect: {dialect.name}`"
+            )
+            self._report.request.append(line)
+            logger.warning("vtc: %s", line)
         if taught.keys() & {*GRAMMARS}:
             line = "the server refused to decode by a grammar: asked again without, as is all that follows"
             self._report.request.append(line)
