@@ -173,6 +173,8 @@ class CanonicalRequest(msgspec.Struct, frozen=True, kw_only=True):
     the usual one."""
     left_out: tuple[str, ...] = ()
     """Parts that cannot be told to another API, for people to read."""
+    foreign_seals: int = 0
+    """Seals that were left out: of another server, model, credential or conversation, or of nobody that is known."""
 
     def parted(self) -> tuple[str | None, Sequence[Message]]:
         """Part the system prompt from the conversation; None if it has none."""

@@ -8,15 +8,16 @@ from typing import Any
 
 from tests.apis import chat, messages
 from vtc.apis import Api, anthropic_messages, openai_chat
-from vtc.apis.crossing import ForeignDecoder, WireNames, opened, origin_of
+from vtc.apis.crossing import ForeignDecoder, WireNames
+from vtc.apis.seals import SealKey
 from vtc.events import CallDelta, Seal, Start, Thought
 from vtc.wire import Frame
 
-ORIGIN = origin_of("anthropic-messages", "a", 1)
+KEY = SealKey.of(b"secret", ("anthropic-messages", "a", "1"))
 
 
 def crossed(api: Api) -> ForeignDecoder:
-    return ForeignDecoder(api.decoder(), WireNames(["mcp.read"]), "asked-for", "0a", ORIGIN, api.signs)
+    return ForeignDecoder(api.decoder(), WireNames(["mcp.read"]), "asked-for", "0a", KEY, api.signs)
 
 
 def said(decoder: ForeignDecoder, *frames: bytes) -> list[Any]:
@@ -50,12 +51,12 @@ def test_a_signature_is_sealed_with_all_that_it_is_for() -> None:
     before = copy.copy(decoder)
     decoder.thought_more(b"", [b" \\u0041", "é".encode()])
     (seal,) = [one for one in said(decoder, signed) if isinstance(one, Seal)]
-    assert opened(seal.signature, ORIGIN) == Thought("Hm, well Aé", "sig")
+    assert KEY.opened(seal.signature) == Thought("Hm, well Aé", "sig")
     (seal,) = [one for one in said(before, signed) if isinstance(one, Seal)]
-    assert opened(seal.signature, ORIGIN) == Thought("Hm, well", "sig")
+    assert KEY.opened(seal.signature) == Thought("Hm, well", "sig")
     data = {"type": "redacted_thinking", "data": "hidden"}
     (seal,) = [one for one in said(decoder, messages.started(1, data)) if isinstance(one, Seal)]
-    assert opened(seal.encrypted, ORIGIN) == Thought(encrypted="hidden")
+    assert KEY.opened(seal.encrypted) == Thought(encrypted="hidden")
 
 
 def test_what_was_thought_makes_no_difference_to_how_frames_are_read() -> None:

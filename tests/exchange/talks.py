@@ -28,6 +28,7 @@ class Talk:
         self.model = "made-up-model"
         self.count = 0
         self.forgets = False
+        self.secret = b"of this proxy"
 
     def ask(self, *entries: Any, **fields: Any) -> dict[str, Any]:
         """Send the conversation with these entries; return what the server gets."""
@@ -40,9 +41,9 @@ class Talk:
         facts = self.facts
         if SHAPES[self.client].streaming:
             facts = replace(facts, path=SHAPES[self.client].at(stream=fields["stream"], model=fields["model"]))
-        self.exchange = Exchange.open(
-            BY_NAME[self.client], body, facts, plans, f"seed {self.count}", None if self.forgets else self.memory
-        )
+        memory = None if self.forgets else self.memory
+        seed = f"seed {self.count}"
+        self.exchange = Exchange.open(BY_NAME[self.client], body, facts, plans, seed, memory, self.secret)
         self.sent = self.exchange.request()
         self.came = body
         return json.loads(self.sent)  # type: ignore[no-any-return]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
@@ -209,20 +210,21 @@ def test_a_seal_wins_over_the_clients_own_copy_of_the_reasoning(client: str, for
         assert "Mine." not in json.dumps(body)
 
 
-@pytest.mark.parametrize("client", ["anthropic-messages", "openai-responses", "gemini-generate"])
-@FORM
-@STREAM
-def test_a_seal_that_the_client_sends_back_itself_comes_once(client: str, form: Form, stream: bool) -> None:
-    """Of its own API's servers as it came, of others as VTC gave it to the client."""
+ASKED: dict[str, Json] = {
+    "anthropic-messages": {"thinking": {"type": "adaptive"}},
+    "openai-responses": {"include": ["reasoning.encrypted_content"], "reasoning": {"effort": "low"}},
+    "gemini-generate": {"generationConfig": {"thinkingConfig": {"includeThoughts": True}}},
+}
+"""Clients whose API has a field for seals, and how they ask to be told them."""
+CARRIES = pytest.mark.parametrize("client", [*ASKED])
+
+
+def carried(client: str, form: Form, *, stream: bool) -> Talk:
+    """Let a client ask, and the server call; go on as a client does that sends back what it was told."""
     facts = Facts(user_agent="OpenAI/Python 3", host=form.host, port=443)
     talk = Talk(client, form.server, facts=facts)
     talk.model = form.model
-    asked = {
-        "anthropic-messages": {"thinking": {"type": "adaptive"}},
-        "openai-responses": {"include": ["reasoning.encrypted_content"], "reasoning": {"effort": "low"}},
-        "gemini-generate": {"generationConfig": {"thinkingConfig": {"includeThoughts": True}}},
-    }[client]
-    talk.ask(*asks(client, "Read it"), stream=stream, **asked)
+    talk.ask(*asks(client, "Read it"), stream=stream, **ASKED[client])
     body = form.streamed if stream else chat.encoded(form.whole)
     out = fed(talk.exchange.stream(), body) if stream else talk.exchange.whole.rewrite(body)
     lost = answered(client, told(client, out), "found")
@@ -234,9 +236,52 @@ def test_a_seal_that_the_client_sends_back_itself_comes_once(client: str, form: 
         case _:
             said = [gemini.model(*parts_of(out, stream=stream)), *lost[1:]]
     talk.entries += said
-    sent = talk.ask(**asked)
+    return talk
+
+
+@CARRIES
+@FORM
+@STREAM
+def test_a_seal_that_the_client_sends_back_itself_comes_once(client: str, form: Form, stream: bool) -> None:
+    """Of its own API's servers as it came, of others as VTC gave it to the client."""
+    talk = carried(client, form, stream=stream)
+    sent = talk.ask(**ASKED[client])
     assert json.dumps(sent).count(SEAL) == 1
     assert "given back" not in str(talk.exchange.report.request)
+
+
+FOREIGN = "1 seal of past reasoning left out: VTC gave the client none such in this conversation"
+
+
+@CARRIES
+@FORM
+@pytest.mark.parametrize(
+    "differs", ["", "credential", "upstream", "model", "conversation", "API", "secret", "a letter"], ids=str
+)
+def test_a_seal_that_a_client_brings_goes_to_whom_it_is_from_alone(client: str, form: Form, differs: str) -> None:
+    """It is signed, also for those who know nothing of it any more."""
+    talk = carried(client, form, stream=True)
+    if client == form.server:  # whose bytes pass as they are
+        return
+    facts, entries = talk.facts, talk.entries
+    match differs:
+        case "credential":
+            facts = replace(facts, headers={"authorization": "Bearer sk-other"})
+        case "upstream":
+            facts = replace(facts, host="other.test")
+        case "conversation":
+            entries = asks(client, "Read this") + entries[1:]
+        case "a letter":
+            text = json.dumps(entries)
+            place = text.index("dnRjM") + 36  # base64 of `vtc2.`, and beyond its signature
+            entries = json.loads(f"{text[:place]}{'A' if text[place] != 'A' else 'B'}{text[place + 1 :]}")
+    server = next(name for name in BY_NAME if name not in (client, form.server)) if differs == "API" else form.server
+    other = Talk(client, server, Memory(), facts)
+    other.model = "another-model" if differs == "model" else form.model
+    other.secret = b"of another" if differs == "secret" else talk.secret
+    other.ask(*entries, **ASKED[client])
+    assert other.sent.count(SEAL.encode()) == (not differs)
+    assert (FOREIGN in other.exchange.report.request) is bool(differs)
 
 
 @pytest.mark.parametrize("what", ["messages", "responses", "chat of Google"])

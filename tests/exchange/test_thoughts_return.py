@@ -31,9 +31,14 @@ def opened(client: str, server: str, host: str = "upstream", **fields: Any) -> E
     return Exchange.open(BY_NAME[client], chat.encoded(body), facts, planner(upstream_api=(server,)), "seed")
 
 
+def asking(client: str) -> dict[str, Any]:
+    """The field with the beginning of a conversation: seals come back in that one alone."""
+    return {"messages": [messages.user("x")]} if client == M else {"input": [responses.said("user", "x")]}
+
+
 def next_turn(client: str, server: str, reply: bytes, *, stream: bool, host: str = "upstream") -> Any:
     """Give a client the reply, and return what the server is asked as the client sends the result of its call."""
-    first = opened(client, server, stream=stream)
+    first = opened(client, server, stream=stream, **asking(client))
     out = fed(first.stream(), reply) if stream else first.whole.rewrite(reply)
     if client == M:
         said = messages.read(out)

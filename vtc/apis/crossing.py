@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 import hashlib
 import re
-from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace as with_fields
 from typing import Literal
@@ -22,6 +21,7 @@ from vtc.apis.content import file_of, missing
 from vtc.apis.contract import Chain, Decoded, Decoder, joined
 from vtc.apis.fields import part_of
 from vtc.apis.request import Request
+from vtc.apis.seals import SealKey
 from vtc.events import (
     Beside,
     BlockStart,
@@ -38,44 +38,8 @@ from vtc.events import (
     Tool,
     ToolCall,
 )
-from vtc.json_text import decode, encode
+from vtc.json_text import decode
 from vtc.wire.framing import Frame, Framing
-
-# Reasoning that only its own server can read, on its way through a client of another API and back.
-#
-#     Seal -> base64 of "vtc1.<origin>.<a Thought>" -> the client's signature or encrypted content, next turn -> Thought
-#
-# The mark names the server that made it, as no other one takes it. The text that a signature is for goes along: some
-# clients do not send it back (Codex). All of it is base64, as a signature of Gemini's API is bytes: google-genai sends
-# them back in the letters of URLs.
-
-
-def origin_of(api: str, host: str, port: int) -> str:
-    """Name a server in a mark, which goes to its clients."""
-    return hashlib.sha256(f"{api} {host}:{port}".encode(errors="surrogatepass")).hexdigest()[:12]
-
-
-def sealed(thought: Thought, origin: str) -> str:
-    """Write a thought as one value."""
-    fields = encode([thought.text, thought.signature, thought.encrypted])
-    return b64encode(_head(origin) + fields).decode()
-
-
-def opened(value: str, origin: str) -> Thought | None:
-    """Read a thought of the server `origin`; return None if it is none of that."""
-    try:
-        data, head = b64decode(value.translate(_OF_URLS), validate=True), _head(origin)
-        return msgspec.convert(decode(data[len(head) :]), Thought) if origin and data.startswith(head) else None
-    except (ValueError, msgspec.ValidationError):
-        return None
-
-
-_OF_URLS = str.maketrans("-_", "+/")
-
-
-def _head(origin: str) -> bytes:
-    return f"vtc1.{origin}.".encode()
-
 
 FAILED = "Error:"
 """Begins a result that is an error and does not say so itself, as other APIs have no field for that."""
@@ -93,16 +57,17 @@ def read(
     tools: Sequence[Tool],
     choice: str,
     thoughts: str = "",
-    origin: str = "",
+    seals: SealKey | None = None,
 ) -> CanonicalRequest:
     """Read what a request asks: with these messages and tools, which may be others than its own.
 
-    `thoughts` is the field in which a server of chat completions wants past reasoning, `origin` the server
-    (`origin_of`), whose own past reasoning it is told.
+    `thoughts` is the field in which a server of chat completions wants past reasoning. It is told its own past
+    reasoning, which it sealed and VTC signed with the key `seals`.
     """
     offer, generation = request.offer, request.generation
     unknown: dict[str, None] = {}
-    canonical = tuple(_message(request, message, origin, unknown) for message in messages)
+    foreign: list[str] = []
+    canonical = tuple(_message(request, message, seals, unknown, foreign) for message in messages)
     functions = {tool.name for tool in offer.tools}
     return CanonicalRequest(
         model=request.model,
@@ -123,11 +88,17 @@ def read(
             *unknown,
             *dict.fromkeys(name for message in messages for name in request.unsaid(message)),
         ),
+        foreign_seals=len(foreign),
     )
 
 
-def _message(request: Request, message: Message, origin: str, unknown: dict[str, None]) -> Message:
-    """Write a message as every API can be told it; the kinds of parts for which none has a word become `unknown`."""
+def _message(
+    request: Request, message: Message, seals: SealKey | None, unknown: dict[str, None], foreign: list[str]
+) -> Message:
+    """Write a message as every API can be told it.
+
+    The kinds of parts for which none has a word become `unknown`, seals that VTC did not sign here `foreign`.
+    """
     content: list[str | Opaque] = []
     is_failed = message.role == "tool" and request.failed(message)
     if is_failed and "error" not in message.text.strip().partition("\n")[0].casefold():
@@ -137,8 +108,10 @@ def _message(request: Request, message: Message, origin: str, unknown: dict[str,
         if isinstance(meaning, Media):
             content.append(Opaque(media=meaning))
         elif isinstance(meaning, Seal):
-            thought = opened(meaning.signature or meaning.encrypted, origin)
+            value = meaning.signature or meaning.encrypted
+            thought = seals.opened(value) if seals else None
             content += [Opaque(thought=thought)] if thought else []
+            foreign += [value] if value and not thought else []
         elif meaning:
             content.append(meaning)
         elif meaning is None and isinstance(part, Opaque) and (kind := request.kind(part.part)):
@@ -228,8 +201,8 @@ class ForeignDecoder(msgspec.Struct, eq=False):
     model: str
     id: str
     """That of the reply, but for how ids begin in the client's API; calls without one get it, too."""
-    origin: str = ""
-    """The server (`origin_of`)."""
+    seals: SealKey
+    """Signs what the server sealed."""
     signs: bool = False
     """True if its seals are for the text of the reasoning."""
     created: int = 0
@@ -283,7 +256,7 @@ class ForeignDecoder(msgspec.Struct, eq=False):
                 return replace(beside, id=self.id, model=self.model, created=beside.created or self.created)
             case Seal(signature, encrypted):
                 text, self.thought = joined(self.thought) if signature else "", None
-                value = sealed(Thought(text, signature, encrypted), self.origin)
+                value = self.seals.sealed(Thought(text, signature, encrypted))
                 return replace(beside, signature=value) if signature else replace(beside, encrypted=value)
         return beside
 

@@ -20,10 +20,11 @@ from functools import cached_property, partial
 from typing import Any
 
 from vtc.apis import Api, BadRequest, Request, named
-from vtc.apis.crossing import origin_of
+from vtc.apis.seals import SealKey
 from vtc.exchange.asking import prompt
 from vtc.exchange.asking.request import Outgoing, RequestEncoder, SentRequest, as_it_came
 from vtc.exchange.remembering.past import History, Planned, planning
+from vtc.exchange.remembering.thoughts import opening
 from vtc.exchange.replying.factory import ReplyFactory, is_warm
 from vtc.exchange.replying.fate import JSON, WITHHELD, Fate, LocalReply, OwnReplies
 from vtc.exchange.replying.stream import Stream
@@ -76,8 +77,12 @@ class Exchange:
         facts: Facts = NOBODY,
         past: History | None = None,
         planned: Planned | None = None,
+        secret: bytes = b"",
     ) -> None:
-        """`planned` decides anew, given what the server taught meanwhile; without it, no refusal changes the plan."""
+        """`planned` decides anew, given what the server taught meanwhile; without it, no refusal changes the plan.
+
+        What the server seals is signed for the client with keys that are derived from `secret`.
+        """
         parties = Parties(client=plan.stack.client.name, model=plan.stack.model.name, asked=request.model)
         self.report = Report(parties, secrets=facts.secrets)
         if plan.protocol.client_text:
@@ -87,10 +92,10 @@ class Exchange:
         self.server = api if not apis or api.name in apis else named(apis[0]) or api
         self._request = request
         self._body = body
-        self._seed = seed
+        self._own = partial(OwnReplies, api, request, seed=seed, created=facts.time)
         if self.crosses:
             self.report.parties.server_api = self.server.name
-        self._facts = replace(facts, body=None)
+        self._seals = self._seal_key(facts, plan, secret) if self.crosses else None
         self._planned = planned
         self._begin(plan, past, {})
 
@@ -101,14 +106,18 @@ class Exchange:
         crossing = [f"{self._api.name} -> {self.server.name}"] if self.crosses else []
         self.report.why[:] = plan.why
         self.report.request[:] = [*plan.request_lines(), *crossing]
-        own = OwnReplies(self._api, self._request, plan.protocol, self._seed, self._facts.time)
+        own = self._own(plan.protocol)
         self.fate = Fate(plan.is_strict, self.crosses, own, self.report.secrets)
         sides = (self._api, self.server, self._request)
-        origin = origin_of(self.server.name, self._facts.host, self._facts.port)
-        self._factory = ReplyFactory(*sides, plan, self.fate, self._seed, origin, past.thoughts if past else None)
-        self._encoder = RequestEncoder(*sides, self._body, plan, self._factory, self.report, origin, taught)
+        self._factory = ReplyFactory(*sides, plan, self.fate, own.seed, self._seals, past.thoughts if past else None)
+        self._encoder = RequestEncoder(*sides, self._body, plan, self._factory, self.report, self._seals, taught)
         self.whole = WholeReplies(*sides, plan, self._factory, self._encoder, self.fate, self.report)
         self._outgoing: Outgoing | None = None  # when it was asked for
+
+    def _seal_key(self, facts: Facts, plan: Plan, secret: bytes) -> SealKey:
+        """Derive the key for what the server seals of this conversation."""
+        whose = self.server.name, facts.host, str(facts.port), plan.server_model or self._request.model
+        return SealKey.of(secret, (opening(self._request.messages), *whose, *facts.credentials))
 
     @classmethod
     def open(
@@ -119,17 +128,26 @@ class Exchange:
         planner: Planner,
         seed: str,
         memory: Memory | None = None,
+        secret: bytes = b"",
     ) -> Exchange:
         """Decode a request and decide about it; raises `BadRequest`, and then the body goes on as it came.
 
         `seed` must differ for every exchange: the ids of calls are derived from it. What later exchanges need of this
-        one is kept in `memory`, and nothing else.
+        one is kept in `memory`, and nothing else. What clients are to bring back is signed with `secret`, which none
+        may know.
         """
-        return cls.opening(api, body, facts, planner, seed, memory).exchange()
+        return cls.opening(api, body, facts, planner, seed, memory, secret).exchange()
 
     @classmethod
     def opening(
-        cls, api: Api, body: bytes, facts: Facts, planner: Planner, seed: str, memory: Memory | None = None
+        cls,
+        api: Api,
+        body: bytes,
+        facts: Facts,
+        planner: Planner,
+        seed: str,
+        memory: Memory | None = None,
+        secret: bytes = b"",
     ) -> Opening:
         """Begin what `open` does, and leave what takes long where this model is new to `Opening.exchange`."""
         with as_it_came(facts.secrets):
@@ -140,7 +158,7 @@ class Exchange:
             if plan.is_strict and not is_proper(body):  # its server may read another request than VTC
                 body = encode(decode(body))
                 request = api.request(body, facts.path)
-        return Opening(plan, partial(cls, api, request, body, plan, seed, facts, past, planned), facts)
+        return Opening(plan, partial(cls, api, request, body, plan, seed, facts, past, planned, secret), facts)
 
     # The request
 

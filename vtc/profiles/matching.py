@@ -41,8 +41,12 @@ class Facts:
     @property
     def whose(self) -> tuple[str, ...]:
         """Tell one upstream, as one client saw it, from all others: no reply to a client counts for another one."""
-        shown = (self.headers.get(name, "") for name in CREDENTIALS)
-        return (self.host, str(self.port), self.path, self.user_agent, *shown, *in_query(self.query))
+        return (self.host, str(self.port), self.path, self.user_agent, *self.credentials)
+
+    @property
+    def credentials(self) -> tuple[str, ...]:
+        """Return what it carries where credentials stand, empty texts for what it does not carry."""
+        return (*(self.headers.get(name, "") for name in CREDENTIALS), *in_query(self.query))
 
     @cached_property
     def secrets(self) -> tuple[str, ...]:

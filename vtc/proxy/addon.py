@@ -36,6 +36,7 @@ from vtc.proxy.log import Log
 from vtc.proxy.page import Page
 from vtc.proxy.refusing import redirect, refuse, renew
 from vtc.proxy.reload import Reloader
+from vtc.proxy.secret import derived
 from vtc.proxy.startup import Startup
 from vtc.proxy.stats import Metrics, Stats
 from vtc.proxy.stream_callable import HOLDING, LiveExchange, broken_off, observing, rewriting, withholding
@@ -74,7 +75,7 @@ def _freeze() -> None:
 
 
 def _opening(
-    api: Api, request: http.Request, facts: Facts, planner: Planner, seed: str, memory: Memory | None
+    api: Api, request: http.Request, facts: Facts, planner: Planner, seed: str, memory: Memory | None, secret: bytes
 ) -> tuple[Opening, bytes]:
     """Read a request; return its body, too."""
     most = ctx.options.vtc_max_body_bytes
@@ -83,7 +84,7 @@ def _opening(
         raise BadRequest("the body is streamed")
     if len(body) > most:
         raise BadRequest(f"the body is longer than vtc_max_body_bytes ({len(body)} bytes)")
-    return Exchange.opening(api, body, facts, planner, seed, memory), body
+    return Exchange.opening(api, body, facts, planner, seed, memory, secret), body
 
 
 def _rewritten(opening: Opening) -> tuple[Exchange, bytes]:
@@ -150,7 +151,8 @@ class VirtualToolCalling:
         if flow.is_replay == "request":
             renew(flow)
         started = time.perf_counter()
-        long, of = is_long(flow.request), (flows.facts(flow), planner, flow.id, self.memory)
+        long, secret = is_long(flow.request), derived(ctx.options.confdir)
+        of = flows.facts(flow), planner, flow.id, self.memory, secret
         try:
             opening, body = await done(partial(_opening, api, flow.request, *of), much=long)
             is_warm = opening.is_warm

@@ -15,6 +15,7 @@ from vtc.apis import Api, BadRequest, Changes, Request, crossing
 from vtc.apis.contract import FULL
 from vtc.apis.crossing import WireNames
 from vtc.apis.fields import changed
+from vtc.apis.seals import SealKey
 from vtc.dialects.syntax import tool_names
 from vtc.dialects.writing.history import usage
 from vtc.events import MAX_TOKENS, CanonicalRequest, Failure, Message, Tool
@@ -24,6 +25,7 @@ from vtc.exchange.asking.steps.limits import size
 from vtc.exchange.replying.expectation import Expectation, GrammarCheck
 from vtc.exchange.replying.factory import ReplyFactory
 from vtc.exchange.replying.stages import ReplyFault
+from vtc.profiles.document import counted
 from vtc.profiles.plan import Plan
 from vtc.profiles.planner import PROMPT
 from vtc.reporting import hints
@@ -67,10 +69,10 @@ class RequestEncoder:
         plan: Plan,
         factory: ReplyFactory,
         report: Report,
-        origin: str,
+        seals: SealKey | None,
         taught: Mapping[str, Any],
     ) -> None:
-        """`origin` is the server, whose own past reasoning it is told; `taught` are steps that it taught by now."""
+        """`seals` knows what the server itself sealed, which it is told; `taught` are steps that it taught by now."""
         self._server = server
         self._crosses = server is not client
         self._request = request
@@ -79,7 +81,7 @@ class RequestEncoder:
         self._plan = plan
         self._factory = factory
         self._report = report
-        self._origin = origin
+        self._seals = seals
         self._steps: dict[str, Any] = {**(BRIDGED if self._crosses else {}), **plan.steps, **taught}
         if self._crosses and server.layout.choice is None:
             self._steps["choice"] = True
@@ -140,7 +142,7 @@ class RequestEncoder:
                 choice=plan.tool_choice,
                 limits=request.generation.limits,
             )
-        canonical = crossing.read(request, messages, tools, plan.tool_choice, plan.thoughts, self._origin)
+        canonical = crossing.read(request, messages, tools, plan.tool_choice, plan.thoughts, self._seals)
         # `[1m]` is how Claude Code asks for a longer context.
         model = plan.server_model or canonical.model.removesuffix("[1m]")
         return replace(canonical, model=model, stream=canonical.stream and not plan.buffered)
@@ -182,7 +184,7 @@ class RequestEncoder:
         return changed(kept, stack.request_drop, stack.request_set)
 
     def _untold(self, request: CanonicalRequest, ready: CanonicalRequest, names: WireNames) -> list[str]:
-        """Name in a line for people what the server's API has no word for, if there is anything."""
+        """Name in lines for people what the server is not told, if there is anything."""
         places, layout = self._request.LAYOUT.limits, self._server.layout
         strict = {names.back(tool.name) for tool in ready.tools if tool.strict}
         offered = {tool.name for tool in request.tools}
@@ -190,7 +192,11 @@ class RequestEncoder:
         untold += ["strict of tools"] * bool(crossing.strict_tools(self._request) & offered - strict)
         untold += [places.get(name, (name,))[0] for name in ready.limits if name not in layout.limits]
         untold += ["JSON without a schema"] * bool(ready.answer and not ready.answer.schema and not layout.any_json)
-        return [f"not told to the server, whose API has no word for it: {', '.join(untold)}"] if untold else []
+        lines = [f"not told to the server, whose API has no word for it: {', '.join(untold)}"] if untold else []
+        if ready.foreign_seals:
+            what = counted(ready.foreign_seals, "seal")
+            lines.append(f"{what} of past reasoning left out: VTC gave the client none such in this conversation")
+        return lines
 
     def _grammar(self, ready: CanonicalRequest) -> Mapping[str, Any]:
         """Write the fields that tell the server the grammar of its reply."""

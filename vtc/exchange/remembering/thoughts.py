@@ -28,7 +28,8 @@ from msgspec.structs import replace
 from vtc.apis import Request
 from vtc.apis.calls import ToolCallAccumulator
 from vtc.apis.contract import ReplyEvent
-from vtc.apis.crossing import FIELDS, opened
+from vtc.apis.crossing import FIELDS
+from vtc.apis.seals import SealKey
 from vtc.events import (
     Call,
     CallDelta,
@@ -142,6 +143,15 @@ class PastThoughts:
             self._memory.put(key, kept, 4 * turn.size)
 
 
+def opening(messages: Iterable[Message]) -> bytes:
+    """Return a digest of what the user says first: it tells a conversation from others, whatever becomes of the rest.
+
+    Agents shorten results, and leave out turns in the middle.
+    """
+    said = (part for message in messages if message.role == "user" for part in _said(message)[1:])
+    return hashlib.blake2b(next(said, b""), digest_size=32).digest()
+
+
 def squeezed(text: str) -> str:
     """Leave out white space: clients trim it."""
     return "".join(text.split())
@@ -211,15 +221,15 @@ class ThoughtRecorder:
         *,
         plain: bool,
         signed: bool,
-        origin: str = "",
+        seals: SealKey | None = None,
     ) -> None:
         """`markup` stands around calls in text, and is no part of what is said; None keeps no text.
 
         `closers` end what is thought in the text. Thoughts are kept if they are `plain`, or `signed` by the server.
-        `origin` is the server, if its seals leave for a client of another API.
+        `seals` reads the server's seals, if they leave for a client of another API.
         """
         self._keep = keep
-        self._origin = origin
+        self._seals = seals
         self._markup = markup
         self._closers = closers
         self._plain = plain
@@ -282,7 +292,7 @@ class ThoughtRecorder:
                 case Seal():
                     if self._seal != Seal():  # no one message can have two
                         self.stop()
-                    own = opened(event.signature or event.encrypted, self._origin)
+                    own = self._seals.opened(event.signature or event.encrypted) if self._seals else None
                     self._seal = Seal(own.signature, own.encrypted) if own else event
                 case Finish():
                     self.end()

@@ -13,6 +13,7 @@ from vtc.apis import Api, Request
 from vtc.apis.contract import Decoder
 from vtc.apis.crossing import ForeignDecoder, RenamedTools, WireNames
 from vtc.apis.relay import Relay
+from vtc.apis.seals import SealKey
 from vtc.dialects.bounded_cache import COMPILED
 from vtc.dialects.reading.reader import Begins, ModelFacts, Reader
 from vtc.dialects.syntax.description import Description
@@ -61,10 +62,13 @@ class ReplyFactory:
         plan: Plan,
         fate: Fate,
         seed: str,
-        origin: str,
+        seals: SealKey | None,
         thoughts: PastThoughts | None,
     ) -> None:
-        """Ids are derived from `seed`; `origin` is the server. `thoughts` keeps what the model thinks, if anything."""
+        """Ids are derived from `seed`; `seals` signs what the server sealed for a client of another API.
+
+        `thoughts` keeps what the model thinks, if anything.
+        """
         self._thoughts = thoughts
         self._client = client
         self._server = server
@@ -77,7 +81,7 @@ class ReplyFactory:
         self._form = request.form_with(plan.stack.response_thoughts)
         self._model = request.model
         self._seed = seed
-        self._origin = origin
+        self._seals = seals
         form = alphanumeric9 if plan.stack.ids == "alphanumeric9" else client.call_id
         self._ids = Ids(seed, request.call_ids, form)
         self._budget = Budget()
@@ -133,10 +137,10 @@ class ReplyFactory:
     def _decoder(self) -> Decoder:
         """Make the decoder of the server's frames, into what the client knows."""
         drop, names = self._plan.stack.response_drop, self.expected.names
-        if self._crosses:
+        if self._seals:
             decoder, id_ = self._server.decoder(None, drop), hashlib.sha256(self._seed.encode()).hexdigest()[:24]
             names, created = names or WireNames(()), self._fate.own.created
-            return ForeignDecoder(decoder, names, self._model, id_, self._origin, self._server.signs, created)
+            return ForeignDecoder(decoder, names, self._model, id_, self._seals, self._server.signs, created)
         decoder = self._server.decoder(self._form, drop)
         return RenamedTools(decoder, names) if names else decoder
 
@@ -152,7 +156,7 @@ class ReplyFactory:
             closers,
             plain=past.recalls,
             signed=self._server.signs,
-            origin=self._origin if self._crosses else "",
+            seals=self._seals,
         )
 
     def _pipeline(
