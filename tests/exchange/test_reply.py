@@ -28,7 +28,7 @@ def pipeline(plan: Plan, think: Think | None = None) -> tuple[ReplyPipeline, Rep
     read = (DIALECTS["hermes"],)
     tags = ((think.open, think.close),) if think else ()
     guards = chain_of(plan.stack.guards, TOOLS) if plan.stack.guards else None
-    ids = Ids("seed", (), lambda digest: f"call_{digest[:24]}")
+    ids = Ids("seed", ())
     text = TextReading(Reader(compiled(read, tags), TOOLS), Thoughts(Reader(compiled(read), TOOLS)))
     return ReplyPipeline(plan, TOOLS, text, ids, report, guards), report
 

@@ -254,7 +254,7 @@ class Api:
     constrain: Callable[[str, Any], Mapping[str, Any]] = lambda _, __: {}
     """Writes the fields that tell the grammar of a reply, from its form and its value; none if there are none."""
     call_ids: str = "call_"
-    """How ids of calls begin."""
+    """How ids of calls begin; 24 hex digits follow."""
     in_pieces: bool = True
     """True if its streams tell a call piece by piece."""
     signs: bool = False
@@ -284,10 +284,6 @@ class Api:
     def encoder(self, form: Any = None, drop: Collection[str] = ()) -> Encoder:
         """Make the encoder of one reply."""
         return self.make_encoder(form, frozenset(drop))
-
-    def call_id(self, digest: str) -> str:
-        """Make the id of a call from 64 hex digits."""
-        return f"{self.call_ids}{digest[:24]}"
 
 
 # A text that comes in pieces, each with those before it, so that adding one copies none.

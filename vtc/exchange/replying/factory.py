@@ -27,7 +27,7 @@ from vtc.exchange.replying.expectation import Expectation
 from vtc.exchange.replying.fate import Fate
 from vtc.exchange.replying.native_calls import reader_of_names
 from vtc.exchange.replying.reply import ReplyPipeline
-from vtc.exchange.replying.stages import Ids, alphanumeric9
+from vtc.exchange.replying.stages import Ids
 from vtc.exchange.replying.stream import CodedStream, Stream
 from vtc.exchange.replying.text_reading import LateCalls, TextReading, Thoughts
 from vtc.guards.chain import chain_of
@@ -82,8 +82,8 @@ class ReplyFactory:
         self._model = request.model
         self._seed = seed
         self._seals = seals
-        form = alphanumeric9 if plan.stack.ids == "alphanumeric9" else client.call_id
-        self._ids = Ids(seed, request.call_ids, form)
+        form = ("", 9) if plan.stack.ids == "alphanumeric9" else (client.call_ids, 24)  # the former for Mistral
+        self._ids = Ids(seed, request.call_ids, *form)
         self._budget = Budget()
         blank = BLANK if plan.protocol.prompt_tools else ""
         steers = plan.reading.echo == "steer"

@@ -14,16 +14,17 @@ from vtc.dialects.text_client import conversation
 from vtc.events import Call, CallDelta, Event, Intervention, Markup, Reasoning, Rewritten, Text, Tool, ToolCall
 from vtc.exchange.replying.expectation import NO_GRAMMAR, GrammarCheck
 from vtc.exchange.replying.stages import (
+    MOST_GAP,
     ClientTerms,
     ForStructuredClient,
     ForTextClient,
-    Gap,
     Identify,
     Ids,
     Limit,
     RecordCalls,
     RecordFaults,
     Stage,
+    TextEnd,
 )
 from vtc.exchange.replying.text_reading import ANYTHING, TextReading
 from vtc.exchange.replying.upstream_calls import UpstreamCalls
@@ -76,7 +77,7 @@ class ReplyPipeline:
         self._grammar = grammar
         self._hear = hear
         self._text = text
-        self._gap = gap = Gap()
+        self._told = told = TextEnd()
         self._limit = limit = Limit(plan, tools)
         self._record_calls = RecordCalls(report, tools, structured=structured)
         self._record_faults = RecordFaults(report, tools)
@@ -99,7 +100,7 @@ class ReplyPipeline:
             limit,
             Identify(ids, taken, structured=structured),
             self._record_calls,
-            ForTextClient(gap, client, tools, limit.delivered, strict=strict) if client else ForStructuredClient(gap),
+            ForTextClient(told, client, tools, limit.delivered, strict=strict) if client else ForStructuredClient(told),
             *([OutputFilter(openers, rules)] if client or rules else []),
             self._record_faults,
         ]
@@ -113,8 +114,8 @@ class ReplyPipeline:
 
         White space that waits, with which the last frame ends, is to leave first (`spaced`).
         """
-        text, tail = self._text, self._gap.tail
-        if self._reads_text or not tail or tail[-1] == "\n":
+        text, told = self._text, self._told
+        if self._reads_text or not told or told[-1] == "\n":
             return None  # the line breaks that are missing before a call would not be the same
         if text.leftovers and not text.leftovers.decided:
             return None
@@ -141,7 +142,7 @@ class ReplyPipeline:
             if not events:
                 return events
             if len(events) == 1 and type(events[0]) is Text:  # as nearly always
-                self._gap.after(events[0].raw)
+                self._told.extend(events[0].raw[-MOST_GAP:])
                 return events
         return self._staged(events)
 
@@ -153,7 +154,7 @@ class ReplyPipeline:
     def spaced(self) -> None:
         """Take note that the white space which waited has left as text."""
         if self._text.reader:
-            self._gap.after(self._text.reader.spaced())
+            self._text.reader.spaced()
 
     def reasoned(self, text: str) -> None:
         self._text.reasoned(text)
@@ -183,7 +184,7 @@ class ReplyPipeline:
         text, delivered, ended = self._text, self._limit.delivered, self._calls.ended
         out = self._staged(text.finish([*self._calls.made, *calls], complete=complete))
         if not (delivered or ended or calls):
-            thought = text.in_thoughts(spoke=bool(self._gap.tail.strip()), complete=complete)
+            thought = text.in_thoughts(spoke=not all(map(str.isspace, self._told)), complete=complete)
             out += map(_again, self._staged(thought))
         out += self._staged([*self._calls.others(), *self._calls.meant(calls, complete=complete)], ends=True)
         text.learn(complete=complete)

@@ -8,8 +8,10 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from itertools import takewhile
 from typing import Literal, NamedTuple, Protocol
 
 import msgspec
@@ -167,24 +169,22 @@ class Limit(Stage):
 class Ids:
     """Makes ids of calls that are unique in their conversation. One for all choices of an exchange."""
 
-    def __init__(self, seed: str, used: Iterable[str], form: Callable[[str], str]) -> None:
+    def __init__(self, seed: str, used: Iterable[str], prefix: str = "call_", length: int = 24) -> None:
+        """An id is `prefix` and as many hex digits as `length` says."""
         self._seed = seed
         self._used = {*used}
-        self._form = form
+        self._prefix = prefix
+        self._length = length
         self._count = 0
 
     def take(self, id_: str | None) -> str:
         """Return a call's own id, or one derived from the seed if it has none or another call has it."""
         while not id_ or id_ in self._used:
             self._count += 1
-            id_ = self._form(hashlib.sha256(f"{self._seed}:{self._count}".encode()).hexdigest())
+            digest = hashlib.sha256(f"{self._seed}:{self._count}".encode()).hexdigest()
+            id_ = f"{self._prefix}{digest[: self._length]}"
         self._used.add(id_)
         return id_
-
-
-def alphanumeric9(digest: str) -> str:
-    """Make the id of a call from 64 hex digits, as Mistral's templates demand it."""
-    return digest[:9]
 
 
 class Identify(Stage):
@@ -309,27 +309,23 @@ class RecordFaults(Stage):
         self.faults.append(ReplyFault("tool_choice", reason))
 
 
-@dataclass(slots=True)
-class Gap:
-    """The end of what the client was told in text, which says how far what follows must be set off."""
+class TextEnd(deque[str]):
+    """The last characters that the client was told in text: they say how far what follows must be set off."""
 
-    tail: str = ""
+    def __init__(self) -> None:
+        super().__init__(maxlen=MOST_GAP)
 
-    def after(self, text: str) -> None:
-        """Note what the client was told."""
-        self.tail = (self.tail + text)[-MOST_GAP:]
-
-    def before(self, newlines: int) -> str:
-        """Return the line breaks that are missing."""
-        there = len(self.tail) - len(self.tail.rstrip("\n"))
-        return "\n" * (newlines - there) if self.tail else ""
+    def line_breaks(self, wanted: int) -> str:
+        """Return those that are missing."""
+        there = sum(1 for _ in takewhile("\n".__eq__, reversed(self)))
+        return "\n" * (wanted - there) if self else ""
 
 
 class ForStructuredClient(Stage):
     """Writes what the client reads as text in place of a call that a policy refused; calls stay calls."""
 
-    def __init__(self, gap: Gap) -> None:
-        self._gap = gap
+    def __init__(self, told: TextEnd) -> None:
+        self._told = told
         self._number = 0
         """That of the last call that left in pieces."""
 
@@ -341,7 +337,7 @@ class ForStructuredClient(Stage):
                 return (CallPiece(event.raw, arguments=event.rest, number=self._number),)
         else:
             event = self._denied(event) if isinstance(event, Denied) else event
-            self._gap.after(leaving(event))
+            self._told.extend(leaving(event)[-MOST_GAP:])
         return (event,)
 
     def _denied(self, event: Denied) -> Event:
@@ -349,8 +345,8 @@ class ForStructuredClient(Stage):
             return Markup(event.raw)
         if event.manner == "text":
             written = json.dumps({"name": event.call.name, "arguments": event.call.arguments}, ensure_ascii=False)
-            return Text(event.raw) if event.raw else Rewritten("", self._gap.before(MESSAGE_GAP) + written)
-        return Rewritten(event.raw, self._gap.before(MESSAGE_GAP) + event.message)
+            return Text(event.raw) if event.raw else Rewritten("", self._told.line_breaks(MESSAGE_GAP) + written)
+        return Rewritten(event.raw, self._told.line_breaks(MESSAGE_GAP) + event.message)
 
 
 def as_called(call: ToolCall) -> Mapping[str, Tool]:
@@ -362,10 +358,10 @@ class ForTextClient(ForStructuredClient):
     """Writes calls as text: those that the client can read already as the characters they came in."""
 
     def __init__(
-        self, gap: Gap, client: TextClient, tools: Mapping[str, Tool], delivered: Sequence[str], *, strict: bool
+        self, told: TextEnd, client: TextClient, tools: Mapping[str, Tool], delivered: Sequence[str], *, strict: bool
     ) -> None:
         """`delivered` holds, at each time, the names of the calls that the client is given."""
-        super().__init__(gap)
+        super().__init__(told)
         self._strict = strict
         self._client = client
         self._tools = tools
@@ -376,7 +372,7 @@ class ForTextClient(ForStructuredClient):
     def feed(self, event: Event) -> Sequence[Event]:
         written = self._written(event)
         for part in written:
-            self._gap.after(leaving(part))
+            self._told.extend(leaving(part)[-MOST_GAP:])
         return written
 
     def _written(self, event: Event) -> Sequence[Event]:
@@ -409,7 +405,7 @@ class ForTextClient(ForStructuredClient):
                 Intervention("unread_calls", "refused", call.name, reason),
                 self._denied(Denied(event.raw, call, "steer", message)),
             )
-        parts = self._parts(event.raw, self._gap.before(client.profile.call_gap) + written, call.name)
+        parts = self._parts(event.raw, self._told.line_breaks(client.profile.call_gap) + written, call.name)
         if readable:
             reason = "this client would have read other arguments"
             parts = [Intervention("unread_calls", "changed", call.name, reason), *parts]
