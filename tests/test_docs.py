@@ -201,6 +201,8 @@ def test_every_command_can_be_called(page: Path, tmp_path: Path, monkeypatch: py
     monkeypatch.chdir(tmp_path)
     write_files(text)
     (tmp_path / "my-profiles").mkdir(exist_ok=True)
+    for name, value in re.findall(r"^([A-Z_]+)=(\S+) vtc ", text, re.M):
+        monkeypatch.setenv(name, value)
     (tmp_path / "vtc-8081.jsonl").write_text(json.dumps(LOGGED) + "\n")
     (tmp_path / "vtc-8082.jsonl").touch()
     for command in [*shell_commands(text), *re.findall(r"`((?:vtc run|make) [^`]*)`", text)]:

@@ -44,6 +44,16 @@ def test_explain_where_nothing_matches() -> None:
     assert "model: none" in lines
 
 
+def test_explain_says_whose_key_clients_are_lent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name of the variable, and nothing of the key."""
+    monkeypatch.setenv("LAB_KEY", "canary-explain-0f1e2d3c")
+    file = tmp_path / "keyed.yaml"
+    file.write_text("{kind: server, name: keyed, match: {host: api.example.com}, key_env: LAB_KEY}")
+    output = run("explain", "--profiles", str(file), "--host", "api.example.com").output
+    assert "clients that send no key use that of LAB_KEY in the environment, at api.example.com alone" in output
+    assert "canary" not in output
+
+
 @pytest.mark.parametrize("api", SHAPES)
 def test_explain_the_plan_for_a_request(api: str, tmp_path: Path) -> None:
     path = tmp_path / "request.json"

@@ -238,3 +238,41 @@ def test_an_option_of_mitmproxy_before_the_dashes_is_told_where_it_goes() -> Non
     result = run("localhost:1", "--set", "vtc_lenient=off")
     assert result.exit_code == 2
     assert "vtc run URL -- --set vtc_lenient=off" in result.output
+
+
+KEYED = "{kind: server, name: keyed, match: {host: api.example.com}, key_env: LAB_KEY}"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["https://api.example.com"], 0, "clients that send no key use that of LAB_KEY in the environment, at api.ex"),
+        (["https://api.example.com", "--host", "0.0.0.0"], 1, "clients of other machines could spend it"),
+        (["https://api.example.com", "--host", "0.0.0.0", "--", "--set", "vtc_share_keys=off"], 1, "--share-keys"),
+        (["https://api.example.com", "--host", "0.0.0.0", "--share-keys"], 0, "vtc_share_keys=on"),
+        (["--host", "0.0.0.0"], 1, "clients of other machines could spend it"),
+        (["http://127.0.0.1:8000", "--host", "0.0.0.0"], 0, "--listen-host 0.0.0.0"),
+    ],
+)
+def test_a_key_of_the_environment_is_lent_to_other_machines_only_if_that_is_said(
+    arguments: list[str], code: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAB_KEY", "canary-run-0f1e2d3c")
+    (tmp_path / "keyed.yaml").write_text(KEYED)
+    result = run("--profiles", str(tmp_path / "keyed.yaml"), *arguments)
+    assert result.exit_code == code
+    assert said in result.output
+    assert "canary" not in result.output
+    assert ("lends" in result.output) == bool(code)
+
+
+@pytest.mark.parametrize(("upstream", "code"), [("https://api.example.com", 1), ("", 1), ("http://127.0.0.1:8", 0)])
+def test_a_key_that_the_environment_lacks_is_told_before_anything_is_started(
+    upstream: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But for a server that is not used."""
+    monkeypatch.delenv("LAB_KEY", raising=False)
+    (tmp_path / "keyed.yaml").write_text(KEYED)
+    result = run("--profiles", str(tmp_path / "keyed.yaml"), *([upstream] if upstream else []))
+    assert result.exit_code == code
+    assert ("key_env: the environment has no variable LAB_KEY; set it" in result.output) == bool(code)

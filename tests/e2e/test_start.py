@@ -131,3 +131,19 @@ async def test_it_starts_and_works_and_says_at_the_end_what_it_did(confdir: Path
     for name in ("client openai-sdk", "model unknown"):
         assert f"vtc: {name}: 1 exchange, 1 call (0 repaired), 0 left as text, 0 failed open" in output.decode()
     assert "vtc: dialect tag: 1 call (0 repaired), 0 left as text" in output.decode()
+
+
+@pytest.mark.parametrize("at", ["0.0.0.0", "127.0.0.1"])
+async def test_it_does_not_start_where_a_servers_key_lacks_or_others_could_spend_it(
+    at: str, confdir: Path, tmp_path: Path
+) -> None:
+    file, key = tmp_path / "keyed.yaml", "canary-start-0f1e2d3c" if at == "0.0.0.0" else ""
+    file.write_text("{kind: server, name: keyed, match: {host: 127.0.0.1}, key_env: LAB_KEY}")
+    arguments = ["--listen-host", at, "--mode", "reverse:http://127.0.0.1:9", "--set", f"confdir={confdir}"]
+    arguments += ["--set", f"vtc_profiles={file}"]
+    async with mitmdump(tmp_path, *arguments, environment={"LAB_KEY": key}) as process:
+        output, _ = await process.communicate()
+    assert process.returncode
+    reason = "clients of other machines could spend it" if key else "has no variable LAB_KEY; set it"
+    assert reason in output.decode()
+    assert "canary" not in output.decode()

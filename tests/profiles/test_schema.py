@@ -70,3 +70,37 @@ def test_an_error_that_holds_a_reply_has_a_pattern_that_is_one() -> None:
     fields = {"status": 500, "path": "error.message", "after": "at pos ("}
     with pytest.raises(msgspec.ValidationError, match=r"after: 'at pos \(' is no regular expression"):
         msgspec.convert({"kind": "server", "name": "s", "match": {}, "errors": [fields]}, ServerProfile)
+
+
+@pytest.mark.parametrize(
+    ("host", "is_one_owners"),
+    [
+        ("api.example.com", True),
+        ("127.0.0.1:8000", True),
+        ("::1", True),
+        ("*.example.com", True),
+        ("*.openai.azure.com:443", True),
+        (["api.example.com", "*.com"], False),
+        ("*", False),
+        ("*:11434", False),
+        ("*vllm*", False),
+        ("api.*", False),
+        ("ap[ij].example.com", False),
+        ([], False),
+    ],
+)
+def test_a_key_of_the_environment_is_for_hosts_of_one_owner(host: Any, is_one_owners: bool) -> None:
+    """A glob that fits any host would give the key to whoever has one."""
+    fields = {"name": "s", "match": {"host": host} if host else {}, "key_env": "LAB_KEY"}
+    if is_one_owners:
+        assert msgspec.convert(fields, ServerProfile).lends
+        return
+    with pytest.raises(msgspec.ValidationError, match=r"key_env: match\.host must say whose key it is"):
+        msgspec.convert(fields, ServerProfile)
+
+
+def test_a_key_in_the_place_of_the_name_of_its_variable_is_told_and_not_shown() -> None:
+    fields = {"name": "s", "match": {"host": "api.example.com"}, "key_env": "sk-canary-0f1e2d"}
+    with pytest.raises(msgspec.ValidationError, match="must be the name of a variable") as raised:
+        msgspec.convert(fields, ServerProfile)
+    assert "canary" not in str(raised.value)

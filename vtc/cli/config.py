@@ -44,6 +44,8 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """The server profile, if the server is not recognised."""
     api: str | None = None
     """The APIs that the server speaks, parted by commas, if not those that it shows."""
+    share_keys: bool = False
+    """Clients on other machines may spend the keys that server profiles have from the environment (`key_env`)."""
     observe: bool = False
     """Change nothing, and tell what would have been done."""
     log: str | None = None

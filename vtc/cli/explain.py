@@ -184,7 +184,7 @@ def _of_facts(loaded_profiles: Profiles, facts: Facts) -> dict[str, Any]:
     profiles = {
         kind: {
             "profile": choice.profile.name if choice.profile else None,
-            "why": list(choice.why),
+            "why": [*choice.why, *filter(None, [getattr(choice.profile, "lends", "")])],
             "others": list(choice.others),
         }
         for kind, choice in choices.items()

@@ -19,8 +19,9 @@ from vtc.cli import common, config
 from vtc.cli.common import completing, profile_directories
 from vtc.cli.config import Config
 from vtc.profiles.document import ProfileError, nearest
+from vtc.profiles.planner import Planner
 from vtc.profiles.schema import API_NAMES
-from vtc.proxy import launch, options
+from vtc.proxy import keys, launch, options
 
 
 class Apis(click.ParamType[str]):
@@ -52,6 +53,7 @@ def _refuse_set(_: click.Context, __: click.Parameter, value: str | None) -> Non
 @click.option("--dialect", help="The dialect in which the model is prompted.", shell_complete=completing("dialects"))
 @click.option("--server", help="The server profile, if it is not recognised.", shell_complete=completing("servers"))
 @click.option("--api", type=Apis(), help="The APIs that the server speaks, parted by commas, if not those it shows.")
+@click.option("--share-keys", is_flag=True, help="Clients of other machines may spend your keys (key_env), too.")
 @click.option("--observe", is_flag=True, help="Change nothing, and tell what would have been done.")
 @click.option("--log", type=click.Path(dir_okay=False, path_type=Path), help="Add a line of JSON for each exchange.")
 @click.option("-v", "--verbose", is_flag=True, help="mitmproxy's own lines, too: connections and requests.")
@@ -97,7 +99,8 @@ def run(
     # Of an option of one value the last counts: what is written in the file, then what is typed.
     own = _options(log=log, **options)
     arguments = [*settings.arguments(), *launch.as_set(own), *more]
-    _check_options([f"vtc_profiles={directory}" for directory in directories] + launch.settings(arguments))
+    planner = _check_options([f"vtc_profiles={directory}" for directory in directories] + launch.settings(arguments))
+    _tell_of_keys(planner, server, keys.Address(address, at), launch.settings(arguments))
     arguments = [*launch.as_set(f"vtc_profiles={directory.absolute()}" for directory in directories), *arguments]
     command = launch.command(program, server, address, at, arguments, quiet=not verbose)
     if dry_run:
@@ -169,21 +172,33 @@ def _options(
     dialect: str | None,
     server: str | None,
     api: str | None,
+    share_keys: bool,
     observe: bool,
     log: Path | None,
 ) -> list[str]:
     options = [f"vtc_tools={tools}"] * bool(tools) + [f"vtc_dialect={dialect}"] * bool(dialect)
     options += [f"vtc_server={server}"] * bool(server) + [f"vtc_upstream_api={api}"] * bool(api)
+    options += ["vtc_share_keys=on"] * share_keys
     options += ["vtc_mode=observe"] * observe + [f"vtc_log={log}"] * bool(log)
     return options
 
 
-def _check_options(settings: Sequence[str]) -> None:
-    """End the program if the addon would refuse these `NAME=VALUE`s."""
+def _check_options(settings: Sequence[str]) -> Planner:
+    """Make the planner; end the program if the addon would refuse these `NAME=VALUE`s."""
     try:
-        options.planned(settings)
+        return options.planned(settings)
     except ProfileError as error:
         click.echo(str(error), err=True)
         sys.exit(1)
     except options.RefusedOption as error:
         raise click.UsageError(str(error)) from None
+
+
+def _tell_of_keys(planner: Planner, server: str, address: keys.Address, settings: Sequence[str]) -> None:
+    """Say whose keys clients are lent; end the program where one is not there, or others could spend it unasked."""
+    lenders = keys.lenders(planner.profiles, keys.upstream(server))
+    shared = [setting for setting in settings if setting.startswith("vtc_share_keys=")][-1:] == ["vtc_share_keys=on"]
+    if found := [*keys.faults(lenders, [address], shared=shared)]:
+        raise click.ClickException("\n".join(found))
+    for lender in lenders:
+        click.echo(f"vtc: {lender.lends}", err=True)

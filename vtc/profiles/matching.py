@@ -179,6 +179,12 @@ def _tests(match: Match, facts: Facts) -> Iterator[_Held | str]:
         yield _test(f"body {dotted!r}", texts_at(facts.body, dotted.split(".")), globs)
 
 
+def is_at(match: Match, host: str, port: int) -> bool:
+    """True if a profile is for a host by name; false for one that names none."""
+    globs = (match.host,) if isinstance(match.host, str) else match.host
+    return any(_matcher(glob)(text) for glob in globs for text in (host, f"{host}:{port}"))
+
+
 def _test(subject: str, texts: Iterable[str], globs: tuple[str, ...] | str) -> _Held | str:
     globs = (globs,) if isinstance(globs, str) else globs
     texts = list(texts)

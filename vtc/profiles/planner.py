@@ -5,6 +5,7 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace as dataclass_replace
+from functools import cached_property
 from typing import Any, Literal, Protocol, get_args
 
 import msgspec
@@ -365,25 +366,38 @@ class Planner:
             answer=(stack.model.answer.open, stack.model.answer.close),
         )
 
+    @cached_property
+    def lends(self) -> bool:
+        """True if any server's profile has a key for clients that send none."""
+        return any(server.key_env for server in self.profiles.servers.values())
+
+    def server(self, facts: Facts) -> ServerProfile | None:
+        """Find the profile of a request's server."""
+        return self._chosen(self.profiles.servers, self.settings.server, facts)[0]
+
+    def apis(self, facts: Facts) -> tuple[str, ...]:
+        """List the APIs that the server of a request speaks, as far as is known; none for that of each client."""
+        return self._stack(facts)[0].apis
+
     def serves(self, facts: Facts, api: str) -> bool:
         """True if the server of a request speaks an API itself, as far as is known."""
-        apis = self._stack(facts)[0].apis
+        apis = self.apis(facts)
         return not apis or api in apis
 
     def models(self, facts: Facts) -> list[str]:
         """List the names of models that stand for others, but for globs."""
-        server, _ = self._chosen(self.profiles.servers, self.settings.server, facts)
+        server = self.server(facts)
         globs = [pair.partition("=")[0] for pair in self.settings.models]
         return [glob for glob in (*globs, *(server.models if server else ())) if not {*glob} & {*"*?["}]
 
     def tokenizes(self, facts: Facts) -> bool:
         """True if the server counts tokens when it is asked."""
-        server, _ = self._chosen(self.profiles.servers, self.settings.server, facts)
+        server = self.server(facts)
         return server is not None and server.tokenize
 
     def server_model(self, facts: Facts) -> str:
         """Find the model that the server is asked for; empty for the one of the request."""
-        server, _ = self._chosen(self.profiles.servers, self.settings.server, facts)
+        server = self.server(facts)
         pairs = [(glob, name) for glob, _, name in (pair.partition("=") for pair in self.settings.models)]
         pairs += server.models.items() if server else ()
         name = facts.model.casefold()
@@ -404,7 +418,7 @@ class Planner:
             why_client or "client: no profile matches",
             why_model or "model: no profile matches; all framed dialects are read",
         ]
-        why += [why_server] if why_server else []
+        why += [line for line in (why_server, server.lends if server else "") if line]
         why += [f"policy {policy.name}: {how}" for policy, how in policies]
         stack = ProfileStack(
             settings=settings,

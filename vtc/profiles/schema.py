@@ -6,6 +6,7 @@ classes, so adding a key is adding a field.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -17,6 +18,7 @@ from vtc.dialects.syntax.markup import marker
 from vtc.dialects.text_client.documented_tools import TOOL_SECTIONS
 from vtc.guards.chain import Guards
 from vtc.guards.patterns import check_glob, each, expression, naming
+from vtc.scrub import CREDENTIALS, scrub
 
 # The keys of the steps that make a request ready for a server that would refuse it, or lose a part of it.
 #
@@ -245,6 +247,11 @@ class ErrorReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
             expression(self.after)
 
 
+_VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_HOST = re.compile(r"(?:\*\.(?=[^.:]+\.[^.:]))?[^*?\[\]]+")
+"""Globs for hosts that stand for those of one owner."""
+
+
 class ServerProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=True):
     kind: Literal["server"] = "server"
     """What this profile is about."""
@@ -263,6 +270,11 @@ class ServerProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=
     """The API that it speaks, or several: clients of any other are served by the first. Null: that of each client."""
     api_path: str = ""
     """The path of that API on the server, where it is not the usual one: `/anthropic/v1/messages`."""
+    key_env: str = ""
+    """The variable of the environment that holds its key, for clients that send none: whoever reaches VTC spends it.
+    It is sent to the hosts of `match.host` alone, which must then be names, or `*.` and a domain."""
+    key_header: str = ""
+    """The header for that key, where it is not that of its API: `api-key` for Azure."""
     thoughts: Literal["reasoning_content", "reasoning"] | None = None
     """The field in which it is given what the model thought before, where its clients speak another API or lost that.
     Null: the one in which its replies tell it."""
@@ -283,6 +295,25 @@ class ServerProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=
     special_tokens: dict[str, Any] = {}
     """Fields of the request that keep special tokens in the text, for models whose calls are marked by some; servers
     strip them when a request declares no tools."""
+
+    def __post_init__(self) -> None:
+        if self.key_env and not _VARIABLE.fullmatch(self.key_env):  # a key, perhaps, which no message may show
+            raise ValueError("key_env: must be the name of a variable of the environment, not the key itself")
+        if self.key_header and self.key_header.lower() not in CREDENTIALS:
+            raise ValueError(f"key_header: must be one of {', '.join(CREDENTIALS)}")
+        hosts = [*each(self.match.host)]
+        if self.key_env and not (hosts and all(map(_HOST.fullmatch, hosts))):
+            raise ValueError(
+                "key_env: match.host must say whose key it is: `api.example.com`, `*.example.com`, `127.0.0.1:8000`"
+            )
+
+    @property
+    def lends(self) -> str:
+        """Say whose key clients are lent; empty if none."""
+        if not self.key_env:
+            return ""
+        hosts = ", ".join(each(self.match.host))
+        return f"clients that send no key use that of {scrub(self.key_env)} in the environment, at {hosts} alone"
 
 
 class FinalCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

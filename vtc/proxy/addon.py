@@ -32,6 +32,7 @@ from vtc.proxy.connections import Turns
 from vtc.proxy.discovery import Discovery
 from vtc.proxy.flows import METADATA
 from vtc.proxy.follow_up import AGAIN
+from vtc.proxy.keys import ServerKeys
 from vtc.proxy.log import Log
 from vtc.proxy.page import Page
 from vtc.proxy.refusing import redirect, refuse, renew
@@ -106,6 +107,7 @@ class VirtualToolCalling:
         """Replies that are streamed unread, where they are kept."""
         self._beside = Beside()
         self._discovery = Discovery(self, clock)
+        self._keys = ServerKeys()
         self._warmer = ThreadPoolExecutor(1, "vtc-warm")
         """Compiles what replies need, for one model after the other."""
         self._why = 0
@@ -116,7 +118,7 @@ class VirtualToolCalling:
         page = Page(self._stats)
         commands = Commands(self, reloader, self._stats, page)
         self.addons = [Startup(self), reloader, commands, self._log, Metrics(self._stats), page, Turns(), self._beside]
-        self.addons.append(self._discovery)
+        self.addons += [self._discovery, self._keys]
 
     def load(self, loader: Loader) -> None:
         options.add(loader)
@@ -140,6 +142,7 @@ class VirtualToolCalling:
         planner = self._discovery.informed(flow, self.planner)
         if not flow.live and (flow.response or flow.error):  # opened from a file: mitmproxy runs all hooks again
             return
+        lent = self._keys.lend(flow, planner, api or beside.api(flow))
         if api is None:
             if self._beside.take(flow, planner):
                 return
@@ -166,6 +169,7 @@ class VirtualToolCalling:
         live = self._live[flow] = LiveExchange(exchange, bodies.keep(), time.perf_counter() - started)
         sent = len(rewritten) if ctx.options.vtc_mode == "rewrite" else len(body)
         exchange.report.parties.settings = planner.settings.chosen()
+        exchange.report.request += [lent] if lent else []
         exchange.report.sizes.update(request_came=len(body), request_went=sent)
         why = exchange.plan.why
         if hash(why) != self._why:  # mitmproxy spends more on a record than VTC on a request

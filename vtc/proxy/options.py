@@ -119,6 +119,14 @@ OPTIONS = (
         "fits counts.",
     ),
     DeclaredOption(
+        "vtc_share_keys",
+        str,
+        "off",
+        "Whether clients on other machines, too, are lent the keys that server profiles have from the environment "
+        "(key_env): whoever reaches VTC then spends them.",
+        choices=("on", "off"),
+    ),
+    DeclaredOption(
         "vtc_mode",
         str,
         "rewrite",

@@ -21,7 +21,7 @@ from mitmproxy.proxy.mode_specs import ProxyMode, ReverseMode
 
 from vtc import __version__
 from vtc.profiles.loader import Profiles
-from vtc.proxy import options
+from vtc.proxy import keys, options
 from vtc.proxy.reload import Planned
 
 logger = logging.getLogger(__name__)
@@ -73,11 +73,24 @@ class Startup:
             )
             for line in lines:
                 logger.info("vtc: %s", line)
+            self._tell_of_keys(server)
             if any(address[0] in EVERYWHERE for address in server.listen_addrs()):
                 logger.warning(
                     "vtc: every machine of the network can use this proxy; --listen-host 127.0.0.1 (`vtc run` without "
                     "--host) keeps it to this one"
                 )
+
+    def _tell_of_keys(self, server: Proxyserver) -> None:
+        """Say whose keys are lent; an error ends mitmproxy while it starts."""
+        modes = [instance.mode for instance in server.servers]
+        upstreams = [keys.Address(*mode.address) for mode in modes if isinstance(mode, ReverseMode)]
+        every = upstreams if len(upstreams) == len(modes) else []
+        lenders = keys.lenders(self._addon.planner.profiles, every) if self._addon.planner else []
+        at = [keys.Address(str(address[0]), int(address[1])) for address in server.listen_addrs()]
+        for fault in keys.faults(lenders, at, shared=ctx.options.vtc_share_keys == "on"):
+            logger.error("vtc: %s", fault)
+        for lender in lenders:
+            logger.info("vtc: %s", lender.lends)
 
     def done(self) -> None:
         loop = ctx.master.event_loop

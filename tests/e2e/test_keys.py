@@ -1,0 +1,216 @@
+"""A server's key from the environment (`key_env`): whom it is lent to, where it goes, and that nothing keeps it."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from mitmproxy import http
+from mitmproxy.io import FlowWriter
+
+from tests.apis import chat, pairs
+from tests.apis.shapes import SHAPES, asked
+from tests.e2e.conftest import PATH, Lab, Start
+from tests.e2e.upstream import JSON, Reply, Seen
+
+KEY = "canary-lent-4f5a6b7c"
+VARIABLE = "LAB_SERVER_KEY"
+HEADERS = {
+    "openai-chat": ("authorization", f"Bearer {KEY}"),
+    "openai-responses": ("authorization", f"Bearer {KEY}"),
+    "ollama-chat": ("authorization", f"Bearer {KEY}"),
+    "anthropic-messages": ("x-api-key", KEY),
+    "gemini-generate": ("x-goog-api-key", KEY),
+}
+
+
+@pytest.fixture(autouse=True)
+def in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, KEY)
+
+
+def profile(directory: Path, **keys: Any) -> list[str]:
+    """A file with the profile of a server that has a key, as the option `vtc_profiles` takes it."""
+    file = directory / "keyed.yaml"
+    of = {"kind": "server", "name": "keyed", "match": {"host": "127.0.0.1"}, "key_env": VARIABLE, **keys}
+    file.write_text(json.dumps(of))
+    return [str(file)]
+
+
+def keys(seen: Seen) -> dict[str, str]:
+    """The headers of a request that arrived in which a key may stand."""
+    names = ("authorization", "x-api-key", "api-key", "x-goog-api-key")
+    return {name: seen.headers[name] for name in names if name in seen.headers}
+
+
+async def sent(lab: Lab, client: str = "openai-chat", **headers: str) -> dict[str, str]:
+    """Let a client ask, and tell the keys that reach the server."""
+    await lab.post(asked(client, stream=False), path=SHAPES[client].path, headers=headers)
+    return keys(lab.upstream.seen[-1])
+
+
+@pytest.mark.parametrize("server", HEADERS)
+@pytest.mark.parametrize("client", ["ollama-chat", "anthropic-messages", "gemini-generate"])
+async def test_a_client_without_a_key_is_lent_that_of_its_server(
+    client: str, server: str, start: Start, tmp_path: Path
+) -> None:
+    """In the header of the server's API, and in no other."""
+    reply = Reply([pairs.whole(server, "Hi")], JSON, framing="length")
+    lab = await start(reply, vtc_profiles=profile(tmp_path), vtc_upstream_api=server)
+    assert await sent(lab, client) == dict([HEADERS[server]])
+
+
+async def test_a_server_may_look_for_it_in_a_header_of_its_own(start: Start, tmp_path: Path) -> None:
+    lab = await start(chat.streamed("Hi"), vtc_profiles=profile(tmp_path, key_header="api-key"))
+    assert await sent(lab) == {"api-key": KEY}
+
+
+@pytest.mark.parametrize(
+    "own",
+    [{"authorization": "Bearer of-the-client"}, {"authorization": "Bearer x"}, {"x-api-key": "of-the-client"}],
+    ids=str,
+)
+async def test_a_clients_own_key_stays(own: dict[str, str], start: Start, tmp_path: Path) -> None:
+    lab = await start(chat.streamed("Hi"), vtc_profiles=profile(tmp_path))
+    assert await sent(lab, **own) == own
+
+
+async def test_a_key_in_the_query_is_the_clients_own(start: Start, tmp_path: Path) -> None:
+    lab = await start(Reply([pairs.whole("gemini-generate", "Hi")], JSON), vtc_profiles=profile(tmp_path))
+    await lab.post(asked("gemini-generate"), path=f"{SHAPES['gemini-generate'].path}?key=of-the-client")
+    assert keys(lab.upstream.seen[-1]) == {}
+
+
+async def test_a_header_without_a_key_is_none(start: Start, tmp_path: Path) -> None:
+    """As SDKs send it that were given an empty one."""
+    lab = await start(chat.streamed("Hi"), vtc_profiles=profile(tmp_path))
+    assert await sent(lab, authorization="Bearer") == dict([HEADERS["openai-chat"]])
+
+
+@pytest.mark.parametrize("path", ["/v1/models", "/v1/embeddings"])
+async def test_whatever_else_its_server_is_asked_needs_the_key_too(path: str, start: Start, tmp_path: Path) -> None:
+    lab = await start(Reply([b"{}"], JSON, framing="length"), vtc_profiles=profile(tmp_path))
+    await lab.client.get(path)
+    assert keys(lab.upstream.seen[-1]) == dict([HEADERS["openai-chat"]])
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"match": {"host": "api.example.com"}},
+        {"match": {"host": ["*.example.com", "127.0.0.1:1"]}},
+    ],
+    ids=str,
+)
+async def test_no_other_host_is_sent_it_even_if_it_is_named_for_all(
+    settings: dict[str, Any], start: Start, tmp_path: Path
+) -> None:
+    """Nor does it help to say another name of it."""
+    lab = await start(
+        chat.streamed("Hi"), vtc_profiles=profile(tmp_path, **settings), vtc_server="keyed", keep_host_header=True
+    )
+    assert await sent(lab, host="api.example.com") == {}
+    assert "127.0.0.1 is no host of server profile keyed" in json.dumps(await lab.report())
+
+
+@pytest.mark.parametrize(
+    "of_page", [{"origin": "https://example.com"}, {"origin": "null"}, {"sec-fetch-site": "cross-site"}], ids=str
+)
+async def test_a_page_of_the_web_is_lent_none(of_page: dict[str, str], start: Start, tmp_path: Path) -> None:
+    lab = await start(chat.streamed("Hi"), vtc_profiles=profile(tmp_path))
+    assert await sent(lab, **of_page) == {}
+
+
+@pytest.mark.parametrize("own", [{"origin": "http://localhost:3000"}, {"origin": "vscode-webview://1"}], ids=str)
+async def test_a_program_of_this_machine_is(own: dict[str, str], start: Start, tmp_path: Path) -> None:
+    lab = await start(chat.streamed("Hi"), vtc_profiles=profile(tmp_path))
+    assert await sent(lab, **own) == dict([HEADERS["openai-chat"]])
+
+
+class FromAfar:
+    """Stands for a client on another machine."""
+
+    def requestheaders(self, flow: http.HTTPFlow) -> None:
+        flow.client_conn.peername = ("192.0.2.7", 1)
+
+
+@pytest.mark.parametrize("shared", ["off", "on"])
+async def test_clients_on_other_machines_are_lent_it_only_if_that_is_said(
+    shared: str, start: Start, tmp_path: Path
+) -> None:
+    lab = await start(chat.streamed("Hi"), vtc_profiles=profile(tmp_path), vtc_share_keys=shared)
+    lab.proxy.master.addons.add(FromAfar())
+    assert await sent(lab) == (dict([HEADERS["openai-chat"]]) if shared == "on" else {})
+
+
+async def test_nothing_is_added_where_nothing_is_to_be_changed(start: Start, tmp_path: Path) -> None:
+    lab = await start(chat.streamed("Hi"), vtc_profiles=profile(tmp_path), vtc_mode="observe")
+    assert await sent(lab) == {}
+
+
+async def test_nothing_keeps_a_key_and_the_report_says_whose_was_sent(
+    start: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A server may repeat it in its error, and the flow may be saved."""
+    caplog.set_level(logging.DEBUG)
+    told = {"error": {"message": f"Incorrect API key provided: {KEY}", "type": "invalid_request_error"}}
+    reply = Reply([chat.encoded(told)], JSON, 401, framing="length")
+    lab = await start(reply, vtc_profiles=profile(tmp_path), vtc_upstream_api="anthropic-messages")
+    assert await sent(lab) == dict([HEADERS["anthropic-messages"]])
+    flow = await lab.flow()
+    report = json.dumps(flow.metadata["vtc"])
+    assert f"that of {VARIABLE} is sent" in report
+    assert "Incorrect API key provided" in report
+    with (tmp_path / "flow").open("wb") as file:
+        saved = flow.copy()
+        saved.response = None
+        FlowWriter(file).add(saved)
+    for text in (report, flow.comment, caplog.text, (tmp_path / "flow").read_bytes().decode(errors="replace")):
+        assert KEY not in text
+
+
+async def test_a_flow_that_is_sent_again_has_it_again(start: Start, tmp_path: Path) -> None:
+    lab = await start(chat.streamed("Hi"), vtc_profiles=profile(tmp_path))
+    await sent(lab)
+    lab.proxy.master.commands.call("replay.client", [await lab.flow()])
+    await lab.flow()
+    assert [keys(one) for one in lab.upstream.seen] == 2 * [dict([HEADERS["openai-chat"]])]
+
+
+class Elsewhere:
+    """Has a request go to another host, where it arrives at nothing but this."""
+
+    def __init__(self) -> None:
+        self.seen: list[dict[str, str]] = []
+
+    def requestheaders(self, flow: http.HTTPFlow) -> None:
+        flow.request.host = "192.0.2.7"
+
+    def request(self, flow: http.HTTPFlow) -> None:
+        self.seen.append({name.lower(): value for name, value in flow.request.headers.items()})
+        flow.response = http.Response.make(204)
+
+
+async def test_it_goes_over_no_network_unencrypted_where_a_client_names_the_server(
+    start: Start, tmp_path: Path
+) -> None:
+    lab = await start([], vtc_profiles=profile(tmp_path, match={"host": "192.0.2.7"}), mode=["regular"])
+    elsewhere = Elsewhere()
+    lab.proxy.master.addons.add(elsewhere)
+    async with httpx.AsyncClient(proxy=lab.proxy.url, trust_env=False) as client:
+        await client.post(f"http://192.0.2.7{PATH}", content=asked("openai-chat"))
+    assert "authorization" not in elsewhere.seen[0]
+    assert "is not encrypted" in json.dumps(await lab.report())
+
+
+async def test_a_variable_that_has_gone_is_told(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab = await start(chat.streamed("Hi"), vtc_profiles=profile(tmp_path))
+    assert await sent(lab)
+    await lab.report()
+    monkeypatch.delenv(VARIABLE)
+    assert await sent(lab) == {}
+    assert f"the environment has no variable {VARIABLE}" in json.dumps(await lab.report())

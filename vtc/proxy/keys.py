@@ -1,0 +1,160 @@
+"""Lend clients that send no key the one of their server, from the environment (`key_env` of its profile).
+
+It stands in the request from before that is read until its exchange has ended, as if the client had sent it: so it is
+scrubbed, translated for a server of another API, and sent again with follow-ups, as any client's key is. A flow that
+is kept holds none.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+from urllib.parse import urlsplit
+from weakref import WeakKeyDictionary
+
+from mitmproxy import ctx, http
+from mitmproxy.proxy.mode_specs import ReverseMode
+
+from vtc.apis import APIS, Api, named
+from vtc.apis.place import BEARER
+from vtc.profiles.loader import Profiles
+from vtc.profiles.matching import is_at
+from vtc.profiles.planner import Planner
+from vtc.profiles.schema import ServerProfile
+from vtc.proxy import flows
+from vtc.scrub import CREDENTIALS, in_query, scrub
+
+logger = logging.getLogger(__name__)
+
+SHARED = "--share-keys"
+"""The option of `vtc run` that lends keys to other machines, too."""
+_KEYS = tuple(name for name in CREDENTIALS if name != "proxy-authorization")
+"""Headers that tell a server whose request it is."""
+_LOCAL = ("localhost", "127.0.0.1", "::1")
+
+
+class Address(NamedTuple):
+    """The host and port of a server, or of a place where clients connect."""
+
+    host: str
+    port: int
+
+    @property
+    def is_loopback(self) -> bool:
+        """True if nothing of it leaves this machine."""
+        try:
+            ip = ipaddress.ip_address(self.host)
+        except ValueError:
+            return self.host in _LOCAL
+        mapped = ip.ipv4_mapped if isinstance(ip, ipaddress.IPv6Address) else None
+        return (mapped or ip).is_loopback
+
+
+def lenders(profiles: Profiles, servers: Iterable[Address]) -> list[ServerProfile]:
+    """List the profiles whose keys clients may be lent: those of these servers, or of any if there are none."""
+    at = [*servers]
+    keyed = [profile for profile in profiles.servers.values() if profile.key_env]
+    return [profile for profile in keyed if not at or any(is_at(profile.match, *address) for address in at)]
+
+
+def faults(lending: Iterable[ServerProfile], listens_at: Iterable[Address], *, shared: bool) -> Iterator[str]:
+    """Say why the proxy must not start: a key is not there, or is there for whoever reaches the proxy."""
+    away = next((address.host for address in listens_at if not address.is_loopback), None)
+    for profile in lending:
+        name = scrub(profile.key_env)
+        if not _key(profile):
+            yield f"server profile {profile.name}: key_env: the environment has no variable {name}; set it"
+        if away is not None and not shared:
+            yield (
+                f"server profile {profile.name} lends the key of {name} to clients that send none, and at "
+                f"{away or 'every address'} clients of other machines could spend it: listen at 127.0.0.1, or say "
+                f"{SHARED} (vtc_share_keys=on) if they may"
+            )
+
+
+def upstream(url: str) -> list[Address]:
+    """Find the server of a URL; none for an ordinary proxy."""
+    at = urlsplit(url)
+    return [Address(at.hostname, at.port or {"https": 443}.get(at.scheme, 80))] if at.hostname else []
+
+
+def _key(profile: ServerProfile) -> str:
+    return os.environ.get(profile.key_env, "").strip()
+
+
+class ServerKeys:
+    """Lends keys, and takes them back; comes after the addon that reads requests."""
+
+    name = "vtc-keys"
+
+    def __init__(self) -> None:
+        self._lent: WeakKeyDictionary[http.HTTPFlow, str] = WeakKeyDictionary()
+        self._told: set[str] = set()
+
+    def lend(self, flow: http.HTTPFlow, planner: Planner, client: Api | None) -> str:
+        """Put the key of its server into a request, for a client of an API; return what to tell, empty for nothing."""
+        if not planner.lends or ctx.options.vtc_mode != "rewrite" or flow.request.method == "OPTIONS":
+            return ""
+        facts = flows.facts(flow)
+        profile = planner.server(facts)
+        if profile is None or not profile.key_env or _has_key(facts.headers, facts.query):
+            return ""
+        name = scrub(profile.key_env)
+        if why := self._obstacle(flow, profile):
+            if why not in self._told:
+                self._told.add(why)
+                logger.warning("vtc: the key of %s is not sent: %s", name, why)
+            return f"the client sends no key, and that of {name} is not sent: {why}"
+        key, headers = _key(profile), flow.request.headers
+        for header in _KEYS:  # those without a key
+            headers.pop(header, None)
+        header = profile.key_header.lower() or (client or _api(planner.apis(facts))).place.key
+        headers[header] = f"Bearer {key}" if header == BEARER else key
+        self._lent[flow] = key
+        return f"the client sends no key: that of {name} is sent"
+
+    def _obstacle(self, flow: http.HTTPFlow, profile: ServerProfile) -> str:
+        """Say why a client may not be lent a key; empty if it may."""
+        request, mode = flow.request, flow.client_conn.proxy_mode
+        server, peer = Address(request.host, request.port), flow.client_conn.peername
+        if not _key(profile):
+            return f"the environment has no variable {scrub(profile.key_env)}"
+        if request.stream:
+            return "the request is streamed"
+        if not is_at(profile.match, *server):  # whatever the request says of its host
+            return f"{server.host} is no host of server profile {profile.name}"
+        if request.scheme != "https" and not (isinstance(mode, ReverseMode) or server.is_loopback):
+            return "others could read it on its way: the request is not encrypted"
+        if ctx.options.vtc_share_keys != "on" and not Address(*peer[:2]).is_loopback:
+            return f"the client is on another machine, and vtc_share_keys ({SHARED}) is off"
+        return "the client is a page of the web" if _is_page(request.headers) else ""
+
+    def response(self, flow: http.HTTPFlow) -> None:
+        """Take the key out of a flow whose exchange has ended."""
+        if key := self._lent.pop(flow, ""):
+            for header in [header for header, value in flow.request.headers.items() if key in value]:
+                flow.request.headers.pop(header, None)
+
+    error = response
+
+
+def _has_key(headers: Mapping[str, str], query: str) -> bool:
+    """True if a client says who it is; some that have no key say `Bearer`, and nothing after it."""
+    values = (headers.get(name, "").strip() for name in _KEYS)
+    return any(value and value.casefold() != "bearer" for value in values) or any(in_query(query))
+
+
+def _api(apis: Sequence[str]) -> Api:
+    """Find the API in which a server looks for its key."""
+    return next(filter(None, map(named, apis)), APIS[0])
+
+
+def _is_page(headers: Mapping[str, str]) -> bool:
+    """True if a browser sends a request for a page that is not of this machine: any page could spend the key."""
+    origin = urlsplit(headers.get("origin", ""))
+    if origin.scheme in ("http", "https"):
+        return not Address(origin.hostname or "", 0).is_loopback
+    return headers.get("origin") == "null" or headers.get("sec-fetch-site") == "cross-site"
