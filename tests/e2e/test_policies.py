@@ -294,6 +294,26 @@ async def test_an_agent_in_a_loop_is_stopped(
     assert await policies(lab) == [("loop", "stopped", "")]
 
 
+async def test_calls_whose_results_change_are_no_loop(start: Start, tmp_path: Path) -> None:
+    lab = await start(chat.streamed("Hi"), vtc_profiles=guarded(tmp_path, loop={"repeated_calls": 3}))
+    messages = looping(times=3)
+    messages[4] = {**messages[4], "content": "not yet"}
+    assert (await lab.post(chat.request(stream=True, messages=messages))).message.content == "Hi"
+    assert await policies(lab) == []
+
+
+@pytest.mark.parametrize(("times", "told"), [(2, []), (3, [("loop", "told", "")]), (30, [("loop", "told", "")])])
+async def test_equal_calls_with_equal_results_are_told_where_no_policy_is_there(
+    times: int, told: list[tuple[str, str, str]], start: Start
+) -> None:
+    """And nothing else: the request leaves as it came."""
+    lab = await start(chat.streamed("Hi"))
+    body = chat.encoded(chat.request(stream=True, messages=looping(times=times)))
+    assert (await lab.post(body)).message.content == "Hi"
+    assert lab.upstream.seen[0].body == body
+    assert await policies(lab) == told
+
+
 async def test_a_user_who_speaks_ends_the_loop(start: Start, tmp_path: Path) -> None:
     lab = await start(chat.streamed("Hi"), vtc_profiles=guarded(tmp_path, loop={"max_tool_messages": 3}))
     messages = [*looping(times=2), {"role": "user", "content": "More."}, *looping(times=2)[1:]]

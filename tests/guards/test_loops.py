@@ -19,6 +19,9 @@ def calling(*calls: tuple[str, str]) -> Message:
 READ = calling(("read", '{"a": 1, "b": 2}'))
 SAME = calling(("read", '{ "b":2, "a":1 }'))
 OTHER = calling(("read", '{"a": 2}'))
+NEWER, OLDER = (Message("tool", (text,), call_id="d") for text in ("y", "z"))
+BY_ID = Message("assistant", (), (ToolCall("read", "{}", "a"), ToolCall("read", "{}", "b")))
+SAID_OF = {id_: Message("tool", ("x",), call_id=id_) for id_ in "ab"}
 BROKEN = calling(("read", '{"a": '))
 
 
@@ -53,11 +56,18 @@ def test_results_since_the_user_spoke(messages: list[Message], expected: bool) -
         ([USER, READ, TOOL, USER, READ, TOOL], False),
         ([USER, BROKEN, TOOL, BROKEN, TOOL], True),
         ([USER, calling(("read", "{}"), ("read", "{}")), TOOL, TOOL], True),
+        ([USER, READ, TOOL, SAME, NEWER], False),
+        ([USER, READ, NEWER, SAME, NEWER], True),
+        ([USER, READ, TOOL, READ], False),
+        ([USER, READ, READ], True),
+        ([USER, BY_ID, NEWER, OLDER], False),
+        ([USER, BY_ID, SAID_OF["a"], SAID_OF["b"], BY_ID, SAID_OF["b"], SAID_OF["a"]], True),
     ],
 )
-def test_the_same_call_in_a_row(messages: list[Message], expected: bool) -> None:
+def test_the_same_call_with_the_same_result_in_a_row(messages: list[Message], expected: bool) -> None:
     told = found(Loop(max_tool_messages=None, repeated_calls=2), *messages)
-    assert told == ("`read` was called 2 times in a row with the same arguments" if expected else "")
+    same = "`read` was called 2 times in a row with the same arguments and the same result"
+    assert told == (same if expected else "")
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,9 @@ An agent resends everything with every request, so nothing is remembered here, a
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
@@ -24,16 +25,22 @@ class Loop(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     max_tool_messages: Count | None = None
     """Results of calls since the user last spoke; 20 where no limit is given at all."""
     repeated_calls: Count | None = None
-    """The same call with the same arguments, so many times in a row."""
+    """The same call with the same arguments and the same result, so many times in a row. One whose result changes (a
+    job that is waited for) is none."""
     malformed_calls: Count | None = None
     """Replies in a row that held a call which could not be read, and none that could."""
-    action: Literal["stop", "steer"] = "stop"
-    """`stop`: the request is not forwarded, the client is told so. `steer`: the model is told so."""
+    action: Literal["stop", "steer", "tell"] = "stop"
+    """`stop`: the request is not forwarded, the client is told so. `steer`: the model is told so. `tell`: the report
+    says so, and nothing changes. Where no profile says anything of loops, three equal calls are told so."""
 
     @property
     def results(self) -> int | None:
         is_bare = self.repeated_calls is None and self.malformed_calls is None
         return self.max_tool_messages or (DEFAULT_RESULTS if is_bare else None)
+
+
+USUAL = Loop(repeated_calls=3, action="tell")
+"""What holds where no profile says anything of loops."""
 
 
 def fault(
@@ -50,11 +57,11 @@ def fault(
     limit = loop.results
     if limit and results >= limit:
         return f"{results} tool calls were made since the last message of the user (the limit is {limit})"
-    calls = [call for message in recent for call in message.calls]
-    if loop.repeated_calls and len(calls) >= loop.repeated_calls:
-        row = calls[-loop.repeated_calls :]
-        if all(_same(call) == _same(row[0]) for call in row):
-            return f"`{row[0].name}` was called {len(row)} times in a row with the same arguments"
+    if count := loop.repeated_calls:
+        row = [*islice(_answered(recent), count)]
+        if len(row) == count and all(_same(call) == _same(row[0]) for call in row):
+            how = "the same arguments and the same result"
+            return f"`{row[0].call.name}` was called {count} times in a row with {how}"
     if loop.malformed_calls:
         replies = [message for message in messages if message.role == "assistant"][-loop.malformed_calls :]
         if len(replies) == loop.malformed_calls and all(is_malformed(message) for message in reversed(replies)):
@@ -62,9 +69,32 @@ def fault(
     return ""
 
 
-def _same(call: ToolCall) -> tuple[str, Any]:
-    """Return what makes two calls the same: name and arguments, however they are laid out."""
+class AnsweredCall(NamedTuple):
+    """A call, and what its result says: texts, and other parts as the API has them."""
+
+    call: ToolCall
+    result: tuple[Any, ...]
+
+
+def _answered(messages: Sequence[Message]) -> Iterator[AnsweredCall]:
+    """Pair calls with their results, the last one first: by their ids, and else by their order."""
+    results: list[Message] = []
+    for message in reversed(messages):
+        if message.role == "tool":
+            results.insert(0, message)
+        elif message.calls:
+            by_id = {result.call_id: result for result in results}
+            for place, call in reversed([*enumerate(message.calls)]):
+                in_order = results[place] if place < len(results) else None
+                result = (by_id.get(call.id) if call.id else None) or in_order
+                yield AnsweredCall(call, result.content if result else ())
+            results = []
+
+
+def _same(answered: AnsweredCall) -> tuple[str, Any, Any]:
+    """Return what makes two calls the same: name, result, and arguments, however they are laid out."""
+    call, result = answered
     try:
-        return call.name, json.dumps(json.loads(call.arguments), sort_keys=True)
+        return call.name, json.dumps(json.loads(call.arguments), sort_keys=True), result
     except (ValueError, RecursionError):
-        return call.name, call.arguments
+        return call.name, call.arguments, result

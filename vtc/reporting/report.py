@@ -107,7 +107,7 @@ class Report:
             return "refused"
         if self.repaired:
             return "repaired"
-        return "rewritten" if self.calls or self.request or self.policies else ""
+        return "rewritten" if self.calls or self.request or actions - {"told"} else ""
 
     @property
     def repaired(self) -> int:

@@ -162,6 +162,11 @@ def _structured(
 # Agents that go round in circles: stopped, or told so, by what the conversation of a request shows.
 
 
+LATELY = 4 * (loops.USUAL.repeated_calls or 0)
+"""Messages that are looked at for loops where no profile says anything of them."""
+_ACTIONS = {"stop": "stopped", "steer": "steered", "tell": "told"}
+
+
 def answer_to_loops(
     plan: Plan,
     request: Request,
@@ -175,9 +180,11 @@ def answer_to_loops(
     stop = steer = ""
     configured = [guards.loop for guards in plan.stack.guards if guards.loop]
     client = plan.protocol.client_text
-    if not configured:
-        return stop, steer
     messages: Sequence[Message] = request.messages
+    if not configured:
+        if not plan.protocol.tools:
+            return stop, steer
+        configured, messages = [loops.USUAL], messages[-LATELY:]
     own = {id(message) for message in messages}
     if client:
         messages = conversation.structured(messages, client.dialect, plan.protocol.by_name)
@@ -198,7 +205,7 @@ def answer_to_loops(
             continue
         if loop.action == "stop":
             stop = fault
-        else:
+        elif loop.action == "steer":
             steer = f"({fault[0].upper()}{fault[1:]}. Do something else, or answer without a tool.)"
-        report.intervened("loop", "stopped" if loop.action == "stop" else "steered", "", fault)
+        report.intervened("loop", _ACTIONS[loop.action], "", fault)
     return stop, steer
