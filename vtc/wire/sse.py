@@ -57,20 +57,30 @@ class EventReader:
         Raises `FrameTooLong` after `MOST_HELD` bytes of a frame, and then has not taken the chunk.
         """
         is_one = chunk.find(b"\n\n") == len(chunk) - 2 > 0 and chunk[0] != _LF and _CR not in chunk
-        if is_one and not (self.held or self._at_start):
-            return [Frame(chunk, data_of(chunk))]  # most servers send one whole event a chunk
+        frames: list[Frame] = []
+        # Most servers send one whole event a chunk.
+        for raw in [chunk] if is_one and not (self.held or self._at_start) else self._cut(chunk):
+            # Nearly all are one data line, after one that names the event or none.
+            start = raw.find(b"\n") + 1 if raw[:6] == _EVENT else 0
+            end = raw.find(b"\n", start)
+            is_plain = raw[start : start + 6] == _DATA and end == len(raw) - 2 and _CR not in raw
+            frames.append(Frame(raw, raw[start + 6 : end] if is_plain else _data_of(raw)))
+        return frames
+
+    def _cut(self, chunk: bytes) -> list[bytes]:
+        """Take the next bytes; return the frames that they complete, each with all its bytes."""
         if len(self.held) > MOST_HELD:
             raise FrameTooLong(f"a frame is longer than {MOST_HELD >> 20} MiB")
         held = self.held
         held += chunk
-        frames: list[Frame] = []
+        frames: list[bytes] = []
         start = 0
         if self._at_start:
             if len(held) < len(_BOM) and _BOM.startswith(held):
                 return frames
             self._at_start = False
             if held.startswith(_BOM):
-                frames.append(Frame(_BOM, None))
+                frames.append(_BOM)
                 start = len(_BOM)
         searched, has_cr = max(start, self._searched), _CR in held
         while True:
@@ -82,8 +92,7 @@ class EventReader:
                 end = start + 1 if held.startswith(b"\n", start) else at + 2 if at >= 0 else 0
             if not end or (end == len(held) and held.endswith(b"\r")):
                 break
-            raw = bytes(held[start:end])
-            frames.append(Frame(raw, data_of(raw)))
+            frames.append(bytes(held[start:end]))
             start = searched = end
         del held[:start]
         # A frame's end may have begun in the last two bytes; the rest was searched in vain.
@@ -96,16 +105,11 @@ class EventReader:
         self.held.clear()
         self._searched = 0
         self._at_start = False
-        return [Frame(raw, data_of(raw))] if raw else []
+        return [Frame(raw, _data_of(raw))] if raw else []
 
 
-def data_of(raw: bytes) -> bytes | None:
+def _data_of(raw: bytes) -> bytes | None:
     """Return the data of a whole frame; None if it has no data line."""
-    # Nearly all are one data line, after one that names the event or none.
-    start = raw.find(b"\n") + 1 if raw[:6] == _EVENT else 0
-    end = raw.find(b"\n", start)
-    if raw[start : start + 6] == _DATA and end == len(raw) - 2 and raw[-1] == _LF and _CR not in raw:
-        return raw[start + 6 : end]
     values = [_field(line)[1] for line in raw.splitlines() if _is_data(line)]
     return b"\n".join(values) if values else None
 
