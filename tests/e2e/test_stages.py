@@ -84,7 +84,7 @@ REPLY = [
     *(Stage(writer.FrameWriter, name, call) for name in ("leave", "whole", "written") for call in (0, 1)),
     *(Stage(EventStream, "write", call) for call in (0, 1, 2)),
     Stage(relay.Relay, "_begin"),
-    *(Stage(owner, name) for owner, name in ((relay, "read"), (writer, "settle"), (relay, "_plain"))),
+    *(Stage(owner, name) for owner, name in ((relay, "read"), (relay, "settle"), (relay, "_plain"))),
     *(Stage(choice, name) for name in ("finish", "_decided")),
     *(Stage(FastPath, "learn", call) for call in (0, 2)),
     *(Stage(FastPath, "feed", call) for call in (2, 9)),
@@ -191,7 +191,7 @@ async def test_a_text_clients_stream(
 NATIVE = [
     *(Stage(relay.Relay, "feed", call) for call in range(0, 8, 2)),
     *(Stage(Decoder, "decode", call) for call in range(0, 8, 2)),
-    *(Stage(owner, name) for owner, name in ((relay, "read"), (writer, "settle"))),
+    *(Stage(owner, name) for owner, name in ((relay, "read"), (relay, "settle"))),
     *(Stage(choice, name) for name in ("finish", "told_reason", "_decided", "_without_calls")),
     *(Stage(tool_calls.ToolCallAccumulator, name) for name in ("add", "_place", "calls")),
     *(Stage(tool_calls.ToolCallAccumulator, "add", call) for call in (1, 2, 3)),
@@ -282,7 +282,7 @@ REQUEST = [
     Stage(history, "joined"),
     Stage(history, "with_tools"),
     Stage(prompt, "prepared"),
-    Stage(RequestEncoder, "encoded"),
+    Stage(RequestEncoder, "_encoded"),
 ]
 
 

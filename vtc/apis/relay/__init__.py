@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import copy
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -114,10 +114,11 @@ class Relay[P: Pipeline]:
                 self._last = frame if deltas else self._last
                 return []
             writer = copy.copy(self.writer)
-            out, choices, left = writer.leave([(choice, entry, events)])
+            left, waiting = settle([*choice.waiting, entry], events, ended=choice.ended)
+            out, choices = writer.leave(index, left), [replace(choice, waiting=waiting)]
             is_text = len(deltas) == 1 and all(type(event) is Text for event in events)
             if last and is_text and not any(isinstance(item, Seal) for item in metadata):  # each of these is heard
-                self.plain = _plain(last, frame, left, choices[0].waiting, out, alone=not metadata)
+                self.plain = _plain(last, frame, left, waiting, out, alone=not metadata)
         self.decoder, self.writer = decoder, writer
         for choice in choices:
             self._choices[choice.index] = choice
@@ -148,7 +149,7 @@ class Relay[P: Pipeline]:
         Where it `breaks` off, nothing says to the client that this is the end, and one of another API gets an error.
         """
         writer = copy.copy(self.writer)
-        out, choices, _ = writer.leave(self._ending(writer, complete=False, breaks=breaks))
+        out, choices = _settled(writer, self._ending(writer, complete=False, breaks=breaks))
         if breaks and not writer.passes and not writer.ended:
             out += writer.written((Failure("The model server broke off."),), 0)
         out += [*([] if breaks else writer.end()), *writer.close()]
@@ -212,19 +213,16 @@ class Relay[P: Pipeline]:
                 whole.append((choice.index, *leave[0]))
         if len(whole) == len(parts):
             return writer.whole(frame, whole), [replace(choice, waiting=deque()) for choice, _, _ in parts]
-        out, choices, _ = writer.leave(
-            (choice, replace(entry, intact=False), events) for choice, entry, events in parts
-        )
-        return out, choices
+        return _settled(writer, ((choice, replace(entry, intact=False), events) for choice, entry, events in parts))
 
     def _ended(
         self, writer: FrameWriter, frame: Frame, metadata: Sequence[Beside], last: Delta | None
     ) -> tuple[list[bytes], list[Choice]]:
         """Take the frame by which the server ended the reply, or broke it off."""
         if not isinstance(last, Failure):
-            out, choices, _ = writer.leave(self._ending(writer, complete=True))
+            out, choices = _settled(writer, self._ending(writer, complete=True))
             return [*out, *writer.end(frame)], choices
-        out, choices, _ = writer.leave(self._ending(writer, complete=False, breaks=True))
+        out, choices = _settled(writer, self._ending(writer, complete=False, breaks=True))
         entry = pending(frame, metadata, last)
         return [*out, *writer.whole(frame, [(last.choice, entry, [*entry.before, *entry.after])])], choices
 
@@ -241,6 +239,17 @@ class Relay[P: Pipeline]:
                 reason = told_reason("stop", choice, fate) if is_called or complete else "length"
                 entry = replace(entry, after=(*pieces, Finish(reason, choice.index)))
             yield choice, entry, events
+
+
+def _settled(writer: FrameWriter, parts: Iterable[Part]) -> tuple[list[bytes], list[Choice]]:
+    """Let leave what is decided of some choices; return that, and the choices."""
+    out: list[bytes] = []
+    choices: list[Choice] = []
+    for choice, entry, events in parts:
+        left, waiting = settle([*choice.waiting, entry], events, ended=choice.ended)
+        out += writer.leave(choice.index, left)
+        choices.append(replace(choice, waiting=waiting))
+    return out, choices
 
 
 def _plain(

@@ -21,8 +21,7 @@ from msgspec.structs import replace
 
 from vtc.apis.calls import JsonNesting
 from vtc.apis.contract import Encoder, ReplyEvent
-from vtc.apis.relay.choice import Choice, Part
-from vtc.apis.relay.pending import Left, PendingFrame, settle
+from vtc.apis.relay.pending import Left, PendingFrame
 from vtc.events import Call, CallDelta, Failure, Finish, Origin, Rewritten
 from vtc.json_text import is_distinct, is_proper
 from vtc.wire.framing import Frame
@@ -71,27 +70,19 @@ class FrameWriter(msgspec.Struct):
         """True if frames still leave as they came, where nothing of them changes."""
         return self.passes and not (self.shifted or self.behind) and self.encoder.in_step
 
-    def leave(self, parts: Iterable[Part]) -> tuple[list[bytes], list[Choice], list[Left]]:
-        """Let leave what is decided of some choices; return that, the choices, and the frames that left of the last.
-
-        A frame leaves as it came if nothing of it changed.
-        """
+    def leave(self, choice: int, left: Iterable[Left]) -> list[bytes]:
+        """Let leave what is decided of a choice: each frame as it came if nothing of it changed."""
         out: list[bytes] = []
-        choices: list[Choice] = []
-        left: list[Left] = []
-        for choice, entry, events in parts:
-            left, waiting = settle([*choice.waiting, entry], events, ended=choice.ended)
-            choices.append(replace(choice, waiting=waiting))
-            for pending, says in left:
-                if pending.intact:
-                    out += self.whole(pending.frame, [(choice.index, pending, says)])
-                elif says:
-                    out += self.written(says, choice.index, pending.frame, first=not pending.begun)
-                elif not pending.begun:
-                    if self.kept:  # without its text, a block whose start is kept may never begin
-                        self.written((), 0)
-                    self.shifted = self.shifted or self.encoder.counts
-        return out, choices, left
+        for pending, says in left:
+            if pending.intact:
+                out += self.whole(pending.frame, [(choice, pending, says)])
+            elif says:
+                out += self.written(says, choice, pending.frame, first=not pending.begun)
+            elif not pending.begun:
+                if self.kept:  # without its text, a block whose start is kept may never begin
+                    self.written((), 0)
+                self.shifted = self.shifted or self.encoder.counts
+        return out
 
     def whole(self, frame: Frame, entries: Sequence[Entry]) -> list[bytes]:
         """Let a frame leave of which nothing changed: as it came, if all that it holds may leave and is in step."""
