@@ -176,7 +176,7 @@ def test_what_was_taught_is_told_and_forgotten_after_a_day() -> None:
     assert "2 schemas simplified (fetch: pattern, no type; create: maxLength, $ref, no type)" in told
     assert "done at once from now on: schemas" in told
     now[0] = EXPIRES - 1
-    assert "the server refused requests without: schemas" in opened(memory, **fields).plan.why
+    assert "done since the server refused a request: schemas" in opened(memory, **fields).plan.why
     now[0] = EXPIRES + 1
     assert opened(memory, **fields).request() == asked("openai-chat", **fields)
 

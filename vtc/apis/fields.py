@@ -63,6 +63,28 @@ def items(raw: bytes, values: Sequence[Any]) -> list[msgspec.Raw]:
         return [msgspec.Raw(encode(value)) for value in values]
 
 
+def raw_fields(raw: bytes) -> dict[str, msgspec.Raw] | None:
+    """Split an object into the bytes of its fields; None if it is none. Raises ValueError."""
+    try:
+        return _raw_object.decode(raw)
+    except msgspec.ValidationError:
+        return None
+    except msgspec.DecodeError:
+        fields = decode(bytes(raw))
+    return {key: msgspec.Raw(encode(value)) for key, value in fields.items()} if isinstance(fields, dict) else None
+
+
+def raw_items(raw: bytes) -> list[msgspec.Raw] | None:
+    """Split a list into the bytes of its items; None if it is none. Raises ValueError."""
+    try:
+        return _raw_list.decode(raw)
+    except msgspec.ValidationError:
+        return None
+    except msgspec.DecodeError:
+        values = decode(bytes(raw))
+    return [msgspec.Raw(encode(value)) for value in values] if isinstance(values, list) else None
+
+
 def object_of(data: bytes | None) -> dict[str, Any] | None:
     """Decode the object that a frame of a reply holds; None if it holds something else."""
     try:

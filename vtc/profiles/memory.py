@@ -21,6 +21,8 @@ MOST = 1024
 """Facts that are kept; each takes about 300 bytes."""
 EXPIRES = 24 * 3600.0
 """Seconds after which a lesson is forgotten: servers are updated, and templates mended."""
+MOST_LESSONS = 64
+"""Lessons of a server about a model, the last of them: it could find new words for ever."""
 MOST_THOUGHTS = 16 << 20
 """Bytes of what models thought."""
 
@@ -57,9 +59,9 @@ class Learned:
 
 @dataclass(slots=True)
 class Lessons:
-    """The steps that a server taught by what it refused of a request for a model: what is asked otherwise since.
+    """What a server taught by what it refused of a request for a model: steps, and corrections of fields, by name.
 
-    There are no more than steps. `clock` tells seconds.
+    `clock` tells seconds.
     """
 
     clock: Callable[[], float] = float
@@ -73,8 +75,9 @@ class Lessons:
     def learn(self, steps: Mapping[str, Any]) -> None:
         """Take note of steps with which a request was taken that had been refused without."""
         now = self.clock()
+        known = {**self._known, **{name: (value, now) for name, value in steps.items()}}
         # One that reads them in another thread has the old ones or the new.
-        self._known = {**self._known, **{name: (value, now) for name, value in steps.items()}}
+        self._known = dict([*known.items()][-MOST_LESSONS:])
 
 
 class Memory:

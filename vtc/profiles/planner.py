@@ -329,7 +329,7 @@ class Planner:
         if server_model:
             why.append(f"model {request.model}: the server is asked for {server_model}")
         if needed := [name for name in learned if name not in ("constrain", "strict")]:
-            why.append(f"the server refused requests without: {', '.join(needed)}")
+            why.append(f"done since the server refused a request: {', '.join(needed)}")
         if withheld:
             why.append(f"not offered to the model: {', '.join(sorted(withheld))}")
         return replace(plan, steps=steps, why=tuple(why))

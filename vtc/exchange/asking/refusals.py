@@ -6,7 +6,7 @@ The words of servers stand in `refusals.yaml`, with their sources.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,6 +15,7 @@ import msgspec
 
 from vtc.apis.contract import FULL
 from vtc.events import MAX_TOKENS, Failure
+from vtc.exchange.asking.corrections import Correction
 from vtc.guards.patterns import Expression, naming
 from vtc.profiles.document import table
 from vtc.profiles.planner import PROMPT
@@ -64,7 +65,6 @@ class LimitWords(_Expressions, frozen=True, kw_only=True):
     named: Expression
     window: Expression
     prompt: Expression
-    least: Expression
     most: Expression
 
 
@@ -110,8 +110,16 @@ class Lesson(NamedTuple):
     """For this request the limit on its reply: so many tokens are left."""
 
 
-def lesson(status: int, message: str, known: Mapping[str, Any]) -> Lesson | None:
-    """Read a server's refusal; None if it teaches nothing but what is `known`: steps that were taken."""
+def lesson(
+    status: int,
+    message: str,
+    known: Mapping[str, Any],
+    named: Callable[[], Mapping[str, Correction]] = dict,
+) -> Lesson | None:
+    """Read a server's refusal; None if it teaches nothing but what is `known`: steps that were taken.
+
+    `named` reads what it names of the request; that comes last, as a field may be named for what a step mends.
+    """
     if status in _NOT_OF_THE_REQUEST:
         return None
     limit = REFUSALS.limit
@@ -120,8 +128,6 @@ def lesson(status: int, message: str, known: Mapping[str, Any]) -> Lesson | None
     if window and prompt and names_limit:
         # What is left is known for this request; for others it is estimated.
         return Lesson({"context": window}, window - prompt) if window > prompt else None
-    if (least := _number(message, limit.least)) and names_limit:
-        return Lesson({MAX_TOKENS: False}, least)
     if most := _number(message, limit.most):
         return Lesson({MAX_TOKENS: most}) if known.get(MAX_TOKENS) != most else None
     grammar = next((step for step in GRAMMARS if known.get(step)), "")
@@ -135,6 +141,8 @@ def lesson(status: int, message: str, known: Mapping[str, Any]) -> Lesson | None
         }
         if steps and _pattern(*row.words).search(message):
             return Lesson(steps)
+    if corrections := named():
+        return Lesson(corrections)
     # A server that does not know the field says so in any words.
     return Lesson({grammar: False}) if grammar and status in _NOT_UNDERSTOOD else None
 

@@ -19,6 +19,8 @@ from vtc.apis.seals import SealKey
 from vtc.dialects.syntax import tool_names
 from vtc.dialects.writing.history import usage
 from vtc.events import MAX_TOKENS, CanonicalRequest, Failure, Message, Tool
+from vtc.exchange.asking.corrections import Correction, CorrectionScope, corrected
+from vtc.exchange.asking.named_fields import taught as taught_by
 from vtc.exchange.asking.refusals import GRAMMARS, LEAST, PLAIN, cut, full, lesson
 from vtc.exchange.asking.steps import BRIDGED, StepContext, made_ready
 from vtc.exchange.asking.steps.limits import size
@@ -91,8 +93,8 @@ class RequestEncoder:
         """The steps that changed what it was sent last."""
         self.asked = SentRequest(request.model, request.stream)
         """The model and the form of the reply that the server was asked for last."""
-        self.sent = 0
-        """The hash of what it was sent last."""
+        self.sent = b""
+        """The body that it was sent last."""
         self.left: tuple[Sequence[Message], Sequence[Tool]] = (), ()
         """The messages and tools of that."""
 
@@ -115,6 +117,8 @@ class RequestEncoder:
             lines += self._untold(canonical, ready, names)
         else:
             body = self._changed(messages, canonical, ready, names)
+        body, corrections = corrected(body, self._corrections(), self._scope)
+        lines += corrections.values()
         strict = {names.back(tool.name): tool for tool in ready.tools if tool.strict}
         constrained = ready.constraint is not None
         length = 0 if plan.stack.as_is else size(given, plan.offered)
@@ -125,9 +129,9 @@ class RequestEncoder:
             on_refusal=self._refused if constrained or strict else None,
         )
         self._report.request += [line for line in lines if line not in self._report.request]
-        self._took = took
+        self._took = {*took, *corrections}
         self.asked = SentRequest(ready.model or request.model, request.stream and not plan.buffered)
-        self.sent, self.left = hash(body), (ready.messages, ready.tools)
+        self.sent, self.left = body, (ready.messages, ready.tools)
         return body
 
     def _read(self, messages: tuple[Message, ...]) -> CanonicalRequest:
@@ -198,6 +202,18 @@ class RequestEncoder:
             lines.append(f"{what} of past reasoning left out: VTC gave the client none such in this conversation")
         return lines
 
+    def _corrections(self) -> list[Correction]:
+        """List what the server taught about fields of the body."""
+        return [step for step in self._steps.values() if isinstance(step, Correction)]
+
+    @property
+    def _scope(self) -> CorrectionScope:
+        """Tell what no correction may touch."""
+        changes = [policy.request for policy in self._plan.stack.policies]
+        return CorrectionScope(
+            self._server.layout, [path for change in changes for path in (*change.set, *change.drop)]
+        )
+
     def _grammar(self, ready: CanonicalRequest) -> Mapping[str, Any]:
         """Write the fields that tell the server the grammar of its reply."""
         return self._server.constrain(*ready.constraint) if ready.constraint else {}
@@ -224,7 +240,7 @@ class RequestEncoder:
         None, too, if it teaches that the tools are to stand in the prompt: then it is to be planned anew.
         """
         words, before = hints.words_of(error, WORDS), [*self._report.request]
-        while taught := lesson(status, words, self._steps):
+        while taught := lesson(status, words, self._steps, partial(taught_by, error, self.sent, self._scope)):
             if PROMPT in taught.steps:
                 self.taught[PROMPT] = self._steps[PROMPT] = True
                 return None
@@ -257,7 +273,7 @@ class RequestEncoder:
 
     def forget(self) -> None:
         """Keep nothing of the conversation."""
-        self.left, self._messages = ((), ()), None
+        self.left, self._messages, self.sent = ((), ()), None, b""
 
     def learned(self) -> None:
         """Take note that the server took it with what its refusals taught."""

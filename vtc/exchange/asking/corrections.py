@@ -1,0 +1,247 @@
+"""Correct the body of a request: leave a field out, rename it, move it to a bound, drop one of two.
+
+    body -> Correction, Correction, … -> the body that is sent
+
+A refusal teaches them (`named_fields.py`). They work on the body as its server is sent it, so that a path is what the
+server calls it, whatever the client speaks. None touches what is said: no text, call, result, tool, schema, model, or
+form of the answer (`CorrectionScope`). The names of what is never touched stand in `corrections.yaml`.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from vtc.apis.fields import at, raw_fields, raw_items
+from vtc.apis.layout import BodyLayout
+from vtc.json_text import decode, encode
+from vtc.profiles.document import table
+
+type Deed = Literal["leave_out", "rename", "keep_within", "spell", "give"]
+type Fields = dict[str, Any]
+"""An object of the body: the bytes of each field, or a value that is new."""
+EVERY = "*"
+"""Stands in a path for any index."""
+
+
+class Correction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A change to one field of the body, wherever its path leads."""
+
+    do: Deed
+    path: tuple[str, ...]
+    to: Any = None
+    """The new name; the least and the most, None for no bound; the words that are taken; the value that is given."""
+    beside: str = ""
+    """Only where this field stands beside it."""
+    where: Mapping[str, Sequence[Any]] = {}
+    """Only in objects of which these fields have one of these values; None for one that is not there."""
+
+    def __str__(self) -> str:
+        path = ".".join(self.path)
+        match self.do:
+            case "leave_out":
+                return f"{path} left out" + (f" beside {self.beside}" if self.beside else "")
+            case "rename":
+                return f"{path} sent as {self.to}"
+            case "keep_within":
+                least, most = self.to
+                bounds = [f"at least {least}"] * (least is not None) + [f"at most {most}"] * (most is not None)
+                return f"{path} {' and '.join(bounds)}"
+            case "spell":
+                return f"{path} one of {', '.join(self.to)}"
+            case "give":
+                return f"{path} {self.to!r} where there is none"
+
+    def applied(self, body: bytes, scope: CorrectionScope) -> bytes:
+        """Correct a body; the very bytes if it changes nothing."""
+        top = raw_fields(body) or {}
+        to_objects = self.path if self.path[-1] == EVERY else self.path[:-1]
+        new = _edited(body, to_objects, lambda fields: self._changed(fields, scope, top))
+        return body if new is body else bytes(new or b"")
+
+    def _changed(self, fields: Fields, scope: CorrectionScope, top: Fields) -> Fields | None:
+        """Change an object that the path leads to; return the very one if nothing changes, None to leave it out."""
+        *_, key = self.path
+        if not self._fits(fields) or (self.beside and self.beside not in fields):
+            return fields
+        if key == EVERY:
+            return None
+        value = _value(fields, key)
+        if self.do == "give":
+            return {**fields, key: self.to} if value in (None, "") and value != self.to else fields
+        if key not in fields:
+            return fields
+        if self.do in ("leave_out", "rename"):
+            if not scope.allows(self.path, value, top, by_rule=bool(self.where)):
+                return fields
+            if self.do == "leave_out" or self.to in fields:
+                return {name: raw for name, raw in fields.items() if name != key}
+            return {self.to if name == key else name: raw for name, raw in fields.items()}
+        if not scope.sets(self.path):
+            return fields
+        new = _within(value, *self.to) if self.do == "keep_within" else _spelled(value, self.to)
+        return fields if new == value else {**fields, key: new}
+
+    def _fits(self, fields: Fields) -> bool:
+        return all(_value(fields, name) in values for name, values in self.where.items())
+
+
+class CorrectionScope(NamedTuple):
+    """Tells what of a body no correction may touch."""
+
+    layout: BodyLayout
+    policies: Collection[str] = ()
+    """The dotted paths that policies set or leave out."""
+
+    def allows(self, path: Sequence[str], value: Any, top: Fields, *, by_rule: bool) -> bool:
+        """True if what stands at a path may be left out, or have another name.
+
+        `by_rule` says that a row of ours names the place, and not a server.
+        """
+        root, layout = path[0], self.layout
+        if self._of_policies(path) or (len(path) == 1 and root in (layout.entries, "model", "stream")):
+            return False
+        if by_rule or _is_nothing(value):
+            return True
+        if root == layout.choice:
+            return not _demands(value) or _is_nothing(_value(top, "tools"))
+        if root in (layout.entries, layout.prompt, "tools"):
+            return len(path) > 1 and _is_beside(path[-1], value)
+        dotted = ".".join(path)
+        return not any(_says(never, dotted, value) for never in _TABLE.never)
+
+    def sets(self, path: Sequence[str]) -> bool:
+        """True if what stands at a path may get another value: a number, or a word."""
+        layout = self.layout
+        return not self._of_policies(path) and path[0] not in (layout.entries, layout.prompt, "tools", "model")
+
+    def _of_policies(self, path: Sequence[str]) -> bool:
+        dotted = ".".join(path)
+        return any(f"{name}.".startswith(f"{dotted}.") or dotted.startswith(f"{name}.") for name in self.policies)
+
+
+def corrected(body: bytes, corrections: Iterable[Correction], scope: CorrectionScope) -> tuple[bytes, dict[str, str]]:
+    """Correct a body; return the very bytes if nothing changes it, and a line for people about each that did."""
+    lines: dict[str, str] = {}
+    for correction in corrections:
+        new = correction.applied(body, scope)
+        lines |= {str(correction): f"{correction}, as the server wants it"} if new != body else {}
+        body = new
+    return body, lines
+
+
+# What is beside the meaning
+
+
+class CorrectionLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """`corrections.yaml`."""
+
+    scales: tuple[tuple[str, ...], ...]
+    """Words in order of how much they ask for."""
+    never: tuple[str, ...]
+    """Dotted paths of what is never left out."""
+    meaning: str
+    """Names of fields that hold what messages and tools say."""
+    beside: str
+    """Names of fields that may hold text, and stand beside that."""
+
+
+_TABLE = table(Path(__file__).with_suffix(".yaml"), CorrectionLimits)
+_MEANING, _BESIDE = frozenset(_TABLE.meaning.split()), frozenset(_TABLE.beside.split())
+
+
+def _says(never: str, path: str, value: Any) -> bool:
+    """True if what stands at a path is, holds, or is a part of, what is `never` left out, and that says something."""
+    if never.startswith(f"{path}."):
+        value = at(value, never[len(path) + 1 :])
+    elif not f"{path}.".startswith(f"{never}."):
+        return False
+    return not _is_nothing(value) and value != {"type": "text"}
+
+
+def _is_beside(name: str, value: Any) -> bool:
+    """True for a field of a message or a tool that holds no text, call, result or schema."""
+    if name in _MEANING:
+        return False
+    return name in _BESIDE or not any(map(_is_said, _leaves(value)))
+
+
+def _is_said(leaf: Any) -> bool:
+    """True for a text, and for the name of what holds one; what has no space in it is none."""
+    return isinstance(leaf, str) and (leaf in _MEANING or len(leaf.split()) > 1 or len(leaf) > 64)
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    """List the names and the values that stand in a value."""
+    rest = [value]
+    while rest:
+        node = rest.pop()
+        if isinstance(node, dict):
+            rest += [*node, *node.values()]
+        elif isinstance(node, list):
+            rest += node
+        else:
+            yield node
+
+
+def _demands(choice: Any) -> bool:
+    """True if a choice of a tool is not left to the model."""
+    words = (leaf for leaf in _leaves(choice) if isinstance(leaf, str))
+    return any(word.lower() not in ("auto", "type", "mode", "functioncallingconfig") for word in words)
+
+
+def _is_nothing(value: Any) -> bool:
+    return value in (None, "", [], {})
+
+
+# The values that are set
+
+
+def _within(value: Any, least: float | None, most: float | None) -> Any:
+    """Move a number to the bound beyond which it lies; of a list the first entries stay."""
+    if isinstance(value, list):
+        return value if most is None else value[: max(int(most), 0)]
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return value
+    return least if least is not None and value < least else most if most is not None and value > most else value
+
+
+def _spelled(value: Any, words: Sequence[str]) -> Any:
+    """Return the word that is taken and nearest to a value in a scale; the value itself if there is none."""
+    scale = next((scale for scale in _TABLE.scales if value in scale), ())
+    taken = [word for word in scale if word in words]
+    if not taken or value in words:
+        return value
+    place = scale.index(value)
+    return min(taken, key=lambda word: (abs(scale.index(word) - place), -scale.index(word)))
+
+
+# The body: bytes that are not touched stay what they are
+
+
+def _edited(raw: Any, path: Sequence[str], change: Callable[[Fields], Fields | None]) -> Any:
+    """Change the objects that a path leads to; the very bytes if nothing changes, None if nothing is left."""
+    if not path:
+        fields = raw_fields(raw)
+        new = fields and change(fields)
+        return raw if new is fields else new if new is None else msgspec.Raw(encode(new))
+    key, *rest = path
+    if key == EVERY:
+        items = raw_items(raw) or ()
+        edited = [_edited(item, rest, change) for item in items]
+        if all(map(operator.is_, edited, items)):
+            return raw
+        return msgspec.Raw(encode([item for item in edited if item is not None]))
+    fields = raw_fields(raw) or {}
+    if key not in fields or (edited := _edited(fields[key], rest, change)) is fields[key]:
+        return raw
+    return msgspec.Raw(encode({**fields, key: edited}))
+
+
+def _value(fields: Fields, key: str) -> Any:
+    raw = fields.get(key)
+    return decode(bytes(raw)) if isinstance(raw, msgspec.Raw) else raw

@@ -1,0 +1,244 @@
+"""Read which parts of a request a server's refusal names, and what corrects it.
+
+    error of the server -> statements -> rows of words -> places in the body that was sent -> corrections
+
+The words of servers stand in `named_fields.yaml`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from vtc.exchange.asking.corrections import EVERY, Correction, Deed, CorrectionScope
+from vtc.json_text import decode
+from vtc.profiles.document import table
+
+MOST_WORDS = 2000
+"""Characters of a server's error that are looked at."""
+MOST_STATEMENTS = 64
+MOST_DEPTH = 12
+"""Levels of a body, and of an error, in which a name is looked for."""
+_QUOTES = re.compile(r"[`'\"“”‘’\\]+")
+
+
+# The words
+
+
+_PATH = r"[A-Za-z_$][\w$-]*+(?:[.\[][\w$*-]++\]?+)*+"
+_WORD = r"'?[\w-]++'?"
+_NUMBER = r"-?\d+(?:\.\d+)?"
+_HOLES = {
+    **{name: rf"(?<![\w.$])'?(?P<{name}>{_PATH})'?" for name in ("name", "at", "second")},
+    "use": r"'(?P<use>[A-Za-z_]\w*+)'",
+    **{name: rf"(?P<{name}>{_NUMBER})(?![\w])" for name in ("least", "most")},
+    "words": rf"(?P<words>{_WORD}(?:(?:,? (?:and|or) |, ?|\|){_WORD})*)",
+}
+"""What the holes of an expression find."""
+
+
+@cache
+def _pattern(words: str) -> re.Pattern[str]:
+    """Compile an expression with holes. Raises ValueError."""
+    try:
+        return re.compile(re.sub(r"\{(\w+)\}", lambda hole: _HOLES.get(hole[1], hole[0]), words), re.I)
+    except re.error as error:
+        raise ValueError(f"{error}: {words}") from None
+
+
+class CorrectionRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The words by which servers name what they refuse, and what is done about it."""
+
+    do: Deed
+    words: tuple[str, ...]
+    paths: tuple[str, ...] = ()
+    """Dotted ones, where the words name none."""
+    where: dict[str, tuple[Any, ...]] = {}
+    to: Any = None
+
+    def __post_init__(self) -> None:
+        for words in self.words:
+            _pattern(words)
+
+    def corrections(self, text: str, sent: Any) -> Iterator[Correction]:
+        """List what an error teaches about the body that was `sent`."""
+        matches = (match for words in self.words for match in _pattern(words).finditer(text))
+        if self.paths:
+            paths = (tuple(path.split(".")) for path in self.paths * any(True for _ in matches))
+            yield from (Correction(self.do, path, self.to, where=self.where) for path in paths)
+            return
+        for match in matches:
+            named = match.groupdict()
+            name = _keys(named.get("at") or "") + _keys(named["name"])
+            if second := named.get("second"):
+                yield from _one_of_two(sent, name, _keys(second))
+                continue
+            for path in _places(sent, name):
+                yield Correction(self.do, path, self._to(named))
+
+    def _to(self, named: Mapping[str, str | None]) -> Any:
+        """Return what the value or the name is to be, by what was named."""
+        match self.do:
+            case "rename":
+                return named["use"]
+            case "keep_within":
+                bounds = (named.get("least"), named.get("most"))
+                least, most = (decode(bound.encode()) if bound else None for bound in bounds)
+                return least, most - 1 if named.get("exclusive") and isinstance(most, int) else most
+            case "spell":
+                return tuple(re.findall(r"[\w-]+", re.sub(r"\b(?:and|or)\b", " ", named["words"] or "")))
+        return None
+
+
+class NamedFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """`named_fields.yaml`."""
+
+    pairs: tuple[tuple[str, str], ...]
+    """Fields of an error: one that says where, and one that says what is wrong there."""
+    rows: tuple[CorrectionRow, ...]
+
+
+_TABLE = table(Path(__file__).with_suffix(".yaml"), NamedFields)
+
+
+def taught(error: bytes, body: bytes, scope: CorrectionScope) -> Mapping[str, Correction]:
+    """Read which parts of a body that was sent an error names; return what corrects it, by its words for people.
+
+    Nothing that changes nothing is returned, and one correction for each path.
+    """
+    text, sent = statements(error), decode(body)
+    corrections: dict[str, Correction] = {}
+    paths: set[tuple[str, ...]] = set()
+    for correction in (correction for row in _TABLE.rows for correction in row.corrections(text, sent)):
+        if correction.path not in paths and (new := correction.applied(body, scope)) != body:
+            corrections[str(correction)], body = correction, new
+            paths.add(correction.path)
+    return corrections
+
+
+def statements(error: bytes) -> str:
+    """Write out what an error says: its texts, and what it names in fields of their own, as if its text named that."""
+    try:
+        value = decode(error, "replace")
+    except ValueError:
+        value = error.decode(errors="replace")
+    lines = "\n".join(dict.fromkeys(islice(_statements(value), MOST_STATEMENTS)))
+    lines = _QUOTES.sub("'", lines[: 4 * MOST_WORDS])
+    lines = _LOC.sub(lambda match: f"\n{_dotted(re.findall(r'[\w$-]+', match[1]))}: ", lines)
+    return re.sub(r"[ \t]+", " ", lines.replace(" -> ", "."))[:MOST_WORDS]
+
+
+_LOC = re.compile(r"'loc': ?[\[(]([^\])]{0,400}+)[\])], ?'msg': ?'")
+"""Pydantic's list of errors, as Python prints it."""
+_NO_WORDS = ("input", "ctx", "url", "type")
+"""Fields of Pydantic's errors: what was sent, which may be any text, and what says nothing more."""
+
+
+def _statements(value: Any, depth: int = 0) -> Iterator[str]:
+    if depth > MOST_DEPTH:
+        return
+    match value:
+        case str():
+            inner = value[value.find("{") :] if "{" in value else ""
+            try:
+                yield from _statements(decode(inner.encode(errors="replace")), depth + 1)
+            except ValueError:
+                yield value
+            else:
+                yield value[: len(value) - len(inner)]
+        case list():
+            for part in value:
+                yield from _statements(part, depth + 1)
+        case dict():
+            for where, says in _TABLE.pairs:
+                place, words = value.get(where), value.get(says)
+                if place and isinstance(words, str):
+                    yield f"{_dotted(place)}: {words}"
+            for name, part in value.items():
+                if name not in _NO_WORDS:
+                    yield from _statements(part, depth + 1)
+
+
+def _dotted(place: Any) -> str:
+    """Write the place of a part as a path; what is no name in it, as the kinds of Pydantic, is left out."""
+    parts = place if isinstance(place, list) else [place]
+    return ".".join(str(part) for part in parts if re.fullmatch(r"[\w$.\[\]-]+", str(part)))
+
+
+# Where in the body that is
+
+
+def _keys(path: str) -> tuple[str, ...]:
+    return tuple(re.findall(r"[\w$*-]+", path))
+
+
+def _one_of_two(sent: Any, first: tuple[str, ...], second: tuple[str, ...]) -> Iterator[Correction]:
+    """Leave out one of two that stand side by side: the second, if it may be."""
+    for one, other in ((second, first), (first, second)):
+        for path in _places(sent, one):
+            yield Correction("leave_out", path, beside=_spelling(sent, path, other[-1]))
+
+
+def _spelling(sent: Any, path: Sequence[str], name: str) -> str:
+    """Spell a field as it is spelled beside what a path leads to."""
+    return next((place[-1] for place in _places(sent, (*path[:-1], name)) if place[:-1] == path[:-1]), name)
+
+
+def _places(sent: Any, names: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Find where in a body that was sent a part stands, by its name or by its path in the server's words."""
+    if place := _place(sent, names):
+        yield place
+    elif len(names) == 1:
+        yield from dict.fromkeys(_below(sent, names[0], ()))
+
+
+def _place(node: Any, names: Sequence[str]) -> tuple[str, ...] | None:
+    """Follow a path, whose server may name what no body has: a kind of message or of tool, `body`; any index is all."""
+    if not names:
+        return ()
+    head, *rest = names
+    if isinstance(node, list):
+        rest = rest if head == EVERY or head.isdigit() else [*names]
+        places = (_place(item, rest) for item in node)
+        return next(((EVERY, *place) for place in places if place is not None), None)
+    if not isinstance(node, dict):
+        return None
+    key = _key(node, head)
+    below = _place(node[key], rest) if key is not None else None
+    if key is not None and below is not None:
+        return (key, *below)
+    return _place(node, rest) if rest else None
+
+
+_FREE = frozenset(("arguments", "args", "parameters", "parametersJsonSchema", "input_schema", "schema", "response"))
+"""Fields that hold what a user or a model wrote, in any form."""
+
+
+def _below(node: Any, name: str, above: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """Find a field of this name in the parts of a body."""
+    if isinstance(node, list) and len(above) < MOST_DEPTH:
+        for item in node:
+            yield from _below(item, name, (*above, EVERY))
+    if isinstance(node, dict) and len(above) < MOST_DEPTH:
+        if (key := _key(node, name)) is not None:
+            yield (*above, key)
+        for key, part in node.items():
+            if key not in _FREE and not (key == "input" and above):
+                yield from _below(part, name, (*above, key))
+
+
+def _key(fields: Mapping[str, Any], name: str) -> str | None:
+    """Find the field of a name, also in the other spelling (`top_k`, `topK`)."""
+    if name in fields:
+        return name
+    return next((key for key in fields if _folded(key) == _folded(name)), None)
+
+
+def _folded(name: str) -> str:
+    return name[:1] + name[1:].replace("_", "").lower()
