@@ -69,14 +69,15 @@ class Correction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if not self._fits(fields) or (self.beside and self.beside not in fields):
             return fields
         if key == EVERY:
-            return None
+            return None if self.where else fields
         value = _value(fields, key)
         if self.do == "give":
             return {**fields, key: self.to} if value in (None, "") and value != self.to else fields
         if key not in fields:
             return fields
         if self.do in ("leave_out", "rename"):
-            if not scope.allows(self.path, value, top, by_rule=bool(self.where)):
+            may = scope.allows(self.path, value, top, by_rule=bool(self.where))
+            if not may or (self.do == "rename" and scope.is_of_policies((*self.path[:-1], self.to))):
                 return fields
             if self.do == "leave_out" or self.to in fields:
                 return {name: raw for name, raw in fields.items() if name != key}
@@ -103,23 +104,24 @@ class CorrectionScope(NamedTuple):
         `by_rule` says that a row of ours names the place, and not a server.
         """
         root, layout = path[0], self.layout
-        if self._of_policies(path) or (len(path) == 1 and root in (layout.entries, "model", "stream")):
+        if self.is_of_policies(path) or (len(path) == 1 and root in (layout.entries, "model", "stream")):
             return False
         if by_rule or _is_nothing(value):
             return True
         if root == layout.choice:
             return not _demands(value) or _is_nothing(_value(top, "tools"))
         if root in (layout.entries, layout.prompt, "tools"):
-            return len(path) > 1 and _is_beside(path[-1], value)
+            return len(path) > 1 and FREE.isdisjoint(path[1:]) and _is_beside(path[-1], value)
         dotted = ".".join(path)
         return not any(_says(never, dotted, value) for never in _TABLE.never)
 
     def sets(self, path: Sequence[str]) -> bool:
         """True if what stands at a path may get another value: a number, or a word."""
         layout = self.layout
-        return not self._of_policies(path) and path[0] not in (layout.entries, layout.prompt, "tools", "model")
+        return not self.is_of_policies(path) and path[0] not in (layout.entries, layout.prompt, "tools", "model")
 
-    def _of_policies(self, path: Sequence[str]) -> bool:
+    def is_of_policies(self, path: Sequence[str]) -> bool:
+        """True if a policy sets or leaves out what stands at a path."""
         dotted = ".".join(path)
         return any(f"{name}.".startswith(f"{dotted}.") or dotted.startswith(f"{name}.") for name in self.policies)
 
@@ -146,12 +148,16 @@ class CorrectionLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     """Dotted paths of what is never left out."""
     meaning: str
     """Names of fields that hold what messages and tools say."""
+    free: str
+    """Names of those of them that hold JSON in any form, of a user, a model or a tool."""
     beside: str
     """Names of fields that may hold text, and stand beside that."""
 
 
 _TABLE = table(Path(__file__).with_suffix(".yaml"), CorrectionLimits)
 _MEANING, _BESIDE = frozenset(_TABLE.meaning.split()), frozenset(_TABLE.beside.split())
+FREE = frozenset(_TABLE.free.split())
+"""Fields of messages and tools in which nothing is a field of the request."""
 
 
 def _says(never: str, path: str, value: Any) -> bool:

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from vtc.exchange.asking.corrections import EVERY, Correction, Deed, CorrectionScope
+from vtc.exchange.asking.corrections import EVERY, FREE, Correction, CorrectionScope, Deed
 from vtc.json_text import decode
 from vtc.profiles.document import table
 
-MOST_WORDS = 2000
+MOST_WORDS = 4000
 """Characters of a server's error that are looked at."""
 MOST_STATEMENTS = 64
 MOST_DEPTH = 12
@@ -31,16 +31,14 @@ _QUOTES = re.compile(r"[`'\"“”‘’\\]+")
 # The words
 
 
-_PATH = r"[A-Za-z_$][\w$-]*+(?:[.\[][\w$*-]++\]?+)*+"
-_WORD = r"'?[\w-]++'?"
 _NUMBER = r"-?\d+(?:\.\d+)?"
 _HOLES = {
-    **{name: rf"(?<![\w.$])'?(?P<{name}>{_PATH})'?" for name in ("name", "at", "second")},
-    "use": r"'(?P<use>[A-Za-z_]\w*+)'",
-    **{name: rf"(?P<{name}>{_NUMBER})(?![\w])" for name in ("least", "most")},
-    "words": rf"(?P<words>{_WORD}(?:(?:,? (?:and|or) |, ?|\|){_WORD})*)",
+    **{name: rf"⟨(?P<{name}>[^⟩]*)⟩" for name in ("name", "at", "second")},
+    "use": r"['⟨](?P<use>[A-Za-z_]\w*)['⟩]",
+    **{name: rf"(?P<{name}>{_NUMBER})(?!\w)" for name in ("least", "most")},
+    "words": r"(?P<words>'?[\w-]++'?(?:(?:,? (?:and|or) |, ?|\|)'?[\w-]++'?)*)",
 }
-"""What the holes of an expression find."""
+"""What the holes of an expression find; names of fields are marked before (`_marked`)."""
 
 
 @cache
@@ -66,8 +64,9 @@ class CorrectionRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         for words in self.words:
             _pattern(words)
 
-    def corrections(self, text: str, sent: Any) -> Iterator[Correction]:
-        """List what an error teaches about the body that was `sent`."""
+    def corrections(self, text: str, marked: str, sent: Any) -> Iterator[Correction]:
+        """List what an error, whose names are `marked`, teaches about the body that was `sent`."""
+        text = text if self.paths else marked
         matches = (match for words in self.words for match in _pattern(words).finditer(text))
         if self.paths:
             paths = (tuple(path.split(".")) for path in self.paths * any(True for _ in matches))
@@ -105,6 +104,8 @@ class NamedFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
 
 _TABLE = table(Path(__file__).with_suffix(".yaml"), NamedFields)
+_PROSE = frozenset(re.findall("[a-z]+", re.sub(r"\{\w+\}", " ", " ".join(sum((row.words for row in _TABLE.rows), ())))))
+"""Words of the expressions: where no quotes stand around it, such a word is prose and no name."""
 
 
 def taught(error: bytes, body: bytes, scope: CorrectionScope) -> Mapping[str, Correction]:
@@ -113,9 +114,10 @@ def taught(error: bytes, body: bytes, scope: CorrectionScope) -> Mapping[str, Co
     Nothing that changes nothing is returned, and one correction for each path.
     """
     text, sent = statements(error), decode(body)
+    marked = _marked(text, sent)
     corrections: dict[str, Correction] = {}
     paths: set[tuple[str, ...]] = set()
-    for correction in (correction for row in _TABLE.rows for correction in row.corrections(text, sent)):
+    for correction in (correction for row in _TABLE.rows for correction in row.corrections(text, marked, sent)):
         if correction.path not in paths and (new := correction.applied(body, scope)) != body:
             corrections[str(correction)], body = correction, new
             paths.add(correction.path)
@@ -129,7 +131,7 @@ def statements(error: bytes) -> str:
     except ValueError:
         value = error.decode(errors="replace")
     lines = "\n".join(dict.fromkeys(islice(_statements(value), MOST_STATEMENTS)))
-    lines = _QUOTES.sub("'", lines[: 4 * MOST_WORDS])
+    lines = _QUOTES.sub("'", lines[: 2 * MOST_WORDS])
     lines = _LOC.sub(lambda match: f"\n{_dotted(re.findall(r'[\w$-]+', match[1]))}: ", lines)
     return re.sub(r"[ \t]+", " ", lines.replace(" -> ", "."))[:MOST_WORDS]
 
@@ -174,6 +176,28 @@ def _dotted(place: Any) -> str:
 # Where in the body that is
 
 
+_UNMARKED = str.maketrans({"⟨": "'", "⟩": "'"})
+_PATH = re.compile(r"(')?(?<![\w$])([A-Za-z_$][\w$-]*+(?:[.\[][\w$*-]++\]?+)*+)(?(1)'?)")
+
+
+def _marked(text: str, sent: Any) -> str:
+    """Mark what may be the name of a field that was sent, or a path to one: `⟨name⟩` in the place of its quotes."""
+    known = {*map(_folded, _names(sent))}
+
+    def mark(match: re.Match[str]) -> str:
+        path = match[2]
+        name = next((key for key in reversed(_keys(path)) if not key.isdigit() and key != EVERY), "")
+        is_prose = not match[1] and path in _PROSE
+        return match[0] if is_prose or _folded(name) not in known else f"⟨{path}⟩"
+
+    return _PATH.sub(mark, text.translate(_UNMARKED))
+
+
+def _names(sent: Any) -> Iterator[str]:
+    """List the names of all fields of a body, but for those of what a user or a model wrote."""
+    return (path[-1] for path in _below(sent, ()))
+
+
 def _keys(path: str) -> tuple[str, ...]:
     return tuple(re.findall(r"[\w$*-]+", path))
 
@@ -195,7 +219,8 @@ def _places(sent: Any, names: Sequence[str]) -> Iterator[tuple[str, ...]]:
     if place := _place(sent, names):
         yield place
     elif len(names) == 1:
-        yield from dict.fromkeys(_below(sent, names[0], ()))
+        name = _folded(names[0])
+        yield from dict.fromkeys(path for path in _below(sent, ()) if _folded(path[-1]) == name)
 
 
 def _place(node: Any, names: Sequence[str]) -> tuple[str, ...] | None:
@@ -216,21 +241,18 @@ def _place(node: Any, names: Sequence[str]) -> tuple[str, ...] | None:
     return _place(node, rest) if rest else None
 
 
-_FREE = frozenset(("arguments", "args", "parameters", "parametersJsonSchema", "input_schema", "schema", "response"))
-"""Fields that hold what a user or a model wrote, in any form."""
-
-
-def _below(node: Any, name: str, above: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """Find a field of this name in the parts of a body."""
-    if isinstance(node, list) and len(above) < MOST_DEPTH:
+def _below(node: Any, above: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """List the paths of all fields of a body."""
+    if len(above) >= MOST_DEPTH:
+        return
+    if isinstance(node, list):
         for item in node:
-            yield from _below(item, name, (*above, EVERY))
-    if isinstance(node, dict) and len(above) < MOST_DEPTH:
-        if (key := _key(node, name)) is not None:
-            yield (*above, key)
+            yield from _below(item, (*above, EVERY))
+    if isinstance(node, dict):
         for key, part in node.items():
-            if key not in _FREE and not (key == "input" and above):
-                yield from _below(part, name, (*above, key))
+            yield (*above, key)
+            if not (above and key in FREE):
+                yield from _below(part, (*above, key))
 
 
 def _key(fields: Mapping[str, Any], name: str) -> str | None:
@@ -240,5 +262,6 @@ def _key(fields: Mapping[str, Any], name: str) -> str | None:
     return next((key for key in fields if _folded(key) == _folded(name)), None)
 
 
+@lru_cache(1024)
 def _folded(name: str) -> str:
     return name[:1] + name[1:].replace("_", "").lower()

@@ -1,0 +1,198 @@
+"""What a refusal names of a request, and what the server is sent next; nothing that is said is ever left out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given as over
+from hypothesis import strategies as st
+
+from tests.apis import chat
+from tests.apis.shapes import SHAPES, asked
+from tests.exchanges import agent, planner
+from vtc.apis import APIS
+from vtc.exchange import Exchange
+from vtc.profiles import Memory, Planner, Settings, builtin_directory, load
+
+type Json = dict[str, Any]
+
+BY_NAME = {api.name: api for api in APIS}
+CASES = yaml.safe_load((Path(__file__).parents[2] / "cases/refusals/named_fields.yaml").read_text("utf-8"))
+
+
+def opened(client: str, server: str, fields: Json, memory: Memory | None = None, *, stream: bool = False) -> Exchange:
+    body = asked(client, **({} if client == "gemini-generate" else {"stream": stream}), **fields)
+    way = {"upstream_api": (server,)} if client != server else {}
+    return Exchange.open(BY_NAME[client], body, agent(client, stream=stream), planner(**way), "seed", memory)
+
+
+def plain(fields: Json) -> bytes:
+    return asked("openai-chat", stream=False, **fields)
+
+
+def error_of(error: Any) -> bytes:
+    return json.dumps({"error": {"message": error}} if isinstance(error, str) else error).encode()
+
+
+def at(value: Any, path: str) -> Any:
+    for key in path.split("."):
+        value = value[int(key)] if isinstance(value, list) else (value or {}).get(key)
+    return value
+
+
+@pytest.mark.every
+@pytest.mark.parametrize("case", CASES, ids=[f"{case['source']}: {str(case['error'])[:40]}" for case in CASES])
+def test_what_a_refusal_names_is_corrected(case: Json) -> None:
+    memory, server = Memory(), case["server"]
+    client = case.get("client", server)
+    exchange = opened(client, server, case["fields"], memory, stream=case.get("stream", False))
+    exchange.request()
+    again = exchange.again(error_of(case["error"]), case.get("status", 400))
+    if case["sent"] is None:
+        assert again is None
+        return
+    assert again is not None
+    sent = json.loads(again)
+    assert {path: at(sent, path) for path in case["sent"]} == case["sent"]
+    exchange.learned()
+    assert "done at once from now on" in exchange.report.request[-1]
+    later = opened(client, server, case["fields"], memory, stream=case.get("stream", False))
+    assert later.request() == again
+    assert later.again(error_of(case["error"]), case.get("status", 400)) != again
+
+
+def test_what_was_taught_touches_no_byte_of_a_request_without_it() -> None:
+    memory = Memory()
+    for case in CASES:
+        if case["sent"] and case["server"] == case.get("client", case["server"]) == "openai-chat":
+            exchange = opened("openai-chat", "openai-chat", case["fields"], memory)
+            exchange.request()
+            exchange.again(error_of(case["error"]), case.get("status", 400))
+            exchange.learned()
+    fields: Json = {"messages": [{"role": "user", "content": "x"}], "top_p": 0.5}
+    assert opened("openai-chat", "openai-chat", fields, memory).request() == asked(
+        "openai-chat", stream=False, **fields
+    )
+
+
+def test_what_is_not_corrected_keeps_its_bytes() -> None:
+    body = b'{"model": "m", "seed":1,  "messages": [ {"role":"user",  "content":"\\u00e9"}, {"role": "user", "x": 1}]}'
+    api = BY_NAME["openai-chat"]
+    exchange = Exchange.open(api, body, agent("openai-chat"), planner(), "seed")
+    exchange.request()
+    assert exchange.again(error_of("messages.1.x: Extra inputs are not permitted"), 400) == (
+        b'{"model":"m","seed":1,"messages":[{"role":"user",  "content":"\\u00e9"},{"role":"user"}]}'
+    )
+
+
+def test_what_a_policy_sets_or_leaves_out_stays(tmp_path: Path) -> None:
+    (tmp_path / "own.yaml").write_text(
+        "kind: policy\nname: own\nmatch: {host: ['*']}\nrequest: {set: {seed: 1}, drop: [max_completion_tokens]}\n"
+    )
+    held = Planner(load([builtin_directory(), tmp_path]), Settings())
+    body = asked("openai-chat", max_tokens=5)
+    exchange = Exchange.open(BY_NAME["openai-chat"], body, agent("openai-chat"), held, "seed")
+    assert json.loads(exchange.request())["seed"] == 1
+    assert exchange.again(error_of("Unsupported parameter: 'seed'"), 400) is None
+    renamed = "Unsupported parameter: 'max_tokens' is not supported. Use 'max_completion_tokens' instead."
+    assert b"max_completion_tokens" not in (exchange.again(error_of(renamed), 400) or b"")
+
+
+def test_a_lesson_does_not_reach_what_another_request_says_there() -> None:
+    """Tools that were empty may be left out, and a choice that is left to the model; no others."""
+    memory = Memory()
+    first = opened("openai-chat", "openai-chat", {"tools": [], "tool_choice": "auto"}, memory)
+    first.request()
+    for words in ("`tools` must not be an empty array.", "'tool_choice' is only allowed when 'tools' are specified."):
+        assert first.again(error_of(words), 400)
+    first.learned()
+    fields: Json = {"tool_choice": "required"}
+    assert opened("openai-chat", "openai-chat", fields, memory).request() == asked(
+        "openai-chat", stream=False, **fields
+    )
+
+
+def test_lessons_of_two_refusals_are_all_kept() -> None:
+    memory, fields = Memory(), {"seed": 1, "max_tokens": 5, "top_k": 1}
+    exchange = opened("openai-chat", "openai-chat", fields, memory)
+    exchange.request()
+    assert exchange.again(error_of("Unsupported parameter: 'seed'"), 400)
+    assert exchange.again(error_of("Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."), 400)
+    exchange.learned()
+    later = opened("openai-chat", "openai-chat", fields, memory)
+    sent = json.loads(later.request())
+    assert ("seed" in sent, "max_tokens" in sent, sent["max_completion_tokens"], sent["top_k"]) == (False, False, 5, 1)
+    assert "done since the server refused a request: seed left out, max_tokens sent as max_completion_tokens" in (
+        later.plan.why
+    )
+
+
+# Nothing that is said is ever left out, whatever a server names
+
+
+NAMES = ["x", "seed", "cache_control", "reasoning_content", "caption", "metadata", "strict", "thoughtSignature"]
+VALUE = st.sampled_from([1, None, True, "auto", "two words", [], {}, {"text": "said"}, {"type": "text", "text": "a b"}])
+SPELLINGS = [
+    "Unsupported parameter: '{}'",
+    "{}: Extra inputs are not permitted",
+    "Unknown parameter: '{}'. Use 'y' instead.",
+    "'{}' is not supported with this model",
+    "Invalid '{}': integer above maximum value. Expected a value <= 0",
+    "[] is too short - '{}'",
+    "`{}` and `model` cannot both be specified",
+    "`model` and `{}` cannot both be specified",
+    "'{}' must be one of 'a', 'any', 'low'",
+]
+
+
+def paths_of(value: Any, above: tuple[str, ...] = ()) -> list[str]:
+    inside = enumerate(value) if isinstance(value, list) else value.items() if isinstance(value, dict) else ()
+    below = [path for key, part in inside for path in paths_of(part, (*above, str(key)))]
+    return [".".join(above), *below] if above else below
+
+
+def scattered(draw: st.DrawFn, value: Any, depth: int = 0) -> Any:
+    """Put fields that no API has into the objects of a body."""
+    if isinstance(value, list):
+        return [scattered(draw, part, depth) for part in value]
+    if not isinstance(value, dict) or depth > 5:
+        return value
+    more = draw(st.dictionaries(st.sampled_from(NAMES), VALUE, max_size=1)) if draw(st.booleans()) else {}
+    return {**more, **{key: scattered(draw, part, depth + 1) for key, part in value.items()}}
+
+
+def said_in(name: str, body: bytes) -> Any:
+    """Read what a body says: texts, calls and results, tools, and what is demanded."""
+    request = BY_NAME[name].request(body, SHAPES[name].at())
+    messages = [
+        (message.role, message.text, [(call.name, call.arguments) for call in message.calls], message.call_id)
+        for message in request.messages
+    ]
+    tools = [(tool.name, tool.description, tool.parameters) for tool in request.offer.tools]
+    return messages, tools, request.offer.choice, request.model, request.stream, request.generation.answer
+
+
+@st.composite
+def refused(draw: st.DrawFn, name: str) -> tuple[bytes, list[bytes]]:
+    """A request of an API, and refusals that name anything in it."""
+    fields = json.loads(asked(name, **SHAPES[name].history))
+    fields = {key: value if key == "model" else scattered(draw, value) for key, value in fields.items()}
+    paths = draw(st.lists(st.sampled_from(paths_of(fields)), min_size=1, max_size=4))
+    errors = [error_of(draw(st.sampled_from(SPELLINGS)).format(path)) for path in paths]
+    return chat.encoded(fields), errors
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@over(data=st.data())
+def test_nothing_that_is_said_is_ever_left_out(name: str, data: st.DataObject) -> None:
+    body, errors = data.draw(refused(name))
+    before = said_in(name, body)
+    exchange = Exchange.open(BY_NAME[name], body, agent(name), planner(), "seed")
+    exchange.request()
+    for error in errors:
+        if (again := exchange.again(error, 400)) is not None and not exchange.plan.protocol.prompt_tools:
+            assert said_in(name, again) == before
