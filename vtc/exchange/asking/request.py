@@ -117,8 +117,11 @@ class RequestEncoder:
             lines += self._untold(canonical, ready, names)
         else:
             body = self._changed(messages, canonical, ready, names)
-        body, corrections = corrected(body, self._corrections(), self._scope)
-        lines += corrections.values()
+        corrections = [step for step in self._steps.values() if isinstance(step, Correction)]
+        if corrections:
+            body, changed_by = corrected(body, corrections, self._scope)
+            took |= changed_by
+            lines += changed_by.values()
         strict = {names.back(tool.name): tool for tool in ready.tools if tool.strict}
         constrained = ready.constraint is not None
         length = 0 if plan.stack.as_is else size(given, plan.offered)
@@ -129,7 +132,7 @@ class RequestEncoder:
             on_refusal=self._refused if constrained or strict else None,
         )
         self._report.request += [line for line in lines if line not in self._report.request]
-        self._took = {*took, *corrections}
+        self._took = took
         self.asked = SentRequest(ready.model or request.model, request.stream and not plan.buffered)
         self.sent, self.left = body, (ready.messages, ready.tools)
         return body
@@ -201,10 +204,6 @@ class RequestEncoder:
             what = counted(ready.foreign_seals, "seal")
             lines.append(f"{what} of past reasoning left out: VTC gave the client none such in this conversation")
         return lines
-
-    def _corrections(self) -> list[Correction]:
-        """List what the server taught about fields of the body."""
-        return [step for step in self._steps.values() if isinstance(step, Correction)]
 
     @property
     def _scope(self) -> CorrectionScope:
