@@ -82,20 +82,20 @@ CASES = (
         "delivers a call (hermes) that came in two chunks",
         ("I will write it.", "\n\n", CALL[:-8]),
         [CALL[-8:]],
-        {CHAT: Limits(86, 30, 34), OLLAMA: Limits(90, 30, 37)},
+        {CHAT: Limits(84, 30, 31), OLLAMA: Limits(89, 30, 36)},
     ),
     Case(
         "a call (hermes) in pieces of four characters, and the end of the reply",
         ("I will write it.", "\n\n"),
         samples.pieces(CALL),
-        {CHAT: Limits(1172, 39, 826), OLLAMA: Limits(1403, 39, 980)},
+        {CHAT: Limits(1162, 39, 820), OLLAMA: Limits(1400, 39, 977)},
         ends=True,
     ),
     Case(
         "1,000 frames of Markdown",
         (),
         samples.said(samples.ANSWER, 1000),
-        {CHAT: Limits(6636, 19, 5002), OLLAMA: Limits(8205, 23, 5489)},
+        {CHAT: Limits(6594, 19, 4976), OLLAMA: Limits(8179, 23, 5463)},
     ),
 )
 MOST_TRACED = 100

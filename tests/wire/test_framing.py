@@ -24,7 +24,7 @@ def test_frames_joined_are_the_body(framing: Framing, chunks: list[bytes]) -> No
 
 @each
 def test_frame_that_was_made_is_one_frame(framing: Framing) -> None:
-    made = framing.write({"type": "x", "a": "\n"}, None, first=True)
+    made = framing.write([{"type": "x", "a": "\n"}])[0]
     reader = framing.reader()
     assert [frame.raw for frame in [*reader.feed(made), *reader.finish()] if frame.raw] == [made]
     assert made.endswith(framing.end)

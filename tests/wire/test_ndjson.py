@@ -58,8 +58,8 @@ def test_stream_is_told_by_its_second_line(body: bytes, matches: bool) -> None:
 
 
 def test_new_line_is_compact_json() -> None:
-    assert Lines().write({"a": "é"}, None, first=True) == '{"a":"é"}\n'.encode()
+    assert Lines().write([{"a": "é"}])[0] == '{"a":"é"}\n'.encode()
 
 
 def test_new_line_is_one_line_to_clients_that_cut_text() -> None:
-    assert Lines().write({"a": "\u2028\u2029\x85"}, None, first=True) == b'{"a":"\\u2028\\u2029\\u0085"}\n'
+    assert Lines().write([{"a": "\u2028\u2029\x85"}])[0] == b'{"a":"\\u2028\\u2029\\u0085"}\n'

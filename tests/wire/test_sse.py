@@ -155,15 +155,15 @@ def test_a_long_frame_is_one() -> None:
 
 def test_frame_made_in_place_of_another_has_its_other_lines_once() -> None:
     like = Frame(b"id: 1\nevent: x\n: hi\ndata: {}\n\n", b"{}")
-    assert EventStream().write({"a": 1}, like, first=True) == b'id: 1\nevent: x\n: hi\ndata: {"a":1}\n\n'
-    assert EventStream().write({"a": 1}, like, first=False) == b'event: x\ndata: {"a":1}\n\n'
+    assert EventStream().write([{"a": 1}], like, first=True)[0] == b'id: 1\nevent: x\n: hi\ndata: {"a":1}\n\n'
+    assert EventStream().write([{"a": 1}], like, first=False)[0] == b'event: x\ndata: {"a":1}\n\n'
 
 
 def test_frame_of_an_api_that_names_events_is_named_by_its_data() -> None:
     like = Frame(b"id: 1\nevent: x\ndata: {}\n\n", b"{}")
     named = EventStream("type")
-    assert named.write({"type": "y"}, like, first=True) == b'id: 1\nevent: y\ndata: {"type":"y"}\n\n'
-    assert named.write({"type": "y"}, like, first=False) == b'event: y\ndata: {"type":"y"}\n\n'
+    assert named.write([{"type": "y"}], like, first=True)[0] == b'id: 1\nevent: y\ndata: {"type":"y"}\n\n'
+    assert named.write([{"type": "y"}], like, first=False)[0] == b'event: y\ndata: {"type":"y"}\n\n'
 
 
 @pytest.mark.parametrize(
@@ -184,5 +184,5 @@ def test_frame_that_is_cut_off(raw: bytes, cut: bool) -> None:
 
 
 def test_new_frame_is_one_line_to_clients_that_cut_text() -> None:
-    written = EventStream().write({"a": "\u2028\u2029\x85"}, None, first=True)
+    written = EventStream().write([{"a": "\u2028\u2029\x85"}])[0]
     assert written == b'data: {"a":"\\u2028\\u2029\\u0085"}\n\n'

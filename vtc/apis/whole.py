@@ -45,7 +45,7 @@ def streamed(api: Api, body: bytes, request: Request | None = None) -> bytes:
         events = [*api.unfold(decode(body, "replace"), request)]
     except UNFIT as error:
         raise NoReply(f"the body is no reply of {api.name}: {told(error)}") from None
-    return b"".join(framing.write(event, None, first=True) for event in events) + framing.last
+    return b"".join(framing.write(events)) + framing.last
 
 
 def folded(api: Api, body: bytes, before: bytes, after: bytes) -> bytes:

@@ -6,7 +6,7 @@ of all frames gives the body back, and how the body was cut by the network makes
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sized
+from collections.abc import Iterable, Mapping, Sized
 from typing import Any, Protocol
 
 import msgspec
@@ -71,9 +71,11 @@ class Framing(Protocol):
         """True if the body ended in the middle of this frame, its last one."""
         ...
 
-    def write(self, value: Mapping[str, Any], like: Frame | None, *, first: bool) -> bytes:
-        """Make a frame that carries `value` as JSON, in place of `like` or of a part of it.
+    def write(
+        self, values: Iterable[Mapping[str, Any]], like: Frame | None = None, *, first: bool = True
+    ) -> list[bytes]:
+        """Make a frame for each value, which carries it as JSON, in place of `like` or of a part of it.
 
-        `first` is True for the first of several frames made in place of one.
+        `first` is False if other frames were made in its place before.
         """
         ...

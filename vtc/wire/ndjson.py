@@ -7,7 +7,7 @@ A blank line is a frame without data. The last line may lack its end.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from vtc.json_text import decode, encode_line
@@ -70,5 +70,7 @@ class Lines:
             return True
         return False
 
-    def write(self, value: Mapping[str, Any], like: Frame | None, *, first: bool) -> bytes:
-        return encode_line(value) + b"\n"
+    def write(
+        self, values: Iterable[Mapping[str, Any]], like: Frame | None = None, *, first: bool = True
+    ) -> list[bytes]:
+        return [encode_line(value) + b"\n" for value in values]

@@ -10,7 +10,7 @@ A frame is the lines up to and including a blank one; LF, CRLF and CR end lines.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from vtc.json_text import decode, encode_line
@@ -167,13 +167,16 @@ class EventStream:
             return True
         return False
 
-    def write(self, value: Mapping[str, Any], like: Frame | None, *, first: bool) -> bytes:
-        """Make an event; the first one made in place of another has its `id:`, `retry:` and comments, too."""
-        lines = b""
-        if like is not None and not like.raw.startswith(_DATA):
-            lines = other_lines(like.raw)
-            if not first:
-                lines = event_line(lines)
+    def write(
+        self, values: Iterable[Mapping[str, Any]], like: Frame | None = None, *, first: bool = True
+    ) -> list[bytes]:
+        """Make events; the first one made in place of another has its `id:`, `retry:` and comments, too."""
+        lines = other_lines(like.raw) if like is not None and not like.raw.startswith(_DATA) else b""
+        kept = event_line(lines) if lines else b""
         if self._named_by:
-            lines = lines.replace(event_line(lines), b"") + b"event: %b\n" % str(value[self._named_by]).encode()
-        return lines + b"data: " + encode_line(value) + b"\n\n"
+            lines, kept = lines.replace(kept, b""), b""
+        out: list[bytes] = []
+        for value in values:
+            name = b"event: %b\n" % str(value[self._named_by]).encode() if self._named_by else b""
+            out.append((kept if out or not first else lines) + name + b"data: " + encode_line(value) + b"\n\n")
+        return out

@@ -44,7 +44,7 @@ def written(*told: Sequence[ReplyEvent] | ReplyEvent, form: ResponseForm | None 
     values = [one for said in told for one in encoder.write(said if isinstance(said, list) else [said], 0)]
     values += encoder.end() if ends else []
     assert encoder.end() == [] or not ends
-    return b"".join(encoder.framing.write(value, None, first=True) for value in values)
+    return b"".join(encoder.framing.write(values))
 
 
 def read(*told: Any, **how: Any) -> responses.Read:

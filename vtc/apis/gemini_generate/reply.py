@@ -230,7 +230,7 @@ class Encoder(msgspec.Struct):
     def keep_alive(self) -> bytes | None:
         """Make an event without text, as Google's client reads all as events; None before the first, after the last."""
         frame = {"candidates": [_candidate([], 0)], **self.head}
-        return self.framing.write(frame, None, first=True) if self.head and not self.over else None
+        return self.framing.write([frame])[0] if self.head and not self.over else None
 
     def _gathered(self, choice: int) -> list[Json]:
         """Write the calls that came in pieces."""

@@ -268,6 +268,8 @@ def _failure(chunk: Json) -> Failure:
 def _deltas(choice: int, entry: Json, part: Json) -> list[Delta]:
     """Read one choice of a chunk; `part` is its delta."""
     deltas: list[Delta] = []
+    content = part.get("content")
+    entries = _entries(content) if isinstance(content, list) else []
     for key in FIELDS:
         if part.get(key):
             deltas.append(_reasoning(key, part[key], choice))
@@ -277,14 +279,12 @@ def _deltas(choice: int, entry: Json, part: Json) -> list[Delta]:
             ReasoningDelta(
                 _text(entry["thinking"]), choice, Origin(NAME, "delta.content", [entry], choice, harmless=True)
             )
-            for entry in _entries(part.get("content"))
+            for entry in entries
             if entry.get("thinking")
         ]
     deltas += [read_call(call, choice) for call in part.get("tool_calls") or ()]
     deltas.append(TextDelta(_text(part.get("content")), choice))
-    if refusal := "".join(
-        str(entry["refusal"]) for entry in (part, *_entries(part.get("content"))) if entry.get("refusal")
-    ):
+    if refusal := "".join(str(entry["refusal"]) for entry in (part, *entries) if entry.get("refusal")):
         deltas.append(TextDelta(refusal, choice, refusal=True))
     if reason := entry.get("finish_reason"):
         deltas.append(Finish(REASONS.get(reason, "stop"), choice, str(reason)))

@@ -513,7 +513,7 @@ class Encoder(EventCounter):
             return b": keep-alive\n\n"  # openai-python fails at any event before the first, others after the last
         self.in_step = False
         (event,) = self._numbered([{"type": "keepalive"}])
-        return self.framing.write(event, None, first=True)
+        return self.framing.write([event])[0]
 
     # Writing
 

@@ -132,7 +132,8 @@ class FrameWriter(msgspec.Struct):
         elif values:
             self.behind = False
         self.shifted = self.shifted or self.encoder.counts
-        return self._framed(values, like, first=first)
+        like = like if self.passes and not self.strict else None
+        return self.encoder.framing.write(values, like, first=first)
 
     def at_once(self, frame: Frame) -> list[bytes]:
         """Let a frame leave that tells nothing, after those that stay here."""
@@ -152,7 +153,8 @@ class FrameWriter(msgspec.Struct):
             if not (values or self.told or self.passes or self.ended):
                 self.failure = NOTHING
                 values = self.encoder.write([Failure(NOTHING)], 0)
-            out, self.kept = self._framed(values, frame), ()
+            like = frame if self.passes and not self.strict else None
+            out, self.kept = self.encoder.framing.write(values, like), ()
             if not self.ended and self.encoder.framing.last:
                 out.append(self.encoder.framing.last)
         self.ended = True
@@ -219,8 +221,3 @@ class FrameWriter(msgspec.Struct):
             case Failure():
                 self.failure = event.message or "The server broke off with an error."
         return event
-
-    def _framed(self, values: Sequence[Any], like: Frame | None, *, first: bool = True) -> list[bytes]:
-        framing = self.encoder.framing
-        like = like if self.passes and not self.strict else None
-        return [framing.write(value, like, first=first and not place) for place, value in enumerate(values)]

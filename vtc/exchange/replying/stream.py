@@ -111,8 +111,7 @@ class Stream:
             return []
         self._finished = True
         started = self._clock()
-        held = self._read(self._fast.take(b""), final=False) if self._fast else []
-        out = _joined(held + self._read(b"", final=True, breaks=breaks))
+        out = _joined(self._read(self._fast.take(b"") if self._fast else b"", final=True, breaks=breaks))
         if self._heard:
             self._heard.stop() if breaks or self.failed or self.broken else self._heard.end()
         if unknown := self._relay.writer.left_out:
