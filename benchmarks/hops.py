@@ -71,31 +71,31 @@ CALL = f"<tool_call>\n{json.dumps({'name': 'write_file', 'arguments': ARGUMENTS}
 CASES = (
     Case("fast path: ` word`", TEXT, [" word"], {CHAT: Limits(2, 2, 0), OLLAMA: Limits(3, 2, 0)}),
     Case("fast path: a newline, which waits", TEXT, ["\n"], dict.fromkeys(APIS, Limits(3, 2, 0))),
-    Case("slow path: ` a < b`", TEXT, [" a < b"], {CHAT: Limits(37, 13, 13), OLLAMA: Limits(43, 14, 16)}),
+    Case("slow path: ` a < b`", TEXT, [" a < b"], {CHAT: Limits(35, 13, 11), OLLAMA: Limits(41, 14, 14)}),
     Case(
         "slow path: ` a < b` and the newline before it, which waited",
         (*TEXT, "\n"),
         [" a < b"],
-        {CHAT: Limits(59, 13, 25), OLLAMA: Limits(70, 14, 32)},
+        {CHAT: Limits(54, 13, 22), OLLAMA: Limits(65, 14, 29)},
     ),
     Case(
         "delivers a call (hermes) that came in two chunks",
         ("I will write it.", "\n\n", CALL[:-8]),
         [CALL[-8:]],
-        {CHAT: Limits(84, 30, 31), OLLAMA: Limits(89, 30, 36)},
+        {CHAT: Limits(82, 30, 29), OLLAMA: Limits(87, 30, 34)},
     ),
     Case(
         "a call (hermes) in pieces of four characters, and the end of the reply",
         ("I will write it.", "\n\n"),
         samples.pieces(CALL),
-        {CHAT: Limits(1162, 39, 820), OLLAMA: Limits(1400, 39, 977)},
+        {CHAT: Limits(1145, 39, 808), OLLAMA: Limits(1383, 39, 965)},
         ends=True,
     ),
     Case(
         "1,000 frames of Markdown",
         (),
         samples.said(samples.ANSWER, 1000),
-        {CHAT: Limits(6594, 19, 4976), OLLAMA: Limits(8179, 23, 5463)},
+        {CHAT: Limits(4568, 19, 3518), OLLAMA: Limits(5669, 23, 3669)},
     ),
 )
 MOST_TRACED = 100

@@ -86,7 +86,9 @@ def test_text_that_ends_in_white_space_is_told_as_the_encoder_tells_it_and_hardl
 @given(
     st.sampled_from(CROSSED),
     st.sampled_from([["It", " works"], ["It ", "works "]]),
-    st.lists(st.lists(st.sampled_from(["a", " b", "c ", "\n", " ", "x >", ">", "<", "`d`"]), min_size=1, max_size=4)),
+    st.lists(
+        st.lists(st.sampled_from(["a", " b", "c ", "\n", " ", "x >", ">", "<", "`d` e", "`f"]), min_size=1, max_size=4)
+    ),
 )
 def test_same_frames_leave_at_the_same_time_as_the_encoder_would_write(
     pair: tuple[str, str], begins: list[str], chunks: list[list[str]]

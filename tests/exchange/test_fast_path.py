@@ -85,8 +85,11 @@ def begun(shape: str = "plain") -> Watched:
         ("\n\n1. One\n   more", True),
         ("a > b", True),
         ("a <", False),
-        ("`", False),
-        ("~", False),
+        ("`", True),  # it waits
+        ("`a` or `b`,", True),
+        ("~", True),
+        ("\n```", False),
+        ("\n  ~", False),
         ("\n>", False),
         ("\n    more", False),  # a line of code
         ("\n   ", True),  # it waits
@@ -113,6 +116,19 @@ def test_text_in_which_nothing_begins_is_hardly_read(shape: str) -> None:
     out = [piece for frame in [chat.ROLE, *frames] for piece in watched.stream.feed(frame)] + watched.stream.finish()
     assert b"".join(out) == b"".join([chat.ROLE, *frames])
     assert watched.read <= 12
+
+
+@pytest.mark.parametrize(
+    ("texts", "read"),
+    [
+        ([" `", "load", "()`", " first"], 0),
+        ([" ``a", "`", "b", "`", "`", " c", "\n", "d"], 0),
+        ([" `a", "\n", "\nb` c"], 2),  # the paragraph ends before the span does
+        (["\n", "```", "\n", "a"], 4),
+    ],
+)
+def test_code_span_is_not_read_but_where_its_paragraph_may_end(texts: list[str], read: int) -> None:
+    assert begun().reads(*chat.said(*texts)) == read
 
 
 @pytest.mark.parametrize("count", [2, 3, 8])
@@ -142,7 +158,7 @@ def test_line_of_code_or_a_quotation_is_read_wherever_frames_end(texts: list[str
     assert watched.reads(*([b"".join(frames)] if together else frames)) > 0
 
 
-@given(texts=st.lists(st.text("a >\t\n", min_size=1, max_size=4), max_size=8))
+@given(texts=st.lists(st.text("a >\t\n`~", min_size=1, max_size=4), max_size=8))
 def test_calls_after_any_lines_are_those_of_a_whole_body(texts: list[str]) -> None:
     texts = ["It", " works", *texts, "<tool_call><function=read>", "<parameter=filePath>a</parameter></function>"]
     streamed = fed(opened().stream(), *chat.streamed(*texts))
@@ -200,7 +216,9 @@ def test_white_space_alone_waits_with_the_frames_before_it(texts: list[str], lef
 @given(
     chunks=st.lists(
         st.lists(
-            st.sampled_from(["a", " b", "c ", "\n", " ", "x >", ">", "<", "`d`", "<read>\n"]), min_size=1, max_size=4
+            st.sampled_from(["a", " b", "c ", "\n", " ", "x >", ">", "<", "`d` e", "`f", "<read>\n"]),
+            min_size=1,
+            max_size=4,
         )
     )
 )

@@ -391,17 +391,27 @@ def test_more_white_space_than_is_waited_for(dialect: str, before: str, behind: 
 
 @given(st.data())
 @settings(max_examples=EXAMPLES)
-def test_plain_text_leaves_as_it_is_and_the_rule_stays(data: st.DataObject) -> None:
-    one = Reader(compiled(tuple(SIX), THINK), AGENT)
-    one.feed(drawn(data, SIX) + data.draw(st.sampled_from(["", "x", " x", ">", "\n> x"])))
-    rule = one.plain
-    if rule is None or one.waits:
+def test_plain_text_leaves_as_it_is(data: st.DataObject) -> None:
+    fed, told = (Reader(compiled(tuple(SIX), THINK), AGENT) for _ in range(2))
+    before = drawn(data, SIX) + data.draw(st.sampled_from(["", "x", " x", ">", "\n> x", "x `y"]))
+    assert fed.feed(before) == told.feed(before)
+    rule = told.plain
+    if rule is None or told.waits:
         return
-    text = data.draw(st.text(st.characters(codec="utf-8", exclude_characters=rule.stop), min_size=1))
+    pieces = st.sampled_from(["`", "``", "~~~", "`a`", " ", "\n", "\n\n", "a"])
+    characters = pieces | st.characters(codec="utf-8")
+    text = "".join(data.draw(st.lists(characters.filter(lambda piece: not {*piece} & {*rule.stop}), min_size=1)))
     in_line = text.rpartition("\n")[2].strip(" \t\r>")
-    if text[-1] not in " \t\r\n" and in_line and not (rule.lines and re.search(rf"\n[{rule.lines}]", text)):
-        assert one.feed(text) == [Text(text)]
-        assert one.plain == rule
+    starts = re.search(rf"\n[ \t>]*[{rule.starts}]", text) if rule.starts else None
+    lines = re.search(rf"\n[{rule.lines}]", text) if rule.lines else None
+    if text[-1] in " \t\r\n" + rule.later or not in_line or starts or lines:
+        return
+    assert merged(fed.feed(text)) == merged([Text(text)])
+    told.passed(text)
+    assert told.plain == fed.plain
+    assert told.plain == rule or (rule.later and rule.later in text)
+    after = data.draw(st.sampled_from(["", "`", "\n", "\n```\n"])) + drawn(data, SIX)
+    assert merged([*told.feed(after), *told.finish()]) == merged([*fed.feed(after), *fed.finish()])
 
 
 @pytest.mark.parametrize("text", ["", "x\n", "x\n>", "x\n> ", "x<", CALL, f"x{CALL}", "<bash><command>", "<think>"])
@@ -431,7 +441,8 @@ def test_the_characters_that_stop_plain_text_are_those_that_open_markup() -> Non
     one = reader()
     one.feed("Hello")
     assert one.plain is not None
-    assert {*one.plain.stop} == {*"<`~"}
+    assert (one.plain.stop, one.plain.later) == ("<", "`")
+    assert {*one.plain.starts} == {*"`~"}
     assert {*one.plain.lines} == {*" \t>"}
 
 

@@ -21,9 +21,7 @@ def first(grammar: Grammar, text: str, offered: Iterable[str] = AGENT) -> TokenM
     """The first token in a text, if these tools are offered."""
     tools = {name: Tool(name) for name in offered}
     context = Context(grammar, tools, lenient=True, unknown_tools="text", most_held=1000, think="keep", begins="text")
-    context.cursor.add(text)
-    context.cursor.final = True
-    return context.find(grammar.text, searching=True)
+    return grammar.text.search(text, final=True, offers=context.offers)
 
 
 def begins(grammar: Grammar, text: str, offered: Iterable[str] = AGENT) -> str | None:

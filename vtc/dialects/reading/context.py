@@ -12,7 +12,7 @@ from vtc.dialects.repair import Repair
 from vtc.dialects.syntax import tool_names
 from vtc.dialects.syntax.forms import CallSyntax
 from vtc.dialects.syntax.grammar import Grammar
-from vtc.dialects.syntax.scan import INDENT, Scan
+from vtc.dialects.syntax.scan import INDENT
 from vtc.events import Call, CallPiece, Event, Markup, Refusal, Text, Tool, ToolCall
 
 # The text that is read: forward only, with no more of it kept than a token may need.
@@ -483,13 +483,7 @@ class Context:
         self.cursor = Cursor()
         self.speech = Speech()
 
-    def find(self, scan: Scan, *, searching: bool) -> TokenMatch | None:
-        """Find the next token, or the one that stands here; one with a tool's name is none if that is not offered."""
-        cursor = self.cursor
-        find = scan.search if searching else scan.match
-        return find(cursor.text, cursor.seek, final=cursor.final, offers=self._offers)
-
-    def _offers(self, written: str) -> bool:
+    def offers(self, written: str) -> bool:
         """Tell whether the tool is offered whose name makes the markup."""
         if self._names is None:
             self._names = tool_names.folded(self.tools)

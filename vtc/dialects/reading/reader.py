@@ -11,7 +11,7 @@ breaks this would hold up every exchange for ever, so it is a fault: `Livelock`,
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from vtc.dialects.reading.call import InJson
 from vtc.dialects.reading.context import (
@@ -33,13 +33,14 @@ from vtc.dialects.reading.context import (
 from vtc.dialects.reading.text import KINDS, InReasoning, InText
 from vtc.dialects.reading.transitions import TABLE, State, StateRow, Step
 from vtc.dialects.syntax.grammar import Grammar
+from vtc.dialects.syntax.scan import PlainRule
 from vtc.events import Event, Reasoning, Text, Tool
 
 __all__ = ["Begins", "ModelFacts", "NotCompared", "PlainRule", "Reader", "UnknownTools"]
 
 MOST_AT_ONCE = 1 << 16
 """Characters that are searched at once."""
-INDENTING = " \t>"
+INDENTING = " \t\r>"
 """What may stand before markup that must start its line."""
 
 STEPS = 4
@@ -52,18 +53,6 @@ _TEXT = Last.TEXT
 
 class Livelock(RuntimeError):
     """The reader makes steps and does not get on: a fault of its rules."""
-
-
-class PlainRule(NamedTuple):
-    """The rule for text that needs no reading in the current state: it leaves as it is, and the state stays.
-
-    White space at its end waits, and what left must be told before the next text is read (`passed`).
-    """
-
-    stop: str
-    """Characters that could open markup."""
-    lines: str = ""
-    """A text in which a line begins with one of these as code or a quotation does, or may begin so, must be read."""
 
 
 class Reader:
@@ -197,8 +186,12 @@ class Reader:
         self._enter(State.REASONING)
 
     def passed(self, text: str) -> None:
-        """Take note of the end of what left unread."""
-        cursor = self._cursor
+        """Take note of the end of what left unread; nothing of it leaves again."""
+        cursor, rule = self._cursor, self._scan.plain if self._scan else None
+        if rule and rule.later and rule.later in text:
+            self.feed(text)
+            self._speech.space.clear()
+            text = ""
         cursor.text = (cursor.text + text)[-CONTEXT:]
         cursor.at = cursor.seek = len(cursor.text)
 
@@ -276,11 +269,11 @@ class Reader:
     def plain(self) -> PlainRule | None:
         """Tell which text may leave unread once the white space that waits has left (`spaced`); None if none may."""
         speech, cursor = self._speech, self._cursor
-        if not self._row.spoken or self._first is None or speech.last is not _TEXT or not speech.in_line:
+        if not self._row.spoken or self._first is None or speech.last is not _TEXT:
             return None
         if not cursor.text.rpartition("\n")[2].strip(INDENTING):
             return None  # at the beginning of a line, where more is markup than within it
-        return PlainRule(self._scan.firsts, lines=self._scan.lines) if self._scan and self._scan.firsts else None
+        return self._scan.plain if self._scan else None
 
     def _begin(self) -> None:
         self._inside = InText(self._context)
@@ -299,7 +292,8 @@ class Reader:
                     break
                 self._go(row.otherwise, outcome)
                 continue
-            token_match = context.find(scan, searching=row.text is not None)
+            find = scan.search if row.text else scan.match
+            token_match = find(cursor.text, cursor.seek, final=cursor.final, offers=context.offers)
             token = token_match.lastgroup or "" if token_match else ""
             if token_match and not token.startswith("hold"):
                 step = row.steps[token]
@@ -321,7 +315,7 @@ class Reader:
             if not (context.beginning.undecided or self._speech.has_called_here):
                 if scan is None:
                     self._first = self._inside.passes if isinstance(self._inside, InJson) else None
-                elif row.flows and scan.firsts:
+                elif row.flows and scan.plain:
                     self._first = scan.first.search
 
     def _go(self, step: Step, outcome: Outcome) -> None:

@@ -5,11 +5,10 @@ No other reader pays for it: a reader that is watched has a crank of its own.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from vtc.dialects.reading.context import Cursor, Outcome, Verdict
+from vtc.dialects.reading.context import Outcome, Verdict
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.reading.text import InCode
 from vtc.dialects.reading.transitions import State, Step
@@ -110,13 +109,8 @@ class TracedReader(Reader):
 
     def _passed_over(self, code: str) -> Iterator[PassedOver]:
         """Find the calls that the text of the reply would have if it were no code."""
-        context = copy.copy(self._context)
-        context.cursor = cursor = Cursor()
-        cursor.add(code)
-        cursor.final = True
-        while token := context.find(context.grammar.text, searching=True):
-            cursor.seek = token.end()
+        grammar, at = self._context.grammar, 0
+        while token := grammar.text.search(code, at, final=True, offers=self._context.offers):
+            at = token.end()
             if kind_of(token.lastgroup) == TokenKind.CALL_OPENER:
-                yield PassedOver(
-                    context.grammar.heads[token.lastgroup or ""].syntax.dialect.name, code[token.start() :]
-                )
+                yield PassedOver(grammar.heads[token.lastgroup or ""].syntax.dialect.name, code[token.start() :])

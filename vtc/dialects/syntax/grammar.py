@@ -37,7 +37,16 @@ from vtc.dialects.syntax.markup import (
     trimmed,
 )
 from vtc.dialects.syntax.pattern import SPACE, Chars, Group, Lit, Maybe, OneOf, Part, Space, body, whole
-from vtc.dialects.syntax.scan import OFFERED, ExpressionScan, FollowingScan, Scan, Token, expecting, searching
+from vtc.dialects.syntax.scan import (
+    OFFERED,
+    ExpressionScan,
+    FollowingScan,
+    Scan,
+    Token,
+    expecting,
+    plain_rule,
+    searching,
+)
 from vtc.dialects.syntax.tokens import (
     AROUND_END,
     BLANK_LINE,
@@ -258,6 +267,9 @@ class Grammar:
         self.first_call = FollowingScan(self.text, (TokenKind.CALL_OPENER,), ())
         self.doubtful = FollowingScan(self.text, (TokenKind.CALL_OPENER, *DOUBTFUL), again)
         self.span = searching([*tokens, *FENCES, TICKS, BLANK_LINE])
+        # What begins and ends a code span is text all the same. After it what counts in the other state may follow.
+        self.text.plain = plain_rule(self.text.tokens, later=[TICKS])
+        self.span.plain = plain_rule([*self.text.tokens, BLANK_LINE], later=[TICKS])
         results = sorted({opening for dialect in armed if (opening := dialect.result_opening)})
         self._results = numbered(TokenKind.RESULT_OPENER, ((Lit(opening),) for opening in results))
         endings = numbered(TokenKind.TURN_END, map(marker, dict.fromkeys((*TURN_ENDS, *markers, *ends))))

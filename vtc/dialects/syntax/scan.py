@@ -19,6 +19,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cached_property, lru_cache
+from typing import NamedTuple
 from weakref import WeakValueDictionary, ref
 
 import msgspec
@@ -270,6 +271,39 @@ def _place(steps: Iterable[_Step]) -> _TrieNode:
 type _Way = tuple[re.Pattern[str] | None, _TrieNode]
 
 
+class PlainRule(NamedTuple):
+    """The rule for text that needs no reading in a state that flows: it leaves as it is.
+
+    White space at its end waits, and so does `later`. What left must be told before the next text is read (`passed`).
+    """
+
+    stop: str
+    """Characters that could open markup."""
+    starts: str = ""
+    """Those that could open it where a line begins, after blanks or `>`."""
+    lines: str = ""
+    """A text in which a line begins with one of these as code or a quotation does, or may begin so, must be read."""
+    later: str = ""
+    """The character of markup that is text itself, but changes what is markup after it: a text with it must be told at
+    once, and the rule may then be another."""
+
+
+def plain_rule(tokens: Iterable[Token], later: Collection[Token] = ()) -> PlainRule | None:
+    """Tell which text holds the beginning of no token but of those for `later`; None if that may be any text."""
+    stop, starts, lines = dict[str, None](), dict[str, None](), dict[str, None]()
+    for token in tokens:
+        if not token.first:
+            return None
+        if token.first_of_line:
+            lines[token.first_of_line] = None
+        elif token not in later:
+            (starts if token.line_start else stop)[token.first] = None
+    if not (stop or starts):
+        return None
+    put_off = {token.first for token in later} - {*stop}
+    return PlainRule("".join(stop), "".join(starts.keys() - stop), "".join(lines), "".join(put_off))
+
+
 class Scan:
     """The tokens that a state looks for.
 
@@ -277,10 +311,8 @@ class Scan:
     has the name of a tool in it is none if the tool is not offered.
     """
 
-    firsts = ""
-    """The characters that a token begins with, if that is all there is to know about where to look for one."""
-    lines = ""
-    """Those that a token begins with directly after a line break."""
+    plain: PlainRule | None = None
+    """Tells text in which no token begins, if its characters show that."""
     first: re.Pattern[str]
     """Finds where a token may begin, if text is searched for tokens."""
 
@@ -347,7 +379,7 @@ class TokenScan(Scan):
         """Find the tokens that stand at a place, by name; None if the text may end within one, and more is to come."""
         end, (anywhere, line_start) = len(text), self._tries or self._plant()
         names, places = list[str](), [(anywhere, at)]
-        if line_start and line_start.find(text[at : at + 1]) and _LINE_START.search(text[max(0, at - INDENT - 1) : at]):
+        if line_start and _LINE_START.search(text[max(0, at - INDENT - 1) : at]):
             places.append((line_start, at))
         while places:
             node, at = places.pop()
@@ -402,13 +434,8 @@ class TokenScan(Scan):
         return rf"(?<={re.escape(first)})(?={'|'.join(ways)}|\Z)"
 
     @cached_property
-    def firsts(self) -> str:  # type: ignore[override]  # those of other scans are known
-        firsts = [token.first for token in self.tokens if not token.first_of_line]
-        return "".join(dict.fromkeys(firsts)) if all(firsts) else ""
-
-    @cached_property
-    def lines(self) -> str:  # type: ignore[override]  # as above
-        return "".join(dict.fromkeys(token.first_of_line for token in self.tokens))
+    def plain(self) -> PlainRule | None:  # type: ignore[override]  # other scans have none
+        return plain_rule(self.tokens)
 
     def size(self) -> int:
         return PER_TOKEN * len(self.tokens)

@@ -11,7 +11,8 @@ are the frame that was read last but for the text.
 In a chunk of nothing but such frames, whose texts are what the reader calls plain, none is decoded. A frame whose text
 ends in white space waits for the next one, and the beginning of a frame for its end, as they do on the long way. So
 does one that went the long way and waits there as the only one: it leaves from here, and the reader is told. It is also
-told the end of the text that left unread, once there is something to read.
+told the end of the text that left unread, once there is something to read; or at once, where a code span begins or ends
+in it: that text is as plain as any, but in a span the reader looks for something else.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from vtc.apis.relay import Relay
 from vtc.apis.told_text import ToldText, learned
 from vtc.dialects.bounded_cache import COMPILED, PER_CHARACTER
 from vtc.dialects.reading.context import CONTEXT
-from vtc.dialects.reading.reader import PlainRule
+from vtc.dialects.syntax.scan import INDENT, PlainRule
 from vtc.events import Delta, ReasoningDelta, TextDelta
 from vtc.exchange.remembering.thoughts import ThoughtRecorder
 from vtc.exchange.replying.reply import ReplyPipeline
@@ -43,11 +44,9 @@ ESCAPES = {'"': b'\\"', "\\": b"\\\\", "/": b"\\/", "\n": b"\\n", "\t": b"\\t"}
 """How JSON may write characters, in the texts that leave unread."""
 _ESCAPED = {written.decode(): character for character, written in ESCAPES.items()}
 _ESCAPE = re.compile(r"\\.")
-_WHITE = (b" ", b"\\n", b"\\t")
-_LINES = re.compile(rb"\\[nt]")
-_BLANK = re.compile(rb"(?: |\\n|\\t)++")
-_CODE = re.compile(rb"\\n(?: {0,3}(?:\\t|>)|    )")
-"""Finds a line that begins as code or a quotation does, in texts that follow one that has left: its line has begun."""
+_CODE = rb" {0,3}(?:\\t|>)|    "
+"""The beginning of a line of code or of a quotation."""
+_INDENT = rb"(?: |\\t|>){0,%d}" % INDENT
 _SPACE, _BACKSLASH = b" \\"
 
 
@@ -56,22 +55,48 @@ class TextCheck(msgspec.Struct, frozen=True):
 
     odd: Callable[[bytes], object]
     """Finds a byte for which a text needs a closer look, or for which it is none."""
+    joined: Callable[[bytes], object]
+    """Finds something for which a text must be looked at together with those beside it."""
     stops: Callable[[bytes], object]
     """Finds something for which a text must be read."""
-    code: bool
-    """True if lines of code and quotations must be read."""
-    waits: bool
-    """True if white space at the end of a text waits for the next one."""
+    lines: Callable[[bytes], object]
+    """Finds a line for which texts must be read that follow one which has left: its line has begun."""
+    ends: tuple[bytes, ...]
+    """The characters that wait at the end of a text for the next one: none where nothing is read."""
+    blank: Callable[[bytes], object]
+    """Matches a text of nothing but these."""
+    later: bytes
+    """A character for which the reader is told of a text as it leaves; empty if there is none."""
 
 
 @lru_cache(maxsize=256)
 def check_of(rule: PlainRule) -> TextCheck:
     """Compile a rule; one that stops at no character is for text that is not read at all."""
-    bytes_ = {0x22, 0x5C, *range(0x20), *(character.encode()[0] for character in rule.stop)}
-    stops = [re.escape(ESCAPES.get(character, character.encode())) for character in rule.stop]
-    stops += [rb"[\x00-\x1f]", *([rb'(?<!\\)(?:\\\\)*+\\[^"\\/nt]'] if stops else [])]  # no escape that is not known
+    bytes_ = {0x22, 0x5C, *range(0x20), *(character.encode()[0] for character in rule.stop + rule.later)}
+    is_read, later = any(rule), rule.later.encode()
+    stops = [*_written(rule.stop), rb"[\x00-\x1f]"]
+    if is_read:
+        stops.append(rb'(?<!\\)(?:\\\\)*+\\[^"\\/nt]')  # no escape that is not known
+    starts = b"|".join(_written(rule.starts))
+    lines = [*([_CODE] if rule.lines else []), *([b"%b(?:%b)" % (_INDENT, starts)] if starts else [])]
+    joined = [rb" \Z", rb"\\[nt]", *([re.escape(later)] if later else [])]
+    ends = (b" ", b"\\n", b"\\t", *([later] if later else [])) if is_read else ()
     odd = re.compile(b"[%b]" % b"".join(rb"\x%02x" % byte for byte in sorted(bytes_)))
-    return TextCheck(odd.search, re.compile(b"|".join(stops)).search, bool(rule.lines), bool(rule.stop))
+    return TextCheck(
+        odd.search,
+        re.compile(b"|".join(joined)).search,
+        re.compile(b"|".join(stops)).search,
+        re.compile(rb"\\n(?:%b)" % (b"|".join(lines) or b"(?!)")).search,
+        ends,
+        re.compile(b"(?:%b)++" % b"|".join(map(re.escape, ends))).fullmatch,
+        later,
+    )
+
+
+def _written(characters: str) -> list[bytes]:
+    """Write expressions for some characters as JSON may have them."""
+    ways = ((character.encode(), ESCAPES.get(character)) for character in characters)
+    return [re.escape(way) for pair in ways for way in pair if way]
 
 
 # How frames look that are alike but for a few values: an expression, found out by decoding one with other values.
@@ -262,7 +287,10 @@ class FastPath:
         if text is None or check.odd(text):
             is_one = data.find(b"\n", start) == len(data) - len(self._end) > 0
             text = self._text(data) if is_one else None
-        if text and not (self._begun or self._frames or text[-1] == _SPACE or (b"\\" in text and _LINES.search(text))):
+            is_alone = text is not None and not check.joined(text)
+        else:
+            is_alone = text[-1] != _SPACE
+        if text and is_alone and not (self._begun or self._frames):
             if self._told or self._followers:
                 return self._left([data], [text])
             self._tail.append(text)
@@ -277,18 +305,25 @@ class FastPath:
             return None
         if self._frames:
             frames, texts = self._frames + frames, self._texts + texts
-        if check.code and _CODE.search(texts[0] if len(texts) == 1 else b"".join(texts)):
+        joined = texts[0] if len(texts) == 1 else b"".join(texts)
+        if check.lines(joined):
             return None
         leaves = len(frames)
-        while leaves and check.waits and texts[leaves - 1].endswith(_WHITE):
+        while leaves and texts[leaves - 1].endswith(check.ends):
             leaves -= 1
-            if not _BLANK.fullmatch(texts[leaves]):
+            if not check.blank(texts[leaves]):
                 break
         if len(frames) - leaves > MOST_WAITING:
             return None
+        is_told = bool(check.later) and check.later in joined
+        if is_told and 0 < leaves < len(frames) and texts[leaves - 1].endswith(check.ends):
+            return None  # the reader is told no end that may go on
         out = self._left(frames[:leaves], texts[:leaves]) if leaves else []
         if out is not None:
             self._frames, self._texts, self._begun = frames[leaves:], texts[leaves:], begun
+            if is_told and leaves and self._reading:
+                self._tell()
+                self._check = check_of(rule) if (rule := self._reading.plain) else None
         return out
 
     def _text(self, frame: bytes) -> bytes:
@@ -324,11 +359,16 @@ class FastPath:
         """Hand over what waits here, and the chunk."""
         data = b"".join([*self._frames[self._owed :], self._begun, chunk])
         self._frames, self._texts, self._begun, self._owed = [], [], b"", 0
-        if self._tail and self._reading:
+        if self._tail:
+            self._tell()
+        return data
+
+    def _tell(self) -> None:
+        """Tell the reader the end of what left unread."""
+        if self._reading:
             told = b"".join(self._tail).decode(errors="replace")
             self._reading.passed(_ESCAPE.sub(lambda escape: _ESCAPED[escape[0]], told) if "\\" in told else told)
         self._tail.clear()
-        return data
 
     def rest(self) -> None:
         """Forward nothing until a frame was read: the numbers of frames have changed."""
@@ -350,8 +390,10 @@ class FastPath:
         match = self._shapes.match(self._relay.decoder, frame, delta) if rule else None
         if rule is None or match is None:
             return
+        if not isinstance(delta, TextDelta):
+            rule = rule._replace(stop=rule.stop + rule.later, later="")  # no reader is told of what left
         check = check_of(rule)
-        self._reading = pipeline if isinstance(delta, TextDelta) and check.waits else None
+        self._reading = pipeline if isinstance(delta, TextDelta) and check.ends else None
         if waits and check.stops(match["text"]):
             return
         self._followers = [*self._who_follow(delta)]
