@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 import msgspec
@@ -146,6 +147,25 @@ class GenerationConfig(msgspec.Struct, frozen=True, kw_only=True):
     """True if the form of the answer, or a grammar of it, is said in any of the ways that servers know."""
     several: bool = False
     """True if more than one choice is asked for."""
+
+
+class ListedModel(msgspec.Struct, frozen=True, kw_only=True):
+    """A model of a server's, with what that tells of it."""
+
+    name: str
+    created: int = 0
+    """In seconds since 1970; 0 if it is not told."""
+    window: int = 0
+    """Tokens of its context; 0 if that is not told."""
+    longest: int = 0
+    """Tokens of the longest reply; 0 if that is not told."""
+    abilities: Mapping[str, bool] = {}
+    """Whether it takes `tools`, has `thinking` and `vision`, as far as that is told."""
+
+    @property
+    def date(self) -> str:
+        """Write when it was made, as RFC 3339 has it."""
+        return datetime.fromtimestamp(self.created, UTC).isoformat().replace("+00:00", "Z")
 
 
 MAX_TOKENS = "max_tokens"

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
 from tests.apis import chat, messages
 from vtc.apis import BadRequest
-from vtc.apis.beside import Aside, answer, asked, counted, listed, names_of
+from vtc.apis.beside import Aside, answer, asked, counted
+from vtc.events import ListedModel
+from vtc.exchange.model_list import model_in, models_in, names_of
 
 CLAUDE = {"user-agent": "claude-cli/2.1", "anthropic-version": "2023-06-01"}
 
@@ -22,10 +25,15 @@ CLAUDE = {"user-agent": "claude-cli/2.1", "anthropic-version": "2023-06-01"}
         ("GET", "/v1/models?client_version=0.144.0", {}, Aside("models", "openai-responses")),
         ("GET", "/api/tags", {}, Aside("models", "ollama-chat")),
         ("GET", "/x/api/version", {}, Aside("version", "ollama-chat")),
-        ("POST", "/api/show", {}, Aside("show", "ollama-chat")),
+        ("POST", "/api/show", {}, Aside("model", "ollama-chat")),
         ("POST", "/V1/messages//count_tokens?beta=true", {}, Aside("count", "anthropic-messages")),
         ("POST", "/v1/messages", CLAUDE, None),
-        ("GET", "/v1/models/m", {}, None),
+        ("GET", "/v1/models/Qwen/Qwen3-8B", {}, Aside("model", "openai-chat", "Qwen/Qwen3-8B")),
+        ("GET", "/v1/models/M%3A8b?x=1", CLAUDE, Aside("model", "anthropic-messages", "M:8b")),
+        ("GET", "/v1beta/models/M", {}, Aside("model", "gemini-generate", "M")),
+        ("GET", "/v1beta/models", {}, Aside("models", "gemini-generate")),
+        ("GET", "/v1/models/M?key=k", {}, Aside("model", "gemini-generate", "M")),
+        ("DELETE", "/v1/models/m", {}, None),
         ("DELETE", "/api/tags", {}, None),
     ],
 )
@@ -60,12 +68,108 @@ def test_a_body_that_is_no_request_is_not_counted() -> None:
         answer(Aside("count", "anthropic-messages"), b"{}")
 
 
-@pytest.mark.parametrize("client", ["openai-chat", "openai-responses", "anthropic-messages", "ollama-chat"])
-def test_a_list_is_read_in_the_form_in_which_it_is_written(client: str) -> None:
-    assert names_of(listed(client, ["a", "b", "a"])) == ["a", "b"]
-    assert names_of(listed(client, [])) == []
+# What servers tell of their models
 
 
-@pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b'{"data": 5}', b'{"data": [5, {}]}', b'{"models": null}'])
-def test_what_is_no_list_has_no_names(body: bytes) -> None:
+ENTRIES: dict[str, tuple[Any, ListedModel]] = {
+    "vLLM": (
+        {"data": [{"id": "m", "created": 7, "owned_by": "vllm", "max_model_len": 4096}]},
+        ListedModel(name="m", created=7, window=4096),
+    ),
+    "llama.cpp": (
+        {
+            "models": [{"name": "m", "model": "m", "modified_at": "", "capabilities": ["completion", "multimodal"]}],
+            "data": [{"id": "m", "created": 7, "meta": {"n_ctx_train": 131072, "n_params": 1}}],
+        },
+        ListedModel(name="m", created=7, window=131072, abilities={"vision": True}),
+    ),
+    "LM Studio, v0": (
+        {
+            "data": [
+                {
+                    "id": "m",
+                    "type": "vlm",
+                    "max_context_length": 131072,
+                    "loaded_context_length": 8192,
+                    "capabilities": ["tool_use"],
+                }
+            ]
+        },
+        ListedModel(name="m", window=8192, abilities={"tools": True, "vision": True}),
+    ),
+    "LM Studio, v1": (
+        {
+            "models": [
+                {
+                    "type": "llm",
+                    "key": "m",
+                    "display_name": "M",
+                    "max_context_length": 131072,
+                    "capabilities": {
+                        "vision": False,
+                        "trained_for_tool_use": True,
+                        "reasoning": {"allowed_options": ["off", "on"], "default": "on"},
+                    },
+                }
+            ]
+        },
+        ListedModel(name="m", window=131072, abilities={"tools": True, "thinking": True, "vision": False}),
+    ),
+    "OpenRouter": (
+        {
+            "data": [
+                {
+                    "id": "m",
+                    "context_length": 200000,
+                    "top_provider": {"context_length": 100000, "max_completion_tokens": 8192},
+                    "architecture": {"input_modalities": ["text"]},
+                    "supported_parameters": ["tools", "temperature"],
+                }
+            ]
+        },
+        ListedModel(name="m", window=100000, longest=8192, abilities={"tools": True}),
+    ),
+    "Mistral": (
+        {
+            "data": [
+                {"id": "m", "max_context_length": 32768, "capabilities": {"function_calling": True, "vision": False}}
+            ]
+        },
+        ListedModel(name="m", window=32768, abilities={"tools": True, "vision": False}),
+    ),
+    "Groq": (
+        {"data": [{"id": "m", "created": 7, "context_window": 131072, "max_completion_tokens": 32768}]},
+        ListedModel(name="m", created=7, window=131072, longest=32768),
+    ),
+    "Together": ([{"id": "m", "type": "chat", "context_length": 8192}], ListedModel(name="m", window=8192)),
+    "Gemini": (
+        {"models": [{"name": "models/m", "inputTokenLimit": 1048576, "outputTokenLimit": 65536, "thinking": True}]},
+        ListedModel(name="m", window=1048576, longest=65536, abilities={"thinking": True}),
+    ),
+    "odd values": (
+        {"data": [{"id": "m", "created": "soon", "context_length": "8k", "capabilities": None, "type": 5}, 7, {}]},
+        ListedModel(name="m"),
+    ),
+}
+
+
+@pytest.mark.parametrize("server", ENTRIES)
+def test_a_server_tells_what_a_model_can(server: str) -> None:
+    body, model = ENTRIES[server]
+    assert models_in(json.dumps(body).encode()) == [model]
+    assert model_in(json.dumps(body).encode(), "models/M") == model
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>", b"{}", b'{"data": 5}', b'{"models": null}', b'"m"'])
+def test_what_is_no_list_is_none(body: bytes) -> None:
+    assert models_in(body) is None
     assert names_of(body) == []
+
+
+@pytest.mark.parametrize("body", [b"[]", b'{"data": []}', b'{"data": [5, {}]}'])
+def test_a_list_may_be_empty(body: bytes) -> None:
+    assert models_in(body) == []
+
+
+def test_the_tag_of_ollamas_models_may_be_left_out() -> None:
+    assert model_in(b'{"models": [{"name": "m:latest"}]}', "m") == ListedModel(name="m:latest")

@@ -2,14 +2,15 @@
 
 HEAD /                                a sign of life
 GET /v1/models, GET /api/tags         the models that the server has (Codex says its version)
+GET /v1/models/NAME, POST /api/show   what one of them is
 POST /v1/messages/count_tokens        how long a conversation is, before it is sent
-GET /api/version, POST /api/show      what Ollama's clients look at first
+GET /api/version                      what Ollama's clients look at first
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -25,8 +26,6 @@ PER_IMAGE = 1500
 """Tokens of an image, about."""
 TOKENIZE = "/tokenize"
 """Where vLLM and llama.cpp count tokens."""
-MODELS = "/v1/models"
-"""Where servers list their models, whichever API they speak."""
 
 
 class Aside(NamedTuple):
@@ -34,6 +33,8 @@ class Aside(NamedTuple):
 
     kind: str
     client: str
+    model: str = ""
+    """The one that its path names."""
 
     @property
     def api(self) -> Api:
@@ -51,7 +52,8 @@ class Aside(NamedTuple):
     def path_at(self, path: str, end: str) -> str:
         """Return the path of the question with another end, at which the server is asked."""
         plain = path.partition("?")[0]
-        base = self._question.base(plain)
+        bases = (match.base for question in self.api.questions if (match := question.found(plain)))
+        base = next(bases, None)
         return f"{plain if base is None else self.api.place.root(base)}{end}"
 
 
@@ -59,17 +61,13 @@ def asked(method: str, path: str, headers: Mapping[str, str]) -> Aside | None:
     """Find what a request asks; None for any other. `headers` have names in lower case."""
     plain, query = f"/{plain_path(path)}", path.partition("?")[2]
     matches = [
-        (question, api.name)
+        (question, Aside(question.kind, api.name, (question.found(path.partition("?")[0]) or match).model))
         for api in APIS
         for question in api.questions
-        if method == question.method and question.base(plain) is not None
+        if method == question.method and (match := question.found(plain)) is not None
     ]
-    signed = (
-        Aside(question.kind, name) for question, name in matches if question.sign and question.sign(query, headers)
-    )
-    return next(signed, None) or next(
-        (Aside(question.kind, name) for question, name in matches if not question.sign), None
-    )
+    signed = (aside for question, aside in matches if question.sign and question.sign(query, headers))
+    return next(signed, None) or next((aside for question, aside in matches if not question.sign), None)
 
 
 def answer(aside: Aside, body: bytes, path: str = "") -> bytes | None:
@@ -77,7 +75,7 @@ def answer(aside: Aside, body: bytes, path: str = "") -> bytes | None:
     match aside.kind:
         case "alive":
             return b""
-        case "models":
+        case "models" | "model":
             return None
         case "count":
             return aside.written(_count(_read(aside, body, path)))
@@ -136,18 +134,11 @@ def _images(canonical: CanonicalRequest) -> int:
     )
 
 
-def names_of(body: bytes) -> list[str]:
-    """Read a server's list of its models, in whichever API's form; empty if it is none."""
+def named_in(body: bytes) -> str:
+    """Find the model that a body names; empty if none."""
     try:
         value = decode(body)
     except ValueError:
-        return []
-    entries = (value.get("data") or value.get("models")) if isinstance(value, dict) else None
-    rows = entries if isinstance(entries, list) else []
-    named = [entry.get("id") or entry.get("model") or entry.get("name") for entry in rows if isinstance(entry, dict)]
-    return [name for name in named if isinstance(name, str)]
-
-
-def listed(client: str, names: Iterable[str]) -> bytes:
-    """Write a list of models for the clients of an API."""
-    return Aside("models", client).written([*dict.fromkeys(names)])
+        return ""
+    names = [value.get(key) for key in ("model", "name")] if isinstance(value, dict) else []
+    return next((name for name in names if isinstance(name, str)), "")

@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 import msgspec
 
 from vtc.apis.layout import BodyLayout
-from vtc.apis.place import Place, ending
+from vtc.apis.place import PathMatch, Place, ending
 from vtc.apis.request import Request
 from vtc.events import (
     Beside,
@@ -195,21 +195,20 @@ class Reply:
 class Question(NamedTuple):
     """A question that clients of an API ask besides replies."""
 
-    kind: Literal["alive", "models", "count", "version", "show"]
+    kind: Literal["alive", "models", "model", "count", "version"]
     method: str
     path: str
     """How its path ends, with `{model}` for the name of a model; `/` is all of it."""
     write: Callable[[Any], Json]
-    """Writes the answer: of the names of models, or of a number of tokens; to any other question it is always this."""
+    """Writes the answer: of models, of one, or of a number of tokens; to any other question it is always this."""
     sign: Callable[[str, Mapping[str, str]], bool] | None = None
     """Tells clients of this API, by query and headers, from those of others that ask the same; None for all others."""
 
-    def base(self, path: str) -> str | None:
-        """Return what stands before a path that ends in this way; None if it does not."""
+    def found(self, path: str) -> PathMatch | None:
+        """Read a path that ends in this way; None if it does not."""
         if self.path == "/":
-            return "" if path == "/" else None
-        match = ending(self.path).found(path)
-        return match.base if match else None
+            return PathMatch("", "", False) if path == "/" else None
+        return ending(self.path).found(path)
 
 
 class UnreadPath(NamedTuple):

@@ -55,6 +55,10 @@ class Place:
     """How the headers of clients begin that mean nothing to servers of other APIs."""
     own_query: Collection[str] = ()
     """Parameters of the query that mean nothing to these, besides the ones above."""
+    lists: str = "/v1/models"
+    """Where its servers list their models."""
+    shows: str = ""
+    """Where they say more of the one that a body names, if they do."""
 
     @cached_property
     def _patterns(self) -> tuple[tuple[re.Pattern[str], bool], ...]:

@@ -15,10 +15,10 @@ import click
 from cryptography import x509
 
 from vtc import __version__
-from vtc.apis import beside
 from vtc.cli import common, config
 from vtc.cli.common import profile_directories
 from vtc.cli.config import Config
+from vtc.exchange.model_list import names_of
 from vtc.profiles import loader
 from vtc.profiles.document import ProfileError
 from vtc.profiles.loader import Profiles
@@ -137,7 +137,7 @@ def _server(url: str, profiles: Profiles, models: list[str]) -> Iterator[CheckLi
     if not answer.ok:
         yield CheckLine("note", f"GET {LIST}: {answer.why if answer.error else answer.status}")
         return
-    models += beside.names_of(answer.body)
+    models += names_of(answer.body)
     yield CheckLine("ok" if models else "note", f"models: {', '.join(models[:5]) or 'none are listed'}")
 
 

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from mitmproxy import ctx, http
+from mitmproxy.net.http import status_codes
+from msgspec.structs import replace as replace_fields
 
 from vtc.apis import Api, BadRequest, beside, named
 from vtc.apis.beside import Aside
-from vtc.events import Failure
+from vtc.events import Failure, ListedModel
+from vtc.exchange.model_list import model_in, models_in, without_prefix
 from vtc.json_text import encode
+from vtc.profiles.matching import Facts
 from vtc.profiles.planner import Planner
 from vtc.proxy import bodies, flows
+from vtc.proxy.refusing import translate_headers
+from vtc.reporting import hints
 
 # A model server that cannot be reached: what is told, and the answer that the client gets in its API's own form.
 
@@ -22,6 +30,10 @@ UNTRUSTED = (
     "`--set ssl_insecure=true` takes any"
 )
 """Advice about a certificate; with `vtc run` it stands after `--`."""
+
+
+CLIENT = "vtc_client"
+"""Key of a flow's metadata under which the API of its client stands, where its question was sent to another path."""
 
 
 def explained(flow: http.HTTPFlow, why: str) -> str:
@@ -37,6 +49,8 @@ def explained(flow: http.HTTPFlow, why: str) -> str:
 def api(flow: http.HTTPFlow) -> Api | None:
     """Find the API in whose form the client of a flow reads errors; None if it asks for something else."""
     request = flow.request
+    if client := flow.metadata.get(CLIENT):
+        return named(client)
     aside = beside.asked(request.method, request.path, flows.facts(flow).headers)
     return flows.api(flow) or (named(aside.client) if aside else None)
 
@@ -47,12 +61,23 @@ def answer(api: Api, message: str) -> http.Response:
     return http.Response.make(502, body, {"content-type": "application/json"})
 
 
+class ModelQuestion(NamedTuple):
+    """A question about models that is under way to the server."""
+
+    aside: Aside
+    model: str
+    """The one that is asked about; empty for all."""
+    aliases: Mapping[str, str]
+    """Names that stand for others, with these."""
+    asked: str
+    """The method and the path, as the server is asked."""
+
+
 class Beside:
     """Deals with the questions of clients whose API the server does not speak."""
 
     def __init__(self) -> None:
-        self._lists: WeakKeyDictionary[http.HTTPFlow, tuple[Aside, list[str]]] = WeakKeyDictionary()
-        """Lists of models that are under way, and the names that stand for others."""
+        self._models: WeakKeyDictionary[http.HTTPFlow, ModelQuestion] = WeakKeyDictionary()
         self._counts: WeakKeyDictionary[http.HTTPFlow, tuple[Aside, bytes]] = WeakKeyDictionary()
         """Counts of tokens that are under way, each with the answer if the server has none."""
 
@@ -68,32 +93,86 @@ class Beside:
         except (BadRequest, ValueError):
             return False
         if answer is None:
-            request.path = aside.path_at(request.path, beside.MODELS)
-            request.headers["accept-encoding"] = "identity"
-            self._lists[flow] = aside, planner.models(facts)
+            self._ask_about_models(flow, aside, planner, facts, aside.model or beside.named_in(body))
         elif aside.kind == "count" and planner.tokenizes(facts):
             request.content = beside.question(
                 aside, body, lambda model: planner.server_model(replace(facts, model=model)), request.path
             )
-            request.path = aside.path_at(request.path, beside.TOKENIZE)
-            request.headers["accept-encoding"] = "identity"
+            _send(flow, aside, planner, facts, beside.TOKENIZE)
             self._counts[flow] = aside, answer
         else:
             flow.response = http.Response.make(200, answer, {"content-type": "application/json"})
         flow.comment = f"vtc: {aside.kind}, as {aside.client} has it"
         return True
 
+    def _ask_about_models(self, flow: http.HTTPFlow, aside: Aside, planner: Planner, facts: Facts, name: str) -> None:
+        """Have the server asked for its models, or for one where it says more of that."""
+        request, of_one = flow.request, aside.kind == "model"
+        names = [name] if of_one else planner.models(facts)
+        aliases = {alias: planner.server_model(replace(facts, model=alias)) or alias for alias in names}
+        apis = _spoken(planner, facts)
+        showing = next((api.place for api in apis if of_one and api.place.shows), None)
+        request.method = "POST" if showing else "GET"
+        request.content = encode({"model": without_prefix(aliases[name])}) if showing else b""
+        _send(flow, aside, planner, facts, showing.shows if showing else apis[0].place.lists)
+        asked = f"{request.method} {request.path.partition('?')[0]}"
+        self._models[flow] = ModelQuestion(aside, name if of_one else "", aliases, asked)
+
     def response(self, flow: http.HTTPFlow) -> None:
-        """Write a list of models, or a count of tokens, in the form of the client's API."""
-        if (counting := self._counts.pop(flow, None)) and flow.response is not None:
+        """Write what the server says of its models, or a count of tokens, in the form of the client's API."""
+        if flow.response is None:
+            return
+        if counting := self._counts.pop(flow, None):
             (aside, estimate), body = counting, flow.response.get_content(strict=False) or b""
             count = flow.response.status_code == 200 and beside.counted(aside, body)
             flow.response.status_code, flow.response.reason = 200, "OK"
             bodies.replace(flow.response, count or estimate, "application/json")
-            return
-        listing = self._lists.pop(flow, None)
-        if listing is None or flow.response is None or flow.response.status_code != 200:
-            return
-        aside, more = listing
-        names = beside.names_of(flow.response.get_content(strict=False) or b"")
-        bodies.replace(flow.response, beside.listed(aside.client, [*more, *names]), "application/json")
+        elif question := self._models.pop(flow, None):
+            status, written = _told(question, flow.response, int(flow.request.timestamp_start))
+            if flow.response.status_code != status:
+                flow.response.status_code, flow.response.reason = status, status_codes.RESPONSES.get(status, "")
+            bodies.replace(flow.response, written, "application/json")
+
+
+def _spoken(planner: Planner, facts: Facts) -> list[Api]:
+    return [api for name in planner.apis(facts) if (api := named(name))]
+
+
+def _send(flow: http.HTTPFlow, aside: Aside, planner: Planner, facts: Facts, end: str) -> None:
+    """Send a question to the server's own path for it, with the client's key where that server looks for one."""
+    request = flow.request
+    _, key = aside.api.place.without_own(facts.query)
+    translate_headers(request.headers, key, _spoken(planner, facts)[0].place)
+    flows.move(flow, aside.path_at(request.path, end))
+    flow.metadata[CLIENT] = aside.client
+    request.headers["accept-encoding"] = "identity"
+
+
+def _told(question: ModelQuestion, response: http.Response, time: int) -> tuple[int, bytes]:
+    """Write the answer for the client, and its status: an error of its API where the server has none."""
+    aside, body, status = question.aside, response.get_content(strict=False) or b"", response.status_code
+    listed = models_in(body) if status == 200 else None
+
+    def known(name: str) -> ListedModel | None:
+        model = model_in(body, question.aliases.get(name, name)) if status == 200 else None
+        return replace_fields(model, name=name, created=model.created or time) if model else None
+
+    if question.model:
+        if model := known(question.model):
+            return 200, aside.written(model)
+        is_unknown = listed is not None or status == 404
+    else:
+        names = [*question.aliases, *(model.name for model in listed or ())]
+        if listed is not None or names:
+            models = [known(name) or ListedModel(name=name, created=time) for name in dict.fromkeys(names)]
+            return 200, aside.written(models)
+        is_unknown = False
+    words = hints.words_of(body) if status != 200 else "that is no list of models"
+    why = f"the model server answers {status} to {question.asked}{f': {words}' if words else ''}"
+    if is_unknown:
+        why = f"the model server has no model {question.model} ({question.asked} lists them)"
+    return _failed(aside, why, 404 if is_unknown else status if status >= 400 else 502)
+
+
+def _failed(aside: Aside, why: str, status: int) -> tuple[int, bytes]:
+    return status, encode(aside.api.error(Failure(f"VTC: {why}"), status))

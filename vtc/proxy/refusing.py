@@ -58,10 +58,10 @@ def redirect(flow: http.HTTPFlow, client: Place, exchange: Exchange) -> None:
     else:
         target = server.written(place.base if place else base, model, rest, streams=streams)
     flows.move(flow, target)
-    _translate_headers(request.headers, key, server)
+    translate_headers(request.headers, key, server)
 
 
-def _translate_headers(headers: http.Headers, key: str, server: Place) -> None:
+def translate_headers(headers: http.Headers, key: str, server: Place) -> None:
     """Put the client's key where servers of the API look for it, and leave out what only its own API knows."""
     keys = [*(headers.pop(name, "") for name in sorted(KEYS)), key]
     for name in [name for name in headers if name.lower().startswith(OWN)]:

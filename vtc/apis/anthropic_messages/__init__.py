@@ -20,6 +20,7 @@ API = Api(
         headers={"anthropic-version": "2023-06-01"},
         own_headers="anthropic-",
         own_query=("beta",),
+        lists="/v1/models?limit=1000",
     ),
     Request,
     lambda _, drop: Decoder(drop),

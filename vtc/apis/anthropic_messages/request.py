@@ -27,6 +27,7 @@ from vtc.events import (
     CanonicalRequest,
     Failure,
     Finish,
+    ListedModel,
     Media,
     Message,
     Opaque,
@@ -544,17 +545,28 @@ def _join(blocks: list[Block], more: Iterable[Block]) -> None:
 # What clients of Anthropic Messages ask besides replies.
 
 
-def listed(names: Sequence[str]) -> Json:
+def shown(model: ListedModel) -> Json:
+    """Write a model."""
+    limits = {"max_input_tokens": model.window, "max_tokens": model.longest}
+    head = {"type": "model", "id": model.name, "display_name": model.name, "created_at": model.date}
+    return {**head, **{key: tokens for key, tokens in limits.items() if tokens}}
+
+
+def listed(models: Sequence[ListedModel]) -> Json:
     """Write a list of models."""
-    data = [{"type": "model", "id": name, "display_name": name, "created_at": "1970-01-01T00:00:00Z"} for name in names]
-    ends: Sequence[str | None] = names or (None,)
-    return {"data": data, "has_more": False, "first_id": ends[0], "last_id": ends[-1]}
+    ends: Sequence[str | None] = [model.name for model in models] or (None,)
+    return {"data": [*map(shown, models)], "has_more": False, "first_id": ends[0], "last_id": ends[-1]}
+
+
+def _is_anthropics(_: str, headers: Mapping[str, str]) -> bool:
+    return "anthropic-version" in headers
 
 
 QUESTIONS = (
     Question(
         "alive", "HEAD", "/", lambda _: {}, lambda _, headers: "claude" in headers.get("user-agent", "").casefold()
     ),
-    Question("models", "GET", "/v1/models", listed, lambda _, headers: "anthropic-version" in headers),
+    Question("models", "GET", "/v1/models", listed, _is_anthropics),
+    Question("model", "GET", "/v1/models/{model}", shown, _is_anthropics),
     Question("count", "POST", "/v1/messages/count_tokens", lambda count: {"input_tokens": count}),
 )

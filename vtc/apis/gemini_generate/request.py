@@ -34,7 +34,17 @@ from vtc.apis.gemini_generate.parts import (
 )
 from vtc.apis.layout import BodyLayout
 from vtc.apis.place import Place
-from vtc.events import Answer, CanonicalRequest, Failure, Media, Message, Opaque, Seal, Tool
+from vtc.events import (
+    Answer,
+    CanonicalRequest,
+    Failure,
+    ListedModel,
+    Media,
+    Message,
+    Opaque,
+    Seal,
+    Tool,
+)
 
 # Requests of Gemini's API that stand for those of another, and what the parts of its own mean to others.
 
@@ -200,6 +210,7 @@ PLACE = Place(
     key="x-goog-api-key",
     key_query="key",
     own_headers="x-goog-",
+    lists="/v1beta/models?pageSize=1000",
 )
 COUNTING = Place("/models/{model}:countTokens")
 _ROLES = {"function": "user"}
@@ -424,14 +435,21 @@ GOOGLES = {PLACE.key, "x-goog-api-client"}
 """Headers of Google's clients, whose version may be `/v1`, too."""
 
 
-def listed(names: Sequence[str]) -> Json:
-    """Write a list of models."""
-    methods = ["generateContent", "countTokens"]
+def shown(model: ListedModel) -> Json:
+    """Write a model."""
+    limits = {"inputTokenLimit": model.window, "outputTokenLimit": model.longest}
     return {
-        "models": [
-            {"name": f"models/{name}", "displayName": name, "supportedGenerationMethods": methods} for name in names
-        ]
+        "name": f"models/{model.name}",
+        "displayName": model.name,
+        "supportedGenerationMethods": ["generateContent", "countTokens"],
+        **{key: tokens for key, tokens in limits.items() if tokens},
+        **({"thinking": model.abilities["thinking"]} if "thinking" in model.abilities else {}),
     }
+
+
+def listed(models: Sequence[ListedModel]) -> Json:
+    """Write a list of models."""
+    return {"models": [*map(shown, models)]}
 
 
 def _is_googles(query: str, headers: Mapping[str, str]) -> bool:
@@ -440,5 +458,8 @@ def _is_googles(query: str, headers: Mapping[str, str]) -> bool:
 
 QUESTIONS = (
     Question("models", "GET", "/models", listed, _is_googles),
+    Question("model", "GET", PLACE.path.partition(":")[0], shown, _is_googles),
+    Question("models", "GET", f"{PLACE.version}/models", listed),
+    Question("model", "GET", f"{PLACE.version}{PLACE.path.partition(':')[0]}", shown),
     Question("count", "POST", COUNTING.path, lambda tokens: {"totalTokens": tokens}),
 )

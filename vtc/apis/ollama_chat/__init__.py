@@ -2,14 +2,14 @@
 
 from vtc.apis.contract import PLAIN, Api
 from vtc.apis.ollama_chat.reply import Decoder, Encoder, folded, unfolded
-from vtc.apis.ollama_chat.request import NAME, QUESTIONS, Request, ask, constrain, error
+from vtc.apis.ollama_chat.request import NAME, QUESTIONS, SHOWS, Request, ask, constrain, error
 from vtc.apis.place import Place
 
 __all__ = ["API", "NAME", "Decoder", "Encoder", "Request"]
 
 API = Api(
     NAME,
-    Place("/api/chat"),
+    Place("/api/chat", lists="/api/tags", shows=SHOWS),
     Request,
     lambda _, drop: Decoder(drop),
     lambda form, drop: Encoder(bool(form), drop),

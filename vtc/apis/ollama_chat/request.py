@@ -12,9 +12,17 @@ from vtc.apis.content import note, parts_of
 from vtc.apis.contract import Json, Question
 from vtc.apis.layout import BodyLayout
 from vtc.apis.openai_chat import request as openai_chat
-from vtc.events import CanonicalRequest, Failure, Media, Message, ToolCall
+from vtc.events import (
+    CanonicalRequest,
+    Failure,
+    ListedModel,
+    Media,
+    Message,
+    ToolCall,
+)
 
 NAME = "ollama-chat"
+SHOWS = "/api/show"
 LAYOUT = BodyLayout(
     name="chat request of Ollama",
     choice=None,
@@ -123,20 +131,35 @@ def error(failure: Failure, _status: int) -> Json:
 # What Ollama's clients ask besides replies.
 
 
-def listed(names: Sequence[str]) -> Json:
+_FAMILY = "vtc"
+"""The architecture of a model, under which clients look for its window."""
+
+
+def listed(models: Sequence[ListedModel]) -> Json:
     """Write a list of models."""
-    entry: dict[str, Any] = {"modified_at": "1970-01-01T00:00:00Z", "size": 0, "digest": "", "details": {}}
-    return {"models": [{"name": name, "model": name, **entry} for name in names]}
+    entry: dict[str, Any] = {"size": 0, "digest": "", "details": {}}
+    return {
+        "models": [{"name": model.name, "model": model.name, "modified_at": model.date, **entry} for model in models]
+    }
+
+
+def shown(model: ListedModel) -> Json:
+    """Write what a model is. That it takes tools holds for every one, unless the server says otherwise."""
+    abilities = {"tools": True, **model.abilities}
+    info = {"general.architecture": _FAMILY, "general.basename": model.name}
+    return {
+        **dict.fromkeys(("modelfile", "parameters", "template"), ""),
+        "details": {"family": _FAMILY},
+        "model_info": {**info, **({f"{_FAMILY}.context_length": model.window} if model.window else {})},
+        "capabilities": ["completion", *(name for name, able in abilities.items() if able)],
+        "modified_at": model.date,
+    }
 
 
 QUESTIONS = (
     Question("alive", "HEAD", "/", lambda _: {}),
     Question("models", "GET", "/api/tags", listed),
-    Question("version", "GET", "/api/version", lambda _: {"version": "0.0.0"}),
-    Question(
-        "show",
-        "POST",
-        "/api/show",
-        lambda _: {"details": {}, "model_info": {}, "capabilities": ["completion", "tools"]},
-    ),
+    # Clients want one that is not too old (Copilot 0.6.4).
+    Question("version", "GET", "/api/version", lambda _: {"version": "0.15.0"}),
+    Question("model", "POST", SHOWS, shown),
 )

@@ -17,7 +17,15 @@ from vtc.apis.layout import BodyLayout
 from vtc.apis.openai_chat import words
 from vtc.apis.openai_chat.words import ChatForm, entry_of, function_of
 from vtc.apis.whole import add
-from vtc.events import CanonicalRequest, Failure, Media, Message, Tool, ToolCall
+from vtc.events import (
+    CanonicalRequest,
+    Failure,
+    ListedModel,
+    Media,
+    Message,
+    Tool,
+    ToolCall,
+)
 
 # Requests of chat completions that stand for those of another API.
 
@@ -335,13 +343,21 @@ def _encoded(message: Message) -> dict[str, Any]:
 # What clients of chat completions ask besides replies.
 
 
-def listed(names: Sequence[str]) -> Json:
+def shown(model: ListedModel) -> Json:
+    """Write a model; with the window under the names that vLLM and OpenRouter have for it."""
+    window = dict.fromkeys(("context_length", "max_model_len"), model.window) if model.window else {}
+    return {"id": model.name, "object": "model", "created": model.created, "owned_by": "vtc", **window}
+
+
+def listed(models: Sequence[ListedModel]) -> Json:
     """Write a list of models."""
-    data = [{"id": name, "object": "model", "created": 0, "owned_by": "vtc"} for name in names]
-    return {"object": "list", "data": data}
+    return {"object": "list", "data": [*map(shown, models)]}
 
 
-QUESTIONS = (Question("models", "GET", "/v1/models", listed),)
+QUESTIONS = (
+    Question("models", "GET", "/v1/models", listed),
+    Question("model", "GET", "/v1/models/{model}", shown),
+)
 
 
 # Whole chat completions as streams.

@@ -31,7 +31,16 @@ from vtc.apis.openai_responses.items import (
     events_of,
     item_of,
 )
-from vtc.events import CanonicalRequest, Failure, Media, Message, Opaque, Seal, Tool
+from vtc.events import (
+    CanonicalRequest,
+    Failure,
+    ListedModel,
+    Media,
+    Message,
+    Opaque,
+    Seal,
+    Tool,
+)
 from vtc.json_text import decode, encode
 
 # Requests of Responses that stand for those of another API.
@@ -438,9 +447,9 @@ def _is_item(part: str | Opaque) -> bool:
 # What clients of Responses ask besides replies: Codex says its version when it asks for the models.
 
 
-def listed(names: Sequence[str]) -> Json:
+def listed(models: Sequence[ListedModel]) -> Json:
     """Write a list of models. Codex reads another one, where an entry would replace its prompt."""
-    return {**openai_chat.listed(names), "models": []}
+    return {**openai_chat.listed(models), "models": []}
 
 
 QUESTIONS = (Question("models", "GET", "/v1/models", listed, lambda query, _: "client_version=" in query),)

@@ -14,11 +14,12 @@ from functools import cached_property
 from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
-from vtc.apis import Api, Reply, beside, whole
+from vtc.apis import Api, Reply, whole
 from vtc.cli.probing.scenarios import Scenario
 from vtc.cli.probing.template import BoundedAsker, NotAskedError
 from vtc.events import NATIVE, CanonicalRequest, Message
 from vtc.exchange import Exchange
+from vtc.exchange.model_list import names_of
 from vtc.json_text import encode
 from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import Facts, best, value_at
@@ -144,7 +145,7 @@ def _problem(listed: ServerAnswer, *, has_key: bool) -> str:
 
 def _choose(server: ServerFacts, listed: ServerAnswer) -> None:
     models = entries(listed.json)
-    server.models = tuple(beside.names_of(listed.body)) if listed.ok else ()
+    server.models = tuple(names_of(listed.body)) if listed.ok else ()
     if not server.model:
         server.model = next((name for name in server.models if not NO_CHAT.search(name)), "")
     own = next((model for model in models if model.get("id") == server.model), {})

@@ -1,0 +1,139 @@
+"""Read what servers tell of their models, in whichever API's form; where they tell it is data (`model_list.yaml`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from vtc.events import ListedModel
+from vtc.json_text import decode
+from vtc.profiles.document import table
+
+
+class ModelPaths(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Where servers tell what of a model."""
+
+    lists: tuple[str, ...]
+    name: tuple[str, ...]
+    created: tuple[str, ...]
+    window: tuple[str, ...]
+    longest: tuple[str, ...]
+    abilities: Mapping[str, tuple[str, ...]]
+
+
+PATHS = table(Path(__file__).with_suffix(".yaml"), ModelPaths)
+_PREFIX = "models/"
+"""Stands before names in Gemini's lists; its paths have it, too."""
+_LATEST = ":latest"
+"""The tag of Ollama's models that need not be said."""
+
+
+def models_in(body: bytes) -> list[ListedModel] | None:
+    """Read a server's list of its models; None if it is none."""
+    value = _decoded(body)
+    if isinstance(value, list):
+        return [*_models(value)]
+    lists = [value[key] for key in PATHS.lists if isinstance(value.get(key), list)] if isinstance(value, dict) else []
+    return [*_models([entry for entries in lists for entry in entries])] if lists else None
+
+
+def names_of(body: bytes) -> list[str]:
+    """Read the names of a server's list of its models; empty if it is none."""
+    return [model.name for model in models_in(body) or ()]
+
+
+def model_in(body: bytes, name: str) -> ListedModel | None:
+    """Find a model in a server's list, or read what it says of that one alone; None if it knows of none."""
+    listed = models_in(body)
+    if listed is None:
+        value = _decoded(body)
+        return _model(name, value) if isinstance(value, dict) and "error" not in value else None
+    return next((model for model in listed if _plain(model.name) == _plain(name)), None)
+
+
+def without_prefix(name: str) -> str:
+    """Return a name as requests have it in a body."""
+    return name.removeprefix(_PREFIX)
+
+
+def _plain(name: str) -> str:
+    return without_prefix(name).casefold().removesuffix(_LATEST)
+
+
+def _decoded(body: bytes) -> Any:
+    try:
+        return decode(body)
+    except ValueError:
+        return None
+
+
+def _models(entries: Sequence[Any]) -> Iterator[ListedModel]:
+    """Read entries; what several lists say of one model is joined."""
+    by_name: dict[str, dict[str, Any]] = {}
+    for entry in entries:
+        name = next(_texts(entry), "") if isinstance(entry, dict) else ""
+        if name:
+            by_name[name] = {**by_name.get(name, {}), **entry}
+    for name, entry in by_name.items():
+        yield _model(without_prefix(name), entry)
+
+
+def _texts(entry: Mapping[str, Any]) -> Iterator[str]:
+    return (value for value in _values(entry, PATHS.name) if isinstance(value, str) and value)
+
+
+def _model(name: str, entry: Mapping[str, Any]) -> ListedModel:
+    told = {ability: _can(entry, paths) for ability, paths in PATHS.abilities.items()}
+    return ListedModel(
+        name=name,
+        created=next(filter(None, map(_seconds, _values(entry, PATHS.created))), 0),
+        window=_number(entry, PATHS.window),
+        longest=_number(entry, PATHS.longest),
+        abilities={ability: able for ability, able in told.items() if able is not None},
+    )
+
+
+def _values(entry: Mapping[str, Any], paths: Sequence[str]) -> Iterator[Any]:
+    """Yield what stands at each path, but for null."""
+    for path in paths:
+        *keys, last = path.split("/")
+        value: Any = entry
+        for key in keys:
+            value = value.get(key) if isinstance(value, Mapping) else None
+        for key, inner in value.items() if isinstance(value, Mapping) else ():
+            if inner is not None and (key == last or ("*" in last and fnmatchcase(key, last))):
+                yield inner
+
+
+def _number(entry: Mapping[str, Any], paths: Sequence[str]) -> int:
+    return next((value for value in _values(entry, paths) if type(value) is int and value > 0), 0)
+
+
+def _seconds(value: Any) -> int:
+    """Read a time, in seconds since 1970; 0 if it is none."""
+    if type(value) in (int, float):
+        return max(0, int(value))
+    with suppress(ValueError, TypeError, OverflowError):
+        return max(0, int(datetime.fromisoformat(value).timestamp()))
+    return 0
+
+
+def _can(entry: Mapping[str, Any], paths: Sequence[str]) -> bool | None:
+    """Read whether a model can do a thing; None if nothing says so, as a list does not that lacks a word."""
+    told: list[bool] = []
+    for path in paths:
+        at, _, word = path.partition("=")
+        for value in _values(entry, [at]):
+            if word:
+                told += [True] if word == value or (isinstance(value, list) and word in value) else []
+            elif isinstance(value, Mapping):
+                told.append(bool(value.get("supported", value)))
+            elif isinstance(value, bool):
+                told.append(value)
+    return any(told) if told else None
