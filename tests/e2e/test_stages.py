@@ -82,7 +82,7 @@ REPLY = [
     *(Stage(Encoder, "write", call) for call in (0, 1)),
     *(Stage(Encoder, name) for name in ("_start", "_call")),
     *(Stage(writer.FrameWriter, name, call) for name in ("leave", "whole", "written") for call in (0, 1)),
-    *(Stage(EventStream, "write", call) for call in (0, 1, 2)),
+    *(Stage(EventStream, "write", call) for call in (0, 1)),
     Stage(relay.Relay, "_begin"),
     *(Stage(owner, name) for owner, name in ((relay, "read"), (relay, "settle"), (relay, "_plain"))),
     *(Stage(choice, name) for name in ("finish", "_decided")),

@@ -80,21 +80,22 @@ class Stream:
     def feed(self, chunk: bytes) -> list[bytes]:
         """Take the next bytes of the body."""
         if (fast := self._fast) is None:
-            return _joined(self._read(chunk, final=False))
+            return [data] if (data := self._read(chunk, final=False)) else []
         try:
             if (out := fast.feed(chunk)) is not None:
                 return out
         except Exception as error:
-            return _joined([*self._fail(error), *([fast.take(chunk)] if self.failed else [])])
+            data = self._fail(error) + (fast.take(chunk) if self.failed else b"")
+            return [data] if data else []
         started = self._clock()
-        out = self._read(fast.take(chunk), final=False)
+        data = self._read(fast.take(chunk), final=False)
         try:
             if self._fast is fast:
                 fast.learn(whole=not self._frames.held)
         except Exception as error:
-            out += self._fail(error)
+            data += self._fail(error)
         self.seconds += self._clock() - started
-        return _joined(out)
+        return [data] if data else []
 
     def finish(self) -> list[bytes]:
         """End the body (idempotent)."""
@@ -111,13 +112,13 @@ class Stream:
             return []
         self._finished = True
         started = self._clock()
-        out = _joined(self._read(self._fast.take(b"") if self._fast else b"", final=True, breaks=breaks))
+        data = self._read(self._fast.take(b"") if self._fast else b"", final=True, breaks=breaks)
         if self._heard:
             self._heard.stop() if breaks or self.failed or self.broken else self._heard.end()
         if unknown := self._relay.writer.left_out:
             self._fate.of_unknown(", ".join(unknown), self._report)
         self.seconds += self._clock() - started
-        return out
+        return [data] if data else []
 
     def keep_alive(self) -> bytes | None:
         """Write a frame that tells nothing to a client that waits; None if there is no place for one."""
@@ -128,10 +129,10 @@ class Stream:
 
     def lose(self, fault: Exception) -> list[bytes]:
         """End the body at a fault of ours after which there is a gap in it."""
-        held = self._read(self._fast.take(b""), final=False) if self._fast else []
-        out = held if self.broken else [*held, *self._fail(fault)]
+        data = self._read(self._fast.take(b""), final=False) if self._fast else b""
+        data += b"" if self.broken else self._fail(fault)
         self.broken = True
-        return _joined(out)
+        return [data] if data else []
 
     def give_up(self, data: bytes, fault: Exception) -> list[bytes]:
         """Rewrite no more of the body, from these bytes on."""
@@ -140,19 +141,20 @@ class Stream:
         chunk = self._fast.take(data) if self._fast else data
         out = self._fail(fault)
         if self.failed and self._in_step:
-            out += [frame.raw for frame in self._given_back(self._frames.finish)]
-        return _joined([*out, *self._read(chunk, final=False)])
+            out += b"".join(frame.raw for frame in self._given_back(self._frames.finish))
+        out += self._read(chunk, final=False)
+        return [out] if out else []
 
-    def _read(self, rest: bytes, *, final: bool, breaks: bool = False) -> list[bytes]:
+    def _read(self, rest: bytes, *, final: bool, breaks: bool = False) -> bytes:
         """Take a chunk the long way."""
         if self.broken:
-            return []  # there is a gap before whatever comes
+            return b""  # there is a gap before whatever comes
         self.broken = breaks
         out: list[bytes] = []
         unread: list[Frame] = []
         try:
             if self.failed and self._in_step:
-                return [rest]
+                return rest
             if self._whole and self._is_collected(rest):
                 return self._collect(rest, final=final, breaks=breaks)
             unread, rest = self._frames.feed(rest), b""
@@ -160,7 +162,7 @@ class Stream:
                 rest = self._end_frames(unread)
             if self.failed:
                 end = self._given_back(self._relay.writer.close) if final else []
-                return [*(piece for frame in unread for piece in self._passed(frame)), *end, rest]
+                return b"".join([*(piece for frame in unread for piece in self._passed(frame)), *end, rest])
             while unread:
                 try:
                     out += self._relay.feed(unread[0])
@@ -177,22 +179,23 @@ class Stream:
                 out += [terminator] * bool(out and not _is_ended(out[-1], terminator))
                 out += last
         except Exception as error:
-            out += self._fail(error)
+            out.append(self._fail(error))
             if not self.failed:
-                return out
+                return b"".join(out)
             out += [piece for frame in unread for piece in self._passed(frame)]
             if final or self._in_step:  # a frame that has only begun gets its number when it is whole
                 out += [frame.raw for frame in self._given_back(self._frames.finish)]
-        return [*out, rest]
+        return b"".join([*out, rest])
 
-    def _fail(self, error: Exception) -> list[bytes]:
+    def _fail(self, error: Exception) -> bytes:
         """Rewrite no more of this reply; return what waited, if it may leave."""
         self._fast = None
         if self._fate.of_fault(error, self._report):
             self.failed = True
-            return self._given_back(self._relay.release)
+            waited = self._given_back(self._relay.release)
+            return b"".join(waited)
         self.broken = self.left_out = True
-        return []
+        return b""
 
     @property
     def faults(self) -> list[ReplyFault]:
@@ -222,7 +225,7 @@ class Stream:
                 self._whole = None
         return self._body is not None
 
-    def _collect(self, data: bytes, *, final: bool, breaks: bool) -> list[bytes]:
+    def _collect(self, data: bytes, *, final: bool, breaks: bool) -> bytes:
         """Keep a body up to its end. Raises `FrameTooLong` if it has no end in sight and may not pass."""
         assert self._body is not None
         assert self._whole is not None
@@ -232,10 +235,10 @@ class Stream:
             self._body = self._whole = None
             self._fate.of_long_body(f"the reply is no stream, and longer than {self._most >> 10} KiB", self._report)
             self.failed = True
-            return [bytes(body)]
+            return bytes(body)
         if breaks:
-            return [bytes(body)] if self._fate.is_open else []
-        return [whole(bytes(body))] if final else []
+            return bytes(body) if self._fate.is_open else b""
+        return whole(bytes(body)) if final else b""
 
     @property
     def _in_step(self) -> bool:
@@ -264,11 +267,6 @@ class Stream:
 
 def _is_ended(data: bytes, end: bytes) -> bool:
     return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").endswith(end)
-
-
-def _joined(pieces: list[bytes]) -> list[bytes]:
-    joined = b"".join(pieces)
-    return [joined] if joined else []
 
 
 # A streamed reply that comes in a content coding, undone before the rest of its way.
