@@ -71,12 +71,12 @@ CALL = f"<tool_call>\n{json.dumps({'name': 'write_file', 'arguments': ARGUMENTS}
 CASES = (
     Case("fast path: ` word`", TEXT, [" word"], {CHAT: Limits(2, 2, 0), OLLAMA: Limits(3, 2, 0)}),
     Case("fast path: a newline, which waits", TEXT, ["\n"], dict.fromkeys(APIS, Limits(3, 2, 0))),
-    Case("slow path: ` a < b`", TEXT, [" a < b"], {CHAT: Limits(34, 13, 10), OLLAMA: Limits(40, 14, 13)}),
+    Case("slow path: ` a < b`", TEXT, [" a < b"], {CHAT: Limits(33, 13, 9), OLLAMA: Limits(39, 14, 12)}),
     Case(
         "slow path: ` a < b` and the newline before it, which waited",
         (*TEXT, "\n"),
         [" a < b"],
-        {CHAT: Limits(53, 13, 21), OLLAMA: Limits(64, 14, 28)},
+        {CHAT: Limits(52, 13, 20), OLLAMA: Limits(63, 14, 27)},
     ),
     Case(
         "delivers a call (hermes) that came in two chunks",
@@ -95,7 +95,7 @@ CASES = (
         "1,000 frames of Markdown",
         (),
         samples.said(samples.ANSWER, 1000),
-        {CHAT: Limits(4531, 19, 3518), OLLAMA: Limits(5632, 23, 3669)},
+        {CHAT: Limits(4481, 19, 3468), OLLAMA: Limits(5582, 23, 3619)},
     ),
 )
 MOST_TRACED = 100

@@ -350,8 +350,8 @@ class FastPath:
         self._tail.extend(texts[self._owed :] if self._owed else texts)
         if self._owed:
             self._relay.went()
-            if self._reading:
-                self._reading.spaced()
+            if self._reading and (reader := self._reading.text.reader):
+                reader.spaced()
             self._owed = 0
         return [data]
 
@@ -365,9 +365,9 @@ class FastPath:
 
     def _tell(self) -> None:
         """Tell the reader the end of what left unread."""
-        if self._reading:
+        if self._reading and (reader := self._reading.text.reader):
             told = b"".join(self._tail).decode(errors="replace")
-            self._reading.passed(_ESCAPE.sub(lambda escape: _ESCAPED[escape[0]], told) if "\\" in told else told)
+            reader.passed(_ESCAPE.sub(lambda escape: _ESCAPED[escape[0]], told) if "\\" in told else told)
         self._tail.clear()
 
     def rest(self) -> None:

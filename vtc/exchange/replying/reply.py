@@ -76,7 +76,7 @@ class ReplyPipeline:
         self._demanded = plan.tool_choice if tools else "auto"
         self._grammar = grammar
         self._hear = hear
-        self._text = text
+        self.text = text
         self._told = told = TextEnd()
         self._limit = limit = Limit(plan, tools)
         self._record_calls = RecordCalls(report, tools, structured=structured)
@@ -112,9 +112,9 @@ class ReplyPipeline:
     def plain(self) -> PlainRule | None:
         """Tell which text would pass without a difference to anything; None if all of it must be fed.
 
-        White space that waits, with which the last frame ends, is to leave first (`spaced`).
+        White space that waits, with which the last frame ends, is to leave first; the reader is told (`spaced`).
         """
-        text, told = self._text, self._told
+        text, told = self.text, self._told
         if self._reads_text or not told or told[-1] == "\n":
             return None  # the line breaks that are missing before a call would not be the same
         if text.leftovers and not text.leftovers.decided:
@@ -126,13 +126,13 @@ class ReplyPipeline:
     @property
     def plain_reasoning(self) -> PlainRule | None:
         """Tell the same of reasoning that upstream parted off."""
-        if not self._text.thoughts:
+        if not self.text.thoughts:
             return ANYTHING
-        reader = self._text.thoughts.reader
+        reader = self.text.thoughts.reader
         return None if reader.waits else reader.plain
 
     def feed(self, text: str) -> list[Event]:
-        reading = self._text
+        reading = self.text
         if self._hear:
             self._hear(text)
         events: list[Event] = reading.reader.feed(text) if reading.reader else [Text(text)]
@@ -146,18 +146,8 @@ class ReplyPipeline:
                 return events
         return self._staged(events)
 
-    def passed(self, text: str) -> None:
-        """Take note of the end of the text that left unread."""
-        if self._text.reader:
-            self._text.reader.passed(text)
-
-    def spaced(self) -> None:
-        """Take note that the white space which waited has left as text."""
-        if self._text.reader:
-            self._text.reader.spaced()
-
     def reasoned(self, text: str) -> None:
-        self._text.reasoned(text)
+        self.text.reasoned(text)
 
     def piece(self, delta: CallDelta) -> CallDelta | None:
         """Take a piece of a call of upstream's; return what may leave of it now, None if its call waits."""
@@ -168,10 +158,10 @@ class ReplyPipeline:
         return self._staged(self._calls.whole(calls))
 
     def pause(self) -> list[Event]:
-        return self._staged(self._text.pause())
+        return self._staged(self.text.pause())
 
     def release(self) -> list[Event]:
-        return self._staged(self._text.release())
+        return self._staged(self.text.release())
 
     def late(self) -> None:
         reason = "upstream went on after the end of its message"
@@ -181,7 +171,7 @@ class ReplyPipeline:
         return self._calls.end(complete=complete)
 
     def finish(self, *, complete: bool, calls: Sequence[ToolCall] = ()) -> list[Event]:
-        text, delivered, ended = self._text, self._limit.delivered, self._calls.ended
+        text, delivered, ended = self.text, self._limit.delivered, self._calls.ended
         out = self._staged(text.finish([*self._calls.made, *calls], complete=complete))
         if not (delivered or ended or calls):
             thought = text.in_thoughts(spoke=not all(map(str.isspace, self._told)), complete=complete)
@@ -201,10 +191,10 @@ class ReplyPipeline:
 
     def _staged(self, events: Sequence[Event], *, ends: bool = False) -> list[Event]:
         """Put events through the stages, the last of the reply if it `ends`; calls are looked for in reasoning, too."""
-        if self._text.thoughts:
+        if self.text.thoughts:
             for event in events:
                 if isinstance(event, Reasoning):
-                    self._text.thoughts.feed(event.raw)
+                    self.text.thoughts.feed(event.raw)
         staged = [*events]
         for stage in self._stages:
             staged = [out for event in staged for out in stage.feed(event)]
