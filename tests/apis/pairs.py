@@ -20,6 +20,14 @@ CROSSED = [pair for pair in PAIRS if pair[0] != pair[1]]
 
 type Calls = Sequence[tuple[str, Json]]
 
+TOO_LONG = {
+    "openai-chat": "This model's maximum context length is 4096 tokens. However, your messages resulted in 5000 ",
+    "anthropic-messages": "prompt is too long: 5000 tokens > 4096 maximum",
+    "openai-responses": "Your input exceeds the context window of this model.",
+    "ollama-chat": "prompt too long; exceeded max context length by 904 tokens",
+    "gemini-generate": "The input token count (5000) exceeds the maximum number of tokens allowed (4096).",
+}
+"""How the servers of each API say that a prompt of 5000 tokens does not fit in a window of 4096."""
 READ: Calls = [("read", {"filePath": "/a"})]
 
 

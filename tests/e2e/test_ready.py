@@ -10,7 +10,7 @@ import pytest
 from tests.apis import chat, messages, pairs
 from tests.apis.pairs import READ
 from tests.apis.shapes import SHAPES, asked
-from tests.e2e.conftest import Start
+from tests.e2e.conftest import Answer, Start
 from tests.e2e.upstream import JSON, SSE, Reply, Script, Seen
 from tests.exchange.ready.servers import RULES, Server
 
@@ -160,14 +160,98 @@ async def test_who_observes_asks_nothing_again(start: Start) -> None:
     assert (answer.status, len(lab.upstream.seen)) == (500, 1)
 
 
-@pytest.mark.parametrize("client", ["openai-chat", "anthropic-messages"])
-async def test_a_full_window_is_told_in_the_clients_words(client: str, start: Start) -> None:
-    words = "request (5000 tokens) exceeds the available context size (4096 tokens), try increasing it"
-    error = json.dumps({"error": {"code": 500, "message": words, "type": "exceed_context_size_error"}}).encode()
-    lab = await start(lambda _: Reply([error], JSON, 500, framing="length"), vtc_upstream_api="openai-chat")
-    body, path = (messages.request(), messages.PATH) if client == "anthropic-messages" else (chat.request(), None)
-    answer = await (lab.post(body, path=path) if path else lab.post(body))
-    assert (answer.status, len(lab.upstream.seen)) == (400, 1)
+WINDOW = "request (5000 tokens) exceeds the available context size (4096 tokens), try increasing it"
+FULL = {"error": {"code": 400, "message": WINDOW, "type": "exceed_context_size_error"}}
+
+
+def told_as_full(client: str, answer: Answer, *, stream: bool) -> None:
+    """Check that a client is told of a full window by the error, the status and the place that its agents know."""
+    in_stream = stream and client == "openai-responses"
+    assert answer.status == (200 if in_stream else 400)
+    assert answer.headers["content-type"].startswith("text/event-stream" if in_stream else "application/json")
+    errors = errors_in(answer.body) if in_stream else [json.loads(answer.body)["error"]]
+    for error in errors:
+        assert (error if client == "ollama-chat" else error["message"]).startswith(pairs.TOO_LONG[client])
+        assert client == "ollama-chat" or error.get("code", error.get("type")) == KNOWN_BY[client]
+
+
+def errors_in(stream: bytes) -> list[Any]:
+    """The errors of a stream, of Responses both: that of its event, and that of the response that failed."""
+    lines = [line.removeprefix(b"data: ") for line in stream.splitlines() if line[:1] == b"{" or b"data: {" in line]
+    values = [json.loads(line) for line in lines]
+    found = [value.get("error") or value.get("response", {}).get("error") for value in values]
+    return [*filter(None, found)]
+
+
+KNOWN_BY = {
+    "openai-chat": "context_length_exceeded",
+    "openai-responses": "context_length_exceeded",
+    "anthropic-messages": "invalid_request_error",
+    "gemini-generate": 400,
+}
+
+
+@STREAM
+@pytest.mark.parametrize("client", SHAPES)
+@pytest.mark.parametrize("status", [200, 400, 500])
+async def test_a_full_window_is_told_in_the_clients_words(status: int, client: str, stream: bool, start: Start) -> None:
+    """Also where the error comes by status 200, as of LM Studio and OpenRouter."""
+    error = json.dumps(FULL).encode()
+    lab = await start(lambda _: Reply([error], JSON, status, framing="length"), vtc_upstream_api="openai-chat")
+    answer = await lab.post(asked(client, stream=stream), path=SHAPES[client].at(stream=stream))
+    assert len(lab.upstream.seen) == 1
+    told_as_full(client, answer, stream=stream)
+    assert "longer than the model's window: 5000 tokens of 4096" in (await lab.flow()).comment
+
+
+@pytest.mark.parametrize("client", SHAPES)
+@pytest.mark.parametrize("server", ["openai-chat", "same"])
+async def test_a_full_window_amid_a_stream_is_told_in_the_clients_words(client: str, server: str, start: Start) -> None:
+    """A server of chat completions or the client's API tells it by an event, after status 200."""
+    speaks = client if server == "same" else server
+    own = {"type": "error", **FULL} if speaks in ("anthropic-messages", "openai-responses") else FULL
+    own = {"error": WINDOW} if speaks == "ollama-chat" else own
+    data, media_type = json.dumps(own).encode(), SHAPES[speaks].media_type
+    frame = data + b"\n" if speaks == "ollama-chat" else b"event: error\ndata: " + data + b"\n\n"
+    lab = await start(lambda _: Reply([frame], {"content-type": media_type}), vtc_upstream_api=server)
+    answer = await lab.post(asked(client, stream=True), path=SHAPES[client].at(stream=True))
+    assert answer.status == 200
+    errors = errors_in(answer.body)
+    assert errors
+    for error in errors:
+        assert (error if client == "ollama-chat" else error["message"]).startswith(pairs.TOO_LONG[client])
+        assert client == "ollama-chat" or error.get("code", error.get("type")) == KNOWN_BY[client]
+
+
+@STREAM
+@pytest.mark.parametrize("client", SHAPES)
+async def test_a_limit_by_time_is_never_told_as_a_full_window(client: str, stream: bool, start: Start) -> None:
+    """Groq's, which says it by status 413 and asks for a smaller message."""
+    words = (
+        "Request too large for model `m` in organization `o` on tokens per minute (TPM): Limit 12000, Requested 14137, "
+        "please reduce your message size and try again."
+    )
+    error = json.dumps({"error": {"message": words, "type": "tokens", "code": "rate_limit_exceeded"}}).encode()
+    lab = await start(lambda _: Reply([error], JSON, 413, framing="length"), vtc_upstream_api="openai-chat")
+    answer = await lab.post(asked(client, stream=stream), path=SHAPES[client].at(stream=stream))
+    assert (answer.status, len(lab.upstream.seen)) == (413, 1)
     told = json.loads(answer.body)["error"]
-    assert told["message"].startswith("prompt is too long: 5000 tokens > 4096 maximum")
-    assert told.get("code") == ("context_length_exceeded" if client == "openai-chat" else None)
+    assert words in (told if client == "ollama-chat" else told["message"])
+    assert b"context_length_exceeded" not in answer.body
+
+
+async def test_tools_that_a_server_refuses_amid_its_stream_stand_in_the_prompt_from_then_on(start: Start) -> None:
+    """The client has a status, so that nothing can be asked again for it."""
+    words, status = NO_TOOLS["openai-chat"]
+    script = without_tools("openai-chat", words, status)
+
+    def late(seen: Seen) -> Reply:
+        error = json.dumps({"error": {"message": words, "code": status}})
+        return Reply([f"data: {error}\n\n".encode()], SSE) if "tools" in seen.json else script(seen)
+
+    lab = await start(late)
+    assert words.encode() in (await lab.post(chat.request(stream=True))).body.replace(b'\\"', b'"')
+    assert "amid its reply" in (await lab.flow()).comment
+    answer = await lab.post(chat.request(stream=True))
+    assert pairs.read("openai-chat", answer.body, stream=True) == pairs.said("I look.", READ)
+    assert len(lab.upstream.seen) == 2

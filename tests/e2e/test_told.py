@@ -30,7 +30,7 @@ EVENTS = [b"event: x\ndata: 1\n\n", b"data: 2\n\n"]
 
 async def test_a_server_that_refuses_tools_is_told_with_what_to_do(start: Start) -> None:
     body = json.dumps({"error": {"message": AUTO}}).encode()
-    lab = await start(Reply([body], JSON, status=400, framing="length"))
+    lab = await start(Reply([body], JSON, status=400, framing="length"), vtc_tools="native")
     assert (await lab.post(ASK)).body == body
     flow = await lab.flow()
     assert flow.comment.startswith(f"vtc: lab-model: the server answered 400: {AUTO} - the server refuses `tools`")

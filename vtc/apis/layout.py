@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -11,11 +11,24 @@ from vtc.apis.fields import at
 from vtc.events import MAX_TOKENS
 
 
+class FullError(NamedTuple):
+    """The error of a prompt that is too long, as the servers of an API say it: agents make the conversation shorter."""
+
+    sentence: str
+    """Holds `{prompt}` and `{window}`, or `{over}`: tokens."""
+    sign: str
+    """The part of the error by which agents know it."""
+    streamed: bool = False
+    """True if it is told in the stream that was asked for, by status 200."""
+
+
 class BodyLayout(msgspec.Struct, frozen=True, kw_only=True):
     """The fields of a request's body."""
 
     name: str
     """What the body is, for the error where it is none."""
+    full: FullError
+    """The error for one whose prompt is too long for the model."""
     entries: str = "messages"
     """The field of the conversation."""
     prompt: str | None = None

@@ -65,6 +65,13 @@ def answer(api: Api, request: Request, text: str, digest: str, created: int) -> 
     return encode(api.fold([*encoder.write(reply, 0), *encoder.end()]))
 
 
+def failed(api: Api, request: Request, failure: Failure) -> bytes:
+    """Make a stream that says nothing but an error."""
+    framing, encoder = api.framing, api.encoder(request.form)
+    events = [*encoder.write((Start(model=request.model), failure), 0), *encoder.end()]
+    return b"".join(framing.write(events)) + framing.last
+
+
 def joined(api: Api, stream: bytes) -> bytes:
     """Turn a stream into the body that it adds up to, whatever that came from."""
     return encode(_folded(api, stream))

@@ -141,11 +141,9 @@ class WholeReplies:
         long is said as the client's own API says it, so that agents make it shorter.
         """
         failure = self._encoder.full(body, status)
-        if failure is None and self._crosses:
+        if failure is None and self._crosses and status >= 400:
             failure = Failure(hints.words_of(body) or f"the server answered {status}")
-        if failure is None:
-            return None
-        return self._fate.own.error(failure, 400 if failure.kind == FULL else status)
+        return self._fate.own.error(failure, status) if failure else None
 
     def unread(self, reason: str) -> LocalReply | None:
         """Return what takes the place of a reply that could not be looked at; None if it passes as it came."""
@@ -193,8 +191,9 @@ class WholeReplies:
         if stream.left_out and not (is_stream and self._request.stream):
             reply, report = self._fate.of_body(UNREAD, "it could not be read")
             return WholeReply(reply.body if reply else body, report)
-        if self._crosses and stream.failure:
-            return WholeReply(self._fate.own.error(Failure(stream.failure), 502).body, report)
+        if self._crosses and (failure := stream.failure):
+            failure = failure if failure.kind == FULL else Failure(failure.message)
+            return WholeReply(self._fate.own.error(failure, 502).body, report)
         if stream.failed and not is_stream:  # what was read of it is not what is sent
             return WholeReply(body, Report(failures=report.failures))
         if self._crosses:

@@ -82,7 +82,8 @@ def _steps(flow: http.HTTPFlow, live: LiveExchange, response: http.Response) -> 
     """Rewrite a whole reply; an error only where nothing may leave unread."""
     exchange, explained = live.exchange, ""
     body = DecodedBody(response)
-    if response.status_code >= 400 or (not response.stream and is_error(object_of(body.beginning) or {})):
+    is_refusal = response.status_code >= 400 or (not response.stream and is_error(object_of(body.beginning) or {}))
+    if is_refusal:
         if response.status_code >= 400 and exchange.reads and _answer_error(live, response, body):
             return
         again = yield from _asked_again(flow, live, response, body)
@@ -91,9 +92,10 @@ def _steps(flow: http.HTTPFlow, live: LiveExchange, response: http.Response) -> 
         body = again
     if (status := response.status_code) >= 400:
         explained = hints.explained(status, body.beginning, flows.asked_path(flow))
-        if _rewrites() and (error := exchange.whole.error(body.beginning, status)):
-            _replace(live, response, response.raw_content or b"", error)
-            body = DecodedBody(response)
+    if is_refusal and _rewrites() and (error := exchange.whole.error(body.beginning, status)):
+        exchange.report.errors[:] = [explained or hints.explained(None, body.beginning)]
+        _replace(live, response, response.raw_content or b"", error)
+        return
     if status == OK and not response.stream and _is_empty(response, body):
         exchange.report.errors.append(EMPTY)
         if _rewrites():

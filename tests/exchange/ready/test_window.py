@@ -2,64 +2,39 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pytest
 
-from vtc.apis.contract import FULL
-from vtc.exchange.asking.refusals import cut, full
+from tests.dialects.material import CASES, plain
+from vtc.exchange.asking.window import Tokens, cut, full
 
-FULL_WORDS = {
-    "vLLM": (
-        "This model's maximum context length is 4096 tokens. However, your request has 5000 input tokens. Reduce "
-        "the length of the input messages.",
-        "5000 tokens > 4096",
-    ),
-    "llama.cpp": (
-        '{"error":{"code":400,"message":"the request exceeds the available context size, try increasing it",'
-        '"type":"exceed_context_size_error","n_prompt_tokens":5000,"n_ctx":4096}}',
-        "5000 tokens > 4096",
-    ),
-    "SGLang": (
-        "The input (5000 tokens) is longer than the model's context length (4096 tokens).",
-        "5000 tokens > 4096",
-    ),
-    "LM Studio": (
-        "Trying to keep the first 5000 tokens when context the overflows. However, the model is loaded with context "
-        "length of only 4096 tokens, which is not enough.",
-        "5000 tokens > 4096",
-    ),
-    "OpenAI": (
-        "This model's maximum context length is 4096 tokens. However, your messages resulted in 5000 tokens.",
-        "5000 tokens > 4096",
-    ),
-    "Mistral": (
-        "Prompt contains 5000 tokens and 0 draft tokens, too large for model with 4096 maximum context length",
-        "5000 tokens > 4096",
-    ),
-    "Ollama": ("the input length exceeds the context length", "2500 tokens > 2499"),
-}
+WINDOW = plain((CASES / "refusals.yaml").read_text("utf-8"))["window"]
+SIZE = 10_000
 
 
-@pytest.mark.parametrize("server", FULL_WORDS)
-def test_a_prompt_that_is_too_long_is_told_in_numbers(server: str) -> None:
-    words, numbers = FULL_WORDS[server]
-    found = full(400, words, "its words", 10_000)
-    assert found is not None
-    assert (found.kind, found.message) == (FULL, f"prompt is too long: {numbers} maximum (its words)")
+def read(case: dict[str, Any]) -> Tokens | None:
+    """What is read of an error; of OpenAI's form where a case has its message alone."""
+    says = case["says"]
+    if isinstance(says, str) and says and not says.startswith("<"):
+        says = {"error": {"message": says}}
+    return full(case.get("status", 400), says.encode() if isinstance(says, str) else json.dumps(says).encode(), SIZE)
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        "'max_tokens' is too large: 64000. This model's maximum context length is 64001 tokens and your request has "
-        "24235 input tokens",
-        "This model's maximum context length is 8192 tokens. However, you requested 9000 tokens (1000 in the messages, "
-        "8000 in the completion).",
-        "no such model",
-    ],
-)
-def test_other_errors_are_none(words: str) -> None:
-    assert full(400, words, words, 10_000) is None
-    assert full(429, "prompt is too long", "", 10_000) is None
+def test_a_prompt_that_is_too_long_is_known_whoever_says_it() -> None:
+    wrong = []
+    for case in WINDOW["full"]:
+        window, prompt = case.get("window", 0), case.get("prompt", 0)
+        prompt = prompt or max(SIZE // 4, window + 1)
+        if (found := read(case)) != (window or prompt - 1, prompt, False):
+            wrong.append((case["says"], found))
+    assert wrong == []
+
+
+def test_what_only_sounds_so_is_none() -> None:
+    """A limit by time or by money first: an agent would make its conversation shorter for nothing."""
+    assert [case["says"] for case in WINDOW["others"] if read(case)] == []
 
 
 @pytest.mark.parametrize(

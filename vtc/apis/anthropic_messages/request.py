@@ -19,9 +19,9 @@ from msgspec.structs import replace
 
 from vtc.apis import content, request
 from vtc.apis.calls import arguments_text
-from vtc.apis.contract import Json, Question
+from vtc.apis.contract import FULL, Json, Question
 from vtc.apis.fields import part_of
-from vtc.apis.layout import BodyLayout
+from vtc.apis.layout import BodyLayout, FullError
 from vtc.apis.whole import add
 from vtc.events import (
     CanonicalRequest,
@@ -183,7 +183,8 @@ def counts_of(usage: Usage) -> Json:
 
 def error_of(failure: Failure) -> Json:
     """Write an error of a server of another API."""
-    kind = failure.kind if failure.kind.removesuffix("_error") in _ERRORS else "api_error"
+    known = failure.kind if failure.kind.removesuffix("_error") in _ERRORS else "api_error"
+    kind = "invalid_request_error" if failure.kind == FULL else known
     return {"type": "error", "error": {"type": kind, "message": failure.message}}
 
 
@@ -194,6 +195,7 @@ def error_of(failure: Failure) -> Json:
 
 LAYOUT = BodyLayout(
     name="request of Anthropic Messages",
+    full=FullError("prompt is too long: {prompt} tokens > {window} maximum", sign="prompt is too long"),
     prompt="system",
     parallel=None,  # stands in the choice
     any_json=False,

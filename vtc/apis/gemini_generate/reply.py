@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from vtc.apis.calls import ToolCallAccumulator, in_words
-from vtc.apis.contract import Decoded, Json, ReplyEvent
+from vtc.apis.contract import FULL, Decoded, Json, ReplyEvent
 from vtc.apis.fields import cleaned, count_of, is_error, object_of, part_of
 from vtc.apis.gemini_generate.parts import FRAMING, NAME, REASONS, call_of, call_part, camel, origin
 from vtc.apis.request import Request
@@ -205,7 +205,8 @@ class Encoder(msgspec.Struct):
         out = self._event(parts, own, end, choice)
         if failed:
             self.over = not self.native
-            out.append({"error": {"code": 500, "message": failed.message, "status": failed.kind or "INTERNAL"}})
+            code, kind = (400, "INVALID_ARGUMENT") if failed.kind == FULL else (500, failed.kind or "INTERNAL")
+            out.append({"error": {"code": code, "message": failed.message, "status": kind}})
         return out
 
     def _event(self, parts: list[Json], own: dict[str, dict[str, Any]], end: Finish | None, choice: int) -> list[Json]:

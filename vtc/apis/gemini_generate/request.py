@@ -32,7 +32,7 @@ from vtc.apis.gemini_generate.parts import (
     result_part,
     result_text,
 )
-from vtc.apis.layout import BodyLayout
+from vtc.apis.layout import BodyLayout, FullError
 from vtc.apis.place import Place
 from vtc.events import (
     Answer,
@@ -52,6 +52,10 @@ from vtc.events import (
 _CONFIG = "generationConfig"
 LAYOUT = BodyLayout(
     name="request of Gemini's API",
+    full=FullError(
+        "The input token count ({prompt}) exceeds the maximum number of tokens allowed ({window}).",
+        sign="exceeds the maximum number of tokens allowed",
+    ),
     entries="contents",
     prompt="systemInstruction",
     choice="toolConfig",

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from vtc.apis.content import note, parts_of
 from vtc.apis.contract import Json, Question
-from vtc.apis.layout import BodyLayout
+from vtc.apis.layout import BodyLayout, FullError
 from vtc.apis.openai_chat import request as openai_chat
 from vtc.events import (
     CanonicalRequest,
@@ -25,6 +25,7 @@ NAME = "ollama-chat"
 SHOWS = "/api/show"
 LAYOUT = BodyLayout(
     name="chat request of Ollama",
+    full=FullError("prompt too long; exceeded max context length by {over} tokens", sign="max context length"),
     choice=None,
     parallel=None,
     limits={

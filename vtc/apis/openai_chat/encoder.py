@@ -117,7 +117,7 @@ class Encoder(msgspec.Struct):
                     self.used = event
                 case Failure(message=message, kind=kind):
                     self.used = None
-                    out.append({"error": {"message": message, "type": kind or "server_error", "code": None}})
+                    out.append({"error": words.error(message, kind)})
         return [*out]
 
     def end(self) -> list[Json]:

@@ -13,7 +13,7 @@ from vtc.apis.calls import arguments_text, freeform
 from vtc.apis.contract import FULL, Json, Question
 from vtc.apis.crossing import FIELDS
 from vtc.apis.fields import part_of
-from vtc.apis.layout import BodyLayout
+from vtc.apis.layout import BodyLayout, FullError
 from vtc.apis.openai_chat import words
 from vtc.apis.openai_chat.words import ChatForm, entry_of, function_of
 from vtc.apis.whole import add
@@ -33,6 +33,11 @@ from vtc.events import (
 SAMPLING = ("temperature", "top_p", "top_k", "min_p", "seed", "stop", "presence_penalty", "frequency_penalty")
 LAYOUT = BodyLayout(
     name="chat completion request",
+    full=FullError(
+        "This model's maximum context length is {window} tokens. However, your messages resulted in {prompt} tokens. "
+        "Please reduce the length of the messages.",
+        sign=FULL,
+    ),
     limits={"max_tokens": ("max_tokens", "max_completion_tokens"), **{name: (name,) for name in SAMPLING}},
     carried=(
         *("stream_options", "reasoning_effort", "response_format", "n", "user", "store", "metadata"),
@@ -165,11 +170,7 @@ def meaning(part: Any) -> str | Media | None:
 
 def error(failure: Failure, status: int) -> Json:
     """Write an error."""
-    if failure.kind == FULL:
-        kind, code = "invalid_request_error", FULL
-    else:
-        kind, code = failure.kind or ("invalid_request_error" if status < 500 else "server_error"), None
-    return {"error": {"message": failure.message, "type": kind, "param": None, "code": code}}
+    return {"error": words.error(failure.message, failure.kind, status)}
 
 
 ROLES = {"developer": "system"}

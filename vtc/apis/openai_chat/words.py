@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from vtc.apis.calls import arguments_text, raw_input
-from vtc.apis.contract import Json, unchained
+from vtc.apis.contract import FULL, Json, unchained
 from vtc.events import CallDelta, Message, Opaque, Reason, ToolCall
 from vtc.json_text import decode, encode
 from vtc.wire.sse import EventStream
@@ -38,6 +38,14 @@ REASONS: dict[str, Reason] = {
     "function_call": "other",  # the older form of a call, which is not read
 }
 """Finish reasons; any other is a stop."""
+
+
+def error(message: str, kind: str, status: int = 500) -> Json:
+    """Write an error; `kind` is the server's word for it."""
+    if kind == FULL:
+        return {"message": message, "type": "invalid_request_error", "param": "messages", "code": FULL}
+    type_ = kind or ("invalid_request_error" if status < 500 else "server_error")
+    return {"message": message, "type": type_, "param": None, "code": None}
 
 
 # Reads and writes what a model thought, as OpenRouter tells it and wants it back: `reasoning_details`.

@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from vtc.apis.calls import JsonNesting, RawInput, raw_input
-from vtc.apis.contract import Chain, Json, ReplyEvent, joined
+from vtc.apis.contract import FULL, Chain, Json, ReplyEvent, joined
 from vtc.apis.openai_responses.items import (
     ADDED,
     CALLS,
@@ -748,6 +748,9 @@ class Encoder(EventCounter):
         error = {"code": failure.kind or "server_error", "message": failure.message}
         if not self.head:
             yield from self._created(Start())
+        if failure.kind == FULL:  # some clients look here, with OpenAI's server, which tells both
+            own = {**error, "type": "invalid_request_error", "param": "input"}
+            yield {"type": "error", **error, "param": "input", "error": own}
         yield {
             "type": "response.failed",
             "response": {**self.head, "status": "failed", "error": error, "output": self._output},

@@ -17,9 +17,9 @@ from msgspec.structs import replace
 
 from vtc.apis import content, request
 from vtc.apis.calls import freeform
-from vtc.apis.contract import Json, Question
+from vtc.apis.contract import FULL, Json, Question
 from vtc.apis.fields import part_of
-from vtc.apis.layout import BodyLayout
+from vtc.apis.layout import BodyLayout, FullError
 from vtc.apis.openai_chat import request as openai_chat
 from vtc.apis.openai_responses.items import (
     BARE,
@@ -50,6 +50,12 @@ from vtc.json_text import decode, encode
 
 LAYOUT = BodyLayout(
     name="request for a response",
+    full=FullError(
+        "Your input exceeds the context window of this model. Please adjust your input and try again. ({prompt} tokens "
+        "of {window})",
+        sign=FULL,
+        streamed=True,
+    ),
     entries="input",
     prompt="instructions",
     limits={"max_tokens": ("max_output_tokens",), "temperature": ("temperature",), "top_p": ("top_p",)},

@@ -66,8 +66,11 @@ class Relay[P: Pipeline]:
         """The last frame, if it says one thing, and nothing of the choice waits but white space at its end."""
         self.counted: Callable[[int], None] | None = None
         """Takes the tokens that the server counted of the prompt."""
-        self.failed: Callable[[bytes], None] | None = None
-        """Takes the error, as JSON, that the server sent in place of the rest of the reply."""
+        self.failed: Callable[[bytes], Failure | None] = lambda _: None
+        """Takes the error, as JSON, that the server sent in place of the rest of the reply.
+
+        It returns what the client is told instead, None for the very error.
+        """
 
     def feed(self, frame: Frame) -> list[bytes]:
         """Take a frame; return what may leave now. Raises `UnreadableFrame` where it is strict.
@@ -88,9 +91,10 @@ class Relay[P: Pipeline]:
         last = deltas[-1] if deltas else None
         if decoded.ends and (deltas or metadata):
             raise ValueError("the decoder tells the end of the reply and more in one frame")
-        if isinstance(last, Failure):
-            if self.failed:
-                self.failed(frame.data or b"")
+        instead = self.failed(frame.data or b"") if isinstance(last, Failure) else None
+        if instead:
+            deltas, last = (), instead
+        elif isinstance(last, Failure):
             deltas = deltas[:-1]
             last = deltas[-1] if deltas else last
         several = {item.choice for item in (*deltas, *metadata)} if metadata or len(deltas) > 1 else ()
@@ -98,7 +102,7 @@ class Relay[P: Pipeline]:
             self._count(metadata)
         if decoded.ends or isinstance(last, Failure):
             writer = copy.copy(self.writer)
-            out, choices = self._ended(writer, frame, metadata, last)
+            out, choices = self._ended(writer, frame, metadata, last, anew=instead is not None)
         elif len(several) > 1:
             writer = copy.copy(self.writer)
             out, choices = self._several(writer, frame, decoded, sorted(several))
@@ -216,15 +220,17 @@ class Relay[P: Pipeline]:
         return _settled(writer, ((choice, replace(entry, intact=False), events) for choice, entry, events in parts))
 
     def _ended(
-        self, writer: FrameWriter, frame: Frame, metadata: Sequence[Beside], last: Delta | None
+        self, writer: FrameWriter, frame: Frame, metadata: Sequence[Beside], last: Delta | None, *, anew: bool
     ) -> tuple[list[bytes], list[Choice]]:
-        """Take the frame by which the server ended the reply, or broke it off."""
+        """Take the frame by which the server ended the reply, or broke it off; it is written `anew`, or left alone."""
         if not isinstance(last, Failure):
             out, choices = _settled(writer, self._ending(writer, complete=True))
             return [*out, *writer.end(frame)], choices
         out, choices = _settled(writer, self._ending(writer, complete=False, breaks=True))
-        entry = pending(frame, metadata, last)
-        return [*out, *writer.whole(frame, [(last.choice, entry, [*entry.before, *entry.after])])], choices
+        entry, choice = pending(frame, metadata, last), last.choice
+        says = [*entry.before, *entry.after]
+        left = writer.written(says, choice, frame) if anew else writer.whole(frame, [(choice, entry, says)])
+        return [*out, *left], choices
 
     def _ending(self, writer: FrameWriter, *, complete: bool, breaks: bool = False) -> Iterator[Part]:
         """End the choices that upstream did not finish; one that got calls gets a reason, unless it breaks off."""

@@ -50,7 +50,7 @@ class FrameWriter(msgspec.Struct):
     shifted: bool = False
     """True once frames have other numbers than they came with, for the rest of the reply."""
     ended: bool = False
-    failure: str = ""
+    failure: Failure | None = None
     """The error by which a reply of another API ended."""
     told: bool = False
     """True once something was written."""
@@ -151,8 +151,8 @@ class FrameWriter(msgspec.Struct):
             self.encoder = copy.copy(self.encoder)
             values = self.encoder.end()
             if not (values or self.told or self.passes or self.ended):
-                self.failure = NOTHING
-                values = self.encoder.write([Failure(NOTHING)], 0)
+                self.failure = Failure(NOTHING)
+                values = self.encoder.write([self.failure], 0)
             like = frame if self.passes and not self.strict else None
             out, self.kept = self.encoder.framing.write(values, like), ()
             if not self.ended and self.encoder.framing.last:
@@ -219,5 +219,5 @@ class FrameWriter(msgspec.Struct):
                 is_cut = choice in self.cut or any(call.is_cut for (of, _), call in self.calls.items() if of == choice)
                 return replace(event, reason="length") if is_cut else event
             case Failure():
-                self.failure = event.message or "The server broke off with an error."
+                self.failure = event if event.message else Failure("The server broke off with an error.")
         return event

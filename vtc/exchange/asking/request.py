@@ -21,9 +21,10 @@ from vtc.dialects.writing.history import usage
 from vtc.events import MAX_TOKENS, CanonicalRequest, Failure, Message, Tool
 from vtc.exchange.asking.corrections import Correction, CorrectionScope, corrected
 from vtc.exchange.asking.named_fields import taught as taught_by
-from vtc.exchange.asking.refusals import GRAMMARS, LEAST, PLAIN, cut, full, lesson
+from vtc.exchange.asking.refusals import GRAMMARS, lesson
 from vtc.exchange.asking.steps import BRIDGED, StepContext, made_ready
 from vtc.exchange.asking.steps.limits import size
+from vtc.exchange.asking.window import LEAST, PLAIN, cut, full
 from vtc.exchange.replying.expectation import Expectation, GrammarCheck
 from vtc.exchange.replying.factory import ReplyFactory
 from vtc.exchange.replying.stages import ReplyFault
@@ -75,8 +76,8 @@ class RequestEncoder:
         taught: Mapping[str, Any],
     ) -> None:
         """`seals` knows what the server itself sealed, which it is told; `taught` are steps that it taught by now."""
+        self._client = client
         self._server = server
-        self._crosses = server is not client
         self._request = request
         self._body = body
         self._messages: Sequence[Message] | None = None  # the request's own
@@ -97,6 +98,10 @@ class RequestEncoder:
         """The body that it was sent last."""
         self.left: tuple[Sequence[Message], Sequence[Tool]] = (), ()
         """The messages and tools of that."""
+
+    @property
+    def _crosses(self) -> bool:
+        return self._server is not self._client
 
     def encode(self, messages: Sequence[Message] | None) -> bytes:
         """Encode the request, with these messages or its own."""
@@ -129,7 +134,7 @@ class RequestEncoder:
             names=names if names.changed else None,
             grammar=GrammarCheck(constrained, strict),
             on_count=partial(self._counted, length) if length > LEAST * PLAIN else None,
-            on_refusal=self._refused if constrained or strict else None,
+            on_error=self._failed,
         )
         self._report.request += [line for line in lines if line not in self._report.request]
         self._took = took
@@ -224,14 +229,21 @@ class RequestEncoder:
         if line and line not in self._report.request:
             self._report.request.append(line)
 
-    def _refused(self, error: bytes) -> None:
-        """Learn from an error amid a reply that no grammar can be had: the client has its status and cannot wait."""
+    def _failed(self, error: bytes) -> Failure | None:
+        """Learn from an error amid a reply, whose client cannot wait any more; return what it is told instead.
+
+        That is a full window, in its own API's words.
+        """
+        plan = self._plan
         taught = lesson(200, hints.words_of(error, WORDS), self._steps)
-        if steps := {step: value for step, value in (taught.steps if taught else {}).items() if step in GRAMMARS}:
-            self._plan.lessons.learn(steps)
-            line = "the server refused to decode by a grammar, amid its reply: all that follows is asked without"
-            self._report.request.append(line)
-            logger.warning("vtc: %s", line)
+        steps = {**taught.steps} if taught else {}
+        if grammars := {step: value for step, value in steps.items() if step in GRAMMARS}:
+            plan.lessons.learn(grammars)
+            self._say("the server refused to decode by a grammar, amid its reply: all that follows is asked without")
+        if PROMPT in steps and plan.offered and not plan.protocol.write and plan.stack.settings.tools != "native":
+            plan.lessons.learn({PROMPT: True})
+            self._say("the server refused `tools`, amid its reply: what follows is asked with them in the prompt")
+        return self.full(error, 200)
 
     def again(self, error: bytes, status: int) -> bytes | None:
         """Encode it with what the server's error teaches; None if that is nothing, or changes nothing.
@@ -286,19 +298,27 @@ class RequestEncoder:
                 "the server refused `tools` for this model: asked again with them in the prompt, as is what follows; "
                 f"to keep that, a profile of the model says `tools: prompt`, `dialect: {dialect.name}`"
             )
-            self._report.request.append(line)
-            logger.warning("vtc: %s", line)
+            self._say(line)
         if taught.keys() & {*GRAMMARS}:
-            line = "the server refused to decode by a grammar: asked again without, as is all that follows"
-            self._report.request.append(line)
-            logger.warning("vtc: %s", line)
+            self._say("the server refused to decode by a grammar: asked again without, as is all that follows")
+
+    def _say(self, line: str) -> None:
+        """Tell people of a change that lasts."""
+        self._report.request.append(line)
+        logger.warning("vtc: %s", line)
 
     def full(self, error: bytes, status: int) -> Failure | None:
         """Read the error of a prompt that is too long; None if it is another, or the client's API says it so itself."""
-        words = error[: 4 * WORDS].decode(errors="replace")
-        if not self._crosses and (self._plan.stack.as_is or FULL in words or "prompt is too long: " in words):
+        said, client = full(status, error, len(self._body)), self._client.layout.full
+        if said is None:
             return None
-        return full(status, words, hints.words_of(error), len(self._body))
+        is_own = status in (200, 400) and client.sign in error.decode(errors="replace")
+        if not self._crosses and (self._plan.stack.as_is or is_own):
+            return None
+        sentence = client.sentence.format(prompt=said.prompt, window=said.window, over=said.prompt - said.window)
+        line = f"the prompt is longer than the model's window: {said.prompt} tokens of {said.window}"
+        self._report.request += [line] * (line not in self._report.request)
+        return Failure(f"{sentence} ({hints.words_of(error)})", FULL)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ import msgspec
 
 from vtc.apis.crossing import WireNames
 from vtc.dialects.arguments import values
-from vtc.events import Tool, ToolCall
+from vtc.events import Failure, Tool, ToolCall
 
 
 class GrammarCheck(msgspec.Struct, frozen=True):
@@ -60,5 +60,5 @@ class Expectation(msgspec.Struct, frozen=True):
     grammar: GrammarCheck = NO_GRAMMAR
     on_count: Callable[[int], None] | None = None
     """Takes the tokens that the server counted of the prompt."""
-    on_refusal: Callable[[bytes], None] | None = None
-    """Takes an error of the server's amid its reply."""
+    on_error: Callable[[bytes], Failure | None] = lambda _: None
+    """Takes an error of the server's amid its reply; returns what the client is told instead, if anything."""

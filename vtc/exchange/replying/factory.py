@@ -19,7 +19,7 @@ from vtc.dialects.reading.reader import Begins, ModelFacts, Reader
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.grammar import compiled
 from vtc.dialects.writing.history import BLANK, written
-from vtc.events import Tool
+from vtc.events import Failure, Tool
 from vtc.exchange.remembering import echoes
 from vtc.exchange.remembering.echoes import Echoes
 from vtc.exchange.remembering.thoughts import PastThoughts, ThoughtRecorder
@@ -117,10 +117,9 @@ class ReplyFactory:
             hear = recorder.write if recorder and recorder.keeps_text and is_first else None
             return self._pipeline(report, plan, hear, whole=whole)
 
-        def failed(error: bytes) -> None:
+        def failed(error: bytes) -> Failure | None:
             report.errors.append(hints.explained(None, error))
-            if self.expected.on_refusal:
-                self.expected.on_refusal(error)
+            return self.expected.on_error(error)
 
         recorder = self._recorder(self._thoughts) if self._thoughts else None
         fate = replace(self._fate, bridged=self._crosses or self.expected.names is not None)

@@ -19,7 +19,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from vtc.apis import Api, BadRequest, Request, answer, may_be_reply, streamed
+from vtc.apis import Api, BadRequest, Request, answer, failed, may_be_reply, streamed
+from vtc.apis.contract import FULL
 from vtc.dialects.text_client import conversation
 from vtc.events import Failure, ToolCall
 from vtc.json_text import encode, is_proper
@@ -77,7 +78,11 @@ class OwnReplies:
         return LocalReply(self.api.framing.media_type, streamed(self.api, body, self.request))
 
     def error(self, failure: Failure, status: int) -> LocalReply:
-        """Write an error of the client's API."""
+        """Write an error of the client's API; of a prompt that is too long it is the one that its agents know."""
+        if failure.kind == FULL:
+            status = 400
+            if self.api.layout.full.streamed and self.request.stream:
+                return LocalReply(self.api.framing.media_type, failed(self.api, self.request, failure))
         return LocalReply(JSON, encode(self.api.error(failure, status)), status)
 
 

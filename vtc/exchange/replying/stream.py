@@ -17,6 +17,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from vtc.apis.relay import Relay, UnreadableFrame
+from vtc.events import Failure
 from vtc.exchange.remembering.thoughts import ThoughtRecorder
 from vtc.exchange.replying.fast_path import FastPath
 from vtc.exchange.replying.fate import Fate
@@ -203,8 +204,8 @@ class Stream:
         return [fault for pipeline in self._relay.pipelines.values() for fault in pipeline.faults]
 
     @property
-    def failure(self) -> str:
-        """The error by which the reply of a server of another API ended; empty if by none."""
+    def failure(self) -> Failure | None:
+        """The error by which the reply of a server of another API ended, if by one."""
         return self._relay.writer.failure
 
     def _leave_out(self, reason: str) -> None:

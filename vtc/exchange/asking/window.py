@@ -1,0 +1,130 @@
+"""The model's window, where a prompt does not fit in: the error of the server, or a cut that no error told.
+
+An agent that is told in its own API's words makes the conversation shorter, and goes on. The words of servers stand in
+`window.yaml`, with their sources. A limit by time or by money is never taken for a full window: to make a conversation
+shorter loses a part of it, and does not help.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from vtc.exchange.asking.words import Expressions, number, pattern
+from vtc.guards.patterns import Expression
+from vtc.json_text import decode, encode
+from vtc.profiles.document import table
+
+
+class WindowWords(Expressions, frozen=True, kw_only=True):
+    """The words for a prompt that is longer than the model's window, and the tokens of both."""
+
+    full: tuple[Expression, ...]
+    limited: tuple[Expression, ...]
+    """Say that it is a limit by time or by money, whatever else they say."""
+    reply: Expression
+    """Says that it is the reply that is too long."""
+    window: tuple[Expression, ...]
+    prompt: tuple[Expression, ...]
+    partly: Expression
+    """Says that the tokens of the prompt are at least so many."""
+
+
+WORDS = table(Path(__file__).with_suffix(".yaml"), WindowWords)
+MOST_WORDS = 8000
+"""Characters of a server's error that are looked at."""
+_DEPTH = 8
+_ECHOES = frozenset(
+    ("input", "input_value", "body", "ctx", "messages", "contents", "prompt", "failed_generation", "url")
+)
+"""Fields of an error that repeat what was asked, as FastAPI's `detail` does."""
+_NEVER = (401, 402, 403, 404, 405, 408, 429)
+TOO_LARGE = 413
+
+
+class Tokens(NamedTuple):
+    """The tokens that a server tells of a model's window and of a prompt; 0 where it tells none."""
+
+    window: int
+    prompt: int
+    partly: bool = False
+    """True if the prompt has so many at the least."""
+
+
+def tokens(message: str) -> Tokens:
+    """Read the tokens that an error tells."""
+    told = number(message, *WORDS.window), number(message, *WORDS.prompt)
+    return Tokens(*told, partly=pattern(WORDS.partly).search(message) is not None)
+
+
+def is_limited(message: str) -> bool:
+    """True for the words of a limit by time or by money."""
+    return pattern(*WORDS.limited).search(message) is not None
+
+
+def is_full(message: str) -> bool:
+    """True for the words of a prompt that is too long."""
+    return pattern(*WORDS.full).search(message) is not None
+
+
+def full(status: int, error: bytes, size: int) -> Tokens | None:
+    """Read the error of a prompt that is too long: the tokens of window and prompt; None if it is any other.
+
+    `size` are the bytes of the prompt, by which tokens are estimated that the server does not tell.
+    """
+    words = _own_words(error)
+    if status in _NEVER or is_limited(words) or pattern(WORDS.reply).search(words):
+        return None
+    if not (is_full(words) or (status == TOO_LARGE and not words.strip())):
+        return None
+    window, prompt, partly = tokens(words)
+    if 0 < prompt < window and not partly:
+        return None  # it is the reply that has no room
+    prompt = prompt if prompt > window else max(size // 4, window + 1, 2)
+    return Tokens(window or prompt - 1, prompt)
+
+
+def _own_words(error: bytes) -> str:
+    """Return what a server says of an error, without what it repeats of the request: that may say anything."""
+    try:
+        value = decode(error, "replace")
+    except ValueError:
+        return error[:MOST_WORDS].decode(errors="replace")
+    if isinstance(value, str):
+        return value[:MOST_WORDS]
+    return encode(_without_echoes(value, _DEPTH)).decode()[:MOST_WORDS]
+
+
+def _without_echoes(value: Any, depth: int) -> Any:
+    if not depth:
+        return None
+    if isinstance(value, list):
+        return [_without_echoes(item, depth - 1) for item in value[:_DEPTH]]
+    if isinstance(value, dict):
+        return {key: _without_echoes(item, depth - 1) for key, item in value.items() if key not in _ECHOES}
+    return value
+
+
+# A prompt that the server cut without a word.
+
+
+SLACK = 8
+"""Tokens by which a prompt that was cut may differ from the window, or from half of it (Ollama keeps so much)."""
+LEAST = 1024
+PLAIN = 5
+"""Bytes that are a token, at the most, of most text: fewer tokens where the number of them is that of a window."""
+FEWEST = 14
+"""Bytes that no token of any text stands for, on an average: a prompt of fewer tokens was cut, whatever they are."""
+
+
+def cut(tokens: int, size: int, window: int | None = None) -> str:
+    """Tell that a prompt of `size` bytes was cut, by the tokens that the server counted; empty if it was not."""
+    # Windows are powers of two as a rule.
+    windows = [window, window // 2] if window else [1 << (tokens + SLACK).bit_length() - 1]
+    is_full = any(abs(tokens - known) <= SLACK for known in windows)
+    if tokens < LEAST or size < tokens * (PLAIN if is_full else FEWEST):
+        return ""
+    return (
+        f"the server cut the prompt: it read {tokens} tokens of {size // 1000} KB; give it a longer window "
+        "(Ollama: `num_ctx`, `OLLAMA_CONTEXT_LENGTH`; key `context` of its profile)"
+    )
