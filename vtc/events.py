@@ -43,6 +43,10 @@ class ToolCall:
     arguments: str
     id: str | None = None
     source: Any = field(default=None, compare=False, repr=False)
+    before: tuple[Opaque, ...] = field(default=(), compare=False, repr=False)
+    """The reasoning that stands between it and what its message said before, or on it."""
+    after: tuple[Opaque, ...] = field(default=(), compare=False, repr=False)
+    """The same at the end of its message, after the last call."""
 
     @property
     def is_custom(self) -> bool:
@@ -67,12 +71,17 @@ class Media(msgspec.Struct, frozen=True):
     detail: str = ""  # how closely to look, in OpenAI's words
 
 
+type Place = Literal["", "call", "text"]
+"""What a seal stands on, in APIs that have it there: the call after it, the text before it, or nothing."""
+
+
 class Thought(msgspec.Struct, frozen=True, array_like=True):
-    """The reasoning of a past turn, as only its own server takes it: a signed text, or encrypted content."""
+    """A part of a past turn's reasoning, as only its own server takes it: a signed text, or encrypted content."""
 
     text: str = ""
     signature: str = ""
     encrypted: str = ""
+    on: Place = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +98,8 @@ class Message(msgspec.Struct, frozen=True):
 
     `role` is `system`, `user`, `assistant` or `tool`; `content` holds text and opaque parts in order. A message
     of role `tool` is the result of the call `call_id`, made to the tool `name`. `reasoning` is what the model thought
-    before it, where the API keeps that apart, with the `seal` of its server. `source` is the API's own object.
+    before it, where the API keeps that apart; it is `recalled` if this very server told it, and not the client. What
+    the server sealed of it is among the content, and beside the calls. `source` is the API's own object.
     """
 
     role: str
@@ -99,12 +109,26 @@ class Message(msgspec.Struct, frozen=True):
     name: str | None = None
     source: Any = None
     reasoning: str = ""
-    seal: Seal | None = None
+    recalled: bool = False
+
+    @property
+    def sequence(self) -> list[str | Opaque | ToolCall]:
+        """All that it says, in order."""
+        parts: list[str | Opaque | ToolCall] = [*self.content]
+        for call in self.calls:
+            parts += (*call.before, call, *call.after)
+        return parts
 
     @property
     def text(self) -> str:
         """The text parts, joined."""
         return "".join([part for part in self.content if isinstance(part, str)])
+
+    @property
+    def told_again(self) -> str:
+        """The reasoning that its server told, and does not have in what it sealed."""
+        is_sealed = any(isinstance(part, Opaque) and part.thought for part in self.sequence)
+        return self.reasoning if self.recalled and not is_sealed else ""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -320,11 +344,16 @@ class BlockStart(msgspec.Struct, frozen=True, gc=False):
 
 
 class Seal(msgspec.Struct, frozen=True, gc=False):
-    """Belongs to the reasoning before it and must come back with it: a signature, or encrypted content."""
+    """Belongs to the reasoning before it and must come back with it, in its place: a signature, or encrypted content.
+
+    `calls` of the choice have begun before it, but for that which it is `on`.
+    """
 
     signature: str = ""
     encrypted: str = ""
     choice: int = 0
+    calls: int = 0
+    on: Place = ""
 
 
 class Usage(msgspec.Struct, frozen=True, gc=False):

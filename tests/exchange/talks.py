@@ -11,7 +11,7 @@ from tests.apis.conversations import BY_NAME, answered, key, told
 from tests.apis.shapes import SHAPES
 from tests.exchanges import AGENT, fed, planner
 from vtc.exchange import Exchange
-from vtc.profiles import Facts, Memory
+from vtc.profiles import Facts, Memory, Planner, Profiles
 
 
 class Talk:
@@ -29,6 +29,7 @@ class Talk:
         self.count = 0
         self.forgets = False
         self.secret = b"of this proxy"
+        self.profiles: Profiles | None = None
 
     def ask(self, *entries: Any, **fields: Any) -> dict[str, Any]:
         """Send the conversation with these entries; return what the server gets."""
@@ -37,6 +38,7 @@ class Talk:
         body = chat.encoded(SHAPES[self.client].request(**fields))
         api = () if self.client == self.server else (self.server,)
         plans = planner(**({"upstream_api": api} if api else {}), **self.settings)
+        plans = Planner(self.profiles, plans.settings) if self.profiles else plans
         self.count += 1
         facts = self.facts
         if SHAPES[self.client].streaming:

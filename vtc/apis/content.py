@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace as with_fields
 from typing import Any, Literal
 
-from vtc.events import Media, Message, Opaque
+from vtc.events import Media, Message, Opaque, ToolCall
 
 _TEXTS = ("text", "input_text", "output_text")
 BILLING = "x-anthropic-billing-header:"
@@ -39,6 +40,29 @@ def read(content: Any) -> tuple[str | Opaque, ...]:
     if isinstance(content, str):
         return (content,) if content else ()
     return tuple(part["text"] if is_text(part) else Opaque(part) for part in content or ())
+
+
+def parted[P](
+    parts: Iterable[P],
+    is_call: Callable[[P], bool],
+    read_call: Callable[[P], ToolCall],
+    is_thought: Callable[[P], bool],
+) -> tuple[list[P], tuple[ToolCall, ...]]:
+    """Part the calls of a message from all else that it says; what it thought between calls goes with these."""
+    said: list[P] = []
+    calls: list[ToolCall] = []
+    between: list[Opaque] = []
+    for part in parts:
+        if is_call(part):
+            call, before, between = read_call(part), tuple(between), []
+            calls.append(with_fields(call, before=before) if before else call)
+        elif calls and is_thought(part):
+            between.append(Opaque(part))
+        else:
+            said.append(part)
+    if between:
+        calls[-1] = with_fields(calls[-1], after=tuple(between))
+    return said, tuple(calls)
 
 
 def parts(content: Iterable[str | Opaque], originals: Any, new: Mapping[str, Any]) -> list[Any]:

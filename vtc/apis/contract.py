@@ -256,8 +256,9 @@ class Api:
     """How ids of calls begin; 24 hex digits follow."""
     in_pieces: bool = True
     """True if its streams tell a call piece by piece."""
-    signs: bool = False
-    """True if what it seals of reasoning is for the text of that alone."""
+    seals: Literal["beside", "amid", "signed"] = "beside"
+    """Where what it seals of reasoning stands: beside the text of a message, or amid that; `signed`: there, and for the
+    text of the reasoning alone."""
     questions: Sequence[Question] = ()
     """Questions of its clients besides replies."""
     unread: Mapping[str, UnreadPath] = field(default_factory=dict)
@@ -270,6 +271,11 @@ class Api:
     def layout(self) -> BodyLayout:
         """Where in a body its requests have what."""
         return self.request.LAYOUT
+
+    @property
+    def signs(self) -> bool:
+        """True if what it seals of reasoning is for the text of that alone."""
+        return self.seals == "signed"
 
     @property
     def framing(self) -> Framing:

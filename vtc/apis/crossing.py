@@ -103,15 +103,18 @@ def _message(
     is_failed = message.role == "tool" and request.failed(message)
     if is_failed and "error" not in message.text.strip().partition("\n")[0].casefold():
         content.append(FAILED)
+    brought = request.seals(message) if message.role == "assistant" else ()
+    sealed = {value: seals.opened(value) if seals else None for value in brought}
+    foreign += [value for value, thought in sealed.items() if not thought]
     for part in message.content:
+        if isinstance(part, Opaque) and part.thought:
+            content.append(part)
+            continue
         meaning = part if isinstance(part, str) else request.meaning(part.part)
         if isinstance(meaning, Media):
             content.append(Opaque(media=meaning))
         elif isinstance(meaning, Seal):
-            value = meaning.signature or meaning.encrypted
-            thought = seals.opened(value) if seals else None
-            content += [Opaque(thought=thought)] if thought else []
-            foreign += [value] if value and not thought else []
+            content += _thoughts(sealed, [meaning.signature or meaning.encrypted])
         elif meaning:
             content.append(meaning)
         elif meaning is None and isinstance(part, Opaque) and (kind := request.kind(part.part)):
@@ -123,10 +126,31 @@ def _message(
     return replace(
         message,
         content=(*content, *(Opaque(media=media) for media in request.beside(message))),
-        calls=tuple(ToolCall(call.name, call.arguments, call.id) for call in message.calls),
+        calls=tuple(_call(request, call, sealed) for call in message.calls),
         name=message.name if message.role == "tool" else None,
         source=None,
     )
+
+
+type _Sealed = Mapping[str, Thought | None]
+"""The seals of a message, and what stands in them; None where that is not known to be from its server."""
+
+
+def _thoughts(sealed: _Sealed, values: Iterable[str]) -> list[Opaque]:
+    return [Opaque(thought=thought) for value in values if (thought := sealed.get(value))]
+
+
+def _call(request: Request, call: ToolCall, sealed: _Sealed) -> ToolCall:
+    """Write a call with the reasoning beside it."""
+
+    def told(parts: Iterable[Opaque]) -> list[Opaque]:
+        own = [part.part for part in parts if not part.thought]
+        seals = [seal for part in own if isinstance(seal := request.meaning(part), Seal)]
+        known = [part for part in parts if part.thought]
+        return [*known, *_thoughts(sealed, (seal.signature or seal.encrypted for seal in seals))]
+
+    before = (*told(call.before), *_thoughts(sealed, request.on_call(call)))
+    return ToolCall(call.name, call.arguments, call.id, before=before, after=(*told(call.after),))
 
 
 _OF_TOOLS = (
@@ -256,7 +280,7 @@ class ForeignDecoder(msgspec.Struct, eq=False):
                 return replace(beside, id=self.id, model=self.model, created=beside.created or self.created)
             case Seal(signature, encrypted):
                 text, self.thought = joined(self.thought) if signature else "", None
-                value = self.seals.sealed(Thought(text, signature, encrypted))
+                value = self.seals.sealed(Thought(text, signature, encrypted, beside.on))
                 return replace(beside, signature=value) if signature else replace(beside, encrypted=value)
         return beside
 

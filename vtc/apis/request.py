@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace as with_fields
 from functools import cached_property
 from itertools import compress, takewhile
 from operator import not_
@@ -20,7 +21,7 @@ from msgspec.structs import replace
 from vtc.apis import content, generation
 from vtc.apis.fields import UNFIT, changed, items, raws, told
 from vtc.apis.layout import BodyLayout
-from vtc.events import GenerationConfig, Media, Message, Opaque, Seal, Tool, ToolCall, ToolOffer
+from vtc.events import GenerationConfig, Media, Message, Opaque, Seal, Thought, Tool, ToolCall, ToolOffer
 
 CHOSEN = ("tool", "function", "custom", "namespace")
 """The types of a choice of one tool; any other is of none, or of what the server runs."""
@@ -154,20 +155,45 @@ class Request(ABC):
         """Name the fields of a message that no other API is told."""
         return ()
 
-    @abstractmethod
-    def has_thoughts(self, message: Message) -> bool:
-        """True if a past message of the model's holds what it thought, be it encrypted."""
+    def on_call(self, call: ToolCall) -> Sequence[str]:
+        """Return the seals that stand on a call."""
+        return ()
+
+    def seals(self, message: Message) -> Iterator[str]:
+        """Find what only its server reads of what the model thought, in a past message."""
+        for part in message.sequence:
+            if isinstance(part, ToolCall):
+                yield from self.on_call(part)
+            elif (
+                isinstance(part, Opaque) and part.part is not None and isinstance(seal := self.meaning(part.part), Seal)
+            ):
+                yield from filter(None, (seal.signature or seal.encrypted,))
+
+    def without_thoughts(self, message: Message) -> Message:
+        """Leave out all that a past message holds of what the model thought."""
+
+        def stays(part: str | Opaque) -> bool:
+            return isinstance(part, str) or not self._is_thought(part.part)
+
+        calls = [
+            with_fields(call, before=tuple(filter(stays, call.before)), after=tuple(filter(stays, call.after)))
+            for call in message.calls
+        ]
+        return replace(message, content=tuple(filter(stays, message.content)), calls=tuple(calls), reasoning="")
 
     @abstractmethod
-    def has_seal(self, message: Message) -> bool:
-        """True if a past message of the model's holds what only its server reads of what it thought."""
+    def _is_thought(self, part: Any) -> bool:
+        """True if an opaque part holds nothing but what the model thought."""
 
-    @abstractmethod
     def with_thoughts(self, message: Message, field: str) -> Message:
-        """Write the `reasoning` of a past message and its seal, which its own object lacks, into that.
+        """Write the recalled `reasoning` of a past message, which its own object lacks, into that.
+
+        What was sealed stands among its parts.
 
         `field` is where servers of chat completions want it.
         """
+        thought = (Opaque(thought=Thought(message.told_again)),) if message.told_again else ()
+        return replace(message, content=(*thought, *message.content))
 
     def form_with(self, thoughts: tuple[str, ...]) -> Any:
         """Return the `form` for a client that is told what the model thinks in these fields, if its API has several."""

@@ -187,7 +187,8 @@ class Exchange:
                 with as_it_came(self.report.secrets):
                     stop, steer = self._answer_to_loops
                     lines, field = self.report.request, None if self.crosses else plan.thoughts
-                    past = self._past.conversation(request, field, lines) if self._past else request.messages
+                    past = request.messages
+                    past = self._past.conversation(request, field, self._seals, lines) if self._past else past
                     body = self._encoder.encode(prompt.prepared(request, past, plan, steer, lines))
             except BadRequest as error:
                 self.fate.of_request(error, self.report)

@@ -30,7 +30,7 @@ API = Api(
     request.ask,
     request.error,
     call_ids="toolu_",
-    signs=True,
+    seals="signed",
     questions=QUESTIONS,
     unread={
         "/v1/messages/count_tokens": COUNTED,

@@ -102,6 +102,8 @@ class Decoder(msgspec.Struct):
     inputs: dict[int, Any] = {}
     """The arguments that stand in the starts of calls: they count if no others come."""
     usage: Json = {}
+    calls: int = 0
+    """Those that began."""
 
     def decode(self, frame: Frame) -> Decoded | None:
         """Read an event. Nearly all are a piece of text or thinking: these are decoded into their few fields."""
@@ -169,14 +171,17 @@ class Decoder(msgspec.Struct):
             case "text":
                 return Decoded((TextDelta(str(block.get("text") or "")),), (BlockStart("text", number, own=own),))
             case "thinking":
-                seal = (Seal(str(block["signature"])),) if block.get("signature") else ()
+                seal = (Seal(str(block["signature"]), calls=self.calls),) if block.get("signature") else ()
                 thought = ReasoningDelta(str(block.get("thinking") or ""))
                 return Decoded((thought,), (BlockStart("reasoning", number, own=own), *seal))
             case "redacted_thinking":
-                beside = BlockStart("reasoning", number, own=own), Seal(encrypted=str(block.get("data") or ""))
+                beside = (
+                    BlockStart("reasoning", number, own=own),
+                    Seal(encrypted=str(block.get("data") or ""), calls=self.calls),
+                )
                 return Decoded((TextDelta(""),), beside)
             case "tool_use":
-                self.inputs = {**self.inputs, number: block.get("input")}
+                self.inputs, self.calls = {**self.inputs, number: block.get("input")}, self.calls + 1
                 call = CallDelta(number, block.get("id"), str(block.get("name") or ""), source=block)
                 return Decoded((call,), (*_more(event),))
         # Even without any text in it: the text before is complete.
@@ -196,7 +201,7 @@ class Decoder(msgspec.Struct):
             case "thinking", "thinking_delta" if delta.get("thinking"):
                 return Decoded((ReasoningDelta(str(delta["thinking"])),), more)
             case "thinking", "signature_delta" if number == self.current:
-                return Decoded((), (Seal(str(delta.get("signature") or "")), *more))
+                return Decoded((), (Seal(str(delta.get("signature") or ""), calls=self.calls), *more))
             case "tool_use", "input_json_delta":
                 arguments = str(delta.get("partial_json") or "")
                 if arguments and self.inputs.get(number):

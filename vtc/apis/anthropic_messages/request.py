@@ -34,6 +34,7 @@ from vtc.events import (
     Origin,
     Reason,
     Seal,
+    Thought,
     Tool,
     ToolCall,
     Usage,
@@ -266,31 +267,30 @@ def ask(canonical: CanonicalRequest) -> Json:
 
 
 def _blocks_asked(message: Message) -> list[Json]:
-    blocks = [block for part in message.content for block in _blocks_of(part)]
-    if message.role != "tool":
-        thought = [thinking(message)] if message.seal and (message.reasoning or message.seal != Seal()) else []
-        return [*thought, *blocks, *map(block_of, message.calls)]
-    return [{"type": "tool_result", "tool_use_id": message.call_id, "content": blocks}]
+    if message.role == "tool":
+        blocks = [block for part in message.content for block in _blocks_of(part)]
+        return [{"type": "tool_result", "tool_use_id": message.call_id, "content": blocks}]
+    thought = [thinking(Thought(message.told_again))] if message.told_again else []
+    return [*thought, *(block for part in message.sequence for block in _blocks_of(part))]
 
 
-def _blocks_of(part: str | Opaque) -> Iterator[Json]:
+def _blocks_of(part: str | Opaque | ToolCall) -> Iterator[Json]:
     if isinstance(part, str):
         if part.strip():
             yield {"type": "text", "text": part}
+    elif isinstance(part, ToolCall):
+        yield block_of(part)
     elif part.media:
         yield _block(part.media)
-    elif part.thought and part.thought.signature:
-        yield {"type": "thinking", "thinking": part.thought.text, "signature": part.thought.signature}
     elif part.thought:
-        yield {"type": "redacted_thinking", "data": part.thought.encrypted}
+        yield thinking(part.thought)
 
 
-def thinking(message: Message) -> Json:
+def thinking(thought: Thought) -> Json:
     """Write the block of what the model thought."""
-    if message.seal and message.seal.encrypted:
-        return {"type": "redacted_thinking", "data": message.seal.encrypted}
-    signature = message.seal.signature if message.seal else ""
-    return {"type": "thinking", "thinking": message.reasoning, "signature": signature}
+    if thought.encrypted and not thought.signature:
+        return {"type": "redacted_thinking", "data": thought.encrypted}
+    return {"type": "thinking", "thinking": thought.text, "signature": thought.signature}
 
 
 def _block(media: Media) -> Json:
@@ -388,16 +388,8 @@ class Request(request.Request):
     def loads(self, part: Any) -> str:
         return str(part.get("tool_name") or "") if part.get("type") == "tool_reference" else ""
 
-    def has_thoughts(self, message: Message) -> bool:
-        return any(isinstance(part, Opaque) and part.part.get("type") in QUIET for part in message.content)
-
-    def has_seal(self, message: Message) -> bool:
-        blocks = (part.part for part in message.content if isinstance(part, Opaque))
-        return any(block.get("type") in QUIET and (block.get("signature") or block.get("data")) for block in blocks)
-
-    def with_thoughts(self, message: Message, field: str) -> Message:
-        kept = (part for part in message.content if isinstance(part, str) or part.part.get("type") not in QUIET)
-        return replace(message, content=(Opaque(thinking(message)), *kept))
+    def _is_thought(self, part: Any) -> bool:
+        return is_quiet(part)
 
     def unsaid(self, message: Message) -> Iterable[str]:
         return (name for part in message.content if isinstance(part, Opaque) for name in unsaid(part.part))
@@ -464,14 +456,19 @@ def _blocks(content: Any) -> list[Block]:
     return content
 
 
+def is_quiet(block: Any) -> bool:
+    """True for a block of what the model thought."""
+    return isinstance(block, dict) and block.get("type") in QUIET
+
+
 def _messages(entry: Mapping[str, Any]) -> list[Message]:
     """Read a message as canonical ones: each result in one of the user's is one of its own."""
     role, blocks = str(entry["role"]), _blocks(entry["content"])
     if role == "assistant":
-        calls = tuple(_call(block) for block in blocks if block.get("type") == "tool_use")
-        spoken = content.read([block for block in blocks if block.get("type") != "tool_use"])
+        spoken, calls = content.parted(blocks, lambda block: block.get("type") == "tool_use", _call, is_quiet)
+        said = content.read(spoken)
         thoughts = "".join(str(block.get("thinking")) for block in blocks if block.get("type") == "thinking")
-        return [Message(role, spoken, calls, source=entry, reasoning=thoughts)]
+        return [Message(role, said, calls, source=entry, reasoning=thoughts)]
     out: list[Message] = []
     for is_result, some in groupby(blocks, lambda block: block.get("type") == "tool_result" and role == "user"):
         if is_result:
@@ -508,10 +505,17 @@ def _entry(message: Message, called: Collection[str | None]) -> Block:
         for block in _blocks(source.get("content") or [])
         if block.get("type") != "tool_result" and not any(call.source is block for call in message.calls)
     ]
-    blocks = [*_written(message.content, originals), *map(block_of, message.calls)]
+    blocks = [*_written(message.content, originals), *(_own(part) for part in message.sequence[len(message.content) :])]
     if mark and blocks:
         blocks[-1] = {"cache_control": mark, **blocks[-1]}
     return {**source, "role": role, "content": blocks}
+
+
+def _own(part: str | Opaque | ToolCall) -> Any:
+    """Write a part that is no new text as a block, or as the block that it is."""
+    if isinstance(part, ToolCall):
+        return block_of(part)
+    return part.part if isinstance(part, Opaque) and not part.thought else next(_blocks_of(part))
 
 
 def _written(parts: Iterable[str | Opaque], originals: Sequence[Block]) -> list[Block]:
@@ -520,6 +524,7 @@ def _written(parts: Iterable[str | Opaque], originals: Sequence[Block]) -> list[
     New text continues the block before it. A mark for the cache whose block is gone moves to the last.
     """
     blocks: list[Block] = []
+    parts = (Opaque(_own(part)) if isinstance(part, Opaque) else part for part in parts)
     for block in content.parts(parts, originals, {"type": "text"}):
         is_new = content.is_text(block) and not any(block is original for original in originals)
         if is_new and blocks and content.is_text(blocks[-1]):

@@ -24,6 +24,7 @@ API = Api(
     request.ask,
     request.error,
     in_pieces=False,
+    seals="amid",
     questions=QUESTIONS,
     unread={
         **dict.fromkeys(("/v1internal:generatecontent", "/v1internal:streamgeneratecontent"), _LOGIN),

@@ -33,6 +33,10 @@ FREE = frozenset(
 """Fields whose own fields are the user's."""
 
 
+SIGNATURE = "thoughtSignature"
+"""The field of a part in which a server seals what was thought before."""
+
+
 def camel(value: Any) -> Any:
     """Spell fields as the API's documents do; servers take `function_call` for `functionCall`, too."""
     if isinstance(value, list):

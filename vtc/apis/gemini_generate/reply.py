@@ -14,11 +14,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import msgspec
+from msgspec.structs import replace
 
 from vtc.apis.calls import ToolCallAccumulator, in_words
 from vtc.apis.contract import FULL, Decoded, Json, ReplyEvent
 from vtc.apis.fields import cleaned, count_of, is_error, object_of, part_of
-from vtc.apis.gemini_generate.parts import FRAMING, NAME, REASONS, call_of, call_part, camel, origin
+from vtc.apis.gemini_generate.parts import FRAMING, NAME, REASONS, SIGNATURE, call_of, call_part, camel, origin
 from vtc.apis.request import Request
 from vtc.events import (
     Beside,
@@ -28,6 +29,7 @@ from vtc.events import (
     Failure,
     Finish,
     Origin,
+    Place,
     Reasoning,
     ReasoningDelta,
     RefusalDelta,
@@ -58,6 +60,8 @@ class Decoder(msgspec.Struct):
     framing: ClassVar[EventStream] = FRAMING
     drop: frozenset[str] = frozenset()
     begun: bool = False
+    calls: int = 0
+    """Those that came."""
 
     def decode(self, frame: Frame) -> Decoded | None:
         event = object_of(frame.data)
@@ -76,10 +80,13 @@ class Decoder(msgspec.Struct):
         deltas: list[Delta] = []
         beside: list[Beside] = [*self._head(event)]
         for entry in _said(event):
-            if isinstance(entry, Seal | Origin):
+            if isinstance(entry, Seal):
+                beside.append(replace(entry, calls=self.calls))
+            elif isinstance(entry, Origin):
                 beside.append(entry)
             else:
                 deltas.append(entry)
+                self.calls += isinstance(entry, CallDelta)
         return Decoded((*deltas,), (*beside,), None if frame is received else frame)
 
     def _head(self, event: Json) -> Iterator[Beside]:
@@ -122,19 +129,25 @@ def _said(event: Json) -> Iterator[Delta | Seal | Origin]:
 
 def _told(part: Json, choice: int) -> Iterator[Delta | Seal | Origin]:
     """Tell what a part says."""
-    signature = part.get("thoughtSignature")
+    signature = part.get(SIGNATURE)
+    on: Place = "call" if isinstance(part.get("functionCall"), dict) else "text" if _speaks(part) else ""
     if isinstance(signature, str):
-        yield Seal(encrypted=signature, choice=choice)
-    known = {"thought", "thoughtSignature"}
+        yield Seal(encrypted=signature, choice=choice, on=on)
+    known = {"thought", SIGNATURE}
     if isinstance(text := part.get("text"), str):
         known.add("text")
         yield ReasoningDelta(text, choice) if part.get("thought") is True else TextDelta(text, choice)
     if isinstance(part.get("functionCall"), dict):
         known.add("functionCall")
-        call = call_of({key: part[key] for key in part.keys() & ("functionCall", "thoughtSignature")})
+        call = call_of({key: part[key] for key in part.keys() & ("functionCall", SIGNATURE)})
         yield CallDelta(None, call.id, call.name, call.arguments, call.source, choice)
     for key in part.keys() - known:
         yield origin(f"part.{key}", part[key], choice, harmless=key in _HARMLESS)
+
+
+def _speaks(part: Json) -> bool:
+    """True if a part says text to the user."""
+    return bool(part.get("text")) and part.get("thought") is not True
 
 
 class Encoder(msgspec.Struct):
@@ -142,7 +155,7 @@ class Encoder(msgspec.Struct):
 
     framing: ClassVar[EventStream] = FRAMING
     counts: ClassVar[bool] = False
-    call_fields: ClassVar[frozenset[str]] = frozenset(("functionCall", "thoughtSignature"))
+    call_fields: ClassVar[frozenset[str]] = frozenset(("functionCall", SIGNATURE))
     in_step: ClassVar[bool] = True
     thinks: bool = False
     drop: frozenset[str] = frozenset()
@@ -185,7 +198,7 @@ class Encoder(msgspec.Struct):
                     self.used = event.own.value if event.own and event.own.api == NAME else _usage(event)
                     own["event"]["usageMetadata"] = self.used
                 case Seal(signature, encrypted) if (seal := signature or encrypted) not in signed:
-                    parts.append({"text": "", "thoughtSignature": seal})
+                    parts.append({"text": "", SIGNATURE: seal})
                 case Reasoning(text) | ReasoningDelta(text) if text and self._tells(event):
                     parts.append({"text": text, "thought": True})
                 case CallDelta(index=int()):
@@ -253,7 +266,7 @@ class Encoder(msgspec.Struct):
 def _signature(event: ReplyEvent) -> str | None:
     """Return the signature that a call is written with."""
     source = event.call.source if isinstance(event, Call) else event.source if isinstance(event, CallDelta) else None
-    return source.get("thoughtSignature") if isinstance(source, dict) else None
+    return source.get(SIGNATURE) if isinstance(source, dict) else None
 
 
 def _called(call: ToolCall) -> Json:
@@ -292,16 +305,26 @@ def _usage(usage: Usage) -> Json:
 
 
 def unfolded(reply: Any, _: Request | None) -> Iterator[Mapping[str, Any]]:
-    """Tell a reply by events: one for each candidate. Raises KeyError if it is none."""
+    """Tell a reply by events: one for each part of each candidate. Raises KeyError if it is none."""
     fields = camel(reply)
     candidates = fields.get("candidates") or []
     if not candidates and "promptFeedback" not in fields:
         raise KeyError("candidates")
     rest = {key: value for key, value in fields.items() if key != "candidates"}
-    *first, last = candidates or [None]
-    for candidate in first:
-        yield {"candidates": [candidate]}
+    pieces = [piece for candidate in candidates for piece in _pieces(candidate)]
+    for piece in pieces[:-1]:
+        yield {"candidates": [piece]}
+    last = pieces[-1] if pieces else None
     yield {"candidates": [last], **rest} if last else rest
+
+
+def _pieces(candidate: Json) -> Iterator[Json]:
+    """Part a candidate into some of one part each, so that each thing has its place; the last has all else."""
+    content = part_of(candidate, "content")
+    parts = content.get("parts") or []
+    for part in parts[:-1]:
+        yield {"content": {"role": "model", "parts": [part]}, "index": count_of(candidate, "index")}
+    yield {**candidate, "content": {**content, "parts": parts[-1:]}} if parts[1:] else candidate
 
 
 def folded(events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from vtc.apis import request
 from vtc.apis.contract import FULL, Json, Question
 from vtc.apis.fields import part_of, raws
 from vtc.apis.gemini_generate.parts import (
+    SIGNATURE,
     call_of,
     call_part,
     camel,
@@ -43,7 +44,9 @@ from vtc.events import (
     Message,
     Opaque,
     Seal,
+    Thought,
     Tool,
+    ToolCall,
 )
 
 # Requests of Gemini's API that stand for those of another, and what the parts of its own mean to others.
@@ -123,27 +126,50 @@ def _thinking(effort: str) -> Json:
 
 
 def _parts(message: Message) -> list[Json]:
-    """Write the parts of a message; what was sealed of its thoughts stands with the first call."""
-    written = [part for content in message.content for part in _parts_asked(content)]
+    """Write the parts of a message."""
     if message.role == "tool":
+        written = _sequence(message)
         text = "\n".join(part["text"] for part in written if "text" in part)
         return [result_part(message, text), *(part for part in written if "text" not in part)]
     thoughts = [{"text": message.reasoning, "thought": True}] if message.reasoning else []
-    written = [*thoughts, *written]
-    calls = [call_part(call) for call in message.calls]
-    seals = [part.thought.encrypted for part in message.content if isinstance(part, Opaque) and part.thought]
-    seals += [message.seal.encrypted] if message.seal and message.seal.encrypted else []
-    if (seal := "".join(seals[-1:])) and calls:
-        calls[0] = {**calls[0], "thoughtSignature": seal}
-    elif seal:
-        written.append({"text": "", "thoughtSignature": seal})
-    return [*written, *calls]
+    return [*thoughts, *_sequence(message)]
+
+
+def _sequence(message: Message) -> list[dict[str, Any]]:
+    """Write all that a message says, in order; what was sealed stands where it stood: on a part, or by itself."""
+    parts: list[dict[str, Any]] = []
+    on_calls: list[Json] = []  # the seals of calls that follow
+    for part in message.sequence:
+        seal = _seal_in(part) if isinstance(part, Opaque) else None
+        if isinstance(part, ToolCall):
+            parts.append({**call_part(part), **(on_calls.pop(0) if on_calls else {})})
+        elif seal is None:
+            parts += _parts_asked(part)
+        elif seal.on == "call":
+            on_calls.append({SIGNATURE: seal.encrypted})
+        elif seal.on == "text" and parts and is_text(parts[-1]):
+            parts[-1] = {**parts[-1], SIGNATURE: seal.encrypted}
+        else:
+            parts.append({"text": "", SIGNATURE: seal.encrypted})
+    return [*parts, *({"text": "", **rest} for rest in on_calls)]
+
+
+def _seal_in(part: Opaque) -> Thought | None:
+    """Return what is sealed and stands on another part, or by itself."""
+    if part.thought:
+        return part.thought if part.thought.encrypted else None
+    is_bare = isinstance(part.part, dict) and part.part.keys() == {SIGNATURE}
+    return Thought(encrypted=part.part[SIGNATURE], on="text") if is_bare else None
 
 
 def _parts_asked(part: str | Opaque) -> Iterator[dict[str, Any]]:
     if isinstance(part, str):
         if part:
             yield {"text": part}
+    elif part.part is not None:
+        yield part.part
+    elif part.thought:
+        yield {"text": part.thought.text, "thought": True}
     elif part.media and part.media.data:
         yield {"inlineData": {"mimeType": part.media.media_type, "data": part.media.data}}
     elif part.media:
@@ -282,23 +308,20 @@ class Request(request.Request):
     def failed(self, message: Message) -> bool:
         return "error" in part_of(part_of(message.source, "functionResponse"), "response")
 
-    def has_thoughts(self, message: Message) -> bool:
-        return bool(message.reasoning) or self.has_seal(message)
+    def on_call(self, call: ToolCall) -> Sequence[str]:
+        signature = call.source.get(SIGNATURE) if isinstance(call.source, dict) else None
+        return (signature,) if isinstance(signature, str) and signature else ()
 
-    def has_seal(self, message: Message) -> bool:
-        parts = [part.part for part in message.content if isinstance(part, Opaque)]
-        parts += [call.source for call in message.calls]
-        return any(isinstance(part, dict) and "thoughtSignature" in part for part in parts)
+    def without_thoughts(self, message: Message) -> Message:
+        message = super().without_thoughts(message)
+        return replace(message, calls=tuple(map(_unsigned, message.calls)))
 
     def with_thoughts(self, message: Message, field: str) -> Message:
-        kept = [part for part in message.content if isinstance(part, str) or part.part.get("thought") is not True]
-        if message.reasoning:
-            kept = [Opaque({"text": message.reasoning, "thought": True}), *kept]
-        calls = message.calls
-        if message.seal and message.seal.encrypted:
-            signed = {**call_part(calls[0]), "thoughtSignature": message.seal.encrypted}
-            calls = (with_fields(calls[0], source=signed), *calls[1:])
-        return replace(message, content=(*kept,), calls=calls)
+        thought = (Opaque(thought=Thought(message.reasoning)),) if message.reasoning else ()
+        return replace(message, content=(*thought, *message.content))
+
+    def _is_thought(self, part: Any) -> bool:
+        return _is_thought(part)
 
     # Tools
 
@@ -396,8 +419,8 @@ def _messages(entry: Mapping[str, Any]) -> list[Message]:
     if not all(isinstance(part, dict) for part in parts):
         raise TypeError("`parts` holds something else than parts")
     if entry.get("role") == "model":
-        calls = tuple(call_of(part) for part in parts if part.get("functionCall"))
-        spoken = _content(part for part in parts if not part.get("functionCall"))
+        said, calls = media.parted(parts, lambda part: bool(part.get("functionCall")), call_of, _is_thought)
+        spoken = _content(part for whole in said for part in _signed_apart(whole))
         thoughts = "".join(str(part.get("text") or "") for part in parts if part.get("thought") is True)
         return [Message("assistant", spoken, calls, source=entry, reasoning=thoughts)]
     out: list[Message] = []
@@ -421,11 +444,34 @@ def _result(part: Mapping[str, Any]) -> Message:
     )
 
 
+def _is_thought(part: Any) -> bool:
+    """True for a part that says what the model thought, or holds nothing but a seal of that."""
+    if not isinstance(part, dict):
+        return False
+    return part.get("thought") is True or (
+        SIGNATURE in part and not part.keys() - {SIGNATURE, "text"} and not part.get("text")
+    )
+
+
+def _signed_apart(part: Json) -> Iterator[Json]:
+    """Part the seal from a text on which it stands."""
+    if part.get("text") and part.keys() == {"text", SIGNATURE}:
+        yield {"text": part["text"]}
+        yield {SIGNATURE: part[SIGNATURE]}
+    else:
+        yield part
+
+
+def _unsigned(call: ToolCall) -> ToolCall:
+    """Leave out the seal on a call."""
+    if not (isinstance(call.source, dict) and SIGNATURE in call.source):
+        return call
+    return with_fields(call, source={key: value for key, value in call.source.items() if key != SIGNATURE})
+
+
 def _written(message: Message) -> list[dict[str, Any]]:
     """Write a message as parts."""
-    if message.role == "tool":
-        return [result_part(message, message.text)]
-    return [*_parts_of(message.content), *map(call_part, message.calls)]
+    return [result_part(message, message.text)] if message.role == "tool" else _sequence(message)
 
 
 def _parts_of(content: Iterable[str | Opaque]) -> list[dict[str, Any]]:

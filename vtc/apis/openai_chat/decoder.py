@@ -223,16 +223,17 @@ class Decoder(msgspec.Struct):
         """
         if choice not in self.named and any(part.get(key) for key in FIELDS):
             self.named |= {choice}
+        calls = self.numbers.get(choice, 0)
         if entries := words.entries_of(part):
             is_sealed, details = words.is_sealed(entries), (self.details.get(choice), entries)
             if choice in self.details and details[0] is None:
                 yield BlockStart("reasoning", -1, choice=choice)
             self.details = {**self.details, choice: None if is_sealed else details}
             if is_sealed:
-                yield Seal(encrypted=words.sealed(details), choice=choice)
-        if signed := words.of_calls(part):
+                yield Seal(encrypted=words.sealed(details), choice=choice, calls=calls)
+        for begun, entry in words.of_calls(part):
             yield BlockStart("reasoning", -1, choice=choice)
-            yield Seal(encrypted=words.sealed((None, signed)), choice=choice)
+            yield Seal(encrypted=words.sealed((None, [entry])), choice=choice, calls=max(calls + begun, 0), on="call")
 
     def _starts(self, chunk: Json) -> Iterator[Beside]:
         """Tell which choices begin with this chunk."""

@@ -22,6 +22,7 @@ from vtc.events import (
     ReasoningDelta,
     RefusalDelta,
     Rewritten,
+    Seal,
     Start,
     Text,
     ToolCall,
@@ -48,6 +49,10 @@ class Encoder(msgspec.Struct):
     """By choice, how many calls the client was told of."""
     places: dict[tuple[int, int | None], int] = {}
     """The client's numbers of upstream's calls, by choice and upstream's number."""
+    native: bool = False
+    """True if the server speaks this API, too."""
+    seals: tuple[Seal, ...] = ()
+    """Those of a server of another API that stand before a call to come."""
     inputs: dict[tuple[int, int], RawInput] = {}
     """Of calls of custom tools that the server makes as functions: by choice and the client's number."""
     used: Usage | None = None
@@ -98,6 +103,8 @@ class Encoder(msgspec.Struct):
                     say({"refusal": text})
                 case Reasoning(text) | ReasoningDelta(text) if text and self._tells(event):
                     say(dict.fromkeys(self.form.thoughts or FIELDS[:1], text))
+                case Seal() if not self.native:
+                    self.seals = (*self.seals, event)
                 case Call(call=call):
                     for delta in self._call(call, choice):
                         say(delta)
@@ -140,6 +147,7 @@ class Encoder(msgspec.Struct):
 
     def _start(self, start: Start) -> None:
         if not self.head:
+            self.native = start.own is not None
             id_ = start.id if start.own or start.id.startswith("chatcmpl-") else f"chatcmpl-{start.id or 'vtc'}"
             head = {"id": id_, "object": "chat.completion.chunk", "created": start.created, "model": start.model}
             self.head = start.own.value if start.own else head
@@ -150,7 +158,8 @@ class Encoder(msgspec.Struct):
         entry = entry_of(ToolCall(call.name, "", call.id, call.source), self.form.custom)
         custom = {"custom": {"input": raw_input(call.arguments)}} if "custom" in entry else None
         rest = {"index": index, **(custom or {"function": {"arguments": call.arguments}})}
-        return {"tool_calls": [{**entry, "index": index}]}, {"tool_calls": [rest]}
+        sealed = self._sealed(index) if self.seals else {}
+        return {"tool_calls": [{**entry, **sealed, "index": index}]}, {"tool_calls": [rest]}
 
     def _piece(self, piece: CallDelta, choice: int) -> Json:
         """Write a piece of a call that upstream made."""
@@ -165,13 +174,21 @@ class Encoder(msgspec.Struct):
         if not piece.name:
             entry = {key: value for key, value in entry.items() if key not in ("id", "type")}
             entry["custom" if "custom" in entry else "function"].pop("name")
-        return {"tool_calls": [{"index": place[1], **entry}]}
+        sealed = self._sealed(place[1]) if self.seals and piece.name else {}
+        return {"tool_calls": [{"index": place[1], **entry, **sealed}]}
+
+    def _sealed(self, call: int) -> Json:
+        """Write what stands before a call of what only its server reads, as Google does: some clients bring it back."""
+        here = [seal.signature or seal.encrypted for seal in self.seals if seal.calls <= call]
+        self.seals = tuple(seal for seal in self.seals if seal.calls > call)
+        return words.signed(words.BETWEEN.join(here)) if here else {}
 
     def _input(self, index: int, text: str, id: str | None = None, name: str = "") -> Json:
         """Write a piece of the raw input of a custom tool."""
         if not name:
             return {"tool_calls": [{"index": index, "custom": {"input": text}}]}
-        return {"tool_calls": [{"index": index, "id": id, "type": "custom", "custom": {"name": name, "input": text}}]}
+        entry = {"index": index, "id": id, "type": "custom", "custom": {"name": name, "input": text}}
+        return {"tool_calls": [{**entry, **self._sealed(index)}]}
 
     def _rests(self, choice: int) -> Iterator[Json]:
         """Write what is missing of raw inputs at the end."""

@@ -124,13 +124,15 @@ def _entry(message: Message, thoughts: str) -> Mapping[str, Any]:
         {"type": "text", "text": part} if isinstance(part, str) else _part(part) for part in content.parts_of(message)
     ]
     entry: dict[str, Any] = {"role": message.role, "content": _text(message) if plain else parts}
-    past = [*words.past(message)]
-    if details := [detail for detail in past if detail.get("type") != words.CALL]:
-        entry[words.FIELD] = details
-    if message.reasoning and _squeezed(words.text_of(details)) != _squeezed(message.reasoning):
+    past = words.past(message)
+    if past.own:
+        entry[words.FIELD] = past.own
+    if message.reasoning and _squeezed(words.text_of(past.own)) != _squeezed(message.reasoning):
         entry[thoughts] = message.reasoning
     if message.calls:
-        entry["tool_calls"] = words.on_calls([call.as_openai() for call in message.calls], past)
+        entry["tool_calls"] = [
+            {**call.as_openai(), **on_call} for call, on_call in zip(message.calls, past.on_calls, strict=True)
+        ]
         entry["content"] = entry["content"] or ("" if message.content == ("",) else None)
     return entry
 
@@ -217,24 +219,31 @@ class Request(request.Request):
             yield "name"
         yield from (key for key, value in source.items() if key not in known and value)
 
-    def has_thoughts(self, message: Message) -> bool:
-        source = message.source if isinstance(message.source, dict) else {}
-        return any(source.get(key) for key in (*THOUGHTS, words.FIELD))
+    def on_call(self, call: ToolCall) -> Sequence[str]:
+        signature = words.signature_on(call.source) if isinstance(call.source, dict) else ""
+        return signature.split(words.BETWEEN) if signature else ()
 
-    def has_seal(self, message: Message) -> bool:
+    def seals(self, message: Message) -> Iterator[str]:
         source = message.source if isinstance(message.source, dict) else {}
-        return words.is_sealed(words.entries_of(source)) or bool(words.of_calls(source))
+        yield from words.seals_in(words.entries_of(source))
+        yield from super().seals(message)
+
+    def without_thoughts(self, message: Message) -> Message:
+        message = super().without_thoughts(message)
+        gone = (*THOUGHTS, words.FIELD)
+        if isinstance(message.source, dict) and any(key in message.source for key in gone):
+            source = {key: value for key, value in message.source.items() if key not in gone}
+            message = replace(message, source=source)
+        return replace(message, calls=tuple(map(_unsigned, message.calls)))
+
+    def _is_thought(self, part: Any) -> bool:
+        return isinstance(part, dict) and part.get("type") == "thinking"
 
     def with_thoughts(self, message: Message, field: str) -> Message:
+        if not message.reasoning or words.past(message).own:  # whose entries say the same
+            return message
         source = message.source if isinstance(message.source, dict) else {}
-        past = [*words.past(message)]
-        if details := [detail for detail in past if detail.get("type") != words.CALL]:
-            source = {**source, words.FIELD: details}
-        elif message.reasoning and not self.has_thoughts(message):
-            source = {**source, field: message.reasoning}
-        entries = words.on_calls([entry_of(call) for call in message.calls], past)
-        calls = tuple(with_fields(call, source=entry) for call, entry in zip(message.calls, entries, strict=True))
-        return replace(message, source=source, calls=calls)
+        return replace(message, source={**source, field: message.reasoning})
 
     @staticmethod
     def _tools(fields: Mapping[str, Any]) -> list[Tool]:
@@ -313,6 +322,13 @@ def _message(entry: Mapping[str, Any]) -> Message:
     )
 
 
+def _unsigned(call: ToolCall) -> ToolCall:
+    """Leave out what stands on a call of what was thought."""
+    if not (isinstance(call.source, dict) and words.signature_on(call.source)):
+        return call
+    return with_fields(call, source={key: value for key, value in call.source.items() if key != words.EXTRA})
+
+
 def _call(entry: Mapping[str, Any]) -> ToolCall:
     """Read a call; that of a custom tool has its raw input as the one argument."""
     function = function_of(entry)
@@ -326,10 +342,16 @@ def _encoded(message: Message) -> dict[str, Any]:
     role = source.get("role", message.role)
     same_role = ROLES.get(role, role) == message.role
     was_result = role == "tool" and not same_role
-    written = content.written(message.content, None if was_result else source.get("content"), {"type": "text"})
+    past = words.past(message)
+    said = tuple(part for part in message.content if isinstance(part, str) or not part.thought)
+    written = content.written(said, None if was_result else source.get("content"), {"type": "text"})
     entry: dict[str, Any] = {"role": role if same_role else message.role, "content": written}
+    if past.own:
+        source = {**source, words.FIELD: past.own}
     if message.calls:
-        entry["tool_calls"] = [entry_of(call) for call in message.calls]
+        entry["tool_calls"] = [
+            {**entry_of(call), **on_call} for call, on_call in zip(message.calls, past.on_calls, strict=True)
+        ]
         is_text = source.get("content") == "" or message.content == ("",)
         entry["content"] = entry["content"] or ("" if is_text else None)
     if message.role == "tool" and message.call_id:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -54,8 +54,8 @@ def error(message: str, kind: str, status: int = 500) -> Json:
 #     {"type": "reasoning.summary", "summary": …, …}
 #     {"type": "reasoning.encrypted", "data": …, …}
 #
-# Google has a signature of what was thought on a call (`extra_content`), which must come back there. It crosses as an
-# entry of our own, `{"type": "call", "id": …, "extra_content": …}`.
+# Google has a signature of what was thought on a call, which must come back there: `extra_content`, with a `google` or
+# `vertex` in it that has the `thought_signature`. It crosses as an entry of our own, `{"extra_content": …}`.
 #
 # In a stream an entry comes in pieces, of one type and index. One with a signature, or encrypted, must come back, with
 # all entries before it; so they are one seal. The others are text, as a field of their own mostly says, too.
@@ -64,8 +64,10 @@ def error(message: str, kind: str, status: int = 500) -> Json:
 FIELD = "reasoning_details"
 _TEXTS = ("text", "summary")
 _SEALS = ("signature", "data")
-CALL = "call"
 EXTRA = "extra_content"
+BETWEEN = "."
+"""Parts the seals of a server of another API that clients are told in one signature."""
+_SIGNERS, _SIGNATURE = ("google", "vertex"), "thought_signature"
 type Pieces = tuple[Any, Sequence[Json]] | None
 """The entries of a chunk, after those that came before."""
 
@@ -81,9 +83,14 @@ def text_of(entries: Sequence[Json]) -> str:
     return "".join(entry[key] for entry in entries for key in _TEXTS if isinstance(entry.get(key), str))
 
 
+def seals_in(entries: Sequence[Json]) -> Iterator[str]:
+    """Find what only a server reads."""
+    return (str(entry[key]) for entry in entries for key in _SEALS if entry.get(key))
+
+
 def is_sealed(entries: Sequence[Json]) -> bool:
     """True if one of them must come back as it is."""
-    return any(entry.get(key) for entry in entries for key in _SEALS)
+    return any(seals_in(entries))
 
 
 def sealed(pieces: Pieces) -> str:
@@ -115,29 +122,52 @@ def opened(value: str) -> list[Json]:
     return entries_of({FIELD: entries})
 
 
-def of_calls(message: Json) -> list[Json]:
-    """Find what stands on the calls of a delta and must come back with them; return it as entries."""
+def of_calls(message: Json) -> Iterator[tuple[int, Json]]:
+    """Find what stands on the calls of a delta and must come back with them, and how many of its calls began before."""
     calls = message.get("tool_calls")
-    entries = [entry for entry in calls if isinstance(entry, dict)] if isinstance(calls, list) else []
-    return [{"type": CALL, "id": entry.get("id"), EXTRA: entry[EXTRA]} for entry in entries if entry.get(EXTRA)]
+    begun = 0
+    for entry in calls if isinstance(calls, list) else ():
+        if isinstance(entry, dict):
+            begins = bool(function_of(entry).get("name"))
+            if entry.get(EXTRA):
+                yield begun - (not begins), {EXTRA: entry[EXTRA]}
+            begun += begins
 
 
-def on_calls(calls: Sequence[Json], entries: Sequence[Json]) -> list[Json]:
-    """Write calls with what stood on them; those that have other ids by now, or had none, by their order."""
-    ids = {call["id"] for call in calls}
-    extras = {entry["id"]: entry[EXTRA] for entry in entries if entry.get("type") == CALL and entry["id"] in ids}
-    rest = iter([entry[EXTRA] for entry in entries if entry.get("type") == CALL and entry["id"] not in ids])
-    written = [extras.get(call["id"]) or next(rest, None) for call in calls]
-    return [{**call, EXTRA: extra} if extra else call for call, extra in zip(calls, written, strict=True)]
+def signature_on(call: Json) -> str:
+    """Return the signature that stands on a call; empty if none does."""
+    extra = call.get(EXTRA)
+    signed = [extra.get(signer) for signer in _SIGNERS] if isinstance(extra, dict) else []
+    values = [fields[_SIGNATURE] for fields in signed if isinstance(fields, dict) and fields.get(_SIGNATURE)]
+    return str(values[0]) if values else ""
 
 
-def past(message: Message) -> Iterator[Json]:
+def signed(signature: str) -> Json:
+    """Write a signature as an entry that stands on a call."""
+    return {EXTRA: {_SIGNERS[0]: {_SIGNATURE: signature}}}
+
+
+class PastEntries(NamedTuple):
+    """The entries of a past message that must come back: its own, and by call those that stand on it."""
+
+    own: Sequence[Json]
+    on_calls: Sequence[Json]
+
+
+def past(message: Message) -> PastEntries:
     """Find the entries of a past message that must come back."""
-    if message.seal:
-        yield from opened(message.seal.encrypted)
-    for part in message.content:
-        if isinstance(part, Opaque) and part.thought:
-            yield from opened(part.thought.encrypted)
+    own: list[Json] = []
+    on_calls: list[Json] = []
+    here: Json = {}
+    for part in message.sequence:
+        if isinstance(part, ToolCall):
+            on_calls.append(here)
+            here = {}
+        elif isinstance(part, Opaque) and part.thought:
+            entries = opened(part.thought.encrypted)
+            own += [entry for entry in entries if EXTRA not in entry]
+            here = next((entry for entry in entries if EXTRA in entry), here)
+    return PastEntries(own, on_calls)
 
 
 def _about(entry: Json) -> tuple[Any, Any]:

@@ -20,6 +20,7 @@ API = Api(
     folded,
     request.ask,
     request.error,
+    seals="amid",
     questions=QUESTIONS,
     unread={
         "/responses/input_tokens": COUNTED,

@@ -88,8 +88,8 @@ def failure_in(value: Json) -> Failure:
 # A client of this API finds them there. For one of another they are told at that place.
 
 
-def told(item: Json, number: int, form: ResponseForm) -> Iterator[Delta | Origin | Seal]:
-    """Tell a whole item by deltas, and by what stands beside them."""
+def told(item: Json, number: int, form: ResponseForm, calls: int) -> Iterator[Delta | Origin | Seal]:
+    """Tell a whole item, before which so many `calls` began, by deltas, and by what stands beside them."""
     kind = str(item.get("type") or "message")
     if kind in CALLS:
         call = call_of(item, form)
@@ -101,7 +101,7 @@ def told(item: Json, number: int, form: ResponseForm) -> Iterator[Delta | Origin
         texts = [str(text_of(part) or "") for part in (*_parts(item, "summary"), *_parts(item, "content"))]
         yield ReasoningDelta("".join(texts))
         if isinstance(item.get("encrypted_content"), str):
-            yield Seal(encrypted=item["encrypted_content"])
+            yield Seal(encrypted=item["encrypted_content"], calls=calls)
     elif kind == "message":
         for part in _parts(item, "content"):
             text = str(text_of(part) or "")
@@ -239,9 +239,13 @@ class Decoder(msgspec.Struct):
             items = left(part_of(value, "response").get("output"), self.items) if type_ in ENDS else []
         events: list[Delta | Beside] = [self._silent()] if items and self.speaking else []
         for item in items:
-            events += told(item, len(self.items), self.form)
+            events += told(item, len(self.items), self.form, self._calls(len(self.items)))
             self.items = (*self.items, str(item.get("type") or "message"))
         return [*events, *self._of_response(value, type_)] if items and type_ in ENDS else events
+
+    def _calls(self, number: int) -> int:
+        """Count the calls before an item."""
+        return sum(map(is_call, self.items[:number]))
 
     def _number(self, value: Json) -> int:
         """Find the item that an event is about: the last one, if nothing tells."""
@@ -291,7 +295,7 @@ class Decoder(msgspec.Struct):
             item = value["item"]
             yield from _noted("item", number, item)
             if kind == "reasoning" and isinstance(item.get("encrypted_content"), str):
-                yield Seal(encrypted=item["encrypted_content"])
+                yield Seal(encrypted=item["encrypted_content"], calls=self._calls(number))
         elif name in _PARTS:
             yield from _noted("part", number, value["part"])
         elif action == "done":

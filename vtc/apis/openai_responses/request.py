@@ -39,7 +39,9 @@ from vtc.events import (
     Message,
     Opaque,
     Seal,
+    Thought,
     Tool,
+    ToolCall,
 )
 from vtc.json_text import decode, encode
 
@@ -103,32 +105,42 @@ def _items(message: Message) -> Iterator[Json]:
         output = "\n".join(map(str, message.content)) if plain else _parts(message, "input_text")
         yield {"type": "function_call_output", "call_id": message.call_id, "output": output}
         return
-    if message.seal and (message.reasoning or message.seal.encrypted):
-        yield thinking(message)
+    if message.told_again:
+        yield thinking(Thought(message.told_again))
     kind = "output_text" if message.role == "assistant" else "input_text"
-    for thought, some in groupby(message.content, lambda part: part.thought if isinstance(part, Opaque) else None):
-        if thought:
-            yield {"type": "reasoning", "summary": [], "encrypted_content": thought.encrypted}
+    for is_said, some in groupby(message.sequence, _is_said_part):
+        if is_said:
+            content_ = tuple(part for part in some if not isinstance(part, ToolCall))
+            yield {"type": "message", "role": message.role, "content": _parts(replace(message, content=content_), kind)}
         else:
-            yield {"type": "message", "role": message.role, "content": _parts(replace(message, content=(*some,)), kind)}
-    for call in message.calls:
-        yield {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": call.arguments}
+            yield from map(_item_of, some)
 
 
-def thinking(message: Message) -> Json:
+def _is_said_part(part: str | Opaque | ToolCall) -> bool:
+    """True for what stands in the content of an item."""
+    return not isinstance(part, ToolCall) and (isinstance(part, str) or part.thought is None)
+
+
+def _item_of(part: str | Opaque | ToolCall) -> Json:
+    """Write a call, or what the model thought."""
+    if isinstance(part, ToolCall):
+        return {"type": "function_call", "call_id": part.id, "name": part.name, "arguments": part.arguments}
+    return thinking((part.thought if isinstance(part, Opaque) else None) or Thought())
+
+
+def thinking(thought: Thought) -> Json:
     """Write the item of what the model thought: the encrypted one alone, else its text.
 
     Its id is the same in every turn. What is encrypted has none, as its server would know that as another's.
     """
-    sealed = message.seal.encrypted if message.seal else ""
-    if sealed or not message.reasoning:
-        return {"type": "reasoning", "summary": [], "encrypted_content": sealed}
-    id_ = hashlib.sha256(message.reasoning.encode(errors="surrogatepass")).hexdigest()[:24]
+    if thought.encrypted or not thought.text:
+        return {"type": "reasoning", "summary": [], "encrypted_content": thought.encrypted}
+    id_ = hashlib.sha256(thought.text.encode(errors="surrogatepass")).hexdigest()[:24]
     return {
         "type": "reasoning",
         "id": f"rs_{id_}",
         "summary": [],
-        "content": [{"type": "reasoning_text", "text": message.reasoning}],
+        "content": [{"type": "reasoning_text", "text": thought.text}],
     }
 
 
@@ -307,16 +319,8 @@ class Request(request.Request):
             places = [place for place, _ in some]
             yield [_turn([items[place] for place in places], self.form) if of < 0 else _other(items[of])], places
 
-    def has_thoughts(self, message: Message) -> bool:
-        return bool(message.reasoning) or self.has_seal(message)
-
-    def has_seal(self, message: Message) -> bool:
-        items = message.source if isinstance(message.source, list) else []
-        return any(item.get("encrypted_content") for item in items)
-
-    def with_thoughts(self, message: Message, field: str) -> Message:
-        kept = (part for part in message.content if isinstance(part, str) or part.part.get("type") != "reasoning")
-        return replace(message, content=(Opaque(_Item(thinking(message))), *kept))
+    def _is_thought(self, part: Any) -> bool:
+        return _is_reasoning(part)
 
     def _add(self, entries: list[Any], message: Message, called: Collection[str | None]) -> None:
         entries += _written(message, self.form)
@@ -391,16 +395,16 @@ def _turn(items: Sequence[Json], form: ResponseForm) -> Message:
     """Read the items of one turn of the model."""
     spoken: list[str | Opaque] = []
     thoughts: list[str] = []
+    own: Sequence[Json] = [*map(_Item, items)]
+    said, calls = content.parted(
+        own, lambda item: item.get("type") in CALLS, lambda item: call_of(item, form), _is_reasoning
+    )
+    for item in said:
+        spoken += content.read(item.get("content")) if _kind(item) == "message" else (Opaque(item),)
     for item in items:
-        kind = _kind(item)
-        if kind == "message":
-            spoken += content.read(item.get("content"))
-        elif kind not in CALLS:
-            spoken.append(Opaque(_Item(item)))
-        if kind == "reasoning":
+        if _is_reasoning(item):
             parts = [*(item.get("summary") or ()), *(item.get("content") or ())]
             thoughts += [str(part.get("text") or "") for part in parts]
-    calls = tuple(call_of(item, form) for item in items if item.get("type") in CALLS)
     return Message("assistant", tuple(spoken), calls, source=items, reasoning="\n".join(thoughts))
 
 
@@ -436,18 +440,33 @@ def _written(message: Message, form: ResponseForm) -> Iterable[Json]:
     new = {"type": "output_text", "annotations": []} if role == "assistant" else {"type": "input_text"}
     items: list[Json] = []
     kept = first  # by the first message of it
-    for is_item, some in groupby(message.content, _is_item):
+    for is_item, some in groupby(message.sequence, _is_item):
         if is_item:
-            items += [part.part for part in some if isinstance(part, Opaque)]
+            items += [_own(part, form) for part in some]
         else:
-            parts = content.parts(some, first.get("content"), new)
+            said = [part for part in some if not isinstance(part, ToolCall)]
+            parts = content.parts(said, first.get("content"), new)
             items.append({**kept, "type": "message", "role": role, "content": parts})
             kept = {}
-    return [*items, *(item_of(call, form) for call in message.calls)]
+    return items
 
 
-def _is_item(part: str | Opaque) -> bool:
-    return isinstance(part, Opaque) and isinstance(part.part, _Item)
+def _is_item(part: str | Opaque | ToolCall) -> bool:
+    """True for what is an item of its own."""
+    return isinstance(part, ToolCall) or (
+        isinstance(part, Opaque) and (part.thought is not None or isinstance(part.part, _Item))
+    )
+
+
+def _own(part: str | Opaque | ToolCall, form: ResponseForm) -> Json:
+    """Write an item; one of the client's own stays as it came."""
+    if isinstance(part, ToolCall):
+        return item_of(part, form)
+    return part.part if isinstance(part, Opaque) and part.thought is None else _item_of(part)
+
+
+def _is_reasoning(item: Any) -> bool:
+    return isinstance(item, Mapping) and item.get("type") == "reasoning"
 
 
 # What clients of Responses ask besides replies: Codex says its version when it asks for the models.

@@ -26,6 +26,7 @@ from vtc.events import (
     Reasoning,
     RefusalDelta,
     Rewritten,
+    Seal,
     Start,
     Text,
     Usage,
@@ -89,7 +90,9 @@ def after(metadata: Iterable[Beside]) -> tuple[Beside, ...]:
 
 
 def _comes_last(item: Beside) -> bool:
-    return isinstance(item, Usage) or (isinstance(item, Origin) and item.ends)
+    if isinstance(item, Origin):
+        return item.ends
+    return isinstance(item, Usage) or (isinstance(item, Seal) and item.on == "text")
 
 
 type Left = tuple[PendingFrame, list[ReplyEvent]]

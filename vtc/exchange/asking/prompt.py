@@ -73,7 +73,7 @@ def _shown(request: Request, messages: Sequence[Message], plan: Plan) -> tuple[S
     later = {*request.offer.deferred}
 
     def readable(part: str | Opaque) -> str | Opaque:
-        if isinstance(part, str):
+        if isinstance(part, str) or part.thought:
             return part
         if name := request.loads(part.part):
             tool = None if name in seen else offered.get(name)

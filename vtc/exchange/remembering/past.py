@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 from vtc.apis import Request
 from vtc.apis.content import is_billing
-from vtc.events import Media, Message, Opaque, Seal, Tool
+from vtc.apis.seals import SealKey
+from vtc.events import Media, Message, Opaque, Seal, Tool, ToolCall
 from vtc.exchange.remembering.thoughts import PastThoughts
 from vtc.json_text import encode
 from vtc.profiles.matching import Facts
@@ -85,7 +86,10 @@ def _text(message: Message, written: Callable[[str | Opaque], str]) -> str:
     if not (message.calls or message.reasoning) and len(content) == 1:  # as for nearly all
         return written(content[0])
     thought = [message.reasoning] if message.reasoning else []
-    calls = [f"-> {call.name} {call.arguments}" for call in message.calls]
+    calls = [
+        f"-> {part.name} {part.arguments}" if isinstance(part, ToolCall) else written(part)
+        for part in message.sequence[len(content) :]
+    ]
     return "\n".join([*thought, *map(written, content), *calls])
 
 
@@ -261,9 +265,11 @@ class History:
         self._prompts = LastPrompts(memory, of, model, facts.secrets)
         self._skips_billing = plan.stack.server.skips_billing
 
-    def conversation(self, request: Request, field: str | None, lines: list[str]) -> Sequence[Message]:
+    def conversation(
+        self, request: Request, field: str | None, seals: SealKey | None, lines: list[str]
+    ) -> Sequence[Message]:
         """Return the conversation, with what the model thought (`PastThoughts.given_back`)."""
-        return self.thoughts.given_back(request, field, lines) if self.thoughts else request.messages
+        return self.thoughts.given_back(request, field, seals, lines) if self.thoughts else request.messages
 
     def kept_prefix(self, messages: Sequence[Message], tools: Sequence[Tool], request: Request) -> dict[str, Any]:
         """Keep the prompt that leaves; return what it keeps of the last one (`Report.prefix`)."""

@@ -18,9 +18,10 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
-from itertools import groupby
+from dataclasses import replace as with_fields
+from itertools import groupby, islice
 
 import msgspec
 from msgspec.structs import replace
@@ -31,6 +32,7 @@ from vtc.apis.contract import ReplyEvent
 from vtc.apis.crossing import FIELDS
 from vtc.apis.seals import SealKey
 from vtc.events import (
+    BlockStart,
     Call,
     CallDelta,
     Delta,
@@ -39,8 +41,12 @@ from vtc.events import (
     Opaque,
     Reasoning,
     ReasoningDelta,
+    RefusalDelta,
+    Rewritten,
     Seal,
+    Text,
     TextDelta,
+    Thought,
     ToolCall,
 )
 from vtc.json_text import decode
@@ -52,16 +58,39 @@ MOST = 1 << 20
 """Characters of the reasoning of one turn beyond which it is not kept."""
 _REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>", re.S)
 """What agents add to the last message of a request, and take out of it in the next."""
+MOST_UNREAD = 512
+"""Pieces of text that wait until they are counted together."""
+_CHARACTER = re.compile(r"\S\s*")
 _sorted = msgspec.json.Encoder(order="sorted").encode
 _SEVERAL = ""
 """Stands for turns that differ in what the client lost, where all else is the same."""
+
+
+class PlacedThought(msgspec.Struct, frozen=True):
+    """A thought that its server sealed, and its place."""
+
+    thought: Thought
+    said: int = 0
+    """Characters that the client was told before it, without white space."""
+    calls: int = 0
+    """Calls that had begun."""
+
+    @property
+    def is_at_call(self) -> bool:
+        """True if it stands on a call, or after one."""
+        return self.calls > 0 or self.thought.on == "call"
+
+    @property
+    def size(self) -> int:
+        """Characters of all of it."""
+        return sum(map(len, (self.thought.text, self.thought.signature, self.thought.encrypted)))
 
 
 class Turn(msgspec.Struct, frozen=True):
     """One turn of a model."""
 
     thought: str = ""
-    seal: Seal = Seal()
+    sealed: tuple[PlacedThought, ...] = ()
     wrote: str = ""
     """All that it wrote besides; empty where that need not come back."""
     said: str = ""
@@ -70,14 +99,20 @@ class Turn(msgspec.Struct, frozen=True):
     @property
     def size(self) -> int:
         """Characters of all of it."""
-        return sum(map(len, (self.thought, self.seal.signature, self.seal.encrypted, self.wrote, self.said)))
+        return sum(map(len, (self.thought, self.wrote, self.said))) + sum(thought.size for thought in self.sealed)
 
 
 class PastThoughts:
     """Gives thoughts back to one request, and keeps those of its reply."""
 
     def __init__(
-        self, memory: Memory, whose: Sequence[str], model: str, *, recalls: bool = True, as_text: bool = False
+        self,
+        memory: Memory,
+        whose: Sequence[str],
+        model: str,
+        *,
+        recalls: bool = True,
+        as_text: bool = False,
     ) -> None:
         """`whose` tells one upstream, as one client sees it, from all others.
 
@@ -92,28 +127,24 @@ class PastThoughts:
         self._said = b""
         """The digest of the conversation that this request sends."""
 
-    def given_back(self, request: Request, field: str | None, lines: list[str]) -> Sequence[Message]:
+    def given_back(
+        self, request: Request, field: str | None, seals: SealKey | None, lines: list[str]
+    ) -> Sequence[Message]:
         """Return the conversation with what the model thought, where that is lost; its own messages if it is nowhere.
 
-        `field` is where a server of the client's API wants it; None on the way to another API. A line for people is
-        added to `lines`.
+        `field` is where a server of the client's API wants it; None on the way to another API, of whose server `seals`
+        knows what the client brings. A line for people is added to `lines`.
         """
         messages = request.messages
         changed: dict[int, Message] = {}
         given = 0
         so_far = hashlib.blake2b(self._of, digest_size=32)
         for place, turn in _turns(messages):
-            calls = [call for message in turn for call in message.calls]
-            known = self._memory.get(_key(so_far.digest(), calls)) if calls and self._memory.size else None
-            if isinstance(known, Turn):
-                at = next(at for at, message in enumerate(turn) if message.calls)
-                if self._is_lost(request, turn, known):
+            known = self._known(so_far.digest(), turn) if self._memory.size and turn[0].role == "assistant" else None
+            if known:
+                if self._is_lost(request, turn, known, seals):
                     given += 1
-                    # A signature is for the text that it came with.
-                    text = known.thought or ("" if known.seal.signature else turn[at].reasoning)
-                    changed[place + at] = replace(turn[at], reasoning=text, seal=known.seal)
-                    if field:
-                        changed[place + at] = request.with_thoughts(changed[place + at], field)
+                    changed |= enumerate(self._with(request, turn, known, field), place)
                 if self.as_text and known.wrote and len(turn) == 1 and squeezed(turn[0].text) == known.said:
                     changed[place] = _as_written(changed.get(place, turn[0]), known.wrote)
             for message in turn:
@@ -126,21 +157,133 @@ class PastThoughts:
             lines.append(f"reasoning of {counted(given, 'past turn')} given back")
         return [changed.get(place, message) for place, message in enumerate(messages)]
 
-    def _is_lost(self, request: Request, turn: Sequence[Message], known: Turn) -> bool:
-        """True if the client lost what is `known`: a seal wins over its own copy, which is no more than the text."""
-        if known.seal != Seal():
-            return not any(map(request.has_seal, turn))
-        return self.recalls and bool(known.thought) and not any(map(request.has_thoughts, turn))
+    def _known(self, conversation: bytes, turn: Sequence[Message]) -> Turn | None:
+        """Find what is kept of a turn."""
+        calls = [call for message in turn for call in message.calls]
+        text = SaidText("".join(message.text for message in turn)).digest if not calls else b""
+        known = self._memory.get(_key(conversation, calls, text))
+        return known if isinstance(known, Turn) else None
 
-    def keep(self, turn: Turn, field: str, calls: Sequence[ToolCall]) -> None:
-        """Keep a reply to this request, which made these calls, as the client was given them."""
+    def _with(self, request: Request, turn: Sequence[Message], known: Turn, field: str | None) -> list[Message]:
+        """Write a turn with what is known of it, in the place of what the client sends of that."""
+        at = next((at for at, message in enumerate(turn) if message.calls), 0)
+        bare = [request.without_thoughts(message) for message in turn]
+        # A signature is for the text that it came with; what is encrypted stands for itself.
+        is_signed = any(placed.thought.signature for placed in known.sealed)
+        own = "" if is_signed else "".join(message.reasoning for message in turn)
+        bare[at] = replace(bare[at], reasoning=known.thought or own, recalled=bool(known.thought))
+        out = placed(bare, known.sealed)
+        return [request.with_thoughts(message, field) for message in out] if field else out
+
+    def _is_lost(self, request: Request, turn: Sequence[Message], known: Turn, seals: SealKey | None) -> bool:
+        """True if the client lost what is `known`: a seal wins over its own copy, which is no more than the text."""
+        brought = (value for message in turn for value in request.seals(message))
+        if any(seals is None or seals.opened(value) for value in brought):
+            return False
+        is_told = any(message.reasoning for message in turn)
+        return bool(known.sealed) or (self.recalls and bool(known.thought) and not is_told)
+
+    def keep(self, turn: Turn, field: str, calls: Sequence[ToolCall], text: bytes) -> None:
+        """Keep a reply to this request, which made these calls, as the client was given them.
+
+        `text` is the digest of what it said, which tells replies without calls apart.
+        """
         self._learned.thoughts = field or self._learned.thoughts
         # Some clients send no ids back.
-        for some in (calls, [ToolCall(call.name, call.arguments) for call in calls]):
-            key = _key(self._said, some)
+        without_ids = [ToolCall(call.name, call.arguments) for call in calls]
+        for some in (calls, without_ids) if calls else ((),):
+            key = _key(self._said, some, b"" if calls else text)
             known = self._memory.get(key)
             kept = turn if known in (None, turn) else _SEVERAL
             self._memory.put(key, kept, 4 * turn.size)
+
+
+def placed(turn: Sequence[Message], thoughts: Sequence[PlacedThought]) -> list[Message]:
+    """Put thoughts into a turn, in their places."""
+    before = deque(thought for thought in thoughts if not thought.is_at_call)
+    rest = deque(thought for thought in thoughts if thought.is_at_call)
+    out: list[Message] = []
+    said = called = 0
+    for message in turn:
+        content: list[str | Opaque] = []
+        for part in message.content:
+            if isinstance(part, Opaque):
+                content.append(part)
+                continue
+            text = part
+            while before and before[0].said < said + len(squeezed(text)):
+                head, text = _split(text, before[0].said - said)
+                said += len(squeezed(head))
+                content += [*([head] if head else []), Opaque(thought=before.popleft().thought)]
+            said += len(squeezed(text))
+            content.append(text)
+        if message.calls or message is turn[-1]:
+            content += [Opaque(thought=thought.thought) for thought in before]
+            before.clear()
+        calls: list[ToolCall] = []
+        for call in message.calls:
+            here: list[Opaque] = []
+            while rest and rest[0].calls <= called:
+                here.append(Opaque(thought=rest.popleft().thought))
+            calls.append(with_fields(call, before=(*call.before, *here)) if here else call)
+            called += 1
+        out.append(replace(message, content=tuple(content), calls=tuple(calls)))
+    return _ended(out, [Opaque(thought=thought.thought) for thought in rest]) if rest else out
+
+
+def _split(text: str, count: int) -> tuple[str, str]:
+    """Part a text behind so many characters that are no white space, and the white space after them."""
+    end = 0
+    for match in islice(_CHARACTER.finditer(text), count):
+        end = match.end()
+    return text[:end], text[end:]
+
+
+def _ended(turn: list[Message], thoughts: Sequence[Opaque]) -> list[Message]:
+    """Put thoughts at the end of a turn."""
+    at = next((at for at in reversed(range(len(turn))) if turn[at].calls), -1)
+    *calls, last = turn[at].calls or (None,)
+    if last is None:
+        turn[at] = replace(turn[at], content=(*turn[at].content, *thoughts))
+    else:
+        turn[at] = replace(turn[at], calls=(*calls, with_fields(last, after=(*last.after, *thoughts))))
+    return turn
+
+
+class SaidText:
+    """Text that a client was told: its length without white space, and a digest of that, by which it is known again."""
+
+    def __init__(self, text: str = "") -> None:
+        self._size = 0
+        self._hash = hashlib.blake2b(digest_size=32)
+        self._unread: list[bytes] = []  # as JSON has it
+        self.add(text)
+
+    def add(self, text: str) -> None:
+        """Add text. Raises ValueError if what was left unread is none."""
+        if self._unread:
+            unread, self._unread = self._unread, []
+            self.add(msgspec.json.decode(b'"%b"' % b"".join(unread), type=str))
+        plain = squeezed(text)
+        self._size += len(plain)
+        self._hash.update(plain.encode("utf-8", "surrogatepass"))
+
+    def leave(self, texts: Sequence[bytes]) -> None:
+        """Add texts as JSON has them, which are read later."""
+        self._unread += texts
+        if len(self._unread) > MOST_UNREAD:
+            self.add("")
+
+    @property
+    def size(self) -> int:
+        """Characters that are no white space."""
+        self.add("")
+        return self._size
+
+    @property
+    def digest(self) -> bytes:
+        self.add("")
+        return self._hash.digest()
 
 
 def opening(messages: Iterable[Message]) -> bytes:
@@ -159,7 +302,7 @@ def squeezed(text: str) -> str:
 
 def _as_written(message: Message, text: str) -> Message:
     """Write a message as the model wrote it, calls and all."""
-    others = tuple(part for part in message.content if isinstance(part, Opaque))
+    others = tuple(part for part in message.sequence if isinstance(part, Opaque))
     return replace(message, content=(*others, text), calls=())
 
 
@@ -185,10 +328,11 @@ def _said(message: Message) -> tuple[bytes, ...]:
     return about.encode("utf-8", "surrogatepass"), text.encode("utf-8", "surrogatepass")
 
 
-def _key(conversation: bytes, calls: Sequence[ToolCall]) -> bytes:
+def _key(conversation: bytes, calls: Sequence[ToolCall], text: bytes) -> bytes:
     has_ids = all(call.id for call in calls)
     calls_written = sorted((call.id or "" if has_ids else "", call.name, _plain(call.arguments)) for call in calls)
     digest = hashlib.blake2b(conversation, digest_size=32)
+    digest.update(text)
     for id_, name, arguments in calls_written:
         digest.update(f"{id_}\0{name}\0".encode("utf-8", "surrogatepass"))
         digest.update(arguments)
@@ -210,26 +354,60 @@ def _plain(arguments: str) -> bytes:
 logger = logging.getLogger(__name__)
 
 
+class HeardThoughts:
+    """What was heard of the reasoning of a reply: its text, and what its server sealed."""
+
+    def __init__(self, seals: SealKey | None) -> None:
+        self._seals = seals
+        self._texts: list[str] = []
+        self._block: list[str] = []  # the server's own since the last seal, which a signature is for
+        self.sealed: list[PlacedThought] = []
+
+    def add(self, text: str, *, own: bool) -> None:
+        """Add text, which the server parted off itself if it is its `own`."""
+        self._texts.append(text)
+        if own:
+            self._block.append(text)
+
+    def begin(self) -> None:
+        """Begin another block of it."""
+        self._block.clear()
+
+    def seal(self, seal: Seal, said: int) -> int:
+        """Take a seal, after so many characters of what the client was told; return how long it is."""
+        own = self._seals.opened(seal.signature or seal.encrypted) if self._seals else None
+        text = "".join(self._block) if seal.signature else ""
+        thought = own or Thought(text, seal.signature, seal.encrypted, seal.on)
+        self.sealed.append(PlacedThought(thought, said, seal.calls))
+        self._block.clear()
+        return self.sealed[-1].size
+
+    def text(self) -> str:
+        """Return all of the text; none where some is signed: a signature is for its text, and stands with that."""
+        is_signed = any(placed.thought.signature for placed in self.sealed)
+        return "" if is_signed else "".join(self._texts)
+
+
 class ThoughtRecorder:
     """Records the first choice of a reply; `keep` takes it at the end, if there is something to keep."""
 
     def __init__(
         self,
-        keep: Callable[[Turn, str, Sequence[ToolCall]], object],
+        keep: Callable[[Turn, str, Sequence[ToolCall], bytes], object],
         markup: Sequence[str] | None = None,
         closers: Sequence[str] = (),
         *,
         plain: bool,
         signed: bool,
+        amid: bool = False,
         seals: SealKey | None = None,
     ) -> None:
         """`markup` stands around calls in text, and is no part of what is said; None keeps no text.
 
-        `closers` end what is thought in the text. Thoughts are kept if they are `plain`, or `signed` by the server.
-        `seals` reads the server's seals, if they leave for a client of another API.
+        `closers` end what is thought in the text. Thoughts are kept if they are `plain`, or `signed` by the server,
+        which may seal some `amid` its text. `seals` reads these, if they leave for a client of another API.
         """
         self._keep = keep
-        self._seals = seals
         self._markup = markup
         self._closers = closers
         self._plain = plain
@@ -238,12 +416,13 @@ class ThoughtRecorder:
         self._wrote: list[str] = []
         self._calls_in_text: list[str] | None = []
         """None once a call leaves in other words than the model wrote."""
-        self._thought: list[str] = []
+        self._thoughts = HeardThoughts(seals)
         self._length = 0
-        self._seal = Seal()
+        self._said = SaidText() if amid else None
+        """What the client was told; None where that need not be known, and no seal came before it."""
+        self._spoke = False
         self._field = ""
-        self._pieces: list[CallDelta] = []
-        self._calls: list[ToolCall] = []
+        self._calls: list[CallDelta | Call] = []
 
     @property
     def keeps_text(self) -> bool:
@@ -256,66 +435,93 @@ class ThoughtRecorder:
             self._length += len(text)
             self._wrote.append(text)
 
-    def of_unread(self, kind: type[Delta]) -> Callable[[Sequence[bytes]], None] | None:
-        """Return what takes texts of frames that leave unread, as JSON has them; None if such texts do not count."""
-        if kind is ReasoningDelta and self._thinks:
-            return partial(self._unread, self._think)
-        return partial(self._unread, self.write) if kind is TextDelta and self.keeps_text else None
+    def of_unread(self, kind: type[Delta]) -> Callable[[Sequence[bytes], int], None] | None:
+        """Return what takes texts of frames that leave unread, as JSON has them; None if such texts do not count.
 
-    def _unread(self, take: Callable[[str], None], texts: Sequence[bytes]) -> None:
+        It is told how many of them, the first, were written before.
+        """
+        if kind is ReasoningDelta and self._thinks:
+            return self._unread_thoughts
+        return self._unread_text if kind is TextDelta and (self.keeps_text or self._said) else None
+
+    def _unread_thoughts(self, texts: Sequence[bytes], written: int) -> None:
         try:
-            text = "".join(decode(b'["%b"]' % b'","'.join(texts)))
+            text = _text_of(texts[written:])
         except ValueError:  # they are no JSON, and leave as they came all the same
             self.stop()
         else:
-            take(text)
+            self._think(text, own=True)
+
+    def _unread_text(self, texts: Sequence[bytes], written: int) -> None:
+        try:
+            if self._said:
+                self._said.leave(texts)
+            if self.keeps_text:
+                self.write(_text_of(texts[written:]))
+        except ValueError:
+            self.stop()
 
     def left(self, events: Iterable[ReplyEvent], choice: int) -> None:
         """Take what leaves for the client; the end of the message ends the listening."""
         for event in events if self._listens and not choice else ():
             match event:
                 case CallDelta():
-                    self._pieces.append(event)
+                    self._calls.append(event)
                     self._calls_in_text = None
                 case Call():
-                    self._calls.append(event.call)
+                    self._calls.append(event)
                     if self._calls_in_text is not None and event.raw.strip() and not (event.repairs or event.changed):
                         self._calls_in_text.append(event.raw.strip())
                     else:
                         self._calls_in_text = None
+                case Text(raw=text) | Rewritten(text=text) | RefusalDelta(text=text):
+                    self._spoke = True
+                    if self._said:
+                        self._said.add(text)
                 case Reasoning(text):
-                    if self._seal == Seal():  # the text is no part of what was sealed
-                        self._think(text)
+                    self._think(text, own=False)
                 case ReasoningDelta(text):
                     self._field = event.own.kind.removeprefix("delta.") if event.own else ""
-                    self._think(text)
+                    self._think(text, own=True)
+                case BlockStart(kind="reasoning"):
+                    self._thoughts.begin()
                 case Seal():
-                    if self._seal != Seal():  # no one message can have two
-                        self.stop()
-                    own = self._seals.opened(event.signature or event.encrypted) if self._seals else None
-                    self._seal = Seal(own.signature, own.encrypted) if own else event
+                    self._seal(event)
                 case Finish():
                     self.end()
+
+    def _seal(self, seal: Seal) -> None:
+        """Take a seal, with its place."""
+        self._said = self._said or (None if self._spoke else SaidText())
+        self._length += self._thoughts.seal(seal, self._said.size if self._said else 0)
+        if self._length > MOST:
+            self.stop()
 
     def end(self) -> None:
         """Have kept what was heard (idempotent): what the client does next may come before the last byte is here."""
         if not self._listens:
             return
         try:
-            calls = [*self._calls, *ToolCallAccumulator(self._pieces).calls()]
-            # A signature is for the text; what is encrypted stands for itself.
-            thought = "".join(self._thought) if self._plain or self._seal.signature else ""
-            turn = Turn(thought, self._seal, *self._written())
-            if calls and turn != Turn():
-                self._keep(turn, self._field if self._field in FIELDS else "", calls)
+            calls = self._made()
+            sealed = tuple(self._thoughts.sealed)
+            turn = Turn(self._thoughts.text() if self._plain else "", sealed, *self._written())
+            if turn != Turn() and (calls or (sealed and self._said)):
+                text = self._said.digest if self._said else b""
+                self._keep(turn, self._field if self._field in FIELDS else "", calls, text)
         except Exception as error:  # the reply itself goes on
             logger.error("vtc: nothing of this reply is kept for later turns\n%s", told(error))
         self.stop()
 
+    def _made(self) -> list[ToolCall]:
+        """Put together the calls that the client was given."""
+        whole = [entry.call for entry in self._calls if isinstance(entry, Call)]
+        pieces = (entry for entry in self._calls if isinstance(entry, CallDelta))
+        return [*whole, *ToolCallAccumulator(pieces).calls()]
+
     def stop(self) -> None:
         """Listen no more, and keep nothing."""
-        self._listens = False
-        self._thought, self._wrote, self._pieces, self._calls, self._calls_in_text = [], [], [], [], None
+        self._listens, self._calls_in_text, self._said = False, None, None
+        self._thoughts, self._wrote, self._calls = HeardThoughts(None), [], []
 
     def _written(self) -> tuple[str, str]:
         """Return what the model wrote, and that without its calls; nothing where calls are not as it wrote them."""
@@ -335,9 +541,14 @@ class ThoughtRecorder:
             rest = rest.replace(text, "")
         return wrote, squeezed(rest)
 
-    def _think(self, text: str) -> None:
+    def _think(self, text: str, *, own: bool) -> None:
         self._length += len(text)
-        if text and (self._seal != Seal() or self._length > MOST):  # after its seal no one message can say more
+        if text and self._length > MOST:
             self.stop()
         elif text and self._listens:
-            self._thought.append(text)
+            self._thoughts.add(text, own=own)
+
+
+def _text_of(texts: Sequence[bytes]) -> str:
+    """Read texts as JSON has them. Raises ValueError."""
+    return "".join(decode(b'["%b"]' % b'","'.join(texts)))

@@ -155,6 +155,7 @@ class ReplyFactory:
             closers,
             plain=past.recalls,
             signed=self._server.signs,
+            amid=self._server.seals != "beside",
             seals=self._seals,
         )
 

@@ -415,4 +415,4 @@ class FastPath:
         if isinstance(delta, ReasoningDelta) and (note := getattr(self._relay.decoder, "thought_more", None)):
             yield note  # of a `Noting`
         if self._heard and (hear := self._heard.of_unread(type(delta))):
-            yield lambda _, texts: hear(texts[self._owed :])
+            yield lambda _, texts: hear(texts, self._owed)

@@ -6,7 +6,8 @@ And what every step is: a function that takes a request, the value of its key an
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import groupby, takewhile
+from dataclasses import replace as with_fields
+from itertools import dropwhile, groupby, takewhile
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -63,6 +64,8 @@ def joined(messages: Sequence[Message], between: str) -> Message:
     """Make one message of some of one role, with the other fields of the first that thought, or else of the first."""
     if len(messages) == 1:
         return messages[0]
+    after_calls = [*dropwhile(lambda message: not message.calls, messages)][1:]
+    messages = [*messages[: len(messages) - len(after_calls)], *map(_sealed_at_calls, after_calls)]
     parts: list[str | Opaque] = []
     for message in messages:
         begun = len(parts)
@@ -73,10 +76,21 @@ def joined(messages: Sequence[Message], between: str) -> Message:
             else:
                 parts.append(part)
     thoughts = [message for message in messages if message.reasoning]
-    first, seal = (thoughts or messages)[0], thoughts[0].seal if len(thoughts) == 1 else None
+    first, recalled = (thoughts or messages)[0], any(message.recalled for message in thoughts)
     reasoning = "\n".join(message.reasoning for message in messages if message.reasoning)
     calls = tuple(call for message in messages for call in message.calls)
-    return Message(messages[0].role, tuple(parts), calls, source=first.source, reasoning=reasoning, seal=seal)
+    return Message(messages[0].role, tuple(parts), calls, source=first.source, reasoning=reasoning, recalled=recalled)
+
+
+def _sealed_at_calls(message: Message) -> Message:
+    """Put what was sealed ahead of the calls of a message to these, as its content will stand before other calls."""
+    thoughts = tuple(part for part in message.content if isinstance(part, Opaque) and part.thought)
+    if not (thoughts and message.calls):
+        return message
+    content = tuple(part for part in message.content if isinstance(part, str) or not part.thought)
+    first, *more = message.calls
+    calls = (with_fields(first, before=(*thoughts, *first.before)), *more)
+    return replace(message, content=content, calls=calls)
 
 
 def may_join(messages: Sequence[Message]) -> bool:
