@@ -211,6 +211,11 @@ def _dangling_names(documents: Sequence[Document]) -> Iterator[Problem]:
         accept = value.get("accept")
         named: list[tuple[KeyPath, Any]] = [(("dialect",), value.get("dialect"))]
         named += [(("accept", i), name) for i, name in enumerate(accept if isinstance(accept, list) else [])]
+        marks = value.get("shown_by")
+        shown = marks.get("dialects") if isinstance(marks, dict) else None
+        named += [
+            (("shown_by", "dialects", i), name) for i, name in enumerate(shown if isinstance(shown, list) else [])
+        ]
         for path, name in named:
             if isinstance(name, str) and name not in dialects:
                 yield document.problem(path, str(UnknownName("dialect", name, dialects)))

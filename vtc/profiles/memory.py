@@ -44,6 +44,8 @@ class Learned:
     """So many of the last replies agree."""
     thoughts: str = ""
     """The field in which its replies told what the model thought, where that has several names."""
+    dialect: str = ""
+    """The dialect in which a call was last read in its text."""
 
     @property
     def begins_inside(self) -> bool | None:

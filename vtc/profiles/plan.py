@@ -134,6 +134,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """`auto`, `none`, `required`, or the name of the tool that must be called."""
     steps: Mapping[str, Any] = {}
     """The steps that make the request ready for the server, by name and value."""
+    learned: Learned = msgspec.field(default_factory=Learned)
+    """Takes the dialect in which the model calls."""
     lessons: Lessons = msgspec.field(default_factory=Lessons)
     """Takes the steps that the server taught by what it refused."""
     thoughts: Field = FIELDS[0]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace as dataclass_replace
 from functools import cached_property
+from itertools import chain
 from typing import Any, Literal, Protocol, get_args
 
 import msgspec
@@ -23,7 +24,7 @@ from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import Facts, Matched, ProfileChoice, best, every
 from vtc.profiles.memory import Learned, Lessons, Memory
 from vtc.profiles.plan import Plan, ReadingPlan, TextClient, Thinking, ToolProtocol
-from vtc.profiles.schema import Form, ModelProfile, ServerProfile
+from vtc.profiles.schema import Form, Marks, ModelProfile, ServerProfile
 from vtc.profiles.settings import UNKNOWN_CLIENT, UNKNOWN_MODEL, ProfileStack, Settings, UnknownName, first_set
 
 # Where a reply thinks: which tags stand around it, and whether the prompt opened the first of them already.
@@ -46,18 +47,20 @@ def thinking(
     *,
     asked: bool | None = None,
     text_client: bool = False,
+    shown: bool = False,
 ) -> Thinking:
     """Decide how the reasoning of a reply is read; `model` is None if it is not known.
 
     `asked` is what the request says about thinking: true, false, or None if it says nothing.
 
-    A model that is not known keeps its tags where they are, but no call between them is one. Of one whose prompt is not
+    A model that is not known keeps its tags where they are, unless its replies have `shown` that these are around what
+    it thinks; but no call between them is one. Of one whose prompt is not
     known to open the tag, a whole reply shows it, and what it shows counts for the next stream.
     """
     others = () if text_client else COMMON_TAGS  # such clients read tags that they prompt for themselves
     own = model.reasoning if model else None
     tags = tuple(dict.fromkeys([(own.open, own.close), *others])) if own else others
-    to: Literal["reasoning_content", "keep", "drop"] = own.to if own else "keep"
+    to: Literal["reasoning_content", "keep", "drop"] = own.to if own else "reasoning_content" if shown else "keep"
     prefilled = own is not None and (own.prefilled is True or (own.prefilled == "asked" and bool(asked)))
     never = model is not None and own is None
     if asked is False or never or not tags or (server.parts_reasoning and not prefilled):
@@ -69,10 +72,48 @@ def thinking(
     return Thinking(tags, to, prefilled, begins_inside, may_show=not prefilled, learned=learned)
 
 
-def told_thoughts(facts: Facts, memory: Memory | None) -> Field:
+def told_thoughts(learned: Learned) -> Field:
     """Tell the field in which an upstream told last what a model thought."""
-    known = memory.learned(*facts.whose, facts.model, "thoughts").thoughts if memory is not None else ""
-    return next((field for field in FIELDS if field == known), FIELDS[0])
+    return next((field for field in FIELDS if field == learned.thoughts), FIELDS[0])
+
+
+# What the replies of a model of unknown name show: the marks of one that is known, and tags around what it thinks.
+
+
+_BEGINNING = 80
+"""Characters of a reply in which its first mark stands."""
+
+
+def _beginnings(messages: Iterable[Message]) -> Iterator[tuple[str, str]]:
+    """Yield how each past reply of a conversation begins, and its first text."""
+    for message in messages:
+        if message.role == "assistant" and (text := next((part for part in message.content if type(part) is str), "")):
+            yield text[:_BEGINNING].lstrip(), text
+
+
+def thinks(messages: Iterable[Message]) -> bool:
+    """True if a past reply began with one of the tags around what models think, and closed it."""
+    return any(
+        begins.startswith(opened) and closed in text
+        for begins, text in _beginnings(messages)
+        for opened, closed in COMMON_TAGS
+    )
+
+
+def shown_model(models: Sequence[ModelProfile], messages: Iterable[Message], learned: Learned) -> ModelProfile | None:
+    """Find the model as which one of unknown name is read; with what that is read by, and nothing else of its."""
+    marks = [(model, model.shown_by) for model in models]
+    called = (model for model, shown_by in marks if learned.dialect in shown_by.dialects)
+    begun = (
+        model
+        for begins, _ in _beginnings(messages)
+        for model, shown_by in marks
+        if shown_by.begins and begins.startswith(shown_by.begins)
+    )
+    if (model := next(chain(called, begun), None)) is None:
+        return None
+    keys = ("accept", "reasoning", "recalls", "markers", "answer", "special_tokens", "description")
+    return replace(UNKNOWN_MODEL, **{key: getattr(model, key) for key in keys})
 
 
 # How tools and calls travel between a client and a model: as fields of the API, or as text in a dialect.
@@ -300,7 +341,11 @@ class Planner:
         facts = dataclass_replace(facts, model=server_model) if server_model else facts
         lessons = memory.lessons(*facts.whose, facts.model) if memory else Lessons()
         learned = {**lessons.known(), **(taught or {})}
+        seen = memory.learned(*facts.whose, facts.model, "thoughts") if memory else Learned()
         stack, why = self._stack(facts, prompted=bool(learned.get(PROMPT)))
+        if stack.known_model is None and (model := shown_model(self._marked, request.messages, seen)):
+            stack = replace(stack, model=model)
+            why.append(f"its replies are those of {model.description}, and are read so")
         protocol = self._protocol(stack, facts, request)
         tools = protocol.by_name
         withheld = _withheld(stack.guards, {*request.offer.declared, *tools})
@@ -309,7 +354,13 @@ class Planner:
         tool_choice = request.offer.choice if offered and request.offer.choice not in withheld else "auto"
         as_text = protocol.client_text is not None
         thoughts = thinking(
-            stack.known_model, stack.server, facts, memory, asked=request.generation.thinks, text_client=as_text
+            stack.known_model,
+            stack.server,
+            facts,
+            memory,
+            asked=request.generation.thinks,
+            text_client=as_text,
+            shown=stack.known_model is None and thinks(request.messages),
         )
         plan = Plan(
             stack=stack,
@@ -319,8 +370,9 @@ class Planner:
             withheld=withheld,
             unoffered=frozenset(request.offer.declared) - tools.keys(),
             tool_choice=tool_choice,
+            learned=seen,
             lessons=lessons,
-            thoughts=stack.server.thoughts or told_thoughts(facts, memory),
+            thoughts=stack.server.thoughts or told_thoughts(seen),
             buffered=stack.unstreamed and request.stream and bool(tools),
             server_model=server_model,
         )
@@ -365,6 +417,11 @@ class Planner:
             markers=stack.model.markers,
             answer=(stack.model.answer.open, stack.model.answer.close),
         )
+
+    @cached_property
+    def _marked(self) -> tuple[ModelProfile, ...]:
+        """The models whose replies bear marks."""
+        return tuple(model for model in self.profiles.models.values() if model.shown_by != Marks())
 
     @cached_property
     def lends(self) -> bool:

@@ -166,6 +166,15 @@ class AnswerMarkers(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     """The markers that end it."""
 
 
+class Marks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The marks by which the replies of a model show whose they are, whatever its name is."""
+
+    dialects: tuple[str, ...] = ()
+    """Dialects in which no other model calls."""
+    begins: tuple[Text, ...] = ()
+    """Texts with which no other model begins a reply."""
+
+
 class RequestChanges(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Changes to the request's JSON before it goes upstream."""
 
@@ -403,6 +412,9 @@ class ModelProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=T
     (` to={name}<|message|>`); they are taken out. Braces are doubled."""
     answer: AnswerMarkers = AnswerMarkers()
     """The markers around an answer, which are taken out, too: nothing between them is a call."""
+    shown_by: Marks = Marks()
+    """Marks of its replies. A model that no profile knows is read as this one (`accept`, `reasoning`, `markers`,
+    `answer`) once a call of it bore one, or a reply of the conversation."""
     promote: bool = False
     """For clients that declare tools in the prompt: give them to this model as the API's `tools`."""
     max_calls: Annotated[int, msgspec.Meta(ge=1)] | None = None

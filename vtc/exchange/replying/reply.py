@@ -79,7 +79,7 @@ class ReplyPipeline:
         self.text = text
         self._told = told = TextEnd()
         self._limit = limit = Limit(plan, tools)
-        self._record_calls = RecordCalls(report, tools, structured=structured)
+        self._record_calls = RecordCalls(report, tools, plan.learned, structured=structured)
         self._record_faults = RecordFaults(report, tools)
         self.faults = self._record_faults.faults
         """What may be worth asking again for."""

@@ -40,6 +40,7 @@ from vtc.events import (
 )
 from vtc.exchange.replying.native_calls import Ended
 from vtc.guards.output_filter import leaving
+from vtc.profiles.memory import Learned
 from vtc.profiles.plan import Plan, TextClient
 from vtc.reporting.report import Report
 
@@ -221,12 +222,15 @@ class Identify(Stage):
 class RecordCalls(Stage):
     """Notes in the report which calls the client is given, and which parameters that its tool requires one lacks."""
 
-    def __init__(self, report: Report, tools: Mapping[str, Tool], *, structured: bool) -> None:
+    def __init__(self, report: Report, tools: Mapping[str, Tool], learned: Learned, *, structured: bool) -> None:
         self._report = report
         self._tools = tools
+        self._learned = learned
         self._structured = structured
 
     def feed(self, event: Event) -> Sequence[Event]:
+        if isinstance(event, Call) and event.dialect != NATIVE:
+            self._learned.dialect = event.dialect
         if isinstance(event, Call) and (event.dialect != NATIVE or event.repairs or not self._structured):
             call, lacks = event.call, list[str]()
             tool = self._tools.get(call.name)
