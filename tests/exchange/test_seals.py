@@ -23,7 +23,7 @@ from tests.apis.named_events import Json
 from tests.e2e.upstream import JSON, SSE, Reply, serving
 from tests.exchange.talks import Talk
 from tests.exchanges import fed
-from vtc.events import Message
+from vtc.events import Message, ToolCall
 from vtc.profiles import Facts, Memory, Profiles, builtin_directory, load
 
 SEAL = "U0VBTA=="
@@ -487,3 +487,67 @@ def numberless(part: Json) -> Json:
     if "functionCall" in part:
         return {**part, "functionCall": {**part["functionCall"], "id": None}}
     return {**part, **{key: None for key in ("id", "call") if key in part}}
+
+
+# Calls that nobody signed
+
+STAND_IN = "skip_thought_signature_validator"
+GOOGLE_HOST = "generativelanguage.googleapis.com"
+MISSING = "Function call is missing a thought_signature in functionCall parts. This is required for tools to work."
+
+
+def unsigned(client: str) -> list[Any]:
+    """A conversation in which another model called: twice at once, then once."""
+    entries = asks(client, "Read them")
+    for calls in (("/a", "/b"), ("/c",)):
+        made = [ToolCall("read", json.dumps({"filePath": path}), f"call_{path[1:]}") for path in calls]
+        entries += answered(client, Message("assistant", ("I look.",), tuple(made)), "found")
+    return entries
+
+
+def signatures(server: str, body: Json) -> list[Any]:
+    """What stands on past calls, in order."""
+    if server == "gemini-generate":
+        parts = [part for entry in body["contents"] for part in entry["parts"] if "functionCall" in part]
+        return [part.get("thoughtSignature") for part in parts]
+    calls = [call for message in body["messages"] for call in message.get("tool_calls") or ()]
+    return [(call.get("extra_content") or {}).get("google", {}).get("thought_signature") for call in calls]
+
+
+@CLIENT
+@pytest.mark.parametrize("server", ["gemini-generate", "openai-chat"])
+@pytest.mark.parametrize("model", ["gemini-3-pro-preview", "gemini-2.5-pro"])
+def test_calls_that_nobody_signed_are_told_as_such_where_google_wants_that(
+    client: str, server: str, model: str
+) -> None:
+    """On the first of each step, in each turn."""
+    talk = Talk(client, server, facts=Facts(user_agent="OpenAI/Python 3", host=GOOGLE_HOST, port=443))
+    talk.model = model
+    sent = talk.ask(*unsigned(client))
+    assert signatures(server, sent) == ([STAND_IN, None, STAND_IN] if "3" in model else [None] * 3)
+    form = "contents" if server == "gemini-generate" else "messages"
+    kept = sent[form][:-1]
+    assert talk.ask(*asks(client, "And?"))[form][: len(kept)] == kept
+
+
+@CLIENT
+@pytest.mark.parametrize("server", ["gemini-generate", "openai-chat"])
+def test_a_refusal_teaches_to_tell_of_calls_that_nobody_signed(client: str, server: str) -> None:
+    talk = Talk(client, server, facts=Facts(user_agent="OpenAI/Python 3", host="gateway.test", port=443))
+    assert set(signatures(server, talk.ask(*unsigned(client)))) == {None}
+    error = chat.encoded({"error": {"code": 400, "message": MISSING, "status": "INVALID_ARGUMENT"}})
+    again = talk.exchange.again(error, 400)
+    assert again is not None
+    assert signatures(server, json.loads(again)) == [STAND_IN, None, STAND_IN]
+    talk.exchange.learned()
+    assert talk.exchange.again(error, 400) is None
+    assert signatures(server, talk.ask(*asks(client, "And?"))) == [STAND_IN, None, STAND_IN]
+
+
+@CLIENT
+def test_calls_that_their_server_signed_keep_that(client: str) -> None:
+    form = FORMS["gemini"]
+    talk, said = begun(client, form, stream=True, model="gemini-3-pro")
+    talk.entries += answered(client, said, "found")
+    talk.entries = [*talk.entries, *unsigned(client)[1:]]
+    assert signatures(form.server, talk.ask()) == [SEAL, STAND_IN, None, STAND_IN]

@@ -8,7 +8,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from vtc.apis.fields import at
-from vtc.events import MAX_TOKENS
+from vtc.events import MAX_TOKENS, Thought
+
+UNSIGNED = "skip_thought_signature_validator"
+"""The thought signature that Google documents for calls which it did not sign: ai.google.dev, "Thought signatures"."""
 
 
 class FullError(NamedTuple):
@@ -45,6 +48,8 @@ class BodyLayout(msgspec.Struct, frozen=True, kw_only=True):
     """Where limits and sampling stand, by their names in chat completions: dotted paths, the one to write first."""
     carried: Collection[str] = ()
     """The other fields that other APIs are told of, and those that mean nothing to them; parts by dotted paths."""
+    unsigned: Thought | None = None
+    """What Google's servers take for the seal on a call that none of them made; None if there is no such."""
 
     def read_limits(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Read limits and sampling; `stop` is a list."""

@@ -33,7 +33,7 @@ from vtc.apis.gemini_generate.parts import (
     result_part,
     result_text,
 )
-from vtc.apis.layout import BodyLayout, FullError
+from vtc.apis.layout import UNSIGNED, BodyLayout, FullError
 from vtc.apis.place import Place
 from vtc.events import (
     Answer,
@@ -64,6 +64,7 @@ LAYOUT = BodyLayout(
     choice="toolConfig",
     parallel=None,
     in_path=True,
+    unsigned=Thought(encrypted=UNSIGNED, on="call"),
     limits={
         "max_tokens": (f"{_CONFIG}.maxOutputTokens",),
         "stop": (f"{_CONFIG}.stopSequences",),

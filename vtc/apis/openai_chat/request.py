@@ -13,7 +13,7 @@ from vtc.apis.calls import arguments_text, freeform
 from vtc.apis.contract import FULL, Json, Question
 from vtc.apis.crossing import FIELDS
 from vtc.apis.fields import part_of
-from vtc.apis.layout import BodyLayout, FullError
+from vtc.apis.layout import UNSIGNED, BodyLayout, FullError
 from vtc.apis.openai_chat import words
 from vtc.apis.openai_chat.words import ChatForm, entry_of, function_of
 from vtc.apis.whole import add
@@ -23,6 +23,7 @@ from vtc.events import (
     ListedModel,
     Media,
     Message,
+    Thought,
     Tool,
     ToolCall,
 )
@@ -43,6 +44,7 @@ LAYOUT = BodyLayout(
         *("stream_options", "reasoning_effort", "response_format", "n", "user", "store", "metadata"),
         *("prompt_cache_key", "safety_identifier"),
     ),
+    unsigned=Thought(encrypted=words.sealed((None, [words.signed(UNSIGNED)])), on="call"),
 )
 EFFORTS = {"max": "xhigh"}
 """Words for how much to think that only other APIs have."""

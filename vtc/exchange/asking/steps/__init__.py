@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from vtc.events import MAX_TOKENS, CanonicalRequest
-from vtc.exchange.asking.steps.calls import after_results, ids, names, results
+from vtc.exchange.asking.steps.calls import after_results, ids, names, results, signatures
 from vtc.exchange.asking.steps.limits import context, max_tokens, thinking
 from vtc.exchange.asking.steps.messages import (
     Step,
@@ -49,6 +49,7 @@ STEPS: Mapping[str, Step] = {
     "alternate": alternate,
     "nulls": nulls,
     "text": text,
+    "signatures": signatures,
     "thinking": thinking,
     "schemas": schemas,
     "strict": strict,

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from vtc.events import CanonicalRequest, Message, Tool, ToolCall
+from vtc.events import CanonicalRequest, Message, Opaque, Tool, ToolCall
 from vtc.exchange.asking.steps.messages import StepContext, with_messages
 from vtc.profiles.document import counted
 
@@ -158,6 +158,30 @@ def _answered(messages: Sequence[Message]) -> Iterator[Message]:
 def _orphan(result: Message) -> Message:
     of = f" of {result.name}" if result.name else ""
     return Message("user", (f"Result{of}:", *result.content)) if result.content else Message("user")
+
+
+# The seals of past calls, where a server refuses a call without: made by another model, read from text, or forgotten.
+
+
+def signatures(request: CanonicalRequest, _value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
+    """Put what Google documents for that on the first call of each step, which is all that it looks at."""
+    stand_in = context.server.layout.unsigned
+    if stand_in is None:
+        return request, ""
+
+    def is_signed(message: Message) -> bool:
+        first = message.calls[0]
+        parts = (*message.content, *first.before)
+        sealed = (part.thought for part in parts if isinstance(part, Opaque) and part.thought)
+        return any(thought.on == "call" for thought in sealed) or bool(context.request.on_call(first))
+
+    def signed(message: Message) -> Message:
+        if not message.calls or is_signed(message):
+            return message
+        first, *more = message.calls
+        return replace(message, calls=(with_fields(first, before=(*first.before, Opaque(thought=stand_in))), *more))
+
+    return with_messages(request, map(signed, request.messages), "past call", "{} that nobody signed sent as such")
 
 
 # Names of tools that not all servers take: too long, or with other characters.
