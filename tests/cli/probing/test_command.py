@@ -207,6 +207,22 @@ async def test_a_limit_that_the_server_refuses_is_left_out(name: str) -> None:
         assert told(await probed(upstream.url, "--json"))["tools"] == "parsed"
 
 
+async def test_what_a_refusal_taught_is_shown() -> None:
+    server, words = Server(parses=True), "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."
+
+    def script(seen: Seen) -> Reply:
+        return error(words) if seen.path == "/v1/chat/completions" and "max_tokens" in seen.json else server(seen)
+
+    async with serving(script) as upstream:
+        found = told(await probed(upstream.url, "--json"))
+    assert found["works"]
+    assert found["taught"] == ["max_tokens sent as max_completion_tokens"]
+    (finding,) = (finding for finding in found["findings"] if finding["answer"] in found["taught"])
+    assert (finding["outcome"], finding["evidence"]) == ("mended", f"status 400: {words}")
+    asked = [seen.json for seen in upstream.seen if seen.path == "/v1/chat/completions"]
+    assert sum("max_tokens" in body for body in asked) == 1
+
+
 async def test_a_key_is_sent_and_never_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_KEY", key := "open-sesame-4711")
     async with serving(Server(key=key, refuses=f"tools are not supported for {key}")) as upstream:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.apis import chat
 from tests.apis.shapes import SHAPES, asked
 from tests.exchanges import agent, planner
-from vtc.apis import APIS
+from vtc.apis import APIS, crossing
 from vtc.exchange import Exchange
 from vtc.profiles import Memory, Planner, Settings, builtin_directory, load
 
@@ -168,9 +168,10 @@ def scattered(draw: st.DrawFn, value: Any, depth: int = 0) -> Any:
 def said_in(name: str, body: bytes) -> Any:
     """Read what a body says: texts, calls and results, tools, and what is demanded."""
     request = BY_NAME[name].request(body, SHAPES[name].at())
+    canonical = crossing.read(request, request.messages, request.offer.tools, request.offer.choice)
     messages = [
         (message.role, message.text, [(call.name, call.arguments) for call in message.calls], message.call_id)
-        for message in request.messages
+        for message in canonical.messages
     ]
     tools = [(tool.name, tool.description, tool.parameters) for tool in request.offer.tools]
     return messages, tools, request.offer.choice, request.model, request.stream, request.generation.answer

@@ -47,6 +47,8 @@ class ProbeRecord:
     replies: dict[str, ProbeReply] = field(default_factory=dict)
     """As proposed, by the labels of scenarios."""
     proposal: Proposal | None = None
+    taught: dict[str, str] = field(default_factory=dict)
+    """What is done since the server refused a request, each with its error."""
     asked: int = 0
     stopped: str = ""
     """Why not all was asked."""
@@ -129,7 +131,7 @@ class Probe:
     def _ask(self, seen: ProbeRecord) -> None:
         server, profiles = seen.server, self.profiles
         seen.base = best(profiles.models, server.facts, profiles.sources).profile
-        talk = Talk(self.asker, server, seen.api, {"temperature": 0, "max_tokens": self.tokens})
+        talk = Talk(self.asker, server, seen.api, {"temperature": 0, "max_tokens": self.tokens}, seen.taught)
         tags = words.tags(profiles, seen.base)
         if server.template:
             seen.template = template.look(server.template, read_dialects(profiles, seen.base or UNKNOWN_MODEL), tags)

@@ -219,11 +219,17 @@ def _choice(seen: ProbeRecord) -> Iterator[Finding]:
             yield Finding(f"Is it obeyed: {scenario.asks}?", answer, outcome, heard.saw)
 
 
+def _refusals(seen: ProbeRecord) -> Iterator[Finding]:
+    for lesson, error in seen.taught.items():
+        yield Finding("What is done since it refused a request?", lesson, "mended", error)
+
+
 def _schemas(seen: ProbeRecord) -> Iterator[Finding]:
     if heard := seen.replies.get(scenarios.SCHEMAS.name):
         taken: Outcome = "refused" if heard.refused else "broken" if heard.problem else "works"
-        question = f"Does it take {scenarios.SCHEMAS.asks}?"
-        yield Finding(question, "yes" if taken == "works" else "no", taken, heard.problem)
+        taken = "mended" if taken == "works" and heard.refusal else taken
+        answer = {"works": "yes", "mended": "through VTC"}.get(taken, "no")
+        yield Finding(f"Does it take {scenarios.SCHEMAS.asks}?", answer, taken, heard.problem or heard.refusal)
     if heard := seen.replies.get(scenarios.CONSTRAINED.name):
         answers: dict[words.Constrained, tuple[str, Outcome]] = {
             "schema": ("yes", "works"),
@@ -301,6 +307,7 @@ LOOKS: tuple[Callable[[ProbeRecord], Iterator[Finding]], ...] = (
     _server,
     _template,
     _tools,
+    _refusals,
     _stream,
     _choice,
     _schemas,
@@ -356,6 +363,7 @@ def as_json(seen: ProbeRecord, line: str, files: Sequence[Path]) -> dict[str, An
         "special_tokens": seen.tokens.fate,
         "constrain": words.constrained(constrained) if constrained else "unknown",
         "strict": words.strict(strict) if strict else "unknown",
+        "taught": [*seen.taught],
         "profiles": [str(file) for file in files],
         "command": line if works else None,
         "needs_profiles": seen.needs() if works and not files else [],

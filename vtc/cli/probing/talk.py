@@ -19,10 +19,12 @@ from vtc.cli.probing.scenarios import Scenario
 from vtc.cli.probing.template import BoundedAsker, NotAskedError
 from vtc.events import NATIVE, CanonicalRequest, Message
 from vtc.exchange import Exchange
+from vtc.exchange.asking.request import MOST_ASKED
 from vtc.exchange.model_list import names_of
 from vtc.json_text import encode
 from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import Facts, best, value_at
+from vtc.profiles.memory import Memory
 from vtc.profiles.planner import COMMON_TAGS, Planner
 from vtc.profiles.schema import ServerProfile
 from vtc.proxy.discovery import LIST, Asker, ServerAnswer, entries, owned, spoken
@@ -213,6 +215,8 @@ class ProbeReply:
     prompted: bool = False
     """The tools stood in the prompt."""
     seconds: float = 0.0
+    refusal: str = ""
+    """The error of the server to what it took when it was asked again with what the error taught."""
 
     @property
     def refused(self) -> bool:
@@ -224,6 +228,8 @@ class ProbeReply:
         """List what is wrong with the reply as the server sent it."""
         if self.problem:
             return [self.problem]
+        if self.refusal:
+            return [self.refusal]
         faults = self.scenario.faults(self.direct.message.text, self.direct.message.calls)
         return [*faults, *_leaks(self.direct)] or self._broken_rules()
 
@@ -284,7 +290,10 @@ class Talk:
     server: ServerFacts
     api: Api
     limits: dict[str, Any] = field(default_factory=dict)
+    taught: dict[str, str] = field(default_factory=dict)
+    """What is done since the server refused a request, in the proxy's words, each with its error."""
     seeds: int = 0
+    memory: Memory = field(default_factory=Memory)
 
     def ask(self, scenario: Scenario, planner: Planner, *, bare: bool = False) -> ProbeReply:
         """Put a question as VTC would with these profiles; `bare`: as the client sent it."""
@@ -309,14 +318,27 @@ class Talk:
         path = place.written(place.version, self.server.model, streams=scenario.stream)
         body = encode(self.api.ask(asked))
         facts = replace(self.server.facts, path=path)
-        exchange = Exchange.open(self.api, body, facts, planner, f"probe {self.seeds}")
+        exchange = Exchange.open(self.api, body, facts, planner, f"probe {self.seeds}", self.memory)
         sent = exchange.request()
         self.asker.about = scenario.asks
         answer = self.asker.ask(path, body if bare else sent, place.headers, place.key)
+        refusal = ""
+        for _ in range(MOST_ASKED - 1):
+            again = None if answer.ok or answer.error else exchange.again(answer.body, answer.status)
+            if again is None:
+                break
+            refusal = refusal or _words(answer)
+            answer = self.asker.ask(path, again, place.headers, place.key)
+        if refusal and answer.ok:
+            exchange.learned()
+            for name, value in exchange.plan.lessons.known().items():
+                plain = f"{name}: {value}" if isinstance(value, str | int) and value is not True else name
+                self.taught.setdefault(plain, refusal)
         prompted = exchange.plan.protocol.prompt_tools
         problem = "" if answer.ok else answer.why if answer.error else _words(answer)
         asked_it = not isinstance(answer.error, NotAskedError)
         heard = ProbeReply(scenario, answer.status, problem, asked=asked_it, prompted=prompted, seconds=answer.seconds)
+        heard = replace(heard, refusal=refusal if answer.ok else "")
         if answer.error:
             return heard, answer
         if not answer.ok:

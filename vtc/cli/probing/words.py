@@ -115,7 +115,7 @@ def hidden(heard: ProbeReply) -> str:
 
 def constrained(heard: ProbeReply) -> Constrained:
     """Tell whether a schema for the answer was held to: no model guesses the value that it demands."""
-    if heard.refused:
+    if heard.refused or heard.refusal:
         return "refused"
     if heard.problem:
         return "unknown"
@@ -124,7 +124,7 @@ def constrained(heard: ProbeReply) -> Constrained:
 
 def strict(heard: ProbeReply) -> Strict:
     """Tell whether a strict tool was called by its schema, though the model was asked for another value."""
-    if heard.refused:
+    if heard.refused or heard.refusal:
         return "refused"
     if heard.problem or not heard.through.message.calls:
         return "unknown"

@@ -251,7 +251,10 @@ class RequestEncoder:
         None, too, if it teaches that the tools are to stand in the prompt: then it is to be planned anew.
         """
         words, before = hints.words_of(error, WORDS), [*self._report.request]
-        while taught := lesson(status, words, self._steps, partial(taught_by, error, self.sent, self._scope)):
+        # What is said of a prompt that is too long names no field that were better left out.
+        is_full = full(status, error[: 4 * WORDS].decode(errors="replace"), "", len(self._body)) is not None
+        named = dict if is_full else partial(taught_by, error, self.sent, self._scope)
+        while taught := lesson(status, words, self._steps, named):
             if PROMPT in taught.steps:
                 self.taught[PROMPT] = self._steps[PROMPT] = True
                 return None
