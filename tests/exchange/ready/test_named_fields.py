@@ -195,5 +195,7 @@ def test_nothing_that_is_said_is_ever_left_out(name: str, data: st.DataObject) -
     exchange = Exchange.open(BY_NAME[name], body, agent(name), planner(), "seed")
     exchange.request()
     for error in errors:
-        if (again := exchange.again(error, 400)) is not None and not exchange.plan.protocol.prompt_tools:
-            assert said_in(name, again) == before
+        again = exchange.again(error, 400)
+        if again is None or not all(line.endswith("as the server wants it") for line in exchange.report.request):
+            return  # a step of another kind
+        assert said_in(name, again) == before

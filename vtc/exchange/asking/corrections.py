@@ -104,14 +104,17 @@ class CorrectionScope(NamedTuple):
         `by_rule` says that a row of ours names the place, and not a server.
         """
         root, layout = path[0], self.layout
+        is_said = root in (layout.entries, layout.prompt, "tools")
         if self.is_of_policies(path) or (len(path) == 1 and root in (layout.entries, "model", "stream")):
+            return False
+        if is_said and not FREE.isdisjoint(path[1:]):
             return False
         if by_rule or _is_nothing(value):
             return True
         if root == layout.choice:
             return not _demands(value) or _is_nothing(_value(top, "tools"))
-        if root in (layout.entries, layout.prompt, "tools"):
-            return len(path) > 1 and FREE.isdisjoint(path[1:]) and _is_beside(path[-1], value)
+        if is_said:
+            return len(path) > 1 and _is_beside(path[-1], value)
         dotted = ".".join(path)
         return not any(_says(never, dotted, value) for never in _TABLE.never)
 
