@@ -252,7 +252,7 @@ class RequestEncoder:
         """
         words, before = hints.words_of(error, WORDS), [*self._report.request]
         # What is said of a prompt that is too long names no field that were better left out.
-        is_full = full(status, error[: 4 * WORDS].decode(errors="replace"), "", len(self._body)) is not None
+        is_full = full(status, error, len(self._body)) is not None
         named = dict if is_full else partial(taught_by, error, self.sent, self._scope)
         while taught := lesson(status, words, self._steps, named):
             if PROMPT in taught.steps:
