@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.apis import chat
 from tests.apis.shapes import SHAPES, asked
 from tests.exchanges import agent, planner
-from vtc.apis import APIS, crossing
+from vtc.apis import APIS
 from vtc.exchange import Exchange
 from vtc.profiles import Memory, Planner, Settings, builtin_directory, load
 
@@ -168,10 +168,14 @@ def scattered(draw: st.DrawFn, value: Any, depth: int = 0) -> Any:
 def said_in(name: str, body: bytes) -> Any:
     """Read what a body says: texts, calls and results, tools, and what is demanded."""
     request = BY_NAME[name].request(body, SHAPES[name].at())
-    canonical = crossing.read(request, request.messages, request.offer.tools, request.offer.choice)
     messages = [
-        (message.role, message.text, [(call.name, call.arguments) for call in message.calls], message.call_id)
-        for message in canonical.messages
+        (
+            message.role,
+            [part if isinstance(part, str) else request.meaning(part.part) for part in message.content],
+            [(call.name, call.arguments) for call in message.calls],
+            message.call_id,
+        )
+        for message in request.messages
     ]
     tools = [(tool.name, tool.description, tool.parameters) for tool in request.offer.tools]
     return messages, tools, request.offer.choice, request.model, request.stream, request.generation.answer
