@@ -17,6 +17,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from subprocess import CompletedProcess
+from typing import Any
 
 import pytest
 
@@ -191,6 +192,33 @@ def test_with_vtc_a_model_that_knows_no_tools_learns_them_from_its_prompt(
     assert str(project.file) not in done.stdout, done
     for request in text.requests:
         check_request(request)
+
+
+@pytest.mark.parametrize("api", [RESPONSES, CHAT, OLLAMA], ids=["same", "openai-chat", "ollama-chat"])
+def test_with_vtc_a_server_that_refuses_tools_is_asked_at_once_without(
+    api: Api, codex: Codex, project: Project, network: Network
+) -> None:
+    """No option says that the tools are to stand in the prompt: the server's refusal does."""
+    text = model("hermes", project, api, strict=True)
+    name = {id(other): name for name, other in OTHERS.items()}.get(id(api), "same")
+    done = codex(network.vtc(network.model(text), f"vtc_upstream_api={name}", "vtc_dialect=hermes"))
+    assert (done.returncode, project.word in done.stdout) == (0, True), done
+    assert "knows no tools" not in done.stdout + done.stderr, done
+    assert len(text.requests) == 3  # one was refused
+
+
+class FullModel(ScriptedModel):
+    """A model whose window is full, in words that no agent but one knows."""
+
+    def refusal(self, request: dict[str, Any]) -> str | None:
+        return "Your request exceeded model token limit: 262144 (requested: 263162)"
+
+
+def test_with_vtc_a_full_window_is_told_as_it_knows_it(codex: Codex, project: Project, network: Network) -> None:
+    full = FullModel("native", Call("exec_command", "cmd", "true"), api=CHAT)
+    done = codex(network.vtc(network.model(full), "vtc_upstream_api=openai-chat"))
+    assert "Codex ran out of room in the model's context window" in done.stderr, done
+    assert len(full.requests) == 1
 
 
 def test_without_vtc_a_native_call_of_an_mcp_tool_is_carried_out(
