@@ -16,6 +16,7 @@ import httpx
 import pytest
 
 from tests.apis import chat, messages, ollama, responses
+from tests.apis.shapes import SHAPES, asked
 from tests.e2e import upstream
 from tests.e2e.conftest import PATIENCE, Lab, Start, running_proxy, scripted
 from tests.e2e.policies import guarded
@@ -330,6 +331,15 @@ async def test_error_beside_a_choice_is_told(start: Start) -> None:
     assert said(APIS["chat"], body) == "Go: " + "".join(SAID["in a call"][1:])
     assert body.endswith(last + chat.DONE)
     assert "the server broke off with an error: upstream is gone" in (await lab.flow()).comment
+
+
+@pytest.mark.parametrize("client", [name for name in SHAPES if name != "openai-chat"])
+async def test_error_beside_a_choice_is_no_reply_to_a_client_of_another_api(client: str, start: Start) -> None:
+    choice = {"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": "error"}
+    last = chat.frame({**chat.HEAD, "error": {"code": 502, "message": "upstream is gone"}, "choices": [choice]})
+    lab = await start([last, chat.DONE], vtc_upstream_api="openai-chat")
+    answer = await lab.post(asked(client, stream=True), path=SHAPES[client].at(stream=True))
+    assert "upstream is gone" in str([*_values(answer.body)][-1])
 
 
 # Whole replies, and none

@@ -20,7 +20,7 @@ from vtc.apis.contract import Decoded, Decoder, Encoder, ReplyEvent
 from vtc.apis.relay.choice import Choice, Part, Pipeline, as_said, finish, read, told_reason
 from vtc.apis.relay.pending import Left, PendingFrame, after, before, pending, settle
 from vtc.apis.relay.writer import FrameWriter
-from vtc.events import Beside, Delta, Failure, Finish, Seal, Text, Usage
+from vtc.events import Beside, CallDelta, Delta, Failure, Finish, Seal, Text, Usage
 from vtc.wire.framing import Frame
 
 MOST_CHOICES = 256
@@ -91,7 +91,7 @@ class Relay[P: Pipeline]:
         last = deltas[-1] if deltas else None
         if decoded.ends and (deltas or metadata):
             raise ValueError("the decoder tells the end of the reply and more in one frame")
-        instead = self.failed(frame.data or b"") if isinstance(last, Failure) else None
+        instead = self._instead(frame, last, deltas) if isinstance(last, Failure) else None
         if instead:
             deltas, last = (), instead
         elif isinstance(last, Failure):
@@ -128,6 +128,13 @@ class Relay[P: Pipeline]:
             self._choices[choice.index] = choice
         self._last = frame if deltas else self._last
         return out
+
+    def _instead(self, frame: Frame, failure: Failure, deltas: Sequence[Delta]) -> Failure | None:
+        """Return the error that the client is told alone, instead of the frame; None if the frame stands."""
+        says = any(isinstance(delta, CallDelta) or getattr(delta, "text", "") for delta in deltas)
+        # A router's error beside the end of a choice, which alone would be a reply.
+        is_lost = len(deltas) > 1 and not says and not self.writer.passes
+        return self.failed(frame.data or b"") or (failure if is_lost else None)
 
     def _count(self, metadata: Sequence[Beside]) -> None:
         """Tell the tokens that the server counted of the prompt."""
