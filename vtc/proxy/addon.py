@@ -142,7 +142,7 @@ class VirtualToolCalling:
         planner = self._discovery.informed(flow, self.planner)
         if not flow.live and (flow.response or flow.error):  # opened from a file: mitmproxy runs all hooks again
             return
-        lent = self._keys.lend(flow, planner, api or beside.api(flow))
+        loan = self._keys.lend(flow, planner, api or beside.api(flow))
         if api is None:
             if self._beside.take(flow, planner):
                 return
@@ -169,7 +169,8 @@ class VirtualToolCalling:
         live = self._live[flow] = LiveExchange(exchange, bodies.keep(), time.perf_counter() - started)
         sent = len(rewritten) if ctx.options.vtc_mode == "rewrite" else len(body)
         exchange.report.parties.settings = planner.settings.chosen()
-        exchange.report.request += [lent] if lent else []
+        exchange.report.why += loan.why
+        exchange.report.request += loan.request
         exchange.report.sizes.update(request_came=len(body), request_went=sent)
         why = exchange.plan.why
         if hash(why) != self._why:  # mitmproxy spends more on a record than VTC on a request

@@ -53,6 +53,18 @@ class Address(NamedTuple):
         return (mapped or ip).is_loopback
 
 
+class Loan(NamedTuple):
+    """The lines of a report about a key."""
+
+    why: Sequence[str]
+    """Says whose was sent."""
+    request: Sequence[str]
+    """Says why none was."""
+
+
+NONE = Loan((), ())
+
+
 def lenders(profiles: Profiles, servers: Iterable[Address]) -> list[ServerProfile]:
     """List the profiles whose keys clients may be lent: those of these servers, or of any if there are none."""
     at = [*servers]
@@ -94,27 +106,27 @@ class ServerKeys:
         self._lent: WeakKeyDictionary[http.HTTPFlow, str] = WeakKeyDictionary()
         self._told: set[str] = set()
 
-    def lend(self, flow: http.HTTPFlow, planner: Planner, client: Api | None) -> str:
-        """Put the key of its server into a request, for a client of an API; return what to tell, empty for nothing."""
+    def lend(self, flow: http.HTTPFlow, planner: Planner, client: Api | None) -> Loan:
+        """Put the key of its server into a request, for a client of an API."""
         if not planner.lends or ctx.options.vtc_mode != "rewrite" or flow.request.method == "OPTIONS":
-            return ""
+            return NONE
         facts = flows.facts(flow)
         profile = planner.server(facts)
         if profile is None or not profile.key_env or _has_key(facts.headers, facts.query):
-            return ""
+            return NONE
         name = scrub(profile.key_env)
         if why := self._obstacle(flow, profile):
             if why not in self._told:
                 self._told.add(why)
                 logger.warning("vtc: the key of %s is not sent: %s", name, why)
-            return f"the client sends no key, and that of {name} is not sent: {why}"
+            return Loan((), (f"the client sends no key, and that of {name} is not sent: {why}",))
         key, headers = _key(profile), flow.request.headers
         for header in _KEYS:  # those without a key
             headers.pop(header, None)
         header = profile.key_header.lower() or (client or _api(planner.apis(facts))).place.key
         headers[header] = f"Bearer {key}" if header == BEARER else key
         self._lent[flow] = key
-        return f"the client sends no key: that of {name} is sent"
+        return Loan((f"the client sends no key: that of {name} is sent",), ())
 
     def _obstacle(self, flow: http.HTTPFlow, profile: ServerProfile) -> str:
         """Say why a client may not be lent a key; empty if it may."""
