@@ -154,6 +154,71 @@ async def test_a_request_is_asked_four_times_at_most(start: Start) -> None:
     assert "valid range of max_tokens" in json.loads(answer.body)["error"]["message"]
 
 
+RENAMED = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
+ONE = "`temperature` and `top_p` cannot both be specified for this model. Please use only one."
+UNSUPPORTED = "messages.1.assistant.reasoning_content: property 'messages.1.assistant.reasoning_content' is unsupported"
+
+
+def naming(body: Any) -> str:
+    """Refuse what hosted servers of chat completions refuse by its name."""
+    if "max_tokens" in body:
+        return RENAMED
+    if "temperature" in body and "top_p" in body:
+        return ONE
+    return UNSUPPORTED if any("reasoning_content" in message for message in body["messages"]) else ""
+
+
+@STREAM
+@pytest.mark.parametrize("client", ["openai-chat", "anthropic-messages"])
+async def test_what_refusals_name_is_corrected_in_the_same_exchange_and_from_then_on(
+    client: str, stream: bool, start: Start
+) -> None:
+    def script(seen: Seen) -> Reply:
+        if words := naming(seen.json):
+            error = {"error": {"message": words, "type": "invalid_request_error"}}
+            return Reply([json.dumps(error).encode()], JSON, 400, framing="length")
+        if seen.json.get("stream"):
+            return Reply([pairs.streamed("openai-chat", ["I look."], READ)], SSE)
+        return Reply([pairs.whole("openai-chat", "I look.", READ)], JSON)
+
+    lab = await start(script, vtc_upstream_api="openai-chat")
+    fields: dict[str, Any] = {"max_tokens": 50, "temperature": 0.5, "top_p": 0.9, "stream": stream}
+    said = [{"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}]
+    if client == "openai-chat":
+        said[1]["reasoning_content"] = "I think so."
+    for turn, expected in enumerate((4 if client == "openai-chat" else 3, 1)):
+        before = len(lab.upstream.seen)
+        past = [*said, *({"role": "user", "content": str(number)} for number in range(turn + 1))]
+        ask = messages.request if client == "anthropic-messages" else chat.request
+        path = {"path": messages.PATH} if client == "anthropic-messages" else {}
+        answer = await lab.post(ask(messages=past, **fields), **path)
+        assert answer.status == 200
+        assert pairs.read(client, answer.body, stream=stream).text == "I look."
+        assert len(lab.upstream.seen) - before == expected
+        sent = lab.upstream.seen[-1].json
+        assert (sent["max_completion_tokens"], sent["temperature"], sent.get("top_p")) == (50, 0.5, None)
+        assert sent["messages"][1] == {"role": "assistant", "content": "two"}
+    flows = [await lab.flow() for _ in lab.upstream.seen]
+    assert any("done at once from now on: max_tokens sent as max_completion_tokens" in flow.comment for flow in flows)
+
+
+async def test_what_no_correction_helps_against_is_told_after_four_requests(start: Start) -> None:
+    """The client gets the last error."""
+    names = ["seed", "logprobs", "user", "n"]
+
+    def script(seen: Seen) -> Reply:
+        name = next(name for name in names if name in seen.json)
+        error = json.dumps({"error": {"message": f"Unsupported parameter: '{name}'"}})
+        return Reply([error.encode()], JSON, 400, framing="length")
+
+    lab = await start(script)
+    for _ in range(2):  # what did not help is not kept
+        before = len(lab.upstream.seen)
+        answer = await lab.post(chat.request(seed=1, logprobs=True, user="me", n=1))
+        assert (answer.status, len(lab.upstream.seen) - before) == (400, 4)
+        assert "'n'" in json.loads(answer.body)["error"]["message"]
+
+
 async def test_who_observes_asks_nothing_again(start: Start) -> None:
     lab = await start(keeping("grammar"), vtc_mode="observe")
     answer = await lab.post(chat.request(**ASKED))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 from hypothesis import given as over
@@ -129,6 +131,34 @@ def test_lessons_of_two_refusals_are_all_kept() -> None:
     assert "done since the server refused a request: seed left out, max_tokens sent as max_completion_tokens" in (
         later.plan.why
     )
+
+
+class Sent(msgspec.Struct):
+    messages: list[msgspec.Raw]
+
+
+@pytest.mark.parametrize(
+    ("words", "entry"),
+    [
+        ("messages.1.reasoning_content: Extra inputs are not permitted", {"reasoning_content": "I think."}),
+        ("The `reasoning_content` in the thinking mode must be passed back to the API.", {}),
+        ("messages.0.name2: Extra inputs are not permitted", {"name2": 1}),
+    ],
+)
+def test_what_is_corrected_in_one_turn_is_a_prefix_of_the_next(words: str, entry: Json) -> None:
+    memory = Memory()
+    turns: list[Json] = [{"role": "user", "content": "x\u00e9", **({"name2": 2} if "name2" in entry else {})}]
+    sent: list[list[Any]] = []
+    for turn in range(4):
+        exchange = opened("openai-chat", "openai-chat", {"messages": turns, "seed": 1}, memory)
+        body = exchange.request()
+        if turn == 1:
+            body = exchange.again(error_of(words), 400) or b""
+            exchange.learned()
+        if turn:
+            sent.append(msgspec.json.decode(body, type=Sent).messages)
+        turns = [*turns, {"role": "assistant", "content": "a", **entry}, {"role": "user", "content": str(turn)}]
+    assert all([*map(bytes, later[: len(earlier)])] == [*map(bytes, earlier)] for earlier, later in pairwise(sent))
 
 
 # Nothing that is said is ever left out, whatever a server names
