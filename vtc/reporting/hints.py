@@ -25,7 +25,12 @@ HINTS: tuple[tuple[tuple[int, ...], str, str], ...] = (
         r"model\b.{0,80}(not found|does not exist|not exist|no such|try pulling)|unknown model",
         "the server has no model of this name: GET /v1/models lists those that it has",
     ),
-    ((401, 403), "", "the server does not accept the client's API key; VTC passes it on as it came"),
+    (
+        (401, 403),
+        "",
+        "the server does not accept the client's API key; VTC passes it on as it came, and lends a client that sends "
+        "none one from the environment (key_env in the server's profile)",
+    ),
     (
         (400, 413, 422),
         r"context (length|size|window)|maximum context|too many tokens|prompt is too long|exceed.{0,40}context",
