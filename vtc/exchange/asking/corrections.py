@@ -22,8 +22,8 @@ from vtc.json_text import decode, encode
 from vtc.profiles.document import table
 
 type Deed = Literal["leave_out", "rename", "keep_within", "spell", "give"]
-type Fields = dict[str, Any]
-"""An object of the body: the bytes of each field, or a value that is new."""
+type Fields = dict[str, msgspec.Raw]
+"""An object of the body: the bytes of each field."""
 EVERY = "*"
 """Stands in a path for any index."""
 
@@ -56,12 +56,10 @@ class Correction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             case "give":
                 return f"{path} {self.to!r} where there is none"
 
-    def applied(self, body: bytes, scope: CorrectionScope) -> bytes:
-        """Correct a body; the very bytes if it changes nothing."""
-        top = raw_fields(body) or {}
+    def applied(self, top: Fields, scope: CorrectionScope) -> Fields:
+        """Correct the fields of a body; the very object if it changes nothing."""
         to_objects = self.path if self.path[-1] == EVERY else self.path[:-1]
-        new = _edited(body, to_objects, lambda fields: self._changed(fields, scope, top))
-        return body if new is body else bytes(new or b"")
+        return _edited_in(top, to_objects, lambda fields: self._changed(fields, scope, top)) or {}
 
     def _changed(self, fields: Fields, scope: CorrectionScope, top: Fields) -> Fields | None:
         """Change an object that the path leads to; return the very one if nothing changes, None to leave it out."""
@@ -72,7 +70,7 @@ class Correction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             return None if self.where else fields
         value = _value(fields, key)
         if self.do == "give":
-            return {**fields, key: self.to} if value in (None, "") and value != self.to else fields
+            return {**fields, key: _raw(self.to)} if value in (None, "") and value != self.to else fields
         if key not in fields:
             return fields
         if self.do in ("leave_out", "rename"):
@@ -85,7 +83,7 @@ class Correction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if not scope.sets(self.path):
             return fields
         new = _within(value, *self.to) if self.do == "keep_within" else _spelled(value, self.to)
-        return fields if new == value else {**fields, key: new}
+        return fields if new == value else {**fields, key: _raw(new)}
 
     def _fits(self, fields: Fields) -> bool:
         return all(_value(fields, name) in values for name, values in self.where.items())
@@ -132,11 +130,12 @@ class CorrectionScope(NamedTuple):
 def corrected(body: bytes, corrections: Iterable[Correction], scope: CorrectionScope) -> tuple[bytes, dict[str, str]]:
     """Correct a body; return the very bytes if nothing changes it, and a line for people about each that did."""
     lines: dict[str, str] = {}
+    top = before = raw_fields(body) or {}
     for correction in corrections:
-        new = correction.applied(body, scope)
-        lines |= {str(correction): f"{correction}, as the server wants it"} if new != body else {}
-        body = new
-    return body, lines
+        if (new := correction.applied(top, scope)) is not top:
+            lines[str(correction)] = f"{correction}, as the server wants it"
+        top = new
+    return (body if top is before else encode(top)), lines
 
 
 # What is beside the meaning
@@ -232,25 +231,32 @@ def _spelled(value: Any, words: Sequence[str]) -> Any:
 # The body: bytes that are not touched stay what they are
 
 
-def _edited(raw: Any, path: Sequence[str], change: Callable[[Fields], Fields | None]) -> Any:
-    """Change the objects that a path leads to; the very bytes if nothing changes, None if nothing is left."""
+def _edited_in(fields: Fields, path: Sequence[str], change: Callable[[Fields], Fields | None]) -> Fields | None:
+    """Change the objects that a path leads to; the very object if nothing changes, None if it is left out itself."""
     if not path:
-        fields = raw_fields(raw)
-        new = fields and change(fields)
-        return raw if new is fields else new if new is None else msgspec.Raw(encode(new))
+        return change(fields)
     key, *rest = path
-    if key == EVERY:
-        items = raw_items(raw) or ()
-        edited = [_edited(item, rest, change) for item in items]
+    if key not in fields or (edited := _edited(fields[key], rest, change)) is fields[key]:
+        return fields
+    return {**fields, key: edited} if edited is not None else fields
+
+
+def _edited(raw: msgspec.Raw, path: Sequence[str], change: Callable[[Fields], Fields | None]) -> msgspec.Raw | None:
+    """Do that in the bytes of a value."""
+    if path[:1] == [EVERY]:
+        items = raw_items(raw) or []
+        edited = [_edited(item, path[1:], change) for item in items]
         if all(map(operator.is_, edited, items)):
             return raw
-        return msgspec.Raw(encode([item for item in edited if item is not None]))
-    fields = raw_fields(raw) or {}
-    if key not in fields or (edited := _edited(fields[key], rest, change)) is fields[key]:
-        return raw
-    return msgspec.Raw(encode({**fields, key: edited}))
+        return _raw([item for item in edited if item is not None])
+    fields = raw_fields(raw)
+    new = _edited_in(fields, path, change) if fields else fields
+    return raw if new is fields else None if new is None else _raw(new)
+
+
+def _raw(value: Any) -> msgspec.Raw:
+    return msgspec.Raw(encode(value))
 
 
 def _value(fields: Fields, key: str) -> Any:
-    raw = fields.get(key)
-    return decode(bytes(raw)) if isinstance(raw, msgspec.Raw) else raw
+    return decode(bytes(fields[key])) if key in fields else None

@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from vtc.apis.fields import raw_fields
 from vtc.exchange.asking.corrections import EVERY, FREE, Correction, CorrectionScope, Deed
 from vtc.json_text import decode
 from vtc.profiles.document import table
@@ -113,13 +114,13 @@ def taught(error: bytes, body: bytes, scope: CorrectionScope) -> Mapping[str, Co
 
     Nothing that changes nothing is returned, and one correction for each path.
     """
-    text, sent = statements(error), decode(body)
+    text, sent, top = statements(error), decode(body), raw_fields(body) or {}
     marked = _marked(text, sent)
     corrections: dict[str, Correction] = {}
     paths: set[tuple[str, ...]] = set()
     for correction in (correction for row in _TABLE.rows for correction in row.corrections(text, marked, sent)):
-        if correction.path not in paths and (new := correction.applied(body, scope)) != body:
-            corrections[str(correction)], body = correction, new
+        if correction.path not in paths and (new := correction.applied(top, scope)) is not top:
+            corrections[str(correction)], top = correction, new
             paths.add(correction.path)
     return corrections
 
