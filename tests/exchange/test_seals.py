@@ -217,6 +217,7 @@ ASKED: dict[str, Json] = {
     "anthropic-messages": {"thinking": {"type": "adaptive"}},
     "openai-responses": {"include": ["reasoning.encrypted_content"], "reasoning": {"effort": "low"}},
     "gemini-generate": {"generationConfig": {"thinkingConfig": {"includeThoughts": True}}},
+    "openai-chat": {},
 }
 """Clients whose API has a field for seals, and how they ask to be told them."""
 CARRIES = pytest.mark.parametrize("client", [*ASKED])
@@ -236,6 +237,8 @@ def carried(client: str, form: Form, *, stream: bool) -> Talk:
             said: list[Any] = [messages.assistant(*messages.read(out).blocks), *lost[1:]]
         case "openai-responses":
             said = [*responses.read(out).items, lost[-1]]
+        case "openai-chat":
+            said = [{**lost[0], **of_message(out, stream=stream)}, *lost[1:]]
         case _:
             said = [gemini.model(*parts_of(out, stream=stream)), *lost[1:]]
     talk.entries += said
@@ -317,6 +320,21 @@ async def test_a_seal_comes_back_through_googles_client(what: str, stream: bool)
     sent = talk.ask(**asked)
     assert json.dumps(sent).count(SEAL) == 1
     assert "given back" not in str(talk.exchange.report.request)
+
+
+def of_message(out: bytes, *, stream: bool) -> Json:
+    """What a client of chat completions sends back that keeps all of a message: its calls, its `reasoning_details`."""
+    deltas = [one["choices"][0]["delta"] for one in chat.events(out)[:-1] if one["choices"]] if stream else []
+    deltas = deltas or [json.loads(out)["choices"][0]["message"]]
+    calls: dict[int, Any] = {}
+    for at, piece in [(at, piece) for delta in deltas for at, piece in enumerate(delta.get("tool_calls") or ())]:
+        call = calls.setdefault(piece.get("index", at), {"function": {"arguments": ""}})
+        more = piece.get("function", {})
+        function = {**more, "arguments": call["function"]["arguments"] + more.get("arguments", "")}
+        call |= {**piece, "function": {**call["function"], **function}}
+    details = [entry for delta in deltas for entry in delta.get("reasoning_details") or ()]
+    kept = [{key: value for key, value in call.items() if key != "index"} for call in calls.values()]
+    return {"tool_calls": kept, **({"reasoning_details": details} if details else {})}
 
 
 def parts_of(out: bytes, *, stream: bool) -> list[Json]:
@@ -551,3 +569,26 @@ def test_calls_that_their_server_signed_keep_that(client: str) -> None:
     talk.entries += answered(client, said, "found")
     talk.entries = [*talk.entries, *unsigned(client)[1:]]
     assert signatures(form.server, talk.ask()) == [SEAL, STAND_IN, None, STAND_IN]
+
+
+@pytest.mark.parametrize("server", PLACED)
+@STREAM
+def test_a_client_of_chat_completions_brings_several_seals_on_its_calls(server: str, stream: bool) -> None:
+    """As Google has them there; those before the first call stand before what was said, where nothing else is known."""
+    form = PLACED[server]
+    talk = Talk("openai-chat", server, facts=Facts(user_agent="OpenAI/Python 3", host=form.host, port=443))
+    talk.ask(*asks("openai-chat", "Read it"), stream=stream)
+    body = form.streamed if stream else chat.encoded(form.whole)
+    out = fed(talk.exchange.stream(), body) if stream else talk.exchange.whole.rewrite(body)
+    lost = answered("openai-chat", told("openai-chat", out), "found")
+    talk.entries += [{**lost[0], **of_message(out, stream=stream)}, *lost[1:]]
+    exact = form.back(talk.ask())
+    talk.memory = Memory()  # as after a restart
+    sent = json.dumps(talk.ask())
+    assert "left out" not in str(talk.exchange.report.request)
+    seals = ["QQ==", "Qg==", "Qw==", "RA=="]
+    assert [sent.count(seal) for seal in seals] == [1] * 4
+    back = form.back(json.loads(sent))[: len(form.expected)]
+    assert numberless(exact[-1]) == numberless(back[-1])
+    if server != "gemini-generate":  # of which a text may have one
+        assert [json.dumps(part).count(seal) for part, seal in zip(back, seals, strict=False)][:3] == [1] * 3

@@ -31,6 +31,7 @@ from vtc.events import (
     Media,
     Message,
     Opaque,
+    Place,
     ReasoningDelta,
     Seal,
     Start,
@@ -123,10 +124,18 @@ def _message(
             content += [missing(f"{kind} {file_id}".strip())] if message.role in ("user", "tool") else []
     if declined := request.declined(message):
         content.append(declined)
+    content += [Opaque(media=media) for media in request.beside(message)]
+    calls: list[ToolCall] = []
+    for call in message.calls:
+        on_call = _thoughts(sealed, request.on_call(call))
+        if not calls:  # all that was sealed before it stands on the first call, of some APIs: a reply begins with that
+            content = [*_standing(on_call, ""), *content, *_standing(on_call, "text")]
+            on_call = _standing(on_call, "call")
+        calls.append(_call(request, call, on_call, sealed))
     return replace(
         message,
-        content=(*content, *(Opaque(media=media) for media in request.beside(message))),
-        calls=tuple(_call(request, call, sealed) for call in message.calls),
+        content=tuple(content),
+        calls=tuple(calls),
         name=message.name if message.role == "tool" else None,
         source=None,
     )
@@ -140,8 +149,12 @@ def _thoughts(sealed: _Sealed, values: Iterable[str]) -> list[Opaque]:
     return [Opaque(thought=thought) for value in values if (thought := sealed.get(value))]
 
 
-def _call(request: Request, call: ToolCall, sealed: _Sealed) -> ToolCall:
-    """Write a call with the reasoning beside it."""
+def _standing(thoughts: Iterable[Opaque], on: Place) -> list[Opaque]:
+    return [part for part in thoughts if part.thought and part.thought.on == on]
+
+
+def _call(request: Request, call: ToolCall, on_call: Sequence[Opaque], sealed: _Sealed) -> ToolCall:
+    """Write a call with the reasoning beside it, and on it."""
 
     def told(parts: Iterable[Opaque]) -> list[Opaque]:
         own = [part.part for part in parts if not part.thought]
@@ -149,7 +162,7 @@ def _call(request: Request, call: ToolCall, sealed: _Sealed) -> ToolCall:
         known = [part for part in parts if part.thought]
         return [*known, *_thoughts(sealed, (seal.signature or seal.encrypted for seal in seals))]
 
-    before = (*told(call.before), *_thoughts(sealed, request.on_call(call)))
+    before = (*told(call.before), *on_call)
     return ToolCall(call.name, call.arguments, call.id, before=before, after=(*told(call.after),))
 
 
