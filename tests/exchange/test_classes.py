@@ -518,7 +518,7 @@ def test_a_message_before_the_answer_may_call(api: str) -> None:
 # A reply that a filter or a fault of the server ends
 
 HALTED = {
-    "openai-chat": ("content_filter", "error", "abort"),
+    "openai-chat": ("content_filter", "error", "abort", "sensitive"),
     "anthropic-messages": ("refusal",),
     "openai-responses": ("content_filter",),
     "ollama-chat": ("content_filter", "error"),

@@ -9,14 +9,16 @@ from vtc.events import CUT_OFF, Finish, TextDelta
 from vtc.json_text import decode, encode
 from vtc.wire import Frame
 
+HALTED = ["length", "content_filter", "error", "abort", "sensitive", "model_context_window_exceeded"]
 
-@pytest.mark.parametrize("word", ["stop", "length", "content_filter", "error", "abort", "tool_calls", "function_call"])
+
+@pytest.mark.parametrize("word", ["stop", "tool_calls", "function_call", *HALTED])
 def test_each_finish_reason_is_written_as_the_word_that_was_read(word: str) -> None:
     chunk = encode({"id": "a", "choices": [{"index": 0, "delta": {}, "finish_reason": word}]})
     decoded = API.decoder().decode(Frame(b"data: " + chunk + b"\n\n", chunk))
     assert decoded is not None
     *_, finish = (delta for delta in decoded.deltas if not isinstance(delta, TextDelta))
     assert isinstance(finish, Finish)
-    assert (finish.reason in CUT_OFF) is (word not in ("stop", "tool_calls", "function_call"))
+    assert (finish.reason in CUT_OFF) is (word in HALTED)
     *_, last = API.encoder().write([finish], 0)
     assert decode(encode(last))["choices"][0]["finish_reason"] == word

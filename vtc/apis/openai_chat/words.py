@@ -31,7 +31,9 @@ FRAMING = EventStream(last=b"data: [DONE]\n\n")
 REASONS: dict[str, Reason] = {
     "stop": "stop",
     "length": "length",
+    "model_context_window_exceeded": "length",  # z.ai
     "content_filter": "halted",
+    "sensitive": "halted",  # z.ai
     "error": "halted",  # OpenRouter
     "abort": "halted",  # vLLM, SGLang
     "tool_calls": "tool_calls",
