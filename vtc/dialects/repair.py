@@ -69,6 +69,10 @@ class Repair(StrEnum):
     FLAT_ARGUMENTS = "flat-arguments", "The arguments stand beside the name; each key is a parameter of the tool."
     ARGUMENTS_ENCODED_TWICE = "arguments-encoded-twice", "The arguments are a JSON string that holds the object."
     ESCAPED_JSON = "escaped-json", "The whole object is escaped as if it stood in a string."
+    ARGUMENTS_OBJECT = (
+        "arguments-object",
+        "One object holds the arguments of a Python call, in place of keywords.",
+    )
     PYTHON_LITERAL = "python-literal", "The object is written as Python writes it: single quotes, `True`, `None`."
     RAW_NEWLINE = "raw-newline", "A line break stands unescaped in a string of a Python call."
 

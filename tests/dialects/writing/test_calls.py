@@ -270,7 +270,6 @@ def made_up(draw: st.DrawFn) -> Description:
 @st.composite
 def arguments(draw: st.DrawFn, dialect: Description) -> tuple[dict[str, Any], dict[str, Any]]:
     """Properties of a schema, and arguments that fit it."""
-    python = "{kwargs}" in dialect.calls[0]  # where every name is one of Python's
     strings = texts(dialect)
     nested = st.recursive(
         st.none() | st.booleans() | st.integers() | strings,
@@ -285,7 +284,7 @@ def arguments(draw: st.DrawFn, dialect: Description) -> tuple[dict[str, Any], di
         "any": ({}, nested),
     }
     properties, values = {}, {}
-    keys = ["text", "path", "a_b", "item", *([] if python else ["x-1"])]
+    keys = ["text", "path", "a_b", "item", "x-1", "from"]
     for key in draw(st.lists(st.sampled_from(keys), max_size=4, unique=True)):
         kind = draw(st.sampled_from(["string", "string", *kinds]))
         properties[key], strategy = kinds[kind]

@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 
 from vtc.dialects.arguments.gemma import GemmaBody
 from vtc.dialects.arguments.json_object import JsonBody
-from vtc.dialects.arguments.kwargs import KwargsBody
+from vtc.dialects.arguments.python import PythonBody
 from vtc.dialects.reading.after_call import (
     NEVER,
     AfterCall,
@@ -53,7 +53,7 @@ _BREAK = re.compile(r"[}\]][ \t\r]{0,256}\n\s{0,256}\Z")
 """The end of JSON that may break off there. After a string a quotation may go on, as its quotes may not be escaped."""
 _BEGINS_JSON = re.compile(r'[{"]')
 
-type Body = JsonBody | KwargsBody | GemmaBody
+type Body = JsonBody | PythonBody | GemmaBody
 type Search = Callable[[str], object]
 _IN_STRING: Search = re.compile(r'["\\\x00-\x1f]').search
 """Finds what is more than text in a JSON string."""
@@ -90,7 +90,7 @@ def open_json(context: Context, call: OpenCall, at: int) -> BeginsJson:
 def _body(syntax: CallSyntax, *, lenient: bool) -> Body:
     """Make what reads the arguments of a call that are not between tags."""
     if syntax.body == "kwargs":
-        return KwargsBody(lenient=lenient)
+        return PythonBody(lenient=lenient)
     if syntax.dialect.codec == "gemma":
         return GemmaBody(syntax.dialect.string_token, lenient=lenient)
     return JsonBody(lenient=lenient)

@@ -12,7 +12,7 @@ from vtc.dialects.arguments.broken_json import ExpectedObject
 from vtc.dialects.arguments.envelope import NotACall
 from vtc.dialects.arguments.gemma import GemmaBody
 from vtc.dialects.arguments.json_object import JsonBody, items
-from vtc.dialects.arguments.kwargs import KwargsBody
+from vtc.dialects.arguments.python import PythonBody
 from vtc.dialects.reading import repairs
 from vtc.dialects.reading.context import CallPlace
 from vtc.dialects.reading.held_text import (
@@ -153,9 +153,9 @@ class OpenCall:
         index: str = "",
     ) -> None:
         self.syntax = syntax
-        self.json: JsonBody | KwargsBody | GemmaBody | None = None
+        self.json: JsonBody | PythonBody | GemmaBody | None = None
         """Reads the arguments, where they are not between tags."""
-        self._others: list[JsonBody | KwargsBody | GemmaBody] = []
+        self._others: list[JsonBody | PythonBody | GemmaBody] = []
         """Those of the objects before them, where several stand in one call's tags."""
         self.repairs: dict[str, None] = {}
         self.fault = ""
@@ -228,7 +228,7 @@ class OpenCall:
         elif tool:
             self.pieces = self.parameters.pieces = TaggedPieces(syntax, self.written, tool, self._id)
 
-    def next_object(self, body: JsonBody | KwargsBody | GemmaBody) -> None:
+    def next_object(self, body: JsonBody | PythonBody | GemmaBody) -> None:
         """Begin another object after the one that is read."""
         assert self.json is not None
         if not self.text.spilled:
@@ -393,7 +393,7 @@ class OpenCall:
 
     def _repaired_json(self, body: str, closers: Sequence[str], unknown_tools: str) -> tuple[list[Call], str]:
         repaired: repairs.RepairedBody | None
-        if isinstance(self.json, KwargsBody):
+        if isinstance(self.json, PythonBody):
             repaired = repairs.kwargs_body(body, closers)
         elif isinstance(self.json, GemmaBody) and not _JSON.match(body):
             repaired = repairs.gemma_body(body, closers, self.json.quote)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from vtc.dialects.arguments import broken_json, kwargs, parameter
+from vtc.dialects.arguments import broken_json, broken_kwargs, parameter
 from vtc.dialects.arguments.broken_json import ExpectedObject
 from vtc.dialects.arguments.gemma import GemmaBody, with_quote
 from vtc.dialects.arguments.json_object import JsonBody, encodable, items, written
@@ -92,10 +92,14 @@ def kwargs_body(text: str, closers: Sequence[str]) -> RepairedBody | None:
     """
     inner = _without_closers(text, closers)
     end = len(inner) + len(text[len(inner) :]) - len(text[len(inner) :].lstrip())
-    if not text.startswith(")", end):
+    closing = _BRACKETS.match(text, end)
+    read = broken_kwargs.read(inner) if closing else None
+    if closing is None or read is None:
         return None
-    read = kwargs.read(inner)
-    return RepairedBody([encodable(written(dict(read.values)))], sorted(read.repairs), end + 1) if read else None
+    return RepairedBody([encodable(written(dict(read.values)))], sorted(read.repairs), closing.end())
+
+
+_BRACKETS = re.compile(r"\)+")
 
 
 def _without_closers(text: str, closers: Sequence[str]) -> str:

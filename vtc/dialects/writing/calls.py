@@ -13,6 +13,7 @@ from typing import Any
 
 from vtc.dialects.arguments import gemma, typed_tags, values
 from vtc.dialects.arguments.json_object import dumped, encodable, loaded
+from vtc.dialects.arguments.python import NAME
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax import pattern
 from vtc.dialects.syntax.description import Description
@@ -150,7 +151,7 @@ def _call(call: ToolCall, dialect: Description, index: int, proof: RoundTrip, be
     elif kind == "args":
         slots["args"] = gemma.write(arguments, dialect.string_token) if dialect.codec == "gemma" else dumped(arguments)
     elif kind == "kwargs":
-        slots["kwargs"] = ", ".join(f"{key}={_literal(value, dialect.values)}" for key, value in arguments.items())
+        slots["kwargs"] = ", ".join(_keyword(key, value, dialect.values) for key, value in arguments.items())
     else:
 
         def written(arguments: Mapping[str, Any]) -> str:
@@ -201,6 +202,11 @@ def _typed(key: str | None, value: Any, dialect: Description) -> str:
 def _json_type(value: Any) -> str:
     kinds = {bool: "boolean", int: "integer", float: "number", list: "array", dict: "object"}
     return kinds.get(type(value), "null")
+
+
+def _keyword(key: str, value: Any, style: values.Style) -> str:
+    """An argument of a Python call, whose key may be no name."""
+    return f"{key}={_literal(value, style)}" if NAME.fullmatch(key) else f"**{ {key: value}!r}"
 
 
 def _literal(value: Any, style: values.Style) -> str:

@@ -1,0 +1,100 @@
+"""Read the arguments of a Python call in which quotes in a string are not escaped, or a comma is missing.
+
+    bash(command="python -c 'print("hi")'", timeout=5)
+
+A string ends only where structure follows: another argument, or the end of the call. Of two readings none is taken.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import islice
+from typing import NamedTuple
+
+from vtc.dialects.arguments.python import PARAMETER, literal
+from vtc.dialects.repair import Repair
+
+MOST_STEPS = 10_000
+"""Places at which a value may begin or end that are tried; a value counts for one more for each `PER_STEP` of it."""
+PER_STEP = 50
+"""Characters of a value: each is looked at anew for each of the places at which the value may end."""
+_KEY = re.compile(rf"\s*({PARAMETER})\s*=\s*(?!=)")
+_NEXT = re.compile(rf"\s*(,)?\s*(?:(?={PARAMETER}\s*=(?!=))|\Z)")
+_BARE = re.compile(rf"[^'\"\s][^'\"]*?(?=\s*(?:,\s*{PARAMETER}\s*=(?!=)|,?\s*\Z))")
+
+
+class KwargsState(NamedTuple):
+    """The state of the search: what was read so far."""
+
+    values: tuple[tuple[str, str], ...] = ()
+    """Keys, each with its value as JSON."""
+    repairs: frozenset[Repair] = frozenset()
+
+
+def read(text: str) -> KwargsState | None:
+    """The arguments between the brackets of a call; None if they can be read in no way, or in two."""
+    search = _KwargsSearch(text)
+    readings = list(islice(search.readings(0, KwargsState()), 2))
+    return readings[0] if len(readings) == 1 and search.steps >= 0 and readings[0].repairs else None
+
+
+class _KwargsSearch:
+    """A search for all the ways to read some arguments."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.steps = MOST_STEPS
+
+    def readings(self, at: int, before: KwargsState) -> Iterator[KwargsState]:
+        """Read the arguments from `at` on in every way, after those `before`."""
+        self.steps -= 1
+        key = _KEY.match(self.text, at)
+        if self.steps < 0 or key is None or key[1] in dict(before.values):
+            return
+        for value, end, repairs in self._values(key.end()):
+            following = _NEXT.match(self.text, end)
+            assert following is not None
+            ends = following.end() == len(self.text)
+            comma = frozenset() if following[1] or ends else frozenset({Repair.JSON_MISSING_COMMA})
+            more = KwargsState((*before.values, (key[1], value)), before.repairs | repairs | comma)
+            if ends:
+                yield more
+            else:
+                yield from self.readings(following.end(), more)
+
+    def _values(self, at: int) -> Iterator[tuple[str, int, frozenset[Repair]]]:
+        """Find the values that may stand here, as JSON, where each ends, and the repairs that took."""
+        quote = self.text[at : at + 1]
+        if quote not in ("'", '"'):
+            bare = _BARE.match(self.text, at)
+            value = literal(bare[0]) if bare else None
+            if bare and value is not None:
+                yield value, bare.end(), frozenset()
+            return
+        for match in re.finditer(rf"\\.|{quote}", self.text[at + 1 :], re.DOTALL):
+            self.steps -= 1
+            end = at + 1 + match.start()
+            if self.steps < 0:
+                return
+            if match[0] != quote or not _NEXT.match(self.text, end + 1):
+                continue
+            inner = self.text[at + 1 : end]
+            self.steps -= len(inner) // PER_STEP
+            value = literal(f"{quote}{_escaped_quotes(inner, quote)}{quote}")
+            if value is not None:
+                held = _quotes(inner, quote)
+                repairs = frozenset({Repair.JSON_INNER_QUOTES} if held else {})
+                yield value, end + 1, repairs
+                if held and re.search(rf"{quote}\s*[,+]|\w\s*=\s*{quote}", inner):
+                    yield value, end + 1, repairs  # it may have ended there: a second reading
+
+
+def _quotes(text: str, quote: str) -> bool:
+    """True if a text holds such a quote that is not escaped."""
+    return any(match[0] == quote for match in re.finditer(rf"\\.|{quote}", text, re.DOTALL))
+
+
+def _escaped_quotes(text: str, quote: str) -> str:
+    """The text of a string with each quote of its kind escaped."""
+    return re.sub(rf"\\.|{quote}", lambda match: f"\\{quote}" if match[0] == quote else match[0], text, flags=re.DOTALL)

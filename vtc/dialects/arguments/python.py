@@ -1,0 +1,350 @@
+"""Python's values, and the arguments of a Python call, read from a stream: `city="Paris", days=2, opts={"a": [1]}`.
+
+The end shows as brackets and strings are counted; then the text is read by a grammar of our own. What models write is
+less than Python, as all values are written out, and more: names of parameters that are keywords or have dashes, JSON's
+`true` and `null`, line breaks in strings. A number stays as it is written where JSON has such a number.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import warnings
+from typing import Any, Literal
+
+from vtc.dialects.arguments.json_object import (
+    MOST_DEPTH,
+    NUMBER,
+    JsonBody,
+    dumped,
+    encodable,
+    members,
+    value_of,
+    written,
+)
+from vtc.dialects.repair import Repair
+
+PARAMETER = r"[^\W\d][\w.$-]{0,127}"
+"""The name of a parameter: APIs take some that Python does not."""
+NAME = re.compile(PARAMETER)
+_CONSTANTS = {"True": "true", "False": "false", "None": "null", "true": "true", "false": "false", "null": "null"}
+_TRIPLE = ('"""', "'''")
+_INNER = {quote: rf"(?:[^{quote}\\]++|\\.)*+" for quote in "\"'"}
+_INNER |= {quote: rf"(?:[^{quote[0]}\\]++|\\.|{quote[0]}{{1,2}}+(?=[^{quote[0]}]))*+" for quote in _TRIPLE}
+_STRINGS = "|".join(f"{quote}{_INNER[quote]}{quote}" for quote in (*_TRIPLE, '"', "'"))
+_TOKEN = re.compile(
+    r"(?:\s|\#[^\n]*+)*+(?:"
+    rf"(?P<prefix>[A-Za-z]{{0,2}})(?P<string>{_STRINGS})"
+    r"|(?P<number>\.?\d(?:[eE][-+](?=\d)|[\w.])*+)"
+    rf"|(?P<name>{PARAMETER})"
+    r"|(?P<mark>\*\*|[-+()\[\]{},:]|=(?!=))"
+    r"|(?P<end>\Z))",
+    re.DOTALL,
+)
+_RAW = re.compile(r"\\?[\n\r\x00]")
+"""Finds a character that Python takes for none of a string; after a backslash it can be read in two ways."""
+_RAW_ESCAPED = re.compile(r"(?:\A|[^\\])(?:\\\\)*\\[\n\r\x00]")
+_ESCAPES = {"\n": "\\n", "\r": "\\r", "\0": "\\x00"}
+_BRACES = re.compile(r"\{\{|\}\}|[{}]")
+
+
+class PythonSyntaxError(ValueError):
+    """The text is nothing that models write in Python; the message says why."""
+
+
+def literal(text: str) -> str | None:
+    """The JSON of a value, which may have line breaks in its strings; None if it is none."""
+    parser = _Parser(text)
+    try:
+        value = parser.value()
+        return value if parser.is_at_end else None
+    except (PythonSyntaxError, RecursionError):
+        return None
+
+
+class _Parser:
+    """Reads values, and writes them as JSON. All methods that read raise `PythonSyntaxError`."""
+
+    def __init__(self, text: str, *, lenient: bool = True) -> None:
+        self.repairs: dict[str, None] = {}
+        self._lenient = lenient
+        self._text = text
+        self._at = 0
+
+    def _peek(self) -> re.Match[str]:
+        token = _TOKEN.match(self._text, self._at)
+        if token is None:
+            raise PythonSyntaxError("no plain values")
+        return token
+
+    def _next(self) -> re.Match[str]:
+        token = self._peek()
+        self._at = token.end()
+        return token
+
+    def _takes(self, mark: str) -> bool:
+        """Take this mark, if it stands here."""
+        token = self._peek()
+        if token["mark"] == mark:
+            self._at = token.end()
+        return token["mark"] == mark
+
+    @property
+    def is_at_end(self) -> bool:
+        return self._peek()["end"] is not None
+
+    def arguments(self) -> str:
+        """Read the arguments of a call, to the end of the text."""
+        if self._peek()["mark"] == "{":
+            return self._object()
+        given: list[tuple[str, str]] = []
+        while not self.is_at_end:
+            if given and not self._takes(","):
+                raise PythonSyntaxError("a comma is missing")
+            if self._takes("**"):
+                given += _members(self._named())
+            elif not self.is_at_end:
+                token = self._next()
+                if token["name"] is None or not self._takes("="):
+                    raise PythonSyntaxError("arguments without a name")
+                given.append((token["name"], self.value()))
+        if len(arguments := dict(given)) < len(given):
+            raise PythonSyntaxError("an argument is given twice")
+        return encodable(written(arguments))
+
+    def _object(self) -> str:
+        """Read the one object that holds all arguments: `f({"city": "Paris"})`."""
+        value = self._named()
+        self._takes(",")
+        if not (self.is_at_end and self._lenient):
+            raise PythonSyntaxError("arguments without a name")
+        self.repairs[Repair.ARGUMENTS_OBJECT] = None
+        return value
+
+    def _named(self) -> str:
+        """Read an object of arguments, whose keys are names."""
+        value = self._braces(named=True) if self._takes("{") else ""
+        if not value.startswith("{"):
+            raise PythonSyntaxError("arguments without a name")
+        return value
+
+    def value(self) -> str:
+        """Read a value."""
+        token = self._next()
+        if token["string"] is not None:
+            return self._strings(token)
+        if token["number"] is not None:
+            return _number(token["number"])
+        if token["name"] in _CONSTANTS:
+            return _CONSTANTS[token["name"]]
+        match token["mark"]:
+            case "-" | "+" as sign if (number := self._next()["number"]) is not None:
+                return f"{sign.strip('+')}{_number(number)}"
+            case "[":
+                return f"[{', '.join(self._items(']', []))}]"
+            case "(":
+                return self._parentheses()
+            case "{":
+                return self._braces()
+        raise PythonSyntaxError("no plain values")
+
+    def _strings(self, token: re.Match[str]) -> str:
+        """Read a string, and those directly after it, which belong to it."""
+        pieces = [self._string(token)]
+        while self._peek()["string"] is not None:
+            pieces.append(self._string(self._next()))
+        return encodable(dumped("".join(pieces)))
+
+    def _string(self, token: re.Match[str]) -> str:
+        prefix, text = token["prefix"].lower(), token["string"]
+        quote = text[:3] if text.startswith(_TRIPLE) else text[0]
+        inner = text[len(quote) : -len(quote)]
+        if prefix not in ("", "r", "u", "f", "rf", "fr"):
+            raise PythonSyntaxError("no plain values")
+        if len(quote) == 1 and _RAW.search(inner):
+            if not self._lenient:
+                raise PythonSyntaxError("a raw newline in a string")
+            self.repairs[Repair.RAW_NEWLINE] = None
+        if "f" in prefix:
+            inner = _BRACES.sub(_brace, inner)
+        return inner if "r" in prefix or "\\" not in inner else _unescaped(inner, quote)
+
+    def _items(self, closer: str, items: list[str]) -> list[str]:
+        """Read the rest of a list of which some `items` were read."""
+        while not self._takes(closer):
+            if items and not self._takes(","):
+                raise PythonSyntaxError("a comma is missing")
+            if items and self._takes(closer):
+                break
+            items.append(self.value())
+        return items
+
+    def _parentheses(self) -> str:
+        """Read a tuple, or a value in brackets."""
+        if self._takes(")"):
+            return "[]"
+        first = self.value()
+        return first if self._takes(")") else f"[{', '.join(self._items(')', [first]))}]"
+
+    def _braces(self, *, named: bool = False) -> str:
+        """Read an object, of which all keys are text if they are `named`; or a set as a list: JSON has no sets."""
+        entries: list[str] = []
+        while not self._takes("}"):
+            if entries and not self._takes(","):
+                raise PythonSyntaxError("a comma is missing")
+            if entries and self._takes("}"):
+                break
+            key = self.value()
+            if not self._takes(":"):
+                if entries:
+                    raise PythonSyntaxError("a key has no value")
+                self.repairs[Repair.PYTHON_LITERAL] = None
+                return f"[{', '.join(self._items('}', [key]))}]"
+            if key.startswith(("[", "{")) or (named and not key.startswith('"')):
+                raise PythonSyntaxError("arguments without a name" if named else "a key is no text")
+            entries.append(f"{key if key.startswith('"') else dumped(key)}: {self.value()}")
+        return f"{{{', '.join(entries)}}}"
+
+
+def _members(text: str) -> list[tuple[str, str]]:
+    """List the members of an object."""
+    try:
+        value_of(text)
+        return [*members(text).items()]
+    except ValueError:
+        raise PythonSyntaxError("arguments without a name") from None
+
+
+def _number(text: str) -> str:
+    """Write a number as JSON does."""
+    try:
+        return text if NUMBER.match(text) else json.dumps(_evaluated(text) + 0, allow_nan=False)
+    except (ValueError, TypeError):
+        raise PythonSyntaxError("no number that JSON has") from None
+
+
+def _brace(match: re.Match[str]) -> str:
+    """Undo what an f-string doubles. What stands in single braces is no value that is written out."""
+    if len(match[0]) == 1:
+        raise PythonSyntaxError("a placeholder in a string")
+    return match[0][0]
+
+
+def _unescaped(inner: str, quote: str) -> str:
+    """Read the escapes of a string."""
+    if _RAW_ESCAPED.search(inner):
+        raise PythonSyntaxError("a backslash before a raw newline")
+    text = _RAW.sub(lambda match: _ESCAPES[match[0]], inner) if _RAW.search(inner) else inner
+    return str(_evaluated(f"{quote}{text}{quote}"))
+
+
+def _evaluated(token: str) -> Any:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about the likes of `'\d'`, which is how models write them
+            return ast.literal_eval(token)
+    except (ValueError, SyntaxError, MemoryError):
+        raise PythonSyntaxError("no plain values") from None
+
+
+_RUN = re.compile(r"""[^'"()\[\]{}\\#]++|(?P<quote>['"])|(?P<mark>[()\[\]{}])|(?P<comment>\#)|(?P<other>\\)""")
+_INSIDE = {quote: re.compile(inner, re.DOTALL) for quote, inner in _INNER.items()} | {"#": re.compile(r"[^\n]*+")}
+
+
+class PythonBody:
+    """The arguments of a call, up to its closing bracket, or one value in brackets; the counterpart of `JsonBody`."""
+
+    def __init__(self, of: Literal["arguments", "value"] = "arguments", *, lenient: bool = True) -> None:
+        self.of = of
+        self.lenient = lenient
+        self.done = False
+        self.error = ""
+        self.repairs: dict[str, None] = {}
+        self._depth = 0
+        self._inside = ""
+        """The quotes of the string that is open, or the mark of a comment."""
+        self._pieces: list[str] = []
+        self._text = ""
+
+    def text(self) -> str:
+        """What was read, as JSON (once `done`)."""
+        return self._text
+
+    def discard(self) -> None:
+        """Forget the text so far: only the end is wanted."""
+        self._pieces.clear()
+
+    def close(self) -> bool:
+        """A cut off call is not closed: Python has no telling half values."""
+        return False
+
+    def feed(self, text: str, at: int, *, final: bool = False) -> int:
+        """Read `text` from `at` on; returns where reading stopped: at the end when `done`."""
+        while not self.done and not self.error and at < len(text):
+            here = at
+            at = self._in_string(text, at, final) if self._inside else self._outside(text, at, final)
+            self._pieces.append(text[here:at])
+            if at == here:
+                break
+        return at
+
+    def _in_string(self, text: str, at: int, final: bool) -> int:
+        """Pass over more of a string or a comment."""
+        match = _INSIDE[self._inside].match(text, at)
+        assert match is not None
+        end = match.end()
+        if self._inside == "#":
+            self._inside = "" if end < len(text) else "#"
+        elif text.startswith(self._inside, end):
+            end += len(self._inside)
+            self._inside = ""
+        return end
+
+    def _outside(self, text: str, at: int, final: bool) -> int:
+        """Pass over more of what is no string."""
+        match = _RUN.match(text, at)
+        assert match is not None
+        if quote := match["quote"]:
+            if len(text) - at < len(_TRIPLE[0]) and not text[at:].strip(quote) and not final:
+                return at  # it may be the first of three
+            self._inside = quote * 3 if text.startswith(quote * 3, at) else quote
+            return at + len(self._inside)
+        if match["comment"]:
+            self._inside = "#"
+        elif match["other"]:
+            self.error = "a backslash outside of a string"
+        elif mark := match["mark"]:
+            if mark == ")" and not self._depth and self.of == "arguments":
+                self._finish("")
+                return at
+            self._depth += 1 if mark in "([{" else -1
+            if not 0 <= self._depth <= MOST_DEPTH:
+                self.error = "brackets that do not match"
+            elif not self._depth and self.of == "value":
+                self._finish(mark)
+        return match.end()
+
+    def _finish(self, last: str) -> None:
+        self.done = True
+        source = "".join(self._pieces) + last
+        is_object = source.lstrip().startswith("{") and (self.lenient or self.of == "value")
+        if is_object and (read := _json(source.strip())):
+            self._text = read
+            self.repairs |= {Repair.ARGUMENTS_OBJECT: None} if self.of == "arguments" else {}
+            return
+        parser = _Parser(source, lenient=self.lenient)
+        try:
+            self._text = parser.arguments() if self.of == "arguments" else parser.value()
+            self.repairs |= parser.repairs
+        except PythonSyntaxError as error:
+            self.error = f"not Python: {error}"
+        except RecursionError:
+            self.error = "not Python: nested too deep"
+
+
+def _json(text: str) -> str:
+    """Read an object that is JSON, of which some strings mean something else in Python; empty if it is none."""
+    body = JsonBody(lenient=False)
+    end = body.feed(text, 0, final=True)
+    return body.text() if body.done and end == len(text) else ""
