@@ -20,7 +20,7 @@ from vtc.reporting import Parties, Report
 
 
 def test_a_request_that_needs_nothing_keeps_its_bytes() -> None:
-    body = b'{ "model":"m", "messages": [], "tools":[ ] }'
+    body = b'{ "model":"m", "messages": [], "stop":[ ] }'
     exchange = Exchange.open(API, body, AGENT, planner(tools="prompt"), "seed")
     assert exchange.request() == body
     assert (exchange.reads, exchange.report.request) == (False, [])

@@ -67,7 +67,15 @@ def parted[P](
 
 def parts(content: Iterable[str | Opaque], originals: Any, new: Mapping[str, Any]) -> list[Any]:
     """Write a list of parts; one that says what it said before keeps its fields (`cache_control`), `new` has others."""
-    known = [part for part in originals if is_text(part)] if isinstance(originals, list) else []
+    return _parts(content, _known(originals), new)
+
+
+def _known(originals: Any) -> list[Any]:
+    return [part for part in originals if is_text(part)] if isinstance(originals, list) else []
+
+
+def _parts(content: Iterable[str | Opaque], known: list[Any], new: Mapping[str, Any]) -> list[Any]:
+    """Write a list of parts; those that are `known` and still said are taken from there."""
     out: list[Any] = []
     for part in content:
         if isinstance(part, Opaque):
@@ -80,10 +88,17 @@ def parts(content: Iterable[str | Opaque], originals: Any, new: Mapping[str, Any
 
 
 def written(content: Sequence[str | Opaque], original: Any, new: Mapping[str, Any]) -> Any:
-    """Write a content: as a text if it was none of parts and is all text, else as parts."""
-    if isinstance(original, list) or any(isinstance(part, Opaque) for part in content):
-        return parts(content, original, new)
-    return "".join(map(str, content))
+    """Write a content: as a text if it was none of parts and is all text, else as parts.
+
+    A mark for the cache on a text that is not said any more moves to the last part.
+    """
+    if not isinstance(original, list) and not any(isinstance(part, Opaque) for part in content):
+        return "".join(map(str, content))
+    out = _parts(content, known := _known(original), new)
+    marks = [part["cache_control"] for part in known if part.get("cache_control")]
+    if marks and out and isinstance(out[-1], Mapping):
+        out[-1] = {"cache_control": marks[-1], **out[-1]}
+    return out
 
 
 def turns(

@@ -1,14 +1,20 @@
-"""The layout of an API's request bodies: the fields of the conversation, the tools and the limits."""
+"""The layout of an API's request bodies: the fields of the conversation, the tools and the limits; the shape of values.
+
+A value that is out of shape is put right when a request is decoded, before all else reads it, so that a request is the
+same whether its server speaks that API or another. What is in shape keeps its bytes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
 
-from vtc.apis.fields import at
+from vtc.apis.fields import at, items
 from vtc.events import MAX_TOKENS, Thought
+from vtc.json_text import encode
 
 UNSIGNED = "skip_thought_signature_validator"
 """The thought signature that Google documents for calls which it did not sign: ai.google.dev, "Thought signatures"."""
@@ -46,6 +52,8 @@ class BodyLayout(msgspec.Struct, frozen=True, kw_only=True):
     """True if it can ask for JSON without a schema."""
     limits: Mapping[str, Sequence[str]] = {}
     """Where limits and sampling stand, by their names in chat completions: dotted paths, the one to write first."""
+    shapes: Sequence[Shape] = ()
+    """The shapes of values that some clients miss."""
     carried: Collection[str] = ()
     """The other fields that other APIs are told of, and those that mean nothing to them; parts by dotted paths."""
     unsigned: Thought | None = None
@@ -100,3 +108,77 @@ class BodyLayout(msgspec.Struct, frozen=True, kw_only=True):
 
 def _is_nothing(value: object) -> bool:
     return value is None or value == [] or value == {}
+
+
+# Shapes
+
+
+type Mend = Callable[[Any], Any]
+
+
+class Shape(NamedTuple):
+    """The shape of what stands at a dotted path, `*` being any index; the empty path is the whole body."""
+
+    path: str
+    mend: Mend
+    """Returns the value in shape: the very one if it is so already."""
+    line: str
+    """What was done, for people."""
+
+
+class ShapedBody(NamedTuple):
+    """A body whose values are in shape."""
+
+    fields: dict[str, Any]
+    raw: Mapping[str, msgspec.Raw]
+    """The bytes of each field; those that came, but for what was out of shape."""
+    lines: tuple[str, ...] = ()
+    """What was put in shape, for people."""
+
+
+def in_shape(raw: Mapping[str, msgspec.Raw], fields: dict[str, Any], shapes: Iterable[Shape]) -> ShapedBody:
+    """Put the fields of a body in shape."""
+    shaped = fields
+    lines: dict[str, None] = {}
+    for shape in shapes:
+        before, shaped = shaped, _mended(shaped, shape.path.split(".") if shape.path else (), shape.mend)
+        if shaped is not before:
+            lines[shape.line] = None
+    return ShapedBody(shaped, _raws(raw, fields, shaped), (*lines,)) if lines else ShapedBody(fields, raw)
+
+
+def _raws(
+    raw: Mapping[str, msgspec.Raw], before: Mapping[str, Any], fields: Mapping[str, Any]
+) -> dict[str, msgspec.Raw]:
+    """Write fields that were put in shape; what is the same as `before` keeps its bytes, entries of lists, too."""
+    written: dict[str, msgspec.Raw] = {}
+    for key, value in fields.items():
+        old = before.get(key)
+        if value is old:
+            written[key] = raw[key]
+        elif isinstance(value, list) and isinstance(old, list):
+            known = {id(entry): entry_raw for entry, entry_raw in zip(old, items(raw[key], old), strict=True)}
+            written[key] = msgspec.Raw(encode([known.get(id(entry), entry) for entry in value]))
+        else:
+            written[key] = msgspec.Raw(encode(value))
+    return written
+
+
+def _mended(value: Any, path: Sequence[str], mend: Mend) -> Any:
+    if not path:
+        return mend(value)
+    key, *rest = path
+    if key == "*":
+        return each(value, partial(_mended, path=rest, mend=mend))
+    if not isinstance(value, Mapping) or key not in value:
+        return value
+    new = _mended(value[key], rest, mend)
+    return value if new is value[key] else {**value, key: new}
+
+
+def each(values: Any, mend: Mend) -> Any:
+    """Put each entry of a list in shape."""
+    if not isinstance(values, list):
+        return values
+    new = [mend(value) for value in values]
+    return values if all(entry is old for entry, old in zip(new, values, strict=True)) else new

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from vtc.apis import content, generation
 from vtc.apis.fields import UNFIT, changed, items, raws, told
-from vtc.apis.layout import BodyLayout
+from vtc.apis.layout import BodyLayout, ShapedBody, in_shape
 from vtc.events import GenerationConfig, Media, Message, Opaque, Seal, Thought, Tool, ToolCall, ToolOffer
 
 CHOSEN = ("tool", "function", "custom", "namespace")
@@ -80,6 +80,8 @@ class Request(ABC):
     stream: bool
     offer: ToolOffer
     generation: GenerationConfig
+    body: ShapedBody
+    """The bytes of each field, and what was put in shape."""
     fields: Mapping[str, Any]
     """The whole body as plain data, for profiles that match on it."""
     call_ids: Collection[str]
@@ -95,10 +97,15 @@ class Request(ABC):
     unliftable: str = ""
     """Why no call may be read from the text of the reply; empty if it may."""
 
-    def __init__(self, body: bytes, path: str = "") -> None:
-        """Decode a body, and the path for APIs that say something there. Raises `BadRequest`."""
+    def __init__(self, body: bytes, path: str = "", *, as_it_came: bool = False) -> None:
+        """Decode a body, and the path for APIs that say something there. Raises `BadRequest`.
+
+        What is not in shape is put so, unless it is to be read `as_it_came`.
+        """
         with self._fit():
-            self._raw, self.fields = self._split(body)
+            raw, fields = self._split(body)
+            self.body = in_shape(raw, fields, () if as_it_came else self.LAYOUT.shapes)
+            self.fields = self.body.fields
             if not isinstance(self._conversation, list):
                 raise TypeError(f"`{self.LAYOUT.entries}` is no list")
             self.model = str(self.fields.get("model") or "")
@@ -116,7 +123,7 @@ class Request(ABC):
 
     def forget(self) -> None:
         """Let go of the conversation and of all else that only sending the request needs."""
-        self.fields, self.messages, self._raw, self._groups = {}, [], {}, []
+        self.body, self.fields, self.messages, self._groups = ShapedBody({}, {}), {}, [], []
 
     # What an API says of its messages
 
@@ -205,9 +212,17 @@ class Request(ABC):
         """Call its role by the usual name, where it is a message under another one (`developer`)."""
         return message
 
-    def as_text(self, message: Message) -> Message:
-        """Have a message written as a text, where its content is a list of texts alone."""
+    def as_text(self, message: Message, *, or_null: bool = False) -> Message:
+        """Have a message written as a text, where its content is a list of texts alone; or as null, if it has none."""
         return message
+
+    def is_unclear(self, message: Message) -> bool:
+        """True for a result that does not say itself which call it answers, where that is known."""
+        return message.role == "tool" and isinstance(message.source, dict) and self._lacks_call(message)
+
+    def _lacks_call(self, result: Message) -> bool:
+        """True if the object of a result lacks what its API calls the call by, and that is known."""
+        return False
 
     def is_null(self, message: Message) -> bool:
         """True if a server of chat completions would get null for its content."""
@@ -303,7 +318,7 @@ class Request(ABC):
 
     def _entries(self, messages: Sequence[Message]) -> list[Any]:
         """Write messages as entries of the conversation; what is unchanged keeps its own."""
-        entries = items(self._raw.get(self.LAYOUT.entries, b"[]"), self._conversation)
+        entries = items(self.body.raw.get(self.LAYOUT.entries, b"[]"), self._conversation)
         groups = {id(group[0]): (group, places) for group, places in self._groups if group}
         called = {call.id for message in messages for call in message.calls if call.id}
         written: list[Any] = []
@@ -413,7 +428,7 @@ class Request(ABC):
         if changes.unstreamed and not self.LAYOUT.in_path:
             drop = (*drop, *ABOUT_STREAMS)
             set_ = {key: value for key, value in set_.items() if key not in ABOUT_STREAMS} | {"stream": False}
-        kept: dict[str, Any] = {key: raw for key, raw in self._raw.items() if key not in drop}
+        kept: dict[str, Any] = {key: raw for key, raw in self.body.raw.items() if key not in drop}
         if changes.model and not self.LAYOUT.in_path:
             kept["model"] = changes.model
         if changes.tools is not None:
@@ -443,7 +458,7 @@ def _matched(message: Message, known: dict[str | None, ToolCall], waiting: list[
         known.update((call.id, call) for call in message.calls if call.id)
         waiting += message.calls
         return message
-    id_, name = message.call_id, message.name
+    id_, name = message.call_id or None, message.name or None
     fits = (call for call in waiting if name in (None, call.name) and None in (id_, call.id))
     call = known.get(id_) or next(fits, None)
     if call in waiting:

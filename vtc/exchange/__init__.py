@@ -155,9 +155,11 @@ class Exchange:
             facts = replace(facts, model=request.model, body=request.fields, path=api.place.whole(facts.path))
             planned = planning(planner, facts, request, memory)
             plan, past = planned({})
-            if plan.is_strict and not is_proper(body):  # its server may read another request than VTC
-                body = encode(decode(body))
-                request = api.request(body, facts.path)
+            unshaped = bool(request.body.lines) and plan.steps.get("shapes") is False
+            improper = plan.is_strict and not is_proper(body)  # its server may read another request than VTC
+            if unshaped or improper:
+                body = encode(decode(body)) if improper else body
+                request = api.request(body, facts.path, as_it_came=unshaped)
         return Opening(plan, partial(cls, api, request, body, plan, seed, facts, past, planned, secret), facts)
 
     # The request

@@ -35,6 +35,12 @@ class Ready(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     """Steps that make requests ready, each for one thing that servers refuse. One whose thing a request lacks changes
     nothing. Null leaves a step to the model's profile, and to what the server refused before."""
 
+    shapes: bool | None = None
+    """Put right what has not the shape that its API demands, where it is certain what it says; on unless a profile says
+    false. Arguments as text or as an object, lists where objects belong (PHP), contents that are no text, images amid
+    parts on Ollama's API, tools in the form of another API, empty text blocks of Messages, results without the id or
+    the name of their call, an empty `tools`: `cannot unmarshal string into Go struct field`, `[] is not of type
+    'object'`, ``missing field `function` ``, `cache_control cannot be set for empty text blocks`."""
     billing: bool | None = None
     """Leave out the line with which Claude Code begins its prompt: it differs in each request, so that the server
     computes the whole prompt again."""
@@ -45,8 +51,9 @@ class Ready(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     the beginning.` `folded`: the user says it, where it stands. `first`: it joins the first one, and the server
     computes the prompt anew. `user`: the user says the first one, too, before all else: `System role not supported`.
     `kept`: it stays."""
-    empty: bool | None = None
-    """Leave out messages that say nothing: `Assistant message must have either content or tool_calls, but not none.`"""
+    empty: Literal["parts"] | bool | None = None
+    """Leave out messages that say nothing: `Assistant message must have either content or tool_calls, but not none.`
+    `parts`: messages of blank texts, too, and such texts beside others: `text content blocks must be non-empty`."""
     turns: bool | None = None
     """Join messages of the model that follow each other."""
     ids: Literal["short", "alphanumeric9"] | None = None
@@ -68,9 +75,10 @@ class Ready(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     """Let the model say `Done.` between results and what the user says: `Unexpected role 'user' after role 'tool'`."""
     alternate: bool | None = None
     """Join neighbours of one role: `Conversation roles must alternate user/assistant/user/assistant/...`"""
-    nulls: bool | None = None
+    nulls: Literal["wanted"] | bool | None = None
     """Write an empty text for a content that is null, as it is beside calls: `can only concatenate str (not
-    "NoneType") to str`, `'NoneType' object is not iterable`."""
+    "NoneType") to str`, `'NoneType' object is not iterable`. `wanted`: write null for a blank text beside calls: `text
+    content blocks must be non-empty`."""
     text: bool | None = None
     """Write a content that is a list of texts as one text: `can only concatenate str (not "list") to str`."""
     images: Literal["noted"] | None = None
@@ -83,6 +91,9 @@ class Ready(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     something: Literal["first"] | bool | None = None
     """Add a message, `Hello.`, to a request that has none, which servers refuse. `first`: also where the model speaks
     first: `Conversation roles must alternate user/assistant/user/assistant/...`, `No user query found in messages.`"""
+    declared: bool | None = None
+    """Declare the tools that the conversation calls, where a request declares none: `The toolConfig field must be
+    defined when using toolUse and toolResult content blocks.`"""
     schemas: Literal["grammar", "plain"] | Literal[False] | None = None
     """Simplify the schemas of tools. `grammar`: what only narrows (`pattern`, `format`, bounds) is said in the
     description, `$ref` is resolved, a union with null becomes the rest, what has no type gets one: `Failed to

@@ -10,13 +10,14 @@ from vtc.apis import APIS, crossing
 from vtc.apis.crossing import WireNames
 from vtc.dialects.constrain import Demand
 from vtc.events import CanonicalRequest, Message, Tool, ToolCall
-from vtc.exchange.asking.steps import BRIDGED, StepContext, made_ready
+from vtc.exchange.asking.steps import BRIDGED, CERTAIN, StepContext, made_ready
 from vtc.profiles.planner import Constraining
 
 BY_NAME = {api.name: api for api in APIS}
 ALL: dict[str, Any] = {
+    **CERTAIN,
     **BRIDGED,
-    **dict.fromkeys(("developer", "single", "after_results", "nulls", "choice"), True),
+    **dict.fromkeys(("declared", "developer", "single", "after_results", "nulls", "choice"), True),
     "something": "first",
     "ids": "alphanumeric9",
     "images": "noted",

@@ -107,14 +107,14 @@ def test_what_a_policy_sets_or_leaves_out_stays(tmp_path: Path) -> None:
 def test_a_lesson_does_not_reach_what_another_request_says_there() -> None:
     """Tools that were empty may be left out, and a choice that is left to the model; no others."""
     memory = Memory()
-    first = opened("openai-chat", "openai-chat", {"tools": [], "tool_choice": "auto"}, memory)
+    first = opened("openai-responses", "openai-responses", {"tools": [], "tool_choice": "auto"}, memory)
     first.request()
     for words in ("`tools` must not be an empty array.", "'tool_choice' is only allowed when 'tools' are specified."):
         assert first.again(error_of(words), 400)
     first.learned()
     fields: Json = {"tool_choice": "required"}
-    assert opened("openai-chat", "openai-chat", fields, memory).request() == asked(
-        "openai-chat", stream=False, **fields
+    assert opened("openai-responses", "openai-responses", fields, memory).request() == asked(
+        "openai-responses", stream=False, **fields
     )
 
 

@@ -17,11 +17,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from vtc.apis import content, request
+from vtc.apis import content, request, shapes
 from vtc.apis.calls import arguments_text
 from vtc.apis.contract import FULL, Json, Question
 from vtc.apis.fields import part_of
-from vtc.apis.layout import BodyLayout, FullError
+from vtc.apis.layout import BodyLayout, FullError, Shape, each
 from vtc.apis.whole import add
 from vtc.events import (
     CanonicalRequest,
@@ -362,10 +362,91 @@ _THINKING = ("enabled", "adaptive")
 type Block = dict[str, Any]
 
 
+# What clients miss of this API's shape
+
+
+def _own_result(value: Any) -> Any:
+    """Write what a tool returned as a text or as a list of blocks, which texts alone are not."""
+    return each(shapes.result(value), lambda part: {"type": "text", "text": part} if isinstance(part, str) else part)
+
+
+def _own_arguments(block: Any) -> Any:
+    """Write the arguments of a call as an object."""
+    return shapes.within(block, "input", shapes.arguments_object) if _is(block, "tool_use") else block
+
+
+def _own_results(block: Any) -> Any:
+    """Write what a tool returned as text or as blocks."""
+    return shapes.within(block, "content", _own_result) if _is(block, "tool_result") else block
+
+
+def _is(block: Any, kind: str) -> bool:
+    return isinstance(block, dict) and block.get("type") == kind
+
+
+def _without_blank(blocks: Any) -> Any:
+    """Leave out texts that say nothing beside others; a mark for the cache moves to the block before."""
+    if not isinstance(blocks, list) or not any(map(_is_blank, blocks)) or all(map(_is_blank, blocks)):
+        return blocks
+    kept: list[Any] = []
+    mark = None
+    for block in blocks:
+        if not _is_blank(block):
+            kept.append(block if mark is None or not _may_mark(block) else {**block, "cache_control": mark})
+            mark = None if kept[-1] is not block else mark
+        elif moved := block.get("cache_control"):
+            place = next((n for n in reversed(range(len(kept))) if kept[n].get("type") not in QUIET), None)
+            if place is None:
+                mark = moved
+            else:
+                kept[place] = {"cache_control": moved, **kept[place]}
+    return kept
+
+
+def _is_blank(block: Any) -> bool:
+    text = block.get("text") if isinstance(block, dict) and block.get("type") == "text" else None
+    return isinstance(text, str) and not text.strip()
+
+
+def _may_mark(block: Any) -> bool:
+    return isinstance(block, dict) and block.get("type") not in QUIET and not block.get("cache_control")
+
+
+def _without_blank_inside(block: Any) -> Any:
+    """Leave them out of a result, too."""
+    return shapes.within(block, "content", _without_blank) if _is(block, "tool_result") else block
+
+
+def _own_tool(entry: Any) -> Any:
+    """Declare a function as this API does: its schema is that of an object."""
+    function = None if not isinstance(entry, dict) or "input_schema" in entry else shapes.function_in(entry)
+    if function:
+        return _own_tool(function.flat("input_schema"))
+    if not isinstance(entry, dict) or entry.get("type", "custom") != "custom" or not isinstance(entry.get("name"), str):
+        return entry
+    schema = entry.get("input_schema")
+    own = shapes.parameters([] if schema is None else schema)
+    if isinstance(own, dict) and "type" not in own:
+        own = {**shapes.NO_PARAMETERS, **own}
+    return entry if own is schema else {**entry, "input_schema": own}
+
+
 class Request(request.Request):
     """A request; `form` is True if it asks for thinking, which else the reply must not show."""
 
-    LAYOUT = LAYOUT
+    LAYOUT = replace(
+        LAYOUT,
+        shapes=(
+            Shape("messages.*.content", shapes.parts, "contents of one block written as lists"),
+            Shape("messages.*.content.*", _own_arguments, shapes.ARGUMENTS_ARE_OBJECTS),
+            Shape("messages.*.content.*", _own_results, shapes.RESULTS_ARE_TEXT),
+            Shape("messages.*.content", _without_blank, "empty text blocks left out"),
+            Shape("messages.*.content.*", _without_blank_inside, "empty text blocks left out"),
+            Shape("system", _without_blank, "empty text blocks left out"),
+            Shape("tools.*", _own_tool, shapes.OWN_TOOLS),
+            Shape("metadata", shapes.object_for_list, "an empty list in metadata written as an object"),
+        ),
+    )
     meaning = staticmethod(meaning)
 
     def kind(self, part: Any) -> str:
@@ -390,6 +471,9 @@ class Request(request.Request):
 
     def _is_thought(self, part: Any) -> bool:
         return is_quiet(part)
+
+    def _lacks_call(self, result: Message) -> bool:
+        return bool(result.call_id) and not result.source.get("tool_use_id")
 
     def unsaid(self, message: Message) -> Iterable[str]:
         return (name for part in message.content if isinstance(part, Opaque) for name in unsaid(part.part))

@@ -27,6 +27,7 @@ REASONS: Mapping[str, Reason] = {"STOP": "other", "MAX_TOKENS": "length", "FINIS
 FREE = frozenset(
     (
         *("args", "response", "parameters", "parametersJsonSchema", "responseSchema", "responseJsonSchema"),
+        "inputSchema",  # of other APIs' tools
         *("labels", "vars"),
     )
 )

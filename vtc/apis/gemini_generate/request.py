@@ -18,7 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from vtc.apis import content as media
-from vtc.apis import request
+from vtc.apis import request, shapes
 from vtc.apis.contract import FULL, Json, Question
 from vtc.apis.fields import part_of, raws
 from vtc.apis.gemini_generate.parts import (
@@ -33,7 +33,7 @@ from vtc.apis.gemini_generate.parts import (
     result_part,
     result_text,
 )
-from vtc.apis.layout import UNSIGNED, BodyLayout, FullError
+from vtc.apis.layout import UNSIGNED, BodyLayout, FullError, Shape
 from vtc.apis.place import Place
 from vtc.events import (
     Answer,
@@ -249,10 +249,72 @@ _ROLES = {"function": "user"}
 _DECLARED = "functionDeclarations"
 
 
+# What clients miss of this API's shape
+
+
+def _own_tools(entries: Any) -> Any:
+    """Declare functions as this API does, in one entry: those of another API, and none where there are none."""
+    if not isinstance(entries, list):
+        return entries
+    functions = [entry for entry in entries if _is_function(entry)]
+    kept = [entry for entry in entries if not _is_function(entry) and entry != {_DECLARED: []}]
+    if len(kept) == len(entries):
+        return entries
+    found = [function.flat("parametersJsonSchema") for function in map(shapes.function_in, functions) if function]
+    declared = [{key: value for key, value in function.items() if key != "strict"} for function in found]
+    return [*kept, {_DECLARED: declared}] if declared else kept
+
+
+def _is_function(entry: Any) -> bool:
+    return _DECLARED not in entry and shapes.function_in(entry) is not None if isinstance(entry, dict) else False
+
+
+def _own_response(value: Any) -> Any:
+    """Write a result as an object."""
+    if isinstance(value, Mapping):
+        return value
+    return {} if value in (None, []) else {"output": value}
+
+
+def _in_one_entry(entries: Any) -> Any:
+    """Join entries of results that follow each other: all that were called for in one turn are counted in one."""
+    if not isinstance(entries, list):
+        return entries
+    out: list[Any] = []
+    for entry in entries:
+        if out and _is_of_results(entry) and _is_of_results(out[-1]):
+            out[-1] = {**out[-1], "parts": [*out[-1]["parts"], *entry["parts"]]}
+        else:
+            out.append(entry)
+    return out if len(out) < len(entries) else entries
+
+
+def _is_of_results(entry: Any) -> bool:
+    parts = entry.get("parts") if isinstance(entry, dict) and entry.get("role") != "model" else None
+    return bool(parts) and isinstance(parts, list) and all(part_of(part, "functionResponse") for part in parts)
+
+
 class Request(request.Request):
     """A request; `form` is True if it asks to be told what the model thinks."""
 
-    LAYOUT = LAYOUT
+    LAYOUT = replace(
+        LAYOUT,
+        shapes=(
+            Shape(
+                "contents.*.parts.*.functionCall.args",
+                shapes.arguments_object,
+                shapes.ARGUMENTS_ARE_OBJECTS,
+            ),
+            Shape("contents.*.parts.*.functionResponse.response", _own_response, "results written as objects"),
+            Shape("contents", _in_one_entry, "results of one turn put in one entry"),
+            Shape("tools", _own_tools, shapes.OWN_TOOLS),
+            *(
+                Shape(f"tools.*.{_DECLARED}.*.{field}", shapes.parameters, shapes.SCHEMAS_HAVE_OBJECTS)
+                for field in ("parameters", "parametersJsonSchema")
+            ),
+            Shape(_CONFIG, shapes.object_for_list, "an empty list in generationConfig written as an object"),
+        ),
+    )
     meaning = staticmethod(meaning)
     kind = staticmethod(kind)
 
@@ -316,6 +378,9 @@ class Request(request.Request):
     def without_thoughts(self, message: Message) -> Message:
         message = super().without_thoughts(message)
         return replace(message, calls=tuple(map(_unsigned, message.calls)))
+
+    def _lacks_call(self, result: Message) -> bool:
+        return bool(result.name) and not part_of(result.source, "functionResponse").get("name")
 
     def with_thoughts(self, message: Message, field: str) -> Message:
         thought = (Opaque(thought=Thought(message.reasoning)),) if message.reasoning else ()

@@ -8,9 +8,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from vtc.apis.content import note, parts_of
+from vtc.apis import shapes
+from vtc.apis.content import missing, note, parts_of
 from vtc.apis.contract import Json, Question
-from vtc.apis.layout import BodyLayout, FullError
+from vtc.apis.layout import BodyLayout, FullError, Shape
 from vtc.apis.openai_chat import request as openai_chat
 from vtc.events import (
     CanonicalRequest,
@@ -40,10 +41,50 @@ _EFFORTS = {"minimal": "low", "xhigh": "high", "max": "high"}
 """Words for how much to think that this API does not have."""
 
 
+def _with_images_beside(message: Any) -> Any:
+    """Write a content that is a list of parts as a text, and its images beside that."""
+    if not isinstance(message, dict) or not isinstance(message.get("content"), list):
+        return message
+    parts = [openai_chat.meaning(part) for part in message["content"]]
+    images = [part.data for part in parts if isinstance(part, Media) and part.kind == "image" and part.data]
+    texts = (
+        part if isinstance(part, str) else note(part) if part else missing(_kind(original))
+        for part, original in zip(parts, message["content"], strict=True)
+        if not (isinstance(part, Media) and part.data in images)
+    )
+    text = ("\n\n" if message.get("role") == "system" else "\n").join(filter(None, texts))
+    beside = {"images": [*(message.get("images") or ()), *images]} if images else {}
+    return {**message, "content": text, **beside}
+
+
+def _kind(part: Any) -> str:
+    return str(part.get("type") or "part") if isinstance(part, dict) else "part"
+
+
+def _bare(image: Any) -> Any:
+    """Write an image as base64 alone, where it is a URL of data."""
+    head, comma, data = image.partition(",") if isinstance(image, str) else ("", "", "")
+    return data if comma and head.startswith("data:") and head.endswith(";base64") else image
+
+
 class Request(openai_chat.Request):
     """A chat request; tools are declared as in chat completions. `form` is True if calls have ids."""
 
-    LAYOUT = LAYOUT
+    LAYOUT = replace(
+        LAYOUT,
+        shapes=(
+            *openai_chat.OF_CONTENT,
+            Shape("messages.*", _with_images_beside, "lists of parts written as text, with their images beside it"),
+            Shape("messages.*.images.*", _bare, "images written as base64 alone"),
+            Shape(
+                "messages.*.tool_calls.*.function.arguments",
+                shapes.arguments_object,
+                shapes.ARGUMENTS_ARE_OBJECTS,
+            ),
+            *openai_chat.OF_TOOLS,
+            Shape("options", shapes.object_for_list, "an empty list in options written as an object"),
+        ),
+    )
     SAID = ("images", "tool_name")
 
     def _decode(self, path: str) -> None:
@@ -62,6 +103,12 @@ class Request(openai_chat.Request):
             entry["tool_calls"] = [entry_of(call, ids=self.form) for call in message.calls]
         if message.role == "tool":
             entry["tool_name"] = message.name
+
+    def _lacks_call(self, result: Message) -> bool:
+        return bool(result.name) and not (result.source.get("tool_name") or result.source.get("name"))
+
+    def as_text(self, message: Message, *, or_null: bool = False) -> Message:
+        return super().as_text(message)  # null is none
 
     def with_thoughts(self, message: Message, field: str) -> Message:
         return super().with_thoughts(message, "thinking")

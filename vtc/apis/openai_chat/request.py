@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 
 from msgspec.structs import replace
 
-from vtc.apis import content, request
+from vtc.apis import content, request, shapes
 from vtc.apis.calls import arguments_text, freeform
 from vtc.apis.contract import FULL, Json, Question
 from vtc.apis.crossing import FIELDS
 from vtc.apis.fields import part_of
-from vtc.apis.layout import UNSIGNED, BodyLayout, FullError
+from vtc.apis.layout import UNSIGNED, BodyLayout, FullError, Shape
 from vtc.apis.openai_chat import words
 from vtc.apis.openai_chat.words import ChatForm, entry_of, function_of
 from vtc.apis.whole import add
@@ -185,10 +185,56 @@ OWN_FIELDS = ("role", "content", "tool_calls", "tool_call_id", "name")
 """What a message says of itself."""
 
 
+def _own_tool(entry: Any) -> Any:
+    """Declare a function as this API does."""
+    if not isinstance(entry, dict) or function_of(entry) or not (function := shapes.function_in(entry)):
+        return entry
+    return {"type": "function", "function": function.flat("parameters")}
+
+
+def _own_result(message: Any) -> Any:
+    """Write what a tool returned as text or as parts."""
+    is_result = isinstance(message, dict) and message.get("role") in ("tool", "function")
+    return shapes.within(message, "content", shapes.result) if is_result else message
+
+
+def _without_no_tools(fields: Any) -> Any:
+    """Leave out a list of no tools, and what is said of them."""
+    if fields.get("tools") != [] or fields.get(str(LAYOUT.choice)) not in (None, "auto", "none"):
+        return fields
+    return {key: value for key, value in fields.items() if key not in ("tools", LAYOUT.choice, LAYOUT.parallel)}
+
+
+OF_TOOLS = (
+    Shape("tools.*", _own_tool, shapes.OWN_TOOLS),
+    Shape("tools.*.function.parameters", shapes.parameters, shapes.SCHEMAS_HAVE_OBJECTS),
+)
+OF_CONTENT = (
+    Shape("messages.*.content", shapes.parts, "contents of one part written as lists"),
+    Shape("messages.*", _own_result, shapes.RESULTS_ARE_TEXT),
+)
+
+
 class Request(request.Request):
     """A chat completion request."""
 
-    LAYOUT = LAYOUT
+    LAYOUT = replace(
+        LAYOUT,
+        shapes=(
+            *OF_CONTENT,
+            Shape(
+                "messages.*.tool_calls.*.function.arguments",
+                shapes.arguments_string,
+                shapes.ARGUMENTS_ARE_TEXT,
+            ),
+            *OF_TOOLS,
+            Shape("", _without_no_tools, "a list of no tools left out"),
+            *(
+                Shape(key, shapes.object_for_list, f"an empty list in {key} written as an object")
+                for key in ("metadata", "logit_bias", "stream_options")
+            ),
+        ),
+    )
     SAID: ClassVar[Collection[str]] = ("refusal", words.FIELD, "cache_control")
     """Fields of a message besides those of every one, that other APIs are told of, or that mean nothing to them."""
     meaning = staticmethod(meaning)
@@ -282,12 +328,14 @@ class Request(request.Request):
             return replace(message, source={**source, "role": message.role})
         return message
 
-    def as_text(self, message: Message) -> Message:
-        source = message.source
-        listed = isinstance(source, dict) and isinstance(source.get("content"), list)
-        if not listed or not all(isinstance(part, str) for part in message.content):
-            return message
-        return replace(message, source={**source, "content": None})
+    def as_text(self, message: Message, *, or_null: bool = False) -> Message:
+        source = message.source if isinstance(message.source, dict) else {}
+        is_null = or_null and source.get("content") is not None
+        listed = isinstance(source.get("content"), list) and all(isinstance(part, str) for part in message.content)
+        return replace(message, source={**source, "content": None}) if listed or is_null else message
+
+    def _lacks_call(self, result: Message) -> bool:
+        return bool(result.call_id) and not result.source.get("tool_call_id")
 
     def is_null(self, message: Message) -> bool:
         if not isinstance(message.source, dict):
@@ -358,6 +406,7 @@ def _encoded(message: Message) -> dict[str, Any]:
         entry["content"] = entry["content"] or ("" if is_text else None)
     if message.role == "tool" and message.call_id:
         entry["tool_call_id"] = message.call_id
+        entry |= {"name": message.name} if source.get("name") else {}
     elif message.role != "tool" and same_role and "name" in source:
         entry["name"] = source["name"]
     if same_role:

@@ -15,11 +15,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from vtc.apis import content, request
+from vtc.apis import content, request, shapes
 from vtc.apis.calls import freeform
 from vtc.apis.contract import FULL, Json, Question
 from vtc.apis.fields import part_of
-from vtc.apis.layout import BodyLayout, FullError
+from vtc.apis.layout import BodyLayout, FullError, Shape
 from vtc.apis.openai_chat import request as openai_chat
 from vtc.apis.openai_responses.items import (
     BARE,
@@ -201,6 +201,8 @@ KEPT = (
     "the text"
 )
 _OFFERED = ("function", "custom", "namespace")
+_FOREIGN = {"function", "input_schema"}
+"""Fields of functions that only other APIs have."""
 _DECLARES = "additional_tools"
 """The kind of an item that declares tools."""
 _NOT_SAID = ("_output", "_response", _DECLARES, "agent_message")
@@ -211,10 +213,43 @@ class _Item(dict[str, Any]):
     """An item that is an opaque part of a message."""
 
 
+def _own_tool(entry: Any) -> Any:
+    """Declare a function as this API does: with no object of its own for it."""
+    if not isinstance(entry, dict) or (entry.get("type") in _OFFERED and not entry.keys() & _FOREIGN):
+        return entry
+    function = shapes.function_in(entry)
+    return entry if function is None else {"type": "function", **function.flat("parameters")}
+
+
+def _own_arguments(item: Any) -> Any:
+    """Write the arguments of a past call as text."""
+    return shapes.within(item, "arguments", shapes.arguments_string) if _is(item, ("function_call",)) else item
+
+
+def _own_result(item: Any) -> Any:
+    """Write what a tool returned as text or as parts."""
+    return shapes.within(item, "output", shapes.result) if _is(item, OUTPUTS) else item
+
+
+def _is(item: Any, kinds: Collection[str]) -> bool:
+    return isinstance(item, dict) and item.get("type") in kinds
+
+
 class Request(request.Request):
     """A request for a response."""
 
-    LAYOUT = LAYOUT
+    LAYOUT = replace(
+        LAYOUT,
+        shapes=(
+            Shape("input.*", _own_arguments, shapes.ARGUMENTS_ARE_TEXT),
+            Shape("input.*", _own_result, shapes.RESULTS_ARE_TEXT),
+            Shape("input.*.content", shapes.parts, "contents of one part written as lists"),
+            Shape("tools.*", _own_tool, shapes.OWN_TOOLS),
+            Shape("tools.*.parameters", shapes.parameters, shapes.SCHEMAS_HAVE_OBJECTS),
+            Shape("tools.*.tools.*.parameters", shapes.parameters, shapes.SCHEMAS_HAVE_OBJECTS),
+            Shape("metadata", shapes.object_for_list, "an empty list in metadata written as an object"),
+        ),
+    )
     meaning = staticmethod(meaning)
 
     def kind(self, part: Any) -> str:
@@ -324,6 +359,9 @@ class Request(request.Request):
 
     def _add(self, entries: list[Any], message: Message, called: Collection[str | None]) -> None:
         entries += _written(message, self.form)
+
+    def _lacks_call(self, result: Message) -> bool:
+        return bool(result.call_id) and not result.source.get("call_id")
 
     def usual(self, message: Message) -> Message:
         source = message.source

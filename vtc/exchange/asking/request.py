@@ -22,7 +22,7 @@ from vtc.events import MAX_TOKENS, CanonicalRequest, Failure, Message, Tool
 from vtc.exchange.asking.corrections import Correction, CorrectionScope, corrected
 from vtc.exchange.asking.named_fields import taught as taught_by
 from vtc.exchange.asking.refusals import GRAMMARS, lesson
-from vtc.exchange.asking.steps import BRIDGED, StepContext, made_ready
+from vtc.exchange.asking.steps import BRIDGED, CERTAIN, StepContext, made_ready
 from vtc.exchange.asking.steps.limits import size
 from vtc.exchange.asking.window import LEAST, PLAIN, cut, full
 from vtc.exchange.replying.expectation import Expectation, GrammarCheck
@@ -85,7 +85,12 @@ class RequestEncoder:
         self._factory = factory
         self._report = report
         self._seals = seals
-        self._steps: dict[str, Any] = {**(BRIDGED if self._crosses else {}), **plan.steps, **taught}
+        self._steps: dict[str, Any] = {
+            **CERTAIN,
+            **(BRIDGED if self._crosses else {}),
+            **plan.steps,
+            **taught,
+        }
         if self._crosses and server.layout.choice is None:
             self._steps["choice"] = True
         self.taught: dict[str, Any] = {**taught}
@@ -116,7 +121,7 @@ class RequestEncoder:
         given = request.messages if messages is None else messages
         canonical = self._read(tuple(given))
         ready, took = made_ready(canonical, self._steps, context)
-        lines = [*took.values()]
+        lines = [*request.body.lines, *took.values()]
         if self._crosses:
             body = self._translated(ready)
             lines += self._untold(canonical, ready, names)
@@ -170,13 +175,14 @@ class RequestEncoder:
         plan, stack, protocol = self._plan, self._plan.stack, self._plan.protocol
         withheld = plan.withheld if protocol.is_native else frozenset[str]()
         is_plain = not (stack.request_set or stack.request_drop or withheld or plan.buffered or plan.server_model)
-        if messages is None and ready is request and is_plain:
+        if messages is None and ready is request and is_plain and not self._request.body.lines:
             return self._body
         before = {tool.name: tool for tool in request.tools}
         after = {names.back(tool.name): tool for tool in ready.tools}
+        is_declared_here = protocol.promote or (bool(after) and not before)
         changes = Changes(
             messages=messages if ready.messages is request.messages else ready.messages,
-            tools=ready.tools if protocol.promote else () if protocol.write else None,
+            tools=ready.tools if is_declared_here else () if protocol.write else None,
             withheld=withheld | (before.keys() - after.keys()),
             redeclared={name: tool for name, tool in after.items() if tool is not before.get(name)},
             undemanded=ready.choice != request.choice and ready.choice == "auto",

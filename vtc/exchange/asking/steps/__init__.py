@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from vtc.events import MAX_TOKENS, CanonicalRequest
-from vtc.exchange.asking.steps.calls import after_results, ids, names, results, signatures
+from vtc.exchange.asking.steps.calls import after_results, ids, names, results, shapes, signatures
 from vtc.exchange.asking.steps.limits import context, max_tokens, thinking
 from vtc.exchange.asking.steps.messages import (
     Step,
@@ -29,11 +29,12 @@ from vtc.exchange.asking.steps.messages import (
     text,
     turns,
 )
-from vtc.exchange.asking.steps.tools import choice, constrain, schemas, strict
+from vtc.exchange.asking.steps.tools import choice, constrain, declared, schemas, strict
 
-__all__ = ["BRIDGED", "STEPS", "StepContext", "made_ready"]
+__all__ = ["BRIDGED", "CERTAIN", "STEPS", "StepContext", "made_ready"]
 
 STEPS: Mapping[str, Step] = {
+    "shapes": shapes,
     "billing": billing,
     "developer": developer,
     "images": images,
@@ -51,6 +52,7 @@ STEPS: Mapping[str, Step] = {
     "text": text,
     "signatures": signatures,
     "thinking": thinking,
+    "declared": declared,
     "schemas": schemas,
     "strict": strict,
     "names": names,
@@ -60,6 +62,8 @@ STEPS: Mapping[str, Step] = {
 }
 """By the keys of profiles (`profiles/schema.py`), in their order: results are found by ids, what asks for a call is
 parted from them, what was folded or put in order may have become a neighbour of its own role, and a note is a text."""
+CERTAIN: Mapping[str, Any] = {"shapes": True}
+"""What is done to each request, unless a profile says otherwise."""
 BRIDGED: Mapping[str, Any] = {
     **dict.fromkeys(("billing", "empty", "turns", "results", "alternate", "text", "names", "something"), True),
     "system": "folded",

@@ -94,6 +94,19 @@ def _answering(message: Message, call_id: str | None, name: str | None) -> Messa
     return replace(message, call_id=call_id, name=name)
 
 
+# Results that do not say which call they answer: the call before it tells.
+
+
+def shapes(request: CanonicalRequest, _value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
+    """Say in each result which call it answers, in the field that its API has for that.
+
+    All else that is out of shape was put right when the request was decoded.
+    """
+    is_unclear = context.request.is_unclear
+    messages = (replace(message) if is_unclear(message) else message for message in request.messages)
+    return with_messages(request, messages, "result", "the call of {} named, as the conversation tells it")
+
+
 # Results, where servers want them: right after their calls.
 
 
@@ -146,8 +159,13 @@ def _answered(messages: Sequence[Message]) -> Iterator[Message]:
         for later in after:
             if later.role == "tool" and later.call_id in {call.id for call in message.calls}:
                 by_id.setdefault(later.call_id, later)
-        for call in message.calls:
-            yield by_id.get(call.id) or Message("tool", (NO_RESULT,), call_id=call.id, name=call.name)
+        answers = [
+            by_id.get(call.id) or Message("tool", (NO_RESULT,), call_id=call.id, name=call.name)
+            for call in message.calls
+        ]
+        # Some APIs want them all in one entry, so they are written together if one of them is new or moves.
+        in_order = all(answer is later for answer, later in zip(answers, after, strict=False))
+        yield from answers if in_order and len(after) >= len(answers) else map(replace, answers)
         for later in after:
             if later.role != "tool":
                 yield later

@@ -190,27 +190,52 @@ def developer(request: CanonicalRequest, _value: Any, context: StepContext) -> t
 # Messages that say nothing.
 
 
-def empty(request: CanonicalRequest, _value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
-    """Leave them out; a result without a word is one all the same."""
+def empty(request: CanonicalRequest, value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
+    """Leave them out; a result without a word is one all the same.
+
+    `parts`: also messages of blank texts alone, and such texts beside others.
+    """
+    blank = _is_blank if value == "parts" else lambda _: False
 
     def says(message: Message) -> bool:
-        has_content = any(isinstance(part, str) or part.media or part.part is not None for part in message.content)
+        has_content = any(
+            not blank(part) if isinstance(part, str) else part.media or part.part is not None
+            for part in message.content
+        )
         return bool(has_content or message.calls or message.role == "tool" or context.request.beside(message))
 
+    def without(message: Message) -> Message:
+        content = tuple(part for part in message.content if not blank(part))
+        return replace(message, content=content) if content and len(content) < len(message.content) else message
+
     kept = tuple(filter(says, request.messages))
-    if not (gone := len(request.messages) - len(kept)):
-        return request, ""
-    return replace(request, messages=kept), f"{counted(gone, 'empty message')} left out"
+    line = f"{counted(gone, 'empty message')} left out" if (gone := len(request.messages) - len(kept)) else ""
+    request = replace(request, messages=kept) if gone else request
+    request, of_parts = with_messages(request, map(without, kept), "message", "blank texts left out of {}")
+    return request, ", ".join(filter(None, (line, of_parts)))
 
 
-# Contents that are null, as clients write them beside calls, where a template reads a text.
+def _is_blank(part: str | Opaque) -> bool:
+    return isinstance(part, str) and not part.strip()
 
 
-def nulls(request: CanonicalRequest, _value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
-    """Write an empty text for each."""
+# Contents that are null, as clients write them beside calls, where a template reads a text; and the other way round.
+
+
+def nulls(request: CanonicalRequest, value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
+    """Write an empty text for each; `wanted`: write null for a blank text beside calls."""
+    if value == "wanted":
+        messages = (_with_null(message, context) for message in request.messages)
+        return with_messages(request, messages, "blank content", "{} beside calls written as null")
     is_null = context.request.is_null
     messages = (replace(message, content=("",)) if is_null(message) else message for message in request.messages)
     return with_messages(request, messages, "null content", "{} written as an empty text")
+
+
+def _with_null(message: Message, context: StepContext) -> Message:
+    if not message.calls or not all(map(_is_blank, message.content)):
+        return message
+    return context.request.as_text(replace(message, content=()) if message.content else message, or_null=True)
 
 
 # Several calls of one message, where a template takes one at a time.

@@ -180,6 +180,27 @@ def schemas(request: CanonicalRequest, value: Any, _context: StepContext) -> tup
     return replace(request, tools=tuple(tools)), f"{counted(len(lines), 'schema')} simplified ({shown})"
 
 
+# Tools for a conversation that holds calls and declares none, as agents send it to be summed up.
+
+
+CALLED = "Was called before in this conversation. It cannot be called now."
+
+
+def declared(request: CanonicalRequest, _value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
+    """Declare the tools that were called, where none is declared."""
+    if request.tools or context.request.offer.declared:
+        return request, ""
+    named = (name for message in request.messages for name in (*(call.name for call in message.calls), _of(message)))
+    tools = tuple(Tool(name, CALLED, {"type": "object", "properties": {}}) for name in dict.fromkeys(named) if name)
+    if not tools:
+        return request, ""
+    return replace(request, tools=tools), f"{counted(len(tools), 'tool')} declared that the conversation calls"
+
+
+def _of(message: Message) -> str:
+    return message.name or "" if message.role == "tool" else ""
+
+
 # The choice of a tool, for a server that does not heed it.
 
 

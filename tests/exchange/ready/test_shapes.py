@@ -1,0 +1,105 @@
+"""Requests out of the shape of their API, which are put right before they are sent; and shapes that refusals teach."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.apis import chat, pairs
+from tests.apis.shapes import SHAPES
+from tests.exchange.ready.steps import BY_NAME
+from tests.exchanges import agent, planner
+from vtc.apis import BadRequest
+from vtc.exchange import Exchange
+from vtc.profiles import Memory, Planner, Settings, builtin_directory, load
+
+REQUESTS = Path(__file__).parents[2] / "cases" / "requests"
+
+
+def table(name: str) -> list[dict[str, Any]]:
+    return yaml.safe_load((REQUESTS / name).read_text("utf-8"))
+
+
+def named(case: dict[str, Any]) -> str:
+    return f"{case['name']}, {case['api']}"
+
+
+CASES, REFUSED = table("shapes.yaml"), table("refused.yaml")
+case = pytest.mark.parametrize("case", CASES, ids=named)
+
+
+def body_of(api: str, *fields: dict[str, Any]) -> bytes:
+    """A request with all these fields, the last one of a name; one that is null is left out."""
+    body = SHAPES[api].request(**{key: value for some in fields for key, value in some.items()})
+    null = {key for some in fields[-1:] for key, value in some.items() if value is None}
+    return chat.encoded({key: value for key, value in body.items() if key not in null})
+
+
+def opened(api: str, body: bytes, host: str = "127.0.0.1", memory: Memory | None = None, **settings: Any) -> Exchange:
+    facts = replace(agent(api), host=host)
+    return Exchange.open(BY_NAME[api], body, facts, planner(**settings), "seed", memory)
+
+
+@case
+@pytest.mark.parametrize("host", ["127.0.0.1", "api.openai.com"])
+@pytest.mark.every
+def test_what_is_out_of_shape_is_put_right_and_told(case: dict[str, Any], host: str) -> None:
+    body = body_of(case["api"], case["fields"])
+    exchange = opened(case["api"], body, host)
+    sent = exchange.request()
+    assert json.loads(sent) == json.loads(body_of(case["api"], case["fields"], case["sent"]))
+    assert case["told"] in exchange.report.request
+    assert opened(case["api"], sent, host).request() == sent
+
+
+@case
+@pytest.mark.parametrize("server", SHAPES)
+def test_a_server_of_another_api_is_told_the_same_as_of_a_request_in_shape(case: dict[str, Any], server: str) -> None:
+    if server == case["api"]:
+        return
+    bodies = body_of(case["api"], case["fields"]), body_of(case["api"], case["fields"], case["sent"])
+    sent, of_shaped = (json.loads(opened(case["api"], body, upstream_api=(server,)).request()) for body in bodies)
+    assert sent == of_shaped
+    pairs.check_request(server, sent)
+
+
+@pytest.mark.parametrize("api", SHAPES)
+def test_a_profile_can_have_requests_sent_as_they_came(api: str, tmp_path: Path) -> None:
+    tmp_path.joinpath("mine.yaml").write_text("{kind: server, name: mine, match: {}, ready: {shapes: false}}")
+    profiles = load([builtin_directory(), tmp_path])
+    for case in CASES:
+        if case["api"] == api:
+            body, unshaped = body_of(api, case["fields"]), Planner(profiles, Settings(server="mine"))
+            with suppress(BadRequest):  # which passes on what came
+                exchange = Exchange.open(BY_NAME[api], body, agent(api), unshaped, "seed")
+                assert exchange.request() == body
+                assert case["told"] not in exchange.report.request
+
+
+def test_what_is_in_shape_keeps_its_bytes_beside_what_is_not() -> None:
+    in_shape = b'{"role" : "user",  "content": "\\u00e9"}'
+    body = b'{"model": "m", "messages": [%s, {"role": "tool", "content": {"a": 1}}], "stop" : [ ]}' % in_shape
+    sent = opened("openai-chat", body).request()
+    assert in_shape in sent
+    assert b'"stop":[ ]' in sent
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=named)
+def test_a_refusal_teaches_the_shape_that_its_server_wants(case: dict[str, Any]) -> None:
+    body = body_of(case["api"], case["fields"])
+    sent = body_of(case["api"], case["fields"], case["sent"])
+    for words in case["words"]:
+        memory = Memory()
+        exchange = opened(case["api"], body, memory=memory)
+        assert exchange.request() == body
+        again = exchange.again(json.dumps({"error": {"message": words}}).encode(), 400)
+        assert json.loads(again or b"null") == json.loads(sent)
+        exchange.learned()
+        assert opened(case["api"], body, memory=memory).request() == again
+        assert opened(case["api"], again or b"", memory=memory).request() == again

@@ -1,0 +1,156 @@
+"""Values of request bodies in the shape that their API demands, where a client writes another and it is certain what
+it means.
+
+    {"properties": []} -> {"properties": {}}                      PHP has one empty list for both
+    {"arguments": "{\\"a\\": 1}"} -> {"arguments": {"a": 1}}        a history that was kept for another API
+
+Each API lists its shapes (`BodyLayout.shapes`), and has functions of its own beside these. All return the very value
+if it is in shape.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from vtc.apis.calls import arguments_text, object_in
+from vtc.apis.layout import Mend, each
+
+ARGUMENTS_ARE_OBJECTS = "arguments of past calls written as objects"
+ARGUMENTS_ARE_TEXT = "arguments of past calls written as text"
+RESULTS_ARE_TEXT = "results that are no text written as JSON"
+SCHEMAS_HAVE_OBJECTS = "empty lists in schemas written as objects"
+OWN_TOOLS = "tools declared in the form of another API written in that of the server"
+"""What was done, for people."""
+
+
+def within(fields: Any, key: str, mend: Mend) -> Any:
+    """Put in shape what an object has in this field."""
+    new = mend(fields[key]) if key in fields else None
+    return fields if key not in fields or new is fields[key] else {**fields, key: new}
+
+
+# Objects
+
+
+def object_for_list(value: Any) -> Any:
+    """Write an empty list as the empty object that it stands for."""
+    return {} if value == [] else value
+
+
+def arguments_object(value: Any) -> Any:
+    """Write the arguments of a past call as an object; those that are cut or none stay, and are mended elsewhere."""
+    if value in ([], "[]"):
+        return {}
+    arguments = object_in(value) if isinstance(value, str) else None
+    return value if arguments is None else arguments
+
+
+def arguments_string(value: Any) -> Any:
+    """Write the arguments of a past call as text."""
+    return (arguments_text(value) or "{}") if isinstance(value, dict | list) else value
+
+
+_OBJECTS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+"""Keywords of JSON Schema that hold schemas by name."""
+_SCHEMAS = ("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames")
+"""Those that hold one."""
+_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
+"""Those that hold a list of some."""
+NO_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}}
+
+
+def parameters(schema: Any) -> Any:
+    """Write the schema of a tool's parameters: an empty list in it is an object where no list can be."""
+    return {**NO_PARAMETERS} if schema == [] else _schema(schema)
+
+
+def _schema(schema: Any) -> Any:
+    if schema == []:
+        return {}
+    if not isinstance(schema, Mapping):
+        return schema
+    changed: dict[str, Any] = {}
+    for key, value in schema.items():
+        new = value
+        if key in _OBJECTS:
+            new = {} if value == [] else _by_name(value)
+        elif key in _SCHEMAS:
+            new = _schema(value)
+        elif key in _LISTS:
+            new = each(value, _schema)
+        if new is not value:
+            changed[key] = new
+    return {**schema, **changed} if changed else schema
+
+
+def _by_name(schemas: Any) -> Any:
+    if not isinstance(schemas, Mapping):
+        return schemas
+    changed = {name: new for name, schema in schemas.items() if (new := _schema(schema)) is not schema}
+    return {**schemas, **changed} if changed else schemas
+
+
+# Contents and results
+
+
+_PARTS = frozenset(
+    ("text", "image_url", "input_text", "input_image", "output_text", "image", "document", "file", "input_file")
+)
+"""The types of parts that say what a content may say."""
+
+
+def parts(value: Any) -> Any:
+    """Write a content that is one part as a list of that."""
+    return [value] if isinstance(value, Mapping) and value.get("type") in _PARTS else value
+
+
+def result(value: Any) -> Any:
+    """Write what a tool returned as text or as parts; what is neither is written as JSON."""
+    value = parts(value)
+    if value is None or isinstance(value, str):
+        return value
+    is_parts = isinstance(value, list) and all(isinstance(part, str) or _is_part(part) for part in value)
+    return value if is_parts else json.dumps(value, ensure_ascii=False)
+
+
+def _is_part(value: Any) -> bool:
+    return isinstance(value, Mapping) and isinstance(value.get("type"), str)
+
+
+# Tools
+
+
+class Function(NamedTuple):
+    """A function as another API declares it."""
+
+    name: str
+    said: Mapping[str, Any]
+    """Its `description` and `strict`, where these are said."""
+    parameters: Any
+    """The schema; None if none is declared."""
+
+    def flat(self, field: str) -> dict[str, Any]:
+        """Write it with its schema in this field."""
+        schema = NO_PARAMETERS if self.parameters is None else self.parameters
+        return {"name": self.name, **self.said, field: schema}
+
+
+_PARAMETERS = ("parameters", "input_schema", "inputSchema", "parametersJsonSchema")
+"""The fields in which APIs have the schema."""
+
+
+def function_in(entry: Any) -> Function | None:
+    """Read the declaration of a function, in the form of whichever API; None for what is declared otherwise."""
+    if not isinstance(entry, Mapping) or entry.get("type", "function") not in ("function", "custom"):
+        return None
+    declared = entry
+    if isinstance(function := entry.get("function"), Mapping):
+        declared = {**entry, **function}
+    name = declared.get("name")
+    field = next((field for field in _PARAMETERS if field in declared), None)
+    if not isinstance(name, str) or (field is None and entry.get("type") != "function"):
+        return None
+    said = {key: declared[key] for key in ("description", "strict") if key in declared}
+    return Function(name, said, declared[field] if field else None)
