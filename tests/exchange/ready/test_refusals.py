@@ -109,6 +109,16 @@ REFUSALS: list[tuple[str, object, str]] = [
     ("text", True, 'can only concatenate list (not "str") to list'),
     ("something", "first", "No user query found in messages."),
     ("something", "first", "Cannot put tools in the first user message when there's no first user message!"),
+    ("something", "first", "Please ensure that function call turn comes immediately after a user turn or after a"),
+    ("choice", True, "Invalid tool_choice type: 'object'. Supported string values: none, auto, required"),
+    (
+        "schemas",
+        "grammar",
+        "json: cannot unmarshal array into Go struct field .tools.function.parameters.properties.type of type string",
+    ),
+    ("schemas", "plain", "Invalid schema for function 'a': In context=(), object schema missing properties."),
+    ("results", True, "Please ensure that the number of function response parts is equal to the number of function"),
+    ("images", "noted", "Only text tool_result blocks are supported"),
     ("prompt", True, "The model produced output that does not match the expected peg-native format"),
 ]
 
