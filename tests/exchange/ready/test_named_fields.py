@@ -67,6 +67,30 @@ def test_what_a_refusal_names_is_corrected(case: Json) -> None:
     assert later.again(error_of(case["error"]), case.get("status", 400)) != again
 
 
+OTHERS = [
+    "Rate limit reached for m in organization org-x on tokens per min (TPM): Limit 30000, Used 25000, Requested 9000.",
+    "The model `m` does not exist or you do not have access to it.",
+    "User location is not supported for the API use.",
+    "Your organization must be verified to stream this model. Please go to settings.",
+    "Streaming is not supported for this model.",
+    "Invalid value: 'tool'. Supported values are: 'system', 'assistant', 'user', 'function'.",
+    "Invalid parameter: messages with role 'tool' must be a response to a preceding message.",
+    "Invalid 'messages[0].content': expected a string, got null.",
+    "messages.0.content.0.text: text content blocks must contain non-whitespace text",
+    "'messages' must contain the word 'json' in some form, to use 'response_format' of type 'json_object'.",
+    "Missing required parameter: 'messages[0].tool_call_id'.",
+]
+
+
+@pytest.mark.parametrize("words", OTHERS)
+def test_errors_that_refuse_no_field_correct_nothing(words: str) -> None:
+    fields: Json = {"max_tokens": 5, "user": "me", "stop": ["a"], "tool_choice": "required", "n": 1}
+    exchange = opened("openai-chat", "openai-chat", {**fields, "response_format": {"type": "json_object"}})
+    exchange.request()
+    exchange.again(error_of(words), 400)
+    assert not [line for line in exchange.report.request if line.endswith("as the server wants it")]
+
+
 def test_what_was_taught_touches_no_byte_of_a_request_without_it() -> None:
     memory = Memory()
     for case in CASES:
