@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from tests.apis import gemini, messages, ollama, responses
+from tests.apis import chat, gemini, messages, ollama, responses
 from tests.apis.named_events import Json
 from vtc.apis import APIS, whole
 from vtc.events import Message
@@ -68,6 +68,49 @@ def answered(client: str, said: Message, result: str) -> list[Any]:
             for name, id_, arguments in calls
         ]
     return [entry, *({"role": "tool", "tool_call_id": id_, "content": result} for _, id_, _ in calls)]
+
+
+ASKED: dict[str, Json] = {
+    "anthropic-messages": {"thinking": {"type": "adaptive"}},
+    "openai-responses": {"include": ["reasoning.encrypted_content"], "reasoning": {"effort": "low"}},
+    "gemini-generate": {"generationConfig": {"thinkingConfig": {"includeThoughts": True}}},
+    "openai-chat": {},
+}
+"""Clients whose API has a field for seals, and how they ask to be told them."""
+
+
+def brought(client: str, out: bytes, result: str, *, stream: bool) -> list[Any]:
+    """What a reply is in the next request of a client that sends back all that it was told, with the results."""
+    lost = answered(client, told(client, out), result)
+    match client:
+        case "anthropic-messages":
+            return [messages.assistant(*messages.read(out).blocks), *lost[1:]]
+        case "openai-responses":
+            return [*responses.read(out).items, *(item for item in lost if item["type"].endswith("_output"))]
+        case "openai-chat":
+            return [{**lost[0], **of_message(out, stream=stream)}, *lost[1:]]
+    return [gemini.model(*parts_of(out, stream=stream)), *lost[1:]]
+
+
+def of_message(out: bytes, *, stream: bool) -> Json:
+    """What a client of chat completions sends back that keeps all of a message: its calls, its `reasoning_details`."""
+    deltas = [one["choices"][0]["delta"] for one in chat.events(out)[:-1] if one["choices"]] if stream else []
+    deltas = deltas or [json.loads(out)["choices"][0]["message"]]
+    calls: dict[int, Any] = {}
+    for at, piece in [(at, piece) for delta in deltas for at, piece in enumerate(delta.get("tool_calls") or ())]:
+        call = calls.setdefault(piece.get("index", at), {"function": {"arguments": ""}})
+        more = piece.get("function", {})
+        function = {**more, "arguments": call["function"]["arguments"] + more.get("arguments", "")}
+        call |= {**piece, "function": {**call["function"], **function}}
+    details = [entry for delta in deltas for entry in delta.get("reasoning_details") or ()]
+    kept = [{key: value for key, value in call.items() if key != "index"} for call in calls.values()]
+    return {"tool_calls": kept, **({"reasoning_details": details} if details else {})}
+
+
+def parts_of(out: bytes, *, stream: bool) -> list[Json]:
+    events = chat.events(out) if stream else [json.loads(out)]
+    parts = [part for one in events for part in one["candidates"][0]["content"]["parts"]]
+    return [one for one in parts if one != gemini.text("")]
 
 
 def thoughts(server: str, body: Mapping[str, Any]) -> list[str]:

@@ -243,7 +243,8 @@ async def start(confdir: Path) -> AsyncIterator[Start]:
         async def start(replies: Replies, **settings: Any) -> Lab:
             upstream = await stack.enter_async_context(serving(scripted(replies)))
             settings.setdefault("mode", [f"reverse:{upstream.url}"])
-            proxy = await stack.enter_async_context(running_proxy(confdir, **settings))
+            folder = settings.pop("confdir", confdir)
+            proxy = await stack.enter_async_context(running_proxy(folder, **settings))
             client = httpx.AsyncClient(base_url=proxy.url, trust_env=False, timeout=PATIENCE, verify=False)
             return Lab(proxy, upstream, await stack.enter_async_context(client))
 

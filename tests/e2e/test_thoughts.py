@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.apis import chat, gemini, pairs
-from tests.apis.conversations import answered, asks, key, told
+from tests.apis import chat, gemini, messages, pairs, responses
+from tests.apis.conversations import ASKED, BY_NAME, answered, asks, brought, key, told
 from tests.apis.shapes import SHAPES
 from tests.e2e.conftest import Answer, Lab, Start
 from tests.e2e.upstream import JSON, Reply, Seen
+from vtc.apis import streamed
 
 CALLS: pairs.Calls = [("read", {"filePath": "/a"})]
 REFUSED = {
@@ -34,17 +38,34 @@ def deepseek(seen: Seen) -> Reply:
     return Reply([body.replace(b"call_0", b"call_%d" % len(turns))])
 
 
-async def talk(client: str, lab: Lab, model: str = "deepseek-v4-flash") -> list[Answer]:
-    """Ask, and go on as a client does that knows no reasoning; up to the reply without a call."""
+type Restart = Callable[[], Awaitable[Lab]]
+
+
+async def talk(
+    client: str,
+    lab: Lab,
+    model: str = "deepseek-v4-flash",
+    restart: Restart | None = None,
+    *,
+    brings: bool = False,
+    stream: bool = True,
+) -> list[Answer]:
+    """Ask, and go on as a client does that knows no reasoning, or `brings` back all; up to the reply without a call.
+
+    After the first turn it goes on through the proxy that `restart` starts.
+    """
     entries, answers = asks(client, "Read it"), []
-    for _ in range(4):
-        body: dict[str, Any] = {key(client): entries, "stream": True, "model": model}
-        path = SHAPES[client].at(stream=True, model=body["model"])
+    for turn in range(4):
+        more: dict[str, Any] = ASKED[client] if brings else {}
+        body: dict[str, Any] = {key(client): entries, "stream": stream, "model": model, **more}
+        path = SHAPES[client].at(stream=stream, model=body["model"])
+        lab = await restart() if restart and turn == 1 else lab
         answer = await lab.post(SHAPES[client].request(**body), path=path)
         answers.append(answer)
         if answer.status != 200 or not (said := told(client, answer.body)).calls:
             break
-        entries = [*entries, *answered(client, said, "found")]
+        lost = answered(client, said, "found")
+        entries = [*entries, *(brought(client, answer.body, "found", stream=stream) if brings else lost)]
     return answers
 
 
@@ -67,22 +88,135 @@ async def test_without_anything_kept_the_same_server_refuses(client: str, start:
     assert b"must be passed back" in answers[-1].body
 
 
+# Servers that sign, and refuse what lacks that, has it elsewhere, or has another's, as the real ones do.
+
+
+def refusal(message: str) -> Reply:
+    error = {"code": 400, "message": message, "status": "INVALID_ARGUMENT", "type": "invalid_request_error"}
+    return Reply([chat.encoded({"error": error})], JSON, 400, framing="length")
+
+
+STAND_IN = "skip_thought_signature_validator"
+MISSING = "Function call is missing a thought_signature in functionCall parts."
+
+
 def google(seen: Seen) -> Reply:
-    """Refuse a call without the signature that it was made with, as Gemini 3 does; tell no thought at all."""
-    parts = [part for entry in seen.json["contents"] for part in entry["parts"] if "functionCall" in part]
-    if [one.get("thoughtSignature") for one in parts] != [f"U2ln{turn}" for turn, _ in enumerate(parts)]:
-        message = "Function call is missing a thought_signature in functionCall parts."
-        body = chat.encoded({"error": {"code": 400, "message": message, "status": "INVALID_ARGUMENT"}})
-        return Reply([body], JSON, 400, framing="length")
-    if len(parts) == 2:
-        return Reply([b"".join(gemini.streamed_text("It says ", "hello."))])
-    call = {**gemini.call("read", filePath="/a"), "thoughtSignature": f"U2ln{len(parts)}"}
-    return Reply([b"".join(gemini.streamed(gemini.frame(gemini.event(call))))])
+    """Sign a text and the first of two calls, and tell no thought, as Gemini 3 does."""
+    past = [entry["parts"] for entry in seen.json["contents"] if entry["role"] == "model"]
+    for turn, parts in enumerate(past):
+        calls = [part.get("thoughtSignature") for part in parts if "functionCall" in part]
+        signatures = [part.get("thoughtSignature") for part in parts]
+        if calls != [STAND_IN, None] and signatures != [f"QQ{turn}=", f"Qg{turn}=", None]:
+            return refusal(MISSING)
+    if len(past) == 2:
+        return replied(seen, gemini.reply(gemini.text("It says hello.")), "gemini-generate")
+    signatures = [f"QQ{len(past)}=", f"Qg{len(past)}="]
+    parts: list[Any] = [gemini.text("I look."), gemini.call("read", filePath="/a"), gemini.call("read", filePath="/b")]
+    parts[:2] = [{**part, "thoughtSignature": own} for part, own in zip(parts, signatures, strict=False)]
+    return replied(seen, gemini.reply(*parts), "gemini-generate")
 
 
-@pytest.mark.parametrize("client", ["openai-chat", "ollama-chat"])
-async def test_a_server_that_wants_its_signatures_back_gets_them(client: str, start: Start) -> None:
-    lab = await start(google, vtc_upstream_api="gemini-generate")
-    answers = await talk(client, lab, "gemini-3-pro")
+def replied(seen: Seen, whole: Any, api: str) -> Reply:
+    """A whole reply, or the stream that says the same, whichever was asked for."""
+    streams = seen.json.get("stream") or "stream" in seen.path
+    body = chat.encoded(whole)
+    return Reply([streamed(BY_NAME[api], body)]) if streams else Reply([body], JSON, framing="length")
+
+
+def anthropic(seen: Seen) -> Reply:
+    """Think before, between and after texts and calls, and sign each thought."""
+    past = [entry["content"] for entry in seen.json["messages"] if entry["role"] == "assistant"]
+
+    def blocks(turn: int) -> list[Any]:
+        calls = [messages.call("read", f"toolu_{turn}{place}", filePath="/a") for place in "AB"]
+        thoughts = [messages.thinking(f"Thought {place}{turn}.", f"sig{place}{turn}") for place in "AB"]
+        redacted = {"type": "redacted_thinking", "data": f"data{turn}"}
+        return [thoughts[0], messages.text("I look."), redacted, calls[0], thoughts[1], calls[1]]
+
+    for turn, content in enumerate(past):
+        known = [(block["type"], block.get("signature") or block.get("data")) for block in content]
+        if known != [(block["type"], block.get("signature") or block.get("data")) for block in blocks(turn)]:
+            return refusal(
+                "`thinking` or `redacted_thinking` blocks in the latest assistant message cannot be modified."
+            )
+    whole = messages.message(*blocks(len(past)), stop_reason="tool_use")
+    return replied(
+        seen, messages.message(messages.text("It says hello.")) if len(past) == 2 else whole, "anthropic-messages"
+    )
+
+
+def openai(seen: Seen) -> Reply:
+    """Encrypt what is thought before each item."""
+    own = [item for item in seen.json["input"] if item["type"] in ("reasoning", "function_call")]
+    turns = sum(item["type"] == "function_call" for item in own) // 2
+    expected = [sealed for turn in range(turns) for sealed in (f"A{turn}", f"B{turn}", None, f"C{turn}", None)]
+    if [item.get("encrypted_content") for item in own] != expected:
+        return refusal("The encrypted content could not be verified.")
+    if turns == 2:
+        return replied(seen, responses.response(responses.message("It says hello.")), "openai-responses")
+    seals = [
+        {"type": "reasoning", "id": f"rs_{place}{turns}", "summary": [], "encrypted_content": f"{place}{turns}"}
+        for place in "ABC"
+    ]
+    calls = [responses.call("read", f"fc_{turns}{place}", f"call_{turns}{place}", filePath="/a") for place in "AB"]
+    said = responses.message("I look.", f"msg_{turns}")
+    whole = responses.response(seals[0], said, seals[1], calls[0], seals[2], calls[1])
+    return replied(seen, whole, "openai-responses")
+
+
+SIGNING = {"gemini-generate": google, "anthropic-messages": anthropic, "openai-responses": openai}
+SERVER = pytest.mark.parametrize("server", SIGNING)
+STREAM = pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+
+
+@SERVER
+@STREAM
+@pytest.mark.parametrize("client", [*SHAPES])
+async def test_a_server_that_wants_its_seals_back_gets_them(
+    client: str, server: str, stream: bool, start: Start
+) -> None:
+    """Each in its place, through a client that loses them."""
+    lab = await start(SIGNING[server], vtc_upstream_api=server)
+    answers = await talk(client, lab, "gemini-3-pro", stream=stream)
     assert [one.status for one in answers] == [200, 200, 200]
     assert told(client, answers[-1].body).text == "It says hello."
+    assert len(lab.upstream.seen) == 3
+
+
+@SERVER
+@pytest.mark.parametrize("client", [*ASKED])
+async def test_what_a_client_brings_is_known_after_a_restart(client: str, server: str, start: Start) -> None:
+    if client == "openai-chat" and server != "gemini-generate":
+        pytest.skip("all that was before its first call stands there, and not in its place")
+    lab = await start(SIGNING[server], vtc_upstream_api=server)
+    later: list[Lab] = []
+    answers = await talk(client, lab, "gemini-3-pro", restarted(start, lab, server, later), brings=True)
+    assert [one.status for one in answers] == [200, 200, 200]
+    reports = [await later[0].report() for _ in answers[1:]]
+    assert "left out" not in str(reports)
+
+
+def restarted(start: Start, lab: Lab, server: str, later: list[Lab], **settings: Any) -> Restart:
+    """Start another proxy for the same server."""
+
+    async def restart() -> Lab:
+        mode = [f"reverse:{lab.upstream.url}"]
+        later.append(await start(SIGNING[server], vtc_upstream_api=server, mode=mode, **settings))
+        return later[0]
+
+    return restart
+
+
+@pytest.mark.parametrize("client", [client for client in ASKED if client != "gemini-generate"])
+async def test_what_another_proxy_gave_a_client_goes_no_further(client: str, start: Start, tmp_path: Path) -> None:
+    """It has another authority: the calls are told as such that nobody signed, once the server wants that."""
+    lab = await start(google, vtc_upstream_api="gemini-generate")
+    later: list[Lab] = []
+    restart = restarted(start, lab, "gemini-generate", later, confdir=tmp_path)
+    answers = await talk(client, lab, "gemini-3-pro", restart, brings=True)
+    assert [one.status for one in answers] == [200, 200, 200]
+    sent = [json.dumps(one.json) for one in lab.upstream.seen]
+    assert ["QQ0=" in body for body in sent] == [False] * 4
+    assert [body.count(STAND_IN) for body in sent] == [0, 0, 1, 1]
+    flows = [await later[0].flow() for _ in sent[1:]]  # one of them is that in which the server was asked again
+    assert "of past reasoning left out" in str([flow.metadata.get("vtc") for flow in flows])

@@ -18,7 +18,7 @@ from google import genai
 from google.genai import types
 
 from tests.apis import chat, gemini, messages, responses
-from tests.apis.conversations import BY_NAME, answered, asks, told
+from tests.apis.conversations import ASKED, BY_NAME, answered, asks, brought, told
 from tests.apis.named_events import Json
 from tests.e2e.upstream import JSON, SSE, Reply, serving
 from tests.exchange.talks import Talk
@@ -213,13 +213,6 @@ def test_a_seal_wins_over_the_clients_own_copy_of_the_reasoning(client: str, for
         assert "Mine." not in json.dumps(body)
 
 
-ASKED: dict[str, Json] = {
-    "anthropic-messages": {"thinking": {"type": "adaptive"}},
-    "openai-responses": {"include": ["reasoning.encrypted_content"], "reasoning": {"effort": "low"}},
-    "gemini-generate": {"generationConfig": {"thinkingConfig": {"includeThoughts": True}}},
-    "openai-chat": {},
-}
-"""Clients whose API has a field for seals, and how they ask to be told them."""
 CARRIES = pytest.mark.parametrize("client", [*ASKED])
 
 
@@ -231,16 +224,7 @@ def carried(client: str, form: Form, *, stream: bool) -> Talk:
     talk.ask(*asks(client, "Read it"), stream=stream, **ASKED[client])
     body = form.streamed if stream else chat.encoded(form.whole)
     out = fed(talk.exchange.stream(), body) if stream else talk.exchange.whole.rewrite(body)
-    lost = answered(client, told(client, out), "found")
-    match client:
-        case "anthropic-messages":
-            said: list[Any] = [messages.assistant(*messages.read(out).blocks), *lost[1:]]
-        case "openai-responses":
-            said = [*responses.read(out).items, lost[-1]]
-        case "openai-chat":
-            said = [{**lost[0], **of_message(out, stream=stream)}, *lost[1:]]
-        case _:
-            said = [gemini.model(*parts_of(out, stream=stream)), *lost[1:]]
+    said = brought(client, out, "found", stream=stream)
     talk.entries += said
     return talk
 
@@ -320,27 +304,6 @@ async def test_a_seal_comes_back_through_googles_client(what: str, stream: bool)
     sent = talk.ask(**asked)
     assert json.dumps(sent).count(SEAL) == 1
     assert "given back" not in str(talk.exchange.report.request)
-
-
-def of_message(out: bytes, *, stream: bool) -> Json:
-    """What a client of chat completions sends back that keeps all of a message: its calls, its `reasoning_details`."""
-    deltas = [one["choices"][0]["delta"] for one in chat.events(out)[:-1] if one["choices"]] if stream else []
-    deltas = deltas or [json.loads(out)["choices"][0]["message"]]
-    calls: dict[int, Any] = {}
-    for at, piece in [(at, piece) for delta in deltas for at, piece in enumerate(delta.get("tool_calls") or ())]:
-        call = calls.setdefault(piece.get("index", at), {"function": {"arguments": ""}})
-        more = piece.get("function", {})
-        function = {**more, "arguments": call["function"]["arguments"] + more.get("arguments", "")}
-        call |= {**piece, "function": {**call["function"], **function}}
-    details = [entry for delta in deltas for entry in delta.get("reasoning_details") or ()]
-    kept = [{key: value for key, value in call.items() if key != "index"} for call in calls.values()]
-    return {"tool_calls": kept, **({"reasoning_details": details} if details else {})}
-
-
-def parts_of(out: bytes, *, stream: bool) -> list[Json]:
-    events = chat.events(out) if stream else [json.loads(out)]
-    parts = [part for one in events for part in one["candidates"][0]["content"]["parts"]]
-    return [one for one in parts if one != gemini.text("")]
 
 
 @CLIENT
@@ -580,8 +543,7 @@ def test_a_client_of_chat_completions_brings_several_seals_on_its_calls(server: 
     talk.ask(*asks("openai-chat", "Read it"), stream=stream)
     body = form.streamed if stream else chat.encoded(form.whole)
     out = fed(talk.exchange.stream(), body) if stream else talk.exchange.whole.rewrite(body)
-    lost = answered("openai-chat", told("openai-chat", out), "found")
-    talk.entries += [{**lost[0], **of_message(out, stream=stream)}, *lost[1:]]
+    talk.entries += brought("openai-chat", out, "found", stream=stream)
     exact = form.back(talk.ask())
     talk.memory = Memory()  # as after a restart
     sent = json.dumps(talk.ask())

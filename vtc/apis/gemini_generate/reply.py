@@ -167,6 +167,10 @@ class Encoder(msgspec.Struct):
     used: Json = {}
     over: bool = False
     """True after the last event of a reply of another API, or after its error."""
+    calls: int = 0
+    """Those that were written."""
+    seals: tuple[Seal, ...] = ()
+    """Those that stand between calls to come."""
     pieces: dict[int, tuple[CallDelta, ...]] = {}
     """By choice, those of calls that are not whole: this API has whole calls alone."""
 
@@ -197,16 +201,18 @@ class Encoder(msgspec.Struct):
                 case Usage():
                     self.used = event.own.value if event.own and event.own.api == NAME else _usage(event)
                     own["event"]["usageMetadata"] = self.used
-                case Seal(signature, encrypted) if (seal := signature or encrypted) not in signed:
-                    parts.append({"text": "", SIGNATURE: seal})
+                case Seal(signature, encrypted) if (signature or encrypted) not in signed:
+                    self.seals = (*self.seals, event)
+                    parts += self._sealed(self.calls)
                 case Reasoning(text) | ReasoningDelta(text) if text and self._tells(event):
                     parts.append({"text": text, "thought": True})
                 case CallDelta(index=int()):
                     self.pieces = {**self.pieces, choice: (*self.pieces.get(choice, ()), event)}
                 case CallDelta():
-                    parts.append(_called(ToolCall(event.name, event.arguments or "{}", event.id, event.source)))
+                    call = ToolCall(event.name, event.arguments or "{}", event.id, event.source)
+                    parts += self._called([call])
                 case Call(call=call):
-                    parts += [*self._gathered(choice), _called(call)]
+                    parts += [*self._gathered(choice), *self._called([call])]
                 case Text(text) | Rewritten(text=text) | RefusalDelta(text) if text:
                     parts.append({"text": text})
                 case Finish():
@@ -250,7 +256,21 @@ class Encoder(msgspec.Struct):
         """Write the calls that came in pieces."""
         calls = ToolCallAccumulator(self.pieces.get(choice, ())).calls()
         self.pieces = {key: value for key, value in self.pieces.items() if key != choice}
-        return [*map(_called, calls)]
+        return self._called(calls)
+
+    def _called(self, calls: Sequence[ToolCall]) -> list[Json]:
+        """Write calls, each with the seals before it."""
+        parts: list[Json] = []
+        for call in calls:
+            parts += [*self._sealed(self.calls), _called(call)]
+            self.calls += 1
+        return parts
+
+    def _sealed(self, calls: int) -> list[Json]:
+        """Write the seals whose place is before the next call, if they are not written yet."""
+        here = [seal for seal in self.seals if seal.calls <= calls]
+        self.seals = tuple(seal for seal in self.seals if seal.calls > calls)
+        return [{"text": "", SIGNATURE: seal.signature or seal.encrypted} for seal in here]
 
     def _tells(self, event: Reasoning | ReasoningDelta) -> bool:
         wanted = self.thinks or (self.native and not isinstance(event, Reasoning))

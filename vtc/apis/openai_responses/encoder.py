@@ -650,9 +650,10 @@ class Encoder(EventCounter):
 
     def _sealed(self, seal: Seal) -> Iterator[Json]:
         """Write what must come back with reasoning, which may have no text."""
+        is_sealed = self.notes.get("item_done", {}).keys() == {"encrypted_content"}  # by one before
         if self.start is not None and self.start.kind == "reasoning":
             yield from self._reason(self.start)
-        elif self.open is None or self.open.kind != "reasoning":
+        elif self.open is None or self.open.kind != "reasoning" or is_sealed:
             yield from self._end()
             yield from self._begin("reasoning", -1, {})
         sealed = {"encrypted_content": seal.encrypted or seal.signature}
