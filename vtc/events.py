@@ -253,6 +253,10 @@ CUT_OFF: frozenset[Reason] = frozenset(("length", "halted"))
 """The reasons that cut a message off: a call that is open then is none."""
 
 
+type Silence = Literal["empty", "thought", "announced"]
+"""How a turn ends without a word: with nothing, with a thought alone, with what the model does next."""
+
+
 class TextDelta(msgspec.Struct, frozen=True, gc=False):
     """A piece of the visible text of one choice."""
 

@@ -40,6 +40,12 @@ def told(client: str, body: bytes) -> Message:
     return whole.replies(BY_NAME[client], body)[0].message
 
 
+def used(client: str, body: bytes) -> tuple[int, int] | None:
+    """Read the tokens that the client was told, those of the prompt and those of the reply; None for none."""
+    usage = whole.replies(BY_NAME[client], body)[0].usage
+    return (usage.prompt, usage.completion) if usage else None
+
+
 def answered(client: str, said: Message, result: str) -> list[Any]:
     """What a reply is in the next request, with the results of its calls."""
     calls = [(call.name, call.id or "", json.loads(call.arguments)) for call in said.calls]

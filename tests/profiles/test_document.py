@@ -90,7 +90,7 @@ SYNTAX_HINT = "; check the indentation, and put texts with any of * & ! % @ ` { 
         (b"a: 1\nb: \xff\n", "x.yaml:2: not UTF-8; save the file as UTF-8"),
         ("a: 1\nb: 2\na: 3\n", "x.yaml:3: a: written twice, first on line 1; remove one of the two"),
         ("a:\n  1: x\n", "x.yaml:2: a: 1 is a key but no text; put it in quotes"),
-        ("a:\n  on: x\n", "x.yaml:2: a: on is a key but no text; put it in quotes"),
+        ("a:\n  ~: x\n", "x.yaml:2: a: ~ is a key but no text; put it in quotes"),
         ("[a]: x\n", "x.yaml:1: what stands before the colon is a key but no text; put it in quotes"),
         (
             "a: !!python/object/apply:os.system [x]\n",

@@ -46,6 +46,8 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """The APIs that the server speaks, parted by commas, if not those that it shows."""
     share_keys: bool = False
     """Clients on other machines may spend the keys that server profiles have from the environment (`key_env`)."""
+    retry: bool = False
+    """Ask the model once more about a faulty reply, and where it ends its turn without a word."""
     observe: bool = False
     """Change nothing, and tell what would have been done."""
     log: str | None = None

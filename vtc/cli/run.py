@@ -54,6 +54,7 @@ def _refuse_set(_: click.Context, __: click.Parameter, value: str | None) -> Non
 @click.option("--server", help="The server profile, if it is not recognised.", shell_complete=completing("servers"))
 @click.option("--api", type=Apis(), help="The APIs that the server speaks, parted by commas, if not those it shows.")
 @click.option("--share-keys", is_flag=True, help="Clients of other machines may spend your keys (key_env), too.")
+@click.option("--retry", is_flag=True, help="Ask the model once more about faulty replies and silent turns.")
 @click.option("--observe", is_flag=True, help="Change nothing, and tell what would have been done.")
 @click.option("--log", type=click.Path(dir_okay=False, path_type=Path), help="Add a line of JSON for each exchange.")
 @click.option("-v", "--verbose", is_flag=True, help="mitmproxy's own lines, too: connections and requests.")
@@ -173,12 +174,13 @@ def _options(
     server: str | None,
     api: str | None,
     share_keys: bool,
+    retry: bool,
     observe: bool,
     log: Path | None,
 ) -> list[str]:
     options = [f"vtc_tools={tools}"] * bool(tools) + [f"vtc_dialect={dialect}"] * bool(dialect)
     options += [f"vtc_server={server}"] * bool(server) + [f"vtc_upstream_api={api}"] * bool(api)
-    options += ["vtc_share_keys=on"] * share_keys
+    options += ["vtc_share_keys=on"] * share_keys + ["vtc_retry=on"] * retry
     options += ["vtc_mode=observe"] * observe + [f"vtc_log={log}"] * bool(log)
     return options
 

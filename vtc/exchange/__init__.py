@@ -22,6 +22,7 @@ from typing import Any
 from vtc.apis import Api, BadRequest, Request, named
 from vtc.apis.seals import SealKey
 from vtc.exchange.asking import prompt
+from vtc.exchange.asking.reminder import Reminder
 from vtc.exchange.asking.request import Outgoing, RequestEncoder, SentRequest, as_it_came
 from vtc.exchange.remembering.past import History, Planned, planning
 from vtc.exchange.remembering.thoughts import opening
@@ -111,7 +112,8 @@ class Exchange:
         sides = (self._api, self.server, self._request)
         self._factory = ReplyFactory(*sides, plan, self.fate, own.seed, self._seals, past.thoughts if past else None)
         self._encoder = RequestEncoder(*sides, self._body, plan, self._factory, self.report, self._seals, taught)
-        self.whole = WholeReplies(*sides, plan, self._factory, self._encoder, self.fate, self.report)
+        reminder = Reminder(self._request, self._encoder, past, self.report)
+        self.whole = WholeReplies(*sides, plan, self._factory, self._encoder, self.fate, self.report, reminder)
         self._outgoing: Outgoing | None = None  # when it was asked for
 
     def _seal_key(self, facts: Facts, plan: Plan, secret: bytes) -> SealKey:
@@ -267,14 +269,27 @@ class Exchange:
 
         A `whole` one is kept up to its end, and left alone if it is too long.
 
-        From then on the exchange holds nothing of the conversation, as a stream may go on for long.
+        From then on the exchange holds nothing of the conversation, as a stream may go on for long; but for one that
+        may have to be asked once more at its end.
         """
         decoder = compression.decoder(content_encoding)
-        self._request.forget()
-        self._encoder.forget()
-        self._planned = None
+        if whole or not self.plan.stack.silences:
+            self._forget()
         as_one = self.whole.rewrite if whole or isinstance(self.server.framing, EventStream) else None
         stream = self._factory.stream(decoder, self.report, whole=False, clock=clock, as_one=as_one)
         if whole:
             stream.collect()
         return stream
+
+    def go_on(self, first: Stream, clock: Callable[[], float] = float) -> Stream:
+        """Make the way of the streamed reply to `whole.reminder.question`, which goes on with the first."""
+        if first.turn:
+            self.whole.reminder.answered(first.turn)
+        self._forget()
+        return self._factory.stream(compression.decoder(""), self.report, whole=False, clock=clock, first=first)
+
+    def _forget(self) -> None:
+        """Let go of the conversation."""
+        self._request.forget()
+        self._encoder.forget()
+        self._planned = None

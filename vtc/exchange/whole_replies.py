@@ -15,9 +15,11 @@ from typing import Any
 
 from vtc.apis import Api, NoReply, Request, folded, joined, streamed
 from vtc.apis.contract import FULL
+from vtc.apis.relay.turn import TurnEncoder
 from vtc.apis.whole import text as summary_of
 from vtc.dialects.reading.reader import Reader
 from vtc.events import Call, Failure, Text
+from vtc.exchange.asking.reminder import Reminder
 from vtc.exchange.asking.request import RequestEncoder
 from vtc.exchange.replying.factory import ReplyFactory
 from vtc.exchange.replying.fate import JSON, UNREAD, Fate, LocalReply, whole_reply
@@ -60,6 +62,8 @@ class WholeReply:
     body: bytes
     report: Report
     faults: Sequence[ReplyFault] = ()
+    turn: TurnEncoder | None = None
+    """What it said, if the model is to be asked once more as the turn ends without a word."""
 
 
 class WholeReplies:
@@ -75,6 +79,7 @@ class WholeReplies:
         encoder: RequestEncoder,
         fate: Fate,
         report: Report,
+        reminder: Reminder,
     ) -> None:
         self._client = client
         self._server = server
@@ -84,6 +89,8 @@ class WholeReplies:
         self._fate = fate
         self._encoder = encoder
         self._report = report
+        self.reminder = reminder
+        """Asks once more in a turn that ends without a word."""
 
     def rewrite(self, body: bytes, *, is_error: bool = False) -> bytes:
         """Rewrite a reply into the form that the client asked for, or leave it in its own if it `is_error`."""
@@ -110,6 +117,8 @@ class WholeReplies:
                 break
             reply = self._rewritten(body)
             self._report.intervened("retry", "asked", "", faults[0].reason)
+        if reply is first and reply.turn:
+            first = reply = yield from self._reminded(body, reply, reply.turn, ask)
         left = [fault.reason for fault in reply.faults if retry and fault.kind in retry.on]
         left = left or reply.report.failures or reply.report.errors
         if reply is not first and left:
@@ -117,6 +126,24 @@ class WholeReplies:
             reply = first
         self._report.adopt(reply.report)
         return self._as_asked(reply.body)
+
+    def _reminded(self, body: bytes, first: WholeReply, turn: TurnEncoder, ask: Ask) -> Generator[Any, Any, WholeReply]:
+        """Ask once more in a turn that ends without a word; return both replies as one, or the first alone."""
+        try:
+            more = yield from ask(self.reminder.question(turn))
+        except NoAnswer as error:
+            self.reminder.failed(str(error))
+            return first
+        except Exception as error:
+            logger.error("vtc: the model is not asked once more\n%s", told(error, self._report.secrets))
+            self.reminder.failed(type(error).__name__)
+            return first
+        reply = self._rewritten(body, more)
+        if reply.report.failures or reply.report.errors:
+            self.reminder.failed(next(iter([*reply.report.failures, *reply.report.errors])))
+            return first
+        self.reminder.answered(turn)
+        return reply
 
     def from_error(self, body: bytes, status: int | None = None) -> LocalReply | None:
         """Write the reply that an error of the server holds, in the form that the client asked for.
@@ -166,10 +193,11 @@ class WholeReplies:
     def _crosses(self) -> bool:
         return self._server is not self._client
 
-    def _rewritten(self, body: bytes) -> WholeReply:
+    def _rewritten(self, body: bytes, more: bytes | None = None) -> WholeReply:
+        """Rewrite a reply, with what the model said `more` in its turn; never raises."""
         report = Report(secrets=self._report.secrets)
         try:
-            return self._read(body, report)
+            return self._read(body, report, more)
         except NoReply as error:
             report.errors += hints.instead(body)
             if self._crosses:
@@ -182,12 +210,17 @@ class WholeReplies:
             reply, report = self._fate.of_broken_body(error)
         return WholeReply(reply.body if reply else body, report)
 
-    def _read(self, body: bytes, report: Report) -> WholeReply:
+    def _read(self, body: bytes, report: Report, more: bytes | None = None) -> WholeReply:
         """Rewrite a reply by way of a stream; raises `NoReply`."""
-        is_stream = self._server.framing.matches(body)
-        received = body if is_stream else streamed(self._server, body)
+        received, is_stream = self._streamed(body)
         stream = self._factory.stream(compression.decoder(""), report, whole=not is_stream)
         sent = b"".join([*stream.feed(received), *stream.finish()])
+        if (turn := stream.turn) and more is not None:
+            rest, is_rest_stream = self._streamed(more)
+            stream = self._factory.stream(compression.decoder(""), report, whole=not is_rest_stream, first=stream)
+            sent += b"".join([*stream.feed(rest), *stream.finish()])
+        elif turn:
+            sent += b"".join(stream.let_end())
         if stream.left_out and not (is_stream and self._request.stream):
             reply, report = self._fate.of_body(UNREAD, "it could not be read")
             return WholeReply(reply.body if reply else body, report)
@@ -201,7 +234,19 @@ class WholeReplies:
         elif not is_stream:
             keeps = self._fate.keeps(body, unchanged=received == sent)
             sent = folded(self._client, body, received, sent) if keeps else joined(self._client, sent)
-        return WholeReply(sent, report, stream.faults)
+        return WholeReply(sent, report, stream.faults, turn)
+
+    def as_stream(self, body: bytes) -> bytes | None:
+        """Return a whole reply of the server as the stream that says the same; None if it is no reply."""
+        try:
+            return self._streamed(body)[0] if body.strip() else None
+        except NoReply:
+            return None
+
+    def _streamed(self, body: bytes) -> tuple[bytes, bool]:
+        """Return a reply as a stream, and whether it is one; raises `NoReply`."""
+        is_stream = self._server.framing.matches(body)
+        return body if is_stream else streamed(self._server, body), is_stream
 
     def _as_asked(self, body: bytes) -> bytes:
         """Return a reply in the form that the client asked for."""

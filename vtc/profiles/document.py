@@ -188,6 +188,8 @@ class _Builder:
         for key_node, value_node in node.value:
             line = key_node.start_mark.line + 1
             key = self._scalar(key_node, path) if isinstance(key_node, yaml.ScalarNode) else None
+            if isinstance(key, bool):  # `on`, which no key means otherwise
+                key = key_node.value
             if not isinstance(key, str):
                 shown = key_node.value if isinstance(key_node, yaml.ScalarNode) else "what stands before the colon"
                 self._complain(path, f"{shown} is a key but no text; put it in quotes", line)

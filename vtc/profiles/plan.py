@@ -184,5 +184,5 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         """True if this plan can change the reply. If False, the body is streamed through unread."""
         protocol, stack = self.protocol, self.stack
         reads = bool(self.reading.dialects and protocol.tools) or protocol.client_text is not None
-        changes = bool(stack.response_drop or stack.response_thoughts) or self.buffered
+        changes = bool(stack.response_drop or stack.response_thoughts or stack.silences) or self.buffered
         return reads or self.checks_calls or self.checks_text or changes

@@ -16,6 +16,7 @@ from vtc.apis import APIS
 from vtc.apis.fields import ANSWER
 from vtc.dialects.syntax.markup import marker
 from vtc.dialects.text_client.documented_tools import TOOL_SECTIONS
+from vtc.events import Silence
 from vtc.guards.chain import Guards
 from vtc.guards.patterns import check_glob, each, expression, naming
 from vtc.scrub import CREDENTIALS, scrub
@@ -216,23 +217,41 @@ class ResponseChanges(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
             raise ValueError(f"drop: {answer!r} is the answer itself; name fields that clients can do without")
 
 
-class Retry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Asking the model once more, where the whole reply is there before the client sees any of it.
+SILENCES: frozenset[Silence] = frozenset(("empty", "thought", "announced"))
 
-    A streaming request is then asked without streaming, and answered as a stream.
+
+class Retry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Asking the model once more about its reply.
+
+    About `malformed`, `arguments`, `denied` and `tool_choice` it is asked before the client sees any of the reply: a
+    streaming request is then asked without streaming, and answered as a stream. About `empty`, `thought` and
+    `announced` alone the stream goes on as it comes, and only its end waits: what the model says then goes on in the
+    same reply.
     """
 
     max: Annotated[int, msgspec.Meta(ge=1, le=5)] = 1
     """Further questions for one request."""
     seconds: Annotated[float, msgspec.Meta(gt=0)] = 60
-    """That all of them together may take; then the first reply is what the client gets."""
-    on: tuple[Literal["malformed", "arguments", "denied", "tool_choice"], ...] = (
-        "malformed",
-        "arguments",
-        "tool_choice",
+    """That all of them together may take; then the first reply is what the client gets. A stream that goes on must have
+    begun by then."""
+    on: tuple[Literal["malformed", "arguments", "denied", "tool_choice"] | Silence, ...] = (
+        *("malformed", "arguments", "tool_choice"),
+        *("empty", "thought", "announced"),
     )
     """What is asked about: a call that could not be read, arguments that do not fit, a call that a policy refused, no
-    call where `tool_choice` demands one."""
+    call where `tool_choice` demands one; and a turn that ends without a word: with neither text nor a call, with a
+    thought alone, or with a last sentence that says what the model does next, and no call. About the last three it is
+    asked once, and never twice in a row."""
+
+    @property
+    def silences(self) -> frozenset[Silence]:
+        """The ways to be silent that are asked about."""
+        return SILENCES.intersection(self.on)
+
+    @property
+    def needs_whole(self) -> bool:
+        """True if the whole reply must be there before the client sees any of it."""
+        return not SILENCES.issuperset(self.on)
 
 
 class Exchanged(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -9,6 +9,7 @@ from typing import Any, Literal, cast
 import msgspec
 
 from vtc.dialects.reading.reader import UnknownTools
+from vtc.events import Silence
 from vtc.guards.chain import Guards
 from vtc.profiles.document import nearest
 from vtc.profiles.schema import (
@@ -39,6 +40,7 @@ class Settings:
     tools: Literal["auto", "native", "prompt"] = "auto"
     dialect: str = ""
     lenient: Literal["auto", "on", "off"] = "auto"
+    retry: Literal["auto", "on", "off"] = "auto"
     unknown_tools: Literal["auto", "allow", "text", "drop"] = "auto"
     echo: Literal["auto", "text", "steer", "call"] = "auto"
     constrain: Literal["off", "required", "auto"] = "required"
@@ -189,13 +191,21 @@ class ProfileStack(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def retry(self) -> Retry | None:
         """Return how the model is asked again about a faulty reply; None if it is not."""
-        return first_set(*(policy.retry for policy in reversed(self.policies)), otherwise=self.model.retry)
+        if self.settings.retry == "off":
+            return None
+        usual = Retry() if self.settings.retry == "on" else None
+        return first_set(*(policy.retry for policy in reversed(self.policies)), self.model.retry, otherwise=usual)
 
     @property
     def unstreamed(self) -> bool:
         """True if a streaming request that offers tools is asked without streaming."""
         stream = first_set(*(profile.upstream_stream for profile in reversed(self._changes)), otherwise="keep")
-        return stream == "never" or self.retry is not None
+        return stream == "never" or (self.retry is not None and self.retry.needs_whole)
+
+    @property
+    def silences(self) -> frozenset[Silence]:
+        """The ways to end a turn without a word about which the model is asked again."""
+        return self.retry.silences if self.retry else frozenset()
 
     @property
     def guards(self) -> tuple[Guards, ...]:

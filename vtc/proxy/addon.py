@@ -31,7 +31,8 @@ from vtc.proxy.commands import Commands
 from vtc.proxy.connections import Turns
 from vtc.proxy.discovery import Discovery
 from vtc.proxy.flows import METADATA
-from vtc.proxy.follow_up import AGAIN
+from vtc.proxy.follow_up import AGAIN, RestOfReplies, hear
+from vtc.proxy.going_on import begin
 from vtc.proxy.keys import ServerKeys
 from vtc.proxy.log import Log
 from vtc.proxy.page import Page
@@ -118,7 +119,7 @@ class VirtualToolCalling:
         page = Page(self._stats)
         commands = Commands(self, reloader, self._stats, page)
         self.addons = [Startup(self), reloader, commands, self._log, Metrics(self._stats), page, Turns(), self._beside]
-        self.addons += [self._discovery, self._keys]
+        self.addons += [self._discovery, self._keys, RestOfReplies()]
 
     def load(self, loader: Loader) -> None:
         options.add(loader)
@@ -209,7 +210,10 @@ class VirtualToolCalling:
 
     async def responseheaders(self, flow: http.HTTPFlow) -> None:
         live, response = self._live.get(flow), flow.response
-        if response is None or AGAIN in flow.metadata:
+        if response is None:
+            return
+        if AGAIN in flow.metadata:
+            hear(flow)
             return
         if live and live.warming:
             await asyncio.wrap_future(live.warming)
@@ -248,7 +252,8 @@ class VirtualToolCalling:
             response.headers["content-type"] = exchange.media_type
         live.encoding = response.headers.pop("content-encoding", "")
         bodies.cut_in_chunks(flow.request, response)
-        response.stream = rewriting(stream, live, flow, ctx.options.vtc_keep_alive, self.clock)
+        at_end = partial(begin, flow, live, stream)
+        response.stream = rewriting(stream, live, flow, ctx.options.vtc_keep_alive, self.clock, at_end)
 
     async def response(self, flow: http.HTTPFlow) -> None:
         live, response = self._live.get(flow), flow.response

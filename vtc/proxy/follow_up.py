@@ -7,17 +7,20 @@ its headers and the proxy's settings (upstream proxies, certificates), and nothi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import wraps
 from weakref import WeakKeyDictionary, ref
 
 from mitmproxy import ctx, http
 from mitmproxy.addons.clientplayback import ReplayHandler
+from mitmproxy.hooks import all_hooks
+from mitmproxy.proxy.commands import StartHook
 from mitmproxy.proxy.events import Event
 from mitmproxy.proxy.layer import CommandGenerator
-from mitmproxy.proxy.layers.http import HttpStream
-from mitmproxy.proxy.layers.http._events import RequestProtocolError
+from mitmproxy.proxy.layers.http import HttpStream, SendHttp
+from mitmproxy.proxy.layers.http._events import RequestProtocolError, ResponseData
 
 from vtc.exchange import NoAnswer
 
@@ -31,9 +34,51 @@ _send = getattr(HttpStream.send_response, "__wrapped__", HttpStream.send_respons
 """mitmproxy's own; a script that is loaded again does not wrap what it wrapped before."""
 
 
+_rests: WeakKeyDictionary[http.HTTPFlow, AsyncIterator[list[bytes]]] = WeakKeyDictionary()
+"""What goes on in a streamed reply after the server has ended its own."""
+_pieces: WeakKeyDictionary[http.HTTPFlow, list[bytes] | None] = WeakKeyDictionary()
+"""What is to be sent next of it; None at its end."""
+
+
+def go_on(flow: http.HTTPFlow, rest: AsyncIterator[list[bytes]]) -> None:
+    """Have a reply that was streamed go on at its end; before mitmproxy's hook `response`."""
+    _rests.setdefault(flow, rest)
+
+
+all_hooks.pop("vtc_rest", None)  # of a script that is loaded again
+
+
+@dataclass
+class RestHook(StartHook):
+    """The next pieces of a reply that goes on are to be waited for."""
+
+    name = "vtc_rest"
+    flow: http.HTTPFlow
+
+
+class RestOfReplies:
+    """The addon that waits for them, as mitmproxy's layers must not."""
+
+    name = "vtc-rest"
+
+    async def vtc_rest(self, flow: http.HTTPFlow) -> None:
+        """Wait for pieces, and leave them for the layer; none at the end."""
+        rest = _rests.get(flow)
+        pieces = await anext(rest, None) if rest else None
+        _pieces[flow] = pieces
+
+
 @wraps(_send)
 def _note_first(stream: HttpStream, already_streamed: bool = False) -> CommandGenerator[None]:
     _streams[stream.flow] = ref(stream)
+    while already_streamed and stream.flow in _rests:
+        yield RestHook(stream.flow)
+        pieces = _pieces.pop(stream.flow, None)
+        if pieces is None or any(isinstance(event, RequestProtocolError) for event in stream._paused_event_queue):
+            del _rests[stream.flow]  # it has ended, or its client has gone
+            break
+        for piece in pieces:
+            yield SendHttp(ResponseData(stream.stream_id, piece), stream.context.client)
     yield from _send(stream, already_streamed)
 
 
@@ -69,6 +114,22 @@ AGAIN = "vtc.again"
 PATIENCE = 600.0
 """Seconds for a reply to a request that was refused first."""
 
+type Hears = Callable[[http.Response], Callable[[bytes], object] | None]
+"""Returns what takes the body of an answer piece by piece, as it comes; None for one that is taken whole."""
+_hearers: WeakKeyDictionary[http.HTTPFlow, Hears] = WeakKeyDictionary()
+
+
+def hear(flow: http.HTTPFlow) -> None:
+    """Have the answer to a follow-up request told as it comes, where that is wanted; for `responseheaders`."""
+    take = _hearers[flow](flow.response) if flow in _hearers and flow.response else None
+    if take and flow.response:
+
+        def passed(piece: bytes) -> list[bytes]:
+            take(piece)
+            return [piece] if piece else []
+
+        flow.response.stream = passed
+
 
 class FollowUpRequests:
     """Asks again for `flow`; all its questions together may take `seconds`."""
@@ -80,30 +141,79 @@ class FollowUpRequests:
 
     async def __call__(self, body: bytes) -> http.Response:
         """Return the answer, whatever it is; raises `NoAnswer` if there is none, or its client has gone."""
-        loop = asyncio.get_running_loop()
+        again = self._copy(body)
+        with self._replaying(again) as replay:
+            await asyncio.wait([replay], timeout=self._left)
+            return self._answer(again, replay)
+
+    async def stream(
+        self, body: bytes, is_stream: Callable[[http.Response], bool], tick: float = 0
+    ) -> AsyncIterator[bytes | http.Response]:
+        """Yield the answer: the pieces of a stream as they come, any other whole; raises `NoAnswer`.
+
+        It is waited for until it begins. Where nothing comes for `tick` seconds, an empty piece is yielded.
+        """
+        again = self._copy(body)
+        pieces: asyncio.Queue[bytes | None] = asyncio.Queue()
+        _hearers[again] = lambda response: pieces.put_nowait if is_stream(response) else None
+        begun = False
+        with self._replaying(again) as replay:
+            replay.add_done_callback(lambda _: pieces.put_nowait(None))
+            while True:
+                left = None if begun else self._left
+                try:
+                    piece = await asyncio.wait_for(pieces.get(), min(filter(None, (tick, left)), default=None))
+                except TimeoutError:
+                    if self._left <= 0 and not begun:
+                        break
+                    yield b""
+                    continue
+                if piece is None:
+                    break
+                begun = begun or bool(piece)
+                if piece:
+                    yield piece
+            answer = self._answer(again, replay)
+            if not begun:
+                yield answer
+
+    @property
+    def _left(self) -> float:
+        """Return the seconds that are left; they begin with the first question."""
+        now = asyncio.get_running_loop().time()
         if self._deadline is None:
-            self._deadline = loop.time() + self._seconds
-        again = self._flow.copy()
+            self._deadline = now + self._seconds
+        return self._deadline - now
+
+    def _copy(self, body: bytes) -> http.HTTPFlow:
+        again: http.HTTPFlow = self._flow.copy()
         again.response = again.error = None
         again.comment, again.marked = "", ""
         again.metadata = {AGAIN: self._flow.id}
         again.is_replay = "request"
         again.request.content = body
+        return again
+
+    @contextmanager
+    def _replaying(self, again: http.HTTPFlow) -> Iterator[asyncio.Task[None]]:
+        """Send it, until this ends or the client has gone."""
         handler = ReplayHandler(again, ctx.options)
         replay = asyncio.create_task(handler.replay())
         try:
             with heeding(self._flow, replay.cancel):
-                await asyncio.wait([replay], timeout=self._deadline - loop.time())
-            if replay.cancelled():
-                raise NoAnswer("the client has gone")
-            if not replay.done():
-                raise NoAnswer(f"no reply within {self._seconds:g} s")
-            replay.result()
+                yield replay
         finally:
             replay.cancel()
             for transport in handler.transports.values():
                 if transport.handler:
                     transport.handler.cancel("its reply is of no use any more")
+
+    def _answer(self, again: http.HTTPFlow, replay: asyncio.Task[None]) -> http.Response:
+        if replay.cancelled():
+            raise NoAnswer("the client has gone")
+        if not replay.done():
+            raise NoAnswer(f"no reply within {self._seconds:g} s")
+        replay.result()
         response: http.Response | None = again.response
         if again.error or response is None:
             raise NoAnswer(again.error.msg if again.error else "no reply")

@@ -172,6 +172,14 @@ OPTIONS = (
         choices=("auto", "on", "off"),
     ),
     DeclaredOption(
+        "vtc_retry",
+        str,
+        "auto",
+        "Whether the model is asked once more about a faulty reply and a turn that ends without a word. on: about all "
+        "of them, where no profile says otherwise. off: never. auto: as profiles say.",
+        choices=("auto", "on", "off"),
+    ),
+    DeclaredOption(
         "vtc_unknown_tools",
         str,
         "auto",
@@ -311,6 +319,7 @@ def planner(options: OptManager) -> Planner:
         tools=options.vtc_tools,
         dialect=options.vtc_dialect,
         lenient=options.vtc_lenient,
+        retry=options.vtc_retry,
         unknown_tools=options.vtc_unknown_tools,
         echo=options.vtc_echo,
         constrain=options.vtc_constrain,

@@ -85,8 +85,9 @@ def rewriting(
     flow: http.HTTPFlow,
     keep_alive: int = 0,
     clock: Callable[[], float] = time.monotonic,
+    at_end: Callable[[], object] | None = None,
 ) -> Callable[[bytes], list[bytes]]:
-    """Make the stream callable.
+    """Make the stream callable; `at_end` is called when the server has ended the reply.
 
     A client that is sent nothing for `keep_alive` seconds although bytes still come from upstream gets a frame that
     tells it nothing, and the list of flows shows each second meanwhile how much came. What is rewritten leaves in whole
@@ -101,6 +102,8 @@ def rewriting(
     def rewrite(chunk: bytes) -> list[bytes]:
         nonlocal quiet, shown, before
         out = stream.feed(chunk) if chunk else live.end(flow)
+        if not chunk and at_end:
+            at_end()
         if live.keep:
             received.add(chunk)
             for piece in out:

@@ -551,7 +551,8 @@ class Encoder(SentEvents):
             self.finished = self.in_step = True
             delta = part_of(self.closing, "delta")
             how = stopped(end, delta, called=self.called, refused=self.refused, native=self.native)
-            event = {"type": "message_delta", "usage": self.usage or {"output_tokens": 0}, **self.closing}
+            used = {"usage": self.usage or part_of(self.closing, "usage") or {"output_tokens": 0}}
+            event = {"type": "message_delta", **used, **self.closing, **used}
             yield {**event, "delta": {**delta, **how}}
 
     def end(self) -> list[Json]:

@@ -638,7 +638,7 @@ class Encoder(EventCounter):
                 yield {**rest, **open_.at}
             case "event" if not key:
                 yield from self._event(*value)
-            case "status":
+            case "status" if not self.count:  # one that comes later is of a second reply
                 yield {"type": value[1]["type"], "response": self.head}
             case "end":
                 self.closing = value[1]

@@ -72,6 +72,10 @@ class Relay[P: Pipeline]:
         It returns what the client is told instead, None for the very error.
         """
 
+    def go_on(self, first: Relay[P]) -> None:
+        """Write on in the reply of another relay, whose end waits."""
+        self.writer = first.writer.go_on()
+
     def feed(self, frame: Frame) -> list[bytes]:
         """Take a frame; return what may leave now. Raises `UnreadableFrame` where it is strict.
 

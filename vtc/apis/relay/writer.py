@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from vtc.apis.calls import JsonNesting
 from vtc.apis.contract import Encoder, ReplyEvent
 from vtc.apis.relay.pending import Left, PendingFrame
+from vtc.apis.relay.turn import TurnEncoder
 from vtc.events import Call, CallDelta, Failure, Finish, Origin, Rewritten
 from vtc.json_text import is_distinct, is_proper
 from vtc.wire.framing import Frame
@@ -62,6 +63,8 @@ class FrameWriter(msgspec.Struct):
     """True where the server broke off: a call that lacks its end is text then, as a client may run what it is told."""
     left_out: tuple[str, ...] = ()
     """What did not leave, as no encoder or no policy takes it, for people."""
+    ending: Frame | None = None
+    """How upstream ended a reply whose end waits."""
     heed: Callable[[Iterable[ReplyEvent], int], object] | None = None
     """Takes what leaves of a choice, but for frames of plain text or reasoning that need not be read."""
 
@@ -145,6 +148,10 @@ class FrameWriter(msgspec.Struct):
     def end(self, frame: Frame | None = None) -> list[bytes]:
         """End the reply; `frame` is how upstream ended it."""
         out: list[bytes] = []
+        if isinstance(self.encoder, TurnEncoder) and self.encoder.state == "held":
+            self.ending = frame or self.ending
+            return out
+        frame = frame or self.ending
         if frame is not None and self.in_step and not self.strict:
             out, self.kept = [*self.kept, frame.raw], ()
         elif frame is not None or not self.passes:
@@ -159,6 +166,21 @@ class FrameWriter(msgspec.Struct):
                 out.append(self.encoder.framing.last)
         self.ended = True
         return out
+
+    def let_end(self) -> list[bytes]:
+        """Let the end leave that waits: the model is not asked, or gave no answer."""
+        assert isinstance(self.encoder, TurnEncoder)
+        self.encoder = copy.copy(self.encoder)
+        values = self.encoder.let_end()
+        self.told, self.shifted = self.told or bool(values), True
+        return [*self.encoder.framing.write(values, None), *self.end(self.ending)]
+
+    def go_on(self) -> FrameWriter:
+        """Return what writes on in the same reply, for the answer to a question that the client knows nothing of."""
+        encoder = copy.copy(self.encoder)
+        assert isinstance(encoder, TurnEncoder)
+        encoder.go_on()
+        return replace(self, encoder=encoder, shifted=True, heed=None)
 
     def close(self) -> list[bytes]:
         """Return the frames that stayed here; for the end of the body, or after a failure."""

@@ -18,7 +18,7 @@ from vtc.apis.fields import changed
 from vtc.apis.seals import SealKey
 from vtc.dialects.syntax import tool_names
 from vtc.dialects.writing.history import usage
-from vtc.events import MAX_TOKENS, CanonicalRequest, Failure, Message, Tool
+from vtc.events import MAX_TOKENS, CanonicalRequest, Failure, Message, Silence, Tool
 from vtc.exchange.asking.corrections import Correction, CorrectionScope, corrected
 from vtc.exchange.asking.named_fields import taught as taught_by
 from vtc.exchange.asking.refusals import GRAMMARS, lesson
@@ -27,6 +27,7 @@ from vtc.exchange.asking.steps.limits import size
 from vtc.exchange.asking.window import LEAST, PLAIN, cut, full
 from vtc.exchange.replying.expectation import Expectation, GrammarCheck
 from vtc.exchange.replying.factory import ReplyFactory
+from vtc.exchange.replying.silence import LEXICON
 from vtc.exchange.replying.stages import ReplyFault
 from vtc.profiles.document import counted
 from vtc.profiles.plan import Plan
@@ -42,6 +43,8 @@ _ALWAYS = (PROMPT, "context", MAX_TOKENS)
 """What is learned though it is no step of its own in the request that was taken."""
 WORDS = 2000
 """Characters of a server's error that are looked at."""
+NOTHING = "(nothing)"
+"""Stands for a reply without a word: servers refuse an empty message."""
 
 
 class SentRequest(NamedTuple):
@@ -278,17 +281,33 @@ class RequestEncoder:
     def corrected(self, reply: str, faults: Sequence[ReplyFault]) -> bytes:
         """Encode it with the model's reply, what is wrong with it, and how the calls that failed are written."""
         listed = "".join(f"\n- {reason}" for reason in dict.fromkeys(fault.quoted or fault.reason for fault in faults))
-        usages = dict.fromkeys(filter(None, map(self._usage, faults)))
+        usages = dict.fromkeys(filter(None, (self._usage(fault.tool) for fault in faults)))
         shown = "".join(f"\nA call is written like this:\n{usage}" for usage in usages)
         again = "Write your call again like that, filled in." if usages else "Write the whole reply again, corrected."
         question = f"Nothing of your last reply was carried out:{listed}{shown}\n{again}"
-        turns = Message("assistant", (reply or "(nothing)",)), Message("user", (question,))
-        return self._encoded([*(self._request.messages if self._messages is None else self._messages), *turns])
+        turns = Message("assistant", (reply or NOTHING,)), Message("user", (question,))
+        return self._encoded([*self._so_far, *turns])
 
-    def _usage(self, fault: ReplyFault) -> str:
-        """Write a call of the tool whose call failed, as the model is told to write it; empty if that is not known."""
+    def reminding(self, how: Silence, said: str) -> tuple[bytes, tuple[Message, ...]]:
+        """Encode it for a turn that ended without a word: with what the model `said`, and a reminder.
+
+        Return these messages, too. `how` is the way in which it was silent.
+        """
+        tools = [tool.name for tool in self._plan.offered]
+        usage = self._usage(next((name for name in tools if name in said), tools[0] if tools else ""))
+        reminder = LEXICON.reminders[how] + f"\nA call is written like this:\n{usage}" * bool(usage)
+        messages = Message("assistant", (said.strip() or NOTHING,)), Message("user", (reminder,))
+        return self._encoded([*self._so_far, *messages]), messages
+
+    @property
+    def _so_far(self) -> Sequence[Message]:
+        """Return the conversation as the model is shown it."""
+        return self._request.messages if self._messages is None else self._messages
+
+    def _usage(self, name: str) -> str:
+        """Write a call of a tool as the model is told to write it; empty if that is not known."""
         write, tools = self._plan.protocol.write, {tool.name: tool for tool in self._request.offer.tools}
-        tool = tools.get(tool_names.resolve(fault.tool, tools) or "") if fault.tool and write else None
+        tool = tools.get(tool_names.resolve(name, tools) or "") if name and write else None
         return usage(write, tool) if write and tool else ""
 
     def forget(self) -> None:

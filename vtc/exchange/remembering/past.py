@@ -259,8 +259,10 @@ class History:
         of, model = facts.whose, plan.server_model or request.model
         native = plan.protocol.client_text is None
         recalls, as_text = plan.stack.recalls, plan.protocol.write is not None and native
-        kept = native and bool(plan.protocol.tools) and not request.generation.several
-        self.thoughts = PastThoughts(memory, of, model, recalls=recalls, as_text=as_text) if kept else None
+        reminds = bool(plan.stack.silences)
+        kept = (reminds or (native and bool(plan.protocol.tools))) and not request.generation.several
+        of_it = {"recalls": recalls and native, "as_text": as_text, "reminds": reminds}
+        self.thoughts = PastThoughts(memory, of, model, **of_it) if kept else None
         """None where nothing is given back to the model."""
         self._prompts = LastPrompts(memory, of, model, facts.secrets)
         self._skips_billing = plan.stack.server.skips_billing

@@ -102,6 +102,47 @@ class Turn(msgspec.Struct, frozen=True):
         return sum(map(len, (self.thought, self.wrote, self.said))) + sum(thought.size for thought in self.sealed)
 
 
+class Reminded(msgspec.Struct, frozen=True):
+    """The first reply of a turn that ended without a word, and what the model was told then: its client sees neither
+    apart from the reply after them."""
+
+    said: str
+    messages: tuple[Message, ...]
+
+    def after(self, turn: Sequence[Message]) -> list[Message] | None:
+        """Return what a turn, as the client has it, said after the first reply; None if it does not begin with that."""
+        left, out = squeezed(self.said), list[Message]()
+        for message in turn:
+            content: list[str | Opaque] = []
+            for part in message.content:
+                if not left or not isinstance(part, str):
+                    content.append(part)
+                    continue
+                size = _shared(part, left)
+                if size is None:
+                    return None
+                left = left[len(squeezed(part[:size])) :]
+                rest = part[size:] if left else part[size:].lstrip()
+                content += [rest] if rest else []
+            kept = message if content == [*message.content] else replace(message, content=tuple(content))
+            if kept is message or kept.content or kept.calls or kept.reasoning:
+                out.append(kept)
+        return None if left else out
+
+
+def _shared(text: str, squeezed: str) -> int | None:
+    """Find where a text ends that begins as one without white space; None if it does not, for as far as both go."""
+    at = 0
+    for place, character in enumerate(text):
+        if at == len(squeezed):
+            return place
+        if not character.isspace():
+            if character != squeezed[at]:
+                return None
+            at += 1
+    return len(text)
+
+
 class PastThoughts:
     """Gives thoughts back to one request, and keeps those of its reply."""
 
@@ -113,14 +154,18 @@ class PastThoughts:
         *,
         recalls: bool = True,
         as_text: bool = False,
+        reminds: bool = False,
     ) -> None:
         """`whose` tells one upstream, as one client sees it, from all others.
 
         The model `recalls` what it thought as text, and is shown past calls `as_text`. What a server sealed it is
-        always given back.
+        always given back. It is asked again about turns that end without a word, if VTC `reminds` it.
         """
         self.recalls = recalls
         self.as_text = as_text
+        self.reminds = reminds
+        self.asked_last = False
+        """True if it was asked again in its last turn, and made no call."""
         self._memory = memory.thoughts
         self._learned = memory.learned(*whose, model, "thoughts")
         self._of = repr((*whose, model)).encode("utf-8", "surrogatepass")
@@ -136,26 +181,45 @@ class PastThoughts:
         knows what the client brings. A line for people is added to `lines`.
         """
         messages = request.messages
-        changed: dict[int, Message] = {}
+        changed: dict[int, tuple[Message, ...]] = {}
         given = 0
         so_far = hashlib.blake2b(self._of, digest_size=32)
         for place, turn in _turns(messages):
-            known = self._known(so_far.digest(), turn) if self._memory.size and turn[0].role == "assistant" else None
-            if known:
-                if self._is_lost(request, turn, known, seals):
+            first, own = self._reminded(so_far.digest(), turn)
+            said = own[0].text if len(own) == 1 else None
+            is_model = self._memory.size and own and turn[0].role == "assistant"
+            if is_model and (known := self._known(so_far.digest(), own)):
+                if self._is_lost(request, own, known, seals):
                     given += 1
-                    changed |= enumerate(self._with(request, turn, known, field), place)
-                if self.as_text and known.wrote and len(turn) == 1 and squeezed(turn[0].text) == known.said:
-                    changed[place] = _as_written(changed.get(place, turn[0]), known.wrote)
+                    own = self._with(request, own, known, field)
+                if self.as_text and known.wrote and said is not None and squeezed(said) == known.said:
+                    own = [_as_written(own[0], known.wrote)]
+            if first or own is not turn:
+                changed |= {place: (*first, *own), **dict.fromkeys(range(place + 1, place + len(turn)), ())}
             for message in turn:
                 for part in _said(message):
                     so_far.update(part)
         self._said = so_far.digest()
+        if self.reminds and self._memory.get(_asked(self._said)):
+            self._memory.put(_asked(self._said), _SEVERAL, 0)  # the reply to come is another one
         if not changed:
             return messages
         if given:
             lines.append(f"reasoning of {counted(given, 'past turn')} given back")
-        return [changed.get(place, message) for place, message in enumerate(messages)]
+        return [shown for place, message in enumerate(messages) for shown in changed.get(place, (message,))]
+
+    def _reminded(self, so_far: bytes, turn: list[Message]) -> tuple[tuple[Message, ...], list[Message]]:
+        """Part a turn: what the model was told amid it, with what it said before that; and what it said after."""
+        if not self.reminds or turn[0].role != "assistant":
+            return (), turn
+        known = self._memory.get(_asked(so_far))
+        rest = known.after(turn) if isinstance(known, Reminded) else None
+        self.asked_last = rest is not None and not any(message.calls for message in turn)
+        return (known.messages, rest) if isinstance(known, Reminded) and rest is not None else ((), turn)
+
+    def remind(self, said: str, messages: tuple[Message, ...]) -> None:
+        """Keep that the model, which `said` that much, was told something amid its turn: with these messages."""
+        self._memory.put(_asked(self._said), Reminded(said, messages), 4 * sum(len(one.text) for one in messages))
 
     def _known(self, conversation: bytes, turn: Sequence[Message]) -> Turn | None:
         """Find what is kept of a turn."""
@@ -337,6 +401,10 @@ def _key(conversation: bytes, calls: Sequence[ToolCall], text: bytes) -> bytes:
         digest.update(f"{id_}\0{name}\0".encode("utf-8", "surrogatepass"))
         digest.update(arguments)
     return digest.digest()
+
+
+def _asked(conversation: bytes) -> bytes:
+    return hashlib.blake2b(conversation, digest_size=32, person=b"asked again").digest()
 
 
 def _plain(arguments: str) -> bytes:

@@ -13,13 +13,14 @@ from vtc.apis import Api, Request
 from vtc.apis.contract import Decoder
 from vtc.apis.crossing import ForeignDecoder, RenamedTools, WireNames
 from vtc.apis.relay import Relay
+from vtc.apis.relay.turn import Silent, TurnEncoder
 from vtc.apis.seals import SealKey
 from vtc.dialects.bounded_cache import COMPILED
 from vtc.dialects.reading.reader import Begins, ModelFacts, Reader
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.grammar import compiled
 from vtc.dialects.writing.history import BLANK, written
-from vtc.events import Failure, Tool
+from vtc.events import CUT_OFF, Failure, Silence, Tool
 from vtc.exchange.remembering import echoes
 from vtc.exchange.remembering.echoes import Echoes
 from vtc.exchange.remembering.thoughts import PastThoughts, ThoughtRecorder
@@ -27,6 +28,7 @@ from vtc.exchange.replying.expectation import Expectation
 from vtc.exchange.replying.fate import Fate
 from vtc.exchange.replying.native_calls import reader_of_names
 from vtc.exchange.replying.reply import ReplyPipeline
+from vtc.exchange.replying.silence import silence
 from vtc.exchange.replying.stages import Ids
 from vtc.exchange.replying.stream import CodedStream, Stream
 from vtc.exchange.replying.text_reading import LateCalls, TextReading, Thoughts
@@ -39,6 +41,8 @@ from vtc.wire import compression
 
 SAMPLE = Tool("write_file", "", {"properties": {"path": {"type": "string"}, "text": {"type": "string"}}})
 """The tool whose call is read before a model's first reply."""
+NO_END = ("pause_turn", "compaction", "function_call")
+"""The words of servers for a reply that is no end of a turn."""
 
 
 def _warmth(reading: ReadingPlan) -> Hashable:
@@ -105,8 +109,9 @@ class ReplyFactory:
         whole: bool,
         clock: Callable[[], float] = float,
         as_one: Callable[[bytes], bytes] | None = None,
+        first: Stream | None = None,
     ) -> Stream:
-        """Make the way of a reply."""
+        """Make the way of a reply; of one that goes on with the `first` of its turn, whose end waits."""
 
         def pipeline() -> ReplyPipeline:
             is_first, plan = not relay.pipelines, self._plan
@@ -117,6 +122,10 @@ class ReplyFactory:
             hear = recorder.write if recorder and recorder.keeps_text and is_first else None
             return self._pipeline(report, plan, hear, whole=whole)
 
+        def silent(reply: Silent) -> Silence | None:
+            faults = [fault for pipeline in relay.pipelines.values() for fault in pipeline.faults]
+            return None if any(fault.kind != "tool_choice" for fault in faults) else self._silence(reply)
+
         def failed(error: bytes) -> Failure | None:
             report.errors.append(hints.explained(None, error))
             return self.expected.on_error(error)
@@ -124,10 +133,25 @@ class ReplyFactory:
         recorder = self._recorder(self._thoughts) if self._thoughts else None
         fate = replace(self._fate, bridged=self._crosses or self.expected.names is not None)
         encoder = self._client.encoder(self._form, self._plan.stack.response_drop)
+        if self._plan.stack.silences and not self._several:
+            encoder = TurnEncoder(encoder, silent)
         relay = Relay(self._decoder(), encoder, pipeline, passes=not fate.bridged, strict=fate.strict)
         relay.counted, relay.failed = self.expected.on_count, failed
         make = Stream if isinstance(coding, compression.Identity) else partial(CodedStream, coding)
-        return make(relay, report, fate, clock, whole=as_one, heard=recorder)
+        stream = make(relay, report, fate, clock, whole=as_one, heard=recorder)
+        if first:
+            stream.go_on(first)
+        return stream
+
+    def _silence(self, reply: Silent) -> Silence | None:
+        """Name how a reply was silent; None if it was not, or if the model is not to be asked about it."""
+        plan, finish = self._plan, reply.finish
+        goes_on = finish.reason in CUT_OFF or finish.said in NO_END
+        if goes_on or (self._thoughts and self._thoughts.asked_last):
+            return None
+        offered = bool(plan.offered) and plan.tool_choice != "none"
+        kind = silence(reply.text, thought=reply.thought, offered=offered)
+        return kind if kind in plan.stack.silences else None
 
     @property
     def _crosses(self) -> bool:

@@ -17,6 +17,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from vtc.apis.relay import Relay, UnreadableFrame
+from vtc.apis.relay.turn import TurnEncoder
 from vtc.events import Failure
 from vtc.exchange.remembering.thoughts import ThoughtRecorder
 from vtc.exchange.replying.fast_path import FastPath
@@ -114,12 +115,30 @@ class Stream:
         self._finished = True
         started = self._clock()
         data = self._read(self._fast.take(b"") if self._fast else b"", final=True, breaks=breaks)
+        if (breaks or self.failed) and self.turn:
+            data += b"".join(self.let_end())
         if self._heard:
             self._heard.stop() if breaks or self.failed or self.broken else self._heard.end()
         if unknown := self._relay.writer.left_out:
             self._fate.of_unknown(", ".join(unknown), self._report)
         self.seconds += self._clock() - started
         return [data] if data else []
+
+    @property
+    def turn(self) -> TurnEncoder | None:
+        """Return what the reply said if its end waits, as the model is to be asked once more; None if it does not."""
+        encoder = self._relay.writer.encoder
+        return encoder if isinstance(encoder, TurnEncoder) and encoder.state == "held" else None
+
+    def let_end(self) -> list[bytes]:
+        """Let the end leave that waits."""
+        pieces = self._given_back(self._relay.writer.let_end)
+        return [b"".join(pieces)] if pieces else []
+
+    def go_on(self, first: Stream) -> None:
+        """Write on in the reply of another stream, whose end waits."""
+        self._relay.go_on(first._relay)
+        self._relay.writer.heed = self._heard.left if self._heard else None
 
     def keep_alive(self) -> bytes | None:
         """Write a frame that tells nothing to a client that waits; None if there is no place for one."""

@@ -1,0 +1,54 @@
+"""Ask the model once more in a turn that ends without a word; what it says then goes on in the same reply.
+
+The client never sees the question. So that the prompt of later turns begins with what the model was shown, the first
+reply and the question are kept, and stand there again (`remembering/thoughts.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from vtc.apis import Request
+from vtc.apis.relay.turn import TurnEncoder
+from vtc.events import Message, Silence
+from vtc.exchange.asking.request import RequestEncoder
+from vtc.exchange.remembering.past import History
+from vtc.reporting.report import Report
+
+WHY: Mapping[Silence, str] = {
+    "empty": "the reply was empty",
+    "thought": "the model thought, and said nothing",
+    "announced": "the reply ended with what the model does next, and without a call",
+}
+"""How a turn was silent, for people."""
+USED = "the tokens that the client is told are those of both replies"
+
+
+class Reminder:
+    """The further question of one exchange, to be asked once."""
+
+    def __init__(self, request: Request, encoder: RequestEncoder, past: History | None, report: Report) -> None:
+        self._request = request
+        self._encoder = encoder
+        self._past = past
+        self._report = report
+        self._asked: tuple[str, tuple[Message, ...]] = "", ()
+        """What the model had said, and the messages that were added."""
+
+    def question(self, turn: TurnEncoder) -> bytes:
+        """Encode the request with the first reply of the turn and a reminder."""
+        body, messages = self._encoder.reminding(turn.silence or "empty", turn.said)
+        self._asked = turn.said, messages
+        return body
+
+    def answered(self, turn: TurnEncoder) -> None:
+        """Take note that there is a reply to it; to be told before the turn goes on."""
+        if self._past:
+            self._past.kept_prefix(*self._encoder.left, self._request)
+            if self._past.thoughts:
+                self._past.thoughts.remind(*self._asked)
+        self._report.intervened("retry", "asked", "", WHY[turn.silence or "empty"], USED)
+
+    def failed(self, why: str) -> None:
+        """Take note that there is none."""
+        self._report.intervened("retry", "failed", "", why)

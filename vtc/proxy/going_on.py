@@ -1,0 +1,87 @@
+"""A streamed reply that ended without a word goes on: the model is asked once more, and its answer follows."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import AsyncIterator
+from functools import partial
+
+from mitmproxy import ctx, http
+
+from vtc.exchange import NoAnswer
+from vtc.exchange.replying.stream import Stream
+from vtc.proxy import bodies
+from vtc.proxy.bodies import DecodedBody
+from vtc.proxy.follow_up import FollowUpRequests, go_on
+from vtc.proxy.stream_callable import LiveExchange
+from vtc.proxy.whole import done, is_long
+from vtc.scrub import told
+
+logger = logging.getLogger(__name__)
+
+
+def begin(flow: http.HTTPFlow, live: LiveExchange, first: Stream) -> None:
+    """Have a reply go on whose end waits; for the end of its stream."""
+    if first.turn:
+        go_on(flow, rest_of(flow, live, first))
+
+
+async def rest_of(flow: http.HTTPFlow, live: LiveExchange, first: Stream) -> AsyncIterator[list[bytes]]:
+    """Yield what leaves after the first reply of a turn, whose end waits: the second one, or that end."""
+    exchange, turn, retry = live.exchange, first.turn, live.exchange.plan.stack.retry
+    if turn is None or retry is None:
+        return
+    second: Stream | None = None
+    why = ""
+    try:
+        question = await done(partial(exchange.whole.reminder.question, turn), much=is_long(flow.request))
+        ask = FollowUpRequests(flow, retry.seconds)
+        answer = ask.stream(question, partial(_is_stream, live), ctx.options.vtc_keep_alive)
+        async for piece in answer:
+            if not piece:
+                keep_alive = (second or first).keep_alive()
+                yield [keep_alive] if keep_alive else []
+                continue
+            body = piece if isinstance(piece, bytes) else _whole(live, piece)
+            if second is None:
+                live.seconds += first.seconds
+                second = live.stream = exchange.go_on(first, time.perf_counter)
+            live.received.add(body)
+            yield _sent(live, second.feed(body))
+    except NoAnswer as error:
+        why = str(error)
+    except Exception as error:
+        logger.error("vtc: the model is not asked once more\n%s", told(error, exchange.report.secrets))
+        why = type(error).__name__
+    if second is None:
+        exchange.whole.reminder.failed(why)
+        yield _sent(live, first.let_end())
+    else:
+        yield _sent(
+            live, second.break_off(f"the second reply of the turn broke off ({why})") if why else second.finish()
+        )
+
+
+def _is_stream(live: LiveExchange, response: http.Response) -> bool:
+    """True if an answer is a stream that may go on as it comes."""
+    coded = response.headers.get("content-encoding", "identity") != "identity"
+    ok = 200 <= response.status_code < 300
+    return ok and not coded and live.exchange.streams(bodies.media_type(response))
+
+
+def _whole(live: LiveExchange, response: http.Response) -> bytes:
+    """Return an answer that is no stream as one; raises `NoAnswer`."""
+    if not 200 <= (status := response.status_code) < 300:
+        raise NoAnswer(f"upstream answered {status}")
+    body = DecodedBody(response)
+    as_stream = live.exchange.whole.as_stream(body.content)
+    if body.fault or as_stream is None:
+        raise NoAnswer(body.fault or "the answer is no reply")
+    return as_stream
+
+
+def _sent(live: LiveExchange, pieces: list[bytes]) -> list[bytes]:
+    for piece in pieces:
+        live.sent.add(piece)
+    return pieces
