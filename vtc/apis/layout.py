@@ -7,7 +7,8 @@ same whether its server speaks that API or another. What is in shape keeps its b
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
+from operator import is_
 from typing import Any, NamedTuple
 
 import msgspec
@@ -141,7 +142,7 @@ def in_shape(raw: Mapping[str, msgspec.Raw], fields: dict[str, Any], shapes: Ite
     shaped = fields
     lines: dict[str, None] = {}
     for shape in shapes:
-        before, shaped = shaped, _mended(shaped, shape.path.split(".") if shape.path else (), shape.mend)
+        before, shaped = shaped, _at(shape.path, shape.mend)(shaped)
         if shaped is not before:
             lines[shape.line] = None
     return ShapedBody(shaped, _raws(raw, fields, shaped), (*lines,)) if lines else ShapedBody(fields, raw)
@@ -164,15 +165,19 @@ def _raws(
     return written
 
 
-def _mended(value: Any, path: Sequence[str], mend: Mend) -> Any:
-    if not path:
-        return mend(value)
-    key, *rest = path
-    if key == "*":
-        return each(value, partial(_mended, path=rest, mend=mend))
-    if not isinstance(value, Mapping) or key not in value:
+@cache
+def _at(path: str, mend: Mend) -> Mend:
+    """Make the function that puts in shape what stands at a path."""
+    for key in reversed(path.split(".") if path else ()):
+        mend = partial(each, mend=mend) if key == "*" else partial(within, key=key, mend=mend)
+    return mend
+
+
+def within(value: Any, key: str, mend: Mend) -> Any:
+    """Put in shape what an object has in this field."""
+    if not isinstance(value, dict) or key not in value:
         return value
-    new = _mended(value[key], rest, mend)
+    new = mend(value[key])
     return value if new is value[key] else {**value, key: new}
 
 
@@ -181,4 +186,4 @@ def each(values: Any, mend: Mend) -> Any:
     if not isinstance(values, list):
         return values
     new = [mend(value) for value in values]
-    return values if all(entry is old for entry, old in zip(new, values, strict=True)) else new
+    return values if all(map(is_, new, values)) else new

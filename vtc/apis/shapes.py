@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from vtc.apis.calls import arguments_text, object_in
-from vtc.apis.layout import Mend, each
+from vtc.apis.layout import each
 
 ARGUMENTS_ARE_OBJECTS = "arguments of past calls written as objects"
 ARGUMENTS_ARE_TEXT = "arguments of past calls written as text"
@@ -23,12 +23,6 @@ RESULTS_ARE_TEXT = "results that are no text written as JSON"
 SCHEMAS_HAVE_OBJECTS = "empty lists in schemas written as objects"
 OWN_TOOLS = "tools declared in the form of another API written in that of the server"
 """What was done, for people."""
-
-
-def within(fields: Any, key: str, mend: Mend) -> Any:
-    """Put in shape what an object has in this field."""
-    new = mend(fields[key]) if key in fields else None
-    return fields if key not in fields or new is fields[key] else {**fields, key: new}
 
 
 # Objects
@@ -69,7 +63,7 @@ def parameters(schema: Any) -> Any:
 def _schema(schema: Any) -> Any:
     if schema == []:
         return {}
-    if not isinstance(schema, Mapping):
+    if not isinstance(schema, dict):
         return schema
     changed: dict[str, Any] = {}
     for key, value in schema.items():
@@ -86,7 +80,7 @@ def _schema(schema: Any) -> Any:
 
 
 def _by_name(schemas: Any) -> Any:
-    if not isinstance(schemas, Mapping):
+    if not isinstance(schemas, dict):
         return schemas
     changed = {name: new for name, schema in schemas.items() if (new := _schema(schema)) is not schema}
     return {**schemas, **changed} if changed else schemas
@@ -103,7 +97,7 @@ _PARTS = frozenset(
 
 def parts(value: Any) -> Any:
     """Write a content that is one part as a list of that."""
-    return [value] if isinstance(value, Mapping) and value.get("type") in _PARTS else value
+    return [value] if isinstance(value, dict) and value.get("type") in _PARTS else value
 
 
 def result(value: Any) -> Any:
@@ -116,7 +110,7 @@ def result(value: Any) -> Any:
 
 
 def _is_part(value: Any) -> bool:
-    return isinstance(value, Mapping) and isinstance(value.get("type"), str)
+    return isinstance(value, dict) and isinstance(value.get("type"), str)
 
 
 # Tools
@@ -143,10 +137,10 @@ _PARAMETERS = ("parameters", "input_schema", "inputSchema", "parametersJsonSchem
 
 def function_in(entry: Any) -> Function | None:
     """Read the declaration of a function, in the form of whichever API; None for what is declared otherwise."""
-    if not isinstance(entry, Mapping) or entry.get("type", "function") not in ("function", "custom"):
+    if not isinstance(entry, dict) or entry.get("type", "function") not in ("function", "custom"):
         return None
     declared = entry
-    if isinstance(function := entry.get("function"), Mapping):
+    if isinstance(function := entry.get("function"), dict):
         declared = {**entry, **function}
     name = declared.get("name")
     field = next((field for field in _PARAMETERS if field in declared), None)

@@ -21,7 +21,7 @@ from vtc.apis import content, request, shapes
 from vtc.apis.calls import arguments_text
 from vtc.apis.contract import FULL, Json, Question
 from vtc.apis.fields import part_of
-from vtc.apis.layout import BodyLayout, FullError, Shape, each
+from vtc.apis.layout import BodyLayout, FullError, Shape, each, within
 from vtc.apis.whole import add
 from vtc.events import (
     CanonicalRequest,
@@ -372,12 +372,12 @@ def _own_result(value: Any) -> Any:
 
 def _own_arguments(block: Any) -> Any:
     """Write the arguments of a call as an object."""
-    return shapes.within(block, "input", shapes.arguments_object) if _is(block, "tool_use") else block
+    return within(block, "input", shapes.arguments_object) if _is(block, "tool_use") else block
 
 
 def _own_results(block: Any) -> Any:
     """Write what a tool returned as text or as blocks."""
-    return shapes.within(block, "content", _own_result) if _is(block, "tool_result") else block
+    return within(block, "content", _own_result) if _is(block, "tool_result") else block
 
 
 def _is(block: Any, kind: str) -> bool:
@@ -414,7 +414,7 @@ def _may_mark(block: Any) -> bool:
 
 def _without_blank_inside(block: Any) -> Any:
     """Leave them out of a result, too."""
-    return shapes.within(block, "content", _without_blank) if _is(block, "tool_result") else block
+    return within(block, "content", _without_blank) if _is(block, "tool_result") else block
 
 
 def _own_tool(entry: Any) -> Any:

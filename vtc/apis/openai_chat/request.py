@@ -13,7 +13,7 @@ from vtc.apis.calls import arguments_text, freeform
 from vtc.apis.contract import FULL, Json, Question
 from vtc.apis.crossing import FIELDS
 from vtc.apis.fields import part_of
-from vtc.apis.layout import UNSIGNED, BodyLayout, FullError, Shape
+from vtc.apis.layout import UNSIGNED, BodyLayout, FullError, Shape, within
 from vtc.apis.openai_chat import words
 from vtc.apis.openai_chat.words import ChatForm, entry_of, function_of
 from vtc.apis.whole import add
@@ -195,7 +195,7 @@ def _own_tool(entry: Any) -> Any:
 def _own_result(message: Any) -> Any:
     """Write what a tool returned as text or as parts."""
     is_result = isinstance(message, dict) and message.get("role") in ("tool", "function")
-    return shapes.within(message, "content", shapes.result) if is_result else message
+    return within(message, "content", shapes.result) if is_result else message
 
 
 def _without_no_tools(fields: Any) -> Any:

@@ -19,7 +19,7 @@ from vtc.apis import content, request, shapes
 from vtc.apis.calls import freeform
 from vtc.apis.contract import FULL, Json, Question
 from vtc.apis.fields import part_of
-from vtc.apis.layout import BodyLayout, FullError, Shape
+from vtc.apis.layout import BodyLayout, FullError, Shape, within
 from vtc.apis.openai_chat import request as openai_chat
 from vtc.apis.openai_responses.items import (
     BARE,
@@ -223,12 +223,12 @@ def _own_tool(entry: Any) -> Any:
 
 def _own_arguments(item: Any) -> Any:
     """Write the arguments of a past call as text."""
-    return shapes.within(item, "arguments", shapes.arguments_string) if _is(item, ("function_call",)) else item
+    return within(item, "arguments", shapes.arguments_string) if _is(item, ("function_call",)) else item
 
 
 def _own_result(item: Any) -> Any:
     """Write what a tool returned as text or as parts."""
-    return shapes.within(item, "output", shapes.result) if _is(item, OUTPUTS) else item
+    return within(item, "output", shapes.result) if _is(item, OUTPUTS) else item
 
 
 def _is(item: Any, kinds: Collection[str]) -> bool:
