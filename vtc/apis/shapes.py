@@ -11,16 +11,19 @@ if it is in shape.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 from vtc.apis.calls import arguments_text, object_in
+from vtc.apis.content import from_url
 from vtc.apis.layout import each
+from vtc.events import Media
 
 ARGUMENTS_ARE_OBJECTS = "arguments of past calls written as objects"
 ARGUMENTS_ARE_TEXT = "arguments of past calls written as text"
 RESULTS_ARE_TEXT = "results that are no text written as JSON"
 SCHEMAS_HAVE_OBJECTS = "empty lists in schemas written as objects"
+OWN_PARTS = "parts in the form of another API written in that of the server"
 OWN_TOOLS = "tools declared in the form of another API written in that of the server"
 """What was done, for people."""
 
@@ -111,6 +114,34 @@ def result(value: Any) -> Any:
 
 def _is_part(value: Any) -> bool:
     return isinstance(value, dict) and isinstance(value.get("type"), str)
+
+
+def foreign(part: Any, kinds: Collection[str]) -> str | Media | None:
+    """Read a part of one of these types, which are those of other APIs; None for any other part."""
+    kind = part.get("type") if isinstance(part, dict) else None
+    if kind not in kinds:
+        return None
+    match part:
+        case {"text": str(text)}:
+            return text
+        case {"type": "image_url", "image_url": {"url": url, **rest}}:
+            return from_url("image", url, detail=rest.get("detail"))
+        case {"type": "image_url" | "input_image", "image_url": url, **rest}:
+            return from_url("image", url, detail=rest.get("detail"))
+        case {"type": "image", "source": {"type": "base64", "data": str(data), "media_type": str(media_type)}}:
+            return Media("image", media_type, data)
+        case {"type": "image", "source": {"type": "url", "url": url}}:
+            return from_url("image", url)
+    return None
+
+
+def own_part(part: Any, kinds: Collection[str], text: str, write: Callable[[Media], Any]) -> Any:
+    """Write a part of one of these types as the API has it: texts with the type `text`, media as `write` does."""
+    meaning = foreign(part, kinds)
+    if isinstance(meaning, str):
+        return {**part, "type": text}
+    marked = {"cache_control": part["cache_control"]} if meaning and "cache_control" in part else {}
+    return {**write(meaning), **marked} if meaning else part
 
 
 # Tools

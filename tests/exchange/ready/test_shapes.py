@@ -103,3 +103,12 @@ def test_a_refusal_teaches_the_shape_that_its_server_wants(case: dict[str, Any])
         exchange.learned()
         assert opened(case["api"], body, memory=memory).request() == again
         assert opened(case["api"], again or b"", memory=memory).request() == again
+
+
+@pytest.mark.parametrize(("client", "server"), pairs.CROSSED, ids=lambda name: name)
+def test_tools_that_a_conversation_calls_are_declared_in_any_api(client: str, server: str) -> None:
+    """Agents have a conversation summed up without its tools."""
+    exchange = opened(client, body_of(client, SHAPES[client].history, {"tools": None}), upstream_api=(server,))
+    assert not json.loads(exchange.request()).get("tools")
+    again = exchange.again(b'{"error": "The toolConfig field must be defined when using toolUse"}', 400)
+    assert [tool.name for tool in BY_NAME[server].request(again or b"", SHAPES[server].path).offer.tools] == ["read"]

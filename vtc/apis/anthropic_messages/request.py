@@ -367,7 +367,14 @@ type Block = dict[str, Any]
 
 def _own_result(value: Any) -> Any:
     """Write what a tool returned as a text or as a list of blocks, which texts alone are not."""
-    return each(shapes.result(value), lambda part: {"type": "text", "text": part} if isinstance(part, str) else part)
+    return each(
+        shapes.result(value), lambda part: {"type": "text", "text": part} if isinstance(part, str) else _own_part(part)
+    )
+
+
+def _own_part(part: Any) -> Any:
+    """Write a part as a block of this API."""
+    return shapes.own_part(part, ("input_text", "output_text", "input_image", "image_url"), "text", _block)
 
 
 def _own_arguments(block: Any) -> Any:
@@ -438,6 +445,7 @@ class Request(request.Request):
         LAYOUT,
         shapes=(
             Shape("messages.*.content", shapes.parts, "contents of one block written as lists"),
+            Shape("messages.*.content.*", _own_part, shapes.OWN_PARTS),
             Shape("messages.*.content.*", _own_arguments, shapes.ARGUMENTS_ARE_OBJECTS),
             Shape("messages.*.content.*", _own_results, shapes.RESULTS_ARE_TEXT),
             Shape("messages.*.content", _without_blank, "empty text blocks left out"),

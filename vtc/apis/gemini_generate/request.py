@@ -269,6 +269,15 @@ def _is_function(entry: Any) -> bool:
     return _DECLARED not in entry and shapes.function_in(entry) is not None if isinstance(entry, dict) else False
 
 
+def _own_part(part: Any) -> Any:
+    """Write a text or an image as this API does, which knows no types of parts."""
+    spelled = {**part, "image_url": part["imageUrl"]} if isinstance(part, dict) and "imageUrl" in part else part
+    meaning = shapes.foreign(spelled, ("text", "input_text", "output_text", "image_url", "input_image"))
+    if meaning is None:
+        return part
+    return {"text": meaning} if isinstance(meaning, str) else next(_parts_asked(Opaque(media=meaning)), part)
+
+
 def _own_response(value: Any) -> Any:
     """Write a result as an object."""
     if isinstance(value, Mapping):
@@ -306,6 +315,7 @@ class Request(request.Request):
                 shapes.ARGUMENTS_ARE_OBJECTS,
             ),
             Shape("contents.*.parts.*.functionResponse.response", _own_response, "results written as objects"),
+            Shape("contents.*.parts.*", _own_part, shapes.OWN_PARTS),
             Shape("contents", _in_one_entry, "results of one turn put in one entry"),
             Shape("tools", _own_tools, shapes.OWN_TOOLS),
             *(

@@ -41,11 +41,15 @@ _EFFORTS = {"minimal": "low", "xhigh": "high", "max": "high"}
 """Words for how much to think that this API does not have."""
 
 
+_FOREIGN = ("input_image", "image")
+"""Types of parts with images that chat completions have not."""
+
+
 def _with_images_beside(message: Any) -> Any:
     """Write a content that is a list of parts as a text, and its images beside that."""
     if not isinstance(message, dict) or not isinstance(message.get("content"), list):
         return message
-    parts = [openai_chat.meaning(part) for part in message["content"]]
+    parts = [shapes.foreign(part, _FOREIGN) or openai_chat.meaning(part) for part in message["content"]]
     images = [part.data for part in parts if isinstance(part, Media) and part.kind == "image" and part.data]
     texts = (
         part if isinstance(part, str) else note(part) if part else missing(_kind(original))

@@ -198,6 +198,11 @@ def _own_result(message: Any) -> Any:
     return within(message, "content", shapes.result) if is_result else message
 
 
+def _own_part(part: Any) -> Any:
+    """Write a part as this API does."""
+    return shapes.own_part(part, ("input_text", "output_text", "input_image", "image"), "text", _part)
+
+
 def _without_no_tools(fields: Any) -> Any:
     """Leave out a list of no tools, and what is said of them."""
     if fields.get("tools") != [] or fields.get(str(LAYOUT.choice)) not in (None, "auto", "none"):
@@ -222,6 +227,7 @@ class Request(request.Request):
         LAYOUT,
         shapes=(
             *OF_CONTENT,
+            Shape("messages.*.content.*", _own_part, shapes.OWN_PARTS),
             Shape(
                 "messages.*.tool_calls.*.function.arguments",
                 shapes.arguments_string,

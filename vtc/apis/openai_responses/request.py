@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain, groupby
 from typing import Any
 
@@ -19,7 +20,7 @@ from vtc.apis import content, request, shapes
 from vtc.apis.calls import freeform
 from vtc.apis.contract import FULL, Json, Question
 from vtc.apis.fields import part_of
-from vtc.apis.layout import BodyLayout, FullError, Shape, within
+from vtc.apis.layout import BodyLayout, FullError, Shape, each, within
 from vtc.apis.openai_chat import request as openai_chat
 from vtc.apis.openai_responses.items import (
     BARE,
@@ -221,6 +222,15 @@ def _own_tool(entry: Any) -> Any:
     return entry if function is None else {"type": "function", **function.flat("parameters")}
 
 
+def _own_parts(item: Any) -> Any:
+    """Write the parts of a message, or of a result, as this API does; texts of the model have a type of their own."""
+    said = isinstance(item, dict) and item.get("role")
+    text, other = ("output_text", "input_text") if said == "assistant" else ("input_text", "output_text")
+    own = partial(shapes.own_part, kinds=("text", other, "image_url", "image"), text=text, write=_part)
+    field = "content" if said else "output" if _is(item, OUTPUTS) else ""
+    return within(item, field, partial(each, mend=own))
+
+
 def _own_arguments(item: Any) -> Any:
     """Write the arguments of a past call as text."""
     return within(item, "arguments", shapes.arguments_string) if _is(item, ("function_call",)) else item
@@ -244,6 +254,7 @@ class Request(request.Request):
             Shape("input.*", _own_arguments, shapes.ARGUMENTS_ARE_TEXT),
             Shape("input.*", _own_result, shapes.RESULTS_ARE_TEXT),
             Shape("input.*.content", shapes.parts, "contents of one part written as lists"),
+            Shape("input.*", _own_parts, shapes.OWN_PARTS),
             Shape("tools.*", _own_tool, shapes.OWN_TOOLS),
             Shape("tools.*.parameters", shapes.parameters, shapes.SCHEMAS_HAVE_OBJECTS),
             Shape("tools.*.tools.*.parameters", shapes.parameters, shapes.SCHEMAS_HAVE_OBJECTS),
