@@ -171,13 +171,13 @@ STREAM = pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whol
 
 @SERVER
 @STREAM
-@pytest.mark.parametrize("client", [*SHAPES])
+@pytest.mark.parametrize(("client", "brings"), [*((client, False) for client in SHAPES), ("openai-chat", True)])
 async def test_a_server_that_wants_its_seals_back_gets_them(
-    client: str, server: str, stream: bool, start: Start
+    client: str, brings: bool, server: str, stream: bool, start: Start
 ) -> None:
-    """Each in its place, through a client that loses them."""
+    """Each in its place, through a client that loses them, or has no place for each."""
     lab = await start(SIGNING[server], vtc_upstream_api=server)
-    answers = await talk(client, lab, "gemini-3-pro", stream=stream)
+    answers = await talk(client, lab, "gemini-3-pro", stream=stream, brings=brings)
     assert [one.status for one in answers] == [200, 200, 200]
     assert told(client, answers[-1].body).text == "It says hello."
     assert len(lab.upstream.seen) == 3

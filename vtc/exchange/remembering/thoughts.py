@@ -189,8 +189,10 @@ class PastThoughts:
             said = own[0].text if len(own) == 1 else None
             is_model = self._memory.size and own and turn[0].role == "assistant"
             if is_model and (known := self._known(so_far.digest(), own)):
-                if self._is_lost(request, own, known, seals):
-                    given += 1
+                is_lost = self._is_lost(request, own, known, seals)
+                given += is_lost
+                # A client of another API may have no place for each of them, though it brings all.
+                if is_lost or (known.sealed and seals):
                     own = self._with(request, own, known, field)
                 if self.as_text and known.wrote and said is not None and squeezed(said) == known.said:
                     own = [_as_written(own[0], known.wrote)]
