@@ -156,14 +156,13 @@ def _standing(thoughts: Iterable[Opaque], on: Place) -> list[Opaque]:
 def _call(request: Request, call: ToolCall, on_call: Sequence[Opaque], sealed: _Sealed) -> ToolCall:
     """Write a call with the reasoning beside it, and on it."""
 
-    def told(parts: Iterable[Opaque]) -> list[Opaque]:
-        own = [part.part for part in parts if not part.thought]
-        seals = [seal for part in own if isinstance(seal := request.meaning(part), Seal)]
-        known = [part for part in parts if part.thought]
-        return [*known, *_thoughts(sealed, (seal.signature or seal.encrypted for seal in seals))]
+    def thoughts_in(parts: Iterable[Opaque]) -> list[Opaque]:
+        seals = [seal for part in parts if part.part and isinstance(seal := request.meaning(part.part), Seal)]
+        brought = _thoughts(sealed, (seal.signature or seal.encrypted for seal in seals))
+        return [*(part for part in parts if part.thought), *brought]
 
-    before = (*told(call.before), *on_call)
-    return ToolCall(call.name, call.arguments, call.id, before=before, after=(*told(call.after),))
+    before, after = (*thoughts_in(call.before), *on_call), (*thoughts_in(call.after),)
+    return ToolCall(call.name, call.arguments, call.id, before=before, after=after)
 
 
 _OF_TOOLS = (
