@@ -60,6 +60,18 @@ REFUSALS: list[tuple[str, object, str]] = [
         "plain",
         "Invalid JSON payload received. Unknown name \"$schema\" at 'tools[0].function_declarations[0]'",
     ),
+    (
+        "schemas",
+        "plain",
+        "tools.function.parameters is not a valid moonshot flavored json schema, details: <At path 'root': when using "
+        "anyOf, type should be defined in anyOf items instead of the parent schema>",
+    ),
+    (
+        "schemas",
+        "plain",
+        "Unable to submit request because `add` functionDeclaration `parameters.weight` schema specified other fields "
+        "alongside any_of. When using any_of, it must be the only field set.",
+    ),
     ("system", "folded", "System message must be at the beginning."),
     (
         "developer",
@@ -116,7 +128,6 @@ REFUSALS: list[tuple[str, object, str]] = [
         "grammar",
         "json: cannot unmarshal array into Go struct field .tools.function.parameters.properties.type of type string",
     ),
-    ("schemas", "plain", "Invalid schema for function 'a': In context=(), object schema missing properties."),
     ("results", True, "Please ensure that the number of function response parts is equal to the number of function"),
     ("images", "noted", "Only text tool_result blocks are supported"),
     ("prompt", True, "The model produced output that does not match the expected peg-native format"),
@@ -154,6 +165,22 @@ RESULTS = {"results": True, "after_results": True}
         ("Unexpected role 'tool' after role 'user'", [{"results": True}]),
         ("This model only supports single tool-calls at once!", [{"single": True}, {"prompt": True}]),
         ("System role not supported", [{"system": "user"}]),
+        (
+            "tools.0.custom.input_schema: JSON schema is invalid. It must match JSON Schema draft 2020-12",
+            [{"schemas": "object"}, {"schemas": "grammar"}, {"schemas": "plain"}],
+        ),
+        *(
+            (words, [{"schemas": "object"}, {"schemas": "plain"}])
+            for words in (
+                "Invalid schema for function 'check': schema must have type 'object' and not have "
+                "'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top level.",
+                "tools.0.custom.input_schema: input_schema does not support oneOf, allOf, or anyOf at the top level",
+                "Invalid schema for function 'x': In context=('properties', 'a'), array schema missing items.",
+                "Invalid schema for function 'a': In context=(), object schema missing properties.",
+                "schema must be a JSON Schema of 'type: \"object\"', got 'type: \"None\"'.",
+                "tools[0].function_declarations[0].parameters.properties[a].items: missing field.",
+            )
+        ),
     ],
 )
 def test_a_refusal_of_the_same_words_teaches_what_can_still_help(words: str, taught: list[dict[str, object]]) -> None:

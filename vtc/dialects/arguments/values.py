@@ -42,6 +42,11 @@ _KINDS = {
 """Types that tools declare in practice, by the names of Python and others, as JSON Schema calls them."""
 
 
+def kind_named(name: str) -> str:
+    """Return the name of a type in JSON Schema, by the one that a tool declares."""
+    return _KINDS.get(name.casefold(), name.casefold())
+
+
 def properties(schema: Any) -> dict[str, Schema]:
     """The declared parameters of a tool and their schemas, with `$ref` and `allOf` resolved."""
     is_plain = isinstance(schema, Mapping) and not _NOT_PLAIN & schema.keys()
@@ -178,7 +183,7 @@ def types_of(schema: Schema, root: Schema, depth: int = 0, left: _Left | None = 
             types += types_of(resolved_of(member, root), root, depth + 1, left)
     kinds = schema.get("type")
     for kind in kinds if isinstance(kinds, list) else [kinds]:
-        if isinstance(kind, str) and (known := _KINDS.get(kind.casefold(), kind.casefold())) != "any":
+        if isinstance(kind, str) and (known := kind_named(kind)) != "any":
             types.append((known, schema))
     if not types:
         if "properties" in schema or "additionalProperties" in schema:

@@ -48,8 +48,8 @@ class Refusals(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 REFUSALS = table(Path(__file__).with_suffix(".yaml"), Refusals)
-_STRONGER = {"folded": "user", "grammar": "plain", "short": "alphanumeric9"}
-"""By the value of a step, the one that does the same and more: what teaches both must not go from one to the other."""
+_STRONGER = {"folded": ("user",), "object": ("grammar", "plain"), "grammar": ("plain",), "short": ("alphanumeric9",)}
+"""By the value of a step, those that do the same and more: what teaches both must not go from one to the other."""
 _NOT_OF_THE_REQUEST = (401, 402, 403, 405, 408, 429, 502, 503, 504)
 """Statuses of what no other request would mend."""
 _NOT_UNDERSTOOD = (400, 422, 501)
@@ -96,7 +96,7 @@ def lesson(
         steps = {
             name: value
             for name, value in row.steps.items()
-            if known.get(name) not in (value, _STRONGER.get(value, value))
+            if known.get(name) not in (value, *_STRONGER.get(value, ()))
         }
         if steps and pattern(*row.words).search(message):
             return Lesson(steps)

@@ -29,7 +29,8 @@ from vtc.exchange.asking.steps.messages import (
     text,
     turns,
 )
-from vtc.exchange.asking.steps.tools import choice, constrain, declared, schemas, strict
+from vtc.exchange.asking.steps.schemas import schemas
+from vtc.exchange.asking.steps.tools import choice, constrain, declared, strict
 
 __all__ = ["BRIDGED", "CERTAIN", "STEPS", "StepContext", "made_ready"]
 

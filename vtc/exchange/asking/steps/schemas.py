@@ -1,0 +1,450 @@
+"""Schemas of tools as servers take them: one that is beyond a server takes all tools with it.
+
+Three sets of words that servers know, each a part of the one before:
+
+    object   the parameters are an object that says its members; a list says its entries (OpenAI, Anthropic)
+    grammar  types, names and choices, of which a grammar can be made (llama.cpp)
+    plain    one type for each value, or `anyOf` alone, and nothing else (Gemini, Moonshot)
+
+What is written takes each value that the client's own schema takes. What only narrows is said in the description, where
+the model still reads it; what a call must fit is checked here, against the schema that the client sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace as with_fields
+from typing import Any
+
+from msgspec.structs import replace
+
+from vtc.dialects.arguments.values import kind_named
+from vtc.events import CanonicalRequest, Tool
+from vtc.exchange.asking.steps.messages import StepContext
+from vtc.json_text import encode, referred
+from vtc.profiles.document import counted
+
+type Json = Mapping[str, Any]
+
+NARROWS = frozenset(
+    (
+        *("pattern", "format", "minLength", "maxLength", "contentEncoding", "contentMediaType"),
+        *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
+        *("minItems", "maxItems", "uniqueItems", "contains", "minProperties", "maxProperties", "propertyNames"),
+        *("patternProperties", "dependentRequired", "dependentSchemas", "dependencies", "not", "if", "then", "else"),
+    )
+)
+"""What only narrows a value whose type is said besides."""
+_SAID = NARROWS | {"const", "default"}
+"""What servers of few words refuse, and the model is told in words."""
+_UNIONS = ("anyOf", "oneOf")
+_INSIDE = frozenset(("properties", "items", "additionalProperties", "prefixItems", "anyOf", "oneOf", "allOf"))
+_ANYWHERE = _INSIDE | {"$defs", "definitions", "patternProperties", "not", "if", "then", "else"}
+"""Where other schemas stand in one."""
+_BY_NAME = frozenset(("properties", "patternProperties", "$defs", "definitions"))
+_NOT_ON_TOP = ("anyOf", "oneOf", "allOf", "enum", "not")
+"""What OpenAI and Anthropic refuse beside the type of the parameters."""
+_LOOKED_AT = NARROWS | {"$ref", "$defs", "definitions", *_UNIONS}
+MOST_DEPTH = 12
+"""Schemas within schemas beyond which any value may stand: a schema may refer to itself without end."""
+MOST_PARTS = 2000
+"""Schemas within one that are looked at."""
+MOST_PARTS_OF_ALL = 12000
+"""Schemas within those of all tools that are looked at."""
+MOST_TOLD = 6
+"""Tools that are named in the report."""
+MOST_HINT = 400
+"""Characters of what is said in a description instead of one keyword."""
+
+
+def schemas(request: CanonicalRequest, value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
+    """Write the schemas in the words that the server knows; leave out a tool whose arguments are no object."""
+    tools: list[Tool] = []
+    lines: list[str] = []
+    left_out: list[str] = []
+    left = MOST_PARTS_OF_ALL
+    for tool in request.tools:
+        if not _is_object(tool.parameters) and tool.name != request.choice:
+            left_out.append(tool.name)
+            continue
+        writer = SchemaWriter(tool.parameters, most=left)
+        parameters = writer.written(value)
+        left -= writer.parts
+        if parameters is not tool.parameters:
+            lines.append(f"{tool.name}: {', '.join(writer.gone)}" if writer.gone else tool.name)
+            tool = with_fields(tool, parameters=parameters)
+        tools.append(tool)
+    shown = "; ".join(lines[:MOST_TOLD]) + "; …" * (len(lines) > MOST_TOLD)
+    told = [f"{counted(len(lines), 'schema')} simplified ({shown})"] if lines else []
+    if left_out:
+        told.append(f"not offered, as their arguments are no object: {', '.join(left_out)}")
+    return (replace(request, tools=tuple(tools)), "; ".join(told)) if told else (request, "")
+
+
+def _is_object(schema: Json) -> bool:
+    """False if the type of a tool's arguments is said, and is no object."""
+    kinds = schema.get("type")
+    return not isinstance(kinds, str) or kind_named(kinds) == "object"
+
+
+class SchemaWriter:
+    """Writes one schema in the words of a server."""
+
+    def __init__(self, root: Json, *, most: int = MOST_PARTS) -> None:
+        self.root = root
+        self.gone: dict[str, None] = {}
+        """What was left out, or is said otherwise."""
+        self.parts = 0
+        """Schemas that were looked at."""
+        self._most = min(most, MOST_PARTS)
+
+    def written(self, words: Any) -> Any:
+        """Write the parameters of a tool; return the very schema if there is nothing to it."""
+        if words == "plain":
+            plain = self._object(self.root, ())
+            return self.root if plain == self.root else plain
+        if words == "object":
+            return self._listing(self._top())
+        if not self.root.keys().isdisjoint(_NOT_ON_TOP):
+            self.root = self._top()
+        return self.simple(self.root)
+
+    # `object`: all keywords stay, but for those that combine at the top.
+
+    def _top(self) -> Json:
+        """Say that the parameters are an object, and what its members are."""
+        combines = not self.root.keys().isdisjoint((*_NOT_ON_TOP, "$ref"))
+        flat = self._members_of(self.root, ()) if combines else self.root
+        flat = flat if flat.get("type") == "object" else {**flat, "type": "object"}
+        if not isinstance(flat.get("properties"), Mapping):
+            flat = {**flat, "properties": {}}
+        return flat
+
+    def _members_of(self, schema: Json, within: tuple[str, ...]) -> Json:
+        """Make one object of a schema and of those that it combines: what each requires is required, members are all.
+
+        Of a union only what all its members require is. What it narrows besides is said in the description.
+        """
+        flat = self._conjunction(schema, within)
+        gone = [key for key in _NOT_ON_TOP if key in flat and key != "allOf"]
+        own = {key: value for key, value in flat.items() if key not in _NOT_ON_TOP}
+        union = [member for member in _union(flat) if not _is_null(member)]
+        members = [self._members_of(member, (*within, "")) for member in union if self._take(member, within)]
+        if members and len(members) == len(union):
+            names = dict.fromkeys(name for member in members for name in _properties(member))
+            shown = {name: _either([_properties(m)[name] for m in members if name in _properties(m)]) for name in names}
+            own["properties"] = {**shown, **_properties(own)}
+            shared = [name for name in _required(members[0]) if all(name in _required(m) for m in members)]
+            if required := dict.fromkeys([*_required(own), *shared]):
+                own["required"] = [*required]
+        self.gone.update(dict.fromkeys(gone))
+        hints = {key: flat[key] for key in gone}
+        return _with_hints(own, hints)
+
+    def _take(self, schema: Any, within: tuple[str, ...]) -> bool:
+        """Count a schema; False for what is none, and beyond the bounds."""
+        self.parts += 1
+        return isinstance(schema, Mapping) and self.parts <= self._most and len(within) <= MOST_DEPTH
+
+    def _conjunction(self, schema: Json, within: tuple[str, ...]) -> dict[str, Any]:
+        """Put together what a schema refers to, what it says, and what all of it must fit (`allOf`).
+
+        Where two say the same keyword the first counts: what is left out of a conjunction narrows.
+        """
+        parts, flat = [(schema, within)], dict[str, Any]()
+        while parts:
+            part, path = parts.pop(0)
+            if not self._take(part, path):
+                continue
+            both = [part[key] for key in ("allOf",) if isinstance(part.get(key), list)]
+            parts = [*((inner, (*path, "allOf")) for inners in both for inner in inners), *parts]
+            self.gone.update(dict.fromkeys(key for key in ("allOf", "$ref") if key in part))
+            if "$ref" in part and (reference := str(part["$ref"])) not in path:
+                parts.insert(0, (referred(self.root, reference), (*path, reference)))
+            says = {key: value for key, value in part.items() if key not in ("allOf", "$ref")}
+            properties = {**_properties(flat), **_properties(says), **_properties(flat)}
+            required = dict.fromkeys([*_required(flat), *_required(says)])
+            flat = {**says, **flat}
+            if properties:
+                flat["properties"] = properties
+            if required:
+                flat["required"] = [*required]
+        return flat
+
+    def _listing(self, schema: Any) -> Any:
+        """Say of every list what its entries are; return the very schema if all say it."""
+        if not isinstance(schema, Mapping):
+            return schema
+        inside = {
+            key: new
+            for key in _ANYWHERE & schema.keys()
+            if (new := _each(key, schema[key], self._listing)) is not schema[key]
+        }
+        schema = {**schema, **inside} if inside else schema
+        if isinstance(entries := schema.get("items"), list):
+            self.gone["items"] = None
+            rest = schema.get("additionalItems")
+            schema = {key: value for key, value in schema.items() if key != "additionalItems"}
+            schema = {**schema, "prefixItems": entries, "items": rest if isinstance(rest, Mapping) else {}}
+        elif "array" in _kinds(schema) and not isinstance(entries, Mapping):
+            self.gone["items"] = None
+            schema = {**schema, "items": {}}
+        return schema
+
+    # `grammar`: what only narrows is said in the description, the rest as grammars know it.
+
+    def simple(self, schema: Any, within: tuple[str, ...] = ()) -> Any:
+        """Simplify a schema and those inside; return the very one if there is nothing to it.
+
+        `within` are the references that led here, and the keys: one that leads to itself ends with its type.
+        """
+        self.parts += 1
+        if not isinstance(schema, Mapping):
+            return {"type": "string"} if schema is True else schema
+        reference = schema.get("$ref")
+        if len(within) > MOST_DEPTH or self.parts > self._most or reference in within:
+            self.gone["depth"] = None
+            simple = there if isinstance(there := referred(self.root, reference), Mapping) else schema
+            kind = simple.get("type") if within else "object"  # arguments are one
+            return {"type": kind if isinstance(kind, str) else _kind(simple)}
+        depth, within = len(within), (*within, reference if isinstance(reference, str) else "")
+        keys = schema.keys()
+        is_simple = isinstance(schema.get("type"), str) and keys.isdisjoint(_LOOKED_AT)
+        simple = schema if is_simple else self._simplified(schema, depth)
+        inside = {
+            key: new
+            for key in _INSIDE & simple.keys()
+            if (new := _each(key, simple[key], lambda inner: self.simple(inner, within))) is not simple[key]
+        }
+        simple = {**simple, **inside} if inside else simple
+        if depth == 0 and simple.get("type") == "object" and "properties" not in simple:
+            simple = {**simple, "properties": {}}
+        if depth == 0 and "$ref" in self.gone:
+            simple = {key: value for key, value in simple.items() if key not in ("$defs", "definitions")}
+        return simple
+
+    def _simplified(self, schema: Json, depth: int) -> Json:
+        """Simplify a schema, but not those inside."""
+        flat = self._flat(schema)
+        lost = {key: value for key, value in flat.items() if key in NARROWS}
+        kinds = flat.get("type")
+        is_known = isinstance(kinds, str) or not flat.keys().isdisjoint({"enum", "const", "allOf", *_UNIONS})
+        if flat is schema and is_known and not lost:
+            return schema
+        out = {key: value for key, value in flat.items() if key not in lost}
+        others = [value for value in kinds if value != "null"] if isinstance(kinds, list) else []
+        if len(others) == 1:
+            out["type"] = others[0]
+            self.gone["null"] = None
+        elif not (is_known or kinds):
+            out["type"] = "object" if depth == 0 else _kind(out)
+            self.gone["no type"] = None
+        self.gone.update(dict.fromkeys(lost))
+        return _with_hints(out, lost)
+
+    def _flat(self, schema: Json) -> Json:
+        """Resolve a reference, and a union of which only one member is not null."""
+        for _ in range(MOST_DEPTH):
+            if "$ref" in schema:
+                self.gone["$ref"] = None
+                there = referred(self.root, schema["$ref"])
+                rest = {key: value for key, value in schema.items() if key != "$ref"}
+                schema = {**there, **rest} if isinstance(there, Mapping) else rest
+                continue
+            key = next((key for key in _UNIONS if isinstance(schema.get(key), list)), None)
+            others = [value for value in schema[key] if value != {"type": "null"}] if key else []
+            if not key or len(others) != 1 or not isinstance(others[0], Mapping):
+                break
+            self.gone[key] = None
+            schema = {**others[0], **{name: value for name, value in schema.items() if name != key}}
+        return schema
+
+    # `plain`: a type, and what belongs to it; or `anyOf` alone.
+
+    def _plain(self, schema: Any, within: tuple[str, ...], *, optional: bool) -> Json:
+        """Write any schema. What is `optional` need not take null, as it may be missing."""
+        schema = schema if isinstance(schema, Mapping) else {}
+        if not self._take(schema, within) or schema.get("$ref") in within:
+            self.gone["depth"] = None
+            kinds = _kinds(schema) or _kinds(referred(self.root, schema.get("$ref")))
+            return self._any_of([_BARE[kind] for kind in kinds or _ANY], {}, optional=optional)
+        flat = self._conjunction(schema, within)
+        within = (*within, str(schema.get("$ref") or ""))
+        kinds, union = _kinds(flat), _union(flat)
+        if kinds:
+            self.gone.update({"type": None} if isinstance(flat.get("type"), list) else {})
+            about = _described(flat)
+            bare = {key: value for key, value in flat.items() if key not in about}
+            return self._any_of([self._typed(kind, bare, within) for kind in kinds], about, optional=optional)
+        self.gone.update(dict.fromkeys(key for key in _UNIONS if key in flat) if union else {"no type": None})
+        hints = {key: value for key, value in flat.items() if key in _SAID}
+        self.gone.update(dict.fromkeys(hints))
+        some = [self._plain(member, within, optional=False) for member in union] or [_BARE[kind] for kind in _ANY]
+        return self._any_of(some, _with_hints(_described(flat), hints), optional=optional)
+
+    def _any_of(self, some: Iterable[Json], about: Json, *, optional: bool) -> Json:
+        """Write one of several, none twice, null last; `about` says what they all are."""
+        flat = [member for schema in some for member in schema.get("anyOf", [schema])]
+        kept = [member for at, member in enumerate(flat) if member not in flat[:at]]
+        members = [member for member in kept if member["type"] != "null"]
+        nulls = [member for member in kept if member["type"] == "null"][:1]
+        if nulls and members and optional:
+            self.gone["null"] = None
+        members += nulls if not (members and optional) else []
+        if description := about.get("description"):
+            own = members[0].get("description")
+            members[0] = {**members[0], "description": f"{description}\n{own}" if own else description}
+        return members[0] if len(members) == 1 else {"anyOf": members}
+
+    def _typed(self, kind: str, schema: Json, within: tuple[str, ...]) -> Json:
+        """Write what a schema says of values of one type."""
+        if kind == "object":
+            return self._object(schema, within)
+        hints = {key: value for key, value in schema.items() if key in _SAID}
+        out: dict[str, Any] = {"type": kind}
+        choices = schema.get("enum")
+        if isinstance(choices, list) and choices:
+            texts = [value for value in choices if isinstance(value, str)]
+            if kind == "string" and texts and all(texts):
+                out["enum"] = [*dict.fromkeys(texts)]
+            else:
+                hints["enum"] = choices
+        if kind == "array":
+            out["items"] = self._entries(schema, within)
+        self.gone.update(dict.fromkeys(hints))
+        return _with_hints({**out, **_described(schema)}, hints)
+
+    def _entries(self, schema: Json, within: tuple[str, ...]) -> Json:
+        """Write what the entries of a list are: one schema for all of them."""
+        rest, first = schema.get("items"), schema.get("prefixItems")
+        if isinstance(rest, list):
+            rest, first = schema.get("additionalItems"), rest
+        some = [*first] if isinstance(first, list) else []
+        self.gone.update(dict.fromkeys(["prefixItems"] * bool(some) + ["items"] * (not rest and not some)))
+        some += [] if some and rest is False else [rest]
+        return self._any_of([self._plain(entry, within, optional=False) for entry in some], {}, optional=False)
+
+    def _object(self, schema: Json, within: tuple[str, ...]) -> Json:
+        """Write an object, with the members of all that it combines."""
+        flat = self._members_of(schema, within)
+        required = _required(flat)
+        properties = {
+            name: self._plain(inner, (*within, ""), optional=name not in required)
+            for name, inner in _properties(flat).items()
+        }
+        needed = [name for name in required if name in properties]
+        hints = {key: value for key, value in flat.items() if key in _SAID}
+        if isinstance(more := flat.get("additionalProperties"), Mapping) and more:
+            hints["additionalProperties"] = more
+        self.gone.update(dict.fromkeys(key for key in flat if key not in _OF_OBJECTS))
+        out = {"type": "object", "properties": properties, **({"required": needed} if needed else {})}
+        return _with_hints({**out, **_described(flat)}, hints)
+
+
+_OF_OBJECTS = ("type", "properties", "required", "description", "title")
+_ENTRY: list[Json] = [{"type": "string"}, {"type": "number"}, {"type": "boolean"}, {"type": "object", "properties": {}}]
+_LIST = {"type": "array", "items": {"anyOf": _ENTRY}}
+_BARE: Mapping[str, Json] = {
+    **{entry["type"]: entry for entry in _ENTRY},
+    "integer": {"type": "integer"},
+    "array": {"type": "array", "items": {"anyOf": [*_ENTRY, _LIST, {"type": "null"}]}},
+    "null": {"type": "null"},
+}
+"""Any value of each type."""
+_ANY = ("string", "number", "boolean", "object", "array", "null")
+
+
+def _described(schema: Json) -> Json:
+    description = schema.get("description")
+    return {"description": description} if isinstance(description, str) and description else {}
+
+
+def _each(key: str, value: Any, write: Any) -> Any:
+    """Write the schemas that stand under a key; return the very value if all stay as they are."""
+    if key in _BY_NAME and isinstance(value, Mapping):
+        new: Any = {name: write(inner) for name, inner in value.items()}
+        return value if all(new[name] is inner for name, inner in value.items()) else new
+    if isinstance(value, list):
+        new = [write(inner) for inner in value]
+        return value if all(inner is old for inner, old in zip(new, value, strict=True)) else new
+    return write(value) if isinstance(value, Mapping) else value
+
+
+def _properties(schema: Json) -> Json:
+    return properties if isinstance(properties := schema.get("properties"), Mapping) else {}
+
+
+def _required(schema: Json) -> list[str]:
+    required = schema.get("required")
+    return [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
+
+
+def _either(some: Sequence[Any]) -> Any:
+    """Write one of several schemas, none twice."""
+    kept = [schema for at, schema in enumerate(some) if schema not in some[:at]]
+    return kept[0] if len(kept) == 1 else {"anyOf": kept}
+
+
+def _union(schema: Json) -> Sequence[Any]:
+    """Return the members of the first union of a schema; none if there is none."""
+    return next((schema[key] for key in _UNIONS if isinstance(schema.get(key), list)), ())
+
+
+def _is_null(schema: Any) -> bool:
+    if not isinstance(schema, Mapping):
+        return False
+    return (
+        schema.get("type") == "null" or schema.get("enum") == [None] or ("const" in schema and schema["const"] is None)
+    )
+
+
+def _kinds(schema: Any) -> list[str]:
+    """List the types that a schema names, or that its keywords and choices are of; none if it says nothing."""
+    if not isinstance(schema, Mapping):
+        return []
+    named = schema.get("type")
+    kinds = [kind_named(kind) for kind in (named if isinstance(named, list) else [named]) if isinstance(kind, str)]
+    if not kinds or not all(kind in _BARE for kind in kinds):
+        choices = schema["enum"] if isinstance(schema.get("enum"), list) else []
+        choices = choices or ([schema["const"]] if "const" in schema else [])
+        signs = [kind for kind, keys in _SIGNS.items() if not schema.keys().isdisjoint(keys)][:1]
+        kinds = [*map(_kind_of, choices)] or signs
+    return [*dict.fromkeys([*kinds, *(["null"] if kinds and schema.get("nullable") is True else [])])]
+
+
+_SIGNS = {"object": ("properties", "additionalProperties", "required"), "array": ("items", "prefixItems")}
+"""The keywords by which the type of a value is known where none is said."""
+
+
+def _kind_of(value: Any) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case int() | float():
+            return "number"
+        case str():
+            return "string"
+        case list():
+            return "array"
+    return "object"
+
+
+def _kind(schema: Json) -> str:
+    """Tell the type of a value by what is said of it; a text if nothing is."""
+    return "object" if "properties" in schema else "array" if "items" in schema else "string"
+
+
+def _with_hints(schema: Json, hints: Json) -> dict[str, Any]:
+    """Say in the description what cannot be said otherwise."""
+    texts = {key: _short(value) for key, value in hints.items() if not (key == "default" and value is None)}
+    words = [f"{key}: {text}" for key, text in texts.items() if len(text) <= MOST_HINT]
+    if not words:
+        return {**schema}
+    description, hint = str(schema.get("description") or ""), f"({'; '.join(words)})"
+    return {**schema, "description": f"{description}\n{hint}" if description else hint}
+
+
+def _short(value: Any) -> str:
+    return value if isinstance(value, str) else encode(value).decode()
