@@ -112,3 +112,15 @@ def test_tools_that_a_conversation_calls_are_declared_in_any_api(client: str, se
     assert not json.loads(exchange.request()).get("tools")
     again = exchange.again(b'{"error": "The toolConfig field must be defined when using toolUse"}', 400)
     assert [tool.name for tool in BY_NAME[server].request(again or b"", SHAPES[server].path).offer.tools] == ["read"]
+
+
+@case
+def test_what_is_put_right_in_one_turn_begins_the_next(case: dict[str, Any]) -> None:
+    """But for the last entry: then the server's prompt cache holds."""
+    field = BY_NAME[case["api"]].layout.entries
+    entries, before = case["fields"].get(field, []), list[Any]()
+    for count in range(1, len(entries) + 1):
+        body = body_of(case["api"], {**case["fields"], field: entries[:count]})
+        sent = json.loads(opened(case["api"], body).request())[field]
+        assert sent[: len(before) - 1] == before[:-1]
+        before = sent
