@@ -274,6 +274,15 @@ def test_a_seal_that_a_client_brings_goes_to_whom_it_is_from_alone(client: str, 
     assert (FOREIGN in other.exchange.report.request) is bool(differs)
 
 
+def test_no_seal_is_told_as_left_out_where_the_client_says_that_nobody_signed() -> None:
+    """Gemini CLI says so of each call that has no signature, whatever server it was made by."""
+    talk = Talk("gemini-generate", "anthropic-messages")
+    call = {**gemini.call("read"), "thoughtSignature": "skip_thought_signature_validator"}
+    talk.ask(*asks("gemini-generate", "Read it"), gemini.model(call), gemini.user(gemini.result("found", "read")))
+    assert not any("left out" in line for line in talk.exchange.report.request)
+    assert b"skip_thought" not in talk.sent
+
+
 @pytest.mark.parametrize("what", ["messages", "responses", "chat of Google"])
 @STREAM
 async def test_a_seal_comes_back_through_googles_client(what: str, stream: bool) -> None:

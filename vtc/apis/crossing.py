@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from vtc.apis.content import file_of, missing
 from vtc.apis.contract import Chain, Decoded, Decoder, joined
 from vtc.apis.fields import part_of
+from vtc.apis.layout import UNSIGNED
 from vtc.apis.request import Request
 from vtc.apis.seals import SealKey
 from vtc.events import (
@@ -106,7 +107,7 @@ def _message(
         content.append(FAILED)
     brought = request.seals(message) if message.role == "assistant" else ()
     sealed = {value: seals.opened(value) if seals else None for value in brought}
-    foreign += [value for value, thought in sealed.items() if not thought]
+    foreign += [value for value, thought in sealed.items() if not thought and value != UNSIGNED]
     for part in message.content:
         if isinstance(part, Opaque) and part.thought:
             content.append(part)
