@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from benchmarks import engine, exchange, figures, frames, hops, hostile
+from benchmarks import engine, exchange, figures, frames, hops, hostile, samples
 from benchmarks.figures import Figure
 from benchmarks.proxy import exchanges
 from vtc.profiles import builtin_directory, load
@@ -45,6 +45,7 @@ def sections(quick: bool, against: Path | None = None) -> Mapping[str, Callable[
 
     def requests() -> Iterator[Figure]:
         yield from exchange.rewriting(profiles, rounds)
+        yield from exchange.steps(load([builtin_directory(), samples.PROFILES]), rounds)
         yield from exchange.new_tools(profiles, rounds)
 
     return {

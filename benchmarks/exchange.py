@@ -59,6 +59,24 @@ def rewriting(profiles: Profiles, rounds: int) -> Iterator[Figure]:
             yield Figure(REQUEST, f"{what}, {turn} turn with memory", "ms", taken, 13.0)
 
 
+def steps(profiles: Profiles, rounds: int) -> Iterator[Figure]:
+    """What the steps and the corrections of a request take, in which all have to act: its time less that without."""
+    body = encoded(samples.unready())
+    as_it_is, ready = Planner(profiles, Settings()), Planner(profiles, Settings(server="picky"))
+    taught = Memory()
+    for refusal in samples.REFUSALS:
+        exchange = opened(ready, body, memory=taught)
+        exchange.again(encoded({"error": {"message": refusal}}), 400)
+        exchange.learned()
+    ways = [(as_it_is, Memory()), (ready, Memory()), (ready, taught)]
+    taken = [
+        [milliseconds(partial(opened, planner, body, memory=memory)) for planner, memory in ways]
+        for _ in range(rounds + 1)
+    ][1:]  # tools that were never seen are compiled
+    yield Figure(REQUEST, "all steps alone", "ms", [each - none for none, each, _ in taken], 6.0)
+    yield Figure(REQUEST, "all steps and six corrections alone", "ms", [each - none for none, _, each in taken], 6.0)
+
+
 def new_tools(profiles: Profiles, rounds: int) -> Iterator[Figure]:
     """The first exchange whose tools nobody saw before, up to the first text, and the same again."""
     times: dict[str, list[float]] = {"never seen": [], "seen before": []}

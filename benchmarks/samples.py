@@ -347,6 +347,44 @@ def request(
     return {"model": model, "stream": True, "messages": [*opening, *turns], "tools": tools(tools_), **fields}
 
 
+def unready(**fields: Any) -> dict[str, Any]:
+    """A request of the same size in which each step that makes it ready has something to do."""
+    body = request("picky/Instruct-32B", max_tokens=64000, tool_choice="required", **fields)
+    system, user, *turns = body["messages"]
+    billing = "x-anthropic-billing-header: cc_version=2.1.5; cch=65a;"
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    messages: list[dict[str, Any]] = [
+        {"role": "developer", "content": [{"type": "text", "text": text} for text in (billing, system["content"])]},
+        {"role": "user", "content": [{"type": "text", "text": user["content"]}, picture]},
+    ]
+    for number, (said, result) in enumerate(batched(turns, 2)):
+        call = {**said["tool_calls"][0], "id": f"functions.write_file:{number}"}
+        messages += [
+            {"role": "assistant", "content": None, "reasoning_content": "The next file.", "tool_calls": [call]},
+            {**result, "tool_call_id": call["id"]},
+        ]
+        if number % 5 == 0:
+            messages += [{"role": "system", "content": "Be quick."}, {"role": "user", "content": "Go on."}]
+            messages += [{"role": "assistant", "content": text} for text in ("", "I do.", "At once.")]
+    for number, tool in enumerate(body["tools"][1:]):
+        tool["function"] = {**tool["function"], "name": f"files.{tool['function']['name']}", "strict": False}
+        schema = tool["function"]["parameters"]
+        schema |= {"$schema": "https://json-schema.org/draft/2020-12/schema", "additionalProperties": False}
+        schema["properties"]["option_0"] |= {"pattern": f"^{number}", "anyOf": [{"type": "null"}, {"const": "a"}]}
+    return {**body, "messages": messages, "seed": 1, "temperature": 0.2, "top_k": 40}
+
+
+REFUSALS = (
+    "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
+    "Unsupported value: 'temperature' does not support 0.2 with this model. Only the default (1) value is supported.",
+    "Unrecognized request argument supplied: top_k",
+    "messages.1.reasoning_content: Extra inputs are not permitted",
+    "Unknown parameter: 'tools[1].function.strict'.",
+    "seed: Extra inputs are not permitted",
+)
+"""What a server says of that, one after the other."""
+
+
 def asked(shape: Shape, *, messages: int = 20, tools_: int = 10) -> dict[str, Any]:
     """Make the request whose reply has a shape."""
     body = request(shape.model, messages=messages, tools_=tools_)
