@@ -48,8 +48,6 @@ def run(*frames: bytes, structured: bool = True) -> bytes:
         [chat.ROLE, *chat.said("Hi"), calls(entry(0, "a"), entry(1, "b")), calls(PART, OTHER), END, chat.DONE],
         [calls(entry(0, "a"), PART), chat.chunk({"tool_calls": [PART]}, "tool_calls")],
         [chat.chunk({"function_call": {"name": "a", "arguments": "{"}}), chat.chunk({}, "function_call")],
-        [calls(entry(0, "a")), calls(PART)],
-        [calls(entry(0, "a")), calls(PART), chat.DONE],
     ],
 )
 def test_calls_of_which_nothing_changes_leave_in_their_frames(frames: list[bytes]) -> None:
@@ -59,6 +57,16 @@ def test_calls_of_which_nothing_changes_leave_in_their_frames(frames: list[bytes
 def test_finish_reason_goes_with_the_calls() -> None:
     assert chat.read(run(chat.ROLE, calls(entry(0, "a"), PART), chat.STOP)).finish_reason == "tool_calls"
     assert chat.read(run(chat.ROLE, *chat.said("Hi"), END)).finish_reason == "stop"
+
+
+@pytest.mark.parametrize("end", [[], [chat.DONE], [chat.chunk({}, ""), chat.DONE]])
+def test_whole_calls_get_the_reason_that_upstream_did_not_tell(end: list[bytes]) -> None:
+    frames = [chat.ROLE, calls(entry(0, "a")), calls(PART)]
+    out = run(*frames, *end)
+    assert out.startswith(b"".join(frames))
+    assert chat.read(out).finish_reason == "tool_calls"
+    cut = [chat.ROLE, calls(entry(0, "a")), calls(chat.native(0, arguments="{")), chat.DONE]
+    assert run(*cut) == b"".join(cut)
 
 
 def test_they_leave_when_the_last_of_them_is_there() -> None:

@@ -43,6 +43,10 @@ class Toy:
     def end_calls(self, *, complete: bool) -> dict[int | None, CallDelta | None]:
         return {}
 
+    @property
+    def left_whole(self) -> bool:
+        return True
+
     def upstream(self, calls: Sequence[ToolCall]) -> list[Event]:
         return [*map(self._upstreams, calls)]
 

@@ -50,6 +50,12 @@ MENDED = {
     "the arguments under a key": ('{"input": {"filePath": "/a"}}', [Repair.ARGUMENTS_KEY]),
     "encoded too often": (json.dumps(json.dumps(json.dumps(A))), [Repair.ARGUMENTS_ENCODED_TWICE]),
     "written twice": ('{"filePath": "/a"}{"filePath": "/a"}', [Repair.WRITTEN_TWICE]),
+    "the object so far, again and again": ('{"file{"filePath":{"filePath":"/a"}', [Repair.SNAPSHOTS]),
+    "its id before the arguments": (
+        ".functions.read:0 {“filePath”: “/a”}",
+        [Repair.NAME_BEFORE, Repair.JSON_TYPOGRAPHIC_QUOTES],
+    ),
+    "its name before the arguments": ('read {"filePath": "/a"}', [Repair.NAME_BEFORE]),
     "written twice after an empty object": (
         '{}{"filePath": "/a"}{"filePath": "/a"}',
         [Repair.EMPTY_OBJECT, Repair.WRITTEN_TWICE],
@@ -64,7 +70,7 @@ HOPELESS = {
     "text": "filePath = /a",
     "a number": "1",
     "a list of something else": '[{"content": "x"}]',
-    "the object so far, again and again": '{"file{"filePath":{"filePath":"a"}',
+    "the object so far again and again, and cut": '{"file{"filePath":{"filePath":"a"',
     "cut before what the tool requires": '{"limit": 3',
 }
 
@@ -88,6 +94,15 @@ def test_arguments_of_which_it_is_not_sure_what_they_are_are_refused(name: str) 
 def test_an_object_is_not_closed_where_the_reply_was_cut_off() -> None:
     with pytest.raises(NotInOrder):
         in_order(ToolCall("list", '{"path": "/a"'), TOOLS, lenient=True, complete=False)
+
+
+def test_an_object_that_broke_off_after_a_value_is_replaced_by_the_whole_one() -> None:
+    """One that broke off elsewhere may hold what follows: it is read as before."""
+    whole = {"filePath": "/a", "limit": 3}
+    found = in_order(ToolCall("read", '{"filePath": "/a"' + json.dumps(whole)), TOOLS, lenient=True)
+    assert ([json.loads(call.arguments) for call in found.calls], found.repairs) == ([whole], (Repair.SNAPSHOTS,))
+    inner = in_order(ToolCall("list", '{"path":{"path":"a"}'), TOOLS, lenient=True)
+    assert [json.loads(call.arguments) for call in inner.calls] == [{"path": {"path": "a"}}]
 
 
 def test_an_empty_object_is_a_call_where_nothing_is_required() -> None:

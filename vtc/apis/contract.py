@@ -73,6 +73,9 @@ class Decoded(msgspec.Struct, frozen=True, gc=False):
     """Stands for the frame that came, where a part of that is not passed on."""
     at_once: bool = False
     """True for a frame that tells the client nothing (a ping): it need not take its turn."""
+    clean: bool = True
+    """False if clients of the API may read more in the frame than it says, or fail at it: it is written anew. Pieces of
+    calls tell that themselves."""
     ends: bool = False
     """True for a frame that says nothing but that the reply ends: choices that were not finished are now. One that says
     more ends no reply, but a choice, by a `Finish`; the relay refuses what does both."""

@@ -57,6 +57,15 @@ class Repair(StrEnum):
     EXTRA_BRACE = "extra-brace", "More braces are closed than were opened."
     EMPTY_OBJECT = "empty-object", "An empty object stands before the arguments of a tool that requires some."
     MARKUP_AROUND = "markup-around", "Tags or the word `json` stand before or after the object of a server's own call."
+    MARKUP_IN_VALUE = (
+        "markup-in-value",
+        "A closing marker of special tokens, or a part of it, stands at the end of a value of a server's own call.",
+    )
+    NAME_BEFORE = "name-before", "The name or the id of a server's own call stands before its arguments."
+    SNAPSHOTS = (
+        "snapshots",
+        "The arguments of a server's own call come several times, each time with more of them; the last ones count.",
+    )
     NO_ARGUMENTS = "no-arguments", "Nothing is written where the arguments should be; the call has none."
     DOUBLED_BRACES = "doubled-braces", "The object's braces stand there twice, as in the template of a prompt."
     ARRAY_OF_CALLS = "array-of-calls", "A list of calls stands where one call should."

@@ -11,12 +11,13 @@ A call of a custom tool has `custom` with `name` and `input` in place of `functi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 from msgspec.structs import replace
 
+from vtc.apis.clean import MISSING, NOTHING, NULL, TEXT, Table, is_clean
 from vtc.apis.contract import Decoded, Json
 from vtc.apis.crossing import FIELDS
 from vtc.apis.fields import cleaned, count_of, is_error, object_of, part_of
@@ -76,9 +77,16 @@ _PARTS = ("image_url", "reference")
 """The types of parts of a message in which no client finds a call."""
 
 
+_CLEAN: Mapping[str, Table] = {
+    "choice": {"finish_reason": (MISSING, NULL, TEXT)},
+    "delta": {"role": (MISSING, "assistant")},
+}
+"""What clients rely on, by where it stands; for calls there is more of it. The structs below say the same."""
+
+
 class _Delta(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     content: str | None = None
-    role: str | None = None
+    role: Literal["assistant"] | msgspec.UnsetType = msgspec.UNSET
     tool_calls: Any = None
     function_call: Any = None
     reasoning_content: str | None = None
@@ -89,7 +97,7 @@ class _Delta(msgspec.Struct, gc=False, forbid_unknown_fields=True):
 class _Choice(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     delta: _Delta
     index: int | None = None
-    finish_reason: str | None = None
+    finish_reason: Annotated[str, msgspec.Meta(pattern="^(?!null$)\\S")] | None = None
     logprobs: Any = None
     stop_reason: Any = None
     token_ids: Any = None
@@ -150,23 +158,24 @@ class Decoder(msgspec.Struct):
             or self.thoughts
             or choice is None
             or (choice.index or 0) not in self.begun
-            or choice.finish_reason
+            or choice.finish_reason is not None
         ):
-            return self._decode_any(frame, data)
+            return self._decode_any(frame, data, known=True)
         delta, index = choice.delta, choice.index or 0
         thought = delta.reasoning_content or delta.reasoning
         is_more = delta.tool_calls or delta.function_call or delta.refusal or chunk.usage is not None
         if is_more or not choice.logprobs is choice.token_ids is choice.stop_reason is choice.matched_stop is None:
-            return self._decode_any(frame, data)
+            return self._decode_any(frame, data, known=True)
         if bool(thought) == bool(delta.content):
-            return self._decode_any(frame, data)
+            return self._decode_any(frame, data, known=True)
         if delta.content:
             return Decoded((TextDelta(delta.content, index),))
         if index not in self.named:
             self.named |= {index}
         return Decoded((_reasoning("reasoning_content" if delta.reasoning_content else "reasoning", thought, index),))
 
-    def _decode_any(self, frame: Frame, data: bytes) -> Decoded | None:
+    def _decode_any(self, frame: Frame, data: bytes, *, known: bool = False) -> Decoded | None:
+        """Read any frame; a chunk that is `known` to be clean, but for its calls, is looked through no more."""
         if data.strip() == b"[DONE]":
             return Decoded(ends=True)
         chunk = object_of(data)
@@ -181,7 +190,11 @@ class Decoder(msgspec.Struct):
             return None
         seals = [seal for entry in entries for seal in self._seals(entry.get("index") or 0, part_of(entry, "delta"))]
         deltas = [delta for entry in entries for delta in self._deltas(entry)]
-        deltas = [self._counted(delta) if isinstance(delta, CallDelta) else delta for delta in deltas]
+        clean = known or all(
+            is_clean(part, _CLEAN[place])
+            for entry in entries
+            for place, part in (("choice", entry), ("delta", part_of(entry, "delta")))
+        )
         received, (frame, chunk) = frame, cleaned(frame, self._named(chunk), self.drop, self.framing, chunk)
         starts = [*self._starts(chunk)]
         news = {key: value for key, value in chunk.items() if key in _LATE and value not in (None, self.head.get(key))}
@@ -191,7 +204,7 @@ class Decoder(msgspec.Struct):
             *seals,
             *_beside(chunk),
         ]
-        return Decoded((*deltas, *failed), (*beside,), None if frame is received else frame)
+        return Decoded((*deltas, *failed), (*beside,), None if frame is received else frame, clean=clean)
 
     def _named(self, chunk: dict[str, Any]) -> dict[str, Any]:
         """Tell what the model thinks in all fields in which the client is to be told it."""
@@ -211,7 +224,8 @@ class Decoder(msgspec.Struct):
     def _deltas(self, entry: Json) -> list[Delta]:
         """Read one choice of a chunk."""
         index, part = entry.get("index") or 0, part_of(entry, "delta")
-        deltas = _deltas(index, entry, part)
+        calls = [self._call(call, index) for call in part.get("tool_calls") or ()]
+        deltas = _deltas(index, entry, part, calls)
         if index not in self.named and (text := words.text_of(words.entries_of(part))):
             return [ReasoningDelta(text, index, _IN_DETAILS), *deltas]
         return deltas
@@ -246,12 +260,13 @@ class Decoder(msgspec.Struct):
                 own = Origin(NAME, "head", head, index, harmless=True)
                 yield Start(id_, str(head.get("model") or ""), created, index, own)
 
-    def _counted(self, piece: CallDelta) -> CallDelta:
-        """Note the number of a call; one that leaves numbers out, or takes one again, is not clean."""
+    def _call(self, entry: Json, choice: int) -> CallDelta:
+        """Read a piece of a call; one that leaves numbers out, or takes one again, is not clean."""
+        next_ = self.numbers.get(choice, 0)
+        piece = read_call(entry, choice, next_)
         if piece.index is None or not piece.name:
             return piece
-        next_ = self.numbers.get(piece.choice, 0)
-        self.numbers = {**self.numbers, piece.choice: max(next_, piece.index + 1)}
+        self.numbers = {**self.numbers, choice: max(next_, piece.index + 1)}
         return replace(piece, clean=False) if piece.index != next_ else piece
 
 
@@ -266,8 +281,8 @@ def _failure(chunk: Json) -> Failure:
     return Failure(str(reason), str(error.get("type") or ""))
 
 
-def _deltas(choice: int, entry: Json, part: Json) -> list[Delta]:
-    """Read one choice of a chunk; `part` is its delta."""
+def _deltas(choice: int, entry: Json, part: Json, calls: Sequence[CallDelta]) -> list[Delta]:
+    """Read one choice of a chunk; `part` is its delta, with these pieces of calls."""
     deltas: list[Delta] = []
     content = part.get("content")
     entries = _entries(content) if isinstance(content, list) else []
@@ -283,11 +298,11 @@ def _deltas(choice: int, entry: Json, part: Json) -> list[Delta]:
             for entry in entries
             if entry.get("thinking")
         ]
-    deltas += [read_call(call, choice) for call in part.get("tool_calls") or ()]
+    deltas += calls
     deltas.append(TextDelta(_text(part.get("content")), choice))
     if refusal := "".join(str(entry["refusal"]) for entry in (part, *entries) if entry.get("refusal")):
         deltas.append(TextDelta(refusal, choice, refusal=True))
-    if reason := entry.get("finish_reason"):
+    if (reason := entry.get("finish_reason")) and reason not in NOTHING:
         deltas.append(Finish(REASONS.get(reason, "stop"), choice, str(reason)))
     return deltas
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from vtc.apis.calls import arguments_text, raw_input
+from vtc.apis.clean import MISSING, NUMBER, OPTIONAL, TEXT, Table, is_clean, said
 from vtc.apis.contract import FULL, Json, unchained
 from vtc.events import CallDelta, Message, Opaque, Reason, ToolCall
 from vtc.json_text import decode, encode
@@ -184,26 +185,23 @@ HARMLESS = frozenset((*_KNOWN, EXTRA))
 """The fields of a call in which no client finds another one."""
 
 
-def read_call(call: Mapping[str, Any], choice: int) -> CallDelta:
-    """Read an entry of `tool_calls`, or a piece of one; it is not clean if it breaks a rule that clients rely on."""
+_TYPES = ("function", "custom")
+_FIRST: Table = {"index": (NUMBER,), "id": (TEXT,), "type": _TYPES}
+_LATER: Table = {"index": (NUMBER,), "id": (MISSING,), "type": (MISSING, *_TYPES)}
+_OF_FIRST: Table = {"name": (TEXT,), "arguments": OPTIONAL}
+_OF_LATER: Table = {"name": (MISSING,), "arguments": OPTIONAL}
+"""What an entry holds, and what its function does: in the first piece of a call, and in those after it."""
+
+
+def read_call(call: Mapping[str, Any], choice: int, known: int = 0) -> CallDelta:
+    """Read an entry of `tool_calls`, or a piece of one; `known` calls have begun before it."""
     function = function_of(call)
-    index, id_, name, arguments = (
-        call.get("index"),
-        call.get("id"),
-        function.get("name") or "",
-        function.get("arguments"),
-    )
-    clean = isinstance(index, int) and (not name or bool(id_ and call.get("type") in ("function", "custom")))
-    clean = clean and isinstance(arguments, str | None)
-    return CallDelta(
-        index if isinstance(index, int) else None,
-        id_ if isinstance(id_, str) else None,
-        name if isinstance(name, str) else "",
-        arguments_text(function.get("input") if arguments is None else arguments),
-        call,
-        choice,
-        clean,
-    )
+    index, name, arguments = call.get("index"), said(function.get("name")), function.get("arguments")
+    number = index if isinstance(index, int) else None
+    begins = bool(name) or number is None or number >= known
+    clean = is_clean(call, _FIRST if begins else _LATER) and is_clean(function, _OF_FIRST if begins else _OF_LATER)
+    text = arguments_text(function.get("input") if arguments is None else arguments)
+    return CallDelta(number, said(call.get("id")) or None, name, text, call, choice, clean)
 
 
 def function_of(entry: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -115,6 +115,7 @@ class Relay[P: Pipeline]:
             choice = self._choices.get(index) or self._begin(index)
             waiting = choice.waiting
             entry = pending(frame, metadata) if metadata else PendingFrame(frame)
+            entry = entry if decoded.clean else replace(entry, odd=True)
             choice, entry, events = read(choice, entry, deltas)
             if not (events or choice.ended) and choice.waiting is waiting and (waiting or entry.text or entry.calls):
                 waiting.append(entry)  # as for each frame of a long call; nothing can fail any more
@@ -220,7 +221,7 @@ class Relay[P: Pipeline]:
             deltas = [delta for delta in decoded.deltas if delta.choice == index]
             entry = pending(frame, [item for item in decoded.beside if item.choice == index])
             choice = self._choices.get(index) or self._begin(index)
-            parts.append(read(choice, replace(entry, shared=True), deltas))
+            parts.append(read(choice, replace(entry, shared=True, odd=not decoded.clean), deltas))
         whole = []
         for choice, entry, events in parts:
             leave, wait = settle([*choice.waiting, entry], events, ended=choice.ended)
@@ -244,14 +245,17 @@ class Relay[P: Pipeline]:
         return [*out, *left], choices
 
     def _ending(self, writer: FrameWriter, *, complete: bool, breaks: bool = False) -> Iterator[Part]:
-        """End the choices that upstream did not finish; one that got calls gets a reason, unless it breaks off."""
+        """End the choices that upstream did not finish; one with calls gets a reason, unless it breaks off.
+
+        Upstream's own calls must be whole for that.
+        """
         writer.breaks = breaks
         for choice in self._choices.values():
             if choice.ended:
                 continue
             choice, events, pieces, _, fate = finish(choice, [], complete=complete)
             entry = PendingFrame(self._last, after=(*pieces,), intact=False, begun=True)
-            is_called = choice.lifted or fate == "written"
+            is_called = choice.lifted or choice.whole or fate == "written"
             if (is_called or not writer.passes) and not breaks:
                 reason = told_reason("stop", choice, fate) if is_called or complete else "length"
                 entry = replace(entry, after=(*pieces, Finish(reason, choice.index)))

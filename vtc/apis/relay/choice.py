@@ -82,6 +82,11 @@ class Pipeline(Protocol):
         """End the calls of upstream's that left as they came; return what is missing of each, by its number."""
         ...
 
+    @property
+    def left_whole(self) -> bool:
+        """True if calls of upstream's left as they came, and each of them is whole; for after their end."""
+        ...
+
     def finish(self, *, complete: bool, calls: Sequence[ToolCall] = ()) -> list[Event]:
         """End the message; `calls` are those of upstream's that waited."""
         ...
@@ -113,6 +118,8 @@ class Choice(msgspec.Struct, frozen=True, gc=False):
     lifted: bool = False
     """True once the client was given calls that it would not have been given otherwise."""
     ended: bool = False
+    whole: bool = False
+    """True after its end if upstream made calls, and each of them is whole."""
     anew: bool = False
     """True if calls that wait leave in frames of our own only."""
 
@@ -221,7 +228,8 @@ def _read_call(choice: Choice, piece: CallDelta, calls: list[CallDelta]) -> tupl
         choice = replace(choice, waiting=deque(_begun(entry, piece) for entry in choice.waiting))
     events += [call for call in calls if call.index == piece.index]
     events += [left] if left.name or left.arguments or left is piece else []
-    return choice, events, [call for call in calls if call.index != piece.index], left is piece
+    clean = piece.clean or not pipeline.takes_calls
+    return choice, events, [call for call in calls if call.index != piece.index], left is piece and clean
 
 
 def _next_block(choice: Choice, delta: Delta) -> tuple[Choice, Read]:
@@ -259,7 +267,9 @@ def finish(
     pieces = [*last, *(piece for number, piece in ended.items() if piece and number not in placed)]
     gathered, clean = _gathered(choice, calls)
     events = choice.pipeline.finish(complete=complete, calls=gathered)
-    choice = replace(choice, ended=True)
+    are_whole = all(object_in(call.arguments) is not None for call in gathered)
+    whole = are_whole and (choice.pipeline.left_whole if choice.kept else bool(gathered))
+    choice = replace(choice, ended=True, whole=whole)
     choice, left, fate = _decided(choice, gathered, events, clean=clean)
     return choice, left, pieces, calls, fate
 
@@ -274,7 +284,8 @@ def _with_end(entry: PendingFrame, missing: Missing, placed: set[int | None]) ->
     if len(calls) == len(entry.calls):
         return entry
     own = [piece for piece in entry.calls if piece not in calls]
-    return replace(entry, calls=(*calls,), after=(*last, *entry.after), intact=entry.intact and last == own)
+    intact = entry.intact and last == own and all(piece.clean for piece in own)
+    return replace(entry, calls=(*calls,), after=(*last, *entry.after), intact=intact)
 
 
 def _last_pieces(
@@ -350,7 +361,8 @@ def _begun(entry: PendingFrame, piece: CallDelta) -> PendingFrame:
         return entry
     begun = tuple(call for call in entry.calls if call.index == piece.index)
     rest = tuple(call for call in entry.calls if call.index != piece.index)
-    return replace(entry, calls=rest, after=(*begun, *entry.after))
+    intact = entry.intact and all(piece.clean for piece in begun)
+    return replace(entry, calls=rest, after=(*begun, *entry.after), intact=intact)
 
 
 def _is_same(left: Sequence[ToolCall], gathered: Sequence[ToolCall]) -> bool:

@@ -60,6 +60,8 @@ class PendingFrame(msgspec.Struct, frozen=True, gc=False):
     """True as long as it may leave as it came: nothing of it was changed, and no part of it has to leave alone."""
     unknown: bool = False
     """True if it holds something that the decoder does not know to be harmless."""
+    odd: bool = False
+    """True if clients may read more in it than it says, or fail at it: it leaves written anew."""
     shared: bool = False
     """True if the frame holds other choices, too."""
     begun: bool = False

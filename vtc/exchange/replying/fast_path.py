@@ -130,13 +130,13 @@ def expression_of(decoder: Decoder, frame: Frame, delta: TextDelta | ReasoningDe
         return None
     before, _, after = raw.partition(data)
 
-    def decode(tokens: Sequence[bytes]) -> tuple[Sequence[Delta], Sequence[Any]] | None:
+    def decode(tokens: Sequence[bytes]) -> tuple[Sequence[Delta], Sequence[Any], bool] | None:
         data, trial = b"".join(tokens), copy.copy(decoder)
         decoded = trial.decode(Frame(before + data + after, data))
         if decoded is None or decoded.frame is not None or trial != decoder:
             return None
         # The values of the frame's metadata make no difference.
-        return decoded.deltas, [(type(item), getattr(item, "kind", "")) for item in decoded.beside]
+        return decoded.deltas, [(type(item), getattr(item, "kind", "")) for item in decoded.beside], decoded.clean
 
     tokens = [token[0] for token in _TOKEN.finditer(data)]
     probed = msgspec.structs.replace(delta, text=_PROBE)

@@ -27,6 +27,8 @@ from vtc.dialects.repair import Repair
 from vtc.dialects.syntax import pattern, tool_names
 from vtc.dialects.syntax.description import SYNONYMS, Description
 from vtc.events import Call, CallDelta, Text, Tool, ToolCall
+from vtc.exchange.replying import value_ends
+from vtc.exchange.replying.value_ends import ValueEnds
 
 # A call whose text upstream's parser took for its name, read in the dialects that it can be written in.
 #
@@ -76,6 +78,7 @@ def _openers(dialects: Sequence[Description]) -> list[str]:
     return list(openers)
 
 
+NO_MARKERS = ValueEnds()
 MOST_OBJECTS = 16
 """Objects in the arguments of one call beyond which they are not taken apart."""
 MOST_ENCODED = 3
@@ -91,7 +94,7 @@ _LAST_TAG = re.compile(rf"{_TAG}\Z")
 MOST_TAGS = 16
 """Tags after the arguments of a call that are taken away."""
 LONGEST_TAG = 70
-_NO_ARGUMENTS = ("", "{}", "null", "None")
+NO_ARGUMENTS = ("", "{}", "null", "None")
 
 
 class NotInOrder(ValueError):
@@ -112,11 +115,13 @@ def in_order(
     lenient: bool,
     complete: bool = True,
     read: Callable[[str], Call | None] = lambda _: None,
+    ends: ValueEnds = NO_MARKERS,
 ) -> InOrder:
     """Put a call in order; the same call, and no repairs, if it is. Broken JSON is mended only if `lenient`.
 
     Raises `NotInOrder`. A call of a tool that is not offered, or of a custom tool, is left alone. In a reply that is
-    not `complete` an object may lack more than its end. `read` takes the text of a call from its name on.
+    not `complete` an object may lack more than its end. `read` takes the text of a call from its name on, and `ends`
+    knows the markers that may be left in values.
     """
     intended = Meant(call.name) if call.name in tools else meant(call.name, tools)
     if intended is None or (call.is_custom and tools[intended.tool].parameters == INPUT):
@@ -126,15 +131,20 @@ def in_order(
     if re.search(r"\w", _MARKUP.sub("", intended.rest)):
         return _from_name(call, name, read)
     schema = tools[name].parameters
-    objects, notes = _objects(call.arguments, schema, lenient=lenient, complete=complete)
+    arguments, before = _without_name(call.arguments, name, tools)
+    ended = ends.ended(arguments) if lenient and complete else None
+    objects, notes = _objects(arguments if ended is None else ended, schema, lenient=lenient, complete=complete)
+    notes = [*before, *([] if ended is None else [Repair.MARKUP_IN_VALUE]), *notes]
     if lenient and len(objects) == 1 and (inner := _wrapped(objects[0][1], name, schema)):
         objects, notes = [(None, inner)], [*notes, Repair.ARGUMENTS_KEY]
     repairs += notes
     calls: list[ToolCall] = []
     for text, value in objects:
-        fitted, notes = parameter.fitted(value, values.properties(schema), schema, lenient=lenient)
+        clean = _ended(value, ends) if lenient else value
+        fitted, notes = parameter.fitted(clean, values.properties(schema), schema, lenient=lenient)
+        notes = [*notes, *([Repair.MARKUP_IN_VALUE] if clean != value else [])]
         repairs += [note for note in notes if note not in repairs]
-        text = json.dumps(fitted, ensure_ascii=False) if notes or text is None else text
+        text = json.dumps(fitted, ensure_ascii=False) if notes or before or text is None else text
         id_ = None if calls else call.id  # of several calls only the first can have it
         calls.append(ToolCall(name, text, id_, call.source))
     return InOrder(calls, tuple(repairs))
@@ -186,12 +196,28 @@ def _resolved(written: str, tools: Mapping[str, Tool]) -> str | None:
 
 def _from_name(call: ToolCall, name: str, read: Callable[[str], Call | None]) -> InOrder:
     """Read a call whose text stands in its name."""
-    arguments = "" if call.arguments.strip() in _NO_ARGUMENTS else call.arguments
+    arguments = "" if call.arguments.strip() in NO_ARGUMENTS else call.arguments
     event = read(call.name.strip() + arguments)
     if not event or event.call.name != name:
         raise NotInOrder("its name holds more than a name, and cannot be read")
     renamed = ToolCall(name, event.call.arguments, call.id, call.source)
     return InOrder([renamed], (Repair.CALL_IN_NAME, *event.repairs))
+
+
+def _ended(value: Mapping[str, Any], ends: ValueEnds) -> Mapping[str, Any]:
+    """Leave out the markers at the end of values."""
+    return {key: ends.stripped(entry) if isinstance(entry, str) else entry for key, entry in value.items()}
+
+
+_BEFORE_OBJECT = re.compile(r"\s*\.?(?P<name>[\w.:/=-]{1,200}+)\s*(?=[{<])")
+
+
+def _without_name(arguments: str, name: str, tools: Mapping[str, Tool]) -> tuple[str, list[str]]:
+    """Return arguments without the name or the id of their call before them."""
+    match = _BEFORE_OBJECT.match(arguments)
+    if not match or _resolved(match["name"], tools) != name:
+        return arguments, []
+    return arguments[match.end() :], [Repair.NAME_BEFORE]
 
 
 type Objects = tuple[list[tuple[str | None, Any]], list[str]]
@@ -201,7 +227,7 @@ type Objects = tuple[list[tuple[str | None, Any]], list[str]]
 def _objects(text: str, schema: Mapping[str, Any], *, lenient: bool, complete: bool, depth: int = 0) -> Objects:
     """Read arguments; raises `NotInOrder`."""
     bare = text.strip()
-    if bare in _NO_ARGUMENTS and bare != "{}":
+    if bare in NO_ARGUMENTS and bare != "{}":
         return [(None, {})], [Repair.NO_ARGUMENTS]
     try:
         value = json.loads(bare)
@@ -240,6 +266,8 @@ def _wrapped(value: Mapping[str, Any], name: str, schema: Mapping[str, Any]) -> 
 
 def _broken(text: str, schema: Mapping[str, Any], *, lenient: bool, complete: bool) -> Objects:
     """Read what is no JSON: several objects, or one with the faults that are mended in text, too."""
+    if lenient and (last := _last_snapshot(text)):
+        return [(None, last)], [Repair.SNAPSHOTS]
     body, notes = _without_markup(text)
     cut_short = text.endswith(body) and json_closers(body, ()) is None  # a tag after it says that it is whole
     bodies = None if cut_short else repairs_of_text.json_bodies(body, (), ExpectedObject(schema))
@@ -259,6 +287,52 @@ def _broken(text: str, schema: Mapping[str, Any], *, lenient: bool, complete: bo
     notes += [Repair.WRITTEN_TWICE] if len(different) < len(meaning) else []
     notes += [Repair.SEVERAL_OBJECTS] if len(different) > 1 else []
     return [(None, item) for item in different], notes
+
+
+MOST_SNAPSHOTS = 1 << 12
+MOST_STARTS = 1 << 10
+"""Braces that are looked at for the beginning of the next one."""
+
+
+def _last_snapshot(text: str) -> dict[str, Any] | None:
+    """Read the last of several snapshots of an object, each of which begins with all of the one before it.
+
+    One that broke off and a whole one are no more than two: they count where the first ends after a value, so that it
+    cannot hold the second.
+    """
+    if not text.startswith("{"):
+        return None
+    starts, size = [0], 1
+    while (following := _next_snapshot(text, starts[-1], size)) is not None and len(starts) < MOST_SNAPSHOTS:
+        size = following - starts[-1]
+        starts.append(following)
+    start = starts[-1]
+    if len(starts) == 1 or (len(starts) == 2 and not _ends_after_value(text[:start])):
+        return None
+    try:
+        value = json.loads(text[start:])
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _next_snapshot(text: str, start: int, size: int) -> int | None:
+    """Find where the next snapshot begins after one at `start`, which has at least the `size` of the one before it."""
+    at = start + size - 1
+    for _ in range(MOST_STARTS):
+        at = text.find("{", at + 1)
+        if at < 0:
+            return None
+        if text.startswith(text[start:at], at):
+            return at
+    return None
+
+
+def _ends_after_value(text: str) -> bool:
+    """True for the beginning of an object that ends after a value in it."""
+    body = JsonBody(lenient=False)
+    body.feed(text, 0)
+    return text.rstrip()[-1:] in ('"', "}", "]") and not (body.in_string or body.error or body.done)
 
 
 def _without_markup(text: str) -> tuple[str, list[str]]:
@@ -334,15 +408,44 @@ class Ended(NamedTuple):
 
 
 @dataclass(slots=True)
+class _Received:
+    """The pieces of a call's arguments as they came."""
+
+    pieces: list[str] = field(default_factory=list)
+    size: int = 0
+    """Their characters."""
+    again: str = ""
+    """The last one, if it begins with all that came before, and waits: the next one shows what that means."""
+    grows: bool = False
+    """True once each piece is the object so far."""
+
+    def add(self, piece: str) -> None:
+        """Take a piece of which nothing is read."""
+        self.pieces.append(piece)
+        self.size += len(piece)
+
+    def take(self, piece: str) -> str:
+        """Take a piece; return what is to be read now."""
+        begins = "".join(self.pieces) if 0 < self.size <= len(piece) else ""
+        self.add(piece)
+        if self.again and piece:
+            self.grows = piece.startswith(self.again)
+            piece, self.again = self.again + piece, ""
+        elif begins and piece.startswith(begins):
+            piece, self.again = "", piece
+        return piece
+
+
+@dataclass(slots=True)
 class _Streamed:
     """One call so far."""
 
     first: CallDelta
     schema: Mapping[str, Any]
+    ends: ValueEnds
     streams: bool = False
     """True once its beginning has shown that it is in order."""
-    text: list[str] = field(default_factory=list)
-    """Its arguments as they came."""
+    came: _Received = field(default_factory=_Received)
     left: list[str] = field(default_factory=list)
     """Its arguments as they left."""
     arguments: _Arguments = field(default_factory=_Arguments)
@@ -365,7 +468,15 @@ class _Streamed:
     def take(self, piece: str) -> str:
         """Read a piece of the arguments; return what of them may leave."""
         read = self.arguments
-        self.text.append(piece)
+        if read.is_over():
+            self.came.add(piece)
+            self.waits += piece
+            return ""
+        piece = self.came.take(piece)
+        if self.came.grows:
+            read.error = "each piece of it is the object so far"
+        elif not piece:
+            return ""
         if len(piece) > MOST_AT_ONCE and not read.is_over():
             self.waits += self.rest if self.waiting else ""
             read.error = "a piece of it is too long to be read as it comes"
@@ -396,14 +507,35 @@ class _Streamed:
         else:
             out.append(text[mark:])
         left, self.comma = self.comma + "".join(out), ""
+        if self.ends and "<" in left:
+            return self._before_marker(left)
         if read.follows_comma and (end := left.rstrip()).endswith(","):
             left, self.comma = end[:-1], left[len(end) - 1 :]
+        return left
+
+    def _before_marker(self, left: str) -> str:
+        """Return what may leave of a text before the marker of a special token that may close the value.
+
+        What comes from there on waits for the end of the call, which shows whether it does.
+        """
+        read = self.arguments
+        if marker := value_ends.HERE.search(left):
+            read.error = read.error or "a special token stands in it"
+            self.waits, self.waiting = left[marker.start() :] + self.waits, False
+            return left[: marker.start()]
+        if read.in_string and not self.waiting and (marker := value_ends.MAY_BEGIN.search(left)):
+            left, self.comma = left[: marker.start()], marker[0]
         return left
 
     @property
     def has_more(self) -> bool:
         """True if something follows its object: another one, perhaps, which is a call before those that come later."""
-        return self.arguments.done and bool(self.waits.strip())
+        return self.is_whole and bool(self.waits.strip())
+
+    @property
+    def is_whole(self) -> bool:
+        """True if its object ended where it could be read as it came."""
+        return self.arguments.done and not self.arguments.error
 
     @property
     def shows(self) -> bool:
@@ -423,9 +555,13 @@ class _Streamed:
     def _typed(self, written: str) -> str:
         """Write a text value as what it means; as it came if it means nothing that the schema allows."""
         key = self.arguments.keys[-1]
-        value, fits = values.read(loaded(written), values.properties(self.schema)[key], self.schema)
+        text = loaded(written)
+        clean = self.ends.stripped(text)
+        value, fits = values.read(clean, values.properties(self.schema)[key], self.schema)
+        if clean != text:
+            self.repairs[Repair.MARKUP_IN_VALUE] = None
         if not fits or isinstance(value, str):
-            return written
+            return written if clean == text else encodable(dumped(clean))
         self.repairs[Repair.TYPED.of(key)] = None
         return encodable(dumped(value))
 
@@ -437,12 +573,19 @@ class StreamedCalls:
     """
 
     def __init__(
-        self, tools: Mapping[str, Tool], from_text: Sequence[ToolCall], taken: set[str], *, lenient: bool
+        self,
+        tools: Mapping[str, Tool],
+        from_text: Sequence[ToolCall],
+        taken: set[str],
+        *,
+        lenient: bool,
+        ends: ValueEnds = NO_MARKERS,
     ) -> None:
         self._tools = tools
         self._from_text = from_text
         self._taken = taken
         self._lenient = lenient
+        self._ends = ends if lenient else NO_MARKERS
         self._calls: dict[int, _Streamed] = {}
         self._held: set[int] = set()
         self._ids: set[str] = set()
@@ -463,7 +606,7 @@ class StreamedCalls:
                 self._held.add(number)
                 return None
             self._ids.add(delta.id)
-            call = self._calls[number] = _Streamed(delta, self._tools[delta.name].parameters)
+            call = self._calls[number] = _Streamed(delta, self._tools[delta.name].parameters, self._ends)
         before = call.comma if call.comma_waits else ""
         left = call.take(delta.arguments)
         waits = call.comma and (call.comma_waits or left + call.comma + call.waits == delta.arguments)
@@ -479,10 +622,10 @@ class StreamedCalls:
                 return None
             call.streams = True
             self._taken.add(call.first.id or "")
-            call.left = [*call.text[:-1]]  # the pieces that waited leave now
-        elif not delta.last or call.arguments.done:
+            call.left = [*call.came.pieces[:-1]]  # the pieces that waited leave now
+        elif not delta.last or call.is_whole:
             call.left.append(before)
-        if delta.last and not call.arguments.done:
+        if delta.last and not call.is_whole:
             call.held, call.comma = left + call.comma, ""
             return None  # whether it was cut off shows with the end of the message
         left, call.comma_waits = left.removeprefix(before), False
@@ -502,13 +645,17 @@ class StreamedCalls:
         return [self._ended(call, complete=complete) for call in self._calls.values() if call.streams]
 
     def _ended(self, call: _Streamed, *, complete: bool) -> Ended:
-        written, left, more, fault = "".join(call.text), "".join(call.left), "", ""
+        written, left, more, fault = "".join(call.came.pieces), "".join(call.left), "", ""
         others: tuple[ToolCall, ...] = ()
         sent = ToolCall(call.first.name, left, call.first.id, call.first.source)
-        if call.waits.strip() or not call.arguments.done:
+        if call.waits.strip() or not call.is_whole:
             try:
                 result = in_order(
-                    replace_fields(sent, arguments=written), self._tools, lenient=self._lenient, complete=complete
+                    replace_fields(sent, arguments=written),
+                    self._tools,
+                    lenient=self._lenient,
+                    complete=complete,
+                    ends=self._ends,
                 )
                 more, others = (
                     _after(left, result.calls[0].arguments),
@@ -516,9 +663,8 @@ class StreamedCalls:
                 )
                 call.repairs |= dict.fromkeys(result.repairs)
             except (NotInOrder, ValueError) as error:
-                more, fault = (
-                    ("", "") if call.arguments.done else ((call.held or "") + call.comma + call.waits, str(error))
-                )
+                rest = (call.held or "") + call.comma + call.waits + call.came.again
+                more, fault = ("", "") if call.is_whole else (rest, str(error))
         piece = CallDelta(call.first.index, arguments=more, choice=call.first.choice) if more else None
         return Ended(
             replace_fields(sent, arguments=left + more), call.first.index, piece, (*call.repairs,), fault, others

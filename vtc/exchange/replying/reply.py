@@ -170,6 +170,10 @@ class ReplyPipeline:
     def end_calls(self, *, complete: bool) -> dict[int | None, CallDelta | None]:
         return self._calls.end(complete=complete)
 
+    @property
+    def left_whole(self) -> bool:
+        return bool(self._calls.ended) and not any(call.fault for call in self._calls.ended)
+
     def finish(self, *, complete: bool, calls: Sequence[ToolCall] = ()) -> list[Event]:
         text, delivered, ended = self.text, self._limit.delivered, self._calls.ended
         out = self._staged(text.finish([*self._calls.made, *calls], complete=complete))

@@ -8,8 +8,17 @@ from dataclasses import replace
 
 from vtc.dialects.reading.after_call import EXCERPT
 from vtc.dialects.syntax import tool_names
-from vtc.events import NATIVE, Call, CallDelta, Denied, Event, Refusal, Tool, ToolCall
-from vtc.exchange.replying.native_calls import Ended, NotInOrder, StreamedCalls, as_function, in_order, meant
+from vtc.events import NATIVE, Call, CallDelta, Denied, Event, Refusal, Rewritten, Tool, ToolCall
+from vtc.exchange.replying.native_calls import (
+    NO_ARGUMENTS,
+    Ended,
+    NotInOrder,
+    StreamedCalls,
+    as_function,
+    in_order,
+    meant,
+)
+from vtc.exchange.replying.value_ends import ends_in
 from vtc.profiles.plan import Plan
 
 
@@ -43,7 +52,9 @@ class UpstreamCalls:
         self._read_name = read_name
         self._as_text = plan.protocol.client_text is not None
         self._hides_arguments = plan.checks_calls
-        self.streamed = StreamedCalls(tools, from_text, taken, lenient=plan.reading.lenient) if as_they_come else None
+        self._ends = ends_in(plan.reading.dialects)
+        streamed = StreamedCalls(tools, from_text, taken, lenient=self._lenient, ends=self._ends)
+        self.streamed = streamed if as_they_come else None
         """Those that leave piece by piece; None if all wait."""
         self.ended: list[Ended] = []
         """Those of them that have left, once the message ends."""
@@ -72,12 +83,17 @@ class UpstreamCalls:
     def _others(self, ended: Iterable[Ended]) -> list[Event]:
         return [event for sent in ended for call in sent.others for event in self.made_anew(call, sent.repairs)]
 
-    def meant(self, calls: Iterable[ToolCall], *, complete: bool) -> list[Event]:
+    def meant(self, calls: Sequence[ToolCall], *, complete: bool) -> list[Event]:
         """Read calls that upstream made itself; one that cannot be put in order stays, for a text client as text."""
         events: list[Event] = []
-        for call in calls:
+        for call in _put_together(calls) if calls else ():
+            if not call.name:
+                events += self._nameless(call)
+                continue
             try:
-                result = in_order(call, self._tools, lenient=self._lenient, complete=complete, read=self._read_name)
+                result = in_order(
+                    call, self._tools, lenient=self._lenient, complete=complete, read=self._read_name, ends=self._ends
+                )
             except NotInOrder as error:
                 known = meant(call.name, self._tools)
                 name = known.tool if known else call.name
@@ -97,10 +113,16 @@ class UpstreamCalls:
                     events.append(Call("", replace(spelled, name=name), NATIVE, spelled=spelled))
         return events
 
+    def _nameless(self, call: ToolCall) -> list[Event]:
+        """Tell as text what an entry without a name holds, which is no call."""
+        refusal = Refusal("it has no name", NATIVE, "", call.arguments[:EXCERPT])
+        text = "" if call.arguments in NO_ARGUMENTS else call.arguments
+        if self._hides_arguments and text:
+            return [refusal, Denied("", call, "steer", "A call without a name could not be read.")]
+        return [refusal, Rewritten("", text)]
+
     def made_anew(self, call: ToolCall, repairs: tuple[str, ...]) -> list[Event]:
         """Make the event for a call of upstream's that is written anew, unless the client has it already."""
-        if not call.name:
-            return [Refusal("it has no name", NATIVE, call.name, call.arguments[:EXCERPT])]
         if self._as_text and not _is_json(call.arguments):  # of a tool that is not offered: nothing was put in order
             return [Refusal("its arguments are no JSON", NATIVE, call.name, ""), self._unreadable(call)]
         return [Call("", call, NATIVE, repairs)]
@@ -114,3 +136,15 @@ class UpstreamCalls:
         """True if the client was given this call already, out of the text."""
         same = [given.arguments for given in self._from_text if given.name == call.name]
         return bool(same) and _is_json(call.arguments) and json.loads(call.arguments) in map(json.loads, same)
+
+
+def _put_together(calls: Iterable[ToolCall]) -> list[ToolCall]:
+    """Give a call without arguments those of the entry without a name that follows it: servers lose count."""
+    whole: list[ToolCall] = []
+    for call in calls:
+        last = whole[-1] if whole else None
+        if last and last.name and not call.name and last.arguments in NO_ARGUMENTS:
+            whole[-1] = replace(last, arguments=call.arguments)
+        else:
+            whole.append(call)
+    return whole

@@ -1,0 +1,117 @@
+"""Servers' own calls that are not in order: in each API that has pieces, on the same API and on every other one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.apis import chat, messages, pairs, responses
+from tests.apis.shapes import SHAPES
+from tests.exchanges import fed, planner
+from vtc.apis import APIS
+from vtc.exchange import Exchange
+from vtc.profiles import Facts
+
+CASES: dict[str, list[dict[str, Any]]] = yaml.safe_load(
+    (Path(__file__).parents[1] / "cases" / "own_calls.yaml").read_text()
+)
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "filePath": {"type": "string"},
+        "content": {"type": "string"},
+        "limit": {"type": "integer"},
+        "tags": {"type": "array", "items": {"type": "string"}},
+    },
+    "required": ["filePath"],
+}
+TOOLS = {"write": SCHEMA, "any": {"type": "object"}}
+IN_PIECES = [
+    api.name for api in APIS if api.in_pieces and api.name in ("openai-chat", "anthropic-messages", "openai-responses")
+]
+
+
+def opened(client: str, server: str, *, stream: bool) -> Exchange:
+    """An exchange whose client has the tools."""
+    (api,) = [api for api in APIS if api.name == client]
+    tools = {
+        "openai-chat": [{"type": "function", "function": {"name": name, "parameters": TOOLS[name]}} for name in TOOLS],
+        "ollama-chat": [{"type": "function", "function": {"name": name, "parameters": TOOLS[name]}} for name in TOOLS],
+        "anthropic-messages": [{"name": name, "input_schema": schema} for name, schema in TOOLS.items()],
+        "openai-responses": [{"type": "function", "name": name, "parameters": TOOLS[name]} for name in TOOLS],
+        "gemini-generate": [{"functionDeclarations": [{"name": name, "parameters": TOOLS[name]} for name in TOOLS]}],
+    }[client]
+    body = chat.encoded(SHAPES[client].request(stream=stream, tools=tools))
+    facts = Facts(user_agent="Any/1", host="127.0.0.1", path=SHAPES[client].at(stream=stream))
+    return Exchange.open(api, body, facts, planner(upstream_api=(server,) if server != client else ()), "seed")
+
+
+def calling(api: str, name: str, pieces: Sequence[str]) -> bytes:
+    match api:
+        case "openai-chat":
+            first = chat.chunk({"tool_calls": [chat.native(0, id="c1", name=name, arguments="")]})
+            more = [chat.chunk({"tool_calls": [chat.native(0, arguments=piece)]}) for piece in pieces]
+            return b"".join([chat.ROLE, first, *more, chat.chunk({}, "tool_calls"), chat.USED, chat.DONE])
+        case "anthropic-messages":
+            return b"".join(messages.streamed(messages.call_block(0, name, *pieces), stop_reason="tool_use"))
+    return b"".join(responses.streamed(responses.call_events(name, *pieces)))
+
+
+def written(case: dict[str, Any]) -> bytes:
+    """The frames of a case as its server sends them."""
+    frames = case["frames"]
+    if case["api"] == "openai-chat":
+        frames = [
+            frame
+            if isinstance(frame, str)
+            else chat.chunk({k: v for k, v in frame.items() if k != "finish"}, frame.get("finish"))
+            for frame in frames
+        ]
+        frames = [chat.chunk({"role": "assistant", "content": ""}), *frames, *([] if case.get("open") else [chat.DONE])]
+    else:
+        frames = [frame if isinstance(frame, str) else responses.frame(frame) for frame in frames]
+    return b"".join(frame.encode() if isinstance(frame, str) else frame for frame in frames)
+
+
+def in_cuts(exchange: Exchange, body: bytes, size: int) -> bytes:
+    return fed(exchange.stream(), *(body[at : at + size] for at in range(0, len(body), size)))
+
+
+def told(exchange: Exchange) -> list[str]:
+    return [repair for call in exchange.report.calls for repair in call["repairs"]]
+
+
+@pytest.mark.parametrize("client", SHAPES)
+@pytest.mark.parametrize("api", IN_PIECES)
+@pytest.mark.parametrize("case", CASES["pieces"], ids=lambda case: case["name"])
+def test_arguments_in_pieces_leave_in_order(case: dict[str, Any], api: str, client: str) -> None:
+    name = case.get("tool", "write")
+    expected = pairs.said("", [(name, case["arguments"])])
+    body = calling(api, name, case["pieces"])
+    for size in (len(body), 11):
+        exchange = opened(client, api, stream=True)
+        assert pairs.read(client, in_cuts(exchange, body, size), stream=True) == expected
+        assert {*told(exchange)} == {*case.get("repairs", ())}
+    if not case.get("repairs"):
+        exchange = opened(api, api, stream=True)
+        assert (
+            pairs.read(api, in_cuts(exchange, calling(api, name, [*"".join(case["pieces"])]), 1 << 20), stream=True)
+            == expected
+        )
+
+
+@pytest.mark.parametrize("client", SHAPES)
+@pytest.mark.parametrize("case", CASES["frames"], ids=lambda case: case["name"])
+def test_frames_of_calls_leave_in_order(case: dict[str, Any], client: str) -> None:
+    calls = [(name, arguments) for call in case.get("calls", ()) for name, arguments in call.items()]
+    expected = pairs.said(case.get("text", ""), calls, end=case.get("end", ""))
+    body = written(case)
+    for size in (len(body), 7):
+        exchange = opened(client, case["api"], stream=True)
+        assert pairs.read(client, in_cuts(exchange, body, size), stream=True) == expected
+        assert [refusal["reason"] for refusal in exchange.report.refusals] == case.get("told", [])
+        assert exchange.report.failures == []
