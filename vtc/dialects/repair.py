@@ -80,7 +80,7 @@ class Repair(StrEnum):
     ESCAPED_JSON = "escaped-json", "The whole object is escaped as if it stood in a string."
     ARGUMENTS_OBJECT = (
         "arguments-object",
-        "One object holds the arguments of a Python call, in place of keywords.",
+        "The arguments of a Python call are written as an object, with colons.",
     )
     PYTHON_LITERAL = "python-literal", "The object is written as Python writes it: single quotes, `True`, `None`."
     RAW_NEWLINE = "raw-newline", "A line break stands unescaped in a string of a Python call."

@@ -59,7 +59,7 @@ def thinking(
     """
     others = () if text_client else COMMON_TAGS  # such clients read tags that they prompt for themselves
     own = model.reasoning if model else None
-    tags = tuple(dict.fromkeys([(own.open, own.close), *others])) if own else others
+    tags = tuple(dict.fromkeys([*((own.open, end) for end in (own.close, *own.ends)), *others])) if own else others
     to: Literal["reasoning_content", "keep", "drop"] = own.to if own else "reasoning_content" if shown else "keep"
     prefilled = own is not None and (own.prefilled is True or (own.prefilled == "asked" and bool(asked)))
     never = model is not None and own is None

@@ -170,6 +170,8 @@ class ReasoningTags(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     """The marker that begins it."""
     close: Text = "</think>"
     """The marker that ends it."""
+    ends: tuple[Text, ...] = ()
+    """Texts that end it, too, where the model leaves `close` out or writes a part of it."""
     prefilled: bool | Literal["asked"] = False
     """The prompt ends with `open`, so the reply begins inside, unless the request turns thinking off. `asked`: only if
     it turns thinking on."""

@@ -90,7 +90,7 @@ JSON = [
 def test_json_that_ends_within_a_number_or_a_name_is_no_call(name: str, cut: str) -> None:
     """Nor after a mark that a name or a value must follow."""
     call = ToolCall("bash", '{"command": "ls", "timeout": 1200}')
-    text = write_calls([call], DIALECTS[name], TOOLS).partition('"timeout"')[0]
+    text = write_calls([call], DIALECTS[name], TOOLS).replace("'", '"').partition('"timeout"')[0]
     text = text.rstrip(" ,") + (cut.removeprefix('"ls"') if '"ls"' in cut else f", {cut}")
     for chunks in ([text], text):
         events = read(chunks, [DIALECTS[name]], TOOLS)

@@ -46,6 +46,7 @@ _RAW = re.compile(r"\\?[\n\r\x00]")
 """Finds a character that Python takes for none of a string; after a backslash it can be read in two ways."""
 _RAW_ESCAPED = re.compile(r"(?:\A|[^\\])(?:\\\\)*\\[\n\r\x00]")
 _ESCAPES = {"\n": "\\n", "\r": "\\r", "\0": "\\x00"}
+_UNSURE = re.compile(r"(?<!\\)(?:\\\\)*\\[/0-7avN\n]")
 _BRACES = re.compile(r"\{\{|\}\}|[{}]")
 
 
@@ -66,9 +67,11 @@ def literal(text: str) -> str | None:
 class _Parser:
     """Reads values, and writes them as JSON. All methods that read raise `PythonSyntaxError`."""
 
-    def __init__(self, text: str, *, lenient: bool = True) -> None:
+    def __init__(self, text: str, *, lenient: bool = True, joins: bool = True) -> None:
         self.repairs: dict[str, None] = {}
         self._lenient = lenient
+        self._joins = joins
+        """Strings that follow one another are one."""
         self._text = text
         self._at = 0
 
@@ -106,12 +109,19 @@ class _Parser:
                 given += _members(self._named())
             elif not self.is_at_end:
                 token = self._next()
-                if token["name"] is None or not self._takes("="):
+                if token["name"] is None or not (self._takes("=") or self._takes_colon()):
                     raise PythonSyntaxError("arguments without a name")
                 given.append((token["name"], self.value()))
         if len(arguments := dict(given)) < len(given):
             raise PythonSyntaxError("an argument is given twice")
         return encodable(written(arguments))
+
+    def _takes_colon(self) -> bool:
+        """Take the colon that stands in place of an equals sign, as in an object: `f(city: "Paris")`."""
+        stands = self._lenient and self._takes(":")
+        if stands:
+            self.repairs[Repair.ARGUMENTS_OBJECT] = None
+        return stands
 
     def _object(self) -> str:
         """Read the one object that holds all arguments: `f({"city": "Paris"})`."""
@@ -152,7 +162,7 @@ class _Parser:
     def _strings(self, token: re.Match[str]) -> str:
         """Read a string, and those directly after it, which belong to it."""
         pieces = [self._string(token)]
-        while self._peek()["string"] is not None:
+        while self._joins and self._peek()["string"] is not None:
             pieces.append(self._string(self._next()))
         return encodable(dumped("".join(pieces)))
 
@@ -253,9 +263,12 @@ _INSIDE = {quote: re.compile(inner, re.DOTALL) for quote, inner in _INNER.items(
 
 
 class PythonBody:
-    """The arguments of a call, up to its closing bracket, or one value in brackets; the counterpart of `JsonBody`."""
+    """The arguments of a call, up to its closing bracket, or one value in brackets; the counterpart of `JsonBody`.
 
-    def __init__(self, of: Literal["arguments", "value"] = "arguments", *, lenient: bool = True) -> None:
+    The value may stand in the place of `json`; then it is in doubt what an escape means that JSON reads otherwise.
+    """
+
+    def __init__(self, of: Literal["arguments", "value", "json"] = "arguments", *, lenient: bool = True) -> None:
         self.of = of
         self.lenient = lenient
         self.done = False
@@ -321,19 +334,24 @@ class PythonBody:
             self._depth += 1 if mark in "([{" else -1
             if not 0 <= self._depth <= MOST_DEPTH:
                 self.error = "brackets that do not match"
-            elif not self._depth and self.of == "value":
+            elif not self._depth and self.of != "arguments":
                 self._finish(mark)
         return match.end()
 
     def _finish(self, last: str) -> None:
         self.done = True
         source = "".join(self._pieces) + last
-        is_object = source.lstrip().startswith("{") and (self.lenient or self.of == "value")
+        is_object = source.lstrip().startswith("{") and (self.lenient or self.of != "arguments")
         if is_object and (read := _json(source.strip())):
             self._text = read
             self.repairs |= {Repair.ARGUMENTS_OBJECT: None} if self.of == "arguments" else {}
             return
-        parser = _Parser(source, lenient=self.lenient)
+        if self.of == "json":
+            self.repairs[Repair.PYTHON_LITERAL] = None
+            if _UNSURE.search(source):
+                self.error = "not Python: an escape that JSON reads otherwise"
+                return
+        parser = _Parser(source, lenient=self.lenient, joins=self.of != "json")
         try:
             self._text = parser.arguments() if self.of == "arguments" else parser.value()
             self.repairs |= parser.repairs

@@ -51,6 +51,8 @@ _PROSE = re.compile(r"[ \t\r]*\n\s*[^\W\d_]")
 """Words on a line after a call that has lost its closer."""
 _BREAK = re.compile(r"[}\]][ \t\r]{0,256}\n\s{0,256}\Z")
 """The end of JSON that may break off there. After a string a quotation may go on, as its quotes may not be escaped."""
+_PYTHON_OBJECT = re.compile(r"[\[{\s]+'")
+"""The beginning of an object as Python prints it, where JSON should stand."""
 _BEGINS_JSON = re.compile(r'[{"]')
 
 type Body = JsonBody | PythonBody | GemmaBody
@@ -77,20 +79,23 @@ def ends(inside: InValue | InCall | InJson) -> Refused:
     return refuse(inside.context, inside.call, reason, stump=True)
 
 
-def open_json(context: Context, call: OpenCall, at: int) -> BeginsJson:
-    """Begin arguments that know their own end."""
+def open_json(context: Context, call: OpenCall, at: int, opening: str = "") -> BeginsJson:
+    """Begin arguments that know their own end; `opening` is what was read of them."""
     hold(context, call, context.cursor.take(at))
     # Else it is another's writing, or a string that holds the arguments.
     is_own = call.syntax.body != "params" and not context.cursor.text.startswith('"', context.cursor.at)
-    call.json = _body(call.syntax, lenient=context.lenient)
+    call.json = _body(call.syntax, opening, lenient=context.lenient)
     call.begin_body(in_pieces(context, call) if is_own else None)
     return Verdict.JSON, call
 
 
-def _body(syntax: CallSyntax, *, lenient: bool) -> Body:
-    """Make what reads the arguments of a call that are not between tags."""
+def _body(syntax: CallSyntax, opening: str = "", *, lenient: bool) -> Body:
+    """Make what reads the arguments of a call that are not between tags; what opens them may show their language."""
     if syntax.body == "kwargs":
         return PythonBody(lenient=lenient)
+    written_so = syntax.dialect.values == "repr" and syntax.body != "params"
+    if written_so or (lenient and _PYTHON_OBJECT.match(opening)):
+        return PythonBody("value" if written_so else "json", lenient=lenient)
     if syntax.dialect.codec == "gemma":
         return GemmaBody(syntax.dialect.string_token, lenient=lenient)
     return JsonBody(lenient=lenient)
@@ -228,7 +233,7 @@ class InCall:
     def json_arguments(self, token: TokenMatch) -> BeginsJson:
         begins = _BEGINS_JSON.search(self.context.cursor.text, token.start())
         assert begins is not None
-        return open_json(self.context, self.call, begins.start())
+        return open_json(self.context, self.call, begins.start(), token.string[begins.start() : token.end()])
 
     def tag_end(self, token: TokenMatch) -> Ended | Literal[Verdict.CONTENT, Verdict.CLOSERS]:
         """End a tag with attributes, unless this is still inside of one."""
@@ -447,9 +452,9 @@ def _open(context: Context, token: TokenMatch, syntax: CallSyntax, after: Comple
         return None, call
     if syntax.body == "kwargs":
         return open_json(context, call, token.end())
-    if groups.get(f"json_{token.lastgroup}"):
-        return open_json(context, call, token.start(f"json_{token.lastgroup}"))
-    return open_json(context, call, context.cursor.text.index("{", token.start()))
+    in_group = groups.get(f"json_{token.lastgroup}")
+    at = token.start(f"json_{token.lastgroup}") if in_group else token.string.index("{", token.start())
+    return open_json(context, call, at, token.string[at : token.end()])
 
 
 def _open_with_attributes(context: Context, token: TokenMatch, head: Head) -> BeginsWithAttributes:

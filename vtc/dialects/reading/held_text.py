@@ -114,7 +114,8 @@ _ESCAPED = re.compile(r"(?<!\\)((?:\\\\)*)\\(?:[nrt]|u00[01][0-9a-f])\Z")
 def is_possible(syntax: CallSyntax, written: str) -> bool:
     """True if a call can leave in pieces: its end shows by tags, and nothing but the call itself decides about it."""
     dialect = syntax.dialect
-    if dialect.names != "any" or syntax.whole_reply or syntax.ends_reply or dialect.codec != "json":
+    own_language = syntax.body != "params" and not dialect.writes_json
+    if dialect.names != "any" or syntax.whole_reply or syntax.ends_reply or own_language:
         return False
     closers = _closers(syntax, written)
     return bool(closers) and all(closer.startswith("<") for closer in closers)

@@ -29,8 +29,8 @@ from vtc.dialects.reading.repairs import json_closers
 from vtc.dialects.repair import Repair
 from vtc.dialects.syntax import tool_names
 from vtc.dialects.syntax.description import Envelope
-from vtc.dialects.syntax.forms import CallSyntax
-from vtc.dialects.syntax.grammar import begins_call, closers_written
+from vtc.dialects.syntax.forms import CallSyntax, closers_written
+from vtc.dialects.syntax.grammar import begins_call
 from vtc.events import Call, CallPiece, Tool, ToolCall
 
 # Doubts about a call that was read: each raises `envelope.NotACall`.
@@ -222,10 +222,10 @@ class OpenCall:
         syntax, tool = self.syntax, self.named.tool
         if not is_possible(syntax, self.written):
             return
-        if self.json is not None:
+        if isinstance(self.json, JsonBody):
             keys = syntax.dialect.json if syntax.body == "json" else None
             self.pieces = JsonPieces(syntax, self.written, tool, self._id, keys=keys, offered=self.named.offered)
-        elif tool:
+        elif self.json is None and tool:
             self.pieces = self.parameters.pieces = TaggedPieces(syntax, self.written, tool, self._id)
 
     def next_object(self, body: JsonBody | PythonBody | GemmaBody) -> None:
@@ -393,7 +393,7 @@ class OpenCall:
 
     def _repaired_json(self, body: str, closers: Sequence[str], unknown_tools: str) -> tuple[list[Call], str]:
         repaired: repairs.RepairedBody | None
-        if isinstance(self.json, PythonBody):
+        if self.syntax.body == "kwargs":
             repaired = repairs.kwargs_body(body, closers)
         elif isinstance(self.json, GemmaBody) and not _JSON.match(body):
             repaired = repairs.gemma_body(body, closers, self.json.quote)

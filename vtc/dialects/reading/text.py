@@ -450,6 +450,13 @@ class InDoubt(SaysText):
         ends = cursor.is_blank(cursor.seek) and before.rstrip(WHITE).endswith(SENTENCE_ENDS)
         return not context.speech.in_line or not (quoted or (context.speech.space and not ends))
 
+    def _is_spoken_of(self) -> bool:
+        """True for a closing tag that the text may speak of: a word stands before it, and a blank."""
+        cursor, speech = self.context.cursor, self.context.speech
+        if SPECIAL.fullmatch(cursor.text, cursor.at, cursor.seek):
+            return not self._is_alone()
+        return speech.in_line and bool(speech.space)
+
     def _is_empty(self) -> bool:
         """True for the beginning of a call or a section of which no more is there.
 
@@ -470,11 +477,7 @@ class InDoubt(SaysText):
             context.speech.mark(Markup(cursor.take(cursor.seek)))
             return
         # Closing tags may be those of what was not read as a call, and alone they are all that the model said.
-        closes = self._closes and (
-            context.speech.tagged
-            or context.speech.last is Last.NOTHING
-            or (SPECIAL.fullmatch(cursor.text, cursor.at, cursor.seek) and not self._is_alone())
-        )
+        closes = self._closes and (context.speech.tagged or context.speech.last is Last.NOTHING or self._is_spoken_of())
         if self._opens or self._bare or closes or not context.may_mend or not cursor.is_blank(cursor.seek):
             self.say(cursor.seek)
             return

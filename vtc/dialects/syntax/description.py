@@ -270,6 +270,11 @@ class Description(msgspec.Struct, frozen=True, cache_hash=True, forbid_unknown_f
         return self.in_code == "text" and self.json_body
 
     @property
+    def writes_json(self) -> bool:
+        """True if an object is written as JSON."""
+        return self.codec == "json" and self.values != "repr"
+
+    @property
     def is_json_reply(self) -> bool:
         """True if a call is nothing but JSON, as an answer in JSON is."""
         return self.names == "declared" and any(call.startswith("{json}") for call in self.calls)

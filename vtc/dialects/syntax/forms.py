@@ -32,6 +32,7 @@ KEY = r"^\s<>\"'=/\\"
 ESCAPED_KEY = r"^\"\\"
 """Characters of a key in an attribute that entities stand for its quotes in."""
 ELEMENT = "<{key}>{value}</{key}>"
+_OPENING_TAG = re.compile(r"<([A-Za-z][\w:.-]*)>")
 _TAG_NAME = re.compile(r"<[\w:.-]{3,}")
 _TAGS = re.compile(r"(?:<[^<>]*>|\S)+")
 _BETWEEN_TAGS = re.compile(r"\s*\n\s*|(?<=>)\s*(?=<)")
@@ -318,6 +319,8 @@ class CallSyntax:
     def closing_markup(self) -> list[tuple[Part, ...]]:
         """List the closing tags of all its calls and of their sections one by one, without those that hold a name."""
         texts = self._closers_of("\0") if self.dialect.names == "any" else []
+        if texts and not any(texts):
+            texts = closers_written(self, "\0")
         if self.dialect.params and self.parameters.closers_alike:
             texts.append(self.parameters.closer(""))
         tags = [tag for text in texts for tag in _BETWEEN_TAGS.split(text.strip())]
@@ -364,6 +367,12 @@ class CallSyntax:
     def last_tags(self, name: str) -> list[tuple[Part, ...]]:
         """Return the closing tags that follow the call's first one: of the call itself and of its section."""
         return [trimmed(literal(tag, self.dialect)) for tag in self.closing_tags(name)[1:]]
+
+
+def closers_written(syntax: CallSyntax, name: str) -> list[str]:
+    """List the closing tags of a call; where it has none, that of the tag it opens with, which models write, too."""
+    tag = _OPENING_TAG.match(syntax.call)
+    return syntax.closing_tags(name) or ([f"</{tag[1]}>"] if tag else [])
 
 
 def _elements(closer: Sequence[Part]) -> list[tuple[Part, ...]]:

@@ -68,6 +68,7 @@ from vtc.dialects.syntax.tokens import (
     doubtful,
     numbered,
     orphans,
+    parted,
     section_openers,
 )
 
@@ -119,15 +120,6 @@ def unslashed(syntax: CallSyntax, name: str) -> str:
     return tags[0].replace("</", "<", 1) if len(tags) == 1 and tags[0].startswith("</") else ""
 
 
-def closers_written(syntax: CallSyntax, name: str) -> list[str]:
-    """List the closing tags of a call; where it has none, that of the tag it opens with, which models write, too."""
-    tag = _OPENING_TAG.match(syntax.call)
-    return syntax.closing_tags(name) or ([f"</{tag[1]}>"] if tag else [])
-
-
-_OPENING_TAG = re.compile(r"<([A-Za-z][\w:.-]*)>")
-
-
 def after_unslashed(syntax: CallSyntax, name: str, heads: Iterable[tuple[Part, ...]]) -> list[tuple[Part, ...]]:
     """List some heads of the next call, and the same after a closing tag without its slash: as `next`."""
     heads, closer = list(heads), unslashed(syntax, name)
@@ -175,6 +167,11 @@ class Head(msgspec.Struct, frozen=True, gc=False):
     """It closes itself: the call has no parameters."""
 
 
+def _begins_line(syntax: CallSyntax) -> bool:
+    """True if a call counts only where a line begins, with its section if it has one."""
+    return syntax.whole_line or (syntax.dialect.anchor == "line" and not syntax.whole_reply)
+
+
 @lru_cache(maxsize=1024)
 def heads_of(dialect: Description) -> tuple[Sequence[Head], Sequence[Head]]:
     """Make the heads of a dialect's calls, which all grammars with this dialect share.
@@ -184,7 +181,7 @@ def heads_of(dialect: Description) -> tuple[Sequence[Head], Sequence[Head]]:
     heads, prompted, text = list[Head](), list[Head](), dialect.prompted
     for syntax, parts, kind in openings(dialect):
         name = f"{TokenKind.CALL_OPENER}{next(_numbers)}"
-        token = Token(name, parts, line_start=syntax.whole_line and kind != "attributes")
+        token = Token(name, parts, line_start=_begins_line(syntax) and kind != "attributes")
         heads.append(Head(syntax, token, kind == "attributes", kind == "closed"))
         if text and isinstance(first := parts[0], Lit) and first.text.startswith(text):
             rest = [Lit(more)] if (more := first.text[len(text) :]) else []
@@ -206,18 +203,19 @@ class ReasoningScans:
     """The tags of reasoning, and the scans for what ends it."""
 
     def __init__(self, tags: Tags) -> None:
-        self.closing_tags = dict(tags)
-        """By the tags that open it."""
-        self.openers = numbered(TokenKind.REASONING_OPENER, ((Lit(tag),) for tag, _ in tags))
-        self.closers = numbered(TokenKind.REASONING_CLOSER, ((Lit(tag),) for _, tag in tags))
+        self.closing_tags = dict(reversed([*tags]))
+        """By the tags that open it; of several the first."""
+        own = [(opener, self.closing_tags[opener]) for opener in dict.fromkeys(opener for opener, _ in tags)]
+        self.openers = numbered(TokenKind.REASONING_OPENER, ((Lit(opener),) for opener, _ in own))
+        self.closers = numbered(TokenKind.REASONING_CLOSER, ((Lit(closer),) for _, closer in own))
         self.stray = self.closers[:1]
         """The closing tag that may stand in text which nothing opened."""
         # In backticks a tag is quoted. Models mix them up: <think>…</thinking>.
         closing = list(dict.fromkeys(tag for _, tag in tags))
-        both = (*closing, *self.closing_tags)
+        both = (*closing, *(opener for opener, _ in own))
         quoted = numbered(TokenKind.QUOTED_REASONING_TAG, ((Lit(f"`{tag}`"),) for tag in both))
         ends = [*quoted[: len(closing)], *numbered(TokenKind.REASONING_CLOSER, ((Lit(tag),) for tag in closing))]
-        opens = numbered(TokenKind.REASONING_OPENER, ((Lit(tag),) for tag in self.closing_tags))
+        opens = numbered(TokenKind.REASONING_OPENER, ((Lit(opener),) for opener, _ in own))
         self.opened = searching(ends)
         """For reasoning whose opening tag was read."""
         self.begun = searching([*quoted[len(closing) :], *opens, *ends])
@@ -250,7 +248,7 @@ class Grammar:
         tokens = [head.token for head in self._anywhere]
         armed = {head.syntax.dialect for head in self._anywhere}
         self.reasoning = ReasoningScans(reasoning)
-        markers = [*markers]
+        markers, closing_tags = parted(markers)
         opens, ends = answer
         begun = {dialect.prompted for dialect in dialects if dialect.prompted}
         begins = [text.removeprefix(start) for text in markers for start in begun if text.startswith(start)]
@@ -260,7 +258,7 @@ class Grammar:
         first = [*of_whole_reply, *self._markers, *prompted, *dropped[len(markers) :], FIRST_LINE]
         self.start = expecting([*self.reasoning.openers, *self.reasoning.closers, *first])
         self._orphans = orphans(armed)
-        in_doubt = doubtful(self._orphans, section_openers(armed))
+        in_doubt = doubtful(self._orphans, section_openers(armed), closing_tags)
         spoken = [*tokens, *self._markers, *in_doubt, *self.reasoning.stray]
         self.text = searching([*spoken, *QUOTING, *LINES, *FENCES, TICKS])
         again = [Token(token.name, token.parts) for token in in_doubt]
@@ -272,7 +270,7 @@ class Grammar:
         self.span.plain = plain_rule([*self.text.tokens, BLANK_LINE], later=[TICKS])
         results = sorted({opening for dialect in armed if (opening := dialect.result_opening)})
         self._results = numbered(TokenKind.RESULT_OPENER, ((Lit(opening),) for opening in results))
-        endings = numbered(TokenKind.TURN_END, map(marker, dict.fromkeys((*TURN_ENDS, *markers, *ends))))
+        endings = numbered(TokenKind.TURN_END, map(marker, dict.fromkeys((*TURN_ENDS, *markers, *closing_tags, *ends))))
         self.whole_end = expecting(endings, r"\s*+", end=TokenKind.NOTHING_MORE)
 
     def size(self) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from vtc.dialects.syntax import pattern
 from vtc.dialects.syntax.description import AROUND, LISTS, Description
-from vtc.dialects.syntax.pattern import Chars, Group, Lit, Maybe, OneOf, Part, Slot, Space
+from vtc.dialects.syntax.pattern import AnyOf, Chars, Group, Lit, Maybe, OneOf, Part, Slot, Space
 from vtc.dialects.syntax.scan import OFFERED
 from vtc.dialects.syntax.tool_names import PREFIXES
 
@@ -185,10 +185,11 @@ def declared_envelopes(dialect: Description) -> list[tuple[Part, ...]]:
         (Lit("{"), Space(), OneOf(keys.name), Maybe((quote,)), Space(), Lit(":"), *named),
         opening(OneOf((*keys.arguments, *AROUND)), *colon, Lit("{")),
         opening(
-            OneOf(IDS), *colon, quote, Chars(r"\w:.\-", MOST_NAME), quote, Space(), Lit(","), Space(), *colon_named
+            *(OneOf(IDS), *colon, quote, Chars(r"\w:.\-", MOST_NAME), quote, Space(), Lit(","), Space()),
+            AnyOf((colon_named, (quote, OneOf(keys.arguments), *colon, Lit("{")))),
         ),
         (Lit("{"), *opening(OneOf(keys.name), *colon, *named)),
-        opening(Lit("type"), *colon, OneOf(('"function"', '"tool_use"', '"tool_call"'))),
+        opening(Lit("type"), *colon, quote, OneOf(("function", "tool_use", "tool_call")), quote),
         opening(OneOf(LISTS), *colon, Lit("[")),
         # Of another name, for the report to say so.
         opening(

@@ -155,6 +155,7 @@ SPECIAL = re.compile(r"(?:<[|｜][^<>]*[|｜]>|\[[A-Z_]{4,64}\]|\s+)+")
 """Finds nothing but special tokens, which no one writes by accident."""
 WRAPPERS = ("<tool_calls>", "<function_calls>")
 """Tags around calls that models of any family write, though their dialect has none."""
+_CLOSING_TAG = re.compile(r"</[\w:.-]+>")
 _SPECIAL = (Lit("<|"), Lit("<｜"))
 """What special tokens begin with."""
 _FIRST_MARK = re.compile(r"<[|｜][^<>{}]*[|｜]>|\[[A-Z_]{4,64}\]|<[\w:.-]+>(?=\s*<)")
@@ -186,16 +187,26 @@ def _closing_markup(dialect: Description) -> list[tuple[Part, ...]]:
     return [parts for syntax in call_syntaxes(dialect) for parts in syntax.closing_markup()]
 
 
-def doubtful(orphans: Iterable[tuple[Part, ...]], openers: Iterable[str]) -> list[Token]:
+def parted(markers: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Part the markers of a model from closing tags that none of them opens, which it may show as well."""
+    known = [*markers]
+    tags = [text for text in known if _CLOSING_TAG.fullmatch(text) and text.replace("/", "") not in known]
+    return [text for text in known if text not in tags], tags
+
+
+def doubtful(
+    orphans: Iterable[tuple[Part, ...]], openers: Iterable[str], closing_tags: Iterable[str] = ()
+) -> list[Token]:
     """List the tokens of markup that is none of the message where a call follows it, or the end of the reply.
 
-    A closing tag is such markup only at the beginning of a line, unless it is a special token: elsewhere a sentence may
-    speak of it.
+    A closing tag is such markup only at the beginning of a line, unless it is a special token or one with which the
+    model ends its turn (`closing_tags`): elsewhere a sentence may speak of it.
     """
-    orphans, openers = [*orphans], [*openers]
+    openers = [*openers]
+    anywhere = [(Lit(tag),) for tag in closing_tags]
     closers = [
-        Token(f"{TokenKind.ORPHAN_CLOSER}{i}", parts, line_start=parts[0] not in _SPECIAL)
-        for i, parts in enumerate(orphans)
+        Token(f"{TokenKind.ORPHAN_CLOSER}{i}", parts, line_start=parts[0] not in _SPECIAL and parts not in anywhere)
+        for i, parts in enumerate([*anywhere, *orphans])
     ]
     special = [opener for opener in openers if SPECIAL.fullmatch(opener)]
     return [

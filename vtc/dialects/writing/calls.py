@@ -147,9 +147,9 @@ def _call(call: ToolCall, dialect: Description, index: int, proof: RoundTrip, be
             "arguments": (keys.arguments[0], arguments),
         }
         fields = [named[key] for key in keys.order]
-        slots["json"] = dumped({key: value for key, value in fields if value != ""})
+        slots["json"] = _written({key: value for key, value in fields if value != ""}, dialect)
     elif kind == "args":
-        slots["args"] = gemma.write(arguments, dialect.string_token) if dialect.codec == "gemma" else dumped(arguments)
+        slots["args"] = _written(arguments, dialect)
     elif kind == "kwargs":
         slots["kwargs"] = ", ".join(_keyword(key, value, dialect.values) for key, value in arguments.items())
     else:
@@ -202,6 +202,13 @@ def _typed(key: str | None, value: Any, dialect: Description) -> str:
 def _json_type(value: Any) -> str:
     kinds = {bool: "boolean", int: "integer", float: "number", list: "array", dict: "object"}
     return kinds.get(type(value), "null")
+
+
+def _written(value: Any, dialect: Description) -> str:
+    """An object as the dialect has it: as JSON, as Python prints it, or as Gemma writes it."""
+    if dialect.codec == "gemma":
+        return gemma.write(value, dialect.string_token)
+    return repr(value) if dialect.values == "repr" else dumped(value)
 
 
 def _keyword(key: str, value: Any, style: values.Style) -> str:
