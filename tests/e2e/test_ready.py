@@ -54,6 +54,27 @@ async def test_a_refusal_teaches_steps_that_are_taken_at_once_from_then_on(strea
 
 
 @STREAM
+async def test_a_server_that_names_one_field_at_a_time_takes_the_next_request(stream: bool, start: Start) -> None:
+    """Of more than an exchange asks for: what was taught by then is kept."""
+    fields = {"top_k": 1, "seed": 1, "top_p": 0.5, "temperature": 0.5, "presence_penalty": 1, "frequency_penalty": 1}
+
+    def script(seen: Seen) -> Reply:
+        if named := next((name for name in fields if name in seen.json), ""):
+            error = {"error": {"message": f"Unrecognized request argument supplied: {named}"}}
+            return Reply([json.dumps(error).encode()], JSON, 400, framing="length")
+        return keeping()(seen)
+
+    lab = await start(script)
+    asked_for = []
+    for expected in (400, 200, 200):
+        before = len(lab.upstream.seen)
+        answer = await lab.post(chat.request(stream=stream, **fields))
+        assert answer.status == expected
+        asked_for.append(len(lab.upstream.seen) - before)
+    assert asked_for == [4, 3, 1]
+
+
+@STREAM
 async def test_where_a_template_knows_no_tools_they_stand_in_the_prompt_of_the_same_request(
     stream: bool, start: Start
 ) -> None:

@@ -191,7 +191,10 @@ def _answer_error(live: LiveExchange, response: http.Response, body: DecodedBody
 def _asked_again(
     flow: http.HTTPFlow, live: LiveExchange, response: http.Response, body: DecodedBody
 ) -> Steps[DecodedBody | None]:
-    """Ask again with what a refusal teaches, and with what the next one does; return the last error if it stands."""
+    """Ask again with what a refusal teaches, and with what the next one does; return the last error if it stands.
+
+    Where each was another one, the client's next request goes with what all of them taught.
+    """
     exchange, status = live.exchange, response.status_code
     ask = partial(answered, FollowUpRequests(flow, PATIENCE))
     for _ in range(MOST_ASKED - 1):
@@ -210,6 +213,8 @@ def _asked_again(
             bodies.replace(response, failed.error, JSON)
             body = DecodedBody(response)
     else:
+        if exchange.again(body.beginning, status) is not None:
+            exchange.learned()
         return body
     exchange.learned()
     exchange.report.errors.clear()
