@@ -31,6 +31,10 @@ BOTH = {"path": "a/b.py", "limit": 20}
             "I look.\n<<CALL read_file>>\n<<path>>a/b.py<</path>>\n<<limit>>20<</limit>>\n<<END>>\n",
             [("read_file", BOTH)],
         ),
+        (
+            'I look at it.\n\n```json\n{"name": "read_file", "arguments": {"path": "a/b.py", "limit": 20}}\n```\n',
+            [("read_file", BOTH)],
+        ),
         ('[TOOL] read_file {"path": "a/b.py", "limit": 20} [/TOOL]', [("read_file", BOTH)]),
         ('<|call|>read_file<|args|>{"path": "a/b.py", "limit": 20}', [("read_file", BOTH)]),
         ('<|do|>{"tool": "read_file", "with": {"path": "a/b.py", "limit": 20}}<|done|>', [("read_file", BOTH)]),
@@ -67,6 +71,15 @@ def test_what_no_pattern_can_say_is_drafted_with_the_reason(tmp_path: Path) -> N
     assert "# It does not read back: call: " in result.stdout
     assert "must begin with literal text" in result.stdout
     assert "put the holes where they belong" in result.stderr
+
+
+def test_nothing_of_a_code_block_is_left(tmp_path: Path) -> None:
+    """The block is a call at the end of a reply, and an example before words."""
+    reply = 'I look.\n```json\n{"name": "bash", "arguments": {"command": "ls"}}\n```\n'
+    result = drafted(reply, tmp_path)
+    assert 'call: "```json\\n{json}\\n```"' in result.stdout
+    assert "ends_reply: true" in result.stdout
+    assert "`vtc_blocks=last` reads this reply" in result.stderr
 
 
 def test_a_reply_that_names_no_tool_is_told(tmp_path: Path) -> None:

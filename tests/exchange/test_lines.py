@@ -32,6 +32,7 @@ class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     model: str = "some-model"
     refusal: str = ""
     content: str | None = None
+    settings: dict[str, str] = {}
 
     @property
     def written(self) -> str:
@@ -106,14 +107,15 @@ CHOSEN = [
 @pytest.mark.parametrize("case", CHOSEN)
 def test_a_call_is_carried_out_or_an_example_by_where_it_stands(case: Case, some: Any) -> None:
     text = case.written
-    content, commands, refusals = found = whole(text, model=case.model)
+    fields: dict[str, Any] = {"model": case.model, "settings": case.settings}
+    content, commands, refusals = found = whole(text, **fields)
     assert commands == case.calls, refusals
     assert case.content is None or content == case.content
     assert case.calls or content.strip() == text.strip()  # an example stays as it was written
     assert case.refusal in " ".join(refusals)
     for _, size in some(product([text], SIZES), 4):
         cut = (text[at : at + size] for at in range(0, len(text), size))
-        assert streamed(cut, model=case.model) == found, size
+        assert streamed(cut, **fields) == found, size
 
 
 ECHOES = [

@@ -325,5 +325,5 @@ def test_a_model_that_says_special_tokens_has_a_dialect_that_names_them() -> Non
 def test_every_dialect_is_some_models_or_some_clients() -> None:
     used = {name for model in SHIPPED.models.values() for name in (model.dialect, *model.accept)}
     used |= {client.dialect for client in SHIPPED.clients.values() if client.dialect}
-    variants = {"openhands", "tag", "function-elements", "json-in-tags", "name-parameters", "transcript"}
+    variants = {"json-block", "openhands", "tag", "function-elements", "json-in-tags", "name-parameters", "transcript"}
     assert set(DIALECTS) - used <= variants

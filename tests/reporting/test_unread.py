@@ -110,3 +110,20 @@ def test_what_is_shown_is_short_and_on_one_line() -> None:
     assert "\n" not in shown
     assert len(shown) < 100
     assert shown.startswith("…")
+
+
+CALL = '{"name": "read_file", "arguments": {"path": "a.py"}}'
+
+
+@pytest.mark.parametrize(
+    ("text", "is_told"),
+    [
+        (f"I look.\n\n```json\n{CALL}\n```", True),
+        (f"I look at it with read_file:\n```\n{CALL}\n```\n", True),
+        (f"I look.\n```json\n{CALL}\n", False),
+        (f"I look.\n```python\n{CALL}\n```", False),
+        (f"I look.\n```json\n{CALL}\n```\nThat is how.", False),
+    ],
+)
+def test_how_a_call_in_a_block_that_ends_the_reply_is_read_is_told(text: str, is_told: bool) -> None:
+    assert ("vtc_blocks=last" in possible_call(text, TOOLS)) == is_told

@@ -18,11 +18,13 @@ from vtc.cli.parse import offered
 from vtc.dialects.arguments.values import properties, required
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax.description import Description
+from vtc.dialects.syntax.forms import CODE_FENCES
 from vtc.dialects.syntax.grammar import compiled
 from vtc.dialects.syntax.pattern import PatternError
 from vtc.events import Call, Text, Tool
 from vtc.profiles.document import counted
 from vtc.profiles.loader import Profiles
+from vtc.profiles.planner import BLOCK_DIALECT
 
 # Drafts a dialect from a reply that none reads: where are the name, the keys and the values of an offered tool?
 #
@@ -76,7 +78,7 @@ class Draft:
         wanted = [required(tools[call.call.name].parameters) for call in self.calls]
         whole = all(name in arguments for arguments, names in zip(values, wanted, strict=True) for name in names)
         texts = "".join(str(value) for arguments in values for value in arguments.values() if isinstance(value, str))
-        odd = sum(character in "<>[]{}|=@\"'" for character in texts + self.rest)
+        odd = sum(character in "<>[]{}|=@\"'`" for character in texts + self.rest)
         return (
             not self.problem,
             bool(self.calls) and whole,
@@ -117,8 +119,14 @@ def _drafts(text: str, tools: Mapping[str, Tool]) -> Iterator[Draft]:
             for head in _heads(text, body.start):
                 for tail in _tails(text, body.end):
                     call = f"{_plain(head)}{body.pattern}{_plain(tail)}"
-                    declared = {} if head.strip() else {"names": "declared"}
-                    yield Draft({"call": call, **body.keys, **declared}, body.unsure)
+                    yield Draft({"call": call, **body.keys, **_conditions(head)}, body.unsure)
+
+
+def _conditions(head: str) -> dict[str, Any]:
+    """Return what makes a call of text that begins like this: without a marker the tool's name, in code its place."""
+    if head.lstrip().startswith(CODE_FENCES):
+        return {"anchor": "line", "ends_reply": True, "names": "declared"}
+    return {} if head.strip() else {"names": "declared"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +281,12 @@ def new_dialect(reply: Any, tools_file: Path, name: str, directories: tuple[Path
     text = reply.read()
     tools, _ = offered(tools_file)
     if known := _known(profiles, text, tools):
-        click.echo(f"vtc: this reply is read already, as {known}: no dialect is needed", err=True)
+        way = (
+            f"`vtc_blocks=last` reads this reply, as {known}"
+            if known == BLOCK_DIALECT
+            else f"this reply is read already, as {known}"
+        )
+        click.echo(f"vtc: {way}: no dialect is needed", err=True)
     draft = best(text, tools, name)
     if draft is None:
         raise click.ClickException(f"none of the tools stands in the reply with arguments: {', '.join(tools)}")
@@ -287,7 +300,8 @@ def new_dialect(reply: Any, tools_file: Path, name: str, directories: tuple[Path
 
 
 def _known(profiles: Profiles, text: str, tools: Any) -> str:
-    reader = Reader(compiled(profiles.rescued, (), (), ((), ())), tools)
+    dialects = (*profiles.rescued, profiles.dialects[BLOCK_DIALECT])
+    reader = Reader(compiled(dialects, (), (), ((), ())), tools)
     events = [*reader.feed(text), *reader.finish()]
     return next((event.dialect for event in events if isinstance(event, Call)), "")
 

@@ -112,7 +112,7 @@ def shown_model(models: Sequence[ModelProfile], messages: Iterable[Message], lea
     )
     if (model := next(chain(called, begun), None)) is None:
         return None
-    keys = ("accept", "reasoning", "recalls", "markers", "answer", "special_tokens", "description")
+    keys = ("accept", "blocks", "reasoning", "recalls", "markers", "answer", "special_tokens", "description")
     return replace(UNKNOWN_MODEL, **{key: getattr(model, key) for key in keys})
 
 
@@ -148,6 +148,7 @@ def native_protocol(profiles: Profiles, stack: ProfileStack, request: RequestFac
     # A model that is not prompted in a dialect writes what its profile accepts.
     named = model.accept == "auto" and stack.known_model
     expected = [dialect] if write or stack.settings.dialect or named else []
+    expected += _of_blocks(profiles, stack)
     dialects = read_dialects(profiles, model, *expected) if allowed else ()
     why = []
     written = write.name if write else ""
@@ -187,6 +188,7 @@ def text_protocol(profiles: Profiles, stack: ProfileStack, documented: Sequence[
     promote = tools == "native" and (model.promote or stack.settings.tools == "native")
     write = dialect if tools == "prompt" and dialect is not own else None
     expected = [write, own] if write else [own, dialect] if stack.settings.dialect else [own]
+    expected += _of_blocks(profiles, stack)
     dialects = read_dialects(profiles, model, *expected)
     why = []
     if promote:
@@ -203,6 +205,15 @@ def text_protocol(profiles: Profiles, stack: ProfileStack, documented: Sequence[
         max_calls=stack.max_calls,
         why=(*why, _read_as(dialects, model, *expected)),
     )
+
+
+BLOCK_DIALECT = "json-block"
+"""The dialect of calls that are JSON in a code block which ends the reply."""
+
+
+def _of_blocks(profiles: Profiles, stack: ProfileStack) -> list[Description]:
+    """Return what reads calls in code blocks, if that is asked for."""
+    return [profiles.dialects[BLOCK_DIALECT]] if stack.blocks == "last" else []
 
 
 def own_tokens(model: ModelProfile) -> frozenset[str]:

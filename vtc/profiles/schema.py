@@ -435,6 +435,10 @@ class ModelProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=T
     accept: tuple[str, ...] | Literal["auto"] = "auto"
     """The dialects that its replies are expected in. Every framed dialect is read besides, as models write others',
     too; `auto` is those alone."""
+    blocks: Literal["text", "last"] = "text"
+    """What a call is that stands as JSON in a code block after words. `text`: an example; `last`: a call, where the
+    block is closed, ends the reply, and holds name and arguments of an offered tool and nothing else (the dialect
+    `json-block`). A block that is the whole reply is a call anyway, in the dialects that write so."""
     lenient: bool | None = None
     """Whether malformed calls are repaired; null leaves it to the option and the protocol."""
     reasoning: ReasoningTags | None = None

@@ -41,6 +41,7 @@ class Settings:
     dialect: str = ""
     lenient: Literal["auto", "on", "off"] = "auto"
     retry: Literal["auto", "on", "off"] = "auto"
+    blocks: Literal["auto", "text", "last"] = "auto"
     unknown_tools: Literal["auto", "allow", "text", "drop"] = "auto"
     echo: Literal["auto", "text", "steer", "call"] = "auto"
     constrain: Literal["off", "required", "auto"] = "required"
@@ -114,6 +115,11 @@ class ProfileStack(msgspec.Struct, frozen=True, kw_only=True):
     def lenient(self) -> bool:
         """True if malformed calls are repaired."""
         return first_set({"on": True, "off": False}.get(self.settings.lenient), self.model.lenient, otherwise=True)
+
+    @property
+    def blocks(self) -> Literal["text", "last"]:
+        """Return the fate of a call that is JSON in a code block."""
+        return first_set(self.settings.blocks, otherwise=self.model.blocks)
 
     @property
     def unknown_tools(self) -> UnknownTools:

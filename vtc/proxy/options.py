@@ -180,6 +180,15 @@ OPTIONS = (
         choices=("auto", "on", "off"),
     ),
     DeclaredOption(
+        "vtc_blocks",
+        str,
+        "auto",
+        "What a call is that stands as JSON in a code block after words. text: an example. last: a call, where the "
+        "closed block ends the reply and holds name and arguments of an offered tool and nothing else. auto: as the "
+        "model profile says.",
+        choices=("auto", "text", "last"),
+    ),
+    DeclaredOption(
         "vtc_unknown_tools",
         str,
         "auto",
@@ -320,6 +329,7 @@ def planner(options: OptManager) -> Planner:
         dialect=options.vtc_dialect,
         lenient=options.vtc_lenient,
         retry=options.vtc_retry,
+        blocks=options.vtc_blocks,
         unknown_tools=options.vtc_unknown_tools,
         echo=options.vtc_echo,
         constrain=options.vtc_constrain,

@@ -142,9 +142,20 @@ _MARKED = (
     r"""(?:\[TOOL_CALLS?\]|\[Calling tool:|✿FUNCTION✿)[^`]{{0,40}}{name}""",
 )
 """The same in any code block: with markup that only calls have."""
-_IN_BLOCK = (
+_CALL_IN_BLOCK = (
     r"""["']{name}["']\s*[,}}]\s*(?:"\w+":\s*"[^"\n]*",\s*)?""" + _ARGUMENTS,
     _ARGUMENTS + r"""[^`]{{0,400}}["']{name}["']""",
+)
+"""A call as JSON."""
+_JSON_BLOCK = re.compile(
+    r"\n[ \t]{0,64}```(?:json|tool_calls?|tool)?[ \t]{0,64}\n\s*\{[^`]*\}\s*```\s*\Z", re.IGNORECASE
+)
+"""A closed code block with an object that ends a reply."""
+IN_LAST_BLOCK = (
+    "(a code block that ends the reply: `blocks: last` of the model's profile or `vtc_blocks=last` reads it)"
+)
+_IN_BLOCK = (
+    *_CALL_IN_BLOCK,
     r"""<(?:[\w:.-]+[\s=]+)?(?:name\s*=\s*)?["']?{name}["']?\s*/?>""",
     *_MARKED,
 )
@@ -162,8 +173,10 @@ def possible_call(text: str, tools: Iterable[str]) -> str:
     if not known:
         return ""
     name = _NAMED.format(names="|".join(map(re.escape, known)))
+    blocks = [(block[2], block.end() == len(text)) for block in _BLOCK.finditer(text)]
+    if blocks and _JSON_BLOCK.search(text) and (last := _found(blocks[-1][0], _CALL_IN_BLOCK, name)):
+        return f"{last} {IN_LAST_BLOCK}"
     match = _found(_shortened(_QUOTED.sub(" ", text)), _FORMS, name) or _found(text, _BEFORE_BLOCK, name)
-    blocks = ((block[2], block.end() == len(text)) for block in _BLOCK.finditer(text))
     in_blocks = (_found(block, _IN_BLOCK if is_last else _MARKED, name) for block, is_last in blocks)
     return match or next(filter(None, in_blocks), "")
 

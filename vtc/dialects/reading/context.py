@@ -151,7 +151,7 @@ class Last(Enum):
 class Speech:
     """Collects events until they are taken."""
 
-    __slots__ = ("_events", "_has_called", "_pieces", "has_called_here", "last", "space", "tagged")
+    __slots__ = ("_events", "_has_called", "_pieces", "has_called_here", "has_shown", "last", "space", "tagged")
 
     def __init__(self) -> None:
         self._events: list[Event] = []
@@ -164,6 +164,8 @@ class Speech:
         """True if something in the text may be a tag."""
         self.has_called_here = False
         """True if a call was made on the line that the text ends with."""
+        self.has_shown = False
+        """True if a call in a code block was an example."""
 
     @property
     def in_line(self) -> bool:

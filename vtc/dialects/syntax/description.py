@@ -276,8 +276,8 @@ class Description(msgspec.Struct, frozen=True, cache_hash=True, forbid_unknown_f
 
     @property
     def is_json_reply(self) -> bool:
-        """True if a call is nothing but JSON, as an answer in JSON is."""
-        return self.names == "declared" and any(call.startswith("{json}") for call in self.calls)
+        """True if a call is nothing but JSON, or a code block of JSON, as an answer in JSON is."""
+        return self.names == "declared" and any(call.startswith(("{json}", "```")) for call in self.calls)
 
     @property
     def is_framed(self) -> bool:
