@@ -40,6 +40,7 @@ def command(*arguments: str) -> list[str]:
         (["https://api.example.com/"], ["--mode", "reverse:https://api.example.com"]),
         (["--port", "9000", "--host", "0.0.0.0"], ["--listen-host", "0.0.0.0", "--listen-port", "9000"]),
         (["--tools", "prompt", "--dialect", "hermes"], ["--set", "vtc_tools=prompt", "--set", "vtc_dialect=hermes"]),
+        (["--blocks", "last"], ["--set", "vtc_blocks=last"]),
         (["--api", "openai-chat"], ["--set", "vtc_upstream_api=openai-chat"]),
         (["--observe"], ["--set", "vtc_mode=observe"]),
         (["--log", "x.jsonl"], ["--set", "vtc_log=x.jsonl"]),

@@ -40,6 +40,8 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """How tools reach the model."""
     dialect: str | None = None
     """The dialect in which the model is prompted."""
+    blocks: Literal["auto", "text", "last"] | None = None
+    """What a call is that stands as JSON in a code block which ends the reply: an example, or a call."""
     server: str | None = None
     """The server profile, if the server is not recognised."""
     api: str | None = None

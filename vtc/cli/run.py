@@ -51,6 +51,7 @@ def _refuse_set(_: click.Context, __: click.Parameter, value: str | None) -> Non
 @profile_directories
 @click.option("--tools", type=click.Choice(["auto", "native", "prompt"]), help="How tools reach the model.")
 @click.option("--dialect", help="The dialect in which the model is prompted.", shell_complete=completing("dialects"))
+@click.option("--blocks", type=click.Choice(["auto", "text", "last"]), help="What JSON in the last code block is.")
 @click.option("--server", help="The server profile, if it is not recognised.", shell_complete=completing("servers"))
 @click.option("--api", type=Apis(), help="The APIs that the server speaks, parted by commas, if not those it shows.")
 @click.option("--share-keys", is_flag=True, help="Clients of other machines may spend your keys (key_env), too.")
@@ -171,6 +172,7 @@ def _server(upstream: str) -> str:
 def _options(
     tools: str | None,
     dialect: str | None,
+    blocks: str | None,
     server: str | None,
     api: str | None,
     share_keys: bool,
@@ -179,6 +181,7 @@ def _options(
     log: Path | None,
 ) -> list[str]:
     options = [f"vtc_tools={tools}"] * bool(tools) + [f"vtc_dialect={dialect}"] * bool(dialect)
+    options += [f"vtc_blocks={blocks}"] * bool(blocks)
     options += [f"vtc_server={server}"] * bool(server) + [f"vtc_upstream_api={api}"] * bool(api)
     options += ["vtc_share_keys=on"] * share_keys + ["vtc_retry=on"] * retry
     options += ["vtc_mode=observe"] * observe + [f"vtc_log={log}"] * bool(log)
