@@ -56,7 +56,7 @@ def test_by_default_a_request_is_left_alone_and_calls_are_rescued(configure: Any
         ({"vtc_tools": "native", "vtc_model": "qwen3"}, "protocol.write", None),
         ({"vtc_lenient": "off"}, "reading.lenient", False),
         ({"vtc_lenient": "on"}, "reading.lenient", True),
-        ({"vtc_blocks": "last"}, "stack.blocks", "last"),
+        ({"vtc_blocks": "last"}, "stack.settings.blocks", "last"),
         ({"vtc_unknown_tools": "text"}, "reading.unknown_tools", "text"),
         ({"vtc_unknown_tools": "auto"}, "reading.unknown_tools", "allow"),
         ({"vtc_max_call_bytes": 77}, "reading.max_call_bytes", 77),

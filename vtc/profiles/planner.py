@@ -213,7 +213,8 @@ BLOCK_DIALECT = "json-block"
 
 def _of_blocks(profiles: Profiles, stack: ProfileStack) -> list[Description]:
     """Return what reads calls in code blocks, if that is asked for."""
-    return [profiles.dialects[BLOCK_DIALECT]] if stack.blocks == "last" else []
+    blocks = first_set(stack.settings.blocks, otherwise=stack.model.blocks)
+    return [profiles.dialects[BLOCK_DIALECT]] if blocks == "last" else []
 
 
 def own_tokens(model: ModelProfile) -> frozenset[str]:

@@ -117,11 +117,6 @@ class ProfileStack(msgspec.Struct, frozen=True, kw_only=True):
         return first_set({"on": True, "off": False}.get(self.settings.lenient), self.model.lenient, otherwise=True)
 
     @property
-    def blocks(self) -> Literal["text", "last"]:
-        """Return the fate of a call that is JSON in a code block."""
-        return first_set(self.settings.blocks, otherwise=self.model.blocks)
-
-    @property
     def unknown_tools(self) -> UnknownTools:
         """Return the fate of a call of a tool that was not offered."""
         return first_set(self.settings.unknown_tools, otherwise=self.model.unknown_tools)

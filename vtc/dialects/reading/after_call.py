@@ -130,7 +130,7 @@ def _give_back(
     context: Context, syntax: CallSyntax, name: str, held: list[Call | str], reason: str, *, malformed: bool = True
 ) -> None:
     raw = _given_back(context, syntax, name, held, reason, malformed=malformed)
-    context.speech.has_shown |= syntax.is_block
+    context.speech.has_shown |= syntax.dialect.is_block
     if syntax.whole_reply:
         # What is no such section may still be a code block: read it again as text, which happens only once.
         context.cursor.again(raw)
@@ -199,7 +199,7 @@ def accept(context: Context, call: OpenCall, events: list[Call]) -> Completed | 
             return _echoed(context, call, events[0].call, echo)
     if (blank := context.own.blank) and not call.text.told and (key := open_call.unfilled(events, blank)):
         return refuse(context, call, f"its {key!r} is {blank!r}, as the example in the prompt has it")
-    if syntax.is_block and (shown := _shown(context, call)):
+    if syntax.dialect.is_block and (shown := _shown(context, call)):
         return refuse(context, call, shown)
     if syntax.whole_reply:
         return None, CompleteCalls(syntax, [*call.earlier.calls, *events], call.text.size)

@@ -277,7 +277,12 @@ class Description(msgspec.Struct, frozen=True, cache_hash=True, forbid_unknown_f
     @property
     def is_json_reply(self) -> bool:
         """True if a call is nothing but JSON, or a code block of JSON, as an answer in JSON is."""
-        return self.names == "declared" and any(call.startswith(("{json}", "```")) for call in self.calls)
+        return self.names == "declared" and (self.is_block or any(call.startswith("{json}") for call in self.calls))
+
+    @property
+    def is_block(self) -> bool:
+        """True if a call is a code block: nothing but its closing fence ends it."""
+        return self.calls[0].startswith("```") if self.calls else False
 
     @property
     def is_framed(self) -> bool:

@@ -187,11 +187,6 @@ class CallSyntax:
     def whole_reply(self) -> bool:
         return bool(self.fence) or (bool(self.section) and self.dialect.section_anchor == "message")
 
-    @property
-    def is_block(self) -> bool:
-        """True if a call is a code block: nothing but its closing fence ends it."""
-        return self.call.startswith(CODE_FENCES)
-
     @cached_property
     def has_tokens(self) -> bool:
         """True if special tokens of the models that write it stand before its arguments."""
