@@ -199,7 +199,7 @@ def accept(context: Context, call: OpenCall, events: list[Call]) -> Completed | 
             return _echoed(context, call, events[0].call, echo)
     if (blank := context.own.blank) and not call.text.told and (key := open_call.unfilled(events, blank)):
         return refuse(context, call, f"its {key!r} is {blank!r}, as the example in the prompt has it")
-    if syntax.dialect.is_block and (shown := _shown(context, call)):
+    if syntax.dialect.ends_reply and syntax.dialect.is_block and (shown := _shown(context, call)):
         return refuse(context, call, shown)
     if syntax.whole_reply:
         return None, CompleteCalls(syntax, [*call.earlier.calls, *events], call.text.size)
