@@ -200,7 +200,7 @@ def test_a_reply_is_asked_for_in_a_readable_coding_only_if_it_is_read(flows: Flo
     assert flows.asked().request.headers["accept-encoding"] == "identity"
     assert flows.asked(chat.request(tools=None)).request.headers["accept-encoding"] == "gzip"
     assert flows.asked(b"x").request.headers["accept-encoding"] == "gzip"
-    assert flows.asked(path="/v1/messages").request.headers["accept-encoding"] == "gzip"
+    assert flows.asked(path="/v1/embeddings").request.headers["accept-encoding"] == "gzip"
     flows.context.configure(flows.addon, vtc_mode="observe")
     assert flows.asked().request.headers["accept-encoding"] == "gzip"
 

@@ -99,7 +99,7 @@ type Part = tuple[Choice, PendingFrame, Read]
 """What one choice makes of a frame: the frame waits with those of the choice until it is settled by the events."""
 
 
-class Choice(msgspec.Struct, frozen=True, gc=False):
+class Choice(msgspec.Struct, frozen=True):
     """One choice of the reply; replaced with every frame."""
 
     index: int
