@@ -5,15 +5,19 @@ Nothing here uses VTC: what is streamed is written by the witnesses in `tests/ap
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
-from tests.apis import chat, messages, ollama, responses
+from tests.apis import chat, gemini, messages, ollama, responses
 from tests.apis.named_events import frame
 
 type Json = dict[str, Any]
+
+MODEL = "scripted-model"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +72,8 @@ class Heard:
 class Api:
     """One HTTP API of the scripted model; `hear` takes a request, `stream` gives the frames of a reply to it.
 
-    `media` is the type of its streams. `whole` is for agents that ask again without `stream` when a stream broke off,
-    which it does by the frames `broken`.
+    `media` is the type of its streams; some stream `by_default`, unless the request says otherwise. `whole` is for
+    agents that ask again without `stream` when a stream broke off, which it does by the frames `broken`.
     """
 
     path: str
@@ -77,6 +81,7 @@ class Api:
     stream: Callable[[Reply, Json], Iterable[bytes]]
     _: KW_ONLY
     media: str = "text/event-stream"
+    by_default: bool = False
     whole: Callable[[Reply], Json] | None = None
     broken: Sequence[bytes] = ()
 
@@ -174,6 +179,47 @@ def _stream_ollama(reply: Reply, request: Json) -> Iterable[bytes]:
     yield ollama.end()
 
 
+def _parts(request: Json, role: str) -> Iterable[Json]:
+    return (part for entry in request["contents"] if entry["role"] == role for part in entry["parts"])
+
+
+def _hear_gemini(request: Json) -> Heard:
+    tools = None
+    if "tools" in request:
+        tools = [declared["name"] for tool in request["tools"] for declared in tool.get("functionDeclarations", ())]
+    results = [json.dumps(part["functionResponse"]) for part in _parts(request, "user") if "functionResponse" in part]
+    system = _text((request.get("systemInstruction") or {}).get("parts"))
+    user = _text([part for part in _parts(request, "user") if "text" in part])
+    return Heard(tools, system, user, "\n".join(results) if results else None)
+
+
+def signature(call: Json) -> str:
+    """Sign a call of Gemini's API: the server knows its own."""
+    return base64.b64encode(hashlib.sha256(json.dumps(call, sort_keys=True).encode()).digest()).decode()
+
+
+def unsigned(request: Json) -> str | None:
+    """Name a call that is the first of its turn, and has not the signature that it was made with."""
+    for entry in request["contents"]:
+        called = [part for part in entry["parts"] if "functionCall" in part]
+        call = {key: called[0]["functionCall"][key] for key in ("name", "args")} if called else {}
+        if called and called[0].get("thoughtSignature") != signature(call):
+            return str(call["name"])
+    return None
+
+
+def _stream_gemini(reply: Reply, _: Json) -> Iterable[bytes]:
+    """Sign the call, tell nothing of what was thought, and count the tokens in each event, as Gemini 3 does."""
+    parts = [gemini.text(piece) for piece in reply.pieces]
+    if made := reply.call:
+        call = gemini.call(made.name, **{made.key: made.value})
+        parts.append({**call, "thoughtSignature": signature(call["functionCall"])})
+    for number, part in enumerate(parts, 1):
+        counted = {**gemini.USAGE, "candidatesTokenCount": number, "thoughtsTokenCount": 7}
+        counted["totalTokenCount"] = sum(counted.values()) - gemini.USAGE["totalTokenCount"]
+        yield gemini.frame(gemini.event(part, reason="STOP" if number == len(parts) else None, usageMetadata=counted))
+
+
 CHAT = Api("/v1/chat/completions", _hear_chat, _stream_chat)
 MESSAGES = Api(
     messages.PATH,
@@ -183,4 +229,5 @@ MESSAGES = Api(
     broken=[messages.START, *messages.text_block(0, "I will")[:-1], frame(messages.error())],
 )
 RESPONSES = Api(responses.PATH, _hear_responses, _stream_responses)
-OLLAMA = Api(ollama.PATH, _hear_chat, _stream_ollama, media=ollama.NDJSON["content-type"])
+OLLAMA = Api(ollama.PATH, _hear_chat, _stream_ollama, media=ollama.NDJSON["content-type"], by_default=True)
+GEMINI = Api(f"/v1beta/models/{MODEL}:streamGenerateContent", _hear_gemini, _stream_gemini, by_default=True)

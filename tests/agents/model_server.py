@@ -17,12 +17,12 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from tests.agents.apis import CHAT, OLLAMA, Api, Call, Heard, Reply
+from tests.agents.apis import CHAT, MODEL, Api, Call, Heard, Reply, unsigned
+from tests.apis import pairs
 
 WORD = re.compile(r"\bword-[0-9a-f]{12}\b")
 """What a secret word looks like; `hello.txt` holds one."""
 
-MODEL = "scripted-model"
 TITLE = "Secret word"
 PROSE = "I will look at the file.\n\n"
 
@@ -112,6 +112,54 @@ class ScriptedModel:
         return DIALECTS[self.dialect].format(name=call.written, key=call.key, value=value)
 
 
+class HostedModel(ScriptedModel):
+    """A model of a hosted API of chat completions: it takes no field that its API does not have, and no broken history.
+
+    Of the fields that it does not take it names one at a time, in the words of OpenAI's.
+    """
+
+    refused: int = 0
+
+    def refusal(self, request: dict[str, Any]) -> str | None:
+        named = next((name for name in _REFUSED if name in request), None)
+        words = _REFUSED[named] if named else None
+        try:
+            pairs.check_request("openai-chat", request)
+        except AssertionError as error:
+            words = str(error)
+        self.refused += words is not None
+        return words
+
+
+_REFUSED = {
+    "max_tokens": "Unsupported parameter: 'max_tokens' is not supported with this model. "
+    "Use 'max_completion_tokens' instead.",
+    "temperature": "Unsupported parameter: 'temperature' is not supported with this model.",
+    "top_p": "Unsupported parameter: 'top_p' is not supported with this model.",
+    "top_k": "Unrecognized request argument supplied: top_k",
+    "reasoning_effort": "Unrecognized request argument supplied: reasoning_effort",
+    "parallel_tool_calls": "Unknown parameter: 'parallel_tool_calls'.",
+}
+
+
+class SigningModel(ScriptedModel):
+    """A model of Gemini's API that takes back no call without its signature. It reads the file twice."""
+
+    def refusal(self, request: dict[str, Any]) -> str | None:
+        named = unsigned(request)
+        if named:
+            return f"Function call is missing a thought_signature in functionCall parts: default_api:{named}"
+        try:
+            pairs.check_request("gemini-generate", request)
+        except AssertionError as error:
+            return str(error)
+        return None
+
+    def reply(self, request: dict[str, Any]) -> Reply:
+        once = json.dumps(request).count('"functionResponse"') == 1
+        return self._call(PROSE, self.read) if once else super().reply(request)
+
+
 @contextmanager
 def serve(model: ScriptedModel) -> Iterator[str]:
     """Serve the model on a free port of the loopback interface; gives ``http://127.0.0.1:PORT``."""
@@ -151,7 +199,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.script.requests.append(request)
         if refusal := self.script.refusal(request):
             self._error(400, refusal)
-        elif not request.get("stream", api is OLLAMA):  # Ollama alone streams unless told otherwise
+        elif not request.get("stream", api.by_default):
             if api.whole:
                 self._json(200, api.whole(self.script.reply(request)))
             else:

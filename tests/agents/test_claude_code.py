@@ -15,9 +15,9 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from tests.agents.apis import CHAT, MESSAGES, OLLAMA, RESPONSES, Api, Call
+from tests.agents.apis import CHAT, MESSAGES, MODEL, OLLAMA, RESPONSES, Api, Call
 from tests.agents.conftest import PROMPT, Network, Project
-from tests.agents.model_server import MODEL, ScriptedModel
+from tests.agents.model_server import HostedModel, ScriptedModel
 from tests.agents.processes import npm_install, run_agent
 from tests.apis import pairs
 from tests.apis.messages import check_request
@@ -203,3 +203,14 @@ def test_names_of_models_are_mapped_to_the_servers(claude_code: ClaudeCode, proj
     done = claude_code(url, {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_AUTH_TOKEN": "any"})
     assert (done.returncode, project.word in done.stdout) == (0, True), done
     assert {request["model"] for request in native.requests} == {MODEL}
+
+
+def test_with_vtc_it_works_on_a_hosted_api_that_knows_not_all_fields(
+    claude_code: ClaudeCode, project: Project, network: Network
+) -> None:
+    """It refuses them one at a time; Claude Code sees none of that."""
+    hosted = HostedModel("native", Call("Read", "file_path", str(project.file)))
+    done = claude_code(network.vtc(network.model(hosted), "vtc_upstream_api=openai-chat"))
+    assert (done.returncode, project.word in done.stdout) == (0, True), done
+    assert hosted.refused > 0
+    assert (len(hosted.requests) - hosted.refused, hosted.strays) == (2, [])

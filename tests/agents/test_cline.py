@@ -15,9 +15,9 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from tests.agents.apis import CHAT, OLLAMA, Api, Call
+from tests.agents.apis import CHAT, MODEL, OLLAMA, Api, Call
 from tests.agents.conftest import PROMPT, Network, Project
-from tests.agents.model_server import MODEL, ScriptedModel
+from tests.agents.model_server import ScriptedModel
 from tests.agents.processes import npm_install, run_agent
 from tests.apis.ollama import check_request
 

@@ -21,9 +21,9 @@ from typing import Any
 
 import pytest
 
-from tests.agents.apis import CHAT, MESSAGES, OLLAMA, RESPONSES, Api, Call
+from tests.agents.apis import CHAT, MESSAGES, MODEL, OLLAMA, RESPONSES, Api, Call
 from tests.agents.conftest import PROMPT, Network, Project
-from tests.agents.model_server import MODEL, ScriptedModel
+from tests.agents.model_server import HostedModel, ScriptedModel
 from tests.agents.processes import npm_install, run_agent
 from tests.agents.test_several_calls import MARKUP
 from tests.agents.test_several_calls import model as steps
@@ -338,3 +338,15 @@ def test_with_vtc_a_thinking_model_makes_several_calls_on_a_chat_server(
     assert MARKUP in results[3]
     for before, after in pairwise(request["messages"] for request in scripted.requests):
         assert after[: len(before)] == before, "the beginning of the prompt is another"
+
+
+def test_with_vtc_it_works_on_a_hosted_api_that_knows_not_all_fields(
+    codex: Codex, project: Project, network: Network
+) -> None:
+    """It refuses them one at a time; Codex sees none of that."""
+    hosted = HostedModel("native", Call("exec_command", "cmd", f"cat {project.file}"))
+    url = network.vtc(network.model(hosted), "vtc_upstream_api=openai-chat")
+    done = codex(url, settings='model_reasoning_effort = "high"\n')
+    assert (done.returncode, project.word in done.stdout) == (0, True), done
+    assert hosted.refused > 0
+    assert (len(hosted.requests) - hosted.refused, hosted.strays) == (2, [])

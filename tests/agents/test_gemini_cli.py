@@ -14,9 +14,9 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from tests.agents.apis import Call
+from tests.agents.apis import MODEL, Call
 from tests.agents.conftest import PROMPT, Network, Project
-from tests.agents.model_server import MODEL, ScriptedModel
+from tests.agents.model_server import HostedModel, ScriptedModel
 from tests.agents.processes import npm_install, run_agent
 
 pytestmark = pytest.mark.agents
@@ -81,3 +81,14 @@ def test_with_vtc_it_works_on_a_model_that_knows_no_tools(
     settings = "vtc_upstream_api=openai-chat", "vtc_tools=prompt", "vtc_dialect=hermes"
     done = gemini_cli(network.vtc(upstream, *settings))
     assert (done.returncode, project.word in done.stdout) == (0, True), done
+
+
+def test_with_vtc_it_works_on_a_hosted_api_that_knows_not_all_fields(
+    gemini_cli: GeminiCli, project: Project, network: Network
+) -> None:
+    """It refuses them one at a time; Gemini CLI sees none of that."""
+    hosted = HostedModel("native", Call("read_file", "file_path", str(project.file)))
+    done = gemini_cli(network.vtc(network.model(hosted), "vtc_upstream_api=openai-chat"))
+    assert (done.returncode, project.word in done.stdout) == (0, True), done
+    assert hosted.refused > 0
+    assert (len(hosted.requests) - hosted.refused, hosted.strays) == (2, [])

@@ -12,14 +12,15 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from tests.agents.apis import Call
+from tests.agents.apis import GEMINI, MODEL, Call
 from tests.agents.conftest import PROMPT, Network, Project
-from tests.agents.model_server import DIALECTS, MODEL, ScriptedModel
+from tests.agents.model_server import DIALECTS, HostedModel, ScriptedModel, SigningModel
 from tests.agents.processes import npm_install, run_agent
+from tests.apis import gemini
 
 pytestmark = pytest.mark.agents
 
-OpenCode = Callable[[str], CompletedProcess[str]]
+OpenCode = Callable[..., CompletedProcess[str]]
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def opencode(project: Project) -> OpenCode:
     """Run OpenCode against the server at a URL."""
     commands = npm_install("opencode-ai", "1.18.33", postinstall="opencode-ai/postinstall.mjs")
 
-    def run(url: str) -> CompletedProcess[str]:
+    def run(url: str, *flags: str) -> CompletedProcess[str]:
         config = {
             "autoupdate": False,
             "share": "disabled",
@@ -49,7 +50,7 @@ def opencode(project: Project) -> OpenCode:
             "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
             "OPENCODE_DISABLE_MODELS_FETCH": "1",
         }
-        command = [str(commands / "opencode"), "run", "--auto", PROMPT]
+        command = [str(commands / "opencode"), "run", "--auto", *flags, PROMPT]
         return run_agent(command, project.directory, project.home, variables)
 
     return run
@@ -94,3 +95,30 @@ def test_with_vtc_a_model_that_knows_no_tools_learns_them_from_its_prompt(
     done = opencode(network.vtc(upstream, "vtc_tools=prompt", f"vtc_dialect={dialect}"))
     assert (done.returncode, project.word in done.stdout) == (0, True), done
     assert str(project.file) not in done.stdout, done
+
+
+def test_with_vtc_it_works_on_a_hosted_api_that_knows_not_all_fields(
+    opencode: OpenCode, project: Project, network: Network
+) -> None:
+    """It refuses them one at a time; OpenCode sees none of that."""
+    hosted = HostedModel("native", Call("read", "filePath", str(project.file)))
+    done = opencode(network.vtc(network.model(hosted)))
+    assert (done.returncode, project.word in done.stdout) == (0, True), done
+    assert hosted.refused > 0
+    assert (len(hosted.requests) - hosted.refused, hosted.strays) == (3, [])
+
+
+def test_with_vtc_it_works_on_a_gemini_that_signs_its_calls_and_tells_no_thoughts(
+    opencode: OpenCode, project: Project, network: Network
+) -> None:
+    """Chat completions have no place for a signature; and the tokens that each event counts are counted once."""
+    signing = SigningModel("native", Call("read", "filePath", str(project.file)), api=GEMINI)
+    done = opencode(network.vtc(network.model(signing), "vtc_upstream_api=gemini-generate"), "--format", "json")
+    assert (done.returncode, project.word in done.stdout) == (0, True), done
+    turns = [request for request in signing.requests if "tools" in request]
+    assert len(turns) == 3
+    steps = [
+        event["part"]["tokens"] for event in map(json.loads, done.stdout.splitlines()) if "tokens" in event["part"]
+    ]
+    assert [step["input"] for step in steps] == [gemini.USAGE["promptTokenCount"]] * 3
+    assert [step["reasoning"] for step in steps] == [7] * 3

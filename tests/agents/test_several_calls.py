@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from tests.agents.apis import CHAT, Api, Call, Reply
+from tests.agents.apis import CHAT, MODEL, Api, Call, Reply
 from tests.agents.conftest import PROMPT, Network, Project
-from tests.agents.model_server import MODEL, WORD, ScriptedModel
+from tests.agents.model_server import WORD, ScriptedModel
 from tests.agents.processes import npm_install, run_agent
 from tests.apis import chat, pairs
 
