@@ -28,9 +28,18 @@ WHOLE_REPLY = {"gemma4-bare", "json-array", "llama3", "name-json", "python-lines
 """Without a marker of their own, calls count only if nothing else is said: one that broke makes all of it text."""
 NO_CLOSING_TAG = {
     *("functionary-v3.2", "gigachat", "granite-20b", "mistral", "mistral-v3", "python-tag"),  # nothing closes a call
-    *("leaked", "qwen-agent"),
-    *("bare-json", "gemma4-bare", "llama3", "name-json", "python-lines", "stripped"),  # nothing marks one
+    *("leaked", "qwen-agent", "react"),
+    *(
+        "bare-json",
+        "gemma4-bare",
+        "llama3",
+        "name-json",
+        "python-lines",
+        "stripped",
+        "tool-use-dict",
+    ),  # nothing marks one
     *("granite", "functools", "hyperclova", "json-array", "nemotron-ultra", "pythonic", "transcript"),  # a bracket does
+    *("pythonic-line", "sarashina"),
     *("command-r", "tool-code"),  # a fence does, which might as well open a code block
     "cwm",  # a tag does that other markup may have, which is looked for only where calls have any name
     *("cline", "tag"),  # the tool's name does, which may be another element's
@@ -198,7 +207,10 @@ def test_a_call_for_clients_that_look_everywhere_is_made_in_any_line(dialect: De
     assert calls(in_pieces(dialect, text.format(call=written(dialect, LIST).strip()))) == [LIST]
 
 
-@every({name for name in QUOTED_ANYWHERE - {UNPARTED} if DIALECTS[name].anchor != "line" and name not in WHOLE_REPLY})
+AMID_LINES = {name for name, dialect in DIALECTS.items() if not (dialect.anchor == "line" or dialect.ends_reply)}
+
+
+@every((QUOTED_ANYWHERE & AMID_LINES) - {UNPARTED} - WHOLE_REPLY)
 def test_calls_amid_a_line_share_their_fate(dialect: Description) -> None:
     """They are quoted if text stands on both sides of them, unless they are laid out over several lines."""
     both = written(dialect, LIST, FIND) if dialect.sections else written(dialect, LIST) + written(dialect, FIND)

@@ -13,6 +13,7 @@ from vtc.dialects.syntax.description import AROUND, Description
 from vtc.dialects.syntax.markup import (
     ENCODED_TWICE,
     MOST_NAME,
+    NAME,
     QUOTES,
     by_spelling,
     declared_envelopes,
@@ -367,6 +368,18 @@ class CallSyntax:
     def last_tags(self, name: str) -> list[tuple[Part, ...]]:
         """Return the closing tags that follow the call's first one: of the call itself and of its section."""
         return [trimmed(literal(tag, self.dialect)) for tag in self.closing_tags(name)[1:]]
+
+
+def result_head(dialect: Description) -> tuple[Part, ...]:
+    """Return what a result begins with, where that is words rather than a tag; nothing if no words tell it."""
+    before, _ = pattern.split(pattern.parse(dialect.result, "result"), ("result",))
+    if not (before and isinstance(before[0], str) and len(before[0].strip()) > LEAST) or dialect.result_opening:
+        return ()
+    slots: dict[str, tuple[Part, ...]] = {
+        "name": (Chars(NAME, MOST_NAME),),
+        "id": (Chars(r"\w.:\-", MOST_NAME),),
+    }
+    return trimmed(markup(before, dialect, slots))
 
 
 def closers_written(syntax: CallSyntax, name: str) -> list[str]:

@@ -20,10 +20,12 @@ from vtc.dialects.bounded_cache import COMPILED
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.forms import (
     CODE_BLOCK,
+    LEAST,
     CallSyntax,
     call_syntaxes,
     closers,
     closing_itself,
+    result_head,
     variants,
 )
 from vtc.dialects.syntax.markup import (
@@ -431,7 +433,8 @@ class Grammar:
                 tokens.append(Token(TokenKind.NEXT_OBJECT, (comma, Group((Lit("{"),), "json"))))
             return expecting(tokens)
         is_whole = syntax.whole_reply and not syntax.whole_line
-        if syntax.body == "kwargs" or is_whole or not (syntax.whole_line or syntax.dialect.may_be_quoted):
+        shows_its_end = syntax.body == "kwargs" or not syntax.dialect.writes_json
+        if shows_its_end or is_whole or not (syntax.whole_line or syntax.dialect.may_be_quoted):
             return NOTHING
         if not syntax.whole_line:
             return NO_QUOTE
@@ -442,9 +445,11 @@ class Grammar:
     @_kept
     def after(self, syntax: CallSyntax) -> Scan:
         """After a call: closers that may still come, and in a section its next call."""
+        late = self._late_closers(syntax)
         tokens = [
-            *numbered(TokenKind.LATE_CLOSER, self._late_closers(syntax)),
-            *([] if syntax.whole_reply else self._results),
+            *numbered(TokenKind.LATE_CLOSER, late),
+            *([] if syntax.whole_reply else self._results_after(syntax)),
+            *numbered(TokenKind.LATE_CLOSER, _cut_results(syntax), at_end=True, after=len(late)),
         ]
         if syntax.dialect.section_required or syntax.whole_reply:  # elsewhere it begins like any call
             heads = next_heads(syntax)
@@ -452,6 +457,12 @@ class Grammar:
             tokens += numbered(TokenKind.NEXT_EMPTY_CALL, filter(None, closed))
             tokens += numbered(TokenKind.NEXT_CALL, heads)
         return expecting(tokens)
+
+    def _results_after(self, syntax: CallSyntax) -> list[Token]:
+        """List how a result may begin that the model makes up: with a tag, or with the words of its dialect."""
+        head = result_head(syntax.dialect)
+        own = numbered(TokenKind.RESULT_OPENER, [head] if head else [], after=len(self._results))
+        return [*self._results, *own]
 
     def _late_closers(self, syntax: CallSyntax) -> list[tuple[Part, ...]]:
         own = [parts for closer in closers(syntax) for parts in by_spelling(closer)]
@@ -461,7 +472,7 @@ class Grammar:
     def undecided(self, syntax: CallSyntax) -> Scan:
         """After a call that may be quoted: closers that may still come, and what shows that it is not."""
         ends_line = [] if syntax.ends_reply else [(OneOf(("\n", "\\n")),)]
-        decided = [*ends_line, *(token.parts for token in (*self._markers, *self._results))]
+        decided = [*ends_line, *(token.parts for token in (*self._markers, *self._results_after(syntax)))]
         late, following, tail = self._late_closers(syntax), next_heads(syntax), syntax.section_tail()
         if tail:  # what belongs to the section may stand on other lines
             late.append((Space(), *tail))
@@ -470,6 +481,7 @@ class Grammar:
             *numbered(TokenKind.LATE_CLOSER, late),
             *numbered(TokenKind.NEXT_CALL, following),
             *numbered(TokenKind.LINE_END, decided),
+            *numbered(TokenKind.LATE_CLOSER, _cut_results(syntax), at_end=True, after=len(late)),
             *NO_WORDS,
         ]
         return FollowingScan(self.text, (TokenKind.CALL_OPENER,), tokens, IN_LINE if ends_line else SPACE)
@@ -492,6 +504,14 @@ class Grammar:
         """Return the end of a call that is no call any more, or else of its section, wherever it stands."""
         tail = syntax.tail(name) or syntax.section_tail()
         return searching([Token(TokenKind.CALL_CLOSER, tail)] if tail else [])
+
+
+def _cut_results(syntax: CallSyntax) -> Iterable[tuple[Part, ...]]:
+    """List the beginnings of the word that a result begins with, of which a server that stops there leaves a part."""
+    head = () if syntax.whole_reply else result_head(syntax.dialect)
+    if len(head) != 1 or not isinstance(word := head[0], Lit):
+        return []
+    return [(Lit(word.text[:end]),) for end in range(len(word.text) - 1, LEAST - 1, -1)]
 
 
 def _param_tokens(syntax: CallSyntax, between: tuple[Part, ...] = ()) -> tuple[list[Token], list[Token]]:

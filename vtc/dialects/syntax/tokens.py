@@ -115,9 +115,16 @@ def number_of(name: str | None) -> int:
     return int(name[len(kind_of(name)) :]) if name else 0
 
 
-def numbered(kind: TokenKind, sequences: Iterable[tuple[Part, ...]], *, line_start: bool = False) -> list[Token]:
-    """Make tokens of one kind, in the order in which they are tried."""
-    return [Token(f"{kind}{i}", parts, line_start) for i, parts in enumerate(sequences)]
+def numbered(
+    kind: TokenKind,
+    sequences: Iterable[tuple[Part, ...]],
+    *,
+    line_start: bool = False,
+    at_end: bool = False,
+    after: int = 0,
+) -> list[Token]:
+    """Make tokens of one kind, in the order in which they are tried, `after` as many others."""
+    return [Token(f"{kind}{i}", parts, line_start, at_end) for i, parts in enumerate(sequences, after)]
 
 
 # Text that may follow arguments which no closing tag ends.
