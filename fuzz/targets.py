@@ -226,7 +226,7 @@ def request(data: bytes) -> None:
     assert isinstance(json.loads(sent), dict)
     assert sent == Exchange.open(API, body, facts, planner(choice), "s").request()
     stack, protocol = plan.stack, plan.protocol
-    if protocol.write is None and not (protocol.promote or stack.request_set or stack.request_drop):
+    if protocol.write is None and not (protocol.promote or stack.request.set or stack.request.drop):
         assert sent == body
 
 

@@ -44,6 +44,11 @@ def test_explain_where_nothing_matches() -> None:
     assert "model: none" in lines
 
 
+def test_explain_says_what_is_left_out_and_why() -> None:
+    lines = run("explain", "--host", "api.groq.com").output.splitlines()
+    assert "  logit_bias is left out: will result in a 400 error (console.groq.com/docs/openai, 2026-11)" in lines
+
+
 def test_explain_says_whose_key_clients_are_lent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The name of the variable, and nothing of the key."""
     monkeypatch.setenv("LAB_KEY", "canary-explain-0f1e2d3c")

@@ -139,7 +139,7 @@ def test_a_request_of_which_a_server_takes_all_is_the_very_bytes(server: str) ->
     exchange = opened(settings={"server": server}, **fields)
     exchange.report.request.clear()
     came = json.loads(asked("openai-chat", **fields))
-    fields_set = exchange.plan.stack.request_set
+    fields_set = exchange.plan.stack.request.set
     assert fields_set or exchange.request() == asked("openai-chat", **fields)
     assert {**json.loads(exchange.request()), **fields_set} == {
         **came,

@@ -49,6 +49,23 @@ def test_models_by_the_names_that_hosts_give(builtin: Profiles, model: str, prof
     assert (choice.profile and choice.profile.name) == profile
 
 
+@pytest.mark.parametrize(
+    ("host", "wins"),
+    [("api.openai.com", True), ("*.openai.com", True), ("*", False), ("*openai*", False)],
+)
+def test_a_server_profile_of_ones_own_that_names_the_host_wins_over_those_built_in(
+    host: str, wins: bool, tmp_path: Path
+) -> None:
+    """Also over one for some of its models, which has more tests."""
+    (tmp_path / "own.yaml").write_text(f"{{kind: server, name: own, match: {{host: '{host}'}}}}")
+    profiles = load([builtin_directory(), tmp_path])
+    facts = Facts(host="api.openai.com", port=443, model="gpt-5-mini")
+    choice = best(profiles.servers, facts, profiles.sources)
+    assert choice.profile is not None
+    assert (choice.profile.name == "own") == wins
+    assert any("own is your own for this host" in line for line in choice.why) == wins
+
+
 OPENCLAW = "You are a personal assistant running inside OpenClaw.\n\n## Tooling\n"
 
 

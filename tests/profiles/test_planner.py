@@ -264,17 +264,17 @@ def test_where_json_is_the_answer_no_json_alone_is_a_call() -> None:
 def test_changes_of_the_request() -> None:
     profile = {"request": Change(set={"skip_special_tokens": False}, drop=("stream_options",))}
     found = planned(profile=profile).stack
-    assert (found.request_set, found.request_drop) == ({"skip_special_tokens": False}, ("stream_options",))
+    assert (found.request.set, found.request.drop) == ({"skip_special_tokens": False}, ("stream_options",))
 
 
 def test_what_a_server_needs_for_a_model() -> None:
     """Special tokens are asked for only where calls are marked by some; the model's own profile has the last word."""
     server = {"server": "vllm"}
-    assert dict(planned(server).stack.request_set) == {}
-    assert dict(planned(server, profile={"special_tokens": True}).stack.request_set) == {"skip_special_tokens": False}
-    assert dict(planned(profile={"special_tokens": True}).stack.request_set) == {}
+    assert dict(planned(server).stack.request.set) == {}
+    assert dict(planned(server, profile={"special_tokens": True}).stack.request.set) == {"skip_special_tokens": False}
+    assert dict(planned(profile={"special_tokens": True}).stack.request.set) == {}
     profile = {"special_tokens": True, "request": Change(set={"skip_special_tokens": True, "x": 1})}
-    assert dict(planned(server, profile=profile).stack.request_set) == {"skip_special_tokens": True, "x": 1}
+    assert dict(planned(server, profile=profile).stack.request.set) == {"skip_special_tokens": True, "x": 1}
 
 
 def test_what_else_is_taken_over() -> None:
@@ -334,7 +334,7 @@ def test_policies_add_up_and_of_what_one_decides_the_last_does(tmp_path: Path) -
     other = {"match": {"model": "other"}, "response": {"drop": ["z"]}}
     found = policed(tmp_path, first, second, third, other, stream=True)
     stack = found.stack
-    assert (stack.request_set, stack.request_drop, stack.response_drop) == ({"a": 2, "b": 1}, ("x",), {"y"})
+    assert (stack.request.set, stack.request.drop, stack.response_drop) == ({"a": 2, "b": 1}, ("x",), {"y"})
     assert stack.retry is not None
     assert (stack.retry.max, found.buffered) == (3, True)
     assert [guards.denied_tools for guards in stack.guards] == [(), "read"]

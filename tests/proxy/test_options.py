@@ -41,7 +41,7 @@ def test_by_default_a_request_is_left_alone_and_calls_are_rescued(configure: Any
     configure(vtc_mode="rewrite")
     found = plan()
     assert (found.protocol.write, found.protocol.prompt_tools) == (None, False)
-    assert (found.stack.request_set, found.stack.request_drop) == ({}, ())
+    assert (found.stack.request.set, found.stack.request.drop) == ({}, ())
     assert {"tag", "hermes", "invoke"} <= {dialect.name for dialect in found.reading.dialects}
     (bare,) = (dialect for dialect in found.reading.dialects if dialect.name == "bare-json")
     assert bare.section_required  # JSON counts as the whole reply only

@@ -159,6 +159,13 @@ def without(value: Any, path: Sequence[str]) -> Any:
     return value
 
 
+def holds(value: Any, path: Sequence[str]) -> bool:
+    """True if something stands at a path into JSON; `*` is any key or index."""
+    key, *rest = path
+    inside = enumerate(value) if isinstance(value, list) else value.items() if isinstance(value, Mapping) else ()
+    return any(key in ("*", str(name)) and (not rest or holds(entry, rest)) for name, entry in inside)
+
+
 def changed(fields: dict[str, Any], drop: Sequence[str], set_: Mapping[str, Any]) -> bytes:
     """Encode fields without what stands below them at the dotted paths of `drop`, and with those of `set_`."""
     for path in drop:

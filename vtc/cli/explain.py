@@ -20,6 +20,7 @@ from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import Facts, ProfileChoice, best, every
 from vtc.profiles.plan import Plan
 from vtc.profiles.planner import Planner
+from vtc.profiles.schema import ServerProfile
 from vtc.reporting import view
 
 # What the policies would do to a call: `vtc explain --call`.
@@ -184,12 +185,17 @@ def _of_facts(loaded_profiles: Profiles, facts: Facts) -> dict[str, Any]:
     profiles = {
         kind: {
             "profile": choice.profile.name if choice.profile else None,
-            "why": [*choice.why, *filter(None, [getattr(choice.profile, "lends", "")])],
+            "why": [*choice.why, *_needs(choice.profile)],
             "others": list(choice.others),
         }
         for kind, choice in choices.items()
     }
     return {"policies": policies, **profiles}
+
+
+def _needs(profile: Any) -> list[str]:
+    """Say what a server needs, and whose key its clients are lent."""
+    return [*profile.told, *filter(None, [profile.lends])] if isinstance(profile, ServerProfile) else []
 
 
 def _show(explanation: dict[str, Any], everything: bool) -> None:

@@ -1,8 +1,8 @@
 """Choose the profile that a request gets, and say why.
 
-All tests of a profile must hold. Of several that match the most specific wins: more tests, then more literal
-characters in the globs that matched, then the higher priority, then a user's own over a built-in one, then the
-name that comes first.
+All tests of a profile must hold. A user's own profile of a server that names its host wins over built-in ones. Of
+others that match the most specific wins: more tests, then more literal characters in the globs that matched, then the
+higher priority, then a user's own over a built-in one, then the name that comes first.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from functools import cached_property, lru_cache
 from typing import Any, Protocol
 
 from vtc.profiles.loader import Source
-from vtc.profiles.schema import Match
+from vtc.profiles.schema import Match, names_hosts
 from vtc.scrub import CREDENTIALS, in_query, secrets
 
 
@@ -142,12 +142,26 @@ class _Candidate[T: Matched]:
         return sum(test.literal for test in self.held)
 
     @property
-    def rank(self) -> tuple[int, int, int, bool, str]:
+    def is_for_own_host(self) -> bool:
+        """True for a user's own profile of a server that it names: nothing that is built in knows more of that."""
+        return not self.source.builtin and self.profile.kind == "server" and names_hosts(self.profile.match)
+
+    @property
+    def rank(self) -> tuple[bool, int, int, int, bool, str]:
         """Less is better."""
-        return -len(self.held), -self.literal, -self.profile.priority, self.source.builtin, self.profile.name
+        return (
+            not self.is_for_own_host,
+            -len(self.held),
+            -self.literal,
+            -self.profile.priority,
+            self.source.builtin,
+            self.profile.name,
+        )
 
     def advantage(self, loser: _Candidate[T]) -> str:
         name = self.profile.name
+        if self.is_for_own_host and not loser.is_for_own_host:
+            return f"{name} is your own for this host"
         if len(self.held) != len(loser.held):
             return f"{name} has more tests ({len(self.held)} to {len(loser.held)})"
         if self.literal != loser.literal:

@@ -151,7 +151,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         if self.withheld:
             count = len(self.withheld)
             lines.append(f"{count} tool{'s' * (count != 1)} not offered ({', '.join(sorted(self.withheld))})")
-        fields = self.stack.request_set.items()
+        fields = self.stack.request.set.items()
         return lines + [f"{key}: {json.dumps(value, ensure_ascii=False)} set" for key, value in fields]
 
     @property

@@ -205,6 +205,9 @@ class RequestChanges(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     drop: tuple[str, ...] = ()
     """Fields that the server refuses, by dotted path as in `match.body`: `stream_options`,
     `messages.*.reasoning_content`, `tools.*.function.strict`."""
+    rename: dict[str, str] = {}
+    """Fields by dotted path, and the names that the server has for them: `{max_tokens: max_completion_tokens}`. Where a
+    field of that name stands already, the other is left out."""
 
 
 class ResponseChanges(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -296,6 +299,12 @@ class ErrorReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
             expression(self.after)
 
 
+def names_hosts(match: Match) -> bool:
+    """True if all hosts of a match are of one owner each."""
+    hosts = [*each(match.host)]
+    return bool(hosts) and all(map(_HOST.fullmatch, hosts))
+
+
 _VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _HOST = re.compile(r"(?:\*\.(?=[^.:]+\.[^.:]))?[^*?\[\]]+")
 """Globs for hosts that stand for those of one owner."""
@@ -335,6 +344,12 @@ class ServerProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=
     """Its models, by globs for the names that clients ask for: `{"claude-*": qwen3-coder}`."""
     ready: Ready | Literal["as-is"] = Ready()
     """Steps that make requests ready for it. `as-is`: it takes them as they come, whatever the model's profile says."""
+    templates: bool = True
+    """Whether requests reach the chat templates of its models as they are, so that the steps of their profiles are
+    taken, too."""
+    why: dict[str, Text] = {}
+    """Why it needs that, and who says so, by the names of steps (`ready`), of fields (`request.drop`, `request.rename`)
+    and of keys of this profile; `vtc explain` shows it."""
     parts_reasoning: bool = False
     """It takes the reasoning out of the text itself, so that a reply does not begin inside of it."""
     skips_billing: bool = False
@@ -350,11 +365,27 @@ class ServerProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=
             raise ValueError("key_env: must be the name of a variable of the environment, not the key itself")
         if self.key_header and self.key_header.lower() not in CREDENTIALS:
             raise ValueError(f"key_header: must be one of {', '.join(CREDENTIALS)}")
-        hosts = [*each(self.match.host)]
-        if self.key_env and not (hosts and all(map(_HOST.fullmatch, hosts))):
+        if self.key_env and not names_hosts(self.match):
             raise ValueError(
                 "key_env: match.host must say whose key it is: `api.example.com`, `*.example.com`, `127.0.0.1:8000`"
             )
+
+        known = {*self.__struct_fields__, *self.steps, *self.request.drop, *self.request.rename}
+        if dangling := [name for name in self.why if name not in known]:
+            raise ValueError(f"why: {dangling[0]}: no such step, field or key in this profile")
+
+    @property
+    def steps(self) -> Mapping[str, Any]:
+        """The steps of `ready`, by name."""
+        return {} if isinstance(self.ready, str) else self.ready.steps()
+
+    @property
+    def told(self) -> list[str]:
+        """Say what is left out of requests to it, or written otherwise, and why."""
+        deeds = {path: f"{path} is left out" for path in self.request.drop}
+        deeds |= {path: f"{path} is sent as {name}" for path, name in self.request.rename.items()}
+        deeds |= {name: f"{name}: {self.steps.get(name, 'said')}" for name in self.why if name not in deeds}
+        return [line + (f": {self.why[name]}" if name in self.why else "") for name, line in deeds.items()]
 
     @property
     def lends(self) -> str:

@@ -18,6 +18,7 @@ from vtc.profiles.schema import (
     Match,
     ModelProfile,
     PolicyProfile,
+    RequestChanges,
     Retry,
     ServerProfile,
 )
@@ -147,13 +148,12 @@ class ProfileStack(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def as_is(self) -> bool:
         """True if the server takes requests as they come, and its errors are those that clients know."""
-        return self.server.ready == "as-is"
+        return self.server.ready == "as-is" or not self.server.templates
 
     @property
     def steps(self) -> Mapping[str, Any]:
         """The steps that make requests ready for the server, by name and value."""
-        ready = self.server.ready
-        return {} if isinstance(ready, str) else {**self.model.ready.steps(), **ready.steps()}
+        return {**({} if self.as_is else self.model.ready.steps()), **self.server.steps}
 
     @property
     def ids(self) -> Literal["short", "alphanumeric9"] | None:
@@ -168,16 +168,16 @@ class ProfileStack(msgspec.Struct, frozen=True, kw_only=True):
         return (self.server, self.model, *self.policies)
 
     @property
-    def request_set(self) -> dict[str, Any]:
-        """Fields at the top of the request's body, and their values."""
+    def request(self) -> RequestChanges:
+        """The changes to requests, of all profiles together."""
         kept = self.server.special_tokens if self.model.special_tokens else {}
-        fields = [self.server.request.set, kept, *(profile.request.set for profile in self._changes[1:])]
-        return {key: value for some in fields for key, value in some.items()}
-
-    @property
-    def request_drop(self) -> tuple[str, ...]:
-        """Dotted paths of fields of the request that are left out."""
-        return tuple(path for profile in self._changes for path in profile.request.drop)
+        requests = [profile.request for profile in self._changes]
+        fields = [requests[0].set, kept, *(changes.set for changes in requests[1:])]
+        return RequestChanges(
+            set={key: value for some in fields for key, value in some.items()},
+            drop=tuple(path for changes in requests for path in changes.drop),
+            rename={path: name for changes in requests for path, name in changes.rename.items()},
+        )
 
     @property
     def response_drop(self) -> frozenset[str]:

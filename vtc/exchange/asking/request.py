@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from vtc.apis import Api, BadRequest, Changes, Request, crossing
 from vtc.apis.contract import FULL
 from vtc.apis.crossing import WireNames
-from vtc.apis.fields import changed
+from vtc.apis.fields import changed, holds
 from vtc.apis.seals import SealKey
 from vtc.dialects.syntax import tool_names
 from vtc.dialects.writing.history import usage
@@ -125,12 +125,17 @@ class RequestEncoder:
         canonical = self._read(tuple(given))
         ready, took = made_ready(canonical, self._steps, context)
         lines = [*request.body.lines, *took.values()]
+        fields = self._server.ask(ready) if self._crosses else request.fields
+        drop = [path for path in plan.stack.request.drop if holds(fields, path.split("."))]
+        lines += [f"{path} left out, as a profile says" for path in drop]
         if self._crosses:
-            body = self._translated(ready)
+            body = self._translated(fields, ready, drop)
             lines += self._untold(canonical, ready, names)
         else:
-            body = self._changed(messages, canonical, ready, names)
-        corrections = [step for step in self._steps.values() if isinstance(step, Correction)]
+            body = self._changed(messages, canonical, ready, names, drop)
+        renames = plan.stack.request.rename.items()
+        corrections = [Correction("rename", tuple(path.split(".")), to) for path, to in renames]
+        corrections += [step for step in self._steps.values() if isinstance(step, Correction)]
         if corrections:
             body, changed_by = corrected(body, corrections, self._scope)
             took |= changed_by
@@ -173,11 +178,12 @@ class RequestEncoder:
         request: CanonicalRequest,
         ready: CanonicalRequest,
         names: WireNames,
+        drop: Sequence[str],
     ) -> bytes:
         """Write what is changed of the request; the very body if that is nothing."""
         plan, stack, protocol = self._plan, self._plan.stack, self._plan.protocol
         withheld = plan.withheld if protocol.is_native else frozenset[str]()
-        is_plain = not (stack.request_set or stack.request_drop or withheld or plan.buffered or plan.server_model)
+        is_plain = not (stack.request.set or drop or withheld or plan.buffered or plan.server_model)
         if messages is None and ready is request and is_plain and not self._request.body.lines:
             return self._body
         before = {tool.name: tool for tool in request.tools}
@@ -192,17 +198,15 @@ class RequestEncoder:
             model=plan.server_model,
             unstreamed=plan.buffered,
             limits={name: limit for name, limit in ready.limits.items() if request.limits.get(name) != limit},
-            drop=stack.request_drop,
-            set={**self._grammar(ready), **stack.request_set},
+            drop=drop,
+            set={**self._grammar(ready), **stack.request.set},
         )
         return self._request.encode(changes)
 
-    def _translated(self, ready: CanonicalRequest) -> bytes:
+    def _translated(self, fields: Mapping[str, Any], ready: CanonicalRequest, drop: Sequence[str]) -> bytes:
         """Write the request in the server's API."""
-        stack = self._plan.stack
-        fields = {**self._server.ask(ready), **self._grammar(ready)}
-        kept = {key: value for key, value in fields.items() if key not in stack.request_drop}
-        return changed(kept, stack.request_drop, stack.request_set)
+        kept = {key: value for key, value in {**fields, **self._grammar(ready)}.items() if key not in drop}
+        return changed(kept, drop, self._plan.stack.request.set)
 
     def _untold(self, request: CanonicalRequest, ready: CanonicalRequest, names: WireNames) -> list[str]:
         """Name in lines for people what the server is not told, if there is anything."""

@@ -180,7 +180,7 @@ class SchemaWriter:
             for key in _ANYWHERE & schema.keys()
             if (new := _each(key, schema[key], self._listing)) is not schema[key]
         }
-        schema = {**schema, **inside} if inside else schema
+        schema = self._parted({**schema, **inside} if inside else schema)
         if isinstance(entries := schema.get("items"), list):
             self.gone["items"] = None
             rest = schema.get("additionalItems")
@@ -190,6 +190,15 @@ class SchemaWriter:
             self.gone["items"] = None
             schema = {**schema, "items": {}}
         return schema
+
+    def _parted(self, schema: Json) -> Json:
+        """Say the type of a value in the members of its `anyOf`, as Moonshot demands it."""
+        members, kind = schema.get("anyOf"), schema.get("type")
+        if not isinstance(members, list) or not isinstance(kind, str) or not all(map(_is_mapping, members)):
+            return schema
+        self.gone["anyOf"] = None
+        typed = [member if "type" in member or "$ref" in member else {"type": kind, **member} for member in members]
+        return {**{key: value for key, value in schema.items() if key != "type"}, "anyOf": typed}
 
     # `grammar`: what only narrows is said in the description, the rest as grammars know it.
 
@@ -352,6 +361,10 @@ _BARE: Mapping[str, Json] = {
 }
 """Any value of each type."""
 _ANY = ("string", "number", "boolean", "object", "array", "null")
+
+
+def _is_mapping(value: Any) -> bool:
+    return isinstance(value, Mapping)
 
 
 def _described(schema: Json) -> Json:

@@ -1,0 +1,169 @@
+"""Requests of agents to hosted servers: none is refused of what is known of them (`tests/cases/hosted.yaml`)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.apis import chat
+from tests.apis.shapes import SHAPES
+from tests.dialects.material import CASES, plain
+from tests.exchange.ready.servers import RULES
+from tests.exchange.ready.steps import BY_NAME
+from tests.exchanges import AGENT, PROFILES, planner
+from vtc.exchange import Exchange
+from vtc.profiles import Facts
+
+type Json = dict[str, Any]
+
+TARGETS: dict[str, Json] = plain((CASES / "hosted.yaml").read_text("utf-8"))
+CHECK: Json = {
+    "type": "object",
+    "properties": {
+        "paths": {"type": "array"},
+        "at": {"type": "array", "items": [{"type": "number"}, {"type": "number"}]},
+        "of": {"type": "string", "anyOf": [{"maxLength": 9}, {"pattern": "^a"}]},
+    },
+    "anyOf": [{"required": ["paths"]}, {"required": ["at"]}],
+}
+"""The parameters of a tool of some MCP server."""
+SAMPLING = {"temperature": 0.2, "top_p": 0.9}
+PENALTIES = {"presence_penalty": 0.1, "frequency_penalty": 0.1, "logit_bias": {"1": 1}, "stop": ["x"], "logprobs": True}
+ASKS: dict[str, Json] = {
+    "openai-chat": {
+        "max_tokens": 4096,
+        **SAMPLING,
+        **PENALTIES,
+        "parallel_tool_calls": True,
+        "service_tier": "auto",
+        "tool_choice": "required",
+        "tools": [
+            {"type": "function", "function": {"name": name, "description": "d", "parameters": schema}}
+            for name, schema in {"check": CHECK, "read": {"type": "object", "properties": {}}}.items()
+        ],
+    },
+    "anthropic-messages": {
+        "max_tokens": 4096,
+        **SAMPLING,
+        "tools": [{"name": "check", "description": "d", "input_schema": CHECK}],
+    },
+    "openai-responses": {
+        "max_output_tokens": 4096,
+        **SAMPLING,
+        "tools": [{"type": "function", "name": "check", "description": "d", "parameters": CHECK}],
+    },
+}
+TALKS: dict[str, Json] = {
+    "openai-chat": {
+        "messages": [
+            {"role": "developer", "content": "Be brief."},
+            {"role": "user", "content": "Read it.", "name": "me"},
+            {
+                "role": "assistant",
+                "content": None,
+                "reasoning_content": "I read it.",
+                "tool_calls": [{"id": "call_0", "type": "function", "function": {"name": "read", "arguments": "{}"}}],
+            },
+            {"role": "tool", "tool_call_id": "call_0", "content": "hello"},
+        ]
+    },
+    **{client: SHAPES[client].history for client in ("anthropic-messages", "openai-responses")},
+}
+
+
+def refusal(target: Json, body: Json) -> str:
+    """Tell what a server refuses of a request; empty if it takes it."""
+    for path in target.get("refuses", ()):
+        if found := stands_at(body, path.split(".")):
+            return f"unsupported: {path} {found}"
+    choice = body.get("tool_choice", "auto")
+    if "choice" in target and choice not in target["choice"]:
+        return f"tool_choice: {choice}"
+    roles = {"system", "user", "assistant", "tool", *target.get("roles", ())}
+    if other := {message["role"] for message in body["messages"]} - roles:
+        return f"role: {other}"
+    schemas = [tool.get("input_schema") or tool["function"]["parameters"] for tool in body.get("tools", ())]
+    words = next(filter(None, (beyond(schema, target.get("schemas", "")) for schema in schemas)), "")
+    return words or (RULES[target["rule"]](body) if "rule" in target else "")
+
+
+def stands_at(value: Any, path: list[str]) -> list[Any]:
+    key, *rest = path
+    inside = value if key == "*" else [value[key]] if key in value else []
+    return [leaf for entry in inside for leaf in (stands_at(entry, rest) if rest else [entry])]
+
+
+def beyond(schema: Any, words: str, *, top: bool = True) -> str:
+    """Tell what OpenAI, Anthropic and Moonshot refuse of a schema."""
+    if not words or not isinstance(schema, dict):
+        return ""
+    if top and (schema.get("type") != "object" or schema.keys() & {"anyOf", "oneOf", "allOf", "enum", "not"}):
+        return "schema must have type 'object' and not have 'anyOf' at the top level"
+    if schema.get("type") == "array" and not isinstance(schema.get("items"), dict):
+        return "array schema missing items"
+    if words == "moonshot" and {"type", "anyOf"} <= schema.keys():
+        return "type should be defined in anyOf items"
+    inside = [*schema.get("properties", {}).values(), schema.get("items"), *schema.get("anyOf", ())]
+    return next(filter(None, (beyond(inner, words, top=False) for inner in inside)), "")
+
+
+@pytest.mark.parametrize("client", TALKS)
+@pytest.mark.parametrize("name", TARGETS)
+def test_no_request_of_an_agent_to_a_hosted_server_is_refused_of_what_is_known(name: str, client: str) -> None:
+    target = TARGETS[name]
+    server = target.get("api", "openai-chat")
+    fields = {**ASKS[client], **TALKS[client], "model": target["model"]}
+    body = chat.encoded(SHAPES[client].request(**fields))
+    facts = replace(AGENT, host=target["host"], port=443, path=SHAPES[client].path)
+    plans = planner(**({} if client == server else {"upstream_api": (server,)}))
+    exchange = Exchange.open(BY_NAME[client], body, facts, plans, "seed")
+    assert refusal(target, json.loads(exchange.request())) == ""
+
+
+HOSTS = {
+    "openrouter.ai": "hosted",
+    "api.together.xyz": "hosted",
+    "api.fireworks.ai": "hosted",
+    "generativelanguage.googleapis.com": "hosted",
+    "dashscope-intl.aliyuncs.com": "dashscope",
+}
+
+
+@pytest.mark.parametrize(("host", "name"), HOSTS.items())
+def test_hosts_of_which_less_is_known(host: str, name: str) -> None:
+    profile = planner().server(Facts(host=host, port=443))
+    assert profile is not None
+    assert profile.name == name
+
+
+def test_each_thing_that_a_hosted_server_needs_has_a_source_and_a_date() -> None:
+    hosted = [server for server in PROFILES.servers.values() if server.why]
+    for server in hosted:
+        changes = {*server.request.drop, *server.request.rename}
+        assert changes <= {*server.why}, server.name
+    assert all("2026-11" in why for server in hosted for why in server.why.values())
+
+
+def test_what_is_written_otherwise_is_told_and_all_else_keeps_its_bytes() -> None:
+    facts = replace(AGENT, host="api.openai.com", port=443)
+
+    def sent(**fields: Any) -> tuple[bytes, bytes, list[str]]:
+        body = chat.encoded(chat.request(model="o3", messages=[{"role": "user", "content": "Hi"}], **fields))
+        exchange = Exchange.open(BY_NAME["openai-chat"], body, facts, planner(), "seed")
+        return body, exchange.request(), exchange.report.request
+
+    body, went, told = sent(max_completion_tokens=9)
+    assert went == body
+    assert not told
+    body, went, told = sent(max_tokens=9, temperature=0.2)
+    assert json.loads(went) == {
+        "max_completion_tokens": 9,
+        **{key: value for key, value in json.loads(body).items() if key not in ("max_tokens", "temperature")},
+    }
+    assert told == [
+        "temperature left out, as a profile says",
+        "max_tokens sent as max_completion_tokens, as the server wants it",
+    ]
