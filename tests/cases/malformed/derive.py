@@ -148,9 +148,10 @@ def _closers(dialect: str, tags: Tags, sample: tuple[str, Json]) -> Iterator[Jso
         yield case(f"{name}: closer {which} missing", dialect, joined(without_lines(pieces, at)), [sample])
         empty = joined(without(pieces, at))
         if empty != joined(without_lines(pieces, at)):
-            # An empty line may be the value's, unless that is a number.
-            doubtful = isinstance(list(arguments.values())[which - 1], str)
-            yield case(f"{name}: closer {which} is an empty line", dialect, empty, None if doubtful else [sample])
+            # One line break sets the value off; the other one is its own, unless it is a number.
+            key, value = list(arguments.items())[which - 1]
+            meant = {**arguments, key: f"{value}\n" if isinstance(value, str) else value}
+            yield case(f"{name}: closer {which} is an empty line", dialect, empty, [(name, meant)])
         for how, text in garbled(pieces[at][1]):
             yield case(f"{name}: closer {which} {how}", dialect, joined(other(pieces, at, text)), [sample])
         for wrong in ("</value>", "</arg>"):

@@ -157,9 +157,13 @@ def _given_back(
 
 def complete(context: Context, call: OpenCall, token: TokenMatch | None) -> Ended:
     """End a call of which all is there; as `accept`, or the verdict that it is none."""
-    # White space before closers that are missing is not the call's.
+    # White space before closers that are missing is not the call's, and neither is the next call.
     if token and token[0].strip():
-        hold(context, call, context.cursor.take(token.end()))
+        hold(
+            context,
+            call,
+            context.cursor.take(token.end() - len(token.groupdict().get(f"next_{token.lastgroup}") or "")),
+        )
     context.cursor.seek = context.cursor.at
     if call.text.spilled:
         # In a section that must be the whole reply it is still inside of that.

@@ -256,7 +256,7 @@ class InCall:
         return complete(self.context, self.call, token)
 
     def extra(self, token: TokenMatch) -> Ended:
-        """Read a brace too many, or the fence of a code block, before the call's closers."""
+        """Read a brace too many, or the fence of a code block, before the call's closers or the next call."""
         is_brace = kind_of(token.lastgroup) == TokenKind.EXTRA_BRACE
         return self._repaired(Repair.EXTRA_BRACE if is_brace else Repair.CODE_FENCE, token)
 
@@ -270,9 +270,9 @@ class InCall:
 
     def next_call(self, token: TokenMatch) -> Ended:
         """End a call without closers, as the next one follows at once, or follows a closing tag without its slash."""
-        if after := token.groupdict().get(f"next_{token.lastgroup}"):
-            hold(self.context, self.call, self.context.cursor.take(token.end() - len(after)))
-        return self._repaired(Repair.CORRUPT_CLOSER if after else Repair.MISSING_CLOSER, None)
+        if token.groupdict().get(f"next_{token.lastgroup}"):
+            return self._repaired(Repair.CORRUPT_CLOSER, token)
+        return self._repaired(Repair.MISSING_CLOSER, None)
 
     def another(self, token: TokenMatch) -> BeginsJson | Refused:
         """Go on with another object, before the call's closers: each is a call."""

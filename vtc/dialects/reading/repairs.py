@@ -129,7 +129,7 @@ def _mended(
     if (fenced := body.rstrip()).endswith("```"):
         body, notes = re.sub(r"\A```[a-z]*\s*", "", fenced.removesuffix("```").rstrip()), [*notes, Repair.CODE_FENCE]
         in_string = False  # the fence may be the string's
-    escaped = re.match(r'[{\[]\s*(?:\\n\s*)*\\"', body) is not None
+    escaped = re.match(r'(?:[{\[]\s*(?:\\n\s*)*)+\\"', body) is not None
     twice = r"\\" in body
     if escaped:
         body, notes = unescaped(body) or body, [*notes, Repair.ESCAPED_JSON]
@@ -139,6 +139,7 @@ def _mended(
         body, notes = straight, [*notes, Repair.JSON_TYPOGRAPHIC_QUOTES]
     mended = _tolerated(body, closers, cut="anywhere" if in_string else "behind")
     mended = mended or _searched(body, expected, closed=closed or corrupt)
+    mended = mended or _searched(f"[{body}]", expected, closed=closed or corrupt)  # the rest of a list
     if mended and escaped and twice and {Repair.JSON_CONTROL_CHARACTER, Repair.JSON_BAD_ESCAPE} & {*mended[1]}:
         return None  # escaped in part: is the rest?
     return (mended[0], [*notes, *mended[1]]) if mended else None

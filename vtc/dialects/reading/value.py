@@ -9,7 +9,16 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from vtc.dialects.reading.after_call import Damaged, Ended, complete, damage, hold, mends, refuse, tell
+from vtc.dialects.reading.after_call import (
+    Damaged,
+    Ended,
+    complete,
+    damage,
+    hold,
+    mends,
+    refuse,
+    tell,
+)
 from vtc.dialects.reading.context import Context, Refused, TokenMatch, Verdict
 from vtc.dialects.reading.open_call import OpenCall
 from vtc.dialects.repair import Repair
@@ -323,8 +332,11 @@ class InValue:
         if self.call.syntax.may_lack_closer and not (self._paired or self._guess):
             self._close(last=True)
             return complete(self.context, self.call, None)
+        after = token.groupdict().get(f"next_{token.lastgroup}")
+        if after and self._closers > 1:
+            return self.last_tag(token)
         if not self._paired:
-            after = token.groupdict().get(f"next_{token.lastgroup}") or token[0].lstrip()
+            after = after or token[0].lstrip()
             ends = self.call.ends
             ends.next_call = ends.place(token.end() - len(after) - self.context.cursor.at)
             ends.has_no_value = False

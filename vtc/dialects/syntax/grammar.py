@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import lru_cache
 from typing import Literal
 
@@ -122,11 +122,15 @@ def unslashed(syntax: CallSyntax, name: str) -> str:
     return tags[0].replace("</", "<", 1) if len(tags) == 1 and tags[0].startswith("</") else ""
 
 
-def after_unslashed(syntax: CallSyntax, name: str, heads: Iterable[tuple[Part, ...]]) -> list[tuple[Part, ...]]:
+def after_unslashed(syntax: CallSyntax, name: str, heads: Collection[tuple[Part, ...]]) -> list[tuple[Part, ...]]:
     """List some heads of the next call, and the same after a closing tag without its slash: as `next`."""
-    heads, closer = list(heads), unslashed(syntax, name)
-    ends = trimmed(literal(closer, syntax.dialect)) if closer else ()
-    return [*heads, *((*ends, Space(), Group(head, "next")) for head in heads if ends)]
+    closer = unslashed(syntax, name)
+    return [*heads, *_after_tags([trimmed(literal(closer, syntax.dialect))] if closer else [], heads)]
+
+
+def _after_tags(tags: Iterable[tuple[Part, ...]], heads: Iterable[tuple[Part, ...]]) -> list[tuple[Part, ...]]:
+    """List the heads of the next call, as `next`, after one of some closing tags."""
+    return [(*tag, Space(), Group(head, "next")) for tag, head in itertools.product(tags, heads)]
 
 
 def next_heads(syntax: CallSyntax) -> list[tuple[Part, ...]]:
@@ -388,16 +392,20 @@ class Grammar:
         comma = syntax.dialect.param_separator.strip()
         between = (Maybe((Lit(comma), Space())),) if comma else ()
         own, elements = _param_tokens(syntax, between)
+        heads, outer = heads_after_unclosed(syntax, name), syntax.last_tags(name)
+        following = numbered(TokenKind.NEXT_CALL, [*heads, *_after_tags(outer, heads)])
         return expecting(
             [
                 # Closers first, as they are written out: one may have the form of an opener of any name (Kimi K3).
                 *numbered(TokenKind.CALL_CLOSER, (tail, (*AROUND_END, *tail))),
                 Token(TokenKind.PARAMETER_CLOSER, close),
-                *numbered(TokenKind.OUTER_CLOSER, syntax.last_tags(name)),
+                # Its wrapper may be closed and not the call itself, where another follows.
+                *following[len(heads) :],
+                *numbered(TokenKind.OUTER_CLOSER, outer),
                 # Where any tag may be a parameter's, that of another call is one, too (Cline).
                 *own,
                 # Another call begins with what may look like an element, or like a garbled opener (GLM).
-                *numbered(TokenKind.NEXT_CALL, heads_after_unclosed(syntax, name)),
+                *following[: len(heads)],
                 # The beginning of a parameter's opener, where none of the whole ones fits.
                 *numbered(TokenKind.GARBLED_OPENER, syntax.parameters.tag_names()),
                 *elements,
@@ -437,7 +445,8 @@ class Grammar:
         if shows_its_end or is_whole or not (syntax.whole_line or syntax.dialect.may_be_quoted):
             return NOTHING
         if not syntax.whole_line:
-            return NO_QUOTE
+            too_many = _after_tags([(Lit("}"),)], self._heads_of(syntax.dialect))
+            return ExpressionScan(*NO_QUOTE, expecting(numbered(TokenKind.EXTRA_BRACE, too_many)))
         between = (OneOf((",", ";")), Maybe((Chars(" \\t\\r", 16),)), Lit("\n"), Space())
         listed = numbered(TokenKind.NEXT_IN_LIST, ((*between, *parts) for parts in next_heads(syntax)))
         return ExpressionScan(*END_OF_LINE, expecting(listed, r"[ \t\r]{0,256}"))

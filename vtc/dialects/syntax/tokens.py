@@ -127,6 +127,10 @@ def numbered(
     return [Token(f"{kind}{i}", parts, line_start, at_end) for i, parts in enumerate(sequences, after)]
 
 
+PUNCTUATION = (".", ",", ";", ":", "!", "?", "…", "。", "，", "、", "；", "：", "！", "？")
+"""What may follow a call and is no word."""
+_STOPS = rf"[{''.join(PUNCTUATION)}](?:\s|\Z)"
+
 # Text that may follow arguments which no closing tag ends.
 
 _CLOSER = TokenKind.CALL_CLOSER
@@ -139,10 +143,11 @@ NOTHING = ExpressionScan(f"(?P<{_CLOSER}>)", f"(?P<{_CLOSER}>)")
 """Anything: what ends there shows its own end."""
 _GOES_ON = (
     r"(?:[ \t]{0,256}[\"']|\}\s{0,256}[^\s\]},<]|[^\n\r{<\[\"']{1,400}+[\"'][ \t]{0,256}[},\]]|\[(?![A-Z/])"
-    r"|`(?![\s.,;:)]|\Z)|(?!functions\.|\w{1,128}\[|call:|to=|commentary)[\w$\\/:.\#+=@&*!?~^%{(-]|[^\x00-\x7f✿])"
+    r"|`(?![\s.,;:)]|\Z)|(?!functions\.|\w{1,128}\[|call:|to=|commentary)"
+    rf"(?!{_STOPS})[\w$\\/:.\#+=@&*!?~^%{{(-]|(?!{_STOPS})[^\x00-\x7f✿])"
 )
 _HELD = r"(?P<hold>(?:[^\n\r{<\[\"']{0,400}\[?|[^\n\r{<\[\"']{1,400}[\"'][ \t]{0,256}|\}\s{0,256})\Z)"
-NO_QUOTE = ExpressionScan(rf"{_HELD}|(?P<{_CLOSER}>)(?!{_GOES_ON})", rf"(?P<{_CLOSER}>)(?!{_GOES_ON})")
+NO_QUOTE = (rf"{_HELD}|(?P<{_CLOSER}>)(?!{_GOES_ON})", rf"(?P<{_CLOSER}>)(?!{_GOES_ON})")
 """Anything but what may belong to a string of the JSON that has a quote which is not escaped."""
 AROUND_END = (Lit("</"), OneOf(SYNONYMS), Lit(">"), Space())
 """The end of an element around all parameters."""
@@ -155,7 +160,7 @@ AROUND_END = (Lit("</"), OneOf(SYNONYMS), Lit(">"), Space())
 DOUBTFUL = (TokenKind.TURN_END, TokenKind.ORPHAN_CLOSER, TokenKind.WRAPPER_OPENER, TokenKind.SPECIAL_OPENER)
 TURN_ENDS = (
     *("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|eot|>", "<|eom|>", "<|end_of_text|>"),
-    *("<end_of_turn>", "<eos>", "</s>"),
+    *("<end_of_turn>", "<eos>", "</s>", "<｜end▁of▁sentence｜>"),
 )
 """How the templates of many families end a turn. Servers that keep special tokens show them."""
 SPECIAL = re.compile(r"(?:<[|｜][^<>]*[|｜]>|\[[A-Z_]{4,64}\]|\s+)+")
@@ -262,7 +267,7 @@ NO_WORDS = (
             (Lit("</"), Chars(r"\w:.\-", 64), Space(), Lit(">")),
             (Lit("<|"), Chars("^<>|\\s", 64), Lit("|>")),
             (Lit("<｜"), Chars("^<>｜\\s", 64), Lit("｜>")),
-            (OneOf((".", ",", ";", ":", "!", "?", "…", "。", "，", "、", "；", "：", "！", "？")),),
+            (OneOf(PUNCTUATION),),
         ),
     ),
 )
