@@ -121,6 +121,8 @@ _SPACE = re.compile(_GAP)
 _WORD = re.compile(r"[-+.\w]{1,400}")
 _BARE_KEY = re.compile(rf"""(["']?)([^\s"'{{}}\[\],:=\\]{{1,128}}+)(["']?){_GAP}([:=])""")
 _BARE_VALUE = re.compile(r"""[^\s"'{}\[\],:\\](?:[^"'{}\[\],:\\\n]{0,1000}[^\s"'{}\[\],:\\])?+(?=[ \t]{0,99}[,}])""")
+_LAST_QUOTE = re.compile(r"""(?P<text>[^\s"'{}\[\],:\\][^"'{}\[\],:\\\n]{0,1000}+)"(?=\s{0,99}[,}])""")
+"""Finds a value that has lost its first quote."""
 _IDENTIFIER = re.compile(r"[\w.$-]{1,128}\Z")
 _VALUE = frozenset("\"'{[-0123456789tfnTFN")
 _NEXT = re.compile(
@@ -286,6 +288,10 @@ class _JsonSearch:
             opened = self._said(node.open, *bare.span())
             token = CutString(*bare.span(), "")
             yield node.put(token, bare.end(), "after", Repair.JSON_MISSING_QUOTE, open=opened, bare=True)
+        if not self.inner and self._takes_text(node.open) and (half := _LAST_QUOTE.match(self.text, at)):
+            opened = self._said(node.open, *half.span("text"))
+            token = CutString(*half.span("text"), "")
+            yield node.put(token, half.end(), "after", Repair.JSON_MISSING_QUOTE, open=opened, bare=True)
 
     def _key(self, node: _ParseState, at: int) -> Iterator[_ParseState]:
         opened = node.open

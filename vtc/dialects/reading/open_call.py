@@ -275,8 +275,8 @@ class OpenCall:
     @property
     def sole_parameter(self) -> str | None:
         """Return the parameter that may stand without tags: required text, where the call is no word of a sentence."""
-        dialect, tool = self.syntax.dialect, self.named.tool
-        if tool is None or dialect.names == "any" or dialect.ends_reply or self.place.in_line or not dialect.json_body:
+        is_word = self.place.in_line or self.syntax.ends_reply
+        if self.named.tool is None or self.syntax.dialect.names == "any" or is_word:
             return None
         return values.sole(self.named.schema)
 
