@@ -261,10 +261,12 @@ def _corrupt(closers: tuple[str, ...]) -> tuple[re.Pattern[str], int]:
         return re.compile(r"(?!)"), 0
     long = [name for name in names if len(name) >= LEAST_LETTERS]
     beginnings = {name[:n] for name in long for n in range(LEAST_LETTERS, len(name) + 1)}
-    ends = {name[n:] for name in long for n in range(len(name) - LEAST_LETTERS + 1)}
-    whole, first, last = _choice(names), _choice(beginnings), _choice(ends)
+    last_parts = {name[n:] for name in long for n in range(len(name) - LEAST_LETTERS + 1)}
+    whole, first, last = _choice(names), _choice(beginnings), _choice(last_parts)
     glued = rf"(?!{whole}>){first}{last}"
-    pattern = re.compile(rf"(?:</(?:{glued}|{first}|{whole})>?|/{whole}>|(?<![\w/.-]){_choice(long)}>|{glued}>)\Z")
+    marked = _choice([name for name in long if not name[0].isalnum()])  # of a special token, without its slash
+    ends = rf"</(?:{glued}|{first}|{whole})>?|<{marked}>|/{whole}>|(?<![\w/.-]){_choice(long)}>|{glued}>"
+    pattern = re.compile(rf"(?:{ends})\Z")
     return pattern, 2 * max(map(len, names)) + len("</>")
 
 
