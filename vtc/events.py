@@ -305,6 +305,8 @@ class Finish(msgspec.Struct, frozen=True, gc=False):
     reason: Reason
     choice: int = 0
     said: str = ""
+    early: bool = False
+    """True if it tells of calls that have not come: the choice may go on."""
 
 
 class Failure(msgspec.Struct, frozen=True, gc=False):

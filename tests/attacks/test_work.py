@@ -97,7 +97,7 @@ def test_choices_are_told_apart_up_to_a_number() -> None:
     frames = [chat.chunk({"tool_calls": [call]}, index=index) for index in range(MOST_CHOICES + 10)]
     exchange = under({"denied_tools": ["bash"]}, n=MOST_CHOICES)
     assert called(streamed(exchange, frames)) == set()
-    free = under(None)
+    free = under(None, n=MOST_CHOICES)
     assert streamed(free, frames).endswith(frames[-1])
     assert len(free.report.failures) == 1
 

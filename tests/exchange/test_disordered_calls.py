@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.apis import chat, messages, pairs, responses
+from tests.apis import chat, messages, named_events, pairs, responses
 from tests.apis.shapes import SHAPES
 from tests.exchanges import fed, planner
 from vtc.apis import APIS
@@ -65,16 +66,21 @@ def written(case: dict[str, Any]) -> bytes:
     """The frames of a case as its server sends them."""
     frames = case["frames"]
     if case["api"] == "openai-chat":
-        frames = [
-            frame
-            if isinstance(frame, str)
-            else chat.chunk({k: v for k, v in frame.items() if k != "finish"}, frame.get("finish"))
-            for frame in frames
-        ]
+        frames = [frame if isinstance(frame, str) else _chunk(frame) for frame in frames]
         frames = [chat.chunk({"role": "assistant", "content": ""}), *frames, *([] if case.get("open") else [chat.DONE])]
     else:
-        frames = [frame if isinstance(frame, str) else responses.frame(frame) for frame in frames]
-    return b"".join(frame.encode() if isinstance(frame, str) else frame for frame in frames)
+        write = {"ollama-chat": lambda line: chat.encoded(line) + b"\n", "gemini-generate": chat.frame}.get(
+            case["api"], named_events.frame
+        )
+        frames = [frame if isinstance(frame, str) else write(frame) for frame in frames]
+    frames = [f"data: {frame}\n\n".encode() if isinstance(frame, str) else frame for frame in frames]
+    if case.get("run_on"):
+        frames = [frame[:-1] for frame in frames]
+    return b"".join(frames)
+
+
+def _chunk(frame: dict[str, Any]) -> bytes:
+    return chat.chunk({key: value for key, value in frame.items() if key != "finish"}, frame.get("finish"))
 
 
 def in_cuts(exchange: Exchange, body: bytes, size: int) -> bytes:
@@ -115,3 +121,58 @@ def test_frames_of_calls_leave_in_order(case: dict[str, Any], client: str) -> No
         assert pairs.read(client, in_cuts(exchange, body, size), stream=True) == expected
         assert [refusal["reason"] for refusal in exchange.report.refusals] == case.get("told", [])
         assert exchange.report.failures == []
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("api", SHAPES)
+def test_a_reply_in_an_envelope_is_one_of_its_api(api: str, stream: bool) -> None:
+    calls = [("write", {"filePath": "a"})]
+    exchange = opened(api, api, stream=stream)
+    if stream:
+        lines = pairs.streamed(api, ["Hello."], calls).splitlines(keepends=True)
+        out = in_cuts(exchange, b"".join(map(_enveloped, lines)), 50)
+    else:
+        out = exchange.whole.rewrite(_enveloped(pairs.whole(api, "Hello.", calls)))
+    assert pairs.read(api, out, stream=stream) == pairs.said("Hello.", calls)
+
+
+def _enveloped(line: bytes) -> bytes:
+    """Put the JSON of a line into an object of a gateway's own."""
+    name, brace, rest = line.partition(b"{")
+    return name + b'{"data": ' + brace + rest.rstrip() + b', "success": true}\n' if brace else line
+
+
+def test_a_call_that_is_encoded_twice_leaves_as_the_next_one_begins() -> None:
+    """And that one piece by piece."""
+    encoded = chat.native(0, id="c1", name="write", arguments=json.dumps('{"filePath": "a"}'))
+    second = [chat.native(1, id="c2", name="write", arguments=""), chat.native(1, arguments='{"filePath": "b')]
+    exchange = opened("openai-chat", "openai-chat", stream=True)
+    stream = exchange.stream()
+    left = [b"".join(stream.feed(chat.chunk({"tool_calls": [piece]}))) for piece in (encoded, *second)]
+    assert left[0] == b""
+    assert b'"a' in left[1] + left[2]
+    assert b'\\"b' in left[2]
+    rest = b"".join(stream.feed(chat.chunk({"tool_calls": [chat.native(1, arguments='"}')]}, "tool_calls")))
+    found = chat.read(b"".join([*left, rest, *stream.finish()]))
+    assert found.calls == [("write", {"filePath": "a"}), ("write", {"filePath": "b"})]
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+def test_choices_stay_apart_for_a_client_that_asked_for_several(stream: bool) -> None:
+    (api,) = [api for api in APIS if api.name == "openai-chat"]
+    body = chat.encoded(chat.request(stream=stream, n=2))
+    exchange = Exchange.open(api, body, Facts(path=SHAPES[api.name].path), planner(), "seed")
+    choices = [
+        {"index": index, "message": {"role": "assistant", "content": f"{index}"}, "finish_reason": "stop"}
+        for index in (0, 1)
+    ]
+    frames = [
+        chat.ROLE,
+        *chat.said("0"),
+        *chat.said("1", index=1),
+        chat.STOP,
+        chat.chunk({}, "stop", index=1),
+        chat.DONE,
+    ]
+    sent = b"".join(frames) if stream else chat.encoded(chat.completion("") | {"choices": choices})
+    assert (fed(exchange.stream(), sent) if stream else exchange.whole.rewrite(sent)) == sent

@@ -99,7 +99,7 @@ def test_ids_are_stable_and_differ_between_exchanges() -> None:
 def test_ids_differ_from_those_of_the_conversation_and_of_other_choices() -> None:
     (taken,) = calls_of(opened("one"))
     call = {"id": taken, "type": "function", "function": {"name": "read", "arguments": "{}"}}
-    exchange = opened("one", messages=[{"role": "assistant", "tool_calls": [call]}])
+    exchange = opened("one", n=2, messages=[{"role": "assistant", "tool_calls": [call]}])
     frames = [*(chat.said(TEXT, index=index)[0] for index in (0, 1)), chat.DONE]
     body = fed(exchange.stream(), *frames)
     ids = [*chat.read(body, 0).ids, *chat.read(body, 1).ids]

@@ -186,3 +186,20 @@ def test_frame_that_is_cut_off(raw: bytes, cut: bool) -> None:
 def test_new_frame_is_one_line_to_clients_that_cut_text() -> None:
     written = EventStream().write([{"a": "\u2028\u2029\x85"}])[0]
     assert written == b'data: {"a":"\\u2028\\u2029\\u0085"}\n\n'
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_lines_of_whole_data_without_blank_lines_are_frames(end: str) -> None:
+    lines = ['data: {"a": 1}', ": ping", 'data: {"b": 2}', "event: x", 'data: {"c": 3}', "data: [DONE]"]
+    body = end.join([*lines, "", ""]).encode()
+    for size in range(1, len(body) + 1):
+        reader = EventReader()
+        found = [frame for at in range(0, len(body), size) for frame in reader.feed(body[at : at + size])]
+        found += reader.finish()
+        assert [frame.data for frame in found] == [b'{"a": 1}', b'{"b": 2}', b'{"c": 3}', b"[DONE]"]
+        assert all(frame.raw.endswith(2 * end.encode()) for frame in found)
+
+
+def test_data_in_several_lines_are_one_frame() -> None:
+    body = b'data: {"a":\ndata: 1}\n\n'
+    assert EventReader().feed(body) == [Frame(body, b'{"a":\n1}')]

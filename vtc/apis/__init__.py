@@ -9,7 +9,7 @@ from vtc.apis import anthropic_messages, gemini_generate, ollama_chat, openai_ch
 from vtc.apis.contract import Api, Reply, UnreadPath
 from vtc.apis.place import is_within
 from vtc.apis.request import BadRequest, Changes, Request
-from vtc.apis.whole import NoReply, answer, failed, folded, joined, replies, streamed
+from vtc.apis.whole import NoReply, answer, failed, folded, joined, opened, replies, streamed
 
 __all__ = [
     "APIS",
@@ -27,6 +27,7 @@ __all__ = [
     "joined",
     "may_be_reply",
     "named",
+    "opened",
     "replies",
     "streamed",
     "unread",

@@ -45,6 +45,18 @@ def object_in(arguments: str) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
+def is_whole(arguments: str) -> bool:
+    """True for arguments of which no more can come: an object, or one that is encoded as a string.
+
+    An empty one may stand before another.
+    """
+    try:
+        value = decode(arguments.encode(errors="surrogatepass"))
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(value, dict | str) and bool(value)
+
+
 def in_words(call: ToolCall) -> str | None:
     """Write a call as text for an API whose calls hold an object, where its arguments are cut or none; else None."""
     return f"{call.name} {call.arguments}".strip() if object_in(call.arguments) is None else None
@@ -90,13 +102,14 @@ class JsonNesting(msgspec.Struct, frozen=True, gc=False):
 class _Pieces:
     """One call so far. Its arguments are joined only at the end, since those of a long call come in thousands."""
 
-    __slots__ = ("arguments", "id", "name", "nesting", "scanned", "source")
+    __slots__ = ("arguments", "ended", "id", "name", "nesting", "scanned", "source")
 
     def __init__(self) -> None:
         self.id: str | None = None
         self.name = ""
         self.arguments: list[str] = []
         self.source: dict[str, Any] = {}
+        self.ended = False
         self.scanned = 0
         self.nesting = JsonNesting()
 
@@ -152,6 +165,7 @@ class ToolCallAccumulator:
         if piece.name != call.name:  # some servers repeat it with every piece
             call.name += piece.name
         call.arguments.append(piece.arguments)
+        call.ended = call.ended or piece.last
 
     def _place(self, piece: CallDelta) -> int:
         """Find the call of a piece by its number, and by what begins another call of the same number."""
@@ -165,7 +179,7 @@ class ToolCallAccumulator:
             if place not in self._calls:
                 return place
         known = self._calls.get(place)
-        if known is None or not _is_another(known, piece):
+        if known is None or not ((piece.index is None and known.ended) or _is_another(known, piece)):
             return place
         if piece.index is not None:
             self.clean = False

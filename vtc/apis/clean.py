@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-MISSING, NULL, BLANK, TEXT, NUMBER, OBJECT, HOLLOW, OTHER = (
+MISSING, NULL, BLANK, WRITTEN, NUMBER, OBJECT, HOLLOW, OTHER = (
     *("missing", "null", "an empty text", "text", "a number", "an object", "an empty object", "something else"),
 )
 """Kinds of value."""
-OPTIONAL = (MISSING, NULL, BLANK, TEXT)
+OPTIONAL = (MISSING, NULL, BLANK, WRITTEN)
 """A text that may lack."""
 
 type Table = Mapping[str, Collection[str]]
@@ -34,7 +34,7 @@ def said(value: Any) -> str:
 def kind_of(value: Any) -> str:
     """Tell the kind of a value."""
     if isinstance(value, str):
-        return BLANK if value.strip() in NOTHING else TEXT
+        return BLANK if value.strip() in NOTHING else WRITTEN
     if value is _ABSENT or value is None:
         return NULL if value is None else MISSING
     if isinstance(value, Mapping):

@@ -94,6 +94,31 @@ def object_of(data: bytes | None) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
+_ENVELOPE = ("data", "result", "response")
+_ON_ENVELOPE = {
+    "success",
+    "code",
+    "status",
+    "message",
+    "msg",
+    "error",
+    "errors",
+    "request_id",
+    "requestId",
+    "timestamp",
+}
+
+
+def in_envelope(value: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Return the object that a gateway put into its own, `{"data": {…}, "success": true}`; None if it did not."""
+    inside = [key for key in _ENVELOPE if value and isinstance(value.get(key), dict)]
+    if value is None or len(inside) != 1 or not value.keys() <= {*inside, *_ON_ENVELOPE}:
+        return None
+    plain = all(not isinstance(value[key], dict | list) or not value[key] for key in value.keys() - {*inside})
+    inner: dict[str, Any] = value[inside[0]]
+    return inner if plain and not value.get("error") and value.get("success") is not False else None
+
+
 def is_error(value: Mapping[str, Any]) -> bool:
     """True for the JSON of a frame that a server sends where it cannot go on, in any of the forms that servers have."""
     return bool(value.get("error")) or "error" in (value.get("type"), value.get("object"))

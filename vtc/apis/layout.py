@@ -57,6 +57,8 @@ class BodyLayout(msgspec.Struct, frozen=True, kw_only=True):
     """The shapes of values that some clients miss."""
     carried: Collection[str] = ()
     """The other fields that other APIs are told of, and those that mean nothing to them; parts by dotted paths."""
+    crossed: Any = None
+    """The form of a request that a client of another API made, for the decoder of its reply."""
     unsigned: Thought | None = None
     """What Google's servers take for the seal on a call that none of them made; None if there is no such."""
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from vtc.apis.calls import ToolCallAccumulator
 from vtc.apis.contract import Api, Reply
-from vtc.apis.fields import UNFIT, told
+from vtc.apis.fields import UNFIT, in_envelope, object_of, told
 from vtc.apis.request import Request
 from vtc.events import (
     CUT_OFF,
@@ -33,6 +33,12 @@ from vtc.json_text import decode, encode
 
 class NoReply(ValueError):
     """The body is no reply of this API."""
+
+
+def opened(body: bytes) -> bytes:
+    """Return the reply that a gateway put into an object of its own; the same body if it did not."""
+    inner = in_envelope(object_of(body))
+    return body if inner is None else encode(inner)
 
 
 def streamed(api: Api, body: bytes, request: Request | None = None) -> bytes:

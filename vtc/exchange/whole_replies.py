@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vtc.apis import Api, NoReply, Request, folded, joined, streamed
+from vtc.apis import Api, NoReply, Request, folded, joined, opened, streamed
 from vtc.apis.contract import FULL
 from vtc.apis.relay.turn import TurnEncoder
 from vtc.apis.whole import text as summary_of
@@ -212,7 +212,13 @@ class WholeReplies:
 
     def _read(self, body: bytes, report: Report, more: bytes | None = None) -> WholeReply:
         """Rewrite a reply by way of a stream; raises `NoReply`."""
-        received, is_stream = self._streamed(body)
+        try:
+            received, is_stream = self._streamed(body)
+        except NoReply:
+            inner = opened(body)
+            if inner == body:
+                raise
+            body, (received, is_stream) = inner, self._streamed(inner)
         stream = self._factory.stream(compression.decoder(""), report, whole=not is_stream)
         sent = b"".join([*stream.feed(received), *stream.finish()])
         if (turn := stream.turn) and more is not None:

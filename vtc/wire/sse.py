@@ -1,6 +1,7 @@
 r"""Server-sent events at byte level (WHATWG HTML, section 9.2 "Server-sent events").
 
-A frame is the lines up to and including a blank one; LF, CRLF and CR end lines.
+A frame is the lines up to and including a blank one; LF, CRLF and CR end lines. Some servers leave the blank lines out:
+a line of data that is a whole JSON value, with more data after it, is a frame of its own, and gets its blank line.
 
     event: ping\n                  b"event: ping\ndata: {\"a\":1}\n\n"   is `raw`
     data: {"a":1}\n                b'{"a":1}'                            is `data`
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from vtc.json_text import decode, encode_line
 from vtc.wire.framing import MOST_HELD, Frame, FrameTooLong
@@ -22,6 +23,10 @@ _EVENT = b"event:"
 _LF = 10
 _CR = 13  # as a number it is found ten times as fast as b"\r"
 
+_OTHERS = rb"(?:(?!data:)[^\r\n]+(?:\r\n?|\n))*+data:"
+_RUN_ON = re.compile(rb"%b([^\r\n]*+)(\r\n?|\n)(?=%b)" % (_OTHERS, _OTHERS))
+"""Matches the lines of a frame that more data follow without a blank line."""
+_NEXT_DATA = b"\ndata:"
 _LINE_END = re.compile(rb"\r\n?|\n")
 # The last byte of one line end and the whole of the next; CR LF alone is one line end.
 _FRAME_END = re.compile(rb"\n\n|\n\r\n?|\r\r\n?")
@@ -50,6 +55,7 @@ class EventReader:
         """The bytes of a frame that has only begun."""
         self._searched = 0  # no frame ends in the part of `held` before this
         self._at_start = True
+        self._runs_on = False  # no blank lines stand between frames
 
     def feed(self, chunk: bytes) -> list[Frame]:
         """Take the next bytes of the body; return the frames that they complete.
@@ -63,8 +69,10 @@ class EventReader:
             # Nearly all are one data line, after one that names the event or none.
             start = raw.find(b"\n") + 1 if raw[:6] == _EVENT else 0
             end = raw.find(b"\n", start)
-            is_plain = raw[start : start + 6] == _DATA and end == len(raw) - 2 and _CR not in raw
-            frames.append(Frame(raw, raw[start + 6 : end] if is_plain else _data_of(raw)))
+            if raw[start : start + 6] == _DATA and end == len(raw) - 2 and _CR not in raw:
+                frames.append(Frame(raw, raw[start + 6 : end]))
+            else:
+                frames += _parted(raw)
         return frames
 
     def _cut(self, chunk: bytes) -> list[bytes]:
@@ -94,6 +102,11 @@ class EventReader:
                 break
             frames.append(bytes(held[start:end]))
             start = searched = end
+        if held.find(_NEXT_DATA, max(start, self._searched - len(_NEXT_DATA))) >= 0:  # seldom: all others are one line
+            while begun := _run_on(held, start):
+                self._runs_on = True
+                frames.append(begun.frame)
+                start = begun.end
         del held[:start]
         # A frame's end may have begun in the last two bytes; the rest was searched in vain.
         self._searched = max(0, len(held) - 2)
@@ -105,7 +118,46 @@ class EventReader:
         self.held.clear()
         self._searched = 0
         self._at_start = False
-        return [Frame(raw, _data_of(raw))] if raw else []
+        if self._runs_on and raw:
+            raw = _closed(raw)
+        return _parted(raw) if raw else []
+
+
+class _RunOn(NamedTuple):
+    """A frame with its blank line, which it came without, and where its lines end."""
+
+    frame: bytes
+    end: int
+
+
+def _run_on(lines: bytes | bytearray, start: int) -> _RunOn | None:
+    """Return the first frame of some lines if more data follow without a blank line."""
+    match = _RUN_ON.match(lines, start)
+    if not match:
+        return None
+    try:
+        whole = isinstance(decode(bytes(match[1]).replace(b"[DONE]", b"{}")), dict)
+    except ValueError:
+        return None
+    return _RunOn(bytes(match[0] + match[2]), match.end()) if whole else None
+
+
+def _parted(raw: bytes) -> list[Frame]:
+    """Part lines into the frames that they are."""
+    frames: list[Frame] = []
+    start = 0
+    while begun := _run_on(raw, start):
+        frames.append(Frame(begun.frame, _data_of(begun.frame)))
+        start = begun.end
+    rest = raw[start:]
+    return [*frames, Frame(rest, _data_of(rest))]
+
+
+def _closed(raw: bytes) -> bytes:
+    """End the last lines by a blank one, if they are whole."""
+    end = b"\r\n" if raw.endswith(b"\r\n") else b"\n"
+    begun = _run_on(raw.rstrip(b"\r\n") + end + b"data:", 0)
+    return raw.rstrip(b"\r\n") + end + end if begun else raw
 
 
 def _data_of(raw: bytes) -> bytes | None:

@@ -23,6 +23,7 @@ from msgspec.structs import replace
 
 from vtc.apis.anthropic_messages.request import DELTA, FRAMING, NAME, REASONS, START, STOP
 from vtc.apis.calls import arguments_text
+from vtc.apis.clean import HOLLOW, MISSING, WRITTEN, Table, is_clean, said
 from vtc.apis.contract import Decoded, Json
 from vtc.apis.fields import cleaned, count_of, is_error, object_of, part_of
 from vtc.events import (
@@ -71,6 +72,10 @@ _KNOWN = {
     },
 }
 """The fields of events, and of the objects in them."""
+
+
+_CLEAN: Table = {"id": (WRITTEN,), "name": (WRITTEN,), "input": (MISSING, HOLLOW)}
+"""What the start of a call holds: some clients drop arguments that stand there, others join them with those to come."""
 
 
 class _Text(msgspec.Struct, gc=False, forbid_unknown_fields=True, tag_field="type", tag="text_delta"):
@@ -181,8 +186,11 @@ class Decoder(msgspec.Struct):
                 )
                 return Decoded((TextDelta(""),), beside)
             case "tool_use":
-                self.inputs, self.calls = {**self.inputs, number: block.get("input")}, self.calls + 1
-                call = CallDelta(number, block.get("id"), str(block.get("name") or ""), source=block)
+                self.inputs, self.calls = {**self.inputs, number: block.get("input", "")}, self.calls + 1
+                clean = is_clean(block, _CLEAN)
+                call = CallDelta(
+                    number, said(block.get("id")) or None, said(block.get("name")), source=block, clean=clean
+                )
                 return Decoded((call,), (*_more(event),))
         # Even without any text in it: the text before is complete.
         own = Origin(NAME, kind, event, harmless=kind in _HARMLESS and _is_known(event), lost=kind)
@@ -204,7 +212,7 @@ class Decoder(msgspec.Struct):
                 return Decoded((), (Seal(str(delta.get("signature") or ""), calls=self.calls), *more))
             case "tool_use", "input_json_delta":
                 arguments = str(delta.get("partial_json") or "")
-                if arguments and self.inputs.get(number):
+                if arguments and self.inputs.get(number) is not None:
                     self.inputs = {**self.inputs, number: None}
                 return Decoded((CallDelta(number, arguments=arguments),), more)
         is_text = delta_type in ("citations_delta", *_KNOWN) and delta_type != "input_json_delta" and not more
@@ -221,18 +229,21 @@ class Decoder(msgspec.Struct):
             return Decoded((BlockEnd(),), more)
         deltas: tuple[Delta, ...] = ()
         if kind == "tool_use":
-            deltas = (CallDelta(number, arguments=arguments_text(self.inputs.get(number)), last=True),)
+            input_ = self.inputs.get(number)
+            deltas = (CallDelta(number, arguments=arguments_text(input_), clean=input_ != "", last=True),)
             self.inputs = {key: input_ for key, input_ in self.inputs.items() if key != number}
         return Decoded(deltas, (Origin(NAME, "stop", {"type": STOP, "index": number}, harmless=True, ends=True), *more))
 
     def _finish(self, event: Json, delta: Json) -> Decoded:
         harmless = _is_known(event) and delta.keys() <= _KNOWN["delta"]
-        beside: list[Any] = [Origin(NAME, "message_delta", event, harmless=harmless)]
+        reason = said(delta.get("stop_reason"))
+        ends = reason or (self.calls and "stop_reason" in delta)  # after calls no client waits for another reason
+        own = Origin(NAME, "message_delta", event, harmless=harmless, ends=bool(ends and not reason))
+        beside: list[Any] = [own]
         if usage := part_of(event, "usage"):
             self.usage = {**self.usage, **usage}
             beside.append(_usage(self.usage, Origin(NAME, "usage", usage, harmless=True)))
-        reason = delta.get("stop_reason")
-        return Decoded((Finish(REASONS.get(str(reason), "stop"), said=str(reason)),) if reason else (), (*beside,))
+        return Decoded((Finish(REASONS.get(reason, "stop"), said=reason),) if ends else (), (*beside,))
 
 
 def _is_known(event: Json) -> bool:

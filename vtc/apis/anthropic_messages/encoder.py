@@ -421,7 +421,7 @@ class Encoder(SentEvents):
             case CallDelta(number, arguments=arguments) if arguments and number in self.opened:
                 yield self._arguments(number, arguments)
             case Origin(kind="message_delta", value=data):
-                if part_of(data, "delta").get("stop_reason"):
+                if part_of(data, "delta").get("stop_reason") or self.called:
                     self.closing = data
                 else:
                     yield data

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from vtc.apis.calls import arguments_text, object_in
+from vtc.apis.clean import said
 from vtc.apis.fields import part_of
 from vtc.events import Message, Origin, Reason, Tool, ToolCall
 from vtc.wire.sse import EventStream
@@ -77,7 +78,7 @@ def call_of(part: Mapping[str, Any]) -> ToolCall:
     call = part["functionCall"]
     id_ = call.get("id")
     arguments = arguments_text(call.get("args")) or "{}"
-    return ToolCall(str(call["name"]), arguments, id_ if isinstance(id_, str) else None, part)
+    return ToolCall(said(call.get("name")), arguments, id_ if isinstance(id_, str) else None, part)
 
 
 def call_part(call: ToolCall) -> dict[str, Any]:

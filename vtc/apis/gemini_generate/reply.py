@@ -17,6 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from vtc.apis.calls import ToolCallAccumulator, in_words
+from vtc.apis.clean import HOLLOW, MISSING, NULL, OBJECT, WRITTEN, Table, is_clean
 from vtc.apis.contract import FULL, Decoded, Json, ReplyEvent
 from vtc.apis.fields import cleaned, count_of, is_error, object_of, part_of
 from vtc.apis.gemini_generate.parts import FRAMING, NAME, REASONS, SIGNATURE, call_of, call_part, camel, origin
@@ -46,6 +47,8 @@ from vtc.wire.sse import EventStream
 
 _EVERY_EVENT = ("modelVersion", "responseId", "createTime")
 _OF_REPLY = ("candidates", "promptFeedback", "usageMetadata")
+_CLEAN: Table = {"name": (WRITTEN,), "args": (MISSING, NULL, HOLLOW, OBJECT)}
+"""What a call holds."""
 _HARMLESS = (
     *("safetyRatings", "citationMetadata", "groundingMetadata", "groundingAttributions", "urlContextMetadata"),
     *("avgLogprobs", "logprobsResult", "tokenCount", "finishMessage", "promptFeedback", "modelStatus"),
@@ -140,7 +143,8 @@ def _told(part: Json, choice: int) -> Iterator[Delta | Seal | Origin]:
     if isinstance(part.get("functionCall"), dict):
         known.add("functionCall")
         call = call_of({key: part[key] for key in part.keys() & ("functionCall", SIGNATURE)})
-        yield CallDelta(None, call.id, call.name, call.arguments, call.source, choice)
+        clean = is_clean(part["functionCall"], _CLEAN)
+        yield CallDelta(None, call.id, call.name, call.arguments, call.source, choice, clean, last=True)
     for key in part.keys() - known:
         yield origin(f"part.{key}", part[key], choice, harmless=key in _HARMLESS)
 

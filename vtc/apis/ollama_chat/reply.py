@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from vtc.apis.calls import ToolCallAccumulator, arguments_text, in_words
+from vtc.apis.clean import HOLLOW, OBJECT, WRITTEN, Table, is_clean, said
 from vtc.apis.contract import Decoded, Json, ReplyEvent
 from vtc.apis.fields import cleaned, count_of, is_error, object_of
 from vtc.apis.ollama_chat.request import NAME, entry_of
@@ -53,6 +54,8 @@ _HARMLESS = (
 """Fields of a line in which no client finds a call."""
 _OWN_COUNTS = Origin(NAME, "usage", None, harmless=True)
 """Stands for counts that stand in the line beside the usage."""
+_CLEAN: Table = {"name": (WRITTEN,), "arguments": (HOLLOW, OBJECT)}
+"""What a call holds."""
 _SAID = ("role", "content", "tool_calls")
 
 
@@ -215,8 +218,10 @@ def _deltas(line: Mapping[str, Any]) -> list[Delta]:
     message = line["message"]
     deltas: list[Delta] = [ReasoningDelta(str(message["thinking"]))] if message.get("thinking") else []
     for entry in message.get("tool_calls") or ():
-        arguments = arguments_text(entry["function"].get("arguments")) or "{}"
-        deltas.append(CallDelta(None, entry.get("id"), str(entry["function"].get("name")), arguments, entry))
+        function = entry["function"]
+        arguments, clean = arguments_text(function.get("arguments")) or "{}", is_clean(function, _CLEAN)
+        name = said(function.get("name"))
+        deltas.append(CallDelta(None, entry.get("id"), name, arguments, entry, clean=clean, last=True))
     if message.get("content") or not deltas:
         deltas.append(TextDelta(str(message.get("content") or "")))
     if line.get("done"):

@@ -14,7 +14,7 @@ API = Api(
     NAME,
     Place("/chat/completions", version="/v1", own_headers="openai-"),
     Request,
-    lambda form, drop: Decoder(drop, thoughts=form.thoughts if form else ()),
+    lambda form, drop: Decoder(drop, thoughts=form.thoughts if form else (), sole=form.sole if form else False),
     lambda form, drop: Encoder(form or ChatForm(), drop),
     unfolded,
     folded,

@@ -17,7 +17,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 from msgspec.structs import replace
 
-from vtc.apis.clean import MISSING, NOTHING, NULL, TEXT, Table, is_clean
+from vtc.apis.clean import MISSING, NOTHING, NULL, WRITTEN, Table, is_clean
 from vtc.apis.contract import Decoded, Json
 from vtc.apis.crossing import FIELDS
 from vtc.apis.fields import cleaned, count_of, is_error, object_of, part_of
@@ -78,7 +78,7 @@ _PARTS = ("image_url", "reference")
 
 
 _CLEAN: Mapping[str, Table] = {
-    "choice": {"finish_reason": (MISSING, NULL, TEXT)},
+    "choice": {"finish_reason": (MISSING, NULL, WRITTEN)},
     "delta": {"role": (MISSING, "assistant")},
 }
 """What clients rely on, by where it stands; for calls there is more of it. The structs below say the same."""
@@ -132,6 +132,8 @@ class Decoder(msgspec.Struct):
     """The fields that every chunk has, as the first one said them."""
     thoughts: tuple[str, ...] = ()
     """The fields in which the client is told what the model thinks; none for those of the server."""
+    sole: bool = False
+    """True if the client asks for one choice."""
     numbers: dict[int, int] = {}
     """By choice, the number that upstream's next call should have."""
     named: frozenset[int] = frozenset()
@@ -188,6 +190,10 @@ class Decoder(msgspec.Struct):
             return None
         if any(isinstance(entry.get("index"), dict | list) for entry in entries):
             return None
+        apart = self.sole and any(entry.get("index") for entry in entries)
+        if apart or (self.sole and len(entries) > 1):
+            entries = [{**entry, "index": 0} for entry in entries]
+            chunk = {**chunk, "choices": entries}
         seals = [seal for entry in entries for seal in self._seals(entry.get("index") or 0, part_of(entry, "delta"))]
         deltas = [delta for entry in entries for delta in self._deltas(entry)]
         clean = known or all(
@@ -195,6 +201,8 @@ class Decoder(msgspec.Struct):
             for entry in entries
             for place, part in (("choice", entry), ("delta", part_of(entry, "delta")))
         )
+        if self.sole and len(entries) > 1:
+            deltas = _as_one(deltas)
         received, (frame, chunk) = frame, cleaned(frame, self._named(chunk), self.drop, self.framing, chunk)
         starts = [*self._starts(chunk)]
         news = {key: value for key, value in chunk.items() if key in _LATE and value not in (None, self.head.get(key))}
@@ -204,7 +212,7 @@ class Decoder(msgspec.Struct):
             *seals,
             *_beside(chunk),
         ]
-        return Decoded((*deltas, *failed), (*beside,), None if frame is received else frame, clean=clean)
+        return Decoded((*deltas, *failed), (*beside,), None if frame is received else frame, clean=clean and not apart)
 
     def _named(self, chunk: dict[str, Any]) -> dict[str, Any]:
         """Tell what the model thinks in all fields in which the client is to be told it."""
@@ -225,7 +233,8 @@ class Decoder(msgspec.Struct):
         """Read one choice of a chunk."""
         index, part = entry.get("index") or 0, part_of(entry, "delta")
         calls = [self._call(call, index) for call in part.get("tool_calls") or ()]
-        deltas = _deltas(index, entry, part, calls)
+        early = self.sole and not self.numbers.get(index)
+        deltas = _deltas(index, entry, part, calls, early=early)
         if index not in self.named and (text := words.text_of(words.entries_of(part))):
             return [ReasoningDelta(text, index, _IN_DETAILS), *deltas]
         return deltas
@@ -281,8 +290,19 @@ def _failure(chunk: Json) -> Failure:
     return Failure(str(reason), str(error.get("type") or ""))
 
 
-def _deltas(choice: int, entry: Json, part: Json, calls: Sequence[CallDelta]) -> list[Delta]:
-    """Read one choice of a chunk; `part` is its delta, with these pieces of calls."""
+def _as_one(deltas: Sequence[Delta]) -> list[Delta]:
+    """Say as one what several choices say: Copilot has the text in one and the calls in another."""
+    ends = [delta for delta in deltas if isinstance(delta, Finish)]
+    called = [replace(end, early=False) for end in ends if end.reason == "tool_calls" and any(map(_is_call, deltas))]
+    return [*(delta for delta in deltas if not isinstance(delta, Finish)), *[*called, *ends][:1]]
+
+
+def _is_call(delta: Delta) -> bool:
+    return isinstance(delta, CallDelta)
+
+
+def _deltas(choice: int, entry: Json, part: Json, calls: Sequence[CallDelta], *, early: bool) -> list[Delta]:
+    """Read one choice of a chunk; `part` is its delta, with these pieces of calls. If `early` none has come before."""
     deltas: list[Delta] = []
     content = part.get("content")
     entries = _entries(content) if isinstance(content, list) else []
@@ -303,7 +323,7 @@ def _deltas(choice: int, entry: Json, part: Json, calls: Sequence[CallDelta]) ->
     if refusal := "".join(str(entry["refusal"]) for entry in (part, *entries) if entry.get("refusal")):
         deltas.append(TextDelta(refusal, choice, refusal=True))
     if (reason := entry.get("finish_reason")) and reason not in NOTHING:
-        deltas.append(Finish(REASONS.get(reason, "stop"), choice, str(reason)))
+        deltas.append(Finish(REASONS.get(reason, "stop"), choice, str(reason), early and reason == "tool_calls"))
     return deltas
 
 

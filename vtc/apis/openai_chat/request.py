@@ -225,6 +225,7 @@ class Request(request.Request):
 
     LAYOUT = replace(
         LAYOUT,
+        crossed=ChatForm(sole=True),
         shapes=(
             *OF_CONTENT,
             Shape("messages.*.content.*", _own_part, shapes.OWN_PARTS),
@@ -250,7 +251,7 @@ class Request(request.Request):
         self.call_ids = frozenset(call["id"] for call in calls if isinstance(call.get("id"), str))
         usage = not self.stream or part_of(self.fields, "stream_options").get("include_usage") is True
         custom = frozenset(tool.name for tool in map(_custom, self.fields.get("tools") or ()) if tool)
-        self.form: Any = ChatForm(usage, custom=custom)
+        self.form: Any = ChatForm(usage, custom=custom, sole=self.fields.get("n") in (None, 1))
         self.unread = "functions" if self.fields.get("functions") else ""
 
     def _read(self) -> Iterator[request.Group]:

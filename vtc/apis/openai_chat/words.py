@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from vtc.apis.calls import arguments_text, raw_input
-from vtc.apis.clean import MISSING, NUMBER, OPTIONAL, TEXT, Table, is_clean, said
+from vtc.apis.clean import MISSING, NUMBER, OPTIONAL, WRITTEN, Table, is_clean, said
 from vtc.apis.contract import FULL, Json, unchained
 from vtc.events import CallDelta, Message, Opaque, Reason, ToolCall
 from vtc.json_text import decode, encode
@@ -26,6 +26,8 @@ class ChatForm(msgspec.Struct, frozen=True):
     """The fields in which the client is told what the model thinks; none for those of the server."""
     custom: frozenset[str] = frozenset()
     """Names of custom tools."""
+    sole: bool = False
+    """The client asks for one choice, as nearly all do: what a server says in others belongs to it."""
 
 
 FRAMING = EventStream(last=b"data: [DONE]\n\n")
@@ -186,9 +188,9 @@ HARMLESS = frozenset((*_KNOWN, EXTRA))
 
 
 _TYPES = ("function", "custom")
-_FIRST: Table = {"index": (NUMBER,), "id": (TEXT,), "type": _TYPES}
+_FIRST: Table = {"index": (NUMBER,), "id": (WRITTEN,), "type": _TYPES}
 _LATER: Table = {"index": (NUMBER,), "id": (MISSING,), "type": (MISSING, *_TYPES)}
-_OF_FIRST: Table = {"name": (TEXT,), "arguments": OPTIONAL}
+_OF_FIRST: Table = {"name": (WRITTEN,), "arguments": OPTIONAL}
 _OF_LATER: Table = {"name": (MISSING,), "arguments": OPTIONAL}
 """What an entry holds, and what its function does: in the first piece of a call, and in those after it."""
 

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Literal
 
 import msgspec
 
+from vtc.apis.clean import BLANK, WRITTEN, Table, is_clean
 from vtc.apis.contract import Chain, Decoded, Json, joined
 from vtc.apis.fields import cleaned, count_of, is_error, object_of, part_of
 from vtc.apis.openai_responses.items import (
@@ -161,6 +162,16 @@ _FIELDS = {
 """Fields in which no client finds a call, or that are read, by where they stand."""
 
 
+_CLEAN: Mapping[str, Table] = {
+    "arguments": {"id": (WRITTEN,), "call_id": (WRITTEN,), "name": (WRITTEN,), "arguments": (BLANK, WRITTEN)},
+    "input": {"id": (WRITTEN,), "call_id": (WRITTEN,), "name": (WRITTEN,), "input": (BLANK, WRITTEN)},
+    "": {"id": (WRITTEN,), "call_id": (WRITTEN,)},
+}
+"""What the item of a call holds as it begins, by the field of its arguments."""
+_CLEAN_LAST: Table = {"call_id": (WRITTEN,), "name": (WRITTEN,)}
+"""What it holds where the last event repeats it."""
+
+
 class _TextEvent(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     type: Literal["response.output_text.delta"]
     delta: str
@@ -190,6 +201,8 @@ class Decoder(msgspec.Struct):
     """Items whose open part holds text."""
     pieces: dict[int, Chain] = {}
     """By item, the arguments of a call."""
+    begun: dict[int, tuple[str, str | None]] = {}
+    """By item, the name and the id with which a call began."""
     speaking: bool = False
     """True in a text."""
     ended: int = 0
@@ -227,7 +240,7 @@ class Decoder(msgspec.Struct):
         if not (about or "sequence_number" in value or type_.startswith("response.") or type_ in _FAILURES):
             return None
         events = [*self._said(value, self._number(value), self._kind(value) if about else "")]
-        return _decoded(events, frame, received)
+        return _decoded(events, frame, received, clean=type_ not in ENDS or _is_clean(value))
 
     def _unbegun(self, value: Json, type_: str) -> list[Delta | Beside]:
         """Tell items that no event began, and what this one says besides; nothing if it holds none."""
@@ -338,8 +351,8 @@ class Decoder(msgspec.Struct):
         if type_ == ADDED:
             id_ = item.get("call_id") or item.get("id")
             name = name_of(item, self.form) if events else kind.removesuffix("_call")
-            clean = in_order and all(isinstance(item.get(key), str) for key in ("id", "call_id", field or "id"))
-            clean = clean and is_as_declared(item, self.form)
+            clean = in_order and is_clean(item, _CLEAN[field]) and is_as_declared(item, self.form)
+            self.begun = {**self.begun, number: (name, id_)}
             yield CallDelta(number, id_, name, '{"input": "' if raw else "", item, clean=clean)
         elif not events:
             yield CallDelta(number, arguments=action_of(item) if type_ == DONE else "", source=item or None)
@@ -350,14 +363,26 @@ class Decoder(msgspec.Struct):
             rest = whole.removeprefix(so_far) if whole.startswith(so_far) else ""
             clean = in_order and (not whole or so_far + rest == whole or _is_same(so_far, whole))
             clean = clean and (type_ == DONE or parted(value, self.form) is value)
-            piece = self._piece(number, rest, clean, raw)
+            name, same = self._name(item or value, number, is_item=type_ == DONE)
+            piece = self._piece(number, rest, clean and same, raw)
             end = '"}' if raw and type_ == DONE else ""
             last = type_ == DONE or not raw
-            yield msgspec.structs.replace(piece, arguments=piece.arguments + end, source=item or None, last=last)
+            source, text = item or None, piece.arguments + end
+            yield msgspec.structs.replace(piece, name=name, arguments=text, source=source, last=last)
             if type_ != DONE:
                 yield Origin(NAME, "text_done", (number, whole), harmless=True)
         else:
             yield Origin(NAME, "event", (number, value))
+
+    def _name(self, item: Json, number: int, *, is_item: bool) -> tuple[str, bool]:
+        """Return the name of a call that began without one, and whether its end says the same as its beginning."""
+        name, (begun, id_) = name_of(item, self.form), self.begun.get(number, ("", None))
+        if not begun and name:
+            self.begun = {**self.begun, number: (name, id_)}
+            return name, False
+        if not is_item:
+            return "", not name or name == begun
+        return "", name == begun and item.get("call_id", id_) == id_
 
     def _piece(self, number: int, piece: str, clean: bool, raw: bool) -> CallDelta:
         self.pieces = {**self.pieces, number: (self.pieces.get(number), piece)} if piece else self.pieces
@@ -409,10 +434,17 @@ class Decoder(msgspec.Struct):
         return Finish(reason, said=f"{status} ({why})" if why else status)
 
 
-def _decoded(events: Sequence[Delta | Beside], frame: Frame, received: Frame) -> Decoded:
+def _is_clean(value: Json) -> bool:
+    """True if the calls that the last event repeats have what clients rely on."""
+    output = part_of(value, "response").get("output")
+    items = [item for item in output if isinstance(item, Mapping)] if isinstance(output, list) else []
+    return all(is_clean(item, _CLEAN_LAST) for item in items if item.get("type") in CALLS)
+
+
+def _decoded(events: Sequence[Delta | Beside], frame: Frame, received: Frame, *, clean: bool = True) -> Decoded:
     deltas = tuple(event for event in events if not isinstance(event, _BESIDE))
     beside = tuple(event for event in events if isinstance(event, _BESIDE))
-    return Decoded(deltas, beside, None if frame is received else frame)
+    return Decoded(deltas, beside, None if frame is received else frame, clean=clean)
 
 
 def _is_read(type_: str, key: str, value: Any) -> bool:

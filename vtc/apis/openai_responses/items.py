@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from vtc.apis.calls import JsonNesting, arguments_text, raw_input
+from vtc.apis.clean import said
 from vtc.apis.contract import Json
 from vtc.events import ToolCall, Usage
 from vtc.wire.sse import EventStream
@@ -95,7 +96,7 @@ def is_as_declared(item: Json, form: ResponseForm) -> bool:
 def name_of(item: Json, form: ResponseForm) -> str:
     """Return the name of the tool that an item calls, with its namespace."""
     item = parted(item, form)
-    namespace, name = item.get("namespace"), str(item.get("name"))
+    namespace, name = item.get("namespace"), said(item.get("name"))
     return f"{namespace}.{name}" if namespace and namespace != BARE else name
 
 

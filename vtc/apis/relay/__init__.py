@@ -17,10 +17,12 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from vtc.apis.contract import Decoded, Decoder, Encoder, ReplyEvent
+from vtc.apis.fields import in_envelope, object_of
 from vtc.apis.relay.choice import Choice, Part, Pipeline, as_said, finish, read, told_reason
 from vtc.apis.relay.pending import Left, PendingFrame, after, before, pending, settle
 from vtc.apis.relay.writer import FrameWriter
 from vtc.events import Beside, CallDelta, Delta, Failure, Finish, Seal, Text, Usage
+from vtc.json_text import encode
 from vtc.wire.framing import Frame
 
 MOST_CHOICES = 256
@@ -88,6 +90,8 @@ class Relay[P: Pipeline]:
             if self.writer.strict:
                 raise UnreadableFrame(type(error).__name__) from error
             raise
+        if decoded is None and (inner := self._in_envelope(frame)):
+            return self.feed(inner)
         if decoded is None or decoded.at_once:
             return self._at_once(frame, decoded)
         self.plain = None
@@ -146,6 +150,14 @@ class Relay[P: Pipeline]:
         for usage in metadata:
             if isinstance(usage, Usage) and usage.prompt and self.counted:
                 self.counted(usage.prompt)
+
+    def _in_envelope(self, frame: Frame) -> Frame | None:
+        """Return the frame that a gateway put into an object of its own; None if this is none of its API."""
+        inner = in_envelope(object_of(frame.data))
+        if inner is None:
+            return None
+        framing = self.decoder.framing
+        return Frame(framing.write([inner], frame)[0], encode(inner))
 
     def _at_once(self, frame: Frame, decoded: Decoded | None) -> list[bytes]:
         """Let a frame leave that tells nothing, or nothing of this API."""
@@ -255,7 +267,7 @@ class Relay[P: Pipeline]:
                 continue
             choice, events, pieces, _, fate = finish(choice, [], complete=complete)
             entry = PendingFrame(self._last, after=(*pieces,), intact=False, begun=True)
-            is_called = choice.lifted or choice.whole or fate == "written"
+            is_called = choice.lifted or choice.whole or choice.owed or fate == "written"
             if (is_called or not writer.passes) and not breaks:
                 reason = told_reason("stop", choice, fate) if is_called or complete else "length"
                 entry = replace(entry, after=(*pieces, Finish(reason, choice.index)))

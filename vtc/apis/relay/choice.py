@@ -13,7 +13,7 @@ from typing import Literal, Protocol
 import msgspec
 from msgspec.structs import replace
 
-from vtc.apis.calls import ToolCallAccumulator, object_in
+from vtc.apis.calls import ToolCallAccumulator, is_whole, object_in
 from vtc.apis.contract import ReplyEvent
 from vtc.apis.relay.pending import PendingFrame, Read
 from vtc.events import (
@@ -117,6 +117,8 @@ class Choice(msgspec.Struct, frozen=True):
     """True once a call that waits was not whole as another one began: all that wait do so until the end."""
     lifted: bool = False
     """True once the client was given calls that it would not have been given otherwise."""
+    owed: bool = False
+    """True once upstream told the end of a choice whose calls have not come."""
     ended: bool = False
     whole: bool = False
     """True after its end if upstream made calls, and each of them is whole."""
@@ -188,6 +190,8 @@ def _read_each(choice: Choice, entry: PendingFrame, deltas: Sequence[Delta]) -> 
             case BlockEnd():
                 choice = replace(choice, paused=True)
                 after.append(delta)
+            case Finish(early=True) if not (choice.lifted or _calls(events)):
+                choice, intact = replace(choice, owed=True), False
             case Finish(reason=reason):
                 choice, waited = replace(choice, lifted=choice.lifted or _calls(events)), len(calls)
                 choice, more, pieces, calls, fate = finish(choice, calls, complete=reason not in CUT_OFF)
@@ -318,7 +322,7 @@ def _ended_calls(choice: Choice, begins: CallDelta) -> tuple[Choice, Read]:
     arguments: dict[int | None, str] = {}
     for piece in pieces:
         arguments[piece.index] = arguments.get(piece.index, "") + piece.arguments
-    if {None, begins.index} & arguments.keys() or not all(map(object_in, arguments.values())):
+    if {None, begins.index} & arguments.keys() or not all(map(is_whole, arguments.values())):
         return replace(choice, stuck=True), []
     gathered, clean = _gathered(choice, ())
     choice, events, fate = _decided(choice, gathered, choice.pipeline.upstream(gathered), clean=clean)
