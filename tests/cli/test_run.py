@@ -267,6 +267,36 @@ def test_a_key_of_the_environment_is_lent_to_other_machines_only_if_that_is_said
     assert ("lends" in result.output) == bool(code)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (
+            ["https://api.groq.com"],
+            0,
+            "clients that send no key use that of LAB_KEY in the environment, at api.groq.com",
+        ),
+        (["https://api.groq.com"], 0, "vtc_key_env=LAB_KEY"),
+        (["https://api.groq.com", "--host", "0.0.0.0"], 1, "clients of other machines could spend it"),
+        (["https://api.groq.com", "--host", "0.0.0.0", "--share-keys"], 0, "vtc_share_keys=on"),
+        ([], 2, "--key-env: whose key it is must be said"),
+    ],
+)
+def test_the_key_of_the_upstream_may_be_named_on_the_command_line(
+    arguments: list[str], code: int, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAB_KEY", "canary-run-0f1e2d3c")
+    result = run("--key-env", "LAB_KEY", *arguments)
+    assert (result.exit_code, said in result.output) == (code, True)
+    assert "canary" not in result.output
+
+
+@pytest.mark.parametrize(("name", "code"), [("LAB_LACKS", 1), ("sk-canary-0f1e2d", 2)])
+def test_a_variable_that_is_none_is_told_and_a_key_in_its_place_is_not_shown(name: str, code: int) -> None:
+    result = run("--key-env", name, "https://api.groq.com")
+    assert result.exit_code == code
+    assert "canary" not in result.output
+
+
 @pytest.mark.parametrize(("upstream", "code"), [("https://api.example.com", 1), ("", 1), ("http://127.0.0.1:8", 0)])
 def test_a_key_that_the_environment_lacks_is_told_before_anything_is_started(
     upstream: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

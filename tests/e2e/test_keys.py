@@ -64,6 +64,13 @@ async def test_a_client_without_a_key_is_lent_that_of_its_server(
     assert await sent(lab, client) == dict([HEADERS[server]])
 
 
+async def test_the_key_of_the_upstream_may_be_named_by_an_option(start: Start) -> None:
+    """Whatever profile the server has; a client's own key stays."""
+    lab = await start(chat.streamed("Hi"), vtc_key_env=VARIABLE, vtc_server="groq")
+    assert await sent(lab) == {"authorization": f"Bearer {KEY}"}
+    assert await sent(lab, authorization="Bearer own") == {"authorization": "Bearer own"}
+
+
 async def test_a_server_may_look_for_it_in_a_header_of_its_own(start: Start, tmp_path: Path) -> None:
     lab = await start(chat.streamed("Hi"), vtc_profiles=profile(tmp_path, key_header="api-key"))
     assert await sent(lab) == {"api-key": KEY}

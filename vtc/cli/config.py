@@ -46,6 +46,8 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """The server profile, if the server is not recognised."""
     api: str | None = None
     """The APIs that the server speaks, parted by commas, if not those that it shows."""
+    key_env: str | None = None
+    """The variable of the environment that holds the key of `upstream`, for clients that send none."""
     share_keys: bool = False
     """Clients on other machines may spend the keys that server profiles have from the environment (`key_env`)."""
     retry: bool = False

@@ -54,6 +54,7 @@ def _refuse_set(_: click.Context, __: click.Parameter, value: str | None) -> Non
 @click.option("--blocks", type=click.Choice(["auto", "text", "last"]), help="What JSON in the last code block is.")
 @click.option("--server", help="The server profile, if it is not recognised.", shell_complete=completing("servers"))
 @click.option("--api", type=Apis(), help="The APIs that the server speaks, parted by commas, if not those it shows.")
+@click.option("--key-env", help="The variable with UPSTREAM's key, for clients that send none. It goes nowhere else.")
 @click.option("--share-keys", is_flag=True, help="Clients of other machines may spend your keys (key_env), too.")
 @click.option("--retry", is_flag=True, help="Ask the model once more about faulty replies and silent turns.")
 @click.option("--observe", is_flag=True, help="Change nothing, and tell what would have been done.")
@@ -175,6 +176,7 @@ def _options(
     blocks: str | None,
     server: str | None,
     api: str | None,
+    key_env: str | None,
     share_keys: bool,
     retry: bool,
     observe: bool,
@@ -183,6 +185,7 @@ def _options(
     options = [f"vtc_tools={tools}"] * bool(tools) + [f"vtc_dialect={dialect}"] * bool(dialect)
     options += [f"vtc_blocks={blocks}"] * bool(blocks)
     options += [f"vtc_server={server}"] * bool(server) + [f"vtc_upstream_api={api}"] * bool(api)
+    options += [f"vtc_key_env={key_env}"] * bool(key_env)
     options += ["vtc_share_keys=on"] * share_keys + ["vtc_retry=on"] * retry
     options += ["vtc_mode=observe"] * observe + [f"vtc_log={log}"] * bool(log)
     return options
@@ -201,8 +204,12 @@ def _check_options(settings: Sequence[str]) -> Planner:
 
 def _tell_of_keys(planner: Planner, server: str, address: keys.Address, settings: Sequence[str]) -> None:
     """Say whose keys clients are lent; end the program where one is not there, or others could spend it unasked."""
-    lenders = keys.lenders(planner.profiles, keys.upstream(server))
-    shared = [setting for setting in settings if setting.startswith("vtc_share_keys=")][-1:] == ["vtc_share_keys=on"]
+    said = dict(setting.partition("=")[::2] for setting in settings)
+    variable, upstream = said.get(keys.OPTION, ""), keys.upstream(server)
+    if variable and not upstream:
+        raise click.UsageError("--key-env: whose key it is must be said: vtc run URL --key-env NAME")
+    lenders = keys.lenders(planner.profiles, upstream, variable)
+    shared = said.get("vtc_share_keys") == "on"
     if found := [*keys.faults(lenders, [address], shared=shared)]:
         raise click.ClickException("\n".join(found))
     for lender in lenders:

@@ -305,7 +305,8 @@ def names_hosts(match: Match) -> bool:
     return bool(hosts) and all(map(_HOST.fullmatch, hosts))
 
 
-_VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+"""Names of variables of the environment."""
 _HOST = re.compile(r"(?:\*\.(?=[^.:]+\.[^.:]))?[^*?\[\]]+")
 """Globs for hosts that stand for those of one owner."""
 
@@ -361,7 +362,7 @@ class ServerProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=
     strip them when a request declares no tools."""
 
     def __post_init__(self) -> None:
-        if self.key_env and not _VARIABLE.fullmatch(self.key_env):  # a key, perhaps, which no message may show
+        if self.key_env and not VARIABLE.fullmatch(self.key_env):  # a key, perhaps, which no message may show
             raise ValueError("key_env: must be the name of a variable of the environment, not the key itself")
         if self.key_header and self.key_header.lower() not in CREDENTIALS:
             raise ValueError(f"key_header: must be one of {', '.join(CREDENTIALS)}")

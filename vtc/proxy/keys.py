@@ -1,4 +1,6 @@
-"""Lend clients that send no key the one of their server, from the environment (`key_env` of its profile).
+"""Lend clients that send no key the one of their server, from the environment.
+
+Its profile names the variable (`key_env`), or an option does for the server of a reverse proxy (`vtc_key_env`).
 
 It stands in the request from before that is read until its exchange has ended, as if the client had sent it: so it is
 scrubbed, translated for a server of another API, and sent again with follow-ups, as any client's key is. A flow that
@@ -23,7 +25,7 @@ from vtc.apis.place import BEARER
 from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import is_at
 from vtc.profiles.planner import Planner
-from vtc.profiles.schema import ServerProfile
+from vtc.profiles.schema import Match, ServerProfile
 from vtc.proxy import flows
 from vtc.scrub import CREDENTIALS, in_query, scrub
 
@@ -31,6 +33,8 @@ logger = logging.getLogger(__name__)
 
 SHARED = "--share-keys"
 """The option of `vtc run` that lends keys to other machines, too."""
+OPTION = "vtc_key_env"
+"""The option that names the variable with the key of the server that a reverse proxy stands before."""
 _KEYS = tuple(name for name in CREDENTIALS if name != "proxy-authorization")
 """Headers that tell a server whose request it is."""
 _LOCAL = ("localhost", "127.0.0.1", "::1")
@@ -65,9 +69,20 @@ class Loan(NamedTuple):
 NONE = Loan((), ())
 
 
-def lenders(profiles: Profiles, servers: Iterable[Address]) -> list[ServerProfile]:
-    """List the profiles whose keys clients may be lent: those of these servers, or of any if there are none."""
+def of_upstream(variable: str, server: Address) -> ServerProfile:
+    """Make the profile that lends the key of a variable at one server alone. Raises ValueError for what is none."""
+    match = Match(host=f"{server.host}:{server.port}")
+    return ServerProfile(name=OPTION, match=match, key_env=variable)
+
+
+def lenders(profiles: Profiles, servers: Iterable[Address], variable: str = "") -> list[ServerProfile]:
+    """List the profiles whose keys clients may be lent: those of these servers, or of any if there are none.
+
+    `variable` holds the key of each of these servers, whatever a profile says. Raises ValueError for what is none.
+    """
     at = [*servers]
+    if variable and at:
+        return [of_upstream(variable, server) for server in at]
     keyed = [profile for profile in profiles.servers.values() if profile.key_env]
     return [profile for profile in keyed if not at or any(is_at(profile.match, *address) for address in at)]
 
@@ -78,13 +93,17 @@ def faults(lending: Iterable[ServerProfile], listens_at: Iterable[Address], *, s
     for profile in lending:
         name = scrub(profile.key_env)
         if not _key(profile):
-            yield f"server profile {profile.name}: key_env: the environment has no variable {name}; set it"
+            yield f"{_named(profile)}: key_env: the environment has no variable {name}; set it"
         if away is not None and not shared:
             yield (
-                f"server profile {profile.name} lends the key of {name} to clients that send none, and at "
+                f"{_named(profile)} lends the key of {name} to clients that send none, and at "
                 f"{away or 'every address'} clients of other machines could spend it: listen at 127.0.0.1, or say "
                 f"{SHARED} (vtc_share_keys=on) if they may"
             )
+
+
+def _named(profile: ServerProfile) -> str:
+    return OPTION if profile.name == OPTION else f"server profile {profile.name}"
 
 
 def upstream(url: str) -> list[Address]:
@@ -108,10 +127,13 @@ class ServerKeys:
 
     def lend(self, flow: http.HTTPFlow, planner: Planner, client: Api | None) -> Loan:
         """Put the key of its server into a request, for a client of an API."""
-        if not planner.lends or ctx.options.vtc_mode != "rewrite" or flow.request.method == "OPTIONS":
+        variable = ctx.options.vtc_key_env
+        if not (planner.lends or variable) or ctx.options.vtc_mode != "rewrite" or flow.request.method == "OPTIONS":
             return NONE
         facts = flows.facts(flow)
-        profile = planner.server(facts)
+        mode, profile = flow.client_conn.proxy_mode, planner.server(facts)
+        if variable and isinstance(mode, ReverseMode):
+            profile = of_upstream(variable, Address(*mode.address))
         if profile is None or not profile.key_env or _has_key(facts.headers, facts.query):
             return NONE
         name = scrub(profile.key_env)

@@ -16,7 +16,7 @@ from vtc.profiles import loader as profile_loader
 from vtc.profiles.document import ProfileError, nearest
 from vtc.profiles.memory import Memory
 from vtc.profiles.planner import Planner
-from vtc.profiles.schema import API_NAMES
+from vtc.profiles.schema import API_NAMES, VARIABLE
 from vtc.profiles.settings import CLIENT_PATTERNS, Settings, UnknownName
 
 # Options that were given before there was an addon that has them: mitmproxy keeps their texts until then.
@@ -119,11 +119,18 @@ OPTIONS = (
         "fits counts.",
     ),
     DeclaredOption(
+        "vtc_key_env",
+        str,
+        "",
+        "The variable of the environment that holds the key of the model server of a reverse proxy, for clients that "
+        "send none: whoever reaches VTC spends it. It is sent to that server alone.",
+    ),
+    DeclaredOption(
         "vtc_share_keys",
         str,
         "off",
-        "Whether clients on other machines, too, are lent the keys that server profiles have from the environment "
-        "(key_env): whoever reaches VTC then spends them.",
+        "Whether clients on other machines, too, are lent the keys that servers have from the environment "
+        "(vtc_key_env, key_env in profiles): whoever reaches VTC then spends them.",
         choices=("on", "off"),
     ),
     DeclaredOption(
@@ -316,6 +323,10 @@ def planner(options: OptManager) -> Planner:
         (entry for entry in options.vtc_models if not all(part.strip() for part in entry.partition("="))), ""
     ):
         raise exceptions.OptionsError(f"vtc_models must be GLOB=NAME, like claude-*=qwen3-coder, not {wrong!r}")
+    if options.vtc_key_env and not VARIABLE.fullmatch(options.vtc_key_env):  # a key, perhaps: it is not shown
+        raise exceptions.OptionsError(
+            "vtc_key_env must be the name of a variable of the environment, not the key itself"
+        )
     if options.vtc_keep_alive < 0:
         raise exceptions.OptionsError(f"vtc_keep_alive must be 0 or more, not {options.vtc_keep_alive}")
     settings = Settings(

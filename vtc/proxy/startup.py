@@ -85,8 +85,11 @@ class Startup:
         modes = [instance.mode for instance in server.servers]
         upstreams = [keys.Address(*mode.address) for mode in modes if isinstance(mode, ReverseMode)]
         every = upstreams if len(upstreams) == len(modes) else []
-        lenders = keys.lenders(self._addon.planner.profiles, every) if self._addon.planner else []
+        planner, variable = self._addon.planner, ctx.options.vtc_key_env
+        lenders = keys.lenders(planner.profiles, every, variable) if planner else []
         at = [keys.Address(str(address[0]), int(address[1])) for address in server.listen_addrs()]
+        if variable and len({*every}) != 1:
+            logger.error("vtc: vtc_key_env: the key is that of one server, and this is no reverse proxy for one alone")
         for fault in keys.faults(lenders, at, shared=ctx.options.vtc_share_keys == "on"):
             logger.error("vtc: %s", fault)
         for lender in lenders:
