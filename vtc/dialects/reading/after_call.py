@@ -210,14 +210,14 @@ def accept(context: Context, call: OpenCall, events: list[Call]) -> Completed | 
     if call.text.told and call.pieces:
         events = _ended(context, call, call.pieces, events)
     calls = [*call.earlier.calls, *events]
-    if (place.in_line or syntax.ends_reply) and syntax.dialect.may_be_quoted:
+    if (place.in_line or syntax.ends_reply or syntax.in_paragraph) and syntax.dialect.may_be_quoted:
         if place.of_file and "\n" not in call.text.raw.strip():
             refuse(context, call, OF_FILE)
             return Verdict.INDENTED
         sure = place.follows_call or call.is_laid_out or (call.is_whole and context.is_own(syntax))
         undecided = place.in_line and (place.mark or not sure)
-        if undecided or syntax.ends_reply:
-            sure = sure and not syntax.ends_reply
+        if undecided or syntax.ends_reply or syntax.in_paragraph:
+            sure = sure and not (syntax.ends_reply or syntax.in_paragraph)
             return Verdict.UNDECIDED, CompleteCalls(syntax, calls, call.text.size, place.mark, sure)
     deliver_all(context, calls)
     return None, CompleteCalls(syntax, [], call.text.size)

@@ -408,6 +408,8 @@ def begin_call(inside: HasContext, token: TokenMatch, *, indented: bool = False)
     context.speech.say(context.cursor.take(token.start()))
     head = context.grammar.heads[token.lastgroup]
     syntax = replace(head.syntax, is_indented=True) if indented else head.syntax
+    if syntax.dialect.anchor == "line" and syntax.whole_line and context.speech.in_paragraph:
+        syntax = replace(syntax, in_paragraph=True)
     if head.closed:
         return _open_closed(context, token, syntax)
     if not head.attributes:
@@ -441,7 +443,9 @@ def next_in_line(after: Undecided, token: TokenMatch) -> BeginsNext | tuple[Lite
     if head.attributes or head.closed:
         return Verdict.CONTENT, after.decided(token)[1]
     after.keep(token.start())
-    return _open(after.context, token, replace(head.syntax, is_indented=after.syntax.is_indented), after.complete)
+    shared = after.syntax
+    syntax = replace(head.syntax, is_indented=shared.is_indented, in_paragraph=shared.in_paragraph)
+    return _open(after.context, token, syntax, after.complete)
 
 
 def _open(context: Context, token: TokenMatch, syntax: CallSyntax, after: CompleteCalls | None = None) -> BeginsNext:

@@ -26,6 +26,11 @@ CONTEXT = 48
 WHITE = " \t\r\n"
 
 _QUOTED = re.compile(rf"^(?=[ \t>]{{1,{INDENT}}}\Z)[ \t]{{0,3}}>", re.MULTILINE)
+_YAML_KEY = re.compile(
+    r"(?:\A|\n)(?P<margin>[ ]*+(?:-[ ]++)*+)(?:[\w.$/-][^\n:#{}]{0,40}|\"[^\n\"]{1,40}\"|'[^\n']{1,40}'):[ ]++"
+    r"[|>][-+1-9]{0,2}[ \t]*+(?:#[^\n]*+)?\s*\Z"
+)
+"""The end of a line that opens a block of text in YAML: `reply: |`."""
 _BLANK = re.compile(rf"[{WHITE}]*+\Z")
 
 type TokenMatch = re.Match[str]
@@ -71,6 +76,11 @@ class Cursor:
     def is_quoted(self) -> bool:
         """True if nothing but the `>` of a quotation stands before on the line."""
         return _QUOTED.search(self.text[max(0, self.at - CONTEXT) : self.at]) is not None
+
+    def begins_block(self, line: TokenMatch) -> bool:
+        """True if a line, of which the first blanks are read, begins the text of a key of YAML: it is deeper."""
+        key = _YAML_KEY.search(self.text[max(0, line.start() - CONTEXT) : line.start()])
+        return key is not None and len(line[0]) - 1 > len(key["margin"])
 
     @property
     def is_at_end(self) -> bool:
@@ -171,6 +181,11 @@ class Speech:
     def in_line(self) -> bool:
         """True if text stands before, on the same line."""
         return self.last is Last.TEXT and not any("\n" in text for text in self.space)
+
+    @property
+    def in_paragraph(self) -> bool:
+        """True if text stands on the line before."""
+        return self.last is Last.TEXT and sum(text.count("\n") for text in self.space) == 1
 
     @property
     def is_after_call(self) -> bool:

@@ -271,8 +271,9 @@ class Reader:
         speech, cursor = self._speech, self._cursor
         if not self._row.spoken or self._first is None or speech.last is not _TEXT:
             return None
-        if not cursor.text.rpartition("\n")[2].strip(INDENTING):
-            return None  # at the beginning of a line, where more is markup than within it
+        line = cursor.text.rpartition("\n")[2]
+        if not line.strip(INDENTING) or ": |" in line or ": >" in line:
+            return None  # at the beginning of a line, where more is markup than within it, or after a key of YAML
         return self._scan.plain if self._scan else None
 
     def _begin(self) -> None:

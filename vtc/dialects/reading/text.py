@@ -195,6 +195,7 @@ class Opener(NamedTuple):
 INDENTED = Opener("    ")
 """What opens indented code."""
 QUOTATION = Opener(">")
+# The lines of a block of YAML are opened by the line break and the blanks that each of them begins with.
 type QuotedLine = tuple[Literal[Verdict.INDENTED], Opener]
 
 
@@ -335,6 +336,9 @@ def begin_in_text(inside: InText, token: TokenMatch) -> Begun | QuotedLine:
 def begin_line(inside: InText, token: TokenMatch) -> QuotedLine | None:
     """Begin a line that looks like code or like a quotation."""
     marks = token[0].rfind(">") + 1
+    if not marks and inside.context.cursor.begins_block(token):
+        inside.say(token.end())
+        return Verdict.INDENTED, Opener(token[0])
     return open_line(inside, token.start() + (marks or len(token[0])))
 
 

@@ -169,6 +169,8 @@ class CallSyntax:
     """The fence of the code block that holds the calls and is the whole reply; empty if there is none."""
     is_indented: bool = False
     """It stands in indented code, where only calls that end the reply are calls."""
+    in_paragraph: bool = False
+    """A line of text leads to it: where words follow on the next line, they speak of it."""
 
     @cached_property
     def ends_reply(self) -> bool:

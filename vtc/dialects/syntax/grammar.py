@@ -145,6 +145,8 @@ def next_heads(syntax: CallSyntax) -> list[tuple[Part, ...]]:
 
 
 IN_LINE = r"[ \t\r]{0,256}+"
+IN_PARAGRAPH = rf"{IN_LINE}(?:\n(?![ \t\r]{{0,256}}\n){IN_LINE})?"
+"""White space with one line break in it, but for that before an empty line."""
 
 PER_GRAMMAR = 1 << 14
 PER_HEAD = 1 << 8
@@ -303,6 +305,9 @@ class Grammar:
         Indented code may go on with the next line, and quotes no calls in these dialects' special tokens.
         """
         in_line = [head.token for head in self._anywhere if not head.syntax.dialect.may_be_quoted]
+        if run[:1] == "\n":  # a block of YAML goes on with lines as deep, and those that are empty
+            more = ((Lit(run),), (Lit("\n"), Maybe((Chars(r" \t\r\n", 64),)), Lit(run)))
+            return searching([*in_line, *numbered(TokenKind.CODE_LINE, more), Token(TokenKind.LINE_END, (Lit("\n"),))])
         tokens = [*in_line, *QUOTING, *FENCES]
         if run.isspace():
             tokens += [*self._own(own), *numbered(TokenKind.CODE_LINE, INDENTED)]
@@ -479,8 +484,13 @@ class Grammar:
 
     @_kept
     def undecided(self, syntax: CallSyntax) -> Scan:
-        """After a call that may be quoted: closers that may still come, and what shows that it is not."""
+        """After a call that may be quoted: closers that may still come, and what shows that it is not.
+
+        That is the end of its line, of its paragraph, or of the reply.
+        """
         ends_line = [] if syntax.ends_reply else [(OneOf(("\n", "\\n")),)]
+        if syntax.in_paragraph:
+            ends_line += [token.parts for token in FENCES]
         decided = [*ends_line, *(token.parts for token in (*self._markers, *self._results_after(syntax)))]
         late, following, tail = self._late_closers(syntax), next_heads(syntax), syntax.section_tail()
         if tail:  # what belongs to the section may stand on other lines
@@ -493,7 +503,8 @@ class Grammar:
             *numbered(TokenKind.LATE_CLOSER, _cut_results(syntax), at_end=True, after=len(late)),
             *NO_WORDS,
         ]
-        return FollowingScan(self.text, (TokenKind.CALL_OPENER,), tokens, IN_LINE if ends_line else SPACE)
+        space = SPACE if syntax.ends_reply else IN_PARAGRAPH if syntax.in_paragraph else IN_LINE
+        return FollowingScan(self.text, (TokenKind.CALL_OPENER,), tokens, space)
 
     @_kept
     def damaged(self, syntax: CallSyntax, name: str) -> Scan:

@@ -252,7 +252,15 @@ QUOTING = numbered(
     [(Lit(COMMENT),), *((Lit(f"<{name}"), _ATTRIBUTES, Lit(">")) for name in ELEMENTS)],
     line_start=True,
 )
-LINES = numbered(TokenKind.QUOTING_LINE, [*INDENTED, *((Lit(f"\n{' ' * count}>"), *_QUOTED) for count in range(4))])
+_BLANKS = Maybe((Chars(" \\t", 64),))
+LINES = numbered(
+    TokenKind.QUOTING_LINE,
+    [
+        *((Lit(f"\n{' ' * count}>"), *_QUOTED) for count in range(4)),
+        *((Lit(f"\n{blanks}"), _BLANKS) for blanks in ("  ", "\t", " \t")),
+    ],
+)
+"""How a line of indented code, of a block of YAML or of a quotation begins, as far as the line alone can tell."""
 FIRST_LINE = Token(TokenKind.QUOTING_LINE, (Lit(">"), *_QUOTED))
 """How the first line of a reply begins that quotes. Indentation says nothing there: it is no code."""
 TICKS = Token(TokenKind.BACKTICKS, (Lit("`"), Maybe((Chars("`", 63),))))

@@ -46,6 +46,8 @@ _ESCAPED = {written.decode(): character for character, written in ESCAPES.items(
 _ESCAPE = re.compile(r"\\.")
 _CODE = rb" {0,3}(?:\\t|>)|    "
 """The beginning of a line of code or of a quotation."""
+_BLOCK = rb": [|>]|(?:\A| )[|>][-+1-9]{0,2}(?:\\n|\Z)"
+"""The end of a line that may open a block of text in YAML: the reader says whether it does."""
 _INDENT = rb"(?: |\\t|>){0,%d}" % INDENT
 _SPACE, _BACKSLASH = b" \\"
 
@@ -73,8 +75,11 @@ class TextCheck(msgspec.Struct, frozen=True):
 def check_of(rule: PlainRule) -> TextCheck:
     """Compile a rule; one that stops at no character is for text that is not read at all."""
     bytes_ = {0x22, 0x5C, *range(0x20), *(character.encode()[0] for character in rule.stop + rule.later)}
+    bytes_ |= {*b"|>"} if rule.lines else set()
     is_read, later = any(rule), rule.later.encode()
     stops = [*_written(rule.stop), rb"[\x00-\x1f]"]
+    if rule.lines:
+        stops.append(_BLOCK)
     if is_read:
         stops.append(rb'(?<!\\)(?:\\\\)*+\\[^"\\/nt]')  # no escape that is not known
     starts = b"|".join(_written(rule.starts))
