@@ -488,7 +488,7 @@ class Grammar:
 
         That is the end of its line, of its paragraph, or of the reply.
         """
-        ends_line = [] if syntax.ends_reply else [(OneOf(("\n", "\\n")),)]
+        ends_line: list[tuple[Part, ...]] = [] if syntax.ends_reply else [(OneOf(("\n", "\\n")),)]
         if syntax.in_paragraph:
             ends_line += [token.parts for token in FENCES]
         decided = [*ends_line, *(token.parts for token in (*self._markers, *self._results_after(syntax)))]
