@@ -306,8 +306,8 @@ class Description(msgspec.Struct, frozen=True, cache_hash=True, forbid_unknown_f
 
         This is: calls with a marker of their own, of at least five characters; JSON or Python with the name of an
         offered tool that is the whole reply; and lines that begin with words of the dialect, or tags that are tools'
-        names, if no text follows. A dialect that is only how clients read calls is left out, and code blocks, which hold
-        examples.
+        names, if no text follows. A dialect that is only how clients read calls is left out, and so are code blocks,
+        which hold examples.
         """
         if not self.json_body or self.is_block:
             return None
