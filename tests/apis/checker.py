@@ -1,0 +1,163 @@
+"""What clients rely on in a stream, whoever wrote it: numbers, ids, names, the order of blocks, one end, usage once.
+
+Nothing here uses VTC, nor the strict readers: those hold for one client's view, this for the frames.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+type Json = dict[str, Any]
+
+
+def problems(api: str, body: bytes) -> list[str]:
+    """All that is out of order in a stream."""
+    return [*_CHECKS[api](_frames(body, lines=api == "ollama-chat"))]
+
+
+def _frames(body: bytes, *, lines: bool) -> list[Json]:
+    if lines:
+        return [json.loads(line) for line in body.splitlines() if line.strip()]
+    blocks = body.replace(b"\r\n", b"\n").split(b"\n\n")
+    data = [
+        b"\n".join(line[5:].strip() for line in block.split(b"\n") if line.startswith(b"data:")) for block in blocks
+    ]
+    return [json.loads(entry) for entry in data if entry and entry != b"[DONE]"]
+
+
+def _said(value: Any) -> bool:
+    return isinstance(value, str) and value.strip() not in ("", "null")
+
+
+def _chat(frames: list[Json]) -> Iterator[str]:
+    calls: dict[tuple[int, int], Json] = {}
+    ends: list[int] = []
+    for choice in (choice for frame in frames for choice in frame.get("choices") or ()):
+        index, delta = choice.get("index", 0), choice.get("delta") or {}
+        if index in ends and (delta.get("content") or delta.get("tool_calls")):
+            yield "something comes after the end of its choice"
+        if "role" in delta and delta["role"] != "assistant":
+            yield f"the role is {delta['role']!r}"
+        for entry in delta.get("tool_calls") or ():
+            function = entry.get("function") or entry.get("custom") or {}
+            key = (index, entry.get("index"))
+            if key not in calls:
+                if entry.get("index") != sum(of == index for of, _ in calls):
+                    yield f"call {entry.get('index')} leaves numbers out"
+                if not (_said(entry.get("id")) and _said(function.get("name"))):
+                    yield "a call begins without its id or its name"
+                calls[key] = entry
+            elif "name" in function or "id" in entry:
+                yield "a later piece has a name or an id"
+        if (reason := choice.get("finish_reason")) is not None:
+            if not _said(reason) or index in ends:
+                yield f"a second end, or one that says nothing: {reason!r}"
+            ends.append(index)
+            if any(of == index for of, _ in calls) and reason == "stop":
+                yield "calls were made, and stop is the reason"
+    if not {index for index, _ in calls} <= {*ends}:
+        yield "calls, and no end"
+    ids = [entry.get("id") for entry in calls.values()]
+    if len({*ids}) != len(ids):
+        yield "two calls of one id"
+    if sum(bool(frame.get("usage")) for frame in frames) > 1:
+        yield "the usage comes twice"
+
+
+def _messages(frames: list[Json]) -> Iterator[str]:
+    open_: int | None = None
+    blocks: list[Json] = []
+    ends = starts = 0
+    for event in frames:
+        kind = event["type"]
+        if ends and kind not in ("ping", "message_stop"):
+            yield f"{kind} after the end"
+        if kind == "message_start":
+            starts += 1
+        elif kind == "content_block_start":
+            block = event["content_block"]
+            if open_ is not None or event["index"] != len(blocks):
+                yield f"block {event['index']} begins while {open_} is open"
+            if block["type"] == "tool_use" and not (_said(block.get("id")) and _said(block.get("name"))):
+                yield "a call without its id or its name"
+            if block["type"] == "tool_use" and block.get("input"):
+                yield "arguments in the start of a block"
+            blocks.append(block)
+            open_ = event["index"]
+        elif kind == "content_block_delta" and event["index"] != open_:
+            yield f"a delta of block {event['index']}, which is not open"
+        elif kind == "content_block_stop":
+            if event["index"] != open_:
+                yield f"block {event['index']} ends, which is not open"
+            open_ = None
+        elif kind == "message_delta":
+            ends += 1
+            if open_ is not None or not _said(event["delta"].get("stop_reason")):
+                yield "the end comes in a block, or says nothing"
+    ids = [block["id"] for block in blocks if block["type"] == "tool_use"]
+    if starts != 1 or ends > 1 or len({*ids}) != len(ids):
+        yield f"{starts} starts, {ends} ends, calls {ids}"
+
+
+def _responses(frames: list[Json]) -> Iterator[str]:
+    items: dict[int, Json] = {}
+    done: dict[int, Json] = {}
+    last: list[Json] = []
+    numbers = [event["sequence_number"] for event in frames if "sequence_number" in event]
+    if numbers != [*range(numbers[0] if numbers else 0, len(numbers) + (numbers[0] if numbers else 0))]:
+        yield "the events are not numbered in order"
+    for event in frames:
+        kind, place = event["type"], event.get("output_index")
+        if last:
+            yield f"{kind} after the end"
+        if kind == "response.output_item.added":
+            if place != len(items):
+                yield f"item {place} follows {len(items)}"
+            items[place] = event["item"]
+        elif kind == "response.output_item.done":
+            done[place] = event["item"]
+            if place not in items:
+                yield f"item {place} is done, and never began"
+        elif place is not None and place not in items:
+            yield f"{kind} of item {place}, which did not begin"
+        if kind in ("response.completed", "response.incomplete", "response.failed"):
+            last = event["response"].get("output") or [{}]
+    calls = [item for item in (*items.values(), *done.values(), *last) if item.get("type") == "function_call"]
+    if not all(_said(item.get("name")) and _said(item.get("call_id")) for item in calls):
+        yield "a call without its id or its name"
+    for place, item in done.items():
+        begun = items.get(place, item)
+        if any(begun.get(key) != item.get(key) for key in ("id", "type", "call_id", "name")):
+            yield f"item {place} ends as another one"
+    if items.keys() != done.keys():
+        yield "an item is never done"
+
+
+def _ollama(frames: list[Json]) -> Iterator[str]:
+    for line in frames[:-1]:
+        if line.get("done"):
+            yield "a line after the last one"
+    for call in (call for line in frames for call in line.get("message", {}).get("tool_calls") or ()):
+        if not (_said(call["function"].get("name")) and isinstance(call["function"].get("arguments"), dict)):
+            yield "a call without its name or an object"
+
+
+def _gemini(frames: list[Json]) -> Iterator[str]:
+    candidates = [candidate for event in frames for candidate in event.get("candidates") or ()]
+    for part in (part for candidate in candidates for part in (candidate.get("content") or {}).get("parts") or ()):
+        call = part.get("functionCall")
+        if call and not (_said(call.get("name")) and isinstance(call.get("args", {}), dict)):
+            yield "a call without its name or an object"
+    if sum(bool(candidate.get("finishReason")) for candidate in candidates) > 1:
+        yield "two ends"
+
+
+_CHECKS: Mapping[str, Callable[[list[Json]], Iterator[str]]] = {
+    "openai-chat": _chat,
+    "anthropic-messages": _messages,
+    "openai-responses": _responses,
+    "ollama-chat": _ollama,
+    "gemini-generate": _gemini,
+}

@@ -1,0 +1,70 @@
+"""Exchanges of servers whose own calls are not in order, and the cases of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.apis import chat, named_events
+from tests.apis.shapes import SHAPES
+from tests.exchanges import fed, planner
+from vtc.apis import APIS
+from vtc.exchange import Exchange
+from vtc.profiles import Facts
+
+CASES: dict[str, list[dict[str, Any]]] = yaml.safe_load(
+    (Path(__file__).parents[1] / "cases" / "own_calls.yaml").read_text()
+)
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "filePath": {"type": "string"},
+        "content": {"type": "string"},
+        "limit": {"type": "integer"},
+        "tags": {"type": "array", "items": {"type": "string"}},
+    },
+    "required": ["filePath"],
+}
+TOOLS = {"write": SCHEMA, "any": {"type": "object"}}
+
+
+def opened(client: str, server: str, *, stream: bool) -> Exchange:
+    """An exchange whose client has the tools."""
+    (api,) = [api for api in APIS if api.name == client]
+    tools = {
+        "openai-chat": [{"type": "function", "function": {"name": name, "parameters": TOOLS[name]}} for name in TOOLS],
+        "ollama-chat": [{"type": "function", "function": {"name": name, "parameters": TOOLS[name]}} for name in TOOLS],
+        "anthropic-messages": [{"name": name, "input_schema": schema} for name, schema in TOOLS.items()],
+        "openai-responses": [{"type": "function", "name": name, "parameters": TOOLS[name]} for name in TOOLS],
+        "gemini-generate": [{"functionDeclarations": [{"name": name, "parameters": TOOLS[name]} for name in TOOLS]}],
+    }[client]
+    body = chat.encoded(SHAPES[client].request(stream=stream, tools=tools))
+    facts = Facts(user_agent="Any/1", host="127.0.0.1", path=SHAPES[client].at(stream=stream))
+    return Exchange.open(api, body, facts, planner(upstream_api=(server,) if server != client else ()), "seed")
+
+
+def written(case: dict[str, Any]) -> bytes:
+    """The frames of a case as its server sends them."""
+    frames = case["frames"]
+    if case["api"] == "openai-chat":
+        frames = [frame if isinstance(frame, str) else _chunk(frame) for frame in frames]
+        frames = [chat.chunk({"role": "assistant", "content": ""}), *frames, *([] if case.get("open") else [chat.DONE])]
+    else:
+        write = {"ollama-chat": lambda line: chat.encoded(line) + b"\n", "gemini-generate": chat.frame}.get(
+            case["api"], named_events.frame
+        )
+        frames = [frame if isinstance(frame, str) else write(frame) for frame in frames]
+    frames = [f"data: {frame}\n\n".encode() if isinstance(frame, str) else frame for frame in frames]
+    if case.get("run_on"):
+        frames = [frame[:-1] for frame in frames]
+    return b"".join(frames)
+
+
+def _chunk(frame: dict[str, Any]) -> bytes:
+    return chat.chunk({key: value for key, value in frame.items() if key != "finish"}, frame.get("finish"))
+
+
+def in_cuts(exchange: Exchange, body: bytes, size: int) -> bytes:
+    return fed(exchange.stream(), *(body[at : at + size] for at in range(0, len(body), size)))
