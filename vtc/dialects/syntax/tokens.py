@@ -233,8 +233,9 @@ def doubtful(
 
 RESULTS = ("tool_response", "function_results", "tool_result", "observation")
 THOUGHTS = ("reasoning", "analysis", "scratchpad", "reflection", "think", "thinking", "thought")
-ELEMENTS = (*RESULTS, *THOUGHTS, "example", "examples", "pre", "code", "samp", "blockquote", "details")
-"""Elements in which a call is quoted: what a tool answered, an example, thoughts in tags of no family."""
+DOCUMENTS = ("documentation", "docs", "sample", "quote")
+ELEMENTS = (*RESULTS, *THOUGHTS, "example", "examples", "pre", "code", "samp", "blockquote", "details", *DOCUMENTS)
+"""Elements in which a call is quoted: what a tool answered, an example, a document, thoughts in tags of no family."""
 COMMENT = "<!--"
 """What opens a comment of HTML, which quotes as well."""
 _ATTRIBUTES = Maybe((Chars(" \\t", 1), Chars("^<>\\n", 256)))
