@@ -1,4 +1,4 @@
-"""A cache that is bounded in bytes, and the one that all exchanges share: patterns compiled for dialects and for names.
+"""A cache that is bounded in bytes, and the one that all exchanges share: what is made of dialects and of tools.
 
 A number of entries would bound nothing: a model chooses how many names it writes and how long they are.
 """
@@ -107,6 +107,6 @@ class BoundedCache:
 
 # Python's own cache holds the patterns that were compiled last: without the purge, evicting one would free nothing.
 COMPILED = BoundedCache(MOST_COMPILED, on_evict=re.purge)
-"""Patterns, some with names of tools and parameters in them. They hold nothing else of a client."""
+"""Patterns, some with names of tools and parameters in them, and schemas of tools: nothing else of a client."""
 PER_CHARACTER = 12
 """Bytes that a compiled pattern takes for each character of its text."""

@@ -12,13 +12,14 @@ the model still reads it; what a call must fit is checked here, against the sche
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace as with_fields
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
 from vtc.dialects.arguments.values import kind_named
+from vtc.dialects.bounded_cache import COMPILED, PER_CHARACTER
 from vtc.events import CanonicalRequest, Tool
 from vtc.exchange.asking.steps.messages import StepContext
 from vtc.json_text import encode, referred
@@ -67,18 +68,37 @@ def schemas(request: CanonicalRequest, value: Any, _context: StepContext) -> tup
         if not _is_object(tool.parameters) and tool.name != request.choice:
             left_out.append(tool.name)
             continue
-        writer = SchemaWriter(tool.parameters, most=left)
-        parameters = writer.written(value)
-        left -= writer.parts
-        if parameters is not tool.parameters:
-            lines.append(f"{tool.name}: {', '.join(writer.gone)}" if writer.gone else tool.name)
-            tool = with_fields(tool, parameters=parameters)
+        written = _written(tool.parameters, value, min(left, MOST_PARTS))
+        left -= written.parts
+        if written.parameters is not None:
+            lines.append(f"{tool.name}: {', '.join(written.gone)}" if written.gone else tool.name)
+            tool = with_fields(tool, parameters=written.parameters)
         tools.append(tool)
     shown = "; ".join(lines[:MOST_TOLD]) + "; …" * (len(lines) > MOST_TOLD)
     told = [f"{counted(len(lines), 'schema')} simplified ({shown})"] if lines else []
     if left_out:
         told.append(f"not offered, as their arguments are no object: {', '.join(left_out)}")
     return (replace(request, tools=tuple(tools)), "; ".join(told)) if told else (request, "")
+
+
+class _Written(NamedTuple):
+    """The parameters of a tool, in the words of a server; None if they stay as they are."""
+
+    parameters: Json | None
+    gone: Collection[str]
+    parts: int
+
+
+def _written(parameters: Json, words: Any, most: int) -> _Written:
+    """Write the parameters of a tool; those that were written before, as agents declare the same in each turn."""
+    source = encode(parameters)
+
+    def make() -> _Written:
+        writer = SchemaWriter(parameters, most=most)
+        new = writer.written(words)
+        return _Written(None if new is parameters else new, tuple(writer.gone), writer.parts)
+
+    return COMPILED.get_or_make((SchemaWriter, source, words, most), make, lambda _: PER_CHARACTER * len(source))
 
 
 def _is_object(schema: Json) -> bool:
