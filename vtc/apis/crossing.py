@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from vtc.apis.content import file_of, missing
 from vtc.apis.contract import Chain, Decoded, Decoder, joined
-from vtc.apis.fields import part_of
+from vtc.apis.fields import part_of, text_at
 from vtc.apis.layout import UNSIGNED
 from vtc.apis.request import Request
 from vtc.apis.seals import SealKey
@@ -177,7 +177,7 @@ def _unsaid_of_tools(request: Request) -> dict[str, None]:
     """Name the fields of tools that no other API is told."""
     names = {tool.name for tool in request.offer.tools}
     entries = [entry for entry in request.fields.get("tools") or () if isinstance(entry, Mapping)]
-    own = [entry for entry in entries if (part_of(entry, "function") or entry).get("name") in names]
+    own = [entry for entry in entries if text_at(part_of(entry, "function") or entry, "name") in names]
     return {f"{key} of tools": None for entry in own for key, value in entry.items() if key not in _OF_TOOLS and value}
 
 

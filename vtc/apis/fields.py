@@ -130,6 +130,12 @@ def part_of(value: Any, key: str) -> Mapping[str, Any]:
     return part if isinstance(part, Mapping) else {}
 
 
+def text_at(value: Mapping[str, Any], key: str) -> str | None:
+    """Return the text that stands in an object under a key, as names and ids do; None if none does."""
+    text = value.get(key)
+    return text if isinstance(text, str) else None
+
+
 def at(value: Any, path: str) -> Any:
     """Return what stands at a dotted path in an object; None if nothing does."""
     for key in path.split("."):

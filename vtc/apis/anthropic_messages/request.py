@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from vtc.apis import content, request, shapes
 from vtc.apis.calls import arguments_text
 from vtc.apis.contract import FULL, Json, Question
-from vtc.apis.fields import part_of
+from vtc.apis.fields import part_of, text_at
 from vtc.apis.layout import BodyLayout, FullError, Shape, each, within
 from vtc.apis.whole import add
 from vtc.events import (
@@ -565,14 +565,16 @@ def _messages(entry: Mapping[str, Any]) -> list[Message]:
     for is_result, some in groupby(blocks, lambda block: block.get("type") == "tool_result" and role == "user"):
         if is_result:
             results = [(content.read(block.get("content")), block) for block in some]
-            out += [Message("tool", text, call_id=block.get("tool_use_id"), source=block) for text, block in results]
+            out += [
+                Message("tool", text, call_id=text_at(block, "tool_use_id"), source=block) for text, block in results
+            ]
         else:
             out.append(Message(role, content.read([*some]), source=entry))
     return out or [Message(role, source=entry)]
 
 
 def _call(block: Block) -> ToolCall:
-    return ToolCall(str(block.get("name")), arguments_text(block.get("input")) or "{}", block.get("id"), block)
+    return ToolCall(str(block.get("name")), arguments_text(block.get("input")) or "{}", text_at(block, "id"), block)
 
 
 # Writing

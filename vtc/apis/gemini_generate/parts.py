@@ -14,7 +14,7 @@ from typing import Any
 
 from vtc.apis.calls import arguments_text, object_in
 from vtc.apis.clean import said
-from vtc.apis.fields import part_of
+from vtc.apis.fields import part_of, text_at
 from vtc.events import Message, Origin, Reason, Tool, ToolCall
 from vtc.wire.sse import EventStream
 
@@ -76,9 +76,8 @@ def is_text(part: Any) -> bool:
 def call_of(part: Mapping[str, Any]) -> ToolCall:
     """Read a call."""
     call = part["functionCall"]
-    id_ = call.get("id")
     arguments = arguments_text(call.get("args")) or "{}"
-    return ToolCall(said(call.get("name")), arguments, id_ if isinstance(id_, str) else None, part)
+    return ToolCall(said(call.get("name")), arguments, text_at(call, "id"), part)
 
 
 def call_part(call: ToolCall) -> dict[str, Any]:

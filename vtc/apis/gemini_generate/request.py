@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from vtc.apis import content as media
 from vtc.apis import request, shapes
 from vtc.apis.contract import FULL, Json, Question
-from vtc.apis.fields import part_of, raws
+from vtc.apis.fields import part_of, raws, text_at
 from vtc.apis.gemini_generate.parts import (
     SIGNATURE,
     call_of,
@@ -512,12 +512,9 @@ def _messages(entry: Mapping[str, Any]) -> list[Message]:
 def _result(part: Mapping[str, Any]) -> Message:
     response = part["functionResponse"]
     more: tuple[str | Opaque, ...] = tuple(Opaque(part) for part in response.get("parts") or ())
-    id_ = response.get("id")
     text = result_text(part)
     content = (text, *more) if text else more
-    return Message(
-        "tool", content, call_id=id_ if isinstance(id_, str) else None, name=response.get("name"), source=part
-    )
+    return Message("tool", content, call_id=text_at(response, "id"), name=text_at(response, "name"), source=part)
 
 
 def _is_thought(part: Any) -> bool:

@@ -12,7 +12,7 @@ from vtc.apis import content, request, shapes
 from vtc.apis.calls import arguments_text, freeform
 from vtc.apis.contract import FULL, Json, Question
 from vtc.apis.crossing import FIELDS
-from vtc.apis.fields import part_of
+from vtc.apis.fields import part_of, text_at
 from vtc.apis.layout import UNSIGNED, BodyLayout, FullError, Shape, within
 from vtc.apis.openai_chat import words
 from vtc.apis.openai_chat.words import ChatForm, entry_of, function_of
@@ -331,7 +331,7 @@ class Request(request.Request):
 
     def usual(self, message: Message) -> Message:
         source = message.source
-        if isinstance(source, dict) and source.get("role") in ROLES and "content" in source:
+        if isinstance(source, dict) and text_at(source, "role") in ROLES and "content" in source:
             return replace(message, source={**source, "role": message.role})
         return message
 
@@ -372,8 +372,8 @@ def _message(entry: Mapping[str, Any]) -> Message:
         role=ROLES.get(role, role),
         content=content.read(entry.get("content")),
         calls=tuple(map(_call, entry.get("tool_calls") or ())),
-        call_id=entry.get("tool_call_id"),
-        name=entry.get("name") or entry.get("tool_name"),
+        call_id=text_at(entry, "tool_call_id"),
+        name=text_at(entry, "name") or text_at(entry, "tool_name"),
         source=entry,
         reasoning=thought if isinstance(thought, str) else "",
     )
@@ -390,13 +390,13 @@ def _call(entry: Mapping[str, Any]) -> ToolCall:
     """Read a call; that of a custom tool has its raw input as the one argument."""
     function = function_of(entry)
     arguments = {"input": function.get("input") or ""} if entry.get("custom") else function.get("arguments")
-    return ToolCall(str(function.get("name")), arguments_text(arguments) or "{}", entry.get("id"), entry)
+    return ToolCall(str(function.get("name")), arguments_text(arguments) or "{}", text_at(entry, "id"), entry)
 
 
 def _encoded(message: Message) -> dict[str, Any]:
     """Write a message that was changed: what it says now, and all fields of its source that say nothing of that."""
     source = message.source if isinstance(message.source, dict) else {}
-    role = source.get("role", message.role)
+    role = str(source.get("role", message.role))
     same_role = ROLES.get(role, role) == message.role
     was_result = role == "tool" and not same_role
     past = words.past(message)

@@ -20,6 +20,7 @@ import msgspec
 from vtc.apis.calls import JsonNesting, arguments_text, raw_input
 from vtc.apis.clean import said
 from vtc.apis.contract import Json
+from vtc.apis.fields import text_at
 from vtc.events import ToolCall, Usage
 from vtc.wire.sse import EventStream
 
@@ -109,7 +110,7 @@ def call_of(item: Json, form: ResponseForm) -> ToolCall:
     """Read an item that is a call."""
     arguments = item.get(CALLS[item["type"]][1]) or ""
     arguments = arguments_text({"input": arguments} if item["type"] == "custom_tool_call" else arguments)
-    return ToolCall(name_of(item, form), arguments or "{}", item.get("call_id") or item.get("id"), item)
+    return ToolCall(name_of(item, form), arguments or "{}", text_at(item, "call_id") or text_at(item, "id"), item)
 
 
 def action_of(item: Json) -> str:

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from vtc.apis import content, request, shapes
 from vtc.apis.calls import freeform
 from vtc.apis.contract import FULL, Json, Question
-from vtc.apis.fields import part_of
+from vtc.apis.fields import part_of, text_at
 from vtc.apis.layout import BodyLayout, FullError, Shape, each, within
 from vtc.apis.openai_chat import request as openai_chat
 from vtc.apis.openai_responses.items import (
@@ -376,7 +376,7 @@ class Request(request.Request):
 
     def usual(self, message: Message) -> Message:
         source = message.source
-        if isinstance(source, dict) and source.get("role") in ROLES:
+        if isinstance(source, dict) and text_at(source, "role") in ROLES:
             return replace(message, source={**source, "role": message.role})
         return message
 
@@ -461,7 +461,7 @@ def _other(item: Json) -> Message:
     """Read an item that is not the model's."""
     role = str(item.get("role") or "")
     if item.get("type") in OUTPUTS:
-        return Message("tool", content.read(item.get("output")), (), item.get("call_id"), None, item)
+        return Message("tool", content.read(item.get("output")), (), text_at(item, "call_id"), None, item)
     if _kind(item) == "message":
         return Message(ROLES.get(role, role), content.read(item.get("content")), source=item)
     return Message("system" if _declares(item) else "user", (Opaque(_Item(item)),), source=item)
