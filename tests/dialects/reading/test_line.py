@@ -22,7 +22,21 @@ def is_carried_out(before: str, after: str = "") -> bool:
 @pytest.mark.parametrize(
     "text",
     [
-        *("+", "- ", "a\n-", "\n  ## ", "12: ", "a\n 12 | ", "12→", "12\t", "12:+ ", "x.py:12:", "x.py:12:5: "),
+        *(
+            "+",
+            "+ ",
+            "a\n-",
+            "-- ",
+            "- - ",
+            "\n  ## ",
+            "12: ",
+            "a\n 12 | ",
+            "12→",
+            "12\t",
+            "12:+ ",
+            "x.py:12:",
+            "x.py:12:5: ",
+        ),
         *(
             "10:11 ",
             "10:11:12.345 ",
@@ -46,6 +60,15 @@ def is_carried_out(before: str, after: str = "") -> bool:
 def test_a_line_of_a_file_is_known_by_its_beginning(text: str) -> None:
     assert not is_carried_out(text)
     assert not is_carried_out(text, "\nSo.")
+
+
+@pytest.mark.parametrize("text", ["- ", "Look:\n- ", "  - "])
+def test_an_item_of_a_list_is_none_where_it_is_the_only_one_and_nothing_follows(text: str) -> None:
+    assert is_carried_out(text)
+    assert is_carried_out(text, ".\n")
+    assert not is_carried_out(text, "\nSo.")
+    assert not is_carried_out(text, "\n- so")
+    assert not is_carried_out(f"+ a\nb\n{text}")
 
 
 @pytest.mark.parametrize(

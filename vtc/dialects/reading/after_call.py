@@ -212,6 +212,9 @@ def accept(context: Context, call: OpenCall, events: list[Call]) -> Completed | 
     calls = [*call.earlier.calls, *events]
     if (place.in_line or syntax.ends_reply or syntax.in_paragraph) and syntax.dialect.may_be_quoted:
         if place.of_file and "\n" not in call.text.raw.strip():
+            if place.is_item:
+                item = replace(syntax, is_indented=True)
+                return Verdict.UNDECIDED, CompleteCalls(item, calls, call.text.size, place.mark)
             refuse(context, call, OF_FILE)
             return Verdict.INDENTED
         sure = place.follows_call or call.is_laid_out or (call.is_whole and context.is_own(syntax))

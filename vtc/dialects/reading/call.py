@@ -499,7 +499,7 @@ def _opened(context: Context, token: TokenMatch, syntax: CallSyntax, after: Comp
         call.earlier, call.text.size = EarlierCalls(after.calls), after.size
     speech = context.speech
     at = token.start()
-    call.place = place(context.cursor.text, at, in_line=speech.in_line, follows_call=speech.has_called_here)
+    call.place = place(context.cursor, at, in_line=speech.in_line, follows_call=speech.has_called_here)
     call.text.add(context.speech.take_space())
     call.text.before = len(call.text.raw)
     return call

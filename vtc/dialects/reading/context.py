@@ -39,10 +39,12 @@ type TokenMatch = re.Match[str]
 class Cursor:
     """A text and the place in it up to which it was read."""
 
-    __slots__ = ("at", "final", "seek", "text")
+    __slots__ = ("at", "final", "read_again", "seek", "text")
 
     def __init__(self) -> None:
         self.text = ""
+        self.read_again = False
+        """Some of the text was put back, and what stands before that is forgotten."""
         self.at = 0
         self.seek = 0
         """Where the search for the next token goes on."""
@@ -70,6 +72,7 @@ class Cursor:
 
     def again(self, text: str) -> None:
         """Put text that was consumed before the rest, to be read in another state."""
+        self.read_again |= self.at > 0
         self.text, self.at, self.seek = text + self.text[self.at :], 0, 0
 
     @property
@@ -86,6 +89,15 @@ class Cursor:
     def is_at_end(self) -> bool:
         """True if all text that came is consumed."""
         return self.at == len(self.text)
+
+    def is_lone_item(self, at: int) -> bool:
+        """True if an item of a list stands there, and no line of the reply so far looks like one, or is of a file.
+
+        That can be told as long as the beginning of the reply is kept.
+        """
+        if self.read_again or self.at >= CONTEXT or not _ITEM.search(self.text, 0, at):
+            return False
+        return len(_OF_LIST.findall(self.text, 0, at)) == 1
 
     def is_blank_to(self, end: int) -> bool:
         """True if only white space stands before `end`."""
@@ -116,6 +128,8 @@ _LEVEL = r"[\[(]?[A-Z]{2,9}[\])]?:?[ \t]*+"
 """Stands in a log between the time and the message: `INFO`, `[WARN]`, `UTC`, `AM`."""
 _BEGINNING = rf"(?:[-+#|>]++|\d{{1,9}}[ \t]{{0,8}}[:|→]|\d{{1,9}}\t|{_STAMP})[ \t]*+"
 _OF_LOG = rf"(?:(?:^|\n)[ \t]*+{_STAMP}[ \t]*+|{_DATED})(?:{_BEGINNING}|{_LEVEL})*\Z"
+_ITEM = re.compile(r"(?:\A|\n)[ \t]*+-[ \t]++\Z")
+_OF_LIST = re.compile(rf"^[ \t]*+{_BEGINNING}", re.MULTILINE)
 _OF_FILE = re.compile(rf"(?:^|\n)[ \t]*+(?:{_BEGINNING})+\Z|\S:\d{{1,9}}:(?:\d{{1,9}}:)?[ \t]*+\Z|{_OF_LOG}")
 
 
@@ -130,16 +144,19 @@ class CallPlace(NamedTuple):
     """What would end the quotation that begins directly before it; empty if none does."""
     of_file: bool = False
     """Nothing stands before it on the line but what lines of files, logs and diffs begin with."""
+    is_item: bool = False
+    """That is `- `, and no other line so far begins so: an item of a list, if nothing follows."""
 
 
-def place(text: str, at: int, *, in_line: bool, follows_call: bool) -> CallPlace:
+def place(cursor: Cursor, at: int, *, in_line: bool, follows_call: bool) -> CallPlace:
     """Tell where a call begins, by the text before `at`."""
-    before = text[max(0, at - CONTEXT) : at]
+    before = cursor.text[max(0, at - CONTEXT) : at]
     if not in_line:
         return CallPlace()
     bare = before.rstrip(" \t")
     mark = MARKS.get(BAR if bare.endswith(BAR) else before[-1:], "")
-    return CallPlace(True, follows_call, mark, _OF_FILE.search(before) is not None)
+    of_file = _OF_FILE.search(before) is not None
+    return CallPlace(True, follows_call, mark, of_file, of_file and cursor.is_lone_item(at))
 
 
 # What leaves the reader: events in order, and the white space that waits since a call may follow it.

@@ -432,9 +432,11 @@ def call_syntaxes(dialect: Description) -> list[CallSyntax]:
     call_syntaxes = [CallSyntax(dialect, call, section) for section in dialect.sections for call in dialect.calls]
     if not dialect.section_required:
         call_syntaxes += [CallSyntax(dialect, call) for call in dialect.calls]
-    if dialect.fenced and dialect.is_framed and dialect.may_be_quoted:
+    in_section = bool(dialect.sections) and not dialect.is_json_reply
+    if dialect.fenced and (dialect.is_framed or in_section) and dialect.may_be_quoted:
         # As the dialect itself writes them: other ways of writing are rather what a text about it shows.
-        written = [syntax for syntax in call_syntaxes if syntax.call == dialect.calls[0]]
+        unfenced = [syntax for syntax in call_syntaxes if "```" not in syntax.section]
+        written = [syntax for syntax in unfenced if syntax.call == dialect.calls[0]]
         call_syntaxes += [replace(syntax, fence=fence) for syntax in written for fence in CODE_FENCES]
     return call_syntaxes
 

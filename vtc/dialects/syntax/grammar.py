@@ -343,13 +343,14 @@ class Grammar:
         unquoted = (Lit("{"), Space(), Chars(r"\w", 64), Space(), Lit(":"))
         objects = (opening_of_json(Lit("}")), unquoted, ENCODED_TWICE)
         calls = () if syntax.dialect.names == "declared" else self._heads_of(syntax.dialect)
+        first = [trimmed(literal(tag, syntax.dialect)) for tag in syntax.closing_tags(name)[:1]]
         return expecting(
             [
                 Token(f"{TokenKind.CALL_CLOSER}0", tail),
                 *own,
                 *numbered(TokenKind.PARAMETER_CLOSER, closers),
                 *numbered(TokenKind.JSON_OPENER, ((CODE_BLOCK, *opening) for opening in objects)),
-                *numbered(TokenKind.OUTER_CLOSER, syntax.last_tags(name)),
+                *numbered(TokenKind.OUTER_CLOSER, [*syntax.last_tags(name), *first]),
                 *elements,
                 *self._wrong_tail(syntax, name),
                 *numbered(TokenKind.NEXT_CALL, calls),
