@@ -305,9 +305,8 @@ class Description(msgspec.Struct, frozen=True, cache_hash=True, forbid_unknown_f
         """The part of it that is read from every model, since no one writes it by accident; None if there is none.
 
         This is: calls with a marker of their own, of at least five characters; JSON or Python with the name of an
-        offered tool that is the whole reply; and lines that begin with words of the dialect, or tags that are tools'
-        names, if no text follows. A dialect that is only how clients read calls is left out, and so are code blocks,
-        which hold examples.
+        offered tool that is the whole reply; and tags that are tools' names, if no text follows. A dialect that is only
+        how clients read calls is left out, and so are code blocks, which hold examples.
         """
         if not self.json_body or self.is_block:
             return None
@@ -317,8 +316,6 @@ class Description(msgspec.Struct, frozen=True, cache_hash=True, forbid_unknown_f
                 whole = [section.replace("{calls}", call) for section in self.sections for call in self.calls]
                 words = any(text[0].isalnum() or text.startswith("{name}") for text in whole)
                 return None if words else replace(self, section_required=True)
-            if self.anchor == "line" and self.ends_reply and not self.sections:
-                return self
             return replace(self, ends_reply=True) if {*map(_opening, self.calls)} == {"<"} else None
         patterns = self.sections if self.section_required else self.calls
         marked = tuple(text for text in patterns if _is_marker(_opening(text)))
