@@ -229,7 +229,7 @@ async def test_an_encoded_request_stays_encoded(start: Start) -> None:
 # Untouched
 
 
-ODD = b'{ "model":"m",\r\n\t"messages" : [ {"role":"user","content":"\\u00e9 \xc3\xa9"} ], "n": 1.0e0, "tools":[]}'
+ODD = b'{ "model":"m",\r\n\t"messages" : [ {"role":"user","content":"\\u00e9 \xc3\xa9"} ], "n": 1.0e0, "stop":[]}'
 
 
 @pytest.mark.parametrize(
