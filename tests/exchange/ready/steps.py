@@ -17,7 +17,7 @@ BY_NAME = {api.name: api for api in APIS}
 ALL: dict[str, Any] = {
     **CERTAIN,
     **BRIDGED,
-    **dict.fromkeys(("declared", "developer", "single", "after_results", "nulls", "choice"), True),
+    **dict.fromkeys(("declared", "developer", "single", "after_results", "nulls", "choice", "signatures"), True),
     "something": "first",
     "ids": "alphanumeric9",
     "images": "noted",

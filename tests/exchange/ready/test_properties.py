@@ -17,6 +17,7 @@ from tests.exchanges import AGENT, planner
 from vtc.events import CanonicalRequest
 from vtc.exchange import Exchange
 from vtc.exchange.asking.steps import STEPS, StepContext, made_ready
+from vtc.profiles import Memory
 
 type Json = dict[str, Any]
 
@@ -105,6 +106,10 @@ def anew(given: StepContext, asked: CanonicalRequest) -> StepContext:
     return given._replace(names=WireNames(tool.name for tool in asked.tools))
 
 
+def test_every_step_is_among_those_that_are_tried() -> None:
+    assert STEPS.keys() == ALL.keys() | OTHERS.keys()
+
+
 @pytest.mark.parametrize(("name", "value"), [*ALL.items(), *OTHERS.items()])
 @FEW
 @over(fields=requests())
@@ -164,6 +169,27 @@ def test_nothing_that_was_said_is_lost(fields: Json, steps: set[str], other: boo
             assert json.dumps(said)[1:-1] in json.dumps(sent["messages"])
     if not steps:
         assert exchange.request() == body or fields["tools"] == []
+
+
+@over(kinds=st.lists(st.sampled_from(["asks", "calls", "calls and is told"]), min_size=2, max_size=6))
+def test_once_tools_stand_in_the_prompt_a_turn_begins_the_next_one(kinds: list[str]) -> None:
+    """But for the one turn in which the server refused them."""
+    said: list[Json] = [{"role": "user", "content": "Go."}]
+    memory, before = Memory(), list[Json]()
+    error = b'{"error": {"message": "registry.ollama.ai/library/m does not support tools"}}'
+    for number, kind in enumerate(kinds):
+        said = [*said, *turn(number, kind)]
+        body = chat.encoded(chat.request(messages=said))
+        exchange = Exchange.open(BY_NAME["openai-chat"], body, AGENT, planner(), "seed", memory)
+        sent = exchange.request()
+        if not number:
+            sent = exchange.again(error, 400) or b""
+            exchange.learned()
+        fields = json.loads(sent)
+        assert "tools" not in fields
+        messages = fields["messages"]
+        assert messages[: max(0, len(before) - 1)] == before[:-1]
+        before = messages
 
 
 def turn(number: int, kind: str) -> list[Json]:
