@@ -239,7 +239,7 @@ async def test_of_several_calls_a_one_call_client_gets_the_first_and_a_note(stre
 REFUSED = {
     '<tool_call>{"name": "read_file", "arguments": {no}}</tool_call>': "not JSON",
     '<tool_call>{"name": "rm", "arguments": {}}</tool_call>': "no tool 'rm' is offered",
-    "<read_file>\nWhich one?\n</read_file>": "no parameter follows the opening tag",
+    "<read_file>\n<b>Which one?</b>\n</read_file>": "no parameter follows the opening tag",
 }
 
 
@@ -730,7 +730,7 @@ async def test_arguments_are_mended_only_where_that_is_wanted(start: Start) -> N
 @STREAM
 async def test_a_call_without_a_name_is_not_delivered(stream: bool, start: Start) -> None:
     lab = await start(calling(stream, ("", {"path": "."}), content="Hm."))
-    assert await told(lab, stream=stream) == "Hm."
+    assert await told(lab, stream=stream) == 'Hm.{"path": "."}'  # what it holds is text
     assert "no name" in (await lab.report())["refusals"][0]["reason"]
 
 

@@ -432,7 +432,8 @@ def call_syntaxes(dialect: Description) -> list[CallSyntax]:
     call_syntaxes = [CallSyntax(dialect, call, section) for section in dialect.sections for call in dialect.calls]
     if not dialect.section_required:
         call_syntaxes += [CallSyntax(dialect, call) for call in dialect.calls]
-    in_section = bool(dialect.sections) and not dialect.is_json_reply
+    # A block of nothing but lines of code shows them.
+    in_section = not dialect.is_json_reply and any(section.strip() != "{calls}" for section in dialect.sections)
     if dialect.fenced and (dialect.is_framed or in_section) and dialect.may_be_quoted:
         # As the dialect itself writes them: other ways of writing are rather what a text about it shows.
         unfenced = [syntax for syntax in call_syntaxes if "```" not in syntax.section]

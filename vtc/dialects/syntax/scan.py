@@ -509,7 +509,7 @@ def _compiled(expression: str) -> re.Pattern[str]:
     return pattern
 
 
-MOST_BEGINNINGS = 4
+MOST_BEGINNINGS = 8
 """Texts that one token may begin with, and that are told apart."""
 
 
