@@ -219,7 +219,7 @@ def test_how_a_part_begins(part: Part, beginnings: list[str], neither: list[str]
         ((Lit("<"), Maybe((Lit("n:"),)), Lit("a")), ["<a", "<n:a"]),
         ((Lit("<"), Maybe((Chars("a", 2),)), Lit("a")), ["<"]),
         ((Lit("<"), OneOf(("a",), any_case=True)), ["<"]),
-        ((Lit("<"), OneOf(("a", "b")), OneOf(("c", "d")), OneOf(("e", "f"))), ["<ac", "<ad", "<bc", "<bd"]),
+        ((Lit("<"), OneOf(("a", "b")), OneOf(("c", "d")), OneOf(("e", "f", "g"))), ["<ac", "<ad", "<bc", "<bd"]),
     ],
 )
 def test_what_a_token_begins_with(parts: tuple[Part, ...], texts: list[str]) -> None:
