@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +28,16 @@ class ModelPaths(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     abilities: Mapping[str, tuple[str, ...]]
 
 
-PATHS = table(Path(__file__).with_suffix(".yaml"), ModelPaths)
 _PREFIX = "models/"
 """Stands before names in Gemini's lists; its paths have it, too."""
 _LATEST = ":latest"
 """The tag of Ollama's models that need not be said."""
+
+
+@cache
+def _paths() -> ModelPaths:
+    """Read `model_list.yaml`."""
+    return table(Path(__file__).with_suffix(".yaml"), ModelPaths)
 
 
 def models_in(body: bytes) -> list[ListedModel] | None:
@@ -39,7 +45,9 @@ def models_in(body: bytes) -> list[ListedModel] | None:
     value = _decoded(body)
     if isinstance(value, list):
         return [*_models(value)]
-    lists = [value[key] for key in PATHS.lists if isinstance(value.get(key), list)] if isinstance(value, dict) else []
+    if not isinstance(value, dict):
+        return None
+    lists = [value[key] for key in _paths().lists if isinstance(value.get(key), list)]
     return [*_models([entry for entries in lists for entry in entries])] if lists else None
 
 
@@ -85,16 +93,16 @@ def _models(entries: Sequence[Any]) -> Iterator[ListedModel]:
 
 
 def _texts(entry: Mapping[str, Any]) -> Iterator[str]:
-    return (value for value in _values(entry, PATHS.name) if isinstance(value, str) and value)
+    return (value for value in _values(entry, _paths().name) if isinstance(value, str) and value)
 
 
 def _model(name: str, entry: Mapping[str, Any]) -> ListedModel:
-    told = {ability: _can(entry, paths) for ability, paths in PATHS.abilities.items()}
+    told = {ability: _can(entry, paths) for ability, paths in _paths().abilities.items()}
     return ListedModel(
         name=name,
-        created=next(filter(None, map(_seconds, _values(entry, PATHS.created))), 0),
-        window=_number(entry, PATHS.window),
-        longest=_number(entry, PATHS.longest),
+        created=next(filter(None, map(_seconds, _values(entry, _paths().created))), 0),
+        window=_number(entry, _paths().window),
+        longest=_number(entry, _paths().longest),
         abilities={ability: able for ability, able in told.items() if able is not None},
     )
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -105,7 +106,7 @@ class CorrectionScope(NamedTuple):
         is_said = root in (layout.entries, layout.prompt, "tools")
         if self.is_of_policies(path) or (len(path) == 1 and root in (layout.entries, "model", "stream")):
             return False
-        if is_said and not FREE.isdisjoint(path[1:]):
+        if is_said and not limits().free_names.isdisjoint(path[1:]):
             return False
         if by_rule or _is_nothing(value):
             return True
@@ -114,7 +115,7 @@ class CorrectionScope(NamedTuple):
         if is_said:
             return len(path) > 1 and _is_beside(path[-1], value)
         dotted = ".".join(path)
-        return not any(_says(never, dotted, value) for never in _TABLE.never)
+        return not any(_says(never, dotted, value) for never in limits().never)
 
     def sets(self, path: Sequence[str]) -> bool:
         """True if what stands at a path may get another value: a number, or a word."""
@@ -141,7 +142,7 @@ def corrected(body: bytes, corrections: Iterable[Correction], scope: CorrectionS
 # What is beside the meaning
 
 
-class CorrectionLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class CorrectionLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict=True):
     """`corrections.yaml`."""
 
     scales: tuple[tuple[str, ...], ...]
@@ -155,11 +156,26 @@ class CorrectionLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     beside: str
     """Names of fields that may hold text, and stand beside that."""
 
+    @cached_property
+    def meaning_names(self) -> frozenset[str]:
+        """The names of `meaning`."""
+        return frozenset(self.meaning.split())
 
-_TABLE = table(Path(__file__).with_suffix(".yaml"), CorrectionLimits)
-_MEANING, _BESIDE = frozenset(_TABLE.meaning.split()), frozenset(_TABLE.beside.split())
-FREE = frozenset(_TABLE.free.split())
-"""Fields of messages and tools in which nothing is a field of the request."""
+    @cached_property
+    def free_names(self) -> frozenset[str]:
+        """The names of `free`: in what stands there nothing is a field of the request."""
+        return frozenset(self.free.split())
+
+    @cached_property
+    def beside_names(self) -> frozenset[str]:
+        """The names of `beside`."""
+        return frozenset(self.beside.split())
+
+
+@cache
+def limits() -> CorrectionLimits:
+    """Read `corrections.yaml`: few requests need it."""
+    return table(Path(__file__).with_suffix(".yaml"), CorrectionLimits)
 
 
 def _says(never: str, path: str, value: Any) -> bool:
@@ -173,14 +189,14 @@ def _says(never: str, path: str, value: Any) -> bool:
 
 def _is_beside(name: str, value: Any) -> bool:
     """True for a field of a message or a tool that holds no text, call, result or schema."""
-    if name in _MEANING:
+    if name in limits().meaning_names:
         return False
-    return name in _BESIDE or not any(map(_is_said, _leaves(value)))
+    return name in limits().beside_names or not any(map(_is_said, _leaves(value)))
 
 
 def _is_said(leaf: Any) -> bool:
     """True for a text, and for the name of what holds one; what has no space in it is none."""
-    return isinstance(leaf, str) and (leaf in _MEANING or len(leaf.split()) > 1 or len(leaf) > 64)
+    return isinstance(leaf, str) and (leaf in limits().meaning_names or len(leaf.split()) > 1 or len(leaf) > 64)
 
 
 def _leaves(value: Any) -> Iterator[Any]:
@@ -220,7 +236,7 @@ def _within(value: Any, least: float | None, most: float | None) -> Any:
 
 def _spelled(value: Any, words: Sequence[str]) -> Any:
     """Return the word that is taken and nearest to a value in a scale; the value itself if there is none."""
-    scale = next((scale for scale in _TABLE.scales if value in scale), ())
+    scale = next((scale for scale in limits().scales if value in scale), ())
     taken = [word for word in scale if word in words]
     if not taken or value in words:
         return value

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache, lru_cache
-from itertools import islice
+from functools import cache, cached_property, lru_cache
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from vtc.apis.fields import raw_fields
-from vtc.exchange.asking.corrections import EVERY, FREE, Correction, CorrectionScope, Deed
+from vtc.exchange.asking.corrections import EVERY, Correction, CorrectionScope, Deed, limits
 from vtc.json_text import decode
 from vtc.profiles.document import table
 
@@ -96,17 +96,24 @@ class CorrectionRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         return None
 
 
-class NamedFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class NamedFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict=True):
     """`named_fields.yaml`."""
 
     pairs: tuple[tuple[str, str], ...]
     """Fields of an error: one that says where, and one that says what is wrong there."""
     rows: tuple[CorrectionRow, ...]
 
+    @cached_property
+    def prose(self) -> frozenset[str]:
+        """The words of the expressions: where no quotes stand around it, such a word is prose and no name."""
+        expressions = " ".join(words for row in self.rows for words in row.words)
+        return frozenset(re.findall("[a-z]+", re.sub(r"\{\w+\}", " ", expressions)))
 
-_TABLE = table(Path(__file__).with_suffix(".yaml"), NamedFields)
-_PROSE = frozenset(re.findall("[a-z]+", re.sub(r"\{\w+\}", " ", " ".join(sum((row.words for row in _TABLE.rows), ())))))
-"""Words of the expressions: where no quotes stand around it, such a word is prose and no name."""
+
+@cache
+def _named_fields() -> NamedFields:
+    """Read `named_fields.yaml`: no request needs it, only a refusal."""
+    return table(Path(__file__).with_suffix(".yaml"), NamedFields)
 
 
 def taught(error: bytes, body: bytes, scope: CorrectionScope) -> Mapping[str, Correction]:
@@ -118,7 +125,7 @@ def taught(error: bytes, body: bytes, scope: CorrectionScope) -> Mapping[str, Co
     marked = _marked(text, sent)
     corrections: dict[str, Correction] = {}
     paths: set[tuple[str, ...]] = set()
-    for correction in (correction for row in _TABLE.rows for correction in row.corrections(text, marked, sent)):
+    for correction in chain.from_iterable(row.corrections(text, marked, sent) for row in _named_fields().rows):
         if correction.path not in paths and (new := correction.applied(top, scope)) is not top:
             corrections[str(correction)], top = correction, new
             paths.add(correction.path)
@@ -159,7 +166,7 @@ def _statements(value: Any, depth: int = 0) -> Iterator[str]:
             for part in value:
                 yield from _statements(part, depth + 1)
         case dict():
-            for where, says in _TABLE.pairs:
+            for where, says in _named_fields().pairs:
                 place, words = value.get(where), value.get(says)
                 if place and isinstance(words, str):
                     yield f"{_dotted(place)}: {words}"
@@ -183,12 +190,12 @@ _PATH = re.compile(r"(')?(?<![\w$])([A-Za-z_$][\w$-]*+(?:[.\[][\w$*-]++\]?+)*+)(
 
 def _marked(text: str, sent: Any) -> str:
     """Mark what may be the name of a field that was sent, or a path to one: `⟨name⟩` in the place of its quotes."""
-    known = {*map(_folded, _names(sent))}
+    known, prose = {*map(_folded, _names(sent))}, _named_fields().prose
 
     def mark(match: re.Match[str]) -> str:
         path = match[2]
         name = next((key for key in reversed(_keys(path)) if not key.isdigit() and key != EVERY), "")
-        is_prose = not match[1] and path in _PROSE
+        is_prose = not match[1] and path in prose
         return match[0] if is_prose or _folded(name) not in known else f"⟨{path}⟩"
 
     return _PATH.sub(mark, text.translate(_UNMARKED))
@@ -252,7 +259,7 @@ def _below(node: Any, above: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
     if isinstance(node, dict):
         for key, part in node.items():
             yield (*above, key)
-            if not (above and key in FREE):
+            if not (above and key in limits().free_names):
                 yield from _below(part, (*above, key))
 
 

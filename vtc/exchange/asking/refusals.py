@@ -6,6 +6,7 @@ The words of servers stand in `refusals.yaml`, with their sources.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -47,7 +48,12 @@ class Refusals(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     limit: LimitWords
 
 
-REFUSALS = table(Path(__file__).with_suffix(".yaml"), Refusals)
+@cache
+def _refusals() -> Refusals:
+    """Read `refusals.yaml`: no request needs it, only a refusal."""
+    return table(Path(__file__).with_suffix(".yaml"), Refusals)
+
+
 _STRONGER = {"folded": ("user",), "object": ("grammar", "plain"), "grammar": ("plain",), "short": ("alphanumeric9",)}
 """By the value of a step, those that do the same and more: what teaches both must not go from one to the other."""
 _NOT_OF_THE_REQUEST = (401, 402, 403, 405, 408, 429, 502, 503, 504)
@@ -77,7 +83,7 @@ def lesson(
     """
     if status in _NOT_OF_THE_REQUEST or is_limited(message):
         return None
-    limit = REFUSALS.limit
+    limit = _refusals().limit
     names_limit = pattern(limit.named).search(message)
     window, prompt, partly = tokens(message)
     if partly and window and names_limit:
@@ -90,9 +96,9 @@ def lesson(
     if is_full(message):
         return None
     grammar = next((step for step in GRAMMARS if known.get(step)), "")
-    if grammar and pattern(*REFUSALS.grammars.words).search(message):
+    if grammar and pattern(*_refusals().grammars.words).search(message):
         return Lesson({grammar: False})
-    for row in REFUSALS.lessons:
+    for row in _refusals().lessons:
         steps = {
             name: value
             for name, value in row.steps.items()

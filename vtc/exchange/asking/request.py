@@ -27,7 +27,7 @@ from vtc.exchange.asking.steps.limits import size
 from vtc.exchange.asking.window import LEAST, PLAIN, cut, full
 from vtc.exchange.replying.expectation import Expectation, GrammarCheck
 from vtc.exchange.replying.factory import ReplyFactory
-from vtc.exchange.replying.silence import LEXICON
+from vtc.exchange.replying.silence import lexicon
 from vtc.exchange.replying.stages import ReplyFault
 from vtc.profiles.document import counted
 from vtc.profiles.plan import Plan
@@ -299,7 +299,7 @@ class RequestEncoder:
         """
         tools = [tool.name for tool in self._plan.offered]
         usage = self._usage(next((name for name in tools if name in said), tools[0] if tools else ""))
-        reminder = LEXICON.reminders[how] + f"\nA call is written like this:\n{usage}" * bool(usage)
+        reminder = lexicon().reminders[how] + f"\nA call is written like this:\n{usage}" * bool(usage)
         messages = Message("assistant", (said.strip() or NOTHING,)), Message("user", (reminder,))
         return self._encoded([*self._so_far, *messages]), messages
 

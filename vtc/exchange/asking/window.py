@@ -7,6 +7,7 @@ shorter loses a part of it, and does not help.
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,7 +31,6 @@ class WindowWords(Expressions, frozen=True, kw_only=True):
     """Says that the tokens of the prompt are at least so many."""
 
 
-WORDS = table(Path(__file__).with_suffix(".yaml"), WindowWords)
 MOST_WORDS = 8000
 """Characters of a server's error that are looked at."""
 _DEPTH = 8
@@ -51,20 +51,27 @@ class Tokens(NamedTuple):
     """True if the prompt has so many at the least."""
 
 
+@cache
+def _words() -> WindowWords:
+    """Read `window.yaml`: no request needs it, only an error."""
+    return table(Path(__file__).with_suffix(".yaml"), WindowWords)
+
+
 def tokens(message: str) -> Tokens:
     """Read the tokens that an error tells."""
-    told = number(message, *WORDS.window), number(message, *WORDS.prompt)
-    return Tokens(*told, partly=pattern(WORDS.partly).search(message) is not None)
+    words = _words()
+    window, prompt = number(message, *words.window), number(message, *words.prompt)
+    return Tokens(window, prompt, partly=pattern(words.partly).search(message) is not None)
 
 
 def is_limited(message: str) -> bool:
     """True for the words of a limit by time or by money."""
-    return pattern(*WORDS.limited).search(message) is not None
+    return pattern(*_words().limited).search(message) is not None
 
 
 def is_full(message: str) -> bool:
     """True for the words of a prompt that is too long."""
-    return pattern(*WORDS.full).search(message) is not None
+    return pattern(*_words().full).search(message) is not None
 
 
 def full(status: int, error: bytes, size: int) -> Tokens | None:
@@ -73,7 +80,7 @@ def full(status: int, error: bytes, size: int) -> Tokens | None:
     `size` are the bytes of the prompt, by which tokens are estimated that the server does not tell.
     """
     words = _own_words(error)
-    if status in _NEVER or is_limited(words) or pattern(WORDS.reply).search(words):
+    if status in _NEVER or is_limited(words) or pattern(_words().reply).search(words):
         return None
     if not (is_full(words) or (status == TOO_LARGE and not words.strip())):
         return None

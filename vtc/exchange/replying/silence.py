@@ -9,7 +9,7 @@ sentence counts, and only where it is no part of a list, a quotation or code, an
 from __future__ import annotations
 
 import re
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 import msgspec
@@ -47,7 +47,7 @@ class Language(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         return re.compile(rf"{opens}(?:{'|'.join(says)})", re.I)
 
 
-class Lexicon(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class Lexicon(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict=True):
     """The words of `silence.yaml`."""
 
     announced: tuple[Language, ...]
@@ -56,9 +56,18 @@ class Lexicon(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     reminders: dict[Silence, str]
     """What the model is told, by how it was silent."""
 
+    @cached_property
+    def exception(self) -> re.Pattern[str]:
+        """Find what `unless` lists."""
+        return re.compile("|".join(self.unless), re.I)
 
-LEXICON = table(Path(__file__).with_suffix(".yaml"), Lexicon)
-_UNLESS = re.compile("|".join(LEXICON.unless), re.I)
+
+@cache
+def lexicon() -> Lexicon:
+    """Read `silence.yaml`: only profiles that ask about silence need it."""
+    return table(Path(__file__).with_suffix(".yaml"), Lexicon)
+
+
 _CODE = re.compile(r"^ {0,3}(```|~~~).*?(?:^ {0,3}\1|\Z)|`[^`\n]*`", re.M | re.S)
 _QUESTION = re.compile(r"\?[\"'”’)*_]*(?=\s|\Z)|？")
 _END = re.compile(r"(?<=[.!…])[\"'”’)*_]*\s+|(?<=[。！])|(?<=[:：])\s+(?=\S)")
@@ -83,6 +92,6 @@ def announces(text: str) -> bool:
         return False
     last = next(filter(None, reversed(_END.split(line.strip()))), "")
     sentence = _EMPHASIS.sub("", last).strip()
-    if not 0 < len(sentence) <= LONGEST or not any(words.pattern.match(sentence) for words in LEXICON.announced):
+    if not 0 < len(sentence) <= LONGEST or not any(words.pattern.match(sentence) for words in lexicon().announced):
         return False
-    return not (_UNLESS.search(sentence) or _QUESTION.search(_CODE.sub("`", text)))
+    return not (lexicon().exception.search(sentence) or _QUESTION.search(_CODE.sub("`", text)))
