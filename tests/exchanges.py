@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -19,6 +20,33 @@ __all__ = ["FastPath"]
 
 (API,) = [api for api in APIS if api.name == "openai-chat"]
 AGENT = Facts(user_agent="OpenAI/Python 3", host="127.0.0.1", path="/v1/chat/completions")
+
+
+FILE = {
+    "type": "object",
+    "properties": {
+        "filePath": {"type": "string"},
+        "content": {"type": "string"},
+        "limit": {"type": "integer"},
+        "tags": {"type": "array", "items": {"type": "string"}},
+    },
+    "required": ["filePath"],
+}
+"""The schema of a tool for files: texts, a number and a list."""
+
+
+def declared(client: str, schemas: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Declare tools, by name and schema, as a client of an API does."""
+    match client:
+        case "anthropic-messages":
+            return [{"name": name, "input_schema": schema} for name, schema in schemas.items()]
+        case "openai-responses":
+            return [{"type": "function", "name": name, "parameters": schema} for name, schema in schemas.items()]
+        case "gemini-generate":
+            functions = [{"name": name, "parametersJsonSchema": schema} for name, schema in schemas.items()]
+            return [{"functionDeclarations": functions}]
+    functions = [{"name": name, "parameters": schema} for name, schema in schemas.items()]
+    return [{"type": "function", "function": function} for function in functions]
 
 
 def agent(client: str, *, stream: bool | None = False) -> Facts:

@@ -91,6 +91,12 @@ class Lab:
         async with asyncio.timeout(PATIENCE):
             return await self.proxy.flows.ended.get()
 
+    async def asked_for(self) -> http.HTTPFlow:
+        """The next flow that has ended and is a client's: what VTC asked the server itself has no report."""
+        while "vtc" not in (flow := await self.flow()).metadata:
+            pass
+        return flow
+
     async def report(self) -> dict[str, Any]:
         """What the addon says about the next flow that has ended."""
         return (await self.flow()).metadata["vtc"]  # type: ignore[no-any-return]

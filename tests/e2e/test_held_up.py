@@ -220,7 +220,5 @@ async def test_a_second_request_ends_when_its_client_has_gone(
             client.cancel()
             gone.set()
         await lab.upstream.gone.wait()
-        flow = await lab.flow()
-        while "vtc" not in flow.metadata:
-            flow = await lab.flow()
+        await lab.asked_for()
     assert not lab.proxy.addon._live

@@ -141,9 +141,7 @@ async def test_tools_that_a_server_refuses_stand_in_the_prompt_of_the_same_excha
         assert (answer.status, len(lab.upstream.seen)) == (200, expected)
         said = pairs.read(client, answer.body, stream=stream)
         assert said == (pairs.said("It says hello.") if fields else pairs.said("I look.", READ))
-        while "vtc" not in (flow := await lab.flow()).metadata:  # what was asked again
-            pass
-        report = flow.metadata["vtc"]
+        report = (await lab.asked_for()).metadata["vtc"]
         assert not report.get("errors")
         assert any("`tools: prompt`, `dialect: tag`" in line for line in report["request"]) == told
     assert len([line for line in caplog.messages if "refused `tools`" in line]) == 1

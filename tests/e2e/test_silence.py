@@ -112,9 +112,7 @@ async def test_a_stream_goes_on_with_one_end_and_in_its_own_numbers(
 
 async def reported(lab: Lab) -> list[str]:
     """What was done about the turn, from the flow that is not the question."""
-    flow = await lab.flow()
-    while "vtc" not in flow.metadata:
-        flow = await lab.flow()
+    flow = await lab.asked_for()
     return [entry["action"] for entry in flow.metadata["vtc"]["policies"] if entry["policy"] == "retry"]
 
 
@@ -283,9 +281,7 @@ async def test_a_second_request_ends_when_its_client_has_gone(start: Start, tmp_
         client.cancel()
         gone.set()
         await lab.upstream.gone.wait()
-        flow = await lab.flow()
-        while "vtc" not in flow.metadata:
-            flow = await lab.flow()
+        await lab.asked_for()
     assert not lab.proxy.addon._live
 
 

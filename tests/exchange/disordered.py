@@ -9,7 +9,7 @@ import yaml
 
 from tests.apis import chat, named_events
 from tests.apis.shapes import SHAPES
-from tests.exchanges import fed, planner
+from tests.exchanges import FILE, declared, fed, planner
 from vtc.apis import APIS
 from vtc.exchange import Exchange
 from vtc.profiles import Facts
@@ -17,30 +17,13 @@ from vtc.profiles import Facts
 CASES: dict[str, list[dict[str, Any]]] = yaml.safe_load(
     (Path(__file__).parents[1] / "cases" / "own_calls.yaml").read_text()
 )
-SCHEMA = {
-    "type": "object",
-    "properties": {
-        "filePath": {"type": "string"},
-        "content": {"type": "string"},
-        "limit": {"type": "integer"},
-        "tags": {"type": "array", "items": {"type": "string"}},
-    },
-    "required": ["filePath"],
-}
-TOOLS = {"write": SCHEMA, "any": {"type": "object"}}
+TOOLS = {"write": FILE, "any": {"type": "object"}}
 
 
 def opened(client: str, server: str, *, stream: bool) -> Exchange:
-    """An exchange whose client has the tools."""
+    """Open an exchange whose client has the tools."""
     (api,) = [api for api in APIS if api.name == client]
-    tools = {
-        "openai-chat": [{"type": "function", "function": {"name": name, "parameters": TOOLS[name]}} for name in TOOLS],
-        "ollama-chat": [{"type": "function", "function": {"name": name, "parameters": TOOLS[name]}} for name in TOOLS],
-        "anthropic-messages": [{"name": name, "input_schema": schema} for name, schema in TOOLS.items()],
-        "openai-responses": [{"type": "function", "name": name, "parameters": TOOLS[name]} for name in TOOLS],
-        "gemini-generate": [{"functionDeclarations": [{"name": name, "parameters": TOOLS[name]} for name in TOOLS]}],
-    }[client]
-    body = chat.encoded(SHAPES[client].request(stream=stream, tools=tools))
+    body = chat.encoded(SHAPES[client].request(stream=stream, tools=declared(client, TOOLS)))
     facts = Facts(user_agent="Any/1", host="127.0.0.1", path=SHAPES[client].at(stream=stream))
     return Exchange.open(api, body, facts, planner(upstream_api=(server,) if server != client else ()), "seed")
 

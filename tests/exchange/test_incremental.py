@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.apis import chat, gemini, messages, ollama, responses
 from tests.apis.shapes import SHAPES
 from tests.dialects.material import DIALECTS
-from tests.exchanges import SAID
+from tests.exchanges import FILE, SAID, declared
 from vtc.apis import APIS
 from vtc.dialects.writing import write_calls
 from vtc.events import Tool, ToolCall
@@ -23,17 +23,7 @@ from vtc.exchange import Exchange
 from vtc.profiles import Facts, Planner, Settings, builtin_directory, load
 
 EXAMPLES = settings().max_examples
-SCHEMA = {
-    "type": "object",
-    "properties": {
-        "filePath": {"type": "string"},
-        "content": {"type": "string"},
-        "limit": {"type": "integer"},
-        "tags": {"type": "array", "items": {"type": "string"}},
-    },
-    "required": ["filePath"],
-}
-TOOLS = {name: Tool(name, "", SCHEMA) for name in ("write", "read")}
+TOOLS = {name: Tool(name, "", FILE) for name in ("write", "read")}
 READERS: dict[str, Any] = {
     "gemini-generate": gemini.read,
     "openai-chat": chat.read,
@@ -71,15 +61,7 @@ def planners(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Planner]:
 
 @cache
 def asked(api: str, **fields: Any) -> bytes:
-    own: list[Any] = [chat.tool(name) for name in TOOLS]
-    tools: list[Any] = [{**one, "function": {**one["function"], "parameters": SCHEMA}} for one in own]
-    if api == "anthropic-messages":
-        tools = [{"name": name, "input_schema": SCHEMA} for name in TOOLS]
-    if api == "openai-responses":
-        tools = [{"type": "function", "name": name, "parameters": SCHEMA} for name in TOOLS]
-    if api == "gemini-generate":
-        tools = [{"functionDeclarations": [{"name": name, "parametersJsonSchema": SCHEMA} for name in TOOLS]}]
-    return chat.encoded(SHAPES[api].request(stream=True, tools=tools, **fields))
+    return chat.encoded(SHAPES[api].request(stream=True, tools=declared(api, dict.fromkeys(TOOLS, FILE)), **fields))
 
 
 def exchange(planner: Planner, api: str, agent: str = "Draws/1", **fields: Any) -> Exchange:

@@ -13,34 +13,18 @@ from hypothesis import strategies as st
 
 from tests.apis import chat, messages, responses
 from tests.apis.shapes import SHAPES
-from tests.exchanges import planner
+from tests.exchanges import FILE, declared, planner
 from vtc.apis import APIS
 from vtc.exchange import Exchange, Stream
 from vtc.profiles import Facts, Planner, Settings, builtin_directory, load
 
-SCHEMA = {
-    "type": "object",
-    "properties": {
-        "filePath": {"type": "string"},
-        "content": {"type": "string"},
-        "limit": {"type": "integer"},
-        "tags": {"type": "array", "items": {"type": "string"}},
-    },
-    "required": ["filePath"],
-}
 NAMES = ["openai-chat", "anthropic-messages", "openai-responses"]
 each = pytest.mark.parametrize("api", NAMES)
 
 
 def exchange(api: str, **settings: Any) -> Exchange:
     (found,) = [one for one in APIS if one.name == api]
-    own = {name: chat.tool(name, **SCHEMA["properties"]) for name in ("write", "read")}
-    tools: list[Any] = [{**one, "function": {**one["function"], "parameters": SCHEMA}} for one in own.values()]
-    if api == "anthropic-messages":
-        tools = [{"name": name, "input_schema": SCHEMA} for name in own]
-    if api == "openai-responses":
-        tools = [{"type": "function", "name": name, "parameters": SCHEMA} for name in own]
-    body = chat.encoded(SHAPES[api].request(stream=True, tools=tools))
+    body = chat.encoded(SHAPES[api].request(stream=True, tools=declared(api, dict.fromkeys(("write", "read"), FILE))))
     facts = Facts(user_agent="Any/1", host="127.0.0.1", path=SHAPES[api].at(stream=True))
     return Exchange.open(found, body, facts, planner(**settings), "seed")
 
