@@ -55,6 +55,11 @@ class CutString(NamedTuple):
     """It stands in a list, where any string may follow."""
 
 
+def with_escaped_quotes(text: str, quote: str) -> str:
+    """Return the text of a string with each quote of a kind escaped."""
+    return QUOTE.sub(lambda match: f"\\{quote}" if match[0] == quote else match[0], text)
+
+
 def quotes_in(text: str, quote: str) -> int:
     """Count the quotes of a kind in a text that are not escaped."""
     return sum(match[0] == quote for match in QUOTE.finditer(text)) if quote in text else 0
@@ -103,7 +108,7 @@ def as_json(text: str, quote: str, *, python: bool) -> tuple[str, list[str]] | N
     if python and escapes & _PYTHON:
         return None
     body = JsonBody()
-    escaped = QUOTE.sub(lambda match: '\\"' if match[0] == '"' else match[0], text)
+    escaped = with_escaped_quotes(text, '"')
     body.feed(f'["{escaped}"]', 0, final=True)
     repairs = [*([Repair.JSON_INNER_QUOTES] if held else []), *body.repairs]
     return (body.text()[1:-1], repairs) if body.done else None
@@ -120,7 +125,9 @@ _GAP = r"(?:\s|//[^\n\"]{0,400}+\n|\#[^\n\"]{0,400}+\n|/\*(?:[^*\"]|\*(?!/)){0,4
 _SPACE = re.compile(_GAP)
 _WORD = re.compile(r"[-+.\w]{1,400}")
 _BARE_KEY = re.compile(rf"""(["']?)([^\s"'{{}}\[\],:=\\]{{1,128}}+)(["']?){_GAP}([:=])""")
-_BARE_VALUE = re.compile(r"""[^\s"'{}\[\],:\\](?:[^"'{}\[\],:\\\n]{0,1000}[^\s"'{}\[\],:\\])?+(?=[ \t]{0,99}[,}])""")
+_BARE_VALUE = re.compile(
+    r"""(?P<text>[^\s"'{}\[\],:\\](?:[^"'{}\[\],:\\\n]{0,1000}[^\s"'{}\[\],:\\])?+)(?=[ \t]{0,99}[,}])"""
+)
 _LAST_QUOTE = re.compile(r"""(?P<text>[^\s"'{}\[\],:\\][^"'{}\[\],:\\\n]{0,1000}+)"(?=\s{0,99}[,}])""")
 """Finds a value that has lost its first quote."""
 _IDENTIFIER = re.compile(r"[\w.$-]{1,128}\Z")
@@ -284,14 +291,16 @@ class _JsonSearch:
         elif (word := _WORD.match(self.text, at)) and (NUMBER.match(word[0]) or word[0] in LITERALS):
             python = (Repair.JSON_PYTHON_LITERAL,) if LITERALS.get(word[0], word[0]) != word[0] else ()
             yield node.put(LITERALS.get(word[0], word[0]), word.end(), "after", *python, no_comma=False)
-        elif not self.inner and self._takes_text(node.open) and (bare := _BARE_VALUE.match(self.text, at)):
-            opened = self._said(node.open, *bare.span())
-            token = CutString(*bare.span(), "")
-            yield node.put(token, bare.end(), "after", Repair.JSON_MISSING_QUOTE, open=opened, bare=True)
-        if not self.inner and self._takes_text(node.open) and (half := _LAST_QUOTE.match(self.text, at)):
-            opened = self._said(node.open, *half.span("text"))
-            token = CutString(*half.span("text"), "")
-            yield node.put(token, half.end(), "after", Repair.JSON_MISSING_QUOTE, open=opened, bare=True)
+        else:
+            yield from self._unquoted(node, _BARE_VALUE, at)
+        yield from self._unquoted(node, _LAST_QUOTE, at)
+
+    def _unquoted(self, node: _ParseState, pattern: re.Pattern[str], at: int) -> Iterator[_ParseState]:
+        """Take a text value that lacks quotes, as a pattern finds it."""
+        if not self.inner and self._takes_text(node.open) and (match := pattern.match(self.text, at)):
+            opened = self._said(node.open, *match.span("text"))
+            token = CutString(*match.span("text"), "")
+            yield node.put(token, match.end(), "after", Repair.JSON_MISSING_QUOTE, open=opened, bare=True)
 
     def _key(self, node: _ParseState, at: int) -> Iterator[_ParseState]:
         opened = node.open

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
 
+from vtc.dialects.arguments.broken_json import with_escaped_quotes
 from vtc.dialects.arguments.python import PARAMETER, literal
 from vtc.dialects.repair import Repair
 
@@ -33,7 +34,7 @@ class KwargsState(NamedTuple):
 
 
 def read(text: str) -> KwargsState | None:
-    """The arguments between the brackets of a call; None if they can be read in no way, or in two."""
+    """Read the arguments between the brackets of a call; None if they can be read in no way, or in two."""
     search = _KwargsSearch(text)
     readings = list(islice(search.readings(0, KwargsState()), 2))
     return readings[0] if len(readings) == 1 and search.steps >= 0 and readings[0].repairs else None
@@ -81,20 +82,11 @@ class _KwargsSearch:
                 continue
             inner = self.text[at + 1 : end]
             self.steps -= len(inner) // PER_STEP
-            value = literal(f"{quote}{_escaped_quotes(inner, quote)}{quote}")
+            escaped = with_escaped_quotes(inner, quote)
+            value = literal(f"{quote}{escaped}{quote}")
             if value is not None:
-                held = _quotes(inner, quote)
+                held = escaped != inner
                 repairs = frozenset({Repair.JSON_INNER_QUOTES} if held else {})
                 yield value, end + 1, repairs
                 if held and re.search(rf"{quote}\s*[,+]|\w\s*=\s*{quote}", inner):
                     yield value, end + 1, repairs  # it may have ended there: a second reading
-
-
-def _quotes(text: str, quote: str) -> bool:
-    """True if a text holds such a quote that is not escaped."""
-    return any(match[0] == quote for match in re.finditer(rf"\\.|{quote}", text, re.DOTALL))
-
-
-def _escaped_quotes(text: str, quote: str) -> str:
-    """The text of a string with each quote of its kind escaped."""
-    return re.sub(rf"\\.|{quote}", lambda match: f"\\{quote}" if match[0] == quote else match[0], text, flags=re.DOTALL)

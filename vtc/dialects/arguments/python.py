@@ -55,7 +55,7 @@ class PythonSyntaxError(ValueError):
 
 
 def literal(text: str) -> str | None:
-    """The JSON of a value, which may have line breaks in its strings; None if it is none."""
+    """Return the JSON of a value, which may have line breaks in its strings; None if it is none."""
     parser = _Parser(text)
     try:
         value = parser.value()
@@ -281,7 +281,7 @@ class PythonBody:
         self._text = ""
 
     def text(self) -> str:
-        """What was read, as JSON (once `done`)."""
+        """Return what was read, as JSON (once `done`)."""
         return self._text
 
     def discard(self) -> None:
@@ -289,20 +289,20 @@ class PythonBody:
         self._pieces.clear()
 
     def close(self) -> bool:
-        """A cut off call is not closed: Python has no telling half values."""
+        """Close no call that was cut off: half a value of Python tells nothing."""
         return False
 
     def feed(self, text: str, at: int, *, final: bool = False) -> int:
         """Read `text` from `at` on; returns where reading stopped: at the end when `done`."""
         while not self.done and not self.error and at < len(text):
             here = at
-            at = self._in_string(text, at, final) if self._inside else self._outside(text, at, final)
+            at = self._in_string(text, at) if self._inside else self._outside(text, at, final)
             self._pieces.append(text[here:at])
             if at == here:
                 break
         return at
 
-    def _in_string(self, text: str, at: int, final: bool) -> int:
+    def _in_string(self, text: str, at: int) -> int:
         """Pass over more of a string or a comment."""
         match = _INSIDE[self._inside].match(text, at)
         assert match is not None
@@ -342,8 +342,8 @@ class PythonBody:
         self.done = True
         source = "".join(self._pieces) + last
         is_object = source.lstrip().startswith("{") and (self.lenient or self.of != "arguments")
-        if is_object and (read := _json(source.strip())):
-            self._text = read
+        if is_object and (json_text := _json(source.strip())):
+            self._text = json_text
             self.repairs |= {Repair.ARGUMENTS_OBJECT: None} if self.of == "arguments" else {}
             return
         if self.of == "json":
