@@ -59,7 +59,7 @@ def fault(
         return f"{results} tool calls were made since the last message of the user (the limit is {limit})"
     if count := loop.repeated_calls:
         row = [*islice(_answered(recent), count)]
-        if len(row) == count and all(_same(call) == _same(row[0]) for call in row):
+        if len(row) == count and all(_is_same(answered, row[0]) for answered in row[1:]):
             how = "the same arguments and the same result"
             return f"`{row[0].call.name}` was called {count} times in a row with {how}"
     if loop.malformed_calls:
@@ -91,10 +91,17 @@ def _answered(messages: Sequence[Message]) -> Iterator[AnsweredCall]:
             results = []
 
 
-def _same(answered: AnsweredCall) -> tuple[str, Any, Any]:
-    """Return what makes two calls the same: name, result, and arguments, however they are laid out."""
-    call, result = answered
+def _is_same(answered: AnsweredCall, last: AnsweredCall) -> bool:
+    """True if a call is another one again: name, result, and arguments, however they are laid out."""
+    written, again = last.call.arguments, answered.call.arguments
+    if (answered.call.name, answered.result) != (last.call.name, last.result):
+        return False
+    return written == again or _in_order(written) == _in_order(again)
+
+
+def _in_order(arguments: str) -> str:
+    """Write arguments with their keys in order; as they came if they are no JSON."""
     try:
-        return call.name, json.dumps(json.loads(call.arguments), sort_keys=True), result
+        return json.dumps(json.loads(arguments), sort_keys=True)
     except (ValueError, RecursionError):
-        return call.name, call.arguments, result
+        return arguments
