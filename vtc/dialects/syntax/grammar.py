@@ -211,19 +211,20 @@ class ReasoningScans:
     """The tags of reasoning, and the scans for what ends it."""
 
     def __init__(self, tags: Tags) -> None:
-        self.closing_tags = dict(reversed([*tags]))
+        self.closing_tags: dict[str, str] = {}
         """By the tags that open it; of several the first."""
-        own = [(opener, self.closing_tags[opener]) for opener in dict.fromkeys(opener for opener, _ in tags)]
-        self.openers = numbered(TokenKind.REASONING_OPENER, ((Lit(opener),) for opener, _ in own))
-        self.closers = numbered(TokenKind.REASONING_CLOSER, ((Lit(closer),) for _, closer in own))
+        for opener, closer in tags:
+            self.closing_tags.setdefault(opener, closer)
+        self.openers = numbered(TokenKind.REASONING_OPENER, ((Lit(tag),) for tag in self.closing_tags))
+        self.closers = numbered(TokenKind.REASONING_CLOSER, ((Lit(tag),) for tag in self.closing_tags.values()))
         self.stray = self.closers[:1]
         """The closing tag that may stand in text which nothing opened."""
         # In backticks a tag is quoted. Models mix them up: <think>…</thinking>.
         closing = list(dict.fromkeys(tag for _, tag in tags))
-        both = (*closing, *(opener for opener, _ in own))
+        both = (*closing, *self.closing_tags)
         quoted = numbered(TokenKind.QUOTED_REASONING_TAG, ((Lit(f"`{tag}`"),) for tag in both))
         ends = [*quoted[: len(closing)], *numbered(TokenKind.REASONING_CLOSER, ((Lit(tag),) for tag in closing))]
-        opens = numbered(TokenKind.REASONING_OPENER, ((Lit(opener),) for opener, _ in own))
+        opens = numbered(TokenKind.REASONING_OPENER, ((Lit(tag),) for tag in self.closing_tags))
         self.opened = searching(ends)
         """For reasoning whose opening tag was read."""
         self.begun = searching([*quoted[len(closing) :], *opens, *ends])
