@@ -161,10 +161,8 @@ class ReplyFactory:
         """Make the decoder of the server's frames, into what the client knows."""
         drop, names = self._plan.stack.response_drop, self.expected.names
         if self._seals:
-            decoder, id_ = (
-                self._server.decoder(self._server.layout.crossed, drop),
-                hashlib.sha256(self._seed.encode()).hexdigest()[:24],
-            )
+            decoder = self._server.decoder(self._server.layout.crossed, drop)
+            id_ = hashlib.sha256(self._seed.encode()).hexdigest()[:24]
             names, created = names or WireNames(()), self._fate.own.created
             return ForeignDecoder(decoder, names, self._model, id_, self._seals, self._server.signs, created)
         decoder = self._server.decoder(self._form, drop)

@@ -657,10 +657,9 @@ class StreamedCalls:
                     complete=complete,
                     ends=self._ends,
                 )
-                more, others = (
-                    _after(left, result.calls[0].arguments),
-                    tuple(replace_fields(other, source=None) for other in result.calls[1:] if not call.has_told),
-                )
+                more = _after(left, result.calls[0].arguments)
+                if not call.has_told:
+                    others = tuple(replace_fields(other, source=None) for other in result.calls[1:])
                 call.repairs |= dict.fromkeys(result.repairs)
             except (NotInOrder, ValueError) as error:
                 rest = (call.held or "") + call.comma + call.waits + call.came.again

@@ -63,11 +63,12 @@ class ValueEnds:
     def _closes(self, marker: str, before: str) -> bool:
         """True for a marker, whole or cut, that closes what it stands in: all that was opened `before` is closed."""
         marker, before = marker.rstrip().translate(_BARS), before.translate(_BARS)
-        if len(marker) < _LEAST.get(marker[:2], 2) or not any(closer.startswith(marker) for closer in self._closers):
+        closer = next((closer for closer in self._closers if closer.startswith(marker)), None)
+        if closer is None or len(marker) < _LEAST.get(marker[:2], 2):
             return False
         if marker.startswith("<|"):
             return "<|" not in before
-        name = next(closer for closer in self._closers if closer.startswith(marker))[2:-1]
+        name = closer[2:-1]
         return before.count(f"<{name}") <= before.count(f"</{name}")
 
 
