@@ -49,7 +49,7 @@ def parted[P](
     is_thought: Callable[[P], bool],
 ) -> tuple[list[P], tuple[ToolCall, ...]]:
     """Part the calls of a message from all else that it says; what it thought between calls goes with these."""
-    said: list[P] = []
+    rest: list[P] = []
     calls: list[ToolCall] = []
     between: list[Opaque] = []
     for part in parts:
@@ -59,10 +59,10 @@ def parted[P](
         elif calls and is_thought(part):
             between.append(Opaque(part))
         else:
-            said.append(part)
+            rest.append(part)
     if between:
         calls[-1] = with_fields(calls[-1], after=tuple(between))
-    return said, tuple(calls)
+    return rest, tuple(calls)
 
 
 def parts(content: Iterable[str | Opaque], originals: Any, new: Mapping[str, Any]) -> list[Any]:

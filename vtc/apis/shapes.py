@@ -151,7 +151,7 @@ class Function(NamedTuple):
     """A function as another API declares it."""
 
     name: str
-    said: Mapping[str, Any]
+    about: Mapping[str, Any]
     """Its `description` and `strict`, where these are said."""
     parameters: Any
     """The schema; None if none is declared."""
@@ -159,7 +159,7 @@ class Function(NamedTuple):
     def flat(self, field: str) -> dict[str, Any]:
         """Write it with its schema in this field."""
         schema = NO_PARAMETERS if self.parameters is None else self.parameters
-        return {"name": self.name, **self.said, field: schema}
+        return {"name": self.name, **self.about, field: schema}
 
 
 _PARAMETERS = ("parameters", "input_schema", "inputSchema", "parametersJsonSchema")
@@ -177,5 +177,5 @@ def function_in(entry: Any) -> Function | None:
     field = next((field for field in _PARAMETERS if field in declared), None)
     if not isinstance(name, str) or (field is None and entry.get("type") != "function"):
         return None
-    said = {key: declared[key] for key in ("description", "strict") if key in declared}
-    return Function(name, said, declared[field] if field else None)
+    about = {key: declared[key] for key in ("description", "strict") if key in declared}
+    return Function(name, about, declared[field] if field else None)

@@ -557,10 +557,9 @@ def _messages(entry: Mapping[str, Any]) -> list[Message]:
     """Read a message as canonical ones: each result in one of the user's is one of its own."""
     role, blocks = str(entry["role"]), _blocks(entry["content"])
     if role == "assistant":
-        spoken, calls = content.parted(blocks, lambda block: block.get("type") == "tool_use", _call, is_quiet)
-        said = content.read(spoken)
+        rest, calls = content.parted(blocks, lambda block: block.get("type") == "tool_use", _call, is_quiet)
         thoughts = "".join(str(block.get("thinking")) for block in blocks if block.get("type") == "thinking")
-        return [Message(role, said, calls, source=entry, reasoning=thoughts)]
+        return [Message(role, content.read(rest), calls, source=entry, reasoning=thoughts)]
     out: list[Message] = []
     for is_result, some in groupby(blocks, lambda block: block.get("type") == "tool_result" and role == "user"):
         if is_result:

@@ -256,17 +256,18 @@ def _own_tools(entries: Any) -> Any:
     """Declare functions as this API does, in one entry: those of another API, and none where there are none."""
     if not isinstance(entries, list):
         return entries
-    functions = [entry for entry in entries if _is_function(entry)]
-    kept = [entry for entry in entries if not _is_function(entry) and entry != {_DECLARED: []}]
+    functions = [*map(_foreign_function, entries)]
+    others = (entry for entry, function in zip(entries, functions, strict=True) if function is None)
+    kept = [entry for entry in others if entry != {_DECLARED: []}]
     if len(kept) == len(entries):
         return entries
-    found = [function.flat("parametersJsonSchema") for function in map(shapes.function_in, functions) if function]
-    declared = [{key: value for key, value in function.items() if key != "strict"} for function in found]
-    return [*kept, {_DECLARED: declared}] if declared else kept
+    schemas = [function.flat("parametersJsonSchema") for function in functions if function]
+    declarations = [{key: value for key, value in schema.items() if key != "strict"} for schema in schemas]
+    return [*kept, {_DECLARED: declarations}] if declarations else kept
 
 
-def _is_function(entry: Any) -> bool:
-    return _DECLARED not in entry and shapes.function_in(entry) is not None if isinstance(entry, dict) else False
+def _foreign_function(entry: Any) -> shapes.Function | None:
+    return None if isinstance(entry, dict) and _DECLARED in entry else shapes.function_in(entry)
 
 
 def _own_part(part: Any) -> Any:
@@ -495,8 +496,8 @@ def _messages(entry: Mapping[str, Any]) -> list[Message]:
     if not all(isinstance(part, dict) for part in parts):
         raise TypeError("`parts` holds something else than parts")
     if entry.get("role") == "model":
-        said, calls = media.parted(parts, lambda part: bool(part.get("functionCall")), call_of, _is_thought)
-        spoken = _content(part for whole in said for part in _signed_apart(whole))
+        rest, calls = media.parted(parts, lambda part: bool(part.get("functionCall")), call_of, _is_thought)
+        spoken = _content(part for whole in rest for part in _signed_apart(whole))
         thoughts = "".join(str(part.get("text") or "") for part in parts if part.get("thought") is True)
         return [Message("assistant", spoken, calls, source=entry, reasoning=thoughts)]
     out: list[Message] = []

@@ -400,8 +400,8 @@ def _encoded(message: Message) -> dict[str, Any]:
     same_role = ROLES.get(role, role) == message.role
     was_result = role == "tool" and not same_role
     past = words.past(message)
-    said = tuple(part for part in message.content if isinstance(part, str) or not part.thought)
-    written = content.written(said, None if was_result else source.get("content"), {"type": "text"})
+    spoken = tuple(part for part in message.content if isinstance(part, str) or not part.thought)
+    written = content.written(spoken, None if was_result else source.get("content"), {"type": "text"})
     entry: dict[str, Any] = {"role": role if same_role else message.role, "content": written}
     if past.own:
         source = {**source, words.FIELD: past.own}

@@ -224,10 +224,10 @@ def _own_tool(entry: Any) -> Any:
 
 def _own_parts(item: Any) -> Any:
     """Write the parts of a message, or of a result, as this API does; texts of the model have a type of their own."""
-    said = isinstance(item, dict) and item.get("role")
-    text, other = ("output_text", "input_text") if said == "assistant" else ("input_text", "output_text")
-    own = partial(shapes.own_part, kinds=("text", other, "image_url", "image"), text=text, write=_part)
-    field = "content" if said else "output" if _is(item, OUTPUTS) else ""
+    role = isinstance(item, dict) and item.get("role")
+    text, foreign = ("output_text", "input_text") if role == "assistant" else ("input_text", "output_text")
+    own = partial(shapes.own_part, kinds=("text", foreign, "image_url", "image"), text=text, write=_part)
+    field = "content" if role else "output" if _is(item, OUTPUTS) else ""
     return within(item, field, partial(each, mend=own))
 
 
@@ -445,10 +445,10 @@ def _turn(items: Sequence[Json], form: ResponseForm) -> Message:
     spoken: list[str | Opaque] = []
     thoughts: list[str] = []
     own: Sequence[Json] = [*map(_Item, items)]
-    said, calls = content.parted(
+    rest, calls = content.parted(
         own, lambda item: item.get("type") in CALLS, lambda item: call_of(item, form), _is_reasoning
     )
-    for item in said:
+    for item in rest:
         spoken += content.read(item.get("content")) if _kind(item) == "message" else (Opaque(item),)
     for item in items:
         if _is_reasoning(item):
@@ -493,8 +493,8 @@ def _written(message: Message, form: ResponseForm) -> Iterable[Json]:
         if is_item:
             items += [_own(part, form) for part in some]
         else:
-            said = [part for part in some if not isinstance(part, ToolCall)]
-            parts = content.parts(said, first.get("content"), new)
+            spoken = [part for part in some if not isinstance(part, ToolCall)]
+            parts = content.parts(spoken, first.get("content"), new)
             items.append({**kept, "type": "message", "role": role, "content": parts})
             kept = {}
     return items

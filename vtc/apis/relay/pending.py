@@ -111,8 +111,8 @@ def settle(frames: Sequence[PendingFrame], events: Read, *, ended: bool) -> tupl
     for share in shares:
         if share.decided < len(share.text) or (share.calls and not ended):
             break
-        said = _by_call(share) if share.calls and share.intact else [*share.events, *share.calls]
-        leave.append((share, [*share.before, *said, *share.after]))
+        middle = _by_call(share) if share.calls and share.intact else [*share.events, *share.calls]
+        leave.append((share, [*share.before, *middle, *share.after]))
     wait = deque(shares[len(leave) :])
     if wait and wait[0].events and not wait[0].calls:
         first = wait[0]

@@ -228,9 +228,9 @@ class TurnEncoder(msgspec.Struct, eq=False):
 
     @property
     def _gap(self) -> str:
-        said = self.said
-        there = len(said) - len(said.rstrip("\n"))
-        return "\n" * max(0, _GAP - there) if said.strip() else ""
+        text = self.said
+        breaks = len(text) - len(text.rstrip("\n"))
+        return "\n" * max(0, _GAP - breaks) if text.strip() else ""
 
 
 def added(first: Usage | None, second: Usage) -> Usage:
