@@ -72,7 +72,7 @@ class Media(msgspec.Struct, frozen=True):
 
 
 type Place = Literal["", "call", "text"]
-"""What a seal stands on, in APIs that have it there: the call after it, the text before it, or nothing."""
+"""The thing that a seal stands on, in APIs that have it there: the call after it, the text before it, or nothing."""
 
 
 class Thought(msgspec.Struct, frozen=True, array_like=True):
@@ -218,7 +218,7 @@ class CanonicalRequest(msgspec.Struct, frozen=True, kw_only=True):
     left_out: tuple[str, ...] = ()
     """Parts that cannot be told to another API, for people to read."""
     foreign_seals: int = 0
-    """Seals that were left out: of another server, model, credential or conversation, or of nobody that is known."""
+    """Seals that were left out: of another server, model, credential or conversation, or of unknown origin."""
 
     def parted(self) -> tuple[str | None, Sequence[Message]]:
         """Part the system prompt from the conversation; None if it has none."""

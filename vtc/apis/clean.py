@@ -1,4 +1,4 @@
-"""What a clean piece of a reply holds: all that clients of its API rely on, and nothing that they take for more.
+"""Tell clean pieces of a reply: they hold all that clients of its API rely on, and nothing that they take for more.
 
 Each API has its tables, which say of a field the kinds of value that it may have. Servers write null, an empty text or
 the word `null` where they have nothing to say; many clients read that as a name, an id or a role.
@@ -28,7 +28,7 @@ NOTHING = ("", "null")
 
 def said(value: Any) -> str:
     """Return the text that a field says; empty for what stands there for nothing."""
-    return value if isinstance(value, str) and value.strip() not in NOTHING else ""
+    return value if kind_of(value) == WRITTEN else ""
 
 
 def kind_of(value: Any) -> str:

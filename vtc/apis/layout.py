@@ -38,7 +38,7 @@ class BodyLayout(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     """What the body is, for the error where it is none."""
     full: FullError
-    """The error for one whose prompt is too long for the model."""
+    """Sent where the prompt is too long for the model."""
     entries: str = "messages"
     """The field of the conversation."""
     prompt: str | None = None
@@ -58,9 +58,9 @@ class BodyLayout(msgspec.Struct, frozen=True, kw_only=True):
     carried: Collection[str] = ()
     """The other fields that other APIs are told of, and those that mean nothing to them; parts by dotted paths."""
     crossed: Any = None
-    """The form of a request that a client of another API made, for the decoder of its reply."""
+    """The `form` for the decoder of a reply whose client speaks another API."""
     unsigned: Thought | None = None
-    """What Google's servers take for the seal on a call that none of them made; None if there is no such."""
+    """The seal that Google's servers accept on a call which none of them signed; None if the API has no such seal."""
 
     def read_limits(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Read limits and sampling; `stop` is a list."""
@@ -126,7 +126,7 @@ class Shape(NamedTuple):
     mend: Mend
     """Returns the value in shape: the very one if it is so already."""
     line: str
-    """What was done, for people."""
+    """Tells people what was done."""
 
 
 class ShapedBody(NamedTuple):
@@ -136,7 +136,7 @@ class ShapedBody(NamedTuple):
     raw: Mapping[str, msgspec.Raw]
     """The bytes of each field; those that came, but for what was out of shape."""
     lines: tuple[str, ...] = ()
-    """What was put in shape, for people."""
+    """Tell people what was put in shape."""
 
 
 def in_shape(raw: Mapping[str, msgspec.Raw], fields: dict[str, Any], shapes: Iterable[Shape]) -> ShapedBody:

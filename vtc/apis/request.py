@@ -193,11 +193,9 @@ class Request(ABC):
         """True if an opaque part holds nothing but what the model thought."""
 
     def with_thoughts(self, message: Message, field: str) -> Message:
-        """Write the recalled `reasoning` of a past message, which its own object lacks, into that.
+        """Write the recalled `reasoning` of a past message into its own object, which lacks it.
 
-        What was sealed stands among its parts.
-
-        `field` is where servers of chat completions want it.
+        Sealed reasoning already stands among its parts. `field` is where servers of chat completions want the text.
         """
         thought = (Opaque(thought=Thought(message.told_again)),) if message.told_again else ()
         return replace(message, content=(*thought, *message.content))

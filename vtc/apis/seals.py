@@ -33,7 +33,7 @@ class SealKey(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, secret: bytes, whose: Sequence[str | bytes]) -> SealKey:
-        """Derive it from what nobody else knows; `whose` tells this conversation from all others."""
+        """Derive it from a secret; `whose` tells this conversation from all others."""
         return cls(hmac.digest(secret, repr(whose).encode("utf-8", "surrogatepass"), sha256))
 
     def sealed(self, thought: Thought) -> str:

@@ -25,7 +25,7 @@ RESULTS_ARE_TEXT = "results that are no text written as JSON"
 SCHEMAS_HAVE_OBJECTS = "empty lists in schemas written as objects"
 OWN_PARTS = "parts in the form of another API written in that of the server"
 OWN_TOOLS = "tools declared in the form of another API written in that of the server"
-"""What was done, for people."""
+"""The lines that tell people what was done."""
 
 
 # Objects

@@ -75,7 +75,7 @@ _KNOWN = {
 
 
 _CLEAN: Table = {"id": (WRITTEN,), "name": (WRITTEN,), "input": (MISSING, HOLLOW)}
-"""What the start of a call holds: some clients drop arguments that stand there, others join them with those to come."""
+"""The clean start of a call: some clients drop arguments that stand there, others join them with those to come."""
 
 
 class _Text(msgspec.Struct, gc=False, forbid_unknown_fields=True, tag_field="type", tag="text_delta"):

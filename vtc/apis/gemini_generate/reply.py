@@ -48,7 +48,7 @@ from vtc.wire.sse import EventStream
 _EVERY_EVENT = ("modelVersion", "responseId", "createTime")
 _OF_REPLY = ("candidates", "promptFeedback", "usageMetadata")
 _CLEAN: Table = {"name": (WRITTEN,), "args": (MISSING, NULL, HOLLOW, OBJECT)}
-"""What a call holds."""
+"""The kinds of value in a clean call."""
 _HARMLESS = (
     *("safetyRatings", "citationMetadata", "groundingMetadata", "groundingAttributions", "urlContextMetadata"),
     *("avgLogprobs", "logprobsResult", "tokenCount", "finishMessage", "promptFeedback", "modelStatus"),

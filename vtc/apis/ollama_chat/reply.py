@@ -55,7 +55,7 @@ _HARMLESS = (
 _OWN_COUNTS = Origin(NAME, "usage", None, harmless=True)
 """Stands for counts that stand in the line beside the usage."""
 _CLEAN: Table = {"name": (WRITTEN,), "arguments": (HOLLOW, OBJECT)}
-"""What a call holds."""
+"""The kinds of value in a clean call."""
 _SAID = ("role", "content", "tool_calls")
 
 

@@ -21,13 +21,13 @@ class ChatForm(msgspec.Struct, frozen=True):
     """The part of a request that the encoder of its reply must know."""
 
     usage: bool = True
-    """The client asks how many tokens were used, or for a whole reply, which says it."""
+    """True if the client asks how many tokens were used, or for a whole reply, which says it."""
     thoughts: tuple[str, ...] = ()
     """The fields in which the client is told what the model thinks; none for those of the server."""
     custom: frozenset[str] = frozenset()
     """Names of custom tools."""
     sole: bool = False
-    """The client asks for one choice, as nearly all do: what a server says in others belongs to it."""
+    """True if the client asks for one choice, as nearly all do: what a server says in others belongs to that one."""
 
 
 FRAMING = EventStream(last=b"data: [DONE]\n\n")
@@ -192,7 +192,7 @@ _FIRST: Table = {"index": (NUMBER,), "id": (WRITTEN,), "type": _TYPES}
 _LATER: Table = {"index": (NUMBER,), "id": (MISSING,), "type": (MISSING, *_TYPES)}
 _OF_FIRST: Table = {"name": (WRITTEN,), "arguments": OPTIONAL}
 _OF_LATER: Table = {"name": (MISSING,), "arguments": OPTIONAL}
-"""What an entry holds, and what its function does: in the first piece of a call, and in those after it."""
+"""The kinds of value in a clean entry, and in its function: in the first piece of a call, and in later ones."""
 
 
 def read_call(call: Mapping[str, Any], choice: int, known: int = 0) -> CallDelta:

@@ -167,9 +167,9 @@ _CLEAN: Mapping[str, Table] = {
     "input": {"id": (WRITTEN,), "call_id": (WRITTEN,), "name": (WRITTEN,), "input": (BLANK, WRITTEN)},
     "": {"id": (WRITTEN,), "call_id": (WRITTEN,)},
 }
-"""What the item of a call holds as it begins, by the field of its arguments."""
+"""The kinds of value in a clean item of a call as it begins, by the field of its arguments."""
 _CLEAN_LAST: Table = {"call_id": (WRITTEN,), "name": (WRITTEN,)}
-"""What it holds where the last event repeats it."""
+"""The same of an item that the last event repeats."""
 
 
 class _TextEvent(msgspec.Struct, gc=False, forbid_unknown_fields=True):

@@ -68,7 +68,7 @@ class TurnEncoder(msgspec.Struct, eq=False):
     silence: Silence | None = None
     """How the first reply was silent."""
     text: Chain = None
-    """What it said."""
+    """Its text."""
     size: int = 0
     thinks: bool = False
     """True if what came last was reasoning."""
