@@ -77,9 +77,14 @@ class Lessons:
     def learn(self, steps: Mapping[str, Any]) -> None:
         """Take note of steps with which a request was taken that had been refused without."""
         now = self.clock()
-        known = {**self._known, **{name: (value, now) for name, value in steps.items()}}
+        known = renewed(self._known, {name: (value, now) for name, value in steps.items()})
         # One that reads them in another thread has the old ones or the new.
         self._known = dict([*known.items()][-MOST_LESSONS:])
+
+
+def renewed[Value](known: Mapping[str, Value], learned: Mapping[str, Value]) -> dict[str, Value]:
+    """Add what is learned to what is known, as the last: a correction works on what those before it made of a body."""
+    return {**{name: value for name, value in known.items() if name not in learned}, **learned}
 
 
 class Memory:

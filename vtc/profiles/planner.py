@@ -22,7 +22,7 @@ from vtc.guards.guard import ToolNames
 from vtc.guards.reactors import as_written
 from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import Facts, Matched, ProfileChoice, best, every
-from vtc.profiles.memory import Learned, Lessons, Memory
+from vtc.profiles.memory import Learned, Lessons, Memory, renewed
 from vtc.profiles.plan import Plan, ReadingPlan, TextClient, Thinking, ToolProtocol
 from vtc.profiles.schema import Form, Marks, ModelProfile, ServerProfile
 from vtc.profiles.settings import UNKNOWN_CLIENT, UNKNOWN_MODEL, ProfileStack, Settings, UnknownName, first_set
@@ -352,7 +352,7 @@ class Planner:
         server_model = self.server_model(facts)
         facts = dataclass_replace(facts, model=server_model) if server_model else facts
         lessons = memory.lessons(*facts.whose, facts.model) if memory else Lessons()
-        learned = {**lessons.known(), **(taught or {})}
+        learned = renewed(lessons.known(), taught or {})
         seen = memory.learned(*facts.whose, facts.model, "thoughts") if memory else Learned()
         stack, why = self._stack(facts, prompted=bool(learned.get(PROMPT)))
         if stack.known_model is None and (model := shown_model(self._marked, request.messages, seen)):

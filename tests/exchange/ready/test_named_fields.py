@@ -157,6 +157,40 @@ def test_lessons_of_two_refusals_are_all_kept() -> None:
     )
 
 
+def renaming(name: str, to: str) -> bytes:
+    return error_of(f"Unsupported parameter: '{name}' is not supported. Use '{to}' instead.")
+
+
+THERE, BACK = renaming("max_tokens", "max_completion_tokens"), renaming("max_completion_tokens", "max_tokens")
+
+
+@pytest.mark.parametrize(
+    ("refusals", "sent"),
+    [
+        ((THERE, BACK, THERE, BACK), ["max_completion_tokens", "max_tokens"] * 2),
+        ((error_of("text content blocks must be non-empty; all messages must have non-empty content"),), [""]),
+        ((error_of("text content blocks must be non-empty; 'NoneType' object is not iterable"),), [""]),
+    ],
+)
+def test_refusals_that_contradict_each_other_end(refusals: tuple[bytes, ...], sent: list[str]) -> None:
+    exchange = opened("openai-chat", "openai-chat", {"max_tokens": 5})
+    exchange.request()
+    names = ["max_tokens", "max_completion_tokens"]
+    bodies = [json.loads(exchange.again(error, 400) or b"{}") for error in refusals]
+    assert ["".join(name for name in names if name in body) for body in bodies] == sent
+
+
+def test_a_lesson_that_is_learned_anew_comes_last() -> None:
+    """One of the servers behind a name wants one field, and one the other."""
+    memory, fields = Memory(), {"max_tokens": 5}
+    for error, name in [(THERE, "max_completion_tokens"), (BACK, "max_tokens"), (THERE, "max_completion_tokens")]:
+        exchange = opened("openai-chat", "openai-chat", fields, memory)
+        exchange.request()
+        assert json.loads(exchange.again(error, 400) or b"{}")[name] == 5
+        exchange.learned()
+        assert json.loads(opened("openai-chat", "openai-chat", fields, memory).request())[name] == 5
+
+
 class Sent(msgspec.Struct):
     messages: list[msgspec.Raw]
 

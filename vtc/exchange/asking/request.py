@@ -30,6 +30,7 @@ from vtc.exchange.replying.factory import ReplyFactory
 from vtc.exchange.replying.silence import lexicon
 from vtc.exchange.replying.stages import ReplyFault
 from vtc.profiles.document import counted
+from vtc.profiles.memory import renewed
 from vtc.profiles.plan import Plan
 from vtc.profiles.planner import PROMPT
 from vtc.reporting import hints
@@ -267,13 +268,16 @@ class RequestEncoder:
         # What is said of a prompt that is too long names no field that were better left out.
         is_full = full(status, error, len(self._body)) is not None
         named = dict if is_full else partial(taught_by, error, self.sent, self._scope)
-        while taught := lesson(status, words, self._steps, named):
+        tried: list[Mapping[str, Any]] = []
+        # Words may teach two lessons by turns, of which neither changes this request.
+        while (taught := lesson(status, words, self._steps, named)) and taught.steps not in tried:
+            tried.append(taught.steps)
             if PROMPT in taught.steps:
                 self.taught[PROMPT] = self._steps[PROMPT] = True
                 return None
             last, self._report.request[:] = self.sent, before
-            self.taught.update(taught.steps)
-            self._steps.update(taught.steps if taught.once is None else {MAX_TOKENS: taught.once})
+            self.taught = renewed(self.taught, taught.steps)
+            self._steps = renewed(self._steps, taught.steps if taught.once is None else {MAX_TOKENS: taught.once})
             body = self._encoded(self._messages)
             if self.sent != last:
                 return body
