@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -49,20 +49,31 @@ def _with_images_beside(message: Any) -> Any:
     """Write a content that is a list of parts as a text, and its images beside that."""
     if not isinstance(message, dict) or not isinstance(message.get("content"), list):
         return message
-    parts = [shapes.foreign(part, _FOREIGN) or openai_chat.meaning(part) for part in message["content"]]
-    images = [part.data for part in parts if isinstance(part, Media) and part.kind == "image" and part.data]
-    texts = (
-        part if isinstance(part, str) else note(part) if part else missing(_kind(original))
-        for part, original in zip(parts, message["content"], strict=True)
-        if not (isinstance(part, Media) and part.data in images)
-    )
+    texts, images = _images_apart(map(_meaning, message["content"]))
     text = ("\n\n" if message.get("role") == "system" else "\n").join(filter(None, texts))
     beside = {"images": [*(message.get("images") or ()), *images]} if images else {}
     return {**message, "content": text, **beside}
 
 
-def _kind(part: Any) -> str:
-    return str(part.get("type") or "part") if isinstance(part, dict) else "part"
+def _meaning(part: Any) -> str | Media:
+    """Tell what a part is; one of which this API knows nothing is noted as text."""
+    meaning = shapes.foreign(part, _FOREIGN) or openai_chat.meaning(part)
+    kind = str(part.get("type") or "part") if isinstance(part, dict) else "part"
+    return missing(kind) if meaning is None else meaning
+
+
+def _images_apart(parts: Iterable[str | Media]) -> tuple[list[str], list[str]]:
+    """Part texts from images, as base64; other media are noted as text."""
+    texts: list[str] = []
+    images: list[str] = []
+    for part in parts:
+        if isinstance(part, str):
+            texts.append(part)
+        elif part.kind == "image" and part.data:
+            images.append(part.data)
+        else:
+            texts.append(note(part))
+    return texts, images
 
 
 def _bare(image: Any) -> Any:
@@ -156,16 +167,10 @@ def constrain(form: str, value: Any) -> Json:
 
 
 def _written(message: Message) -> Json:
-    parts = parts_of(message)
-    shown = [part.data for part in parts if isinstance(part, Media) and part.kind == "image" and part.data]
-    texts = [
-        part if isinstance(part, str) else note(part)
-        for part in parts
-        if isinstance(part, str) or part.data not in shown
-    ]
+    texts, images = _images_apart(parts_of(message))
     entry: dict[str, Any] = {"role": message.role, "content": "\n".join(texts)}
-    if shown:
-        entry["images"] = shown
+    if images:
+        entry["images"] = images
     if message.reasoning:
         entry["thinking"] = message.reasoning
     if message.calls:
