@@ -361,6 +361,11 @@ class Seal(msgspec.Struct, frozen=True, gc=False):
     calls: int = 0
     on: Place = ""
 
+    @property
+    def value(self) -> str:
+        """Return the signature, or the encrypted content where there is none."""
+        return self.signature or self.encrypted
+
 
 class Usage(msgspec.Struct, frozen=True, gc=False):
     """Tokens used: `prompt` includes those that were `cached`, `completion` those of the `reasoning`."""

@@ -116,7 +116,7 @@ def _message(
         if isinstance(meaning, Media):
             content.append(Opaque(media=meaning))
         elif isinstance(meaning, Seal):
-            content += _thoughts(sealed, [meaning.signature or meaning.encrypted])
+            content += _thoughts(sealed, [meaning.value])
         elif meaning:
             content.append(meaning)
         elif meaning is None and isinstance(part, Opaque) and (kind := request.kind(part.part)):
@@ -159,7 +159,7 @@ def _call(request: Request, call: ToolCall, on_call: Sequence[Opaque], sealed: _
 
     def thoughts_in(parts: Iterable[Opaque]) -> list[Opaque]:
         seals = [seal for part in parts if part.part and isinstance(seal := request.meaning(part.part), Seal)]
-        brought = _thoughts(sealed, (seal.signature or seal.encrypted for seal in seals))
+        brought = _thoughts(sealed, (seal.value for seal in seals))
         return [*(part for part in parts if part.thought), *brought]
 
     before, after = (*thoughts_in(call.before), *on_call), (*thoughts_in(call.after),)

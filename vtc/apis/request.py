@@ -171,10 +171,10 @@ class Request(ABC):
         for part in message.sequence:
             if isinstance(part, ToolCall):
                 yield from self.on_call(part)
-            elif (
-                isinstance(part, Opaque) and part.part is not None and isinstance(seal := self.meaning(part.part), Seal)
-            ):
-                yield from filter(None, (seal.signature or seal.encrypted,))
+            elif isinstance(part, Opaque) and part.part is not None:
+                seal = self.meaning(part.part)
+                if isinstance(seal, Seal) and seal.value:
+                    yield seal.value
 
     def without_thoughts(self, message: Message) -> Message:
         """Leave out all that a past message holds of what the model thought."""

@@ -498,9 +498,9 @@ class Encoder(SentEvents):
             if "redacted_thinking" not in self.drop:
                 yield from self._to("reasoning", {"type": "redacted_thinking", "data": seal.encrypted})
                 self.open = None
-        elif (sealed := seal.signature or seal.encrypted) and (is_open or begins):
+        elif seal.value and (is_open or begins):
             yield from self._to("reasoning")
-            yield self._piece("signature", sealed)
+            yield self._piece("signature", seal.value)
 
     def _event(self, event: Origin) -> Iterator[Json]:
         """Write an event that only this API has, with the client's number of its block."""

@@ -205,7 +205,7 @@ class Encoder(msgspec.Struct):
                 case Usage():
                     self.used = event.own.value if event.own and event.own.api == NAME else _usage(event)
                     own["event"]["usageMetadata"] = self.used
-                case Seal(signature, encrypted) if (signature or encrypted) not in signed:
+                case Seal() if event.value not in signed:
                     self.seals = (*self.seals, event)
                     parts += self._sealed(self.calls)
                 case Reasoning(text) | ReasoningDelta(text) if text and self._tells(event):
@@ -274,7 +274,7 @@ class Encoder(msgspec.Struct):
         """Write the seals whose place is before the next call, if they are not written yet."""
         here = [seal for seal in self.seals if seal.calls <= calls]
         self.seals = tuple(seal for seal in self.seals if seal.calls > calls)
-        return [{"text": "", SIGNATURE: seal.signature or seal.encrypted} for seal in here]
+        return [{"text": "", SIGNATURE: seal.value} for seal in here]
 
     def _tells(self, event: Reasoning | ReasoningDelta) -> bool:
         wanted = self.thinks or (self.native and not isinstance(event, Reasoning))

@@ -179,7 +179,7 @@ class Encoder(msgspec.Struct):
 
     def _sealed(self, call: int) -> Json:
         """Write what stands before a call of what only its server reads, as Google does: some clients bring it back."""
-        here = [seal.signature or seal.encrypted for seal in self.seals if seal.calls <= call]
+        here = [seal.value for seal in self.seals if seal.calls <= call]
         self.seals = tuple(seal for seal in self.seals if seal.calls > call)
         return words.signed(words.BETWEEN.join(here)) if here else {}
 

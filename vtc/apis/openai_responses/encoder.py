@@ -656,7 +656,7 @@ class Encoder(EventCounter):
         elif self.open is None or self.open.kind != "reasoning" or is_sealed:
             yield from self._end()
             yield from self._begin("reasoning", -1, {})
-        sealed = {"encrypted_content": seal.encrypted or seal.signature}
+        sealed = {"encrypted_content": seal.value}
         self.notes = {**self.notes, "item_done": {**self.notes.get("item_done", {}), **sealed}}
 
     def _event(self, number: int | None, event: Json) -> Iterator[Json]:

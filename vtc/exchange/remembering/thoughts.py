@@ -445,7 +445,7 @@ class HeardThoughts:
 
     def seal(self, seal: Seal, said: int) -> int:
         """Take a seal, after so many characters of what the client was told; return how long it is."""
-        own = self._seals.opened(seal.signature or seal.encrypted) if self._seals else None
+        own = self._seals.opened(seal.value) if self._seals else None
         text = "".join(self._block) if seal.signature else ""
         thought = own or Thought(text, seal.signature, seal.encrypted, seal.on)
         self.sealed.append(PlacedThought(thought, said, seal.calls))
