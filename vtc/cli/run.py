@@ -204,13 +204,13 @@ def _check_options(settings: Sequence[str]) -> Planner:
 
 def _tell_of_keys(planner: Planner, server: str, address: keys.Address, settings: Sequence[str]) -> None:
     """Say whose keys clients are lent; end the program where one is not there, or others could spend it unasked."""
-    said = dict(setting.partition("=")[::2] for setting in settings)
-    variable, upstream = said.get(keys.OPTION, ""), keys.upstream(server)
+    values = dict(setting.partition("=")[::2] for setting in settings)
+    variable, upstream = values.get(keys.OPTION, ""), keys.upstream(server)
     if variable and not upstream:
         raise click.UsageError("--key-env: whose key it is must be said: vtc run URL --key-env NAME")
     lenders = keys.lenders(planner.profiles, upstream, variable)
-    shared = said.get("vtc_share_keys") == "on"
-    if found := [*keys.faults(lenders, [address], shared=shared)]:
-        raise click.ClickException("\n".join(found))
+    shared = values.get("vtc_share_keys") == "on"
+    if faults := [*keys.faults(lenders, [address], shared=shared)]:
+        raise click.ClickException("\n".join(faults))
     for lender in lenders:
         click.echo(f"vtc: {lender.lends}", err=True)

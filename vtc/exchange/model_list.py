@@ -18,7 +18,7 @@ from vtc.profiles.document import table
 
 
 class ModelPaths(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Where servers tell what of a model."""
+    """The places in which servers tell of a model, by what stands there."""
 
     lists: tuple[str, ...]
     name: tuple[str, ...]
@@ -97,13 +97,13 @@ def _texts(entry: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _model(name: str, entry: Mapping[str, Any]) -> ListedModel:
-    told = {ability: _can(entry, paths) for ability, paths in _paths().abilities.items()}
+    abilities = {ability: _can(entry, paths) for ability, paths in _paths().abilities.items()}
     return ListedModel(
         name=name,
         created=next(filter(None, map(_seconds, _values(entry, _paths().created))), 0),
         window=_number(entry, _paths().window),
         longest=_number(entry, _paths().longest),
-        abilities={ability: able for ability, able in told.items() if able is not None},
+        abilities={ability: able for ability, able in abilities.items() if able is not None},
     )
 
 
@@ -133,15 +133,15 @@ def _seconds(value: Any) -> int:
 
 
 def _can(entry: Mapping[str, Any], paths: Sequence[str]) -> bool | None:
-    """Read whether a model can do a thing; None if nothing says so, as a list does not that lacks a word."""
-    told: list[bool] = []
+    """Read whether a model can do a thing; None if nothing says so: a list that lacks a word does not."""
+    answers: list[bool] = []
     for path in paths:
         at, _, word = path.partition("=")
         for value in _values(entry, [at]):
             if word:
-                told += [True] if word == value or (isinstance(value, list) and word in value) else []
+                answers += [True] if word == value or (isinstance(value, list) and word in value) else []
             elif isinstance(value, Mapping):
-                told.append(bool(value.get("supported", value)))
+                answers.append(bool(value.get("supported", value)))
             elif isinstance(value, bool):
-                told.append(value)
-    return any(told) if told else None
+                answers.append(value)
+    return any(answers) if answers else None

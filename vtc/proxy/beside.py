@@ -128,7 +128,7 @@ class Beside:
             flow.response.status_code, flow.response.reason = 200, "OK"
             bodies.replace(flow.response, count or estimate, "application/json")
         elif question := self._models.pop(flow, None):
-            status, written = _told(question, flow.response, int(flow.request.timestamp_start))
+            status, written = _answered(question, flow.response, int(flow.request.timestamp_start))
             if flow.response.status_code != status:
                 flow.response.status_code, flow.response.reason = status, status_codes.RESPONSES.get(status, "")
             bodies.replace(flow.response, written, "application/json")
@@ -148,7 +148,7 @@ def _send(flow: http.HTTPFlow, aside: Aside, planner: Planner, facts: Facts, end
     request.headers["accept-encoding"] = "identity"
 
 
-def _told(question: ModelQuestion, response: http.Response, time: int) -> tuple[int, bytes]:
+def _answered(question: ModelQuestion, response: http.Response, time: int) -> tuple[int, bytes]:
     """Write the answer for the client, and its status: an error of its API where the server has none."""
     aside, body, status = question.aside, response.get_content(strict=False) or b"", response.status_code
     listed = models_in(body) if status == 200 else None

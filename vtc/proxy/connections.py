@@ -1,7 +1,7 @@
 """Changes to mitmproxy's connections: servers that break off are told in time, and streams take turns.
 
-mitmproxy has no hook for either, so methods and streams of its own are replaced. Only `follow_up.py` does so, too, to
-hear of the end of a client.
+mitmproxy has no hook for either, so methods and streams of its own are replaced. Only `follow_up.py` does so, too: to
+hear of the end of a client, and to have a reply go on after its server's end.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ class RestOfReplies:
 
 
 @wraps(_send)
-def _note_first(stream: HttpStream, already_streamed: bool = False) -> CommandGenerator[None]:
+def _send_response(stream: HttpStream, already_streamed: bool = False) -> CommandGenerator[None]:
     _streams[stream.flow] = ref(stream)
     while already_streamed and stream.flow in _rests:
         yield RestHook(stream.flow)
@@ -82,7 +82,7 @@ def _note_first(stream: HttpStream, already_streamed: bool = False) -> CommandGe
     yield from _send(stream, already_streamed)
 
 
-HttpStream.send_response = _note_first  # type: ignore[method-assign, assignment]
+HttpStream.send_response = _send_response  # type: ignore[method-assign, assignment]
 
 
 @contextmanager

@@ -2,9 +2,9 @@
 
 Its profile names the variable (`key_env`), or an option does for the server of a reverse proxy (`vtc_key_env`).
 
-It stands in the request from before that is read until its exchange has ended, as if the client had sent it: so it is
-scrubbed, translated for a server of another API, and sent again with follow-ups, as any client's key is. A flow that
-is kept holds none.
+The key is put into the request before it is read, and taken out when the exchange has ended. Between, it is as if the
+client had sent it: scrubbed, translated for a server of another API, and sent again with follow-ups. A flow that is
+kept holds none.
 """
 
 from __future__ import annotations
@@ -123,7 +123,8 @@ class ServerKeys:
 
     def __init__(self) -> None:
         self._lent: WeakKeyDictionary[http.HTTPFlow, str] = WeakKeyDictionary()
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
+        """The obstacles that were logged: each is once."""
 
     def lend(self, flow: http.HTTPFlow, planner: Planner, client: Api | None) -> Loan:
         """Put the key of its server into a request, for a client of an API."""
@@ -138,8 +139,8 @@ class ServerKeys:
             return NONE
         name = scrub(profile.key_env)
         if why := self._obstacle(flow, profile):
-            if why not in self._told:
-                self._told.add(why)
+            if why not in self._warned:
+                self._warned.add(why)
                 logger.warning("vtc: the key of %s is not sent: %s", name, why)
             return Loan((), (f"the client sends no key, and that of {name} is not sent: {why}",))
         key, headers = _key(profile), flow.request.headers

@@ -37,7 +37,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     @property
     def label(self) -> str:
-        """The name, and whether it is answered by a stream."""
+        """Return the name, and whether a stream is asked for."""
         return f"{self.name}, streamed" if self.stream else self.name
 
     @property

@@ -181,7 +181,7 @@ class _Parser:
         return inner if "r" in prefix or "\\" not in inner else _unescaped(inner, quote)
 
     def _items(self, closer: str, items: list[str]) -> list[str]:
-        """Read the rest of a list of which some `items` were read."""
+        """Read the rest of a list, after the `items` that were read."""
         while not self._takes(closer):
             if items and not self._takes(","):
                 raise PythonSyntaxError("a comma is missing")
@@ -198,7 +198,7 @@ class _Parser:
         return first if self._takes(")") else f"[{', '.join(self._items(')', [first]))}]"
 
     def _braces(self, *, named: bool = False) -> str:
-        """Read an object, of which all keys are text if they are `named`; or a set as a list: JSON has no sets."""
+        """Read an object, whose keys must be text if they are `named`; or a set as a list: JSON has no sets."""
         entries: list[str] = []
         while not self._takes("}"):
             if entries and not self._takes(","):
@@ -362,7 +362,7 @@ class PythonBody:
 
 
 def _json(text: str) -> str:
-    """Read an object that is JSON, of which some strings mean something else in Python; empty if it is none."""
+    """Read an object that is JSON; empty if it is none. Some of its strings would mean something else in Python."""
     body = JsonBody(lenient=False)
     end = body.feed(text, 0, final=True)
     return body.text() if body.done and end == len(text) else ""

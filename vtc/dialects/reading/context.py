@@ -81,7 +81,7 @@ class Cursor:
         return _QUOTED.search(self.text[max(0, self.at - CONTEXT) : self.at]) is not None
 
     def begins_block(self, line: TokenMatch) -> bool:
-        """True if a line, of which the first blanks are read, begins the text of a key of YAML: it is deeper."""
+        """True if a line, by its first blanks, begins the text of a key of YAML: it is indented deeper than the key."""
         key = _YAML_KEY.search(self.text[max(0, line.start() - CONTEXT) : line.start()])
         return key is not None and len(line[0]) - 1 > len(key["margin"])
 
@@ -91,9 +91,9 @@ class Cursor:
         return self.at == len(self.text)
 
     def is_lone_item(self, at: int) -> bool:
-        """True if an item of a list stands there, and no line of the reply so far looks like one, or is of a file.
+        """True if an item of a list begins before `at`, and no other line so far begins as items or lines of files do.
 
-        That can be told as long as the beginning of the reply is kept.
+        This shows only while the beginning of the reply is kept.
         """
         if self.read_again or self.at >= CONTEXT or not _ITEM.search(self.text, 0, at):
             return False

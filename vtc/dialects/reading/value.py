@@ -9,16 +9,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from vtc.dialects.reading.after_call import (
-    Damaged,
-    Ended,
-    complete,
-    damage,
-    hold,
-    mends,
-    refuse,
-    tell,
-)
+from vtc.dialects.reading.after_call import Damaged, Ended, complete, damage, hold, mends, refuse, tell
 from vtc.dialects.reading.context import Context, Refused, TokenMatch, Verdict
 from vtc.dialects.reading.open_call import OpenCall
 from vtc.dialects.repair import Repair

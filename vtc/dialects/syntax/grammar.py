@@ -529,7 +529,7 @@ class Grammar:
 
 
 def _cut_results(syntax: CallSyntax) -> Iterable[tuple[Part, ...]]:
-    """List the beginnings of the word that a result begins with, of which a server that stops there leaves a part."""
+    """List the beginnings of the word that results begin with: a server that stops at that word may leave a part."""
     head = () if syntax.whole_reply else result_head(syntax.dialect)
     if len(head) != 1 or not isinstance(word := head[0], Lit):
         return []

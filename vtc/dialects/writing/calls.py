@@ -205,14 +205,14 @@ def _json_type(value: Any) -> str:
 
 
 def _written(value: Any, dialect: Description) -> str:
-    """An object as the dialect has it: as JSON, as Python prints it, or as Gemma writes it."""
+    """Write an object as the dialect has it: as JSON, as Python prints it, or as Gemma writes it."""
     if dialect.codec == "gemma":
         return gemma.write(value, dialect.string_token)
     return repr(value) if dialect.values == "repr" else dumped(value)
 
 
 def _keyword(key: str, value: Any, style: values.Style) -> str:
-    """An argument of a Python call, whose key may be no name."""
+    """Write an argument of a Python call, whose key may be no name."""
     return f"{key}={_literal(value, style)}" if NAME.fullmatch(key) else f"**{ {key: value}!r}"
 
 

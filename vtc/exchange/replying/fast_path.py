@@ -56,19 +56,19 @@ class TextCheck(msgspec.Struct, frozen=True):
     """Tells plain texts, by one rule."""
 
     odd: Callable[[bytes], object]
-    """Finds a byte for which a text needs a closer look, or for which it is none."""
+    """Finds a byte that may be more than text: the text needs a closer look."""
     joined: Callable[[bytes], object]
-    """Finds something for which a text must be looked at together with those beside it."""
+    """Finds what must be looked at together with the texts before and after it."""
     stops: Callable[[bytes], object]
-    """Finds something for which a text must be read."""
+    """Finds what must be read."""
     lines: Callable[[bytes], object]
-    """Finds a line for which texts must be read that follow one which has left: its line has begun."""
+    """Finds the beginning of a line that must be read. The line that the first text goes on with is not meant."""
     ends: tuple[bytes, ...]
     """The characters that wait at the end of a text for the next one: none where nothing is read."""
     blank: Callable[[bytes], object]
     """Matches a text of nothing but these."""
     later: bytes
-    """A character for which the reader is told of a text as it leaves; empty if there is none."""
+    """A character that changes what must be read after it: a text with it is told to the reader as it leaves."""
 
 
 @lru_cache(maxsize=256)
@@ -371,8 +371,8 @@ class FastPath:
     def _tell(self) -> None:
         """Tell the reader the end of what left unread."""
         if self._reading and (reader := self._reading.text.reader):
-            told = b"".join(self._tail).decode(errors="replace")
-            reader.passed(_ESCAPE.sub(lambda escape: _ESCAPED[escape[0]], told) if "\\" in told else told)
+            text = b"".join(self._tail).decode(errors="replace")
+            reader.passed(_ESCAPE.sub(lambda escape: _ESCAPED[escape[0]], text) if "\\" in text else text)
         self._tail.clear()
 
     def rest(self) -> None:
@@ -396,7 +396,7 @@ class FastPath:
         if rule is None or match is None:
             return
         if not isinstance(delta, TextDelta):
-            rule = rule._replace(stop=rule.stop + rule.later, later="")  # no reader is told of what left
+            rule = rule._replace(stop=rule.stop + rule.later, later="")  # no reader is told of reasoning that left
         check = check_of(rule)
         self._reading = pipeline if isinstance(delta, TextDelta) and check.ends else None
         if waits and check.stops(match["text"]):

@@ -60,7 +60,7 @@ class OwnReplies:
     protocol: ToolProtocol
     seed: str
     created: int = 0
-    """The time of replies of which the server tells none, in seconds since 1970."""
+    """The time of replies where the server tells none, in seconds since 1970."""
 
     def saying(self, text: str) -> bytes:
         """Write a reply that says `text`, as the client reads it."""

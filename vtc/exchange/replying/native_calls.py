@@ -420,7 +420,7 @@ class _Received:
     """True once each piece is the object so far."""
 
     def add(self, piece: str) -> None:
-        """Take a piece of which nothing is read."""
+        """Take a piece that is not read."""
         self.pieces.append(piece)
         self.size += len(piece)
 

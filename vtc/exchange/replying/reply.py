@@ -77,7 +77,7 @@ class ReplyPipeline:
         self._grammar = grammar
         self._hear = hear
         self.text = text
-        self._told = told = TextEnd()
+        self._text_end = end = TextEnd()
         self._limit = limit = Limit(plan, tools)
         self._record_calls = RecordCalls(report, tools, plan.learned, structured=structured)
         self._record_faults = RecordFaults(report, tools)
@@ -100,7 +100,7 @@ class ReplyPipeline:
             limit,
             Identify(ids, taken, structured=structured),
             self._record_calls,
-            ForTextClient(told, client, tools, limit.delivered, strict=strict) if client else ForStructuredClient(told),
+            ForTextClient(end, client, tools, limit.delivered, strict=strict) if client else ForStructuredClient(end),
             *([OutputFilter(openers, rules)] if client or rules else []),
             self._record_faults,
         ]
@@ -114,8 +114,8 @@ class ReplyPipeline:
 
         White space that waits, with which the last frame ends, is to leave first; the reader is told (`spaced`).
         """
-        text, told = self.text, self._told
-        if self._reads_text or not told or told[-1] == "\n":
+        text, end = self.text, self._text_end
+        if self._reads_text or not end or end[-1] == "\n":
             return None  # the line breaks that are missing before a call would not be the same
         if text.leftovers and not text.leftovers.decided:
             return None
@@ -142,7 +142,7 @@ class ReplyPipeline:
             if not events:
                 return events
             if len(events) == 1 and type(events[0]) is Text:  # as nearly always
-                self._told.extend(events[0].raw[-MOST_GAP:])
+                self._text_end.extend(events[0].raw[-MOST_GAP:])
                 return events
         return self._staged(events)
 
@@ -178,7 +178,7 @@ class ReplyPipeline:
         text, delivered, ended = self.text, self._limit.delivered, self._calls.ended
         out = self._staged(text.finish([*self._calls.made, *calls], complete=complete))
         if not (delivered or ended or calls):
-            thought = text.in_thoughts(spoke=not all(map(str.isspace, self._told)), complete=complete)
+            thought = text.in_thoughts(spoke=not all(map(str.isspace, self._text_end)), complete=complete)
             out += map(_again, self._staged(thought))
         out += self._staged([*self._calls.others(), *self._calls.meant(calls, complete=complete)], ends=True)
         text.learn(complete=complete)

@@ -320,7 +320,7 @@ class TextEnd(deque[str]):
         super().__init__(maxlen=MOST_GAP)
 
     def line_breaks(self, wanted: int) -> str:
-        """Return those that are missing."""
+        """Return the line breaks that are missing of those `wanted` before what follows."""
         there = sum(1 for _ in takewhile("\n".__eq__, reversed(self)))
         return "\n" * (wanted - there) if self else ""
 
@@ -328,8 +328,8 @@ class TextEnd(deque[str]):
 class ForStructuredClient(Stage):
     """Writes what the client reads as text in place of a call that a policy refused; calls stay calls."""
 
-    def __init__(self, told: TextEnd) -> None:
-        self._told = told
+    def __init__(self, end: TextEnd) -> None:
+        self._text_end = end
         self._number = 0
         """That of the last call that left in pieces."""
 
@@ -341,7 +341,7 @@ class ForStructuredClient(Stage):
                 return (CallPiece(event.raw, arguments=event.rest, number=self._number),)
         else:
             event = self._denied(event) if isinstance(event, Denied) else event
-            self._told.extend(leaving(event)[-MOST_GAP:])
+            self._text_end.extend(leaving(event)[-MOST_GAP:])
         return (event,)
 
     def _denied(self, event: Denied) -> Event:
@@ -349,8 +349,8 @@ class ForStructuredClient(Stage):
             return Markup(event.raw)
         if event.manner == "text":
             written = json.dumps({"name": event.call.name, "arguments": event.call.arguments}, ensure_ascii=False)
-            return Text(event.raw) if event.raw else Rewritten("", self._told.line_breaks(MESSAGE_GAP) + written)
-        return Rewritten(event.raw, self._told.line_breaks(MESSAGE_GAP) + event.message)
+            return Text(event.raw) if event.raw else Rewritten("", self._text_end.line_breaks(MESSAGE_GAP) + written)
+        return Rewritten(event.raw, self._text_end.line_breaks(MESSAGE_GAP) + event.message)
 
 
 def as_called(call: ToolCall) -> Mapping[str, Tool]:
@@ -362,10 +362,10 @@ class ForTextClient(ForStructuredClient):
     """Writes calls as text: those that the client can read already as the characters they came in."""
 
     def __init__(
-        self, told: TextEnd, client: TextClient, tools: Mapping[str, Tool], delivered: Sequence[str], *, strict: bool
+        self, end: TextEnd, client: TextClient, tools: Mapping[str, Tool], delivered: Sequence[str], *, strict: bool
     ) -> None:
         """`delivered` holds, at each time, the names of the calls that the client is given."""
-        super().__init__(told)
+        super().__init__(end)
         self._strict = strict
         self._client = client
         self._tools = tools
@@ -376,7 +376,7 @@ class ForTextClient(ForStructuredClient):
     def feed(self, event: Event) -> Sequence[Event]:
         written = self._written(event)
         for part in written:
-            self._told.extend(leaving(part)[-MOST_GAP:])
+            self._text_end.extend(leaving(part)[-MOST_GAP:])
         return written
 
     def _written(self, event: Event) -> Sequence[Event]:
@@ -409,7 +409,7 @@ class ForTextClient(ForStructuredClient):
                 Intervention("unread_calls", "refused", call.name, reason),
                 self._denied(Denied(event.raw, call, "steer", message)),
             )
-        parts = self._parts(event.raw, self._told.line_breaks(client.profile.call_gap) + written, call.name)
+        parts = self._parts(event.raw, self._text_end.line_breaks(client.profile.call_gap) + written, call.name)
         if readable:
             reason = "this client would have read other arguments"
             parts = [Intervention("unread_calls", "changed", call.name, reason), *parts]
