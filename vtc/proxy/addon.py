@@ -143,7 +143,7 @@ class VirtualToolCalling:
         planner = self._discovery.informed(flow, self.planner)
         if not flow.live and (flow.response or flow.error):  # opened from a file: mitmproxy runs all hooks again
             return
-        loan = self._keys.lend(flow, planner, api or beside.api(flow))
+        loan = self._keys.lend(flow, planner)
         if api is None:
             if self._beside.take(flow, planner):
                 return

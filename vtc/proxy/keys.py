@@ -26,7 +26,7 @@ from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import is_at
 from vtc.profiles.planner import Planner
 from vtc.profiles.schema import Match, ServerProfile
-from vtc.proxy import flows
+from vtc.proxy import beside, flows
 from vtc.scrub import CREDENTIALS, in_query, scrub
 
 logger = logging.getLogger(__name__)
@@ -126,8 +126,8 @@ class ServerKeys:
         self._warned: set[str] = set()
         """The obstacles that were logged: each is once."""
 
-    def lend(self, flow: http.HTTPFlow, planner: Planner, client: Api | None) -> Loan:
-        """Put the key of its server into a request, for a client of an API."""
+    def lend(self, flow: http.HTTPFlow, planner: Planner) -> Loan:
+        """Put the key of its server into a request."""
         variable = ctx.options.vtc_key_env
         if not (planner.lends or variable) or ctx.options.vtc_mode != "rewrite" or flow.request.method == "OPTIONS":
             return NONE
@@ -146,7 +146,7 @@ class ServerKeys:
         key, headers = _key(profile), flow.request.headers
         for header in _KEYS:  # those without a key
             headers.pop(header, None)
-        header = profile.key_header.lower() or (client or _api(planner.apis(facts))).place.key
+        header = profile.key_header.lower() or (beside.api(flow) or _api(planner.apis(facts))).place.key
         headers[header] = f"Bearer {key}" if header == BEARER else key
         self._lent[flow] = key
         return Loan((f"the client sends no key: that of {name} is sent",), ())

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from vtc.dialects.reading.reader import PlainRule
+from vtc.dialects.syntax.scan import PlainRule
 from vtc.dialects.text_client import conversation
 from vtc.events import Call, CallDelta, Event, Intervention, Markup, Reasoning, Rewritten, Text, Tool, ToolCall
 from vtc.exchange.replying.expectation import NO_GRAMMAR, GrammarCheck

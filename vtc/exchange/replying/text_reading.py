@@ -9,9 +9,10 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from vtc.dialects.reading.context import note_last_calls, out_of_reasoning
-from vtc.dialects.reading.reader import Begins, PlainRule, Reader
+from vtc.dialects.reading.reader import Begins, Reader
 from vtc.dialects.syntax import pattern
 from vtc.dialects.syntax.description import Description
+from vtc.dialects.syntax.scan import PlainRule
 from vtc.events import Call, Event, Markup, Refusal, Text, ToolCall
 from vtc.profiles.memory import Learned
 
