@@ -198,6 +198,10 @@ def test_what_the_user_says_already_is_not_told_by_the_system_again() -> None:
     assert "system" not in found.steps
 
 
+def test_what_leaves_out_more_stays() -> None:
+    assert lesson(400, "messages.1: all messages must have non-empty content", {"empty": "parts"}) is None
+
+
 def test_an_error_of_all_words_at_once_comes_to_an_end() -> None:
     words = "; ".join(words for _, _, words in REFUSALS if "max_tokens" not in words)
     known: dict[str, object] = {}

@@ -54,7 +54,13 @@ def _refusals() -> Refusals:
     return table(Path(__file__).with_suffix(".yaml"), Refusals)
 
 
-_STRONGER = {"folded": ("user",), "object": ("grammar", "plain"), "grammar": ("plain",), "short": ("alphanumeric9",)}
+_STRONGER: Mapping[Any, tuple[str, ...]] = {
+    True: ("parts",),
+    "folded": ("user",),
+    "object": ("grammar", "plain"),
+    "grammar": ("plain",),
+    "short": ("alphanumeric9",),
+}
 """By the value of a step, those that do the same and more: what teaches both must not go from one to the other."""
 _NOT_OF_THE_REQUEST = (401, 402, 403, 405, 408, 429, 502, 503, 504)
 """Statuses of what no other request would mend."""
