@@ -43,7 +43,7 @@ from vtc.wire.sse import EventStream
 __all__ = ["WITHHELD", "Ask", "Exchange", "Fate", "NoAnswer", "Opening", "Stream"]
 
 logger = logging.getLogger(__name__)
-NOBODY = Facts()
+NO_FACTS = Facts()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Exchange:
         body: bytes,
         plan: Plan,
         seed: str,
-        facts: Facts = NOBODY,
+        facts: Facts = NO_FACTS,
         past: History | None = None,
         planned: Planned | None = None,
         secret: bytes = b"",
@@ -135,8 +135,7 @@ class Exchange:
         """Decode a request and decide about it; raises `BadRequest`, and then the body goes on as it came.
 
         `seed` must differ for every exchange: the ids of calls are derived from it. What later exchanges need of this
-        one is kept in `memory`, and nothing else. What clients are to bring back is signed with `secret`, which none
-        may know.
+        one is kept in `memory`, and nothing else. What clients are to bring back is signed with `secret`.
         """
         return cls.opening(api, body, facts, planner, seed, memory, secret).exchange()
 

@@ -69,9 +69,8 @@ class Ready(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     """Give each of several calls in one message a message of its own, with its result after it: `This model only
     supports single tool-calls at once!`"""
     signatures: bool | None = None
-    """Say of past calls that nobody signed that they are such (made by another model, read from text, of before a
-    restart), by what Google documents for that: `Function call is missing a thought_signature in functionCall
-    parts.`"""
+    """Mark past calls that have no signature (made by another model, read from text, or older than a restart) with the
+    value that Google documents for them: `Function call is missing a thought_signature in functionCall parts.`"""
     after_results: bool | None = None
     """Let the model say `Done.` between results and what the user says: `Unexpected role 'user' after role 'tool'`."""
     alternate: bool | None = None

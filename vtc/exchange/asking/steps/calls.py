@@ -182,7 +182,7 @@ def _orphan(result: Message) -> Message:
 
 
 def signatures(request: CanonicalRequest, _value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
-    """Put what Google documents for that on the first call of each step, which is all that it looks at."""
+    """Put the value that Google documents for such calls on the first call of each step: its server checks no other."""
     stand_in = context.server.layout.unsigned
     if stand_in is None:
         return request, ""
