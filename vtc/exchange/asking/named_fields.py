@@ -212,9 +212,9 @@ def _keys(path: str) -> tuple[str, ...]:
 
 def _one_of_two(sent: Any, first: tuple[str, ...], second: tuple[str, ...]) -> Iterator[Correction]:
     """Leave out one of two that stand side by side: the second, if it may be."""
-    for one, other in ((second, first), (first, second)):
-        for path in _places(sent, one):
-            yield Correction("leave_out", path, beside=_spelling(sent, path, other[-1]))
+    for name, kept in ((second, first), (first, second)):
+        for path in _places(sent, name):
+            yield Correction("leave_out", path, beside=_spelling(sent, path, kept[-1]))
 
 
 def _spelling(sent: Any, path: Sequence[str], name: str) -> str:

@@ -220,8 +220,8 @@ class RequestEncoder:
         untold += ["JSON without a schema"] * bool(ready.answer and not ready.answer.schema and not layout.any_json)
         lines = [f"not told to the server, whose API has no word for it: {', '.join(untold)}"] if untold else []
         if ready.foreign_seals:
-            what = counted(ready.foreign_seals, "seal")
-            lines.append(f"{what} of past reasoning left out: VTC gave the client none such in this conversation")
+            seals = counted(ready.foreign_seals, "seal")
+            lines.append(f"{seals} of past reasoning left out: VTC gave the client none such in this conversation")
         return lines
 
     @property
@@ -345,14 +345,15 @@ class RequestEncoder:
 
     def full(self, error: bytes, status: int) -> Failure | None:
         """Read the error of a prompt that is too long; None if it is another, or the client's API says it so itself."""
-        said, client = full(status, error, len(self._body)), self._client.layout.full
-        if said is None:
+        tokens, client = full(status, error, len(self._body)), self._client.layout.full
+        if tokens is None:
             return None
         is_own = status in (200, 400) and client.sign in error.decode(errors="replace")
         if not self._crosses and (self._plan.stack.as_is or is_own):
             return None
-        sentence = client.sentence.format(prompt=said.prompt, window=said.window, over=said.prompt - said.window)
-        line = f"the prompt is longer than the model's window: {said.prompt} tokens of {said.window}"
+        window, prompt, _ = tokens
+        sentence = client.sentence.format(prompt=prompt, window=window, over=prompt - window)
+        line = f"the prompt is longer than the model's window: {prompt} tokens of {window}"
         self._report.request += [line] * (line not in self._report.request)
         return Failure(f"{sentence} ({hints.words_of(error)})", FULL)
 
