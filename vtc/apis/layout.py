@@ -120,7 +120,10 @@ type Mend = Callable[[Any], Any]
 
 
 class Shape(NamedTuple):
-    """The shape of what stands at a dotted path, `*` being any index; the empty path is the whole body."""
+    """The shape of what stands at a dotted path; the empty path is the whole body.
+
+    `*` is any index. `[a|b]` goes no deeper, and only on where an object has one of these types.
+    """
 
     path: str
     mend: Mend
@@ -171,8 +174,18 @@ def _raws(
 def _at(path: str, mend: Mend) -> Mend:
     """Make the function that puts in shape what stands at a path."""
     for key in reversed(path.split(".") if path else ()):
-        mend = partial(each, mend=mend) if key == "*" else partial(within, key=key, mend=mend)
+        if key == "*":
+            mend = partial(each, mend=mend)
+        elif key.startswith("["):
+            mend = partial(_of_type, types=key.strip("[]").split("|"), mend=mend)
+        else:
+            mend = partial(within, key=key, mend=mend)
     return mend
+
+
+def _of_type(value: Any, types: Collection[str], mend: Mend) -> Any:
+    """Put in shape an object of one of these types."""
+    return mend(value) if isinstance(value, dict) and value.get("type") in types else value
 
 
 def within(value: Any, key: str, mend: Mend) -> Any:

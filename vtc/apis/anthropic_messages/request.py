@@ -21,7 +21,7 @@ from vtc.apis import content, request, shapes
 from vtc.apis.calls import arguments_text
 from vtc.apis.contract import FULL, Json, Question
 from vtc.apis.fields import part_of, text_at
-from vtc.apis.layout import BodyLayout, FullError, Shape, each, within
+from vtc.apis.layout import BodyLayout, FullError, Shape, each
 from vtc.apis.whole import add
 from vtc.events import (
     CanonicalRequest,
@@ -377,20 +377,6 @@ def _own_part(part: Any) -> Any:
     return shapes.own_part(part, ("input_text", "output_text", "input_image", "image_url"), "text", _block)
 
 
-def _own_arguments(block: Any) -> Any:
-    """Write the arguments of a call as an object."""
-    return within(block, "input", shapes.arguments_object) if _is(block, "tool_use") else block
-
-
-def _own_results(block: Any) -> Any:
-    """Write what a tool returned as text or as blocks."""
-    return within(block, "content", _own_result) if _is(block, "tool_result") else block
-
-
-def _is(block: Any, kind: str) -> bool:
-    return isinstance(block, dict) and block.get("type") == kind
-
-
 def _without_blank(blocks: Any) -> Any:
     """Leave out texts that say nothing beside others; a mark for the cache moves to the block before."""
     if not isinstance(blocks, list) or not any(map(_is_blank, blocks)) or all(map(_is_blank, blocks)):
@@ -419,11 +405,6 @@ def _may_mark(block: Any) -> bool:
     return isinstance(block, dict) and block.get("type") not in QUIET and not block.get("cache_control")
 
 
-def _without_blank_inside(block: Any) -> Any:
-    """Leave them out of a result, too."""
-    return within(block, "content", _without_blank) if _is(block, "tool_result") else block
-
-
 def _own_tool(entry: Any) -> Any:
     """Declare a function as this API does: its schema is that of an object."""
     function = None if not isinstance(entry, dict) or "input_schema" in entry else shapes.function_in(entry)
@@ -446,10 +427,10 @@ class Request(request.Request):
         shapes=(
             Shape("messages.*.content", shapes.parts, "contents of one block written as lists"),
             Shape("messages.*.content.*", _own_part, shapes.OWN_PARTS),
-            Shape("messages.*.content.*", _own_arguments, shapes.ARGUMENTS_ARE_OBJECTS),
-            Shape("messages.*.content.*", _own_results, shapes.RESULTS_ARE_TEXT),
+            Shape("messages.*.content.*.[tool_use].input", shapes.arguments_object, shapes.ARGUMENTS_ARE_OBJECTS),
+            Shape("messages.*.content.*.[tool_result].content", _own_result, shapes.RESULTS_ARE_TEXT),
             Shape("messages.*.content", _without_blank, "empty text blocks left out"),
-            Shape("messages.*.content.*", _without_blank_inside, "empty text blocks left out"),
+            Shape("messages.*.content.*.[tool_result].content", _without_blank, "empty text blocks left out"),
             Shape("system", _without_blank, "empty text blocks left out"),
             Shape("tools.*", _own_tool, shapes.OWN_TOOLS),
             Shape("metadata", shapes.object_for_list, "an empty list in metadata written as an object"),

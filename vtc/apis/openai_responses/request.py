@@ -224,25 +224,13 @@ def _own_tool(entry: Any) -> Any:
 
 def _own_parts(item: Any) -> Any:
     """Write the parts of a message, or of a result, as this API does; texts of the model have a type of their own."""
-    role = isinstance(item, dict) and item.get("role")
+    if not isinstance(item, dict):
+        return item
+    role = item.get("role")
     text, foreign = ("output_text", "input_text") if role == "assistant" else ("input_text", "output_text")
     own = partial(shapes.own_part, kinds=("text", foreign, "image_url", "image"), text=text, write=_part)
-    field = "content" if role else "output" if _is(item, OUTPUTS) else ""
+    field = "content" if role else "output" if item.get("type") in OUTPUTS else ""
     return within(item, field, partial(each, mend=own))
-
-
-def _own_arguments(item: Any) -> Any:
-    """Write the arguments of a past call as text."""
-    return within(item, "arguments", shapes.arguments_string) if _is(item, ("function_call",)) else item
-
-
-def _own_result(item: Any) -> Any:
-    """Write what a tool returned as text or as parts."""
-    return within(item, "output", shapes.result) if _is(item, OUTPUTS) else item
-
-
-def _is(item: Any, kinds: Collection[str]) -> bool:
-    return isinstance(item, dict) and item.get("type") in kinds
 
 
 class Request(request.Request):
@@ -251,8 +239,8 @@ class Request(request.Request):
     LAYOUT = replace(
         LAYOUT,
         shapes=(
-            Shape("input.*", _own_arguments, shapes.ARGUMENTS_ARE_TEXT),
-            Shape("input.*", _own_result, shapes.RESULTS_ARE_TEXT),
+            Shape("input.*.[function_call].arguments", shapes.arguments_string, shapes.ARGUMENTS_ARE_TEXT),
+            Shape(f"input.*.[{'|'.join(OUTPUTS)}].output", shapes.result, shapes.RESULTS_ARE_TEXT),
             Shape("input.*.content", shapes.parts, "contents of one part written as lists"),
             Shape("input.*", _own_parts, shapes.OWN_PARTS),
             Shape("tools.*", _own_tool, shapes.OWN_TOOLS),
