@@ -218,7 +218,7 @@ async def test_it_runs(confdir: Path, tmp_path: Path) -> None:
             process.terminate()
             output, _ = await process.communicate()
     assert chat.read(response.content).calls == [("read", {"filePath": "/a"})]
-    assert b"a possible call was not read" in output
+    assert b"a possible call was not read: @@read( " in output
     assert process.returncode == 0
     result = CliRunner().invoke(main, ["stats", str(log)])
     assert result.exit_code == 0

@@ -16,7 +16,7 @@ from mitmproxy.addons.view import View
 from mitmproxy.flow import Flow
 from mitmproxy.test import taddons
 
-from tests.apis import chat
+from tests.apis import chat, pairs
 from tests.apis.shapes import SHAPES, asked
 from tests.e2e.conftest import Start, by_turn
 from tests.e2e.upstream import JSON, SSE, Reply, serving
@@ -305,8 +305,36 @@ async def test_what_looks_like_a_call_in_no_dialect_is_told(start: Start, keep: 
     for stream in (True, False):
         await lab.post(chat.request(stream=stream))
         flow = await lab.flow()
-        assert flow.comment == "vtc: lab-model: a possible call was not read"
+        assert flow.comment == "vtc: lab-model: a possible call was not read: @@read( …"
         assert flow.marked == ":warning:"
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize(("client", "server"), pairs.PAIRS, ids=lambda name: name)
+async def test_what_looks_like_a_call_is_told_whatever_the_apis_are(
+    client: str, server: str, stream: bool, start: Start, tmp_path: Path
+) -> None:
+    text = ["I look. ", "@@read(path", "=a.py)@@"]
+    body = pairs.streamed(server, text) if stream else pairs.whole(server, "".join(text))
+    reply = Reply([body], {"content-type": SHAPES[server].media_type} if stream else JSON)
+    lab = await start(reply, vtc_upstream_api=server, vtc_log=str(tmp_path / "log"))
+    await lab.post(SHAPES[client].request(stream=stream), path=SHAPES[client].at(stream=stream))
+    flow = await lab.flow()
+    assert "a possible call was not read: @@read( …" in flow.comment
+    assert flow.marked == ":warning:"
+    assert flow.metadata["vtc"]["outcome"] == "refused"
+    assert json.loads((tmp_path / "log").read_text())["unread"] is True
+
+
+async def test_a_possible_call_is_told_by_the_name_that_the_server_was_told(start: Start) -> None:
+    """Another API takes no dot in the name of a tool."""
+    tool = {"type": "function", "function": {"name": "files.read", "parameters": {"type": "object"}}}
+    lab = await start(
+        Reply([pairs.streamed("anthropic-messages", ["@@files__read(path=a.py)@@"])], SSE),
+        vtc_upstream_api="anthropic-messages",
+    )
+    await lab.post(chat.request(stream=True, tools=[tool]))
+    assert "a possible call was not read: @@files__read( …" in (await lab.flow()).comment
 
 
 async def test_a_plain_answer_and_native_calls_are_no_such_thing(start: Start) -> None:

@@ -24,8 +24,9 @@ TOOLS = ("read_file", "ls")
     ],
 )
 def test_a_tools_name_amid_markup_is_told(text: str) -> None:
-    assert possible_call(f"I look. {text}", TOOLS)
-    assert text.split()[0][:6] in possible_call(f"I look. {text}", TOOLS)
+    call = possible_call(f"I look. {text}", TOOLS)
+    assert call
+    assert text.split()[0][:6] in call.text
 
 
 @pytest.mark.parametrize(
@@ -57,7 +58,10 @@ def test_a_tools_name_amid_markup_is_told(text: str) -> None:
     ],
 )
 def test_what_may_be_a_call_of_a_tool_is_told_with_its_name(text: str) -> None:
-    assert "read_file" in possible_call(text, TOOLS)
+    call = possible_call(text, TOOLS)
+    assert call
+    assert "read_file" in call.text
+    assert call.tool == "read_file"
 
 
 @pytest.mark.parametrize(
@@ -88,7 +92,7 @@ def test_what_may_be_a_call_of_a_tool_is_told_with_its_name(text: str) -> None:
     ],
 )
 def test_prose_and_code_are_not(text: str) -> None:
-    assert possible_call(text, TOOLS) == ""
+    assert possible_call(text, TOOLS) is None
 
 
 @pytest.mark.every
@@ -98,15 +102,19 @@ def test_a_call_in_a_code_block_is_told_in_every_framed_dialect(name: str) -> No
     tool = Tool("bash", parameters={"type": "object", "properties": {"command": {"type": "string"}}})
     text = write_calls([ToolCall("bash", '{"command": "ls"}', id="c1")], DIALECTS[name], {"bash": tool})
     for after in ("", "\n", "\nThen I wait.\n```\nx\n```\n"):
-        assert "bash" in possible_call(f"I list them:\n````\n{text}\n````{after}", ["bash"])
+        call = possible_call(f"I list them:\n````\n{text}\n````{after}", ["bash"])
+        assert call
+        assert call.tool == "bash"
 
 
 def test_without_tools_there_is_no_call() -> None:
-    assert possible_call("@@read_file()@@", ()) == ""
+    assert possible_call("@@read_file()@@", ()) is None
 
 
 def test_what_is_shown_is_short_and_on_one_line() -> None:
-    shown = possible_call("x" * 500 + "\n@@read_file(\n" + "y" * 500, TOOLS)
+    call = possible_call("x" * 500 + "\n@@read_file(\n" + "y" * 500, TOOLS)
+    assert call
+    shown = call.text
     assert "\n" not in shown
     assert len(shown) < 100
     assert shown.startswith("…")
@@ -126,4 +134,24 @@ CALL = '{"name": "read_file", "arguments": {"path": "a.py"}}'
     ],
 )
 def test_how_a_call_in_a_block_that_ends_the_reply_is_read_is_told(text: str, is_told: bool) -> None:
-    assert ("vtc_blocks=last" in possible_call(text, TOOLS)) == is_told
+    call = possible_call(text, TOOLS)
+    assert bool(call and "vtc_blocks=last" in call.advice) == is_told
+
+
+@pytest.mark.parametrize(
+    ("text", "begins"),
+    [
+        ("@@read_file(path=hush)@@", "@@read_file("),
+        ("<|call|>read_file|path=hush<|end|>", "<|call|>read_file|"),
+        ('{"input": {"path": "hush"}, "tool": "read_file"}', '"read_file"}'),
+        ("<tool>read_file</tool><args>hush</args>", "<tool>read_file</"),
+        ("<p>hush</p> <run>read_file hush</run>", "<run>read_file"),
+        ("Action: read_file\nhush", "read_file"),
+        ("hush=[read_file path='hush']", "=[read_file"),
+        ("<hush\\b>read_file(path='hush')", ">read_file("),
+    ],
+)
+def test_how_a_call_begins_holds_no_words_of_the_model(text: str, begins: str) -> None:
+    call = possible_call(text, TOOLS)
+    assert call
+    assert call.begins == begins

@@ -134,7 +134,7 @@ def _entries(events: Sequence[Event], tools: Mapping[str, Tool]) -> dict[str, An
         "reasoning_content": "".join(event.raw for event in events if isinstance(event, Reasoning)),
         "calls": calls,
         "refusals": refusals,
-        "unread": "" if calls or refusals else possible_call(content, tools),
+        "unread": call.text if not (calls or refusals) and (call := possible_call(content, tools)) else "",
     }
 
 

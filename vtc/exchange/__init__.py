@@ -287,6 +287,15 @@ class Exchange:
         self._forget()
         return self._factory.stream(compression.decoder(""), self.report, whole=False, clock=clock, first=first)
 
+    def look_for_unread(self, received: Callable[[], bytes | None]) -> None:
+        """Note in the report what looks like a call where none was read.
+
+        `received` returns the reply as the server sent it, or its end.
+        """
+        if self.reads and not self.report.calls and self.report.outcome in ("", "rewritten"):
+            call = self._factory.possible_call(received() or b"")
+            self.report.unread = call._asdict() if call else {}
+
     def _forget(self) -> None:
         """Let go of the conversation."""
         self._request.forget()

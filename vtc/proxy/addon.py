@@ -308,10 +308,7 @@ class VirtualToolCalling:
             return
         report = live.exchange.report
         self._measure(flow, live, report)
-        if live.exchange.reads and not report.calls and report.outcome in ("", "rewritten"):
-            report.unread = bodies.possible_call(
-                flow, live.received.end(live.encoding), live.exchange.plan.protocol.tools
-            )
+        live.exchange.look_for_unread(partial(live.received.end, live.encoding))
         if report.seconds > max(SLOW, report.elapsed / 50):
             # The first with a model has its dialects compiled.
             level = logging.WARNING if self._stats.has(report.parties.model) else logging.DEBUG

@@ -8,15 +8,10 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable
 from functools import cached_property
 
 from mitmproxy import ctx, http
 
-from vtc.apis import whole
-from vtc.events import Tool
-from vtc.proxy import flows
-from vtc.reporting import hints
 from vtc.wire import compression
 
 _SLICE = 1 << 10
@@ -101,21 +96,6 @@ def without_charset(response: http.Response) -> None:
     kept = [part for part in parameters if not re.match(r"\s*charset\s*=(?!\s*\"?utf-8\"?\s*$)", part, re.I)]
     if kept != parameters:
         response.headers["content-type"] = ";".join([type_, *kept])
-
-
-def possible_call(flow: http.HTTPFlow, body: bytes | None, tools: Iterable[Tool]) -> str:
-    """Find what looks like a call in a reply, or in its end, in which none was found; empty if nothing does."""
-    api = flows.server_api(flow)
-    if api is None or not body:
-        return ""
-    try:
-        messages = [reply.message for reply in whole.replies(api, body)]
-    except ValueError:
-        return ""
-    if any(message.calls for message in messages):
-        return ""
-    names = [tool.name for tool in tools]
-    return next(filter(None, (hints.possible_call(message.text, names) for message in messages)), "")
 
 
 class BodyRecorder:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from vtc.apis.fields import is_error
 from vtc.json_text import decode
@@ -107,6 +107,9 @@ AROUND = 32
 MOST_UNREAD = 1 << 14
 """Characters at the end of a reply that are looked at."""
 
+_MARKUP_BEFORE = re.compile(r"(?:<[|｜/]?\w{1,24}[|｜]?>|[^\w\s]){0,8}$")
+_MARKUP_AFTER = re.compile(r"[^\w\s]{0,3}")
+"""Markup next to a name: what holds no word of the model's, so that it may stand in a log."""
 _RUN = re.compile(r"(\s{64})\s+|(`{64})`+")
 """White space and backticks beyond these: in the expressions each of them would be looked at again from each."""
 _QUOTED = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`|<(code|pre|kbd|samp)\b[^<>]*>.{0,400}?</\1>", re.DOTALL)
@@ -151,9 +154,8 @@ _JSON_BLOCK = re.compile(
     r"\n[ \t]{0,64}```(?:json|tool_calls?|tool)?[ \t]{0,64}\n\s*\{[^`]*\}\s*```\s*\Z", re.IGNORECASE
 )
 """A closed code block with an object that ends a reply."""
-IN_LAST_BLOCK = (
-    "(a code block that ends the reply: `blocks: last` of the model's profile or `vtc_blocks=last` reads it)"
-)
+IN_LAST_BLOCK = "a code block that ends the reply: `blocks: last` of the model's profile or `vtc_blocks=last` reads it"
+"""What is done about it."""
 _IN_BLOCK = (
     *_CALL_IN_BLOCK,
     r"""<(?:[\w:.-]+[\s=]+)?(?:name\s*=\s*)?["']?{name}["']?\s*/?>""",
@@ -162,8 +164,21 @@ _IN_BLOCK = (
 """The same in a code block that ends a reply: there most names are those of functions."""
 
 
-def possible_call(text: str, tools: Iterable[str]) -> str:
-    """Find what looks like a call of one of the tools, and return it with what stands around; empty if nothing does.
+class PossibleCall(NamedTuple):
+    """What looks like a call in a reply in which none was read."""
+
+    tool: str
+    """The name of the tool, as it stands there."""
+    begins: str
+    """The name with the markup next to it, and nothing that may be an argument: `@@read_file(`."""
+    text: str
+    """All of it as far as it is short, with what stands around."""
+    advice: str = ""
+    """What reads it, if that is known."""
+
+
+def possible_call(text: str, tools: Iterable[str]) -> PossibleCall | None:
+    """Find what looks like a call of one of the tools; None if nothing does.
 
     Code is passed over, as there a name is an example; but for a block that ends the reply, where models write calls,
     and for the markup of calls in any block.
@@ -171,24 +186,29 @@ def possible_call(text: str, tools: Iterable[str]) -> str:
     text = _shortened(text[-MOST_UNREAD:].translate(_TYPED))
     known = sorted((name for name in tools if name and name in text), key=len, reverse=True)
     if not known:
-        return ""
+        return None
     name = _NAMED.format(names="|".join(map(re.escape, known)))
     blocks = [(block[2], block.end() == len(text)) for block in _BLOCK.finditer(text)]
     if blocks and _JSON_BLOCK.search(text) and (last := _found(blocks[-1][0], _CALL_IN_BLOCK, name)):
-        return f"{last} {IN_LAST_BLOCK}"
+        return last._replace(advice=IN_LAST_BLOCK)
     match = _found(_shortened(_QUOTED.sub(" ", text)), _FORMS, name) or _found(text, _BEFORE_BLOCK, name)
     in_blocks = (_found(block, _IN_BLOCK if is_last else _MARKED, name) for block, is_last in blocks)
-    return match or next(filter(None, in_blocks), "")
+    return match or next(filter(None, in_blocks), None)
 
 
 def _shortened(text: str) -> str:
     return _RUN.sub(r"\1\2", text)
 
 
-def _found(text: str, forms: Iterable[str], name: str) -> str:
+def _found(text: str, forms: Iterable[str], name: str) -> PossibleCall | None:
     match = re.search("|".join(form.format(name=name) for form in forms), text)
     if not match:
-        return ""
+        return None
     start, end = max(0, match.start() - AROUND), min(match.end(), match.start() + 2 * AROUND) + AROUND
     shown = " ".join(text[start:end].split())
-    return f"{'…' * (start > 0)}{shown}{'…' * (end < len(text))}"
+    tool = re.compile(name).search(text, match.start(), match.end())
+    assert tool  # each form has the name in it
+    before = _MARKUP_BEFORE.search(text[max(0, tool.start() - AROUND) : tool.start()])
+    after = _MARKUP_AFTER.match(text, tool.end())
+    begins = f"{before[0] if before else ''}{tool[0]}{after[0] if after else ''}"
+    return PossibleCall(tool[0], begins, f"{'…' * (start > 0)}{shown}{'…' * (end < len(text))}")

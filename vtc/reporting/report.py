@@ -80,8 +80,8 @@ class Report:
     failures: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     """What came in the place of a reply, and what that means."""
-    unread: str = ""
-    """What looks like a call in no dialect that is read, where nothing else was found."""
+    unread: dict[str, str] = field(default_factory=dict)
+    """What looks like a call in no dialect that is read, where nothing else was found (`hints.PossibleCall`)."""
     sizes: dict[str, int] = field(default_factory=dict)
     """Bytes of `request_came`, `request_went`, `reply_came` and `reply_went`, decoded, as far as they were seen."""
     seconds: float = 0.0
@@ -187,7 +187,7 @@ class Report:
             parts.append(f"{entry['policy']} {entry['action']}{of}{times}{why}")
         if more := self.policies[MOST_TOLD:]:
             parts.append(f"{count(more)} more by policies")
-        parts += ["a possible call was not read"] if self.unread else []
+        parts += [unread_call(self.unread)] if self.unread else []
         parts += [f"failed open: {failure}" for failure in self.failures]
         parts += self.errors
         parts += [broken] if (broken := broken_prefix(self.prefix)) else []
@@ -201,6 +201,12 @@ class Report:
         names = [name for entry in fields(self) if (name := entry.name) not in ("parties", "secrets", "_known")]
         entries = asdict(self.parties) | {name: getattr(self, name) for name in names}
         return escaped(scrubbed(entries, self.secrets))
+
+
+def unread_call(unread: Mapping[str, str]) -> str:
+    """Say which call may be one that was not read, in no more of the model's words than the name of the tool."""
+    advice = f" ({unread['advice']})" if unread["advice"] else ""
+    return f"a possible call was not read: {unread['begins']} …{advice}"
 
 
 def broken_prefix(prefix: Mapping[str, Any]) -> str:

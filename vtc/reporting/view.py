@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from vtc.apis import Api
 from vtc.reporting import transcript
-from vtc.reporting.report import broken_prefix, fate
+from vtc.reporting.report import broken_prefix, fate, unread_call
 from vtc.reporting.transcript import TranscriptBlock
 
 WIDTH = 76
@@ -112,7 +112,8 @@ def _done(report: Mapping[str, Any]) -> Iterator[str]:
     yield from (f"failed open: {failure}" for failure in report.get("failures", ()))
     yield from report.get("errors", ())
     if unread := report.get("unread"):
-        yield f"a possible call was not read: {unread}"
+        yield unread_call(unread)
+        yield f"  {unread['text']}"
 
 
 def _times(entry: Mapping[str, Any]) -> str:

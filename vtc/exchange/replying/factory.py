@@ -15,6 +15,7 @@ from vtc.apis.crossing import ForeignDecoder, RenamedTools, WireNames
 from vtc.apis.relay import Relay
 from vtc.apis.relay.turn import Silent, TurnEncoder
 from vtc.apis.seals import SealKey
+from vtc.apis.whole import replies
 from vtc.dialects.bounded_cache import COMPILED
 from vtc.dialects.reading.reader import Begins, ModelFacts, Reader
 from vtc.dialects.syntax.description import Description
@@ -241,6 +242,17 @@ class ReplyFactory:
                 reader.feed(text[at : at + 4])
             reader.finish()
         return True
+
+    def possible_call(self, received: bytes) -> hints.PossibleCall | None:
+        """Find what looks like a call in the bytes of a reply as the server sent it; None if it makes calls itself."""
+        try:
+            messages = [reply.message for reply in replies(self._server, received)]
+        except ValueError:
+            return None
+        if any(message.calls for message in messages):
+            return None
+        names = {*self._tools, *(self.expected.names.changed.values() if self.expected.names else ())}
+        return next(filter(None, (hints.possible_call(message.text, names) for message in messages)), None)
 
     def _tools_written(self) -> dict[str, Tool]:
         """Return the tools, also by the names by which the server knows them."""
