@@ -67,7 +67,7 @@ def test_explain_the_plan_for_a_request(api: str, tmp_path: Path) -> None:
     assert result.exit_code == 0
     assert "model: qwen3" in result.output
     plan = result.output.partition("plan\n")[2]
-    assert "the request declares 3 tools: a native client" in plan
+    assert "the request has 3 tools; calls go back as `tool_calls`" in plan
     assert "calls are read as hermes" in plan
 
 

@@ -307,7 +307,7 @@ async def test_what_cannot_be_told_is_named_in_the_report(start: Start) -> None:
     lab = await start(serving("anthropic-messages"), vtc_upstream_api="anthropic-messages")
     await lab.post(chat.request(n=2, logit_bias={"1": 1}))
     flow = await lab.flow()
-    assert "has no word for it: logit_bias, more than one choice" in flow.comment
+    assert "has no such field: logit_bias, more than one choice" in flow.comment
     assert flow.comment.startswith("vtc: lab-model: openai-chat -> anthropic-messages")
 
 
@@ -378,4 +378,4 @@ async def test_a_model_that_cannot_think_is_told_no_more_to_do_so(stream: bool, 
         assert pairs.read("openai-responses", answer.body, stream=stream) == pairs.said("I look.", READ)
     assert [seen.json.get("think") for seen in lab.upstream.seen] == ["high", None, None]
     flows = [await lab.flow() for _ in range(3)]  # the first of the second question
-    assert all("not told how much to think (high)" in flow.comment for flow in flows[1:])
+    assert all("effort of thinking left out (high)" in flow.comment for flow in flows[1:])

@@ -69,7 +69,7 @@ async def test_a_stream_goes_on(
     assert len(faults(caplog)) == 1
     flow = await lab.flow()
     assert flow.metadata["vtc"]["failures"] == ["PlantedError: planted"]
-    assert "failed open: PlantedError: planted" in flow.comment
+    assert "error in VTC: PlantedError: planted" in flow.comment
 
 
 async def test_frames_that_were_held_leave_as_they_came(fail_on: Callable[[str], None], start: Start) -> None:

@@ -129,7 +129,7 @@ async def test_it_starts_and_works_and_says_at_the_end_what_it_did(confdir: Path
         in output.decode()
     )
     for name in ("client openai-sdk", "model unknown"):
-        assert f"vtc: {name}: 1 exchange, 1 call (0 repaired), 0 left as text, 0 failed open" in output.decode()
+        assert f"vtc: {name}: 1 exchange, 1 call (0 repaired), 0 left as text, 0 errors in VTC" in output.decode()
     assert "vtc: dialect tag: 1 call (0 repaired), 0 left as text" in output.decode()
 
 

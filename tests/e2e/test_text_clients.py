@@ -106,7 +106,7 @@ async def test_a_client_that_declares_tools_is_native(start: Start) -> None:
     lab = await start(replying(chat.DIALECTS["tag"]("read", {"filePath": "/a"}), True))
     body = request(stream=True, system=CLINE.replace("path", "filePath")) | {"tools": chat.TOOLS}
     assert (await ask(lab, body)).message.calls == [("read", {"filePath": "/a"})]
-    assert "the request declares 3 tools: a native client" in (await lab.report())["why"]
+    assert "the request has 3 tools; calls go back as `tool_calls`" in (await lab.report())["why"]
 
 
 @STREAM

@@ -128,4 +128,4 @@ async def test_what_failed_open_has_a_mark_of_its_own(start: Start) -> None:
     flow = await exchanged(lab)
     assert flow.marked == ":boom:"
     assert flowfilter.match(flowfilter.parse("~marker boom"), flow)
-    assert flowfilter.match(flowfilter.parse("~comment 'failed open'"), flow)
+    assert flowfilter.match(flowfilter.parse("~comment 'error in VTC'"), flow)

@@ -166,4 +166,4 @@ STRICT: Any = [{"type": "function", "function": {**chat.tool("read")["function"]
 def test_what_the_server_cannot_be_told_is_named(client: str, server: str, fields: dict[str, Any], named: str) -> None:
     exchange = crossing(client, server, **fields)
     exchange.request()
-    assert exchange.report.request[-1].endswith(f"whose API has no word for it: {named}")
+    assert exchange.report.request[-1].endswith(f"API has no such field: {named}")

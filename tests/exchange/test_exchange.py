@@ -142,7 +142,7 @@ def call(dialect: str, *repairs: str) -> dict[str, Any]:
             "vtc: a, b, c, d, 3 more, tag -> tool_calls",
         ),
         (Report(errors=["the server answered 400"]), "vtc: the server answered 400"),
-        (Report(failures=["E: x"]), "vtc: failed open: E: x"),
+        (Report(failures=["E: x"]), "vtc: error in VTC: E: x"),
         (Report(Parties(form="cline"), calls=[call("hermes")]), "vtc: n, hermes -> cline"),
     ],
 )

@@ -240,7 +240,7 @@ def test_a_seal_that_the_client_sends_back_itself_comes_once(client: str, form: 
     assert "given back" not in str(talk.exchange.report.request)
 
 
-FOREIGN = "1 seal of past reasoning left out: VTC gave the client none such in this conversation"
+FOREIGN = "1 seal of past reasoning left out: VTC gave the client none like it in this conversation"
 
 
 @CARRIES

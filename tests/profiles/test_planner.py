@@ -128,10 +128,10 @@ def test_what_is_decided(request_: dict[str, Any], expected: dict[str, Any]) -> 
 @pytest.mark.parametrize(
     ("request_", "reason"),
     [
-        ({}, "the request declares 3 tools: a native client"),
+        ({}, "the request has 3 tools; calls go back as `tool_calls`"),
         ({"tools": None}, "nothing is read: the request offers no tools"),
         ({"tool_choice": "none"}, "nothing is read: the request forbids calls"),
-        ({}, "model: no profile matches; all framed dialects are read"),
+        ({}, "the model is not known by name: all dialects with markers of their own are read"),
         ({"model": "qwen3:8b"}, "model 'qwen3:8b' matches glob '*qwen3*' of profile qwen3 (built-in)"),
         ({"settings": {"model": "hermes"}}, "model hermes: named by the option vtc_model"),
         ({"settings": {"client": "opencode"}}, "client opencode: named by the option vtc_client"),
@@ -147,7 +147,7 @@ def test_what_is_decided(request_: dict[str, Any], expected: dict[str, Any]) -> 
             "no tools are found in its prompt, so its text is left alone; the server's own calls become text",
         ),
         ({"tools": None, "messages": PROMPTED}, "the system prompt documents 1 tools: a text client"),
-        ({"model": "qwen2.5:7b"}, "calls are read as hermes, tools-tag, bare-json, any of 64 other dialects"),
+        ({"model": "qwen2.5:7b"}, "calls are read as hermes, tools-tag, bare-json or as any of 64 other dialects"),
     ],
 )
 def test_why(request_: dict[str, Any], reason: str) -> None:

@@ -94,11 +94,11 @@ def test_a_report_without_figures_is_counted() -> None:
 
 def test_a_line_for_each() -> None:
     assert [*counted(*B).summary()] == [
-        "vtc: client c: 1 exchange, 2 calls (1 repaired), 0 left as text, 0 failed open, "
+        "vtc: client c: 1 exchange, 2 calls (1 repaired), 0 left as text, 0 errors in VTC, "
         "0 server errors, 5 bytes, 250 ms in VTC",
-        "vtc: client d: 1 exchange, 1 call (1 repaired), 1 left as text, 1 failed open, "
+        "vtc: client d: 1 exchange, 1 call (1 repaired), 1 left as text, 1 error in VTC, "
         "0 server errors, 0 bytes, 500 ms in VTC",
-        "vtc: model b: 2 exchanges, 3 calls (2 repaired), 1 left as text, 1 failed open, "
+        "vtc: model b: 2 exchanges, 3 calls (2 repaired), 1 left as text, 1 error in VTC, "
         "0 server errors, 5 bytes, 750 ms in VTC",
         "vtc: dialect hermes: 0 calls (0 repaired), 1 left as text",
         "vtc: dialect tag: 3 calls (2 repaired), 0 left as text",
@@ -111,4 +111,4 @@ def test_prefixes_are_counted_by_turn_and_by_character() -> None:
     reports = [Report(Parties(client="c", model="a"), prefix=one) for one in ({}, kept, broken)]
     found = counted(*reports)
     assert (found.total.turns, found.total.broken, found.total.prompt_kept) == (2, 1, 0.5556)
-    assert found.total.summary().endswith("ms in VTC, prefix broken in 1 of 2 turns, 56% kept")
+    assert found.total.summary().endswith("ms in VTC, prompt cache usable: 56% (2 turns, broken in 1)")

@@ -41,7 +41,7 @@ def test_all_that_was_done_is_told_with_its_reason() -> None:
         "  left as text: rm, tag: no tool 'rm' is offered",
         "    <rm> <x>",
         "  policy: denied_tools, bash -> steer: bash is denied",
-        "  failed open: ValueError: planted",
+        "  error in VTC: ValueError: planted",
         "",
         "[assistant, as the model wrote it]",
         "  I look.",

@@ -239,9 +239,9 @@ def _read_as(dialects: Sequence[Description], model: ModelProfile, *first: Descr
     """Name the dialects that are expected, and count the others."""
     own = () if model.accept == "auto" else model.accept
     names = list(dict.fromkeys([*(dialect.name for dialect in first), *own]))
-    if others := len(dialects) - len(names):
-        names.append(f"any of {others} other dialects" if names else f"any of {others} dialects")
-    return f"calls are read as {', '.join(names)}"
+    others = len(dialects) - len(names)
+    ways = [", ".join(names)] * bool(names) + [f"any of {others} {'other ' * bool(names)}dialects"] * bool(others)
+    return f"calls are read as {' or as '.join(ways)}"
 
 
 def _has_calls(messages: Iterable[Message]) -> bool:
@@ -485,7 +485,7 @@ class Planner:
         policies = every(profiles.policies, facts)
         why = [
             why_client or "client: no profile matches",
-            why_model or "model: no profile matches; all framed dialects are read",
+            why_model or "the model is not known by name: all dialects with markers of their own are read",
         ]
         why += [line for line in (why_server, server.lends if server else "") if line]
         why += [f"policy {policy.name}: {how}" for policy, how in policies]
@@ -537,7 +537,7 @@ def _documented(stack: ProfileStack, facts: Facts, request: RequestFacts) -> tup
         return None, f"client profile {client.name} says tool_protocol: native"
     if request.offer.tools and client.tool_protocol == "auto":
         count = len(request.offer.tools)
-        return None, f"the request declares {count} tool{'s' * (count != 1)}: a native client"
+        return None, f"the request has {count} tool{'s' * (count != 1)}; calls go back as `tool_calls`"
     documented, unread = _documented_tools(request, client.tool_sections)
     if client.tool_protocol == "text":
         return documented, f"client profile {client.name} says tool_protocol: text{unread}"

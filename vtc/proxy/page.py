@@ -52,7 +52,7 @@ class Look(NamedTuple):
 
 
 OUTCOMES: Mapping[str, Look] = {
-    "failed": Look("✱", "failed open", "bad"),
+    "failed": Look("✱", "error in VTC", "bad"),
     "error": Look("✕", "server error", "bad"),
     "denied": Look("⊘", "denied", "warn"),
     "refused": Look("△", "left as text", "warn"),

@@ -144,14 +144,15 @@ class Figures(Calls):
         }
 
     def prefixes(self) -> str:
-        """`prefix broken in 2 of 9 turns, 81% kept`; empty if no conversation went on."""
-        kept = "" if self.prompt_kept is None else f", {self.prompt_kept:.0%} kept"
-        return f"prefix broken in {self.broken} of {counted(self.turns, 'turn')}{kept}" if self.turns else ""
+        """`prompt cache usable: 81% (9 turns, broken in 2)`; empty if no conversation went on."""
+        share = "" if self.prompt_kept is None else f": {self.prompt_kept:.0%}"
+        broken = f", broken in {self.broken}" if self.broken else ""
+        return f"prompt cache usable{share} ({counted(self.turns, 'turn')}{broken})" if self.turns else ""
 
     def summary(self) -> str:
         turns = f", {self.prefixes()}" if self.turns else ""
         return (
-            f"{counted(self.exchanges, 'exchange')}, {Calls.summary(self)}, {self.failed} failed open, "
+            f"{counted(self.exchanges, 'exchange')}, {Calls.summary(self)}, {counted(self.failed, 'error')} in VTC, "
             f"{counted(self.errors, 'server error')}, "
             f"{self.traffic:,} bytes, {self.seconds * 1e3:.0f} ms in VTC{turns}"
         )

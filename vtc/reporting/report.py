@@ -188,7 +188,7 @@ class Report:
         if more := self.policies[MOST_TOLD:]:
             parts.append(f"{count(more)} more by policies")
         parts += [unread_call(self.unread)] if self.unread else []
-        parts += [f"failed open: {failure}" for failure in self.failures]
+        parts += [f"error in VTC: {failure}" for failure in self.failures]
         parts += self.errors
         parts += [broken] if (broken := broken_prefix(self.prefix)) else []
         if self.calls:

@@ -109,7 +109,7 @@ def _done(report: Mapping[str, Any]) -> Iterator[str]:
         yield f"policy: {policy['policy']}{tool} -> {policy['action']}{_times(policy)}{reason}"
         if detail := policy.get("detail"):
             yield f"  {' '.join(detail.split())}"
-    yield from (f"failed open: {failure}" for failure in report.get("failures", ()))
+    yield from (f"error in VTC: {failure}" for failure in report.get("failures", ()))
     yield from report.get("errors", ())
     if unread := report.get("unread"):
         yield unread_call(unread)

@@ -218,10 +218,10 @@ class RequestEncoder:
         untold += ["strict of tools"] * bool(crossing.strict_tools(self._request) & offered - strict)
         untold += [places.get(name, (name,))[0] for name in ready.limits if name not in layout.limits]
         untold += ["JSON without a schema"] * bool(ready.answer and not ready.answer.schema and not layout.any_json)
-        lines = [f"not told to the server, whose API has no word for it: {', '.join(untold)}"] if untold else []
+        lines = [f"left out, as the server's API has no such field: {', '.join(untold)}"] if untold else []
         if ready.foreign_seals:
             seals = counted(ready.foreign_seals, "seal")
-            lines.append(f"{seals} of past reasoning left out: VTC gave the client none such in this conversation")
+            lines.append(f"{seals} of past reasoning left out: VTC gave the client none like it in this conversation")
         return lines
 
     @property

@@ -230,5 +230,5 @@ def names(request: CanonicalRequest, _value: Any, context: StepContext) -> tuple
 
     tools = tuple(map(renamed_one, request.tools))
     chosen = request.choice if request.choice in _WORDS else changed.get(request.choice, request.choice)
-    line = f"{counted(len(changed), 'name')} of tools shortened ({', '.join(sorted(changed))})"
+    line = f"{counted(len(changed), 'name')} of tools made one that the server takes ({', '.join(sorted(changed))})"
     return replace(request, messages=tuple(map(renamed, request.messages)), tools=tools, choice=chosen), line

@@ -63,4 +63,4 @@ def thinking(request: CanonicalRequest, _value: Any, _context: StepContext) -> t
     """Say nothing of it to a server of another API."""
     if request.effort is None:
         return request, ""
-    return replace(request, effort=None), f"not told how much to think ({request.effort}), which the server refuses"
+    return replace(request, effort=None), f"effort of thinking left out ({request.effort}), which the server refuses"

@@ -151,8 +151,9 @@ def system(request: CanonicalRequest, value: Any, _context: StepContext) -> tupl
     elif value != "kept":
         rest = tuple(map(_spoken, rest))
     if value == "user":
-        return replace(request, messages=_opened(opening, rest)), "what the system says said by the user"
-    line = f"{counted(late, 'system message')} {'put first' if value == 'first' else 'said by the user'}"
+        return replace(request, messages=_opened(opening, rest)), "system messages sent as user messages"
+    becomes = "put first" if value == "first" else f"sent as {'a user message' if late == 1 else 'user messages'}"
+    line = f"{counted(late, 'system message')} {becomes}"
     head = (joined(opening, "\n\n"),) if opening else ()
     return replace(request, messages=(*head, *rest)), line if late else "system messages joined"
 
@@ -184,7 +185,7 @@ def _spoken(message: Message) -> Message:
 def developer(request: CanonicalRequest, _value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
     """Call roles by their usual names."""
     usual = map(context.request.usual, request.messages)
-    return with_messages(request, usual, "message", "{} of the developer said by the system")
+    return with_messages(request, usual, "message", "{} of the developer sent as the system's")
 
 
 # Messages that say nothing.
@@ -298,7 +299,7 @@ def text(request: CanonicalRequest, _value: Any, context: StepContext) -> tuple[
         content = said_in(message, "\n\n" if message.role == "system" else "\n")
         return plain if content is message.content else replace(plain, content=content)
 
-    return with_messages(request, map(written, request.messages), "list", "{} of texts written as text")
+    return with_messages(request, map(written, request.messages), "list", "{} of text parts joined into one text")
 
 
 # Images and documents, for a model that takes none.
