@@ -13,6 +13,7 @@ from tests.apis import chat
 from tests.apis.shapes import SHAPES
 from tests.e2e.conftest import Start, start
 from tests.e2e.upstream import JSON, Reply, Seen, serving
+from vtc import __version__
 from vtc.cli import main
 
 __all__ = ["start"]
@@ -53,6 +54,7 @@ async def test_a_call_is_tried_through_a_running_proxy(text: str, code: int, sta
     assert f"{upstream.url} is vLLM" in done.output
     assert "it speaks openai-chat" in done.output
     assert "models: m-7b" in done.output
+    assert f"VTC {__version__} listens at 127.0.0.1:{port}, mode rewrite, before {upstream.url}" in done.output
     assert ("it came as `tool_calls`" if code == 0 else "'I cannot do that.'") in done.output
 
 
@@ -90,6 +92,46 @@ async def test_what_a_server_says_is_printed_in_one_line_and_does_nothing_to_a_t
     assert "all is well" in done.output
     assert not any(line.startswith("ok  all is well") for line in done.output.splitlines())
     assert not set(done.output) & set(f"\x1b\x07{text}".replace("[2J", "").replace("1m", ""))
+
+
+async def test_another_program_where_vtc_should_listen_is_told() -> None:
+    """One that answers anything, and one that is no server of HTTP."""
+
+    def page(_: Seen) -> Reply:
+        return Reply([b"<html>"], {"content-type": "text/html"}, framing="length")
+
+    async with serving(answering(CALL)) as upstream, serving(page) as stranger:  # type: ignore[arg-type]
+        done = await doctor(upstream.url, "--port", stranger.url.rpartition(":")[2])
+        assert [seen.path for seen in stranger.seen] == ["/.vtc"]
+    assert done.exit_code == 1
+    assert "another program listens, or a mitmproxy without VTC (it answers 200 to GET /.vtc)" in done.output
+
+
+async def test_an_ordinary_proxy_where_vtc_should_stand_before_a_server_is_told(start: Start) -> None:
+    lab = await start([], mode=["regular"])
+    done = await doctor("--port", lab.proxy.url.rpartition(":")[2])
+    assert done.exit_code == 1
+    assert "a mitmproxy listens that stands before no model server" in done.output
+
+
+async def test_vtc_before_another_server_than_the_one_that_is_named_is_told(start: Start) -> None:
+    async with serving(answering(CALL)) as upstream, serving(answering(CALL)) as named:  # type: ignore[arg-type]
+        lab = await start([], mode=[f"reverse:{upstream.url}"])
+        port = lab.proxy.url.rpartition(":")[2]
+        done = await doctor(named.url, "--port", port)
+        same = await doctor(upstream.url.replace("127.0.0.1", "localhost"), "--port", port, "--no-call")
+        assert not [seen for seen in upstream.seen if seen.method == "POST" and seen.body != b"{}"]
+    assert done.exit_code == 1
+    assert f"it stands before another server than {named.url}: vtc run {named.url}" in done.output
+    assert "another server" not in same.output
+
+
+async def test_where_vtc_observes_no_call_is_tried(start: Start) -> None:
+    async with serving(answering(CALL)) as upstream:  # type: ignore[arg-type]
+        lab = await start([], mode=[f"reverse:{upstream.url}"], vtc_mode="observe")
+        done = await doctor(upstream.url, "--port", lab.proxy.url.rpartition(":")[2])
+    assert done.exit_code == 0, done.output
+    assert "in mode observe nothing is changed; no call was tried" in done.output
 
 
 async def test_nothing_runs_and_nothing_is_sent() -> None:

@@ -6,7 +6,7 @@ import json
 import platform
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -23,7 +23,10 @@ from vtc.profiles import loader
 from vtc.profiles.document import ProfileError
 from vtc.profiles.loader import Profiles
 from vtc.proxy import launch
-from vtc.proxy.discovery import LIST, Asker, recognised, spoken, told
+from vtc.proxy.discovery import LIST, Asker, ServerAnswer, recognised, spoken, told
+from vtc.proxy.keys import Address
+from vtc.proxy.keys import upstream as address_of
+from vtc.proxy.status import PATH, status_of
 from vtc.reporting import hints
 from vtc.scrub import escaped, scrub
 
@@ -89,7 +92,7 @@ def _findings(upstream: str, port: int | None, directories: tuple[Path, ...], *,
         yield CheckLine("wrong", f"profiles: {error}")
         profiles = loader.load([loader.builtin_directory()])
     yield _certificate()
-    server, models = upstream or settings.upstream, list[str]()
+    server, models, url = upstream or settings.upstream, list[str](), ""
     if server:
         try:
             url = common.url(server, "UPSTREAM").geturl().rstrip("/")
@@ -98,13 +101,51 @@ def _findings(upstream: str, port: int | None, directories: tuple[Path, ...], *,
             yield _escaped(CheckLine("wrong", error.message))
     else:
         yield CheckLine("note", "no model server was named: vtc doctor http://127.0.0.1:8000")
-    at = port or settings.port or launch.PORT
-    if not _listens(at):
-        yield CheckLine("note", f"nothing listens at 127.0.0.1:{at}: VTC does not run there")
-    elif not call or not models:
-        yield CheckLine("note", f"something listens at 127.0.0.1:{at}; no call was tried")
+    yield from map(_escaped, _proxy(port or settings.port or launch.PORT, url, models if call else []))
+
+
+def _proxy(port: int, server: str, models: Sequence[str]) -> Iterator[CheckLine]:
+    """Look at what listens where VTC does, and have the first of these models of its server make a call through it."""
+    at = f"127.0.0.1:{port}"
+    if not _listens(port):
+        yield CheckLine("note", f"nothing listens at {at}: VTC does not run there")
+        return
+    status, answer = status_of(Asker(f"http://{at}"))
+    if status is None:
+        yield CheckLine("wrong", _stranger(at, answer))
+        return
+    yield CheckLine("ok", f"VTC {status.version} listens at {at}, mode {status.mode}, before {status.upstream}")
+    if status.version != __version__:
+        yield CheckLine("note", f"it is not the VTC {__version__} that is asked here: start it again after an update")
+    if server and not _is_same(status.upstream, server):
+        yield CheckLine(
+            "wrong", f"it stands before another server than {server}: vtc run {server}, with another --port"
+        )
+    elif status.mode != "rewrite":
+        yield CheckLine("note", f"in mode {status.mode} nothing is changed; no call was tried")
+    elif models:
+        yield _call(f"http://{at}", models[0])
     else:
-        yield _escaped(_call(f"http://127.0.0.1:{at}", models[0]))
+        yield CheckLine("note", "no call was tried")
+
+
+def _stranger(at: str, answer: ServerAnswer) -> str:
+    """Say what listens in the place of VTC before a server."""
+    if answer.headers.get("server", "").startswith("mitmproxy"):
+        return f"at {at} a mitmproxy listens that stands before no model server: is it an ordinary proxy?"
+    words = answer.why if answer.error else f"{answer.status} to GET {PATH}"
+    return (
+        f"at {at} another program listens, or a mitmproxy without VTC (it answers {words}): "
+        "start VTC with another --port"
+    )
+
+
+def _is_same(upstream: str, server: str) -> bool:
+    """True if two URLs lead to one server, as far as these show it."""
+    here, there = (
+        [(Address(*pair).is_loopback or pair[0], pair[1]) for pair in address_of(url)] for url in (upstream, server)
+    )
+    return here == there
 
 
 def _certificate() -> CheckLine:

@@ -102,8 +102,9 @@ def run(
     # Of an option of one value the last counts: what is written in the file, then what is typed.
     own = _options(log=log, **options)
     arguments = [*settings.arguments(), *launch.as_set(own), *more]
-    planner = _check_options([f"vtc_profiles={directory}" for directory in directories] + launch.settings(arguments))
-    _tell_of_keys(planner, server, keys.Address(address, at), launch.settings(arguments))
+    values = launch.settings(arguments)
+    planner = _check_options([f"vtc_profiles={directory}" for directory in directories] + values)
+    _tell_of_keys(planner, server, keys.Address(address, at), values)
     arguments = [*launch.as_set(f"vtc_profiles={directory.absolute()}" for directory in directories), *arguments]
     command = launch.command(program, server, address, at, arguments, quiet=not verbose)
     if dry_run:

@@ -41,6 +41,7 @@ from vtc.proxy.reload import Reloader
 from vtc.proxy.secret import derived
 from vtc.proxy.startup import Startup
 from vtc.proxy.stats import Metrics, Stats
+from vtc.proxy.status import StatusEndpoint
 from vtc.proxy.stream_callable import HOLDING, LiveExchange, broken_off, observing, rewriting, withholding
 from vtc.proxy.whole import dealt_with, done, is_long
 from vtc.reporting.report import Report
@@ -119,7 +120,7 @@ class VirtualToolCalling:
         page = Page(self._stats)
         commands = Commands(self, reloader, self._stats, page)
         self.addons = [Startup(self), reloader, commands, self._log, Metrics(self._stats), page, Turns(), self._beside]
-        self.addons += [self._discovery, self._keys, RestOfReplies()]
+        self.addons += [StatusEndpoint(), self._discovery, self._keys, RestOfReplies()]
 
     def load(self, loader: Loader) -> None:
         options.add(loader)

@@ -266,7 +266,7 @@ class Discovery:
                 server.asking.cancel()
 
     async def requestheaders(self, flow: http.HTTPFlow) -> None:
-        if asking := self._ask(flow.client_conn.proxy_mode):
+        if flow.response is None and (asking := self._ask(flow.client_conn.proxy_mode)):
             await asyncio.shield(asking)  # others wait for it, too
 
     def server_connect_error(self, data: ServerConnectionHookData) -> None:
@@ -275,7 +275,7 @@ class Discovery:
 
     def informed(self, flow: http.HTTPFlow, planner: Planner) -> Planner:
         """Return the planner for a flow: it knows what the model server showed."""
-        server = self._servers.get(_url(flow.client_conn.proxy_mode))
+        server = self._servers.get(url_of(flow.client_conn.proxy_mode))
         if server is None or not any(server.shown.values()):
             return planner
         if server.planners is None or server.planners[0] is not planner:
@@ -287,7 +287,7 @@ class Discovery:
 
     def _ask(self, mode: ProxyMode) -> asyncio.Task[None] | None:
         """Begin to ask the server of a proxy, if there is anything to ask; returns what to wait for."""
-        url, planner = _url(mode), self._addon.planner
+        url, planner = url_of(mode), self._addon.planner
         if not url or planner is None or ctx.options.vtc_discover != "on" or ctx.options.vtc_mode == "off":
             return None
         server = self._servers.setdefault(url, ModelServer(url))
@@ -329,7 +329,7 @@ def _shown(asker: Asker, names: list[str], profiles: Profiles) -> tuple[Mapping[
     return {name: {"server": identity.server, "upstream_api": apis}[name] for name in names}, lines
 
 
-def _url(mode: ProxyMode) -> str:
+def url_of(mode: ProxyMode) -> str:
     """The URL of the model server that a reverse proxy stands before; empty for any other."""
     if not isinstance(mode, ReverseMode) or mode.scheme not in ("http", "https"):
         return ""

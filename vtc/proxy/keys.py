@@ -165,7 +165,7 @@ class ServerKeys:
             return "others could read it on its way: the request is not encrypted"
         if ctx.options.vtc_share_keys != "on" and not Address(*peer[:2]).is_loopback:
             return f"the client is on another machine, and vtc_share_keys ({SHARED}) is off"
-        return "the client is a page of the web" if _is_page(request.headers) else ""
+        return "the client is a page of the web" if is_page(request.headers) else ""
 
     def response(self, flow: http.HTTPFlow) -> None:
         """Take the key out of a flow whose exchange has ended."""
@@ -187,7 +187,7 @@ def _api(apis: Sequence[str]) -> Api:
     return next(filter(None, map(named, apis)), APIS[0])
 
 
-def _is_page(headers: Mapping[str, str]) -> bool:
+def is_page(headers: Mapping[str, str]) -> bool:
     """True if a browser sends a request for a page that is not of this machine: any page could spend the key."""
     origin = urlsplit(headers.get("origin", ""))
     if origin.scheme in ("http", "https"):

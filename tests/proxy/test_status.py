@@ -1,0 +1,55 @@
+"""`GET /.vtc`: what VTC tells of itself, and to whom."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+from tests.apis import chat
+from tests.e2e.conftest import Start, start
+from vtc import __version__
+
+__all__ = ["start"]
+
+
+@pytest.mark.parametrize("mode", ["rewrite", "observe", "off"])
+async def test_a_reverse_proxy_tells_its_version_its_mode_and_its_server_which_is_not_asked(
+    mode: str, start: Start
+) -> None:
+    lab = await start(chat.streamed("Hi"), vtc_mode=mode, vtc_discover="on")
+    answer = await lab.client.get("/.vtc?x=1")
+    assert answer.status_code == 200
+    assert answer.json() == {"name": "vtc", "version": __version__, "mode": mode, "upstream": lab.upstream.url}
+    assert answer.headers["content-type"] == "application/json"
+    assert (await lab.client.head("/.vtc")).status_code == 200
+    assert not [seen for seen in lab.upstream.seen if "vtc" in seen.path]
+
+
+async def test_no_other_reply_says_that_vtc_was_there(start: Start) -> None:
+    lab = await start(chat.streamed("Hi"))
+    answer = await lab.post(chat.request(stream=True))
+    assert not [name for name in answer.headers if "vtc" in name]
+    for method, path in (("POST", "/.vtc"), ("GET", "/.vtc/x"), ("GET", "/v1/.vtc")):
+        await lab.client.request(method, path)
+        assert (lab.upstream.seen[-1].method, lab.upstream.seen[-1].path) == (method, path)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"origin": "https://example.com"}, {"origin": "null"}, {"sec-fetch-site": "cross-site"}],
+    ids=str,
+)
+async def test_a_page_of_the_web_is_told_nothing(headers: dict[str, str], start: Start) -> None:
+    lab = await start(chat.streamed("Hi"))
+    answer = await lab.client.get("/.vtc", headers=headers)
+    assert answer.status_code == 403
+    assert lab.upstream.url not in answer.text
+    assert "access-control-allow-origin" not in answer.headers
+
+
+async def test_a_proxy_for_any_server_answers_for_none(start: Start) -> None:
+    """What a client asks a server through it is that server's to answer."""
+    lab = await start(chat.streamed("Hi"), mode=["regular"])
+    async with httpx.AsyncClient(proxy=lab.proxy.url, trust_env=False) as client:
+        await client.get(f"{lab.upstream.url}/.vtc")
+    assert lab.upstream.seen[-1].path == "/.vtc"

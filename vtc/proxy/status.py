@@ -1,0 +1,60 @@
+"""Tell who asks a reverse proxy that it is VTC, which version, and before which model server: `GET /.vtc`.
+
+`vtc doctor` and `vtc launch` ask it, and so may whoever watches over the process. No other reply says that VTC was
+there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from mitmproxy import ctx, http
+
+from vtc import __version__
+from vtc.json_text import encode
+from vtc.proxy.discovery import Asker, ServerAnswer, url_of
+from vtc.proxy.keys import is_page
+
+PATH = "/.vtc"
+NAME = "vtc"
+"""The `name` by which its answer is known."""
+
+
+class StatusEndpoint:
+    """Answers for VTC itself; comes before what asks the model server first."""
+
+    name = "vtc-status"
+
+    def requestheaders(self, flow: http.HTTPFlow) -> None:
+        """Answer a question about VTC: no page of the web is told which servers there are."""
+        upstream, headers = url_of(flow.client_conn.proxy_mode), {"content-type": "application/json"}
+        if not (upstream and asks(flow.request)):
+            return
+        status: int = 403 if is_page(flow.request.headers) else 200
+        value: Mapping[str, Any] = {"error": {"message": "VTC: pages of the web are not told this"}}
+        if status == 200:
+            value = {"name": NAME, "version": __version__, "mode": ctx.options.vtc_mode, "upstream": upstream}
+        flow.response = http.Response.make(status, encode(value), {**headers, "cache-control": "no-store"})
+
+
+def asks(request: http.Request) -> bool:
+    """True if a request asks about VTC itself."""
+    return request.method in ("GET", "HEAD") and request.path.partition("?")[0] == PATH
+
+
+class ProxyStatus(NamedTuple):
+    """A VTC that listens, and the model server that it stands before."""
+
+    version: str
+    mode: str
+    upstream: str
+
+
+def status_of(asker: Asker) -> tuple[ProxyStatus | None, ServerAnswer]:
+    """Ask what listens whether it is VTC before a model server; None if it is not, and what it answered."""
+    answer = asker.ask(PATH)
+    value = answer.json
+    if not isinstance(value, dict) or value.get("name") != NAME:
+        return None, answer
+    return ProxyStatus(*(str(value.get(key) or "") for key in ProxyStatus._fields)), answer
