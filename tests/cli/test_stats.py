@@ -33,11 +33,11 @@ def lines(*entries: Any) -> str:
 
 
 def test_for_a_person() -> None:
-    result = run(lines(ENTRY, LEFT, {**ENTRY, "model": "other"}))
+    result = run(lines(ENTRY, LEFT, {**ENTRY, "model": "other", "unread": True}))
     assert result.exit_code == 0
     rows = [re.split(r"  +", line) for line in result.output.splitlines()]
-    assert ["cline", "2", "2", "2", "2", "0", "2.0", "500"] in rows
-    assert ["qwen3", "1", "1", "1", "1", "0", "1.0", "250"] in rows
+    assert ["cline", "2", "2", "2", "2", "1", "0", "2.0", "500"] in rows
+    assert ["qwen3", "1", "1", "1", "1", "0", "0", "1.0", "250"] in rows
     assert ["hermes", "2", "2", "0", "missing-closer 2"] in rows
     assert ["tag", "0", "0", "2"] in rows
 

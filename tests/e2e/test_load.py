@@ -151,7 +151,9 @@ async def test_streams_at_once(count: int, confdir: Path, tmp_path: Path, capsys
         summary = await load.summary()
     told(capsys, f"{count} streams at once: {seconds:.1f} s, mitmdump {before:.0f} -> {after:.0f} MB")
     assert (load.done, len(load.ids)) == (count, count)
-    assert f"{count} exchanges, {count} calls (0 repaired), 0 left as text, 0 errors in VTC".encode() in summary
+    assert (
+        f"{count} exchanges, {count} calls (0 repaired), 0 left as text, 0 unread, 0 errors in VTC".encode() in summary
+    )
 
 
 @pytest.mark.parametrize(
@@ -174,7 +176,9 @@ async def test_streams_in_a_row(count: int, confdir: Path, tmp_path: Path, capsy
     rate = (count - WARM_UP) / seconds
     told(capsys, f"{count} in a row: {rate:.0f} a second, mitmdump {before:.0f} -> {after:.0f} MB")
     assert (load.done, len(load.ids)) == (count, count)
-    assert f"{count} exchanges, {count} calls (0 repaired), 0 left as text, 0 errors in VTC".encode() in summary
+    assert (
+        f"{count} exchanges, {count} calls (0 repaired), 0 left as text, 0 unread, 0 errors in VTC".encode() in summary
+    )
     assert after < before + GROWTH
 
 
@@ -200,7 +204,9 @@ async def test_memory_when_no_two_exchanges_are_alike(
                 told(capsys, f"{number + 1} that differ: mitmdump {load.megabytes:.1f} MB")
         summary = await load.summary()
     assert (load.done, len(load.ids)) == (count, count)
-    assert f"{count} exchanges, {count} calls (0 repaired), 0 left as text, 0 errors in VTC".encode() in summary
+    assert (
+        f"{count} exchanges, {count} calls (0 repaired), 0 left as text, 0 unread, 0 errors in VTC".encode() in summary
+    )
     filled = [one for at, one in enumerate(megabytes, 1) if at * count // 20 >= FILLED]
     assert not filled or max(filled) < filled[0] + FLAT
 

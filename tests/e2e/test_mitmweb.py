@@ -303,7 +303,7 @@ async def test_commands_are_run_from_the_command_bar(mitmweb: Mitmweb) -> None:
     result = mitmweb.page.locator(".command-result")
     await bar.fill("vtc.stats")
     await bar.press("Enter")
-    await expect(result).to_contain_text("1 left as text, 0 errors in VTC")
+    await expect(result).to_contain_text("1 left as text, 0 unread, 0 errors in VTC")
     await bar.fill("vtc.explain '~marker wrench'")
     await bar.press("Enter")
     await expect(result).to_contain_text("1 exchange, to be read at ")

@@ -289,7 +289,7 @@ def test_stats_as_a_command_and_at_the_end(caplog: pytest.LogCaptureFixture) -> 
         assert json.loads(context.master.commands.call("vtc.stats"))["total"]["exchanges"] == 0
         ended(Flows(addon, context), "response")
         found = json.loads(context.master.commands.call("vtc.stats"))
-        for by in (found["total"], found["clients"]["openai-sdk"], found["models"]["unknown"]):
+        for by in (found["total"], found["clients"]["openai-sdk"], found["models"]["lab-model"]):
             assert (by["exchanges"], by["calls"]) == (1, 1)
         assert found["dialects"]["tag"]["calls"] == 1
         caplog.set_level(logging.INFO, "vtc")
@@ -297,7 +297,7 @@ def test_stats_as_a_command_and_at_the_end(caplog: pytest.LogCaptureFixture) -> 
     told = [record.message for record in caplog.records if record.name.startswith("vtc")]
     assert [line.partition(": ")[2].partition(":")[0] for line in told] == [
         "client openai-sdk",
-        "model unknown",
+        "model lab-model",
         "dialect tag",
     ]
     assert all("1 call (0 repaired), 0 left as text" in line for line in told)

@@ -132,7 +132,7 @@ def test_in_mitmweb_a_long_answer_is_on_the_page(command: str, session: Session)
     assert session.call(f"{command} @all") == "2 exchanges, to be read at http://127.0.0.1:8081/vtc/said"
     assert page.said == in_full
     told = session.call("vtc.stats")
-    assert told.startswith("2 exchanges, 1 call (0 repaired), 0 left as text, 0 errors in VTC, ")
+    assert told.startswith("2 exchanges, 1 call (0 repaired), 0 left as text, 0 unread, 0 errors in VTC, ")
     assert told.endswith("; by model, client and dialect: http://127.0.0.1:8081/vtc")
 
 

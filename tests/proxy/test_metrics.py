@@ -43,10 +43,11 @@ def test_what_is_scraped(loaded: Loaded) -> None:
     exchange(addon, TEXT + REFUSED)
     exchange(addon, TEXT.removesuffix("</tool_call>"))
     found = scraped(metrics)
-    by = ("openai-sdk", "unknown")
+    by = ("openai-sdk", "lab-model")
     assert found["vtc_exchanges_total", *by] == 2
     assert found["vtc_calls_total", *by] == 2
     assert found["vtc_refusals_total", *by] == 1
+    assert found["vtc_unread_total", *by] == 0
     assert found["vtc_failures_total", *by] == 0
     assert found["vtc_errors_total", *by] == 0
     assert found["vtc_repairs_total", *by, "missing-closer"] == 1

@@ -29,6 +29,7 @@ B = [
         calls=[call("untyped:y")],
         refusals=[REFUSAL],
         failures=["f"],
+        unread={"tool": "n", "begins": "@@n(", "text": "@@n(", "advice": ""},
         seconds=0.5,
         elapsed=2,
     ),
@@ -52,6 +53,7 @@ def test_figures_add_up_by_model() -> None:
         "refused": 1,
         "success_rate": 0.75,
         "repairs": {"untyped": 2, "json-cut": 1},
+        "unread": 1,
         "failed": 1,
         "errors": 0,
         "policies": {},
@@ -94,11 +96,11 @@ def test_a_report_without_figures_is_counted() -> None:
 
 def test_a_line_for_each() -> None:
     assert [*counted(*B).summary()] == [
-        "vtc: client c: 1 exchange, 2 calls (1 repaired), 0 left as text, 0 errors in VTC, "
+        "vtc: client c: 1 exchange, 2 calls (1 repaired), 0 left as text, 0 unread, 0 errors in VTC, "
         "0 server errors, 5 bytes, 250 ms in VTC",
-        "vtc: client d: 1 exchange, 1 call (1 repaired), 1 left as text, 1 error in VTC, "
+        "vtc: client d: 1 exchange, 1 call (1 repaired), 1 left as text, 1 unread, 1 error in VTC, "
         "0 server errors, 0 bytes, 500 ms in VTC",
-        "vtc: model b: 2 exchanges, 3 calls (2 repaired), 1 left as text, 1 error in VTC, "
+        "vtc: model b: 2 exchanges, 3 calls (2 repaired), 1 left as text, 1 unread, 1 error in VTC, "
         "0 server errors, 5 bytes, 750 ms in VTC",
         "vtc: dialect hermes: 0 calls (0 repaired), 1 left as text",
         "vtc: dialect tag: 3 calls (2 repaired), 0 left as text",
@@ -112,3 +114,27 @@ def test_prefixes_are_counted_by_turn_and_by_character() -> None:
     found = counted(*reports)
     assert (found.total.turns, found.total.broken, found.total.prompt_kept) == (2, 1, 0.5556)
     assert found.total.summary().endswith("ms in VTC, prompt cache usable: 56% (2 turns, broken in 1)")
+
+
+def asked(name: str, profile: str = "unknown") -> Report:
+    return Report(Parties(client="c", model=profile, asked=name))
+
+
+def test_a_model_without_a_profile_is_counted_by_the_name_that_was_asked() -> None:
+    stats = counted(asked("mine:7b"), asked("mine:7b"), asked(""), asked("qwen3:8b", "qwen3"))
+    assert {name: figures.exchanges for name, figures in stats.models.items()} == {
+        "mine:7b": 2,
+        "qwen3": 1,
+        "unknown": 1,
+    }
+    assert stats.has("mine:7b")
+
+
+def test_clients_cannot_make_up_names_without_end() -> None:
+    """Each is a label of a metric, and stays in memory."""
+    names = [f"{number}{'x' * 100}" for number in range(150)]
+    stats = counted(*map(asked, names), asked(names[0]), asked("qwen3:8b", "qwen3"))
+    assert len(stats.models) == 102
+    assert stats.models["(others)"].exchanges == 50
+    assert max(map(len, stats.models)) == 64
+    assert stats.models["qwen3"].exchanges == 1

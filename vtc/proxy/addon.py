@@ -40,7 +40,7 @@ from vtc.proxy.refusing import redirect, refuse, renew
 from vtc.proxy.reload import Reloader
 from vtc.proxy.secret import derived
 from vtc.proxy.startup import Startup
-from vtc.proxy.stats import Metrics, Stats
+from vtc.proxy.stats import Metrics, Stats, model_name
 from vtc.proxy.status import StatusEndpoint
 from vtc.proxy.stream_callable import HOLDING, LiveExchange, broken_off, observing, rewriting, withholding
 from vtc.proxy.whole import dealt_with, done, is_long
@@ -312,10 +312,9 @@ class VirtualToolCalling:
         live.exchange.look_for_unread(partial(live.received.end, live.encoding))
         if report.seconds > max(SLOW, report.elapsed / 50):
             # The first with a model has its dialects compiled.
-            level = logging.WARNING if self._stats.has(report.parties.model) else logging.DEBUG
-            logger.log(
-                level, "vtc: %.0f ms of work on one exchange with model %s", report.seconds * 1e3, report.parties.model
-            )
+            model = model_name(report.parties.model, report.parties.asked)
+            level = logging.WARNING if self._stats.has(model) else logging.DEBUG
+            logger.log(level, "vtc: %.0f ms of work on one exchange with model %s", report.seconds * 1e3, model)
         summary = report.summary()
         if summary and ctx.options.vtc_mode == "observe":
             summary = summary.replace("vtc: ", "vtc (observing): ", 1)

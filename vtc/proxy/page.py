@@ -181,7 +181,7 @@ def _sample(at: float, tone: str, report: Mapping[str, Any]) -> Sample:
         tone=tone,
         made=count(calls) - repaired,
         repaired=repaired,
-        refused=count(report.get("refusals", ())),
+        refused=count(report.get("refusals", ())) + bool(report.get("unread")),
         kept=prefix["chars"],
         lost=max(0, prefix["chars_of"] - prefix["chars"]),
         seconds=report.get("seconds", 0.0),
@@ -373,7 +373,8 @@ def _run(changed: bool, several: list[SideBySideRow]) -> dict[str, Any]:
 
 def _figures(stats: Stats) -> Iterator[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:
     for kind, by_name in (("model", stats.models), ("client", stats.clients)):
-        heads = (kind, "exchanges", "calls", "repaired", "left as text", "failed", "errors", "prompt kept", "ms in VTC")
+        counts = "exchanges", "calls", "repaired", "left as text", "unread", "failed", "errors"
+        heads = (kind, *counts, "prompt kept", "ms in VTC")
         yield f"by {kind}", heads, [_row(name, figures) for name, figures in by_name.items()]
     calls: list[tuple[str, ...]] = [
         (name, str(figures.calls), str(figures.repaired), str(figures.refused), ", ".join(figures.repairs))
@@ -383,7 +384,8 @@ def _figures(stats: Stats) -> Iterator[tuple[str, tuple[str, ...], list[tuple[st
 
 
 def _row(name: str, figures: Figures) -> tuple[str, ...]:
-    counts = (figures.exchanges, figures.calls, figures.repaired, figures.refused, figures.failed, figures.errors)
+    calls = figures.calls, figures.repaired, figures.refused, figures.unread
+    counts = figures.exchanges, *calls, figures.failed, figures.errors
     return (name, *map(str, counts), figures.prefixes(), f"{figures.seconds * 1e3:.0f}")
 
 

@@ -16,11 +16,25 @@ from typing import TYPE_CHECKING, Any, Self
 from mitmproxy import ctx, exceptions
 
 from vtc.profiles.document import counted
+from vtc.profiles.settings import UNKNOWN_MODEL
+from vtc.reporting.report import OTHERS
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
 type Report = Mapping[str, Any]
+
+MOST_NAMES = 100
+"""Models without a profile that are counted by the names that were asked; clients may ask for any."""
+LONGEST_NAME = 64
+"""Characters of such a name."""
+
+
+def model_name(profile: str, asked: str) -> str:
+    """Return the name by which a model is counted: that of its profile, or else the one that was asked."""
+    if profile != UNKNOWN_MODEL.name or not asked:
+        return profile
+    return asked if len(asked) <= LONGEST_NAME else f"{asked[: LONGEST_NAME - 1]}…"
 
 
 @dataclass(slots=True)
@@ -59,6 +73,8 @@ class Figures(Calls):
     """Counts of exchanges and what was in them."""
 
     exchanges: int = 0
+    unread: int = 0
+    """Replies with a possible call that was not read."""
     failed: int = 0
     errors: int = 0
     """Of servers: statuses, errors in a stream, replies that broke off or were no JSON."""
@@ -93,6 +109,7 @@ class Figures(Calls):
         for call in report.get("calls", ()):
             self.called(call)
         self.refused += sum(refusal.get("count", 1) for refusal in report.get("refusals", ()))
+        self.unread += bool(report.get("unread"))
         self.failed += len(report.get("failures", ()))
         self.errors += len(report.get("errors", ()))
         for decision in report.get("policies", ()):
@@ -113,6 +130,7 @@ class Figures(Calls):
             total.repaired += figures.repaired
             total.refused += figures.refused
             total.exchanges += figures.exchanges
+            total.unread += figures.unread
             total.failed += figures.failed
             total.errors += figures.errors
             total.turns += figures.turns
@@ -132,6 +150,7 @@ class Figures(Calls):
         return {
             "exchanges": self.exchanges,
             **Calls.as_dict(self),
+            "unread": self.unread,
             "failed": self.failed,
             "errors": self.errors,
             "policies": dict(self.policies.most_common()),
@@ -152,30 +171,43 @@ class Figures(Calls):
     def summary(self) -> str:
         turns = f", {self.prefixes()}" if self.turns else ""
         return (
-            f"{counted(self.exchanges, 'exchange')}, {Calls.summary(self)}, {counted(self.failed, 'error')} in VTC, "
+            f"{counted(self.exchanges, 'exchange')}, {Calls.summary(self)}, {self.unread} unread, "
+            f"{counted(self.failed, 'error')} in VTC, "
             f"{counted(self.errors, 'server error')}, "
             f"{self.traffic:,} bytes, {self.seconds * 1e3:.0f} ms in VTC{turns}"
         )
 
 
 class Stats:
-    """Figures by client and model profile, and calls by dialect."""
+    """Figures by client profile and model, and calls by dialect."""
 
     def __init__(self) -> None:
         self.rows: dict[tuple[str, str], Figures] = {}
         """By client and model."""
+        self._names: set[str] = set()
+        """Those of models without a profile that are counted."""
         self.dialects: dict[str, Calls] = {}
 
     def add(self, report: Report) -> None:
         """Count the report of one exchange."""
-        self.rows.setdefault((report["client"], report["model"]), Figures()).add(report)
+        model = self._model(report["model"], report.get("asked", ""))
+        self.rows.setdefault((report["client"], model), Figures()).add(report)
         for call in report.get("calls", ()):
             self.dialects.setdefault(call["dialect"], Calls()).called(call)
         for refusal in report.get("refusals", ()):
             self.dialects.setdefault(refusal["dialect"], Calls()).refused += refusal.get("count", 1)
 
+    def _model(self, profile: str, asked: str) -> str:
+        """Return the name by which a model is counted; there are only so many of those that clients may choose."""
+        name = model_name(profile, asked)
+        if name != profile and name not in self._names:
+            if len(self._names) >= MOST_NAMES:
+                return OTHERS
+            self._names.add(name)
+        return name
+
     def has(self, model: str) -> bool:
-        """True if an exchange with a model profile was counted."""
+        """True if an exchange with a model was counted."""
         return any(row[1] == model for row in self.rows)
 
     @property
@@ -276,6 +308,7 @@ class Metrics:
         exchanges = Counter("vtc_exchanges", "Exchanges seen.", labels=by)
         calls = Counter("vtc_calls", "Calls delivered.", labels=by)
         refused = Counter("vtc_refusals", "What looked like a call and stayed text.", labels=by)
+        unread = Counter("vtc_unread", "Replies with a possible call that was not read.", labels=by)
         failed = Counter("vtc_failures", "Failures after which the rest passed as it came.", labels=by)
         errors = Counter("vtc_errors", "Errors of servers, and replies that broke off.", labels=by)
         repairs = Counter("vtc_repairs", "Repairs of malformed calls.", labels=(*by, "repair"))
@@ -290,6 +323,7 @@ class Metrics:
                 (exchanges, figures.exchanges),
                 (calls, figures.calls),
                 (refused, figures.refused),
+                (unread, figures.unread),
                 (failed, figures.failed),
                 (errors, figures.errors),
                 (seconds, figures.seconds),
@@ -309,7 +343,7 @@ class Metrics:
         for dialect, written in self._stats.dialects.copy().items():
             dialects.add_metric((dialect, "delivered"), written.calls)
             dialects.add_metric((dialect, "left as text"), written.refused)
-        yield from (exchanges, calls, refused, failed, errors, repairs, policies, sizes, seconds, dialects)
+        yield from (exchanges, calls, refused, unread, failed, errors, repairs, policies, sizes, seconds, dialects)
         yield from (turns, broken, prompts)
 
 
