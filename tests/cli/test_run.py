@@ -5,11 +5,16 @@ from __future__ import annotations
 import asyncio
 import re
 import shlex
+import signal
 import socket
 import subprocess
 import sys
-from asyncio.subprocess import PIPE, STDOUT
+from asyncio.subprocess import PIPE, STDOUT, Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -196,25 +201,34 @@ def test_what_is_no_upstream(upstream: str, said: str) -> None:
     assert "open-sesame" not in result.output
 
 
+@asynccontextmanager
+async def running(*arguments: str) -> AsyncIterator[tuple[Process, str]]:
+    """Start it; give the process and the address that clients connect to."""
+    heeds = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # a shell's background jobs ignore it
+    command = [sys.executable, "-m", "vtc", "run", "--port", "0", *arguments]
+    process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=STDOUT, preexec_fn=heeds)
+    try:
+        async with asyncio.timeout(3 * PATIENCE):
+            assert process.stdout is not None
+            while not (listening := re.search(rb"listening at (\S+:\d+)", line := await process.stdout.readline())):
+                assert line, "it ended before it listened"
+            yield process, f"http://{listening[1].decode().removeprefix('http://')}"
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        await process.wait()
+
+
 async def test_it_runs(confdir: Path, tmp_path: Path) -> None:
     reply = Reply(chat.streamed(*chat.DIALECTS["tag"]("read", {"filePath": "/a"})))
     unread = Reply(chat.streamed("I look. ", "@@read(filePath=/a)@@"))
     log = tmp_path / "vtc.jsonl"
     async with serving(lambda request: unread if b"again" in request.body else reply) as upstream:
-        arguments = ["run", upstream.url, "--port", "0", "--log", str(log), "--", "--set", f"confdir={confdir}"]
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "vtc", *arguments), stdout=PIPE, stderr=STDOUT
-        )
-        try:
-            async with asyncio.timeout(3 * PATIENCE):
-                assert process.stdout is not None
-                while not (listening := re.search(rb"listening at (\S+:\d+)", line := await process.stdout.readline())):
-                    assert line, "it ended before it listened"
-                address = f"http://{listening[1].decode().removeprefix('http://')}"
-                async with httpx.AsyncClient(base_url=address, trust_env=False, timeout=PATIENCE) as client:
-                    response = await client.post(PATH, json=chat.request(stream=True))
-                    await client.post(PATH, json=chat.request(stream=True, user="again"))
-        finally:
+        arguments = [upstream.url, "--log", str(log), "--", "--set", f"confdir={confdir}"]
+        async with running(*arguments) as (process, address):
+            async with httpx.AsyncClient(base_url=address, trust_env=False, timeout=PATIENCE) as client:
+                response = await client.post(PATH, json=chat.request(stream=True))
+                await client.post(PATH, json=chat.request(stream=True, user="again"))
             process.terminate()
             output, _ = await process.communicate()
     assert chat.read(response.content).calls == [("read", {"filePath": "/a"})]
@@ -223,6 +237,33 @@ async def test_it_runs(confdir: Path, tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["stats", str(log)])
     assert result.exit_code == 0
     assert "tag" in result.output
+
+
+async def test_ctrl_c_says_nothing_of_clients_that_are_connected_but_what_was_under_way(confdir: Path) -> None:
+    """Python 3.12.1 prints a trace for each task of theirs that is cancelled."""
+
+    async def without_end() -> AsyncIterator[bytes]:
+        for piece in chat.streamed("I look"):
+            if piece != chat.DONE:
+                yield piece
+        await asyncio.Event().wait()
+
+    async with (
+        serving(lambda _: Reply(without_end())) as upstream,
+        running(upstream.url, "--", "--set", f"confdir={confdir}") as (process, address),
+        httpx.AsyncClient(base_url=address, trust_env=False, timeout=PATIENCE) as client,
+    ):
+        url = urlsplit(address)
+        _, idle = await asyncio.open_connection(url.hostname, url.port)
+        async with client.stream("POST", PATH, json=chat.request(stream=True)) as response:
+            await anext(response.aiter_bytes())
+            process.send_signal(signal.SIGINT)
+            output, _ = await process.communicate()
+        idle.close()
+    lines = output.decode().splitlines()
+    assert process.returncode == 0
+    assert any(": 1 exchange" in line for line in lines), lines
+    assert [line for line in lines if not re.match(r"(?:\[[\d:.]+\] |\s+)?(vtc: |$)", line)] == []
 
 
 @pytest.mark.parametrize(

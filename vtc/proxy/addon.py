@@ -10,7 +10,7 @@ import asyncio
 import gc
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from weakref import WeakKeyDictionary
@@ -130,8 +130,19 @@ class VirtualToolCalling:
     def running(self) -> None:
         _freeze()
 
-    def done(self) -> None:
-        connections.HOLDERS.discard(self)  # mitmproxy loads a script that was changed again
+    def done(self) -> Awaitable[None] | None:
+        """End. mitmproxy waits for what this returns when it ends itself, and cannot when it loads a changed script."""
+        if ctx.master.should_exit.is_set():
+            return self._close_all()
+        self._end()
+        return None
+
+    async def _close_all(self) -> None:
+        await connections.close_clients()
+        self._end()
+
+    def _end(self) -> None:
+        connections.HOLDERS.discard(self)
         for line in self._stats.summary():
             logger.info(line)
 

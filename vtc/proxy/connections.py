@@ -1,7 +1,8 @@
-"""Changes to mitmproxy's connections: servers that break off are told in time, and streams take turns.
+"""Changes to mitmproxy's connections: servers that break off are told in time, streams take turns, and those of clients
+are closed before the end.
 
-mitmproxy has no hook for either, so methods and streams of its own are replaced. Only `follow_up.py` does so, too: to
-hear of the end of a client, and to have a reply go on after its server's end.
+mitmproxy has no hook for the first two, so methods and streams of its own are replaced. Only `follow_up.py` does so,
+too: to hear of the end of a client, and to have a reply go on after its server's end.
 """
 
 from __future__ import annotations
@@ -173,3 +174,29 @@ class Turns:
             if server and isinstance(server.reader, asyncio.StreamReader):
                 begin = writes.begin if isinstance(writes, JoinedWrites) else None
                 server.reader = SmallReads(server.reader, data.server, begin)  # type: ignore[assignment]
+
+
+# The end: connections of clients that are still open are closed as mitmproxy closes those that are idle for too long.
+#
+# mitmproxy leaves them to asyncio, which cancels their tasks once all addons have ended. Flows under way are then told
+# to no one, and Python 3.12.0 and 3.12.1 print a trace for each client: `StreamReaderProtocol` asks a cancelled task
+# for its exception.
+
+
+PARTING = 1.0
+"""Seconds in which connections must have closed; what hooks hold longer is left to asyncio."""
+
+
+async def close_clients() -> None:
+    """Close all connections of clients, and wait until their flows have ended."""
+    proxy = ctx.master.addons.get("proxyserver")
+    if not isinstance(proxy, Proxyserver):
+        return
+    loop = asyncio.get_running_loop()
+    until = loop.time() + PARTING
+    while proxy.connections and loop.time() < until:
+        for connection in proxy.connections.values():
+            client = connection.transports.get(connection.client)
+            if client and client.handler and not client.handler.cancelling():
+                client.handler.cancel("the proxy ends")
+        await asyncio.sleep(0.01)
