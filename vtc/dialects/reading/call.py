@@ -34,6 +34,7 @@ from vtc.dialects.reading.context import Context, Refused, TokenMatch, Verdict, 
 from vtc.dialects.reading.open_call import EarlierCalls, OpenCall
 from vtc.dialects.reading.value import MOST_GUESS, InValue, Opened, no_arguments, open_value
 from vtc.dialects.repair import Repair
+from vtc.dialects.syntax import tool_names
 from vtc.dialects.syntax.forms import CallSyntax
 from vtc.dialects.syntax.grammar import ATTRIBUTES_END, Head
 from vtc.dialects.syntax.scan import Scan, kind_of
@@ -230,9 +231,12 @@ class InCall:
         """End a call whose tag closes itself."""
         return complete(self.context, self.call, None) if self.call.may_be_empty else self.no_arguments()
 
-    def json_arguments(self, token: TokenMatch) -> BeginsJson:
-        begins = _BEGINS_JSON.search(self.context.cursor.text, token.start())
+    def json_arguments(self, token: TokenMatch) -> BeginsJson | Refused:
+        begins, call = _BEGINS_JSON.search(self.context.cursor.text, token.start()), self.call
         assert begins is not None
+        head, gap = call.text.raw.removesuffix(call.written), token.string[token.start() : begins.start()]
+        if call.place.in_line and _is_word(self.context, call.written, head, gap):
+            return self.no_arguments()
         return open_json(self.context, self.call, begins.start(), token.string[begins.start() : token.end()])
 
     def tag_end(self, token: TokenMatch) -> Ended | Literal[Verdict.CONTENT, Verdict.CLOSERS]:
@@ -413,8 +417,32 @@ def begin_call(inside: HasContext, token: TokenMatch, *, indented: bool = False)
     if head.closed:
         return _open_closed(context, token, syntax)
     if not head.attributes:
-        return _open(context, token, syntax)
+        return Verdict.CONTENT if _speaks_of(context, token) else _open(context, token, syntax)
     return _open_with_attributes(context, token, head)
+
+
+def _speaks_of(context: Context, token: TokenMatch) -> bool:
+    """True if words speak of what looks like a head with JSON after it, which is passed over then."""
+    at, name, begins = token.start(), f"name_{token.lastgroup}", f"json_{token.lastgroup}"
+    groups = token.groupdict()
+    if not (groups.get(name) and groups.get(begins) and context.speech.in_line):
+        return False
+    head, gap = token.string[at : token.start(name)], token.string[token.end(name) : token.start(begins)]
+    if not _is_word(context, token[name], head, gap):
+        return False
+    context.cursor.seek = at + 1
+    return True
+
+
+def _is_word(context: Context, written: str, head: str, gap: str) -> bool:
+    """True if the name that follows a tag amid a line is a word of the sentence: `I write a <tool_call> now.`.
+
+    A `gap` with a line break stands between it and JSON, no tool is offered by that name, and either none can have it,
+    or a blank sets it off from the tag.
+    """
+    if "\n" not in gap or not context.tools or tool_names.resolve(written, context.tools):
+        return False
+    return head[-1:] in " \t" or tool_names.unoffered(written) is None
 
 
 def next_call(after: AfterCall, token: TokenMatch) -> BeginsNext:

@@ -371,20 +371,21 @@ class OpenCall:
         return events, rest
 
     def _repaired_tags(self, body: str, closers: Sequence[str], unknown_tools: str) -> tuple[list[Call], str]:
-        ends, rest, repair = self.ends, "", Repair.MISSING_CLOSER
-        if end := ends.next_call:
-            body, rest = body[:end], body[end:]
+        ends, end = self.ends, len(body)
+        if ends.next_call:
+            end, rest = ends.next_call, body[ends.next_call :]
             ended = ends.swallowed or rest.rstrip().endswith(tuple(closers))
             if not (ended and self.syntax.parameters.is_balanced(rest)):
                 return [], ""  # it ends there, and the value quotes
             if ends.has_no_value:
                 ends.swallowed, self.fault = end, "a parameter has no value"
                 return [], ""
-        elif (end := ends.among_words or 0) and self._is_end(body[end:], closers):
-            body, rest = body[:end], body[end:]
-            repair = Repair.UNPAIRED_OPENER
+        elif ends.among_words and self._is_end(body[ends.among_words :], closers):
+            end = ends.among_words
         elif self.parameters.quotes_calls:
             return [], ""  # with a call in it, it could be read in two ways
+        body, rest = body[:end], body[end:]
+        repair = Repair.UNPAIRED_OPENER if end == ends.among_words else Repair.MISSING_CLOSER
         split = self.parameters.split(body, repair)
         if not split or (ends.next_call and Repair.MISSING_PARAMETER_CLOSER in self.repairs):
             return [], ""  # a value without any closer may hold the other call

@@ -306,7 +306,7 @@ ROWS: tuple[Row, ...] = (
     (State.ARGUMENTS, TokenKind.WRONG_CLOSER, InCall.wrong_wrapper, State.AFTER, *_NO_CALL),
     (State.ARGUMENTS, TokenKind.NEXT_CALL, InCall.cut_by_call, State.AFTER, *_NO_CALL),
     (State.ARGUMENTS, TokenKind.PARAMETER_CLOSER, InCall.orphan, State.ARGUMENTS, Verdict.REFUSED),
-    (State.ARGUMENTS, TokenKind.JSON_OPENER, InCall.json_arguments, State.JSON, Verdict.JSON),
+    (State.ARGUMENTS, TokenKind.JSON_OPENER, InCall.json_arguments, State.JSON, Verdict.JSON, Verdict.REFUSED),
     (State.ARGUMENTS, TokenKind.OTHERWISE, InCall.nothing, State.AFTER, *_NO_CALL, Verdict.SOLE, Verdict.CONTENT),
     (State.SOLE, TokenKind.CALL_CLOSER, InCall.sole_end, State.AFTER, *_NO_CALL),
     (State.SOLE, TokenKind.TAG, InCall.sole_tag, State.TEXT, Verdict.REFUSED, Verdict.CONTENT),
