@@ -71,6 +71,24 @@ def test_an_item_of_a_list_is_none_where_it_is_the_only_one_and_nothing_follows(
     assert not is_carried_out(f"+ a\nb\n{text}")
 
 
+LONG = "Let me look at the files of the project first, and then go on"
+
+
+@pytest.mark.parametrize("text", [f"{LONG}:\n- ", f"{LONG}: \n\n  - ", f"{LONG}：\n- ", f"- {LONG}\n\n{LONG}:\n- "])
+def test_an_item_of_a_list_is_none_after_a_line_of_any_length_that_leads_to_it(text: str) -> None:
+    assert is_carried_out(text)
+    assert not is_carried_out(text, "\nSo.")
+    assert not is_carried_out(text, "\n+ so")
+    assert not is_carried_out(f"{text}so\n- ")
+
+
+@pytest.mark.parametrize(
+    "text", [f"{LONG}.\n- ", f"- {LONG}\n- ", f"+ {LONG}\n- ", f"{LONG}:\n+ ", f"{LONG}:\n- a\nb:\n- "]
+)
+def test_an_item_of_a_list_is_one_where_lines_that_are_not_kept_may_be_others(text: str) -> None:
+    assert not is_carried_out(text)
+
+
 @pytest.mark.parametrize(
     "text",
     [

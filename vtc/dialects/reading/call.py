@@ -417,18 +417,18 @@ def begin_call(inside: HasContext, token: TokenMatch, *, indented: bool = False)
     if head.closed:
         return _open_closed(context, token, syntax)
     if not head.attributes:
-        return Verdict.CONTENT if _speaks_of(context, token) else _open(context, token, syntax)
+        is_spoken_of = syntax.body == "args" and _is_spoken_of(context, token)
+        return Verdict.CONTENT if is_spoken_of else _open(context, token, syntax)
     return _open_with_attributes(context, token, head)
 
 
-def _speaks_of(context: Context, token: TokenMatch) -> bool:
+def _is_spoken_of(context: Context, token: TokenMatch) -> bool:
     """True if words speak of what looks like a head with JSON after it, which is passed over then."""
-    at, name, begins = token.start(), f"name_{token.lastgroup}", f"json_{token.lastgroup}"
-    groups = token.groupdict()
-    if not (groups.get(name) and groups.get(begins) and context.speech.in_line):
+    at, name, groups = token.start(), f"name_{token.lastgroup}", token.groupdict()
+    if not (groups.get(name) and context.speech.in_line):
         return False
-    head, gap = token.string[at : token.start(name)], token.string[token.end(name) : token.start(begins)]
-    if not _is_word(context, token[name], head, gap):
+    gap = token.string[token.end(name) : token.start(f"json_{token.lastgroup}")]
+    if not _is_word(context, token[name], token.string[at : token.start(name)], gap):
         return False
     context.cursor.seek = at + 1
     return True

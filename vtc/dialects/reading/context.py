@@ -93,11 +93,16 @@ class Cursor:
     def is_lone_item(self, at: int) -> bool:
         """True if an item of a list begins before `at`, and no other line so far begins as items or lines of files do.
 
-        This shows only while the beginning of the reply is kept.
+        Where the beginning of the reply is not kept any more, the line before the item must lead to it.
         """
-        if self.read_again or self.at >= CONTEXT or not _ITEM.search(self.text, 0, at):
+        before = self.text[max(0, at - CONTEXT) : at]
+        if self.read_again or not _ITEM.search(before):
             return False
-        return len(_OF_LIST.findall(self.text, 0, at)) == 1
+        if at >= CONTEXT:
+            if not _LED_TO.search(before):
+                return False
+            before = before.partition("\n")[2]  # of the first line the beginning may be missing
+        return len(_OF_LIST.findall(before)) == 1
 
     def is_blank_to(self, end: int) -> bool:
         """True if only white space stands before `end`."""
@@ -129,6 +134,7 @@ _LEVEL = r"[\[(]?[A-Z]{2,9}[\])]?:?[ \t]*+"
 _BEGINNING = rf"(?:[-+#|>]++|\d{{1,9}}[ \t]{{0,8}}[:|→]|\d{{1,9}}\t|{_STAMP})[ \t]*+"
 _OF_LOG = rf"(?:(?:^|\n)[ \t]*+{_STAMP}[ \t]*+|{_DATED})(?:{_BEGINNING}|{_LEVEL})*\Z"
 _ITEM = re.compile(r"(?:\A|\n)[ \t]*+-[ \t]++\Z")
+_LED_TO = re.compile(r"[:\uff1a][ \t\r]*\n\s*-[ \t]++\Z")
 _OF_LIST = re.compile(rf"^[ \t]*+{_BEGINNING}", re.MULTILINE)
 _OF_FILE = re.compile(rf"(?:^|\n)[ \t]*+(?:{_BEGINNING})+\Z|\S:\d{{1,9}}:(?:\d{{1,9}}:)?[ \t]*+\Z|{_OF_LOG}")
 

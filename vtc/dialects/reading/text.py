@@ -10,7 +10,7 @@ from vtc.dialects.reading.call import Begun, begin_call
 from vtc.dialects.reading.context import CONTEXT, MARKS, WHITE, Context, Last, SaysText, TokenMatch, Verdict
 from vtc.dialects.syntax.grammar import SPAN_END
 from vtc.dialects.syntax.scan import Scan, kind_of
-from vtc.dialects.syntax.tokens import INFO, SPECIAL, TokenKind
+from vtc.dialects.syntax.tokens import INFO, SENTENCE_ENDS, SPECIAL, TokenKind
 from vtc.events import Event, Markup, Reasoning, Refusal, Text
 
 KINDS: dict[str, type[Reasoning | Text | Markup]] = {"reasoning_content": Reasoning, "keep": Text, "drop": Markup}
@@ -400,9 +400,6 @@ def doubt(inside: InText, token: TokenMatch) -> tuple[None, TokenMatch] | Quoted
 
 MOST = 4096
 """Characters of such markup that are held. More of it is text."""
-
-SENTENCE_ENDS = (".", "!", "。", "！")
-"""End a sentence that no special token belongs to; one after a question may be its answer."""
 
 
 class InDoubt(SaysText):

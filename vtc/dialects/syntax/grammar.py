@@ -56,6 +56,7 @@ from vtc.dialects.syntax.tokens import (
     DOUBTFUL,
     ELEMENTS,
     END_OF_LINE,
+    END_OF_SENTENCE,
     FENCES,
     FIRST_LINE,
     INDENTED,
@@ -456,7 +457,9 @@ class Grammar:
             return ExpressionScan(*NO_QUOTE, expecting(numbered(TokenKind.EXTRA_BRACE, too_many)))
         between = (OneOf((",", ";")), Maybe((Chars(" \\t\\r", 16),)), Lit("\n"), Space())
         listed = numbered(TokenKind.NEXT_IN_LIST, ((*between, *parts) for parts in next_heads(syntax)))
-        return ExpressionScan(*END_OF_LINE, expecting(listed, r"[ \t\r]{0,256}"))
+        # After a line that leads to it a full stop shows that the sentence goes on to there.
+        ends = END_OF_LINE if syntax.in_paragraph else END_OF_SENTENCE
+        return ExpressionScan(*ends, expecting(listed, r"[ \t\r]{0,256}"))
 
     @_kept
     def after(self, syntax: CallSyntax) -> Scan:

@@ -129,16 +129,31 @@ def numbered(
 
 PUNCTUATION = (".", ",", ";", ":", "!", "?", "…", "。", "，", "、", "；", "：", "！", "？")
 """What may follow a call and is no word."""
+SENTENCE_ENDS = (".", "!", "。", "！")
+"""End a sentence that no special token belongs to; one after a question may be its answer."""
 _STOPS = rf"[{''.join(PUNCTUATION)}](?:\s|\Z)"
 
 # Text that may follow arguments which no closing tag ends.
 
 _CLOSER = TokenKind.CALL_CLOSER
-END_OF_LINE = (
-    rf"(?P<hold>(?:[ \t\r]{{0,256}}|\}}\s{{0,256}})\Z)|(?P<{_CLOSER}>[ \t\r]{{0,256}}(?=\n))",
-    rf"(?P<{_CLOSER}>[ \t\r]{{0,256}}(?:(?=\n)|\Z))|(?P<{TokenKind.EXTRA_BRACE}>\}}(?=\s{{0,256}}\Z))",
-)
-"""The end of the line; with a brace too many, the end of the reply: elsewhere it may stand in a string of the JSON."""
+_BLANKS_OF_LINE = r"[ \t\r]{0,256}"
+
+
+def end_of_line(stop: str = "") -> tuple[str, str]:
+    """Write the end of the line, with a `stop` before it at most; while more may come, and at the end of the reply.
+
+    There a brace too many may stand, too: elsewhere it may stand in a string of the JSON.
+    """
+    ends = f"(?:{stop}{_BLANKS_OF_LINE})?" if stop else ""
+    return (
+        rf"(?P<hold>(?:{_BLANKS_OF_LINE}{ends}|\}}\s{{0,256}})\Z)|(?P<{_CLOSER}>{_BLANKS_OF_LINE})(?={ends}\n)",
+        rf"(?P<{_CLOSER}>{_BLANKS_OF_LINE})(?={ends}(?:\n|\Z))|(?P<{TokenKind.EXTRA_BRACE}>\}}(?=\s{{0,256}}\Z))",
+    )
+
+
+END_OF_LINE = end_of_line()
+END_OF_SENTENCE = end_of_line(f"[{''.join(SENTENCE_ENDS)}]")
+"""The same, also after a full stop."""
 NOTHING = ExpressionScan(f"(?P<{_CLOSER}>)", f"(?P<{_CLOSER}>)")
 """Anything: what ends there shows its own end."""
 _GOES_ON = (
