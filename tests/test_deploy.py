@@ -69,10 +69,13 @@ def servers() -> list[str]:
     return re.findall(r"^ +server (127\.0\.0\.1:\d+);", (DEPLOY / "nginx.conf").read_text("utf-8"), re.M)
 
 
-def test_compose_takes_its_file() -> None:
-    """By its schema, as check-jsonschema brings it along."""
+def test_compose_takes_its_files(tmp_path: Path) -> None:
+    """By its schema, as check-jsonschema brings it along: that of several workers, and the one which a page shows."""
+    page = (ROOT / "docs" / "running.md").read_text("utf-8")
+    shown = tmp_path / "compose.yaml"
+    shown.write_text(re.findall(r"^```yaml compose.yaml\n(.*?)^```", page, re.M | re.S)[0], "utf-8")
     checking = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec"]
-    done = subprocess.run([*checking, DEPLOY / "compose.yaml"], capture_output=True, text=True)
+    done = subprocess.run([*checking, DEPLOY / "compose.yaml", shown], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
 
 
