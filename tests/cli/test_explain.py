@@ -27,6 +27,12 @@ def test_explain_which_profiles_match() -> None:
     assert "*qwen2.5*" in result.output
 
 
+def test_a_profile_that_an_option_names_is_the_one_that_is_shown() -> None:
+    shown = run("explain", "--model", "qwen3", "--host", "127.0.0.1:1", "--server", "llama.cpp", "--client", "cline")
+    assert "server: llama.cpp\n  server llama.cpp: named by the option vtc_server" in shown.output
+    assert "client: cline\n" in shown.output
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1:11434", "http://127.0.0.1:11434/v1", "[::1]:11434"])
 def test_a_host_may_be_given_as_the_url_that_it_is_of(host: str) -> None:
     assert "server: ollama" in run("explain", "--host", host).output.splitlines()

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 
+import httpx
 import pytest
 from click.testing import CliRunner
 
@@ -25,6 +26,19 @@ def handlers_of_ours_go() -> object:
 def test_an_agent_gets_through() -> None:
     done = CliRunner().invoke(main, ["demo"])
     assert done.exit_code == 0, done.output
+
+
+@pytest.mark.rest
+def test_the_page_of_vtc_and_mitmweb_are_named() -> None:
+    command = [sys.executable, "-m", "vtc", "demo", "--web"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "COLUMNS": "40"}) as process:
+        assert process.stdout is not None
+        page = next(line.split()[-1] for line in process.stdout if "/vtc?token=" in line)
+        mitmweb = process.stdout.readline()
+        shown = httpx.get(page, trust_env=False)
+        process.send_signal(signal.SIGINT)
+    assert (shown.status_code, "demo-model" in shown.text) == (200, True)
+    assert page.replace("/vtc?", "/?") in mitmweb
 
 
 def test_it_says_when_the_client_library_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -29,8 +30,12 @@ CLOSE: dict[str, tuple[Any, str]] = {
     "/v1/projects/p/publishers/anthropic/models/c:streamRawPredict": (messages.request(), "Claude on Vertex"),
     "/model/us.anthropic.claude%3A0/invoke-with-response-stream": (messages.request(), "Bedrock"),
     "/model/m/converse": (messages.request(), "Bedrock"),
+    "/v1/message": (messages.request(), "no API has this path; did you mean /v1/messages?"),
+    "/proxy/v1/chat/completion?a=b": (chat.request(), "did you mean /v1/chat/completions?"),
+    "/v1/response": (responses.request(), "did you mean /v1/responses?"),
+    "/api/chats": (ollama.request(), "did you mean /api/chat?"),
 }
-MAY_CALL = [path for path, (_, why) in CLOSE.items() if "tokens" not in why and "completions" not in why]
+MAY_CALL = [path for path, (_, why) in CLOSE.items() if not re.search("tokens|completions|did you mean", why)]
 STREAMED = pytest.mark.parametrize("headers", [SSE, ollama.NDJSON], ids=["events", "lines"])
 
 

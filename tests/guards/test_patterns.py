@@ -43,15 +43,26 @@ def loaded(directory: Path, glob: str) -> None:
     load([directory])
 
 
-@pytest.mark.parametrize("glob", ["/x.*/", r"/^gpt-\d/", "/a|b/"])
+@pytest.mark.parametrize(
+    "glob", ["/x.*/", r"/^gpt-\d/", "/a|b/", "^opencode/", "qwen$", "qwen(2|3)*", r"gpt-\d", ".*x"]
+)
 def test_an_expression_where_only_globs_are_taken_is_told_of(glob: str, tmp_path: Path) -> None:
     with pytest.raises(ProfileError, match="only globs are taken here"):
         loaded(tmp_path, glob)
 
 
-@pytest.mark.parametrize("glob", ["*x*", "/v1/chat/", "a.b", "/", "[ab]*"])
+@pytest.mark.parametrize("glob", ["*x*", "/v1/chat/", "a.b", "/", "[ab]*", "gpt-5.*", "Mozilla (X11; Linux)*"])
 def test_a_glob_is_a_glob(glob: str, tmp_path: Path) -> None:
     loaded(tmp_path, glob)
+
+
+@pytest.mark.parametrize("host", ["http://127.0.0.1:8000", "127.0.0.1:8000/v1", "https://*.example.com/"])
+def test_a_url_where_only_a_host_is_taken_is_told_of(host: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(json.dumps({"kind": "server", "name": "mine", "match": {"host": [host]}}))
+    with pytest.raises(
+        ProfileError, match=r"mine\.yaml:1: match\.host\[0\]: .* is a URL; write its host, or host and port"
+    ):
+        load([tmp_path])
 
 
 def test_what_is_no_expression_is_told_of() -> None:

@@ -63,13 +63,15 @@ def test_an_edit_is_picked_up(running: Running) -> None:
     assert running.model == "second"
 
 
-def test_a_new_file_and_a_removed_one(running: Running) -> None:
+def test_a_new_file_and_a_removed_one(running: Running, caplog: pytest.LogCaptureFixture) -> None:
     running.edit(GOOD.format("newer") + "priority: 5\n", "newer.yaml")
     running.reloader.look()
     assert running.model == "newer"
     (running.directory / "newer.yaml").unlink()
     running.reloader.look()
     assert running.model == "first"
+    warning = next(record.getMessage() for record in caplog.records if record.levelno == logging.WARNING)
+    assert warning.endswith("; gone: model newer")
 
 
 def test_without_an_edit_nothing_is_read(running: Running) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from difflib import get_close_matches
 from urllib.parse import unquote
 
 from vtc.apis import anthropic_messages, gemini_generate, ollama_chat, openai_chat, openai_responses
@@ -77,4 +78,15 @@ def unread(method: str, path: str) -> UnreadPath | None:
     plain = f"/{plain_path(path)}/"
     if method in ("OPTIONS", "HEAD") or find(method, path):
         return None
-    return next((unread for api in APIS for close, unread in api.unread.items() if is_within(plain, close)), None)
+    known = (unread for api in APIS for close, unread in api.unread.items() if is_within(plain, close))
+    return next(known, None) or (_misspelled(plain) if method == "POST" else None)
+
+
+def _misspelled(path: str) -> UnreadPath | None:
+    """Suggest the path of an API that is close to what another one ends in; return None if none is."""
+    parts = path.strip("/").split("/")
+    for known in (f"{api.place.version}{api.place.path}" for api in APIS if not api.place.streamed):
+        end = "/".join(parts[-known.count("/") :])
+        if get_close_matches(end, [known.strip("/")], cutoff=0.9):
+            return UnreadPath(f"no API has this path; did you mean {known}?", may_call=False)
+    return None

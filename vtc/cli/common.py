@@ -49,6 +49,14 @@ profile_directories = click.option(
 class CommandGroup(click.Group):
     """Commands whose users see what is wrong with their files, and no trace."""
 
+    def resolve_command(
+        self, context: click.Context, arguments: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = arguments[0]
+        if re.search(r"://|:\d+/*\Z|\A\d+\Z", name) and self.get_command(context, name) is None:
+            raise click.UsageError(f"{name} is no command; to run VTC before that server: vtc run {name}", context)
+        return super().resolve_command(context, arguments)
+
     def invoke(self, context: click.Context) -> Any:
         try:
             return super().invoke(context)
@@ -115,7 +123,9 @@ def forced[F: Callable[..., Any]](command: F) -> F:
 
 
 def url(text: str, hint: str) -> SplitResult:
-    """The parts of a URL, or of a host and port, that a user typed."""
+    """The parts of a URL, of a host and port, or of a port of this machine, that a user typed."""
+    if re.fullmatch(r"\d+", text, re.ASCII):
+        text = f"127.0.0.1:{text}"
     try:
         url = urlsplit(text if "://" in text else f"http://{text}")
         sound = url.scheme in ("http", "https") and re.fullmatch(r"[^\s/@\x00-\x1f]+", url.hostname or "")

@@ -10,7 +10,8 @@ It is looked for in the current folder, then in the user's folder for settings; 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -18,7 +19,8 @@ import click
 import msgspec
 
 from vtc.profiles import document
-from vtc.profiles.document import KeyPath, ProfileError
+from vtc.profiles.document import KeyPath, Problem, ProfileError
+from vtc.proxy import launch
 
 NAME = "vtc.yaml"
 
@@ -63,7 +65,36 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     def arguments(self) -> list[str]:
         """Make the arguments for mitmproxy that the command has no options for."""
-        return [*_settings(self.options), *self.mitmproxy]
+        return [*launch.as_set(_settings(self.options)), *self.mitmproxy]
+
+    def specs(self) -> dict[KeyPath, list[str]]:
+        """List by its key what each setting makes of mitmproxy's options, as `NAME=VALUE`."""
+        own: dict[KeyPath, list[str]] = {(key,): as_options({key: getattr(self, key)}) for key in OPTIONS}
+        of_addon: dict[KeyPath, list[str]] = {
+            ("options", name): [*_settings({name: value})] for name, value in self.options.items()
+        }
+        return {**own, **of_addon, ("mitmproxy",): launch.settings(self.mitmproxy)}
+
+
+OPTIONS = {
+    "tools": "vtc_tools=",
+    "dialect": "vtc_dialect=",
+    "blocks": "vtc_blocks=",
+    "server": "vtc_server=",
+    "api": "vtc_upstream_api=",
+    "key_env": "vtc_key_env=",
+    "share_keys": "vtc_share_keys=on",
+    "retry": "vtc_retry=on",
+    "observe": "vtc_mode=observe",
+    "log": "vtc_log=",
+}
+"""The options of the addon that have keys and options of the command; a value stands behind `=`."""
+
+
+def as_options(values: Mapping[str, object]) -> list[str]:
+    """Write the values of keys that are given as `NAME=VALUE`."""
+    given = [(OPTIONS[key], value) for key, value in values.items() if value]
+    return [f"{option}{value}" if option.endswith("=") else option for option, value in given]
 
 
 def found(named: Path | None) -> Path | None:
@@ -89,6 +120,27 @@ def read(file: Path) -> Config:
     return msgspec.convert(documents[0].value, Config)
 
 
+def problem(file: Path, key: KeyPath, message: str) -> Problem:
+    """Make a problem of what a key of the file says."""
+    (parsed,), _ = document.read(file)
+    name = str(key[-1])
+    for said in (OPTIONS.get(name, "").rstrip("="), f"--{name.replace('_', '-')}", name):
+        message = message.removeprefix(f"{said}: ")
+    return parsed.problem(key, message)
+
+
+def directories(file: Path, settings: Config) -> tuple[Path, ...]:
+    """List the directories of profiles; ends the program if one is not there."""
+    paths = [beside(file, path) for path in settings.profiles]
+    missing = [index for index, path in enumerate(paths) if not path.exists()]
+    for index in missing:
+        message = f"{paths[index]}: no such directory; create it or correct the path"
+        click.echo(str(problem(file, ("profiles", index), message)), err=True)
+    if missing:
+        sys.exit(1)
+    return tuple(paths)
+
+
 def _texts(value: object, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
     """Each text of a document, names of keys too, and where it stands."""
     if isinstance(value, str):
@@ -107,11 +159,10 @@ def beside(file: Path, path: str) -> Path:
     return file.parent / Path(path).expanduser()
 
 
-def _settings(options: dict[str, str | int | bool | tuple[str, ...]]) -> Iterator[str]:
+def _settings(options: Mapping[str, str | int | bool | tuple[str, ...]]) -> Iterator[str]:
+    """Write options by name as `NAME=VALUE`."""
     for name, value in options.items():
         for item in value if isinstance(value, tuple) else (value,):
-            if isinstance(item, bool):  # YAML takes `on` and `off`, unquoted, for these
-                words = ("off", "on") if name.startswith("vtc_") else ("false", "true")
-                yield from ("--set", f"{name}={words[item]}")
-            else:
-                yield from ("--set", f"{name}={item}")
+            # YAML takes `on` and `off`, unquoted, for true and false.
+            words = ("off", "on") if name.startswith("vtc_") else ("false", "true")
+            yield f"{name}={words[item] if isinstance(item, bool) else item}"

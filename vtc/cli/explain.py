@@ -16,8 +16,7 @@ from vtc.apis import Api, BadRequest
 from vtc.cli.common import completing, forced, json_output, planner, profile_directories, settings, show_json, url
 from vtc.events import Call, Denied, Intervention, Rewritten, Tool, ToolCall
 from vtc.guards.chain import Guards, chain_of
-from vtc.profiles.loader import Profiles
-from vtc.profiles.matching import Facts, ProfileChoice, best, every
+from vtc.profiles.matching import Facts, every
 from vtc.profiles.plan import Plan
 from vtc.profiles.planner import Planner
 from vtc.profiles.schema import ServerProfile
@@ -129,7 +128,7 @@ def explain(
             raise click.ClickException(str(error)) from None
     else:
         plan = plans.plan(facts, apis.APIS[0].request(b'{"messages": []}'))
-        explained = [{**_of_facts(plans.profiles, facts), **_of_call(plan, call)}]
+        explained = [{**_of_facts(plans, facts), **_of_call(plan, call)}]
     if as_json:
         show_json(explained if flow_file else explained[0])
     for explanation in () if as_json else explained:
@@ -168,27 +167,22 @@ def _of_body(plans: Planner, facts: Facts, api: Api, body: bytes, call: ToolCall
     request = api.request(body, facts.path)
     facts = replace(facts, model=request.model, body=request.fields)
     plan = plans.plan(facts, request)
-    return {**_of_facts(plans.profiles, facts), "plan": list(plan.why), **_of_call(plan, call)}
+    return {**_of_facts(plans, facts), "plan": list(plan.why), **_of_call(plan, call)}
 
 
 def _of_call(plan: Plan, call: ToolCall | None) -> dict[str, Any]:
     return {"call": tried(plan.stack.guards, call, plan.protocol.tools)} if call else {}
 
 
-def _of_facts(loaded_profiles: Profiles, facts: Facts) -> dict[str, Any]:
-    choices: dict[str, ProfileChoice[Any]] = {
-        "client": best(loaded_profiles.clients, facts, loaded_profiles.sources),
-        "model": best(loaded_profiles.models, facts, loaded_profiles.sources),
-        "server": best(loaded_profiles.servers, facts, loaded_profiles.sources),
-    }
-    policies = [{"profile": policy.name, "why": why} for policy, why in every(loaded_profiles.policies, facts)]
+def _of_facts(plans: Planner, facts: Facts) -> dict[str, Any]:
+    policies = [{"profile": policy.name, "why": why} for policy, why in every(plans.profiles.policies, facts)]
     profiles = {
         kind: {
             "profile": choice.profile.name if choice.profile else None,
             "why": [*choice.why, *_needs(choice.profile)],
             "others": list(choice.others),
         }
-        for kind, choice in choices.items()
+        for kind, choice in plans.choices(facts).items()
     }
     return {"policies": policies, **profiles}
 

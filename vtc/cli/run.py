@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shlex
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -18,7 +21,7 @@ import click
 from vtc.cli import common, config
 from vtc.cli.common import completing, profile_directories
 from vtc.cli.config import Config
-from vtc.profiles.document import ProfileError, nearest
+from vtc.profiles.document import KeyPath, ProfileError, nearest
 from vtc.profiles.planner import Planner
 from vtc.profiles.schema import API_NAMES
 from vtc.proxy import keys, launch, options
@@ -37,12 +40,27 @@ class Apis(click.ParamType[str]):
         return str(value)
 
 
-def _refuse_set(_: click.Context, __: click.Parameter, value: str | None) -> None:
-    if value is not None:
-        raise click.UsageError(f"options of mitmproxy and of the addon go after `--`: vtc run URL -- --set {value}")
+class RunCommand(click.Command):
+    """Tells where options of mitmproxy go that are given to this command."""
+
+    def parse_args(self, context: click.Context, arguments: list[str]) -> list[str]:
+        given = [*arguments]
+        try:
+            return super().parse_args(context, arguments)
+        except click.NoSuchOption as error:
+            name = error.option_name
+            at = next(index for index, argument in enumerate(given) if argument.startswith(name))
+            value = [word for word in given[at + 1 : at + 2] if given[at] == name and not re.match(r"-|\w+://", word)]
+            names = [option.opts[0].strip("-") for option in self.params if isinstance(option, click.Option)]
+            near = "".join(f" (did you mean --{near}?)" for near in get_close_matches(name.strip("-"), names, n=1))
+            raise click.UsageError(
+                f"there is no option {name}{near}; options of mitmproxy and of the addon go after `--`: "
+                f"vtc run URL -- {shlex.join([given[at], *value])}",
+                context,
+            ) from None
 
 
-@click.command(short_help="Run the proxy with VTC.")
+@click.command(cls=RunCommand, short_help="Run the proxy with VTC.")
 @click.argument("upstream", default="")
 @click.argument("more", nargs=-1, type=click.UNPROCESSED)
 @click.option("--web", is_flag=True, help="Run mitmweb, to see in a browser what happens.")
@@ -66,7 +84,6 @@ def _refuse_set(_: click.Context, __: click.Parameter, value: str | None) -> Non
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Read these settings from FILE, not from vtc.yaml here or in your settings folder.",
 )
-@click.option("--set", hidden=True, expose_value=False, callback=_refuse_set)
 @click.option("--dry-run", is_flag=True, help="Print the command instead.")
 def run(
     upstream: str,
@@ -89,22 +106,25 @@ def run(
     if more and more[0][0:1].isalnum():  # mitmproxy would take it for a filter, and show no other flow
         raise click.UsageError(f"unexpected {more[0]}: one UPSTREAM is all; arguments for mitmproxy begin with `-`")
     file, settings = _config(named)
-    directories = options.pop("directories") or tuple(config.beside(file, path) for path in settings.profiles)
+    directories = options.pop("directories") or config.directories(file, settings)
     log = options.pop("log") or (config.beside(file, settings.log) if settings.log else None)
     options = {key: value or getattr(settings, key) for key, value in options.items()}
     program: Literal["mitmweb", "mitmdump"] = "mitmweb" if web or settings.web else "mitmdump"
-    server = _server(upstream or settings.upstream)
+    with _said_in(file, () if upstream else ("upstream",)):
+        server = _server(upstream or settings.upstream)
     address = host or settings.host or "127.0.0.1"
     at = next(choice for choice in (port, settings.port, launch.PORT) if choice is not None)
     if _is_at(server, address, at):
         problem = f"{server} is where VTC itself would listen; choose another --port"
         raise click.BadParameter(problem, param_hint="UPSTREAM")
     # Of an option of one value the last counts: what is written in the file, then what is typed.
-    own = _options(log=log, **options)
+    own = config.as_options({**options, "log": log})
     arguments = [*settings.arguments(), *launch.as_set(own), *more]
     values = launch.settings(arguments)
-    planner = _check_options([f"vtc_profiles={directory}" for directory in directories] + values)
-    _tell_of_keys(planner, server, keys.Address(address, at), values)
+    profiles = [f"vtc_profiles={directory}" for directory in directories]
+    planner = _check_options(profiles, values, file, settings)
+    with _said_in(file, ("key_env",) if settings.key_env and settings.key_env == options["key_env"] else ()):
+        _tell_of_keys(planner, server, keys.Address(address, at), values)
     arguments = [*launch.as_set(f"vtc_profiles={directory.absolute()}" for directory in directories), *arguments]
     command = launch.command(program, server, address, at, arguments, quiet=not verbose)
     if dry_run:
@@ -114,6 +134,10 @@ def run(
         click.echo(f"vtc: settings from {file}", err=True)
     if not (settings.arguments() or more):  # those may have it listen elsewhere, or not at all
         _check_free(address, at)
+    if program == "mitmweb" and not any(argument.startswith("--web-") for argument in arguments):
+        typed = dict(value.partition("=")[::2] for value in values)
+        host, at = typed.get("web_host", WEB_HOST), int(typed.get("web_port", WEB_PORT))
+        _check_free(host, at, "mitmweb", f"`-- --set web_port={at + 1}`")
     if os.name == "nt":  # there, a program that is replaced returns to the shell at once
         sys.exit(subprocess.call(command))
     os.execv(command[0], command)
@@ -128,16 +152,20 @@ def _is_at(server: str, host: str, port: int) -> bool:
     return bool(server) and url.port == port and (url.hostname == host or {url.hostname, host} <= {*HERE})
 
 
-def _check_free(host: str, port: int) -> None:
+WEB_HOST, WEB_PORT = "127.0.0.1", 8081
+"""Where mitmweb's pages are, if nothing else is said."""
+
+
+def _check_free(host: str, port: int, program: str = "VTC", options: str = "--port or --host") -> None:
     """End the program where nothing can listen; mitmproxy would name options of its own that are not those of ours."""
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         socket.create_server((host, port), family=family).close()
     except OSError as error:
         why = (error.strerror or str(error)).partition(" (")[0]
-        running = "is VTC running already? If not, " if error.errno == errno.EADDRINUSE else ""
+        running = f"is {program} running already? If not, " if error.errno == errno.EADDRINUSE else ""
         raise click.ClickException(
-            f"cannot listen at {host}:{port} ({why}); {running}choose another address with --port or --host"
+            f"cannot listen at {host}:{port} ({why}); {running}choose another address with {options}"
         ) from None
 
 
@@ -171,36 +199,31 @@ def _server(upstream: str) -> str:
     return f"{url.scheme}://{url.netloc}"
 
 
-def _options(
-    tools: str | None,
-    dialect: str | None,
-    blocks: str | None,
-    server: str | None,
-    api: str | None,
-    key_env: str | None,
-    share_keys: bool,
-    retry: bool,
-    observe: bool,
-    log: Path | None,
-) -> list[str]:
-    options = [f"vtc_tools={tools}"] * bool(tools) + [f"vtc_dialect={dialect}"] * bool(dialect)
-    options += [f"vtc_blocks={blocks}"] * bool(blocks)
-    options += [f"vtc_server={server}"] * bool(server) + [f"vtc_upstream_api={api}"] * bool(api)
-    options += [f"vtc_key_env={key_env}"] * bool(key_env)
-    options += ["vtc_share_keys=on"] * share_keys + ["vtc_retry=on"] * retry
-    options += ["vtc_mode=observe"] * observe + [f"vtc_log={log}"] * bool(log)
-    return options
-
-
-def _check_options(settings: Sequence[str]) -> Planner:
+def _check_options(profiles: Sequence[str], values: Sequence[str], file: Path, settings: Config) -> Planner:
     """Make the planner; end the program if the addon would refuse these `NAME=VALUE`s."""
     try:
-        return options.planned(settings)
+        return options.planned([*profiles, *values])
     except ProfileError as error:
         click.echo(str(error), err=True)
         sys.exit(1)
     except options.RefusedOption as error:
+        for key, specs in settings.specs().items():  # the key that is refused by itself is the one to blame
+            with _said_in(file, key), suppress(ProfileError):
+                options.planned([*profiles, *specs])
         raise click.UsageError(str(error)) from None
+
+
+@contextmanager
+def _said_in(file: Path, key: KeyPath) -> Iterator[None]:
+    """Tell what is refused with its place in the file of settings, if its key there is known."""
+    try:
+        yield
+    except (click.ClickException, options.RefusedOption) as error:
+        if not key:
+            raise
+        message = error.message if isinstance(error, click.ClickException) else str(error)
+        click.echo(str(config.problem(file, key, message)), err=True)
+        sys.exit(1)
 
 
 def _tell_of_keys(planner: Planner, server: str, address: keys.Address, settings: Sequence[str]) -> None:

@@ -123,7 +123,9 @@ def show(*, web: bool) -> bool:
         worked = WORD in answer
         console.print("the agent finished its task" if worked else "the agent did not get through")
         if web:
-            console.print(f"\nmitmweb is open at {page} (Ctrl-C ends it)")
+            at, _, token = page.partition("/?")
+            console.print(f"\nwhat VTC did is at {at}/vtc?{token}", soft_wrap=True)
+            console.print(f"mitmweb, with the flows, is at {page} (Ctrl-C ends it)", soft_wrap=True)
             with suppress(KeyboardInterrupt):
                 threading.Event().wait()
     return worked

@@ -102,13 +102,25 @@ def check_one(pattern: str) -> None:
         expression(pattern[1:-1], pattern)
 
 
-_EXPRESSION = re.compile(r"/.*(?:\.[*+?]|[\\^$(|]).*/", re.DOTALL)
+_EXPRESSION = re.compile(
+    r"/.*(?:\.[*+?]|[\\^$(|]).*/"  # between slashes, as rules on arguments have them
+    r"|\^.*|.*\$|\.\*.*|.*(?:\\[bBdDsSwW.]|\.\+|\([^()]*\|[^()]*\)).*",
+    re.DOTALL,
+)
 
 
 def check_glob(pattern: str) -> None:
     """Raise ValueError if what can only be a glob is written as a regular expression: it would never match."""
     if _EXPRESSION.fullmatch(pattern):
         raise ValueError(f"{pattern} is a regular expression, and only globs are taken here, like *qwen3*")
+
+
+def check_host(pattern: str) -> None:
+    """Raise ValueError if a pattern of a host holds more than a host and a port, and would never match."""
+    check_glob(pattern)
+    if "/" in pattern:
+        host = pattern.rpartition("://")[2].partition("/")[0]
+        raise ValueError(f"{pattern} is a URL; write its host, or host and port: {host}")
 
 
 def expression(text: str, shown: str = "") -> regex.Pattern[str]:

@@ -318,6 +318,7 @@ _FORMATS: Mapping[str, Callable[[str], object]] = {
     "regular expression": patterns.expression,
     "glob or /regular expression/": patterns.check_one,
     "glob": patterns.check_glob,
+    "glob of a host": patterns.check_host,
     "pattern of a text": content.check,
     "JMESPath": reactors.compiled_path,
 }
@@ -393,6 +394,8 @@ def _expected(schemas: list[dict[str, Any]], value: Any) -> str:
         if "a list" in wanted:
             hint = f"; write [{value}]"
         hint += nearest(value, words)
+    elif isinstance(value, dict) and any(value.values()):  # `{name}` is a text that lacks its quotes
+        hint = "; write [first, second]" if "a list" in wanted else ""
     elif "a text" in wanted:
         hint = "; put it in quotes"
     return f"must be {listed(wanted)}, not {shown(value)}{hint}"

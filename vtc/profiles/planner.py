@@ -442,7 +442,7 @@ class Planner:
 
     def server(self, facts: Facts) -> ServerProfile | None:
         """Find the profile of a request's server."""
-        return self._chosen(self.profiles.servers, self.settings.server, facts)[0]
+        return self._choice(self.profiles.servers, self.settings.server, facts).profile
 
     def apis(self, facts: Facts) -> tuple[str, ...]:
         """List the APIs that the server of a request speaks, as far as is known; none for that of each client."""
@@ -479,15 +479,15 @@ class Planner:
     def _stack(self, facts: Facts, *, prompted: bool = False) -> tuple[ProfileStack, list[str]]:
         """Find the profiles for a request, and why it is these, in lines for people."""
         settings, profiles = self.settings, self.profiles
-        client, why_client = self._chosen(profiles.clients, settings.client, facts)
-        model, why_model = self._chosen(profiles.models, settings.model, facts)
-        server, why_server = self._chosen(profiles.servers, settings.server, facts)
+        clients, models, servers = self.choices(facts).values()
+        client, model, server = clients.profile, models.profile, servers.profile
         policies = every(profiles.policies, facts)
         why = [
-            why_client or "client: no profile matches",
-            why_model or "the model is not known by name: all dialects with markers of their own are read",
+            *(clients.why or ("client: no profile matches",))[:1],
+            *(models.why or ("the model is not known by name: all dialects with markers of their own are read",))[:1],
+            *servers.why[:1],
+            *filter(None, [server.lends if server else ""]),
         ]
-        why += [line for line in (why_server, server.lends if server else "") if line]
         why += [f"policy {policy.name}: {how}" for policy, how in policies]
         stack = ProfileStack(
             settings=settings,
@@ -499,13 +499,21 @@ class Planner:
         )
         return stack, why
 
-    def _chosen[T: Matched](self, profiles: Mapping[str, T], forced: str, facts: Facts) -> tuple[T | None, str]:
-        if forced:
-            kind = profiles[forced].kind
-            also = ", or recognised by `vtc run`" if kind == "server" else ""
-            return profiles[forced], f"{kind} {forced}: named by the option vtc_{kind}{also}"
-        choice: ProfileChoice[T] = best(profiles, facts, self.profiles.sources)
-        return choice.profile, choice.why[0] if choice.profile else ""
+    def choices(self, facts: Facts) -> dict[str, ProfileChoice[Any]]:
+        """Choose the profiles of client, model and server."""
+        settings, profiles = self.settings, self.profiles
+        return {
+            "client": self._choice(profiles.clients, settings.client, facts),
+            "model": self._choice(profiles.models, settings.model, facts),
+            "server": self._choice(profiles.servers, settings.server, facts),
+        }
+
+    def _choice[T: Matched](self, profiles: Mapping[str, T], forced: str, facts: Facts) -> ProfileChoice[T]:
+        if not forced:
+            return best(profiles, facts, self.profiles.sources)
+        kind = profiles[forced].kind
+        also = ", or recognised by `vtc run`" if kind == "server" else ""
+        return ProfileChoice(profiles[forced], (f"{kind} {forced}: named by the option vtc_{kind}{also}",))
 
 
 def _withheld(configured: Iterable[Guards], names: Iterable[str]) -> frozenset[str]:

@@ -18,7 +18,7 @@ from vtc.dialects.syntax.markup import marker
 from vtc.dialects.text_client.documented_tools import TOOL_SECTIONS
 from vtc.events import Silence
 from vtc.guards.chain import Guards
-from vtc.guards.patterns import check_glob, each, expression, naming
+from vtc.guards.patterns import check_glob, check_host, each, expression, naming
 from vtc.scrub import CREDENTIALS, scrub
 
 # The keys of the steps that make a request ready for a server that would refuse it, or lose a part of it.
@@ -134,6 +134,9 @@ type Text = Annotated[str, msgspec.Meta(min_length=1)]
 type Glob = Annotated[str, msgspec.Meta(extra_json_schema={"format": "glob"})]
 type Globs = Annotated[tuple[Glob, ...], msgspec.Meta(min_length=1)] | Glob
 """One glob or several; `*`, `?` and `[…]` as in file names, upper and lower case alike."""
+type HostGlob = Annotated[str, msgspec.Meta(extra_json_schema={"format": "glob of a host"})]
+type HostGlobs = Annotated[tuple[HostGlob, ...], msgspec.Meta(min_length=1)] | HostGlob
+"""The same for hosts, with or without their ports."""
 
 
 class Match(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -146,7 +149,7 @@ class Match(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     """The User-Agent header."""
     model: Globs = ()
     """The `model` of the request's body."""
-    host: Globs = ()
+    host: HostGlobs = ()
     """The host, or host and port: `api.example.com`, `127.0.0.1:11434`."""
     path: Globs = ()
     """The path of the URL, without the query."""
@@ -157,9 +160,11 @@ class Match(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     `messages.0.content` or `tools.*.function.name`. Of a list or an object any text inside will do."""
 
     def __post_init__(self) -> None:
-        for globs in (self.user_agent, self.model, self.host, self.path, *self.header.values(), *self.body.values()):
+        for globs in (self.user_agent, self.model, self.path, *self.header.values(), *self.body.values()):
             for glob in each(globs):
                 check_glob(glob)
+        for glob in each(self.host):
+            check_host(glob)
 
 
 class ReasoningTags(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -309,6 +310,10 @@ def planned(specs: Sequence[str]) -> Planner:
         raise (error.__cause__ if isinstance(error.__cause__, ProfileError) else RefusedOption(str(error))) from None
 
 
+_SEVERAL = re.compile(r"=.*[,;\s][^=]*=")
+"""Entries of `vtc_models` that are written as one."""
+
+
 def planner(options: OptManager) -> Planner:
     """Profiles and settings as the options have them; raises `OptionsError`, so that nothing half-loads."""
     for name, option in options.items():
@@ -323,6 +328,8 @@ def planner(options: OptManager) -> Planner:
         (entry for entry in options.vtc_models if not all(part.strip() for part in entry.partition("="))), ""
     ):
         raise exceptions.OptionsError(f"vtc_models must be GLOB=NAME, like claude-*=qwen3-coder, not {wrong!r}")
+    if joined := next((entry for entry in options.vtc_models if _SEVERAL.search(entry)), ""):
+        raise exceptions.OptionsError(f"vtc_models holds one GLOB=NAME each; give it once for each, not {joined!r}")
     if options.vtc_key_env and not VARIABLE.fullmatch(options.vtc_key_env):  # a key, perhaps: it is not shown
         raise exceptions.OptionsError(
             "vtc_key_env must be the name of a variable of the environment, not the key itself"

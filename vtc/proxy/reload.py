@@ -55,7 +55,8 @@ class Reloader:
             self._task.cancel()
 
     def reload(self) -> str:
-        """Read the profiles again; says what there is now, or what is wrong."""
+        """Read the profiles again; says what there is now and what is no longer, or what is wrong."""
+        before = self._addon.planner.profiles.sources if self._addon.planner else {}
         try:
             self._load()
         except exceptions.OptionsError as error:
@@ -65,8 +66,11 @@ class Reloader:
             logger.exception("vtc: the profiles cannot be read\n%s", KEPT)
             return f"vtc: the profiles cannot be read: {error}"
         assert self._addon.planner is not None
-        message = f"vtc: profiles read: {self._addon.planner.profiles.counted()}"
-        logger.info(message)
+        profiles = self._addon.planner.profiles
+        message = f"vtc: profiles read: {profiles.counted()}"
+        if gone := [" ".join(key) for key in before if key not in profiles.sources]:
+            message += f"; gone: {', '.join(gone)}"
+        logger.log(logging.WARNING if gone else logging.INFO, message)
         return message
 
     def look(self) -> None:
