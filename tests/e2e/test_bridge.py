@@ -307,8 +307,8 @@ async def test_what_cannot_be_told_is_named_in_the_report(start: Start) -> None:
     lab = await start(serving("anthropic-messages"), vtc_upstream_api="anthropic-messages")
     await lab.post(chat.request(n=2, logit_bias={"1": 1}))
     flow = await lab.flow()
-    assert "has no such field: logit_bias, more than one choice" in flow.comment
-    assert flow.comment.startswith("vtc: lab-model: openai-chat -> anthropic-messages")
+    assert flow.metadata["vtc"]["request"][-1].endswith("has no such field: logit_bias, more than one choice")
+    assert "openai-chat -> anthropic-messages, " in flow.comment
 
 
 # Requests that a server refuses

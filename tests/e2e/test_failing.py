@@ -134,7 +134,7 @@ async def test_a_request_goes_on(
     assert (await lab.post(ASK)).body == b"".join(frames)
     assert lab.upstream.seen[0].json == ASK
     assert len(faults(caplog)) == 1
-    assert (await lab.report())["request"] == ["left alone: PlantedError: planted"]
+    assert (await lab.report())["notes"] == ["left alone: PlantedError: planted"]
 
 
 async def test_the_next_flow_is_read_again(fail_on: Callable[[str], None], start: Start) -> None:

@@ -143,7 +143,7 @@ async def test_tools_that_a_server_refuses_stand_in_the_prompt_of_the_same_excha
         assert said == (pairs.said("It says hello.") if fields else pairs.said("I look.", READ))
         report = (await lab.asked_for()).metadata["vtc"]
         assert not report.get("errors")
-        assert any("`tools: prompt`, `dialect: tag`" in line for line in report["request"]) == told
+        assert any("`tools: prompt`, `dialect: tag`" in line for line in report["notes"]) == told
     assert len([line for line in caplog.messages if "refused `tools`" in line]) == 1
 
 

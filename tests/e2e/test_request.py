@@ -285,7 +285,7 @@ async def test_a_bad_request_goes_on_as_it_came(what: str, start: Start) -> None
     assert (answer.status, answer.body) == (400, b'{"error": {"message": "bad"}}')
     assert [seen.body for seen in lab.upstream.seen] == [BAD[what]]
     flow = await lab.flow()
-    (reason,) = flow.metadata["vtc"]["request"]
+    (reason,) = flow.metadata["vtc"]["notes"]
     assert reason.startswith("left alone: ")
     assert flow.comment == f"vtc: {reason}"
     if what == "long":
@@ -318,7 +318,7 @@ async def test_odd_schemas_do_no_harm(how: str, parameters: Any, start: Start) -
         assert report["failures"] == []
     else:
         assert answer.body == b"".join(reply)
-        assert report["request"][0].startswith("left alone: ")
+        assert report["notes"][0].startswith("left alone: ")
 
 
 async def test_other_paths_and_methods_are_nobodys_business(start: Start) -> None:

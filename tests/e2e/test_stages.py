@@ -305,7 +305,7 @@ async def test_a_request(
     assert not fails or answer.body == b"".join(frames)
     assert len(faults(caplog)) == fails
     report = await lab.report()
-    assert (report["request"] == ["left alone: PlantedError: planted"]) == fails
+    assert (report["notes"] == ["left alone: PlantedError: planted"]) == fails
 
 
 @pytest.mark.parametrize("name", ["corrected", "streamed"])

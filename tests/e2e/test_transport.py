@@ -371,7 +371,7 @@ async def test_bodies_that_mitmproxy_is_told_to_stream(start: Start) -> None:
     answer = await lab.post(ASK)
     assert answer.body == b"".join(STREAM)
     assert lab.upstream.seen[0].json == ASK
-    assert "streamed" in (await lab.report())["request"][0]
+    assert "streamed" in (await lab.report())["notes"][0]
 
 
 async def test_streamed_bodies_are_stored_as_they_were_sent(start: Start) -> None:

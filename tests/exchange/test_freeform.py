@@ -66,7 +66,7 @@ def test_the_server_is_told_a_function_with_one_text_and_past_calls_of_it(server
     assert (call.name, json.loads(call.arguments)) == ("apply__patch", {"input": INPUT})
     if server != "ollama-chat":
         assert sent.offer.choice == "apply__patch"
-    assert not any("not told" in line for line in exchange.report.request)
+    assert not any("left out" in line for line in [*exchange.report.request, *exchange.report.notes])
 
 
 @SERVERS

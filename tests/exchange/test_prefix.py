@@ -60,12 +60,12 @@ def test_the_place_and_the_cause_of_a_break_are_told() -> None:
     talk = begun()
     talk.entries[0] = {"role": "system", "content": SYSTEM.replace("65abc", "12def")}
     talk.ask(*result(9))
-    assert told(talk) == "prefix kept to message 0 of 10: system changed at 22"
+    assert told(talk) == "prompt cache usable to message 0 of 10: system changed at 22"
     prefix = talk.exchange.report.prefix
     assert "cch=65abc" in prefix["before"]
     assert "cch=12def" in prefix["now"]
     assert prefix["chars"] < prefix["chars_of"]
-    assert "prefix kept to message 0 of 10" in talk.exchange.report.summary()
+    assert "prompt cache usable to message 0 of 10" in talk.exchange.report.summary()
     talk.ask(*result(10))
     assert told(talk) == ""
 
@@ -74,10 +74,10 @@ def test_a_message_amid_the_conversation_that_changed_or_came_in_is_told() -> No
     talk = begun()
     talk.entries[3] = {**talk.entries[3], "content": "[old result cleared]"}
     talk.ask(*result(9))
-    assert told(talk) == "prefix kept to message 3 of 10: tool changed at 0"
+    assert told(talk) == "prompt cache usable to message 3 of 10: tool changed at 0"
     talk.entries.insert(5, {"role": "user", "content": "A note"})
     talk.ask(*result(10))
-    assert told(talk) == "prefix kept to message 5 of 13: user in the place of tool"
+    assert told(talk) == "prompt cache usable to message 5 of 13: user in the place of tool"
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_a_message_amid_the_conversation_that_changed_or_came_in_is_told() -> No
 def test_tools_stand_before_all_messages(change: Any, expected: str) -> None:
     talk = begun()
     talk.ask(*result(9), tools=change(chat.TOOLS))
-    assert told(talk).startswith(f"prefix kept to message 0 of 10: {expected}")
+    assert told(talk).startswith(f"prompt cache usable to message 0 of 10: {expected}")
 
 
 def test_what_stood_last_may_be_there_for_one_turn_alone() -> None:

@@ -174,7 +174,7 @@ def test_what_was_taught_is_told_and_forgotten_after_a_day() -> None:
     until_taken(exchange, RULES[rule], status=500)
     told = ", ".join(exchange.report.request)
     assert "2 schemas simplified (fetch: pattern, no type; create: maxLength, $ref, no type)" in told
-    assert "done at once from now on: schemas" in told
+    assert "done at once from now on: schemas" in str(exchange.report.notes)
     now[0] = EXPIRES - 1
     assert "done since the server refused a request: schemas" in opened(memory, **fields).plan.why
     now[0] = EXPIRES + 1
@@ -380,7 +380,7 @@ def test_a_prompt_that_the_server_cut_is_told(stream: bool, tokens: int, line: s
         fed(exchange.stream(), *frames, chat.DONE)
     else:
         exchange.whole.rewrite(chat.encoded({**chat.completion("Hi"), "usage": usage}))
-    told = ", ".join(exchange.report.request)
+    told = ", ".join(exchange.report.notes)
     assert (line in told) if line else ("cut" not in told)
 
 
@@ -397,8 +397,8 @@ def test_after_a_call_that_the_server_could_not_read_the_tools_stand_in_the_prom
     exchange.learned()
     told = ", ".join(exchange.report.request)
     assert "3 tools -> tag prompt" in told
-    assert "in the prompt, as is what follows" in told
-    assert "`tools: prompt`, `dialect: tag`" in told
+    assert "in the prompt, as is what follows" in str(exchange.report.notes)
+    assert "`tools: prompt`, `dialect: tag`" in str(exchange.report.notes)
     for body in (json.loads(went or b""), json.loads(opened(memory).request())):
         assert "tools" not in body
         assert "filePath" in texts(body)

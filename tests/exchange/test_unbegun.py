@@ -68,7 +68,7 @@ def test_a_refusal_is_told_and_what_the_server_ran_is_named(client: str) -> None
     exchange = opened(client)
     out = fed(exchange.stream(), streamed(output=[SEARCH, REFUSED]))
     assert b"No." in out
-    assert any("API has no such field: web_search_call" in line for line in exchange.report.request)
+    assert any("API has no such field: web_search_call" in line for line in exchange.report.notes)
 
 
 @OTHERS

@@ -208,7 +208,7 @@ def test_a_reply_is_asked_for_in_a_readable_coding_only_if_it_is_read(flows: Flo
 def test_a_request_with_a_broken_coding_is_left_alone(flows: Flows) -> None:
     flow = flows.asked(b"not gzip", headers=[(b"content-encoding", b"gzip")])
     assert flow.request.raw_content == b"not gzip"
-    assert flow.metadata[METADATA]["request"][0].startswith("left alone: ")
+    assert flow.metadata[METADATA]["notes"][0].startswith("left alone: ")
 
 
 @pytest.mark.parametrize("headers", [JSON, SSE], ids=["JSON", "events"])

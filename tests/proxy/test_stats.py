@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from vtc.proxy.stats import Stats
-from vtc.reporting import Parties, Report
+from vtc.reporting import Measures, Parties, Report
 
 
 def call(*repairs: str, dialect: str = "tag") -> dict[str, object]:
@@ -23,15 +23,16 @@ def counted(*reports: Report) -> Stats:
 REFUSAL = {"reason": "r", "dialect": "hermes", "name": "n", "excerpt": "x"}
 SIZES = {"request_came": 1, "request_went": 2, "reply_came": 3, "reply_went": 4}
 B = [
-    Report(Parties(client="c", model="b"), calls=[call("untyped:x", "json-cut"), call()], seconds=0.25, sizes=SIZES),
+    Report(
+        Parties(client="c", model="b"), calls=[call("untyped:x", "json-cut"), call()], measures=Measures(SIZES, 0.25)
+    ),
     Report(
         Parties(client="d", model="b"),
         calls=[call("untyped:y")],
         refusals=[REFUSAL],
         failures=["f"],
         unread={"tool": "n", "begins": "@@n(", "text": "@@n(", "advice": ""},
-        seconds=0.5,
-        elapsed=2,
+        measures=Measures(seconds=0.5, elapsed=2),
     ),
 ]
 
@@ -45,7 +46,9 @@ def test_nothing_yet() -> None:
 
 def test_figures_add_up_by_model() -> None:
     """Success and repairs, by the repair's name without what it was done to."""
-    found = json.loads(json.dumps(counted(*B, Report(Parties(client="c", model="a"), seconds=0.125)).as_dict()))
+    found = json.loads(
+        json.dumps(counted(*B, Report(Parties(client="c", model="a"), measures=Measures(seconds=0.125))).as_dict())
+    )
     expected: dict[str, Any] = {
         "exchanges": 2,
         "calls": 3,

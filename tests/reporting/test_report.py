@@ -81,6 +81,30 @@ def test_an_entry_is_counted_where_it_stood_once_there_are_many() -> None:
     assert report.policies[3] == {**POLICY, "policy": "arguments", "reason": "reason 3", "count": 2}
 
 
+@pytest.mark.parametrize(
+    ("fields", "line"),
+    [
+        ({"request": ["3 tools -> tag prompt"]}, "vtc: f, tag -> tool_calls, 3 tools -> tag prompt"),
+        ({"request": ["a", "b"]}, "vtc: f, tag -> tool_calls, +2 changes of the request"),
+        ({"request": ["x" * 65]}, "vtc: f, tag -> tool_calls, +1 change of the request"),
+        (
+            {"request": ["a", "b"], "notes": ["asked again"]},
+            "vtc: f, asked again, tag -> tool_calls, +2 changes of the request",
+        ),
+        (
+            {"parties": Parties(api="gemini-generate", server_api="openai-chat"), "request": ["a", "b"]},
+            "vtc: f, tag -> tool_calls, gemini-generate -> openai-chat, +2 changes of the request",
+        ),
+        ({"calls": [{**CALL, "dialect": "tool_calls"}], "parties": Parties(api="a", server_api="b")}, "vtc: f, a -> b"),
+        ({"calls": [{**REPAIRED, "dialect": "tool_calls"}]}, "vtc: f, 1 repaired (missing-closer)"),
+    ],
+)
+def test_the_calls_come_first_and_changes_of_the_request_are_counted(fields: dict[str, Any], line: str) -> None:
+    report = Report(**{"calls": [CALL], **fields})
+    assert report.summary() == line
+    assert report.as_dict()["request"] == fields.get("request", [])  # whole, for programs
+
+
 FORGED = "x\n[11:00:00.000] vtc: FORGED LINE\x1b[31m\u202e\x85"
 
 

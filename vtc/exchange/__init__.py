@@ -84,7 +84,7 @@ class Exchange:
 
         What the server seals is signed for the client with keys that are derived from `secret`.
         """
-        parties = Parties(client=plan.stack.client.name, model=plan.stack.model.name, asked=request.model)
+        parties = Parties(plan.stack.client.name, plan.stack.model.name, request.model, api=api.name)
         self.report = Report(parties, secrets=facts.secrets)
         if plan.protocol.client_text:
             self.report.parties.form = plan.protocol.client_text.dialect.name
@@ -104,9 +104,8 @@ class Exchange:
         """Make what depends on the plan; `taught` are the steps that refusals of this request taught."""
         self.plan = plan
         self._past = past
-        crossing = [f"{self._api.name} -> {self.server.name}"] if self.crosses else []
         self.report.why[:] = plan.why
-        self.report.request[:] = [*plan.request_lines(), *crossing]
+        self.report.request[:] = plan.request_lines()
         own = self._own(plan.protocol)
         self.fate = Fate(plan.is_strict, self.crosses, own, self.report.secrets)
         sides = (self._api, self.server, self._request)

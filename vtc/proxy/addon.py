@@ -34,6 +34,7 @@ from vtc.proxy.flows import METADATA
 from vtc.proxy.follow_up import AGAIN, RestOfReplies, hear
 from vtc.proxy.going_on import begin
 from vtc.proxy.keys import ServerKeys
+from vtc.proxy.lines import Lines
 from vtc.proxy.log import Log
 from vtc.proxy.page import Page
 from vtc.proxy.refusing import redirect, refuse, renew
@@ -60,8 +61,6 @@ MARKS = {
     "left alone": ":zzz:",
 }
 """By outcome, for the flow list and for `~marker`."""
-LEVELS = {"error": logging.ERROR, **dict.fromkeys(("failed", "refused", "denied"), logging.WARNING)}
-"""By outcome, of the line in the log, which mitmproxy colours; a fault has its trace beside it."""
 
 STREAMED = ("text/event-stream", "application/x-ndjson")
 """Media types of replies that are passed on as they come, whoever reads them."""
@@ -117,6 +116,7 @@ class VirtualToolCalling:
         self._stats = Stats()
         reloader = Reloader(self)
         self._log = Log()
+        self._lines = Lines()
         page = Page(self._stats)
         commands = Commands(self, reloader, self._stats, page)
         self.addons = [Startup(self), reloader, commands, self._log, Metrics(self._stats), page, Turns(), self._beside]
@@ -184,7 +184,7 @@ class VirtualToolCalling:
         exchange.report.parties.settings = planner.settings.chosen()
         exchange.report.why += loan.why
         exchange.report.request += loan.request
-        exchange.report.sizes.update(request_came=len(body), request_went=sent)
+        exchange.report.measures.sizes.update(request_came=len(body), request_went=sent)
         why = exchange.plan.why
         if hash(why) != self._why:  # mitmproxy spends more on a record than VTC on a request
             self._why = hash(why)
@@ -207,7 +207,7 @@ class VirtualToolCalling:
 
     def _left_alone(self, flow: http.HTTPFlow, why: str) -> None:
         left, known = f"left alone: {why}", flows.secrets(flow)
-        text: dict[str, object] = escaped(scrubbed({"request": [left]}, known))
+        text: dict[str, object] = escaped(scrubbed({"notes": [left]}, known))
         self._say(flow, text, escaped(scrub(f"vtc: {left}", known)), "left alone")
 
     def _refuse(self, flow: http.HTTPFlow, why: str) -> None:
@@ -321,11 +321,12 @@ class VirtualToolCalling:
         report = live.exchange.report
         self._measure(flow, live, report)
         live.exchange.look_for_unread(partial(live.received.end, live.encoding))
-        if report.seconds > max(SLOW, report.elapsed / 50):
+        seconds = report.measures.seconds
+        if seconds > max(SLOW, report.measures.elapsed / 50):
             # The first with a model has its dialects compiled.
             model = model_name(report.parties.model, report.parties.asked)
             level = logging.WARNING if self._stats.has(model) else logging.DEBUG
-            logger.log(level, "vtc: %.0f ms of work on one exchange with model %s", report.seconds * 1e3, model)
+            logger.log(level, "vtc: %.0f ms of work on one exchange with model %s", seconds * 1e3, model)
         summary = report.summary()
         if summary and ctx.options.vtc_mode == "observe":
             summary = summary.replace("vtc: ", "vtc (observing): ", 1)
@@ -341,11 +342,12 @@ class VirtualToolCalling:
 
     def _measure(self, flow: http.HTTPFlow, live: LiveExchange, report: Report) -> None:
         """Put sizes and times into the report, and with the flow the reply as it came and, if streamed, as it went."""
-        report.seconds = live.seconds + (live.stream.seconds if live.stream else 0.0)
-        report.elapsed = time.time() - flow.request.timestamp_start
+        measures = report.measures
+        measures.seconds = live.seconds + (live.stream.seconds if live.stream else 0.0)
+        measures.elapsed = time.time() - flow.request.timestamp_start
         observing = ctx.options.vtc_mode == "observe"
         if size := live.received.size:
-            report.sizes.update(reply_came=size, reply_went=size if observing else live.sent.size)
+            measures.sizes.update(reply_came=size, reply_went=size if observing else live.sent.size)
         received, sent = live.received.kept(live.encoding), live.sent.kept()
         if received is None or sent is None or observing:
             return
@@ -366,6 +368,4 @@ class VirtualToolCalling:
             flow.comment = flows.comment(summary, asked)
         if summary:
             flow.marked = MARKS.get(outcome, "")
-            model = f"{asked} at " if asked else ""
-            level = LEVELS.get(outcome, logging.INFO)
-            logger.log(level, "%s - %s%s%s", summary, model, flow.request.pretty_host, flows.where(flow))
+            self._lines.write(flow, report, summary, outcome)

@@ -10,12 +10,13 @@ Case                        a recorded reply and what it reads as: `read_cases`,
 from vtc.reporting.case import Case, read_cases, write_case
 from vtc.reporting.hints import explained, possible_call
 from vtc.reporting.picture import Sample, charts, rows
-from vtc.reporting.report import Parties, Report, broken_prefix, count
+from vtc.reporting.report import Measures, Parties, Report, broken_prefix, count
 from vtc.reporting.view import Bodies, diff, pane, sections
 
 __all__ = [
     "Bodies",
     "Case",
+    "Measures",
     "Parties",
     "Report",
     "Sample",

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
 from vtc.events import Refusal
+from vtc.profiles.document import counted
 from vtc.scrub import escaped, scrub, scrubbed
 
 type Outcome = Literal["failed", "error", "denied", "refused", "repaired", "rewritten", ""]
@@ -21,6 +22,8 @@ MOST_TOLD = 5
 OTHERS = "(others)"
 LONGEST = 500
 """Characters of one thing that is told in it."""
+SHORT = 64
+"""Of a change that is told in it rather than counted."""
 
 MOST_NAMES = 4
 """Names of tools that a summary has."""
@@ -39,7 +42,7 @@ def fate(entry: Mapping[str, Any]) -> str:
     return LEFT_OUT if entry.get("left_out") else LEFT_AS_TEXT
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class Parties:
     """The parties of an exchange, and how they speak."""
 
@@ -51,10 +54,24 @@ class Parties:
     """The model's name in the request."""
     settings: dict[str, Any] = field(default_factory=dict)
     """What the user's options set, where that is not the default."""
+    api: str = ""
+    """The API that the client speaks."""
     server_api: str = ""
     """The API that the server is spoken to in, where that is not the client's."""
     form: str = "tool_calls"
     """What calls become: `tool_calls`, or the dialect of a client that reads text."""
+
+
+@dataclass(slots=True)
+class Measures:
+    """The figures of an exchange."""
+
+    sizes: dict[str, int] = field(default_factory=dict)
+    """Bytes of `request_came`, `request_went`, `reply_came` and `reply_went`, decoded, as far as they were seen."""
+    seconds: float = 0.0
+    """Time spent in VTC."""
+    elapsed: float = 0.0
+    """Seconds from the request's first byte to the reply's last."""
 
 
 @dataclass(slots=True)
@@ -64,6 +81,9 @@ class Report:
     parties: Parties = field(default_factory=Parties)
     why: list[str] = field(default_factory=list)
     request: list[str] = field(default_factory=list)
+    """How the request was changed. An agent's is changed in the same way in each turn: lines for people count these."""
+    notes: list[str] = field(default_factory=list)
+    """What else is to be known of this exchange: what a refusal taught, what of the reply no client's field holds."""
     prefix: dict[str, Any] = field(default_factory=dict)
     """What the prompt keeps of the last one of its conversation: `{"kept": 14, "of": 20, "chars": 9120, "chars_of":
     81034, "what": "system", "how": "changed", "at": 812, "before": …, "now": …}`. `kept` are messages, `chars` those of
@@ -82,12 +102,7 @@ class Report:
     """What came in the place of a reply, and what that means."""
     unread: dict[str, str] = field(default_factory=dict)
     """What looks like a call in no dialect that is read, where nothing else was found (`hints.PossibleCall`)."""
-    sizes: dict[str, int] = field(default_factory=dict)
-    """Bytes of `request_came`, `request_went`, `reply_came` and `reply_went`, decoded, as far as they were seen."""
-    seconds: float = 0.0
-    """Time spent in VTC."""
-    elapsed: float = 0.0
-    """Seconds from the request's first byte to the reply's last."""
+    measures: Measures = field(default_factory=Measures)
     secrets: tuple[str, ...] = field(default=(), repr=False, compare=False)
     """What the request carries as a credential: it is in nothing that is told."""
     _known: dict[tuple[Any, ...], dict[str, Any]] = field(default_factory=dict, repr=False, compare=False)
@@ -107,7 +122,8 @@ class Report:
             return "refused"
         if self.repaired:
             return "repaired"
-        return "rewritten" if self.calls or self.request or actions - {"told"} else ""
+        changed = self.calls or self.request or self.notes or self.parties.server_api or actions - {"told"}
+        return "rewritten" if changed else ""
 
     @property
     def repaired(self) -> int:
@@ -156,19 +172,20 @@ class Report:
         self.failures += reply.failures
         self.errors += reply.errors
         self.policies += reply.policies
-        self.request += reply.request  # what of it was not told to the client
+        self.notes += reply.notes
 
     def summary(self) -> str:
-        """Sum it up: `vtc: read x2, 1 repaired (json-cut), hermes -> tool_calls`; empty when nothing was done.
+        """Sum it up: `vtc: read x2, 1 repaired (json-cut), hermes -> tool_calls, +2 changes of the request`; empty
+        when nothing was done.
 
         First what differs from one exchange to the next: a list of flows shows the beginning.
         """
         parts: list[str] = []
         if self.calls:
-            names: Counter[str] = Counter()
+            tools: Counter[str] = Counter()
             for call in self.calls:
-                names[call["name"]] += call.get("count", 1)
-            parts += [f"{name} x{times}" if times > 1 else name for name, times in names.items()]
+                tools[call["name"]] += call.get("count", 1)
+            parts += [f"{name} x{times}" if times > 1 else name for name, times in tools.items()]
             if len(parts) > MOST_NAMES:
                 parts[MOST_NAMES:] = [f"{len(parts) - MOST_NAMES} more"]
         if self.repaired:
@@ -191,15 +208,20 @@ class Report:
         parts += [f"error in VTC: {failure}" for failure in self.failures]
         parts += self.errors
         parts += [broken] if (broken := broken_prefix(self.prefix)) else []
-        if self.calls:
-            parts.append(f"{', '.join(dict.fromkeys(call['dialect'] for call in self.calls))} -> {self.parties.form}")
-        parts = [part if len(part) <= LONGEST else f"{part[:LONGEST]}…" for part in [*parts, *self.request]]
+        parts += self.notes
+        dialects = dict.fromkeys(call["dialect"] for call in self.calls)
+        if names := [dialect for dialect in dialects if dialect != self.parties.form]:
+            parts.append(f"{', '.join(names)} -> {self.parties.form}")
+        parts += [pair] if (pair := api_pair(asdict(self.parties))) else []
+        parts += [changes] if (changes := counted_changes(self.request)) else []
+        parts = [part if len(part) <= LONGEST else f"{part[:LONGEST]}…" for part in parts]
         return escaped(scrub("vtc: " + ", ".join(parts), self.secrets)) if parts else ""
 
     def as_dict(self) -> dict[str, Any]:
         """Write it as plain data, scrubbed of secrets: an excerpt is the model's text."""
-        names = [name for entry in fields(self) if (name := entry.name) not in ("parties", "secrets", "_known")]
-        entries = asdict(self.parties) | {name: getattr(self, name) for name in names}
+        apart = ("parties", "measures", "secrets", "_known")
+        names = [entry.name for entry in fields(self) if entry.name not in apart]
+        entries = asdict(self.parties) | {name: getattr(self, name) for name in names} | asdict(self.measures)
         return escaped(scrubbed(entries, self.secrets))
 
 
@@ -209,12 +231,24 @@ def unread_call(unread: Mapping[str, str]) -> str:
     return f"a possible call was not read: {unread['begins']} …{advice}"
 
 
+def api_pair(report: Mapping[str, Any]) -> str:
+    """Name the APIs that an exchange was translated between, the client's first; empty if it was not."""
+    return f"{report.get('api', '')} -> {server_api}" if (server_api := report.get("server_api")) else ""
+
+
+def counted_changes(changes: Sequence[str]) -> str:
+    """Say how many changes of a request there are; of one alone that is short, which it is."""
+    if len(changes) == 1 and len(changes[0]) <= SHORT:
+        return changes[0]
+    return f"+{counted(len(changes), 'change')} of the request" if changes else ""
+
+
 def broken_prefix(prefix: Mapping[str, Any]) -> str:
     """Say where the prompt broke and by what; empty if it did not."""
     if not prefix.get("what"):
         return ""
     how = f"{prefix['how']} at {prefix['at']:,}" if prefix["how"] == "changed" else prefix["how"]
-    return f"prefix kept to message {prefix['kept']} of {prefix['of']}: {prefix['what']} {how}"
+    return f"prompt cache usable to message {prefix['kept']} of {prefix['of']}: {prefix['what']} {how}"
 
 
 def count(entries: Iterable[Mapping[str, Any]]) -> int:

@@ -13,13 +13,14 @@ from typing import Any, Literal
 
 from vtc.apis import Api
 from vtc.reporting import transcript
-from vtc.reporting.report import broken_prefix, fate, unread_call
+from vtc.reporting.report import api_pair, broken_prefix, counted_changes, fate, unread_call
 from vtc.reporting.transcript import TranscriptBlock
 
 WIDTH = 76
 """Characters of a line of the report, for mitmweb cuts longer ones; what was said keeps its lines."""
 
 DONE = "What VTC did"
+CHANGES = "Changes of the request"
 
 type Side = Literal["request", "reply"]
 
@@ -46,8 +47,14 @@ class Bodies:
 def pane(api: Api, side: Side, bodies: Bodies, report: Mapping[str, Any] | None, summary: str = "") -> str:
     """Write the pane of a request or a reply; a body that is nothing of this API stands there as it is."""
     parts = ["\n".join(_wrapped(summary, "", "  "))] if summary else []
-    texts = {title: "\n".join([title, *_indented(lines)]) for title, lines in sections(report or {})}
-    parts += [texts.pop(DONE)] if DONE in texts else []
+    told = dict(sections(report or {}))
+    changes = told.pop(CHANGES, [])
+    if side == "request" and changes:
+        parts.append(_section(CHANGES, changes))
+    elif changes:
+        line = counted_changes(changes)
+        told[DONE] = [*told.get(DONE, ()), f"request: {line}" if line in changes else f"{line}, listed there"]
+    parts += [_section(DONE, told.pop(DONE))] if DONE in told else []
     try:
         parts.append(_conversation(api, side, bodies))
     except ValueError as error:
@@ -55,7 +62,8 @@ def pane(api: Api, side: Side, bodies: Bodies, report: Mapping[str, Any] | None,
     sizes = report.get("sizes", {}) if report else {}
     if bodies.came is None and sizes.get(f"{side}_came") != sizes.get(f"{side}_went"):
         parts.append(f"(What it was {SIDES[side][0]} was not kept; the option `vtc_keep_bodies` keeps it.)")
-    return "\n\n".join([*parts, *texts.values()])  # why, and figures: last, as they are long and wanted least
+    # Why, and figures: last, as they are long and wanted least.
+    return "\n\n".join([*parts, *(_section(title, lines) for title, lines in told.items())])
 
 
 def diff(api: Api, side: Side, bodies: Bodies) -> str:
@@ -66,14 +74,22 @@ def diff(api: Api, side: Side, bodies: Bodies) -> str:
 
 
 def sections(report: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
-    """Yield a report as titles with lines below: what was done, why, and the figures; empty sections are left out."""
+    """Yield a report as titles with lines below: what was done, how the request was changed, why, and the figures.
+
+    Empty sections are left out.
+    """
     for title, lines in (
         (DONE, [*_done(report)]),
+        (CHANGES, [*report.get("request", ())]),
         ("Why", [*report.get("why", ())]),
         ("Figures", [*_figures(report)]),
     ):
         if lines:
             yield title, lines
+
+
+def _section(title: str, lines: Iterable[str]) -> str:
+    return "\n".join([title, *_indented(lines)])
 
 
 def _indented(lines: Iterable[str]) -> Iterator[str]:
@@ -88,14 +104,10 @@ def _wrapped(line: str, first: str, others: str) -> list[str]:
 
 
 def _done(report: Mapping[str, Any]) -> Iterator[str]:
-    yield from (f"request: {line}" for line in report.get("request", ()))
-    prefix = report.get("prefix", {})
-    if broken := broken_prefix(prefix):
-        yield broken
-        yield f"  before: {' '.join(prefix['before'].split())}"
-        yield f"  now:    {' '.join(prefix['now'].split())}"
+    form = report.get("form", "tool_calls")
     for call in report.get("calls", ()):
-        yield f"call: {call['name']}, {call['dialect']} -> {report.get('form', 'tool_calls')}{_times(call)}"
+        became = f", {call['dialect']} -> {form}" if call["dialect"] != form else ", the server's own"
+        yield f"call: {call['name']}{became}{_times(call)}"
         yield from (f"  repaired: {repair}" for repair in call.get("repairs", ()))
         yield from (f"  lacks: {parameter}, which the tool requires" for parameter in call.get("lacks", ()))
     for refusal in report.get("refusals", ()):
@@ -114,6 +126,13 @@ def _done(report: Mapping[str, Any]) -> Iterator[str]:
     if unread := report.get("unread"):
         yield unread_call(unread)
         yield f"  {unread['text']}"
+    prefix = report.get("prefix", {})
+    if broken := broken_prefix(prefix):
+        yield broken
+        yield f"  before: {' '.join(prefix['before'].split())}"
+        yield f"  now:    {' '.join(prefix['now'].split())}"
+    yield from report.get("notes", ())
+    yield from filter(None, [api_pair(report)])
 
 
 def _times(entry: Mapping[str, Any]) -> str:

@@ -61,7 +61,7 @@ def test_what_a_refusal_names_is_corrected(case: Json) -> None:
     sent = json.loads(again)
     assert {path: at(sent, path) for path in case["sent"]} == case["sent"]
     exchange.learned()
-    assert "done at once from now on" in exchange.report.request[-1]
+    assert "done at once from now on" in exchange.report.notes[-1]
     later = opened(client, server, case["fields"], memory, stream=case.get("stream", False))
     assert later.request() == again
     assert later.again(error_of(case["error"]), case.get("status", 400)) != again

@@ -95,7 +95,7 @@ def served(exchange: Exchange, server: str, *, stream: bool) -> tuple[str, str]:
         fed(exchange.stream(), body)
     else:
         exchange.whole.rewrite(body)
-    return json.dumps(found.messages), ", ".join(exchange.report.request)
+    return json.dumps(found.messages), ", ".join([*exchange.report.request, *exchange.report.notes])
 
 
 STREAM = pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])

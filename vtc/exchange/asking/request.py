@@ -240,8 +240,8 @@ class RequestEncoder:
         """Take note of the tokens that the server counted of a prompt of so many bytes."""
         window = self._steps.get("context")
         line = cut(tokens, size, window if isinstance(window, int) else None)
-        if line and line not in self._report.request:
-            self._report.request.append(line)
+        if line and line not in self._report.notes:
+            self._report.notes.append(line)
 
     def _failed(self, error: bytes) -> Failure | None:
         """Learn from an error amid a reply, whose client cannot wait any more; return what it is told instead.
@@ -328,7 +328,7 @@ class RequestEncoder:
         taught = {step: value for step, value in self.taught.items() if step in of_use}
         self._plan.lessons.learn(taught)
         if steps := ", ".join(name for name in taught if name not in (PROMPT, *GRAMMARS)):
-            self._report.request.append(f"asked again, as the server refused it; done at once from now on: {steps}")
+            self._report.notes.append(f"asked again, as the server refused it; done at once from now on: {steps}")
         if PROMPT in taught and (dialect := self._plan.protocol.write):
             line = (
                 "the server refused `tools` for this model: asked again with them in the prompt, as is what follows; "
@@ -340,7 +340,7 @@ class RequestEncoder:
 
     def _say(self, line: str) -> None:
         """Tell people of a change that lasts."""
-        self._report.request.append(line)
+        self._report.notes.append(line)
         logger.warning("vtc: %s", line)
 
     def full(self, error: bytes, status: int) -> Failure | None:
@@ -354,7 +354,7 @@ class RequestEncoder:
         window, prompt, _ = tokens
         sentence = client.sentence.format(prompt=prompt, window=window, over=prompt - window)
         line = f"the prompt is longer than the model's window: {prompt} tokens of {window}"
-        self._report.request += [line] * (line not in self._report.request)
+        self._report.notes += [line] * (line not in self._report.notes)
         return Failure(f"{sentence} ({hints.words_of(error)})", FULL)
 
 

@@ -220,6 +220,7 @@ class ReplyFactory:
             read_name=reader_of_names(dialects, self.reader),
             grammar=self.expected.grammar,
             hear=hear,
+            crosses=self._fate.bridged,
         )
 
     def warm(self) -> None:

@@ -156,7 +156,7 @@ class Fate:
     def of_unknown(self, kinds: str, report: Report) -> None:
         """Report parts of a stream that were read and did not leave, as they are not of the client's API."""
         if self.bridged:
-            report.request.append(f"left out of the reply, as the client's API has no such field: {kinds}")
+            report.notes.append(f"left out of the reply, as the client's API has no such field: {kinds}")
         else:
             reason = "parts of the reply that VTC does not know did not leave"
             report.intervened("unread_calls", "dropped", "", reason, kinds)

@@ -64,9 +64,11 @@ class ReplyPipeline:
         read_name: Callable[[str], Call | None] = lambda _: None,
         grammar: GrammarCheck = NO_GRAMMAR,
         hear: Callable[[str], None] | None = None,
+        crosses: bool = False,
     ) -> None:
         """`client_name` tells the client's name of a tool that the server knows by another.
 
+        With `crosses` the server's API is another one than the client's: then its own calls are reported, too.
         `hear` takes the text as the model writes it.
         """
         client, structured = plan.protocol.client_text, plan.protocol.client_text is None
@@ -79,7 +81,7 @@ class ReplyPipeline:
         self.text = text
         self._text_end = end = TextEnd()
         self._limit = limit = Limit(plan, tools)
-        self._record_calls = RecordCalls(report, tools, plan.learned, structured=structured)
+        self._record_calls = RecordCalls(report, tools, plan.learned, every=crosses or not structured)
         self._record_faults = RecordFaults(report, tools)
         self.faults = self._record_faults.faults
         """What may be worth asking again for."""

@@ -222,16 +222,17 @@ class Identify(Stage):
 class RecordCalls(Stage):
     """Notes in the report which calls the client is given, and which parameters that its tool requires one lacks."""
 
-    def __init__(self, report: Report, tools: Mapping[str, Tool], learned: Learned, *, structured: bool) -> None:
+    def __init__(self, report: Report, tools: Mapping[str, Tool], learned: Learned, *, every: bool) -> None:
+        """`every`: also calls that the server made itself and that stay the calls that they were."""
         self._report = report
         self._tools = tools
         self._learned = learned
-        self._structured = structured
+        self._every = every
 
     def feed(self, event: Event) -> Sequence[Event]:
         if isinstance(event, Call) and event.dialect != NATIVE:
             self._learned.dialect = event.dialect
-        if isinstance(event, Call) and (event.dialect != NATIVE or event.repairs or not self._structured):
+        if isinstance(event, Call) and (event.dialect != NATIVE or event.repairs or self._every):
             call, lacks = event.call, list[str]()
             tool = self._tools.get(call.name)
             with contextlib.suppress(ValueError, RecursionError):  # what is no JSON was told as that
@@ -244,7 +245,7 @@ class RecordCalls(Stage):
     def left(self, ended: Ended) -> None:
         """Note a call that left as it came."""
         call = ended.call
-        if ended.repairs:
+        if ended.repairs or (self._every and not ended.fault):
             self.feed(Call("", call, NATIVE, ended.repairs))
         if ended.fault:
             self._report.refused(Refusal(ended.fault, NATIVE, call.name, call.arguments[:EXCERPT]))
