@@ -28,13 +28,17 @@ def log(caplog: pytest.LogCaptureFixture) -> Log:
 
 
 LINE = "vtc: the line - m at address/v1/chat/completions"
-TURN = ["the billing line left out", "2 messages joined to the one before"]
+TURN = [
+    "the billing line left out",
+    "2 messages joined to the one before",
+    "2 lists of text parts joined into one text",
+]
 
 
 def test_changes_are_written_once_for_a_client_and_a_model(log: Log) -> None:
     written = "vtc: changes of requests of c to m, from now on counted: "
     assert log("c", "m", TURN) == [written + "; ".join(TURN), LINE]
-    assert log("c", "m", [TURN[0], "14 messages joined to the one before"]) == [LINE]  # a longer conversation
+    assert log("c", "m", [TURN[0], "14 messages joined to the one before", TURN[2]]) == [LINE]  # a longer conversation
     assert log("c", "m", [*TURN, "no grammar"]) == [f"{written}no grammar", LINE]
     assert len(log("another", "m", TURN)) == len(log("c", "another", TURN)) == 2
 

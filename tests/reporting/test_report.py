@@ -22,6 +22,7 @@ def test_nothing_done_is_nothing_said() -> None:
 
 
 CALL = {"name": "f", "dialect": "tag", "repairs": []}
+LONG = "x" * 65
 REPAIRED = {**CALL, "repairs": ["missing-closer"]}
 POLICY = {"policy": "denied_tools", "action": "refused", "tool": "f", "reason": "r", "count": 1}
 REFUSAL = {"reason": "r", "dialect": "tag", "name": "f", "excerpt": "x"}
@@ -85,14 +86,15 @@ def test_an_entry_is_counted_where_it_stood_once_there_are_many() -> None:
     ("fields", "line"),
     [
         ({"request": ["3 tools -> tag prompt"]}, "vtc: f, tag -> tool_calls, 3 tools -> tag prompt"),
-        ({"request": ["a", "b"]}, "vtc: f, tag -> tool_calls, +2 changes of the request"),
-        ({"request": ["x" * 65]}, "vtc: f, tag -> tool_calls, +1 change of the request"),
+        ({"request": [LONG, "b"]}, "vtc: f, tag -> tool_calls, +2 changes of the request"),
+        ({"request": ["a", "b"]}, "vtc: f, tag -> tool_calls, a, b"),
+        ({"request": [LONG]}, "vtc: f, tag -> tool_calls, +1 change of the request"),
         (
-            {"request": ["a", "b"], "notes": ["asked again"]},
+            {"request": [LONG, "b"], "notes": ["asked again"]},
             "vtc: f, asked again, tag -> tool_calls, +2 changes of the request",
         ),
         (
-            {"parties": Parties(api="gemini-generate", server_api="openai-chat"), "request": ["a", "b"]},
+            {"parties": Parties(api="gemini-generate", server_api="openai-chat"), "request": [LONG, "b"]},
             "vtc: f, tag -> tool_calls, gemini-generate -> openai-chat, +2 changes of the request",
         ),
         ({"calls": [{**CALL, "dialect": "tool_calls"}], "parties": Parties(api="a", server_api="b")}, "vtc: f, a -> b"),

@@ -14,7 +14,7 @@ from typing import Any
 from mitmproxy import http
 
 from vtc.proxy import flows
-from vtc.reporting.report import counted_changes
+from vtc.reporting.report import named_changes
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ class Lines:
     def write(self, flow: http.HTTPFlow, report: Mapping[str, Any], summary: str, outcome: str) -> None:
         """Write the line of an exchange, and before it what is new of how its request was changed."""
         asked, changes = str(report.get("asked", "")), report.get("request", ())
-        if counted_changes(changes) not in changes:  # else the line says it
+        if not named_changes(changes):  # else the line has them
             self._write_changes(str(report.get("client", "")), asked, changes)
         model = f"{asked} at " if asked else ""
         level = LEVELS.get(outcome, logging.INFO)

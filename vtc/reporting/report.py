@@ -23,7 +23,7 @@ OTHERS = "(others)"
 LONGEST = 500
 """Characters of one thing that is told in it."""
 SHORT = 64
-"""Of a change that is told in it rather than counted."""
+"""Of changes that are named in it rather than counted."""
 
 MOST_NAMES = 4
 """Names of tools that a summary has."""
@@ -237,10 +237,14 @@ def api_pair(report: Mapping[str, Any]) -> str:
 
 
 def counted_changes(changes: Sequence[str]) -> str:
-    """Say how many changes of a request there are; of one alone that is short, which it is."""
-    if len(changes) == 1 and len(changes[0]) <= SHORT:
-        return changes[0]
-    return f"+{counted(len(changes), 'change')} of the request" if changes else ""
+    """Say how many changes of a request there are, or name them if that is as short."""
+    return named_changes(changes) or f"+{counted(len(changes), 'change')} of the request" * bool(changes)
+
+
+def named_changes(changes: Sequence[str]) -> str:
+    """Name the changes of a request; empty if that is long."""
+    line = ", ".join(changes)
+    return line if len(line) <= SHORT else ""
 
 
 def broken_prefix(prefix: Mapping[str, Any]) -> str:

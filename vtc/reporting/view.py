@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from vtc.apis import Api
 from vtc.reporting import transcript
-from vtc.reporting.report import api_pair, broken_prefix, counted_changes, fate, unread_call
+from vtc.reporting.report import api_pair, broken_prefix, counted_changes, fate, named_changes, unread_call
 from vtc.reporting.transcript import TranscriptBlock
 
 WIDTH = 76
@@ -52,8 +52,8 @@ def pane(api: Api, side: Side, bodies: Bodies, report: Mapping[str, Any] | None,
     if side == "request" and changes:
         parts.append(_section(CHANGES, changes))
     elif changes:
-        line = counted_changes(changes)
-        told[DONE] = [*told.get(DONE, ()), f"request: {line}" if line in changes else f"{line}, listed there"]
+        line = f"request: {named_changes(changes)}" if named_changes(changes) else counted_changes(changes)
+        told[DONE] = [*told.get(DONE, ()), line]
     parts += [_section(DONE, told.pop(DONE))] if DONE in told else []
     try:
         parts.append(_conversation(api, side, bodies))
