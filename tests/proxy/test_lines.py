@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.proxy.captures import CALL, captured
-from vtc.proxy.lines import Lines
+from vtc.proxy.lines import LogLines
 
 type Log = Callable[[str, str, list[str]], list[str]]
 """Writes the lines of an exchange of a client and a model whose request was changed so; returns them."""
@@ -16,7 +16,7 @@ type Log = Callable[[str, str, list[str]], list[str]]
 
 @pytest.fixture
 def log(caplog: pytest.LogCaptureFixture) -> Log:
-    lines, flow = Lines(), captured(CALL)
+    lines, flow = LogLines(), captured(CALL)
     caplog.set_level(logging.INFO)
 
     def written(client: str, model: str, changes: list[str]) -> list[str]:

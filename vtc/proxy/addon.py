@@ -34,7 +34,7 @@ from vtc.proxy.flows import METADATA
 from vtc.proxy.follow_up import AGAIN, RestOfReplies, hear
 from vtc.proxy.going_on import begin
 from vtc.proxy.keys import ServerKeys
-from vtc.proxy.lines import Lines
+from vtc.proxy.lines import LogLines
 from vtc.proxy.log import Log
 from vtc.proxy.page import Page
 from vtc.proxy.refusing import redirect, refuse, renew
@@ -116,7 +116,7 @@ class VirtualToolCalling:
         self._stats = Stats()
         reloader = Reloader(self)
         self._log = Log()
-        self._lines = Lines()
+        self._lines = LogLines()
         page = Page(self._stats)
         commands = Commands(self, reloader, self._stats, page)
         self.addons = [Startup(self), reloader, commands, self._log, Metrics(self._stats), page, Turns(), self._beside]

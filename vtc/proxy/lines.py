@@ -25,7 +25,7 @@ MOST_KNOWN = 1 << 14
 _NUMBER = re.compile(r"\d+")
 
 
-class Lines:
+class LogLines:
     """Writes the lines."""
 
     def __init__(self) -> None:
