@@ -26,6 +26,7 @@ def captured(
     path: str = "",
     stream: bool = False,
     body: Any = None,
+    addon: VirtualToolCalling | None = None,
     **fields: Any,
 ) -> http.HTTPFlow:
     """A flow as it was captured, with what VTC did to it if it had seen it."""
@@ -35,7 +36,7 @@ def captured(
     ask = asked(api, stream=stream, **fields)
     path = path or shape.at(stream=stream, model=fields.get("model"))
     flow = tflow.tflow(req=tutils.treq(method=b"POST", path=path.encode(), headers=headers, content=ask))
-    addon = VirtualToolCalling()
+    addon = addon or VirtualToolCalling()
     with taddons.context(addon) as context:
         context.configure(addon, **{"vtc_keep_bodies": "on", "vtc_mode": "rewrite" if seen else "off", **options})
         asyncio.run(addon.request(flow))

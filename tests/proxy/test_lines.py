@@ -3,80 +3,67 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from tests.proxy.captures import CALL, captured
-from vtc.proxy.lines import LogLines
+from tests.apis import chat
+from tests.proxy.captures import captured
+from vtc.proxy.addon import VirtualToolCalling
 
-type Log = Callable[[str, str, list[str]], list[str]]
-"""Writes the lines of an exchange of a client and a model whose request was changed so; returns them."""
-
-
-@pytest.fixture
-def log(caplog: pytest.LogCaptureFixture) -> Log:
-    lines, flow = LogLines(), captured(CALL)
-    caplog.set_level(logging.INFO)
-
-    def written(client: str, model: str, changes: list[str]) -> list[str]:
-        caplog.clear()
-        lines.write(flow, {"client": client, "asked": model, "request": changes}, "vtc: the line", "rewritten")
-        return caplog.messages
-
-    return written
+OWN = chat.completion("")
+OWN["choices"][0]["message"] = {
+    "role": "assistant",
+    "content": None,
+    "tool_calls": [{"id": "c", "type": "function", "function": {"name": "read", "arguments": '{"filePath": "/a"}'}}],
+}
+QUESTION = {"role": "user", "content": [{"type": "text", "text": "Read"}, {"type": "text", "text": "/a"}]}
+ANSWER = {"role": "assistant", "content": "I have read it."}
+COUNTED = "vtc: changes of requests of openai-sdk to {}, from now on counted: "
 
 
-LINE = "vtc: the line - m at address/v1/chat/completions"
-TURN = [
-    "the billing line left out",
-    "2 messages joined to the one before",
-    "2 lists of text parts joined into one text",
-]
+class Session:
+    """Messages clients of one addon before a chat server."""
+
+    def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
+        self._addon = VirtualToolCalling()
+        self._log = caplog
+        caplog.set_level(logging.INFO)
+
+    def lines(self, questions: int, model: str = "m", **fields: Any) -> list[str]:
+        """The lines of the log of an exchange, and its comment is the last of them in short."""
+        self._log.clear()
+        messages = [message for _ in range(questions) for message in (QUESTION, ANSWER)][:-1]
+        fields = {"messages": messages, "model": model, "context_management": {"edits": []}, **fields}
+        flow = captured("", api="anthropic-messages", body=OWN, addon=self._addon, **UPSTREAM, **fields)
+        assert (
+            self._log.messages[-1]
+            == f"vtc: {flow.comment.partition(f'{model}: ')[2]} - {model} at address/v1/chat/completions"
+        )
+        report = flow.metadata["vtc"]
+        assert [(call["name"], call["dialect"]) for call in report["calls"]] == [("read", "tool_calls")]
+        assert (report["api"], report["server_api"]) == ("anthropic-messages", "openai-chat")
+        return self._log.messages
 
 
-def test_changes_are_written_once_for_a_client_and_a_model(log: Log) -> None:
-    written = "vtc: changes of requests of c to m, from now on counted: "
-    assert log("c", "m", TURN) == [written + "; ".join(TURN), LINE]
-    assert log("c", "m", [TURN[0], "14 messages joined to the one before", TURN[2]]) == [LINE]  # a longer conversation
-    assert log("c", "m", [*TURN, "no grammar"]) == [f"{written}no grammar", LINE]
-    assert len(log("another", "m", TURN)) == len(log("c", "another", TURN)) == 2
+UPSTREAM = {"vtc_upstream_api": "openai-chat"}
+LINE = "vtc: read, anthropic-messages -> openai-chat, +{} changes of the request - {} at "
 
 
-def test_a_change_that_the_line_names_is_not_written_twice(log: Log) -> None:
-    assert log("c", "m", ["3 tools -> tag prompt"]) == [LINE]
-    assert log("c", "m", []) == [LINE]
+def test_changes_are_written_once_for_a_model_and_later_counted(caplog: pytest.LogCaptureFixture) -> None:
+    session = Session(caplog)
+    first, line = session.lines(1)
+    assert line.startswith(LINE.format(2, "m"))
+    assert first.startswith(COUNTED.format("m"))
+    assert "1 list of text parts joined into one text" in first
+    assert "no such field: context_management" in first
+    (line,) = session.lines(2)  # the conversation goes on: other numbers are no other changes
+    assert line.startswith(LINE.format(2, "m"))
+    news, line = session.lines(2, top_k=5)
+    assert news == f"{COUNTED.format('m')}left out, as the server's API has no such field: top_k, context_management"
+    assert len(session.lines(1, model="another")) == 2
 
 
-def test_the_line_of_a_translated_exchange_is_short_and_names_the_servers_own_calls(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    caplog.set_level(logging.INFO)
-    body = {
-        "choices": [
-            {
-                "message": {
-                    "role": "assistant",
-                    "content": None,
-                    "tool_calls": [
-                        {
-                            "id": "call_1",
-                            "type": "function",
-                            "function": {"name": "read", "arguments": '{"filePath": "/a"}'},
-                        }
-                    ],
-                },
-                "finish_reason": "tool_calls",
-            }
-        ]
-    }
-    flow = captured("", api="anthropic-messages", body=body, vtc_upstream_api="openai-chat")
-    assert flow.comment.endswith(": read, anthropic-messages -> openai-chat")
-    assert caplog.messages[-1].startswith("vtc: read, anthropic-messages -> openai-chat - ")
-    report = flow.metadata["vtc"]
-    assert [(call["name"], call["dialect"]) for call in report["calls"]] == [("read", "tool_calls")]
-    assert (report["api"], report["server_api"], report["outcome"]) == (
-        "anthropic-messages",
-        "openai-chat",
-        "rewritten",
-    )
+def test_changes_that_are_named_in_a_line_are_not_written_twice(caplog: pytest.LogCaptureFixture) -> None:
+    (line,) = Session(caplog).lines(1, context_management=None)
+    assert ", 1 list of text parts joined into one text - " in line

@@ -22,7 +22,8 @@ LEVELS = {"error": logging.ERROR, **dict.fromkeys(("failed", "refused", "denied"
 """By outcome, of the line in the log, which mitmproxy colours; a fault has its trace beside it."""
 MOST_KNOWN = 1 << 14
 """Changes that are known; after them all are written once more."""
-_NUMBER = re.compile(r"\d+")
+_COUNT = re.compile(r"\d+ (\w+?)s?\b")
+"""A number and its noun: that a longer conversation has more of it is no other change."""
 
 
 class LogLines:
@@ -42,7 +43,7 @@ class LogLines:
         logger.log(level, "%s - %s%s%s", summary, model, flow.request.pretty_host, flows.where(flow))
 
     def _write_changes(self, client: str, model: str, changes: Sequence[str]) -> None:
-        keys = {hash((client, model, _NUMBER.sub("0", change))): change for change in changes}
+        keys = {hash((client, model, _COUNT.sub(r"\1", change))): change for change in changes}
         if new := [change for key, change in keys.items() if key not in self._known]:
             if len(self._known) > MOST_KNOWN:
                 self._known.clear()

@@ -151,8 +151,8 @@ def system(request: CanonicalRequest, value: Any, _context: StepContext) -> tupl
     elif value != "kept":
         rest = tuple(map(_spoken, rest))
     if value == "user":
-        return replace(request, messages=_opened(opening, rest)), "system messages sent as user messages"
-    becomes = "put first" if value == "first" else f"sent as {'a user message' if late == 1 else 'user messages'}"
+        return replace(request, messages=_opened(opening, rest)), "system messages sent with the role user"
+    becomes = "put first" if value == "first" else "sent with the role user"
     line = f"{counted(late, 'system message')} {becomes}"
     head = (joined(opening, "\n\n"),) if opening else ()
     return replace(request, messages=(*head, *rest)), line if late else "system messages joined"
