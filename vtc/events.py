@@ -4,26 +4,24 @@ Readers turn text or API JSON into these, writers turn these into text or API JS
 nothing else. Every event that a text reader emits carries `raw`, the characters of the reply that it
 stands for; joined in order they are the reply, so nothing can be lost without a test seeing it.
 
-That of which there is one for nearly every token or message is a struct, which is made six times as fast.
+All are structs, which are made and changed many times as fast as dataclasses.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
 
 import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class Tool:
+class Tool(msgspec.Struct, frozen=True):
     """A tool that the client offers; `parameters` is its JSON Schema."""
 
     name: str
     description: str = ""
-    parameters: Mapping[str, Any] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = {}
     strict: bool = False  # the server is to decode its calls by a grammar
 
     def as_openai(self) -> dict[str, Any]:
@@ -32,21 +30,31 @@ class Tool:
         return {"type": "function", "function": {**data, "strict": True} if self.strict else data}
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCall:
+class ToolCall(msgspec.Struct, frozen=True):
     """One call in its structured form; `arguments` is the text of a JSON object.
 
-    `source` is the API's own object, for the fields unknown to VTC (Gemini's thought signatures).
+    `source` is the API's own object, for the fields unknown to VTC (Gemini's thought signatures). Two calls are equal
+    whatever it is, and whatever was thought around them.
     """
 
     name: str
     arguments: str
     id: str | None = None
-    source: Any = field(default=None, compare=False, repr=False)
-    before: tuple[Opaque, ...] = field(default=(), compare=False, repr=False)
+    source: Any = None
+    before: tuple[Opaque, ...] = ()
     """The reasoning that stands between it and what its message said before, or on it."""
-    after: tuple[Opaque, ...] = field(default=(), compare=False, repr=False)
+    after: tuple[Opaque, ...] = ()
     """The same at the end of its message, after the last call."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ToolCall) and self._said == other._said
+
+    def __hash__(self) -> int:
+        return hash(self._said)
+
+    @property
+    def _said(self) -> tuple[str, str, str | None]:
+        return self.name, self.arguments, self.id
 
     @property
     def is_custom(self) -> bool:
@@ -84,8 +92,7 @@ class Thought(msgspec.Struct, frozen=True, array_like=True):
     on: Place = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Opaque:
+class Opaque(msgspec.Struct, frozen=True):
     """A part of a message's content that is no text: the API's own object, or on the way to another API what it is."""
 
     part: Any = None
@@ -417,8 +424,7 @@ NOT_COMPARED = "not compared with the results of the request, which hold too muc
 """Why it is not known whether a call is an echo."""
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(msgspec.Struct, frozen=True):
     """A complete call, the characters it was written with, and the repairs that reading it took.
 
     `changed` says that a policy made another call of it, so that its characters no longer say what it is.
@@ -455,8 +461,7 @@ type OnFailure = Literal["refuse", "pass"]
 """Fate of a call on which a policy fails."""
 
 
-@dataclass(frozen=True, slots=True)
-class Denied:
+class Denied(msgspec.Struct, frozen=True):
     """A call that a policy refused."""
 
     raw: str
@@ -483,8 +488,7 @@ class CallText(msgspec.Struct, frozen=True, gc=False):
         return Text(self.raw) if self.raw == self.text else Rewritten(self.raw, self.text)
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(msgspec.Struct, frozen=True):
     """Text that began like a call and is none; it stands for no characters itself (`raw` is empty).
 
     `malformed` is False for a call that was well written and may not be made. The text stays text, or is `left_out`.
@@ -499,8 +503,7 @@ class Refusal:
     raw: Literal[""] = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Intervention:
+class Intervention(msgspec.Struct, frozen=True):
     """The act of a policy, for the report; it stands for no characters itself (`raw` is empty).
 
     `policy` is the key it is configured under, `action` a past participle: `refused`, `changed`, `coerced`, ….

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import cache
 from typing import Any
+
+from msgspec.structs import replace
 
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax.description import Description

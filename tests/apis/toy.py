@@ -9,7 +9,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from vtc.events import Call, CallDelta, Event, Markup, Reasoning, Rewritten, Text, ToolCall
 

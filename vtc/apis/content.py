@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace as with_fields
 from typing import Any, Literal
+
+from msgspec.structs import replace
 
 from vtc.events import Media, Message, Opaque, ToolCall
 
@@ -55,13 +56,13 @@ def parted[P](
     for part in parts:
         if is_call(part):
             call, before, between = read_call(part), tuple(between), []
-            calls.append(with_fields(call, before=before) if before else call)
+            calls.append(replace(call, before=before) if before else call)
         elif calls and is_thought(part):
             between.append(Opaque(part))
         else:
             rest.append(part)
     if between:
-        calls[-1] = with_fields(calls[-1], after=tuple(between))
+        calls[-1] = replace(calls[-1], after=tuple(between))
     return rest, tuple(calls)
 
 

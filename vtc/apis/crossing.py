@@ -11,7 +11,6 @@ import copy
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace as with_fields
 from typing import Literal
 
 import msgspec
@@ -76,7 +75,7 @@ def read(
         messages=canonical,
         thoughts=thoughts,
         stream=request.stream,
-        tools=tuple(with_fields(tool, parameters=_parameters(tool)) for tool in tools),
+        tools=tuple(replace(tool, parameters=_parameters(tool)) for tool in tools),
         choice=choice if tools or choice not in ("none", "required") else "auto",
         parallel=offer.parallel,
         limits=generation.limits,

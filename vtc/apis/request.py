@@ -9,7 +9,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace as with_fields
 from functools import cached_property
 from itertools import compress, takewhile
 from operator import not_
@@ -183,7 +182,7 @@ class Request(ABC):
             return isinstance(part, str) or not self._is_thought(part.part)
 
         calls = [
-            with_fields(call, before=tuple(filter(stays, call.before)), after=tuple(filter(stays, call.after)))
+            replace(call, before=tuple(filter(stays, call.before)), after=tuple(filter(stays, call.after)))
             for call in message.calls
         ]
         return replace(message, content=tuple(filter(stays, message.content)), calls=tuple(calls), reasoning="")

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from msgspec.structs import replace
 
 from vtc import json_text
 from vtc.events import Call, Denied, Event, Intervention, Manner, OnFailure, Tool

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Annotated, Any, Literal
 
@@ -20,6 +19,7 @@ import jmespath
 import msgspec
 import regex
 from jmespath.exceptions import JMESPathError, JMESPathTypeError
+from msgspec.structs import replace
 
 from vtc import json_text
 from vtc.events import Call, Denied, Event, Intervention, OnFailure, Rewritten, Tool, ToolCall

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tests.apis import messages
 from tests.apis.messages import START, call_block, delta, end, read, said, started, stopped, streamed, text_block

@@ -10,7 +10,6 @@ they are matched by their order. The format is that of ai.google.dev/api/generat
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace as with_fields
 from itertools import groupby
 from typing import Any
 
@@ -540,7 +539,7 @@ def _unsigned(call: ToolCall) -> ToolCall:
     """Leave out the seal on a call."""
     if not (isinstance(call.source, dict) and SIGNATURE in call.source):
         return call
-    return with_fields(call, source={key: value for key, value in call.source.items() if key != SIGNATURE})
+    return replace(call, source={key: value for key, value in call.source.items() if key != SIGNATURE})
 
 
 def _written(message: Message) -> list[dict[str, Any]]:

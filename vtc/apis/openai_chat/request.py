@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace as with_fields
 from typing import Any, ClassVar
 
 from msgspec.structs import replace
@@ -383,7 +382,7 @@ def _unsigned(call: ToolCall) -> ToolCall:
     """Leave out what stands on a call of what was thought."""
     if not (isinstance(call.source, dict) and words.signature_on(call.source)):
         return call
-    return with_fields(call, source={key: value for key, value in call.source.items() if key != words.EXTRA})
+    return replace(call, source={key: value for key, value in call.source.items() if key != words.EXTRA})
 
 
 def _call(entry: Mapping[str, Any]) -> ToolCall:

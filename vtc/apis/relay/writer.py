@@ -13,7 +13,6 @@ left out if the encoder has to write in its place.
 from __future__ import annotations
 
 import copy
-import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -206,7 +205,7 @@ class FrameWriter(msgspec.Struct):
             if lost:
                 self._leave_out(lost)
             if own is not known:
-                yield replace(known, own=None)  # type: ignore[type-var]  # a struct that has `own`
+                yield replace(known, own=None)
 
     def _alone(self, event: ReplyEvent) -> ReplyEvent:
         """Part a call from what else its own object says: that may be another call."""
@@ -218,7 +217,7 @@ class FrameWriter(msgspec.Struct):
         fields = self.encoder.call_fields
         known = {key: value for key, value in source.items() if key in fields} if isinstance(source, dict) else None
         if isinstance(event, Call):
-            return dataclasses.replace(event, call=dataclasses.replace(event.call, source=known))
+            return replace(event, call=replace(event.call, source=known))
         return replace(event, source=known)
 
     def _leave_out(self, kind: str) -> None:
@@ -237,7 +236,7 @@ class FrameWriter(msgspec.Struct):
                 if not call.name or (is_cut and self.breaks):
                     return Rewritten(event.raw, f"{call.name} {call.arguments}" if call.name else call.arguments)
                 self.cut |= {choice} if is_cut else set()
-                return dataclasses.replace(event, call=dataclasses.replace(call, source=None))
+                return replace(event, call=replace(call, source=None))
             case Finish():
                 is_cut = choice in self.cut or any(call.is_cut for (of, _), call in self.calls.items() if of == choice)
                 return replace(event, reason="length") if is_cut else event

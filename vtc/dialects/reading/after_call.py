@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import replace as replace_fields
 from typing import Literal, NamedTuple
+
+from msgspec.structs import replace
 
 from vtc.dialects.arguments import envelope
 from vtc.dialects.reading import open_call, repairs
@@ -213,7 +215,7 @@ def accept(context: Context, call: OpenCall, events: list[Call]) -> Completed | 
     if (place.in_line or syntax.ends_reply or syntax.in_paragraph) and syntax.dialect.may_be_quoted:
         if place.of_file and "\n" not in call.text.raw.strip():
             if place.is_item:
-                item = replace(syntax, is_indented=True)
+                item = replace_fields(syntax, is_indented=True)
                 return Verdict.UNDECIDED, CompleteCalls(item, calls, call.text.size, place.mark)
             refuse(context, call, OF_FILE)
             return Verdict.INDENTED

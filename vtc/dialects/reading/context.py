@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
 from enum import Enum, auto
 from typing import Any, Literal, NamedTuple, Protocol
+
+from msgspec.structs import replace
 
 from vtc.dialects.repair import Repair
 from vtc.dialects.syntax import tool_names

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace as replace_fields
 from functools import lru_cache, partial
 from typing import Any, Literal
 
@@ -72,7 +71,7 @@ def _renderable(text: str, tool: Tool, variables: Mapping[str, Any]) -> Tool:
     try:
         _rendered(text, [tool], variables)
     except Exception:
-        return replace_fields(tool, parameters={"type": "object", "properties": {}})
+        return replace(tool, parameters={"type": "object", "properties": {}})
     return tool
 
 

@@ -12,11 +12,11 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import islice
 from typing import Any, NamedTuple
 
 from msgspec import structs
+from msgspec.structs import replace
 
 from vtc.dialects.arguments import values
 from vtc.dialects.arguments.json_object import dumped, members, written

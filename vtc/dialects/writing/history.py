@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace as with_fields
 from typing import Any
 
 from msgspec.structs import replace
@@ -95,7 +94,7 @@ def _calls(message: Message, dialect: Description, proof: RoundTrip) -> str:
         return write_calls(message.calls, dialect, proof.tools, proof)
     except RecursionError:
         raw = [json.dumps({"_raw": call.arguments}, ensure_ascii=False) for call in message.calls]
-        calls = [with_fields(call, arguments=text) for call, text in zip(message.calls, raw, strict=True)]
+        calls = [replace(call, arguments=text) for call, text in zip(message.calls, raw, strict=True)]
         return write_calls(calls, dialect, proof.tools, proof)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace as with_fields
 from typing import Any
 
 import msgspec
@@ -128,8 +127,8 @@ def _whole(call: ToolCall, tools: Mapping[str, Tool]) -> ToolCall:
     except NotInOrder:
         more = [call]
     if more:
-        return with_fields(call, arguments=json.dumps({"_raw": call.arguments}, ensure_ascii=False))
-    return with_fields(call, arguments=mended.arguments)
+        return replace(call, arguments=json.dumps({"_raw": call.arguments}, ensure_ascii=False))
+    return replace(call, arguments=mended.arguments)
 
 
 def _structured(

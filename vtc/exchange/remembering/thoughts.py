@@ -20,7 +20,6 @@ import logging
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace as with_fields
 from itertools import groupby, islice
 
 import msgspec
@@ -291,7 +290,7 @@ def placed(turn: Sequence[Message], thoughts: Sequence[PlacedThought]) -> list[M
             here: list[Opaque] = []
             while rest and rest[0].calls <= called:
                 here.append(Opaque(thought=rest.popleft().thought))
-            calls.append(with_fields(call, before=(*call.before, *here)) if here else call)
+            calls.append(replace(call, before=(*call.before, *here)) if here else call)
             called += 1
         out.append(replace(message, content=tuple(content), calls=tuple(calls)))
     return _ended(out, [Opaque(thought=thought.thought) for thought in rest]) if rest else out
@@ -312,7 +311,7 @@ def _ended(turn: list[Message], thoughts: Sequence[Opaque]) -> list[Message]:
     if last is None:
         turn[at] = replace(turn[at], content=(*turn[at].content, *thoughts))
     else:
-        turn[at] = replace(turn[at], calls=(*calls, with_fields(last, after=(*last.after, *thoughts))))
+        turn[at] = replace(turn[at], calls=(*calls, replace(last, after=(*last.after, *thoughts))))
     return turn
 
 

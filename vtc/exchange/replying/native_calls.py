@@ -11,7 +11,6 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from dataclasses import replace as replace_fields
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -157,7 +156,7 @@ def as_function(call: ToolCall) -> ToolCall:
     source = {key: value for key, value in call.source.items() if key not in ("type", "custom", "input")}
     text = raw_input(call.arguments)
     arguments = text if text == call.arguments else json.dumps(text, ensure_ascii=False)
-    return replace_fields(call, arguments=arguments, source=source)
+    return replace(call, arguments=arguments, source=source)
 
 
 class Meant(NamedTuple):
@@ -651,7 +650,7 @@ class StreamedCalls:
         if call.waits.strip() or not call.is_whole:
             try:
                 result = in_order(
-                    replace_fields(sent, arguments=written),
+                    replace(sent, arguments=written),
                     self._tools,
                     lenient=self._lenient,
                     complete=complete,
@@ -659,15 +658,13 @@ class StreamedCalls:
                 )
                 more = _after(left, result.calls[0].arguments)
                 if not call.has_told:
-                    others = tuple(replace_fields(other, source=None) for other in result.calls[1:])
+                    others = tuple(replace(other, source=None) for other in result.calls[1:])
                 call.repairs |= dict.fromkeys(result.repairs)
             except (NotInOrder, ValueError) as error:
                 rest = (call.held or "") + call.comma + call.waits + call.came.again
                 more, fault = ("", "") if call.is_whole else (rest, str(error))
         piece = CallDelta(call.first.index, arguments=more, choice=call.first.choice) if more else None
-        return Ended(
-            replace_fields(sent, arguments=left + more), call.first.index, piece, (*call.repairs,), fault, others
-        )
+        return Ended(replace(sent, arguments=left + more), call.first.index, piece, (*call.repairs,), fault, others)
 
 
 def _after(left: str, whole: str) -> str:

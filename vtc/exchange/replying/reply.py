@@ -7,7 +7,8 @@ upstream's own calls (`upstream_calls.py`) --------/
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from vtc.dialects.syntax.scan import PlainRule
 from vtc.dialects.text_client import conversation

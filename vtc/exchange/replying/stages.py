@@ -10,11 +10,11 @@ import hashlib
 import json
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from itertools import takewhile
 from typing import Literal, NamedTuple, Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from vtc.dialects.arguments import parameter
 from vtc.dialects.arguments.json_object import loaded

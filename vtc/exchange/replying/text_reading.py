@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
+
+from msgspec.structs import replace
 
 from vtc.dialects.reading.context import note_last_calls, out_of_reasoning
 from vtc.dialects.reading.reader import Begins, Reader

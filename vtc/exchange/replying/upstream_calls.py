@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from vtc.dialects.reading.after_call import EXCERPT
 from vtc.dialects.syntax import tool_names

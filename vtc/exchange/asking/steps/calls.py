@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace as with_fields
 from typing import Any
 
 from msgspec.structs import replace
@@ -47,7 +46,7 @@ def _in_form(message: Message, form: Any) -> Message:
     call_id = message.call_id and form(message.call_id)
     if call_id == message.call_id and all(id_ == call.id for id_, call in zip(given, message.calls, strict=True)):
         return message
-    calls = tuple(with_fields(call, id=id_) for id_, call in zip(given, message.calls, strict=True))
+    calls = tuple(replace(call, id=id_) for id_, call in zip(given, message.calls, strict=True))
     return replace(message, calls=calls, call_id=call_id)
 
 
@@ -67,7 +66,7 @@ def _numbered(messages: Iterable[Message]) -> Iterator[Message]:
             if id_ in taken:
                 id_ = f"{id_[:28]}_vtc{count}"
             taken[call.id or id_] = taken[id_] = id_
-            calls.append(call if id_ == call.id else with_fields(call, id=id_))
+            calls.append(call if id_ == call.id else replace(call, id=id_))
             waiting.append((call.id, calls[-1]))
         before = message.role
         if message.role != "tool":
@@ -197,7 +196,7 @@ def signatures(request: CanonicalRequest, _value: Any, context: StepContext) -> 
         if not message.calls or is_signed(message):
             return message
         first, *more = message.calls
-        return replace(message, calls=(with_fields(first, before=(*first.before, Opaque(thought=stand_in))), *more))
+        return replace(message, calls=(replace(first, before=(*first.before, Opaque(thought=stand_in))), *more))
 
     return with_messages(request, map(signed, request.messages), "past call", "{} that nobody signed sent as such")
 
@@ -219,7 +218,7 @@ def names(request: CanonicalRequest, _value: Any, context: StepContext) -> tuple
         return request, ""
 
     def renamed_one[T: (Tool, ToolCall)](named: T) -> T:
-        return with_fields(named, name=wire[named.name]) if named.name in changed else named
+        return replace(named, name=wire[named.name]) if named.name in changed else named
 
     def renamed(message: Message) -> Message:
         name = changed.get(message.name or "", message.name) if message.role == "tool" else message.name

@@ -6,7 +6,6 @@ And what every step is: a function that takes a request, the value of its key an
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace as with_fields
 from itertools import dropwhile, groupby, takewhile
 from typing import Any, NamedTuple
 
@@ -89,7 +88,7 @@ def _sealed_at_calls(message: Message) -> Message:
         return message
     content = tuple(part for part in message.content if isinstance(part, str) or not part.thought)
     first, *more = message.calls
-    calls = (with_fields(first, before=(*thoughts, *first.before)), *more)
+    calls = (replace(first, before=(*thoughts, *first.before)), *more)
     return replace(message, content=content, calls=calls)
 
 

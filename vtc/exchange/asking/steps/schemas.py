@@ -13,7 +13,6 @@ the model still reads it; what a call must fit is checked here, against the sche
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace as with_fields
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -72,7 +71,7 @@ def schemas(request: CanonicalRequest, value: Any, _context: StepContext) -> tup
         left -= written.parts
         if written.parameters is not None:
             lines.append(f"{tool.name}: {', '.join(written.gone)}" if written.gone else tool.name)
-            tool = with_fields(tool, parameters=written.parameters)
+            tool = replace(tool, parameters=written.parameters)
         tools.append(tool)
     shown = "; ".join(lines[:MOST_TOLD]) + "; …" * (len(lines) > MOST_TOLD)
     told = [f"{counted(len(lines), 'schema')} simplified ({shown})"] if lines else []

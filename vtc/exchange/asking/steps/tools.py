@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace as with_fields
 from typing import Any
 
 from msgspec.structs import replace
@@ -91,7 +90,7 @@ def _holds(messages: Iterable[Message], mark: str) -> bool:
 def strict(request: CanonicalRequest, _value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
     """Declare tools as strict, where each of their objects can be closed; those without parameters stay."""
     tools = tuple(
-        with_fields(tool, strict=True, parameters=parameters)
+        replace(tool, strict=True, parameters=parameters)
         if not tool.strict and _has_members(tool.parameters) and (parameters := closed(tool.parameters)) is not None
         else tool
         for tool in request.tools
