@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,8 @@ BOTH = {"path": "a/b.py", "limit": 20}
         ('<|call|>read_file<|args|>{"path": "a/b.py", "limit": 20}', [("read_file", BOTH)]),
         ('<|do|>{"tool": "read_file", "with": {"path": "a/b.py", "limit": 20}}<|done|>', [("read_file", BOTH)]),
         ('@@read_file(path="a/b.py", limit=20)@@', [("read_file", BOTH)]),
+        ('@@tool read_file path="a/b.py"@@', [("read_file", {"path": "a/b.py"})]),
+        ('@@tool read_file path="a/b.py" limit="20" @@', [("read_file", BOTH)]),
         ('<act on="read_file"><arg k="path">a/b.py</arg><arg k="limit">20</arg></act>', [("read_file", BOTH)]),
         (
             "<<CALL bash>>\n<<command>>ls\nwc<</command>>\n<<END>>\n"
@@ -65,12 +68,24 @@ def test_a_draft_is_a_valid_dialect_that_reads_its_reply(
     assert "# unsure: not in the reply: write how the model is used to see results" in result.stdout
 
 
-def test_what_no_pattern_can_say_is_drafted_with_the_reason(tmp_path: Path) -> None:
-    result = drafted("Now:\nread_file path=a/b.py\nlimit=20\n", tmp_path)
+@pytest.mark.parametrize(
+    ("reply", "why"),
+    [
+        ("Now:\nread_file path=a/b.py\nlimit=20\n", "must begin with literal text"),
+        ("@@run read_file path=a/b.py limit=20@@\n", "literal text must follow"),
+        ("I look.\ntool: read_file\npath: a/b.py\nlimit: 20\n", "literal text must follow"),
+        ("$ read_file --path a/b.py --limit 20\n", "literal text must follow"),
+    ],
+)
+def test_what_no_pattern_can_say_is_drafted_with_the_reason_in_the_file_and_on_the_screen(
+    reply: str, why: str, tmp_path: Path
+) -> None:
+    result = drafted(reply, tmp_path)
     assert result.exit_code == 1
     assert "# It does not read back: call: " in result.stdout
-    assert "must begin with literal text" in result.stdout
-    assert "put the holes where they belong" in result.stderr
+    assert why in result.stdout
+    assert re.search(rf"vtc: VTC cannot express this form: .*{why}", result.stderr)
+    assert "put the holes" not in result.stderr
 
 
 def test_nothing_of_a_code_block_is_left(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import msgspec
 
 from vtc.cli.common import loaded, profile_directories
 from vtc.cli.parse import offered
+from vtc.cli.replies import GivenReply, flow_option, given, name_of
 from vtc.dialects.arguments.values import properties, required
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax.description import Description
@@ -25,6 +26,7 @@ from vtc.events import Call, Text, Tool
 from vtc.profiles.document import counted
 from vtc.profiles.loader import Profiles
 from vtc.profiles.planner import BLOCK_DIALECT
+from vtc.reporting.hints import possible_call
 
 # Drafts a dialect from a reply that none reads: where are the name, the keys and the values of an offered tool?
 #
@@ -210,6 +212,9 @@ def _closers(text: str, spans: Sequence[tuple[int, int]], middle: str) -> Iterat
     repeated = re.compile(rf"\n?[^\w\s]+{re.escape(key)}[^\w\s]*").search(text, begin)
     if repeated:
         yield _plain(repeated[0]).replace(key, "{key}"), repeated.end()
+    quote = middle[-1:] if middle[-1:] in ("'", '"', "`") else ""
+    if quote and (closed := text.find(quote, begin)) >= 0:
+        yield quote, closed + 1
     for match in [*CLOSING.finditer(text, begin)][:4]:
         yield _plain(match[0]), match.end()
 
@@ -262,41 +267,67 @@ UNSEEN = {
 
 
 @click.command("new-dialect", short_help="Draft a dialect from a reply that none reads.")
-@click.argument("reply", type=click.File(encoding="utf-8"))
+@click.argument("file", type=click.File("rb"))
+@flow_option
 @click.option(
     "--tools",
     "tools_file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    required=True,
-    help="The tools that were offered, as a JSON list or in a request.",
+    help="The tools that were offered, as a JSON list or in a request; flows and cases know theirs.",
 )
 @click.option("--name", default="my-dialect", show_default=True, help="What the dialect is called.")
 @profile_directories
-def new_dialect(reply: Any, tools_file: Path, name: str, directories: tuple[Path, ...]) -> None:
-    """Print a dialect's file for the calls in REPLY, in which what is not sure is marked.
+def new_dialect(file: Any, flow: str, tools_file: Path | None, name: str, directories: tuple[Path, ...]) -> None:
+    """Print a dialect's file for the calls of a reply in FILE, in which what is not sure is marked.
 
-    The draft is what reads most of REPLY back. Ends with 1 if it reads no call, or if there is nothing to draft.
+    FILE holds the model's text, a reply as an API sends it (JSON or a stream), flows that mitmproxy saved, a HAR file,
+    or cases that `vtc.save` wrote. Of several replies the one that holds a possible call which was not read is taken.
+
+    The draft is what reads most of the reply back. Ends with 1 if it reads no call, or if there is nothing to draft.
     """
     profiles = loaded(directories)
-    text = reply.read()
-    tools, _ = offered(tools_file)
-    if known := _known(profiles, text, tools):
+    replies = given(file, profiles, flow)
+    reply, tools = _chosen(replies, offered(tools_file)[0] if tools_file else {}, name_of(file))
+    if known := _known(profiles, reply.text, tools):
         way = (
             f"`vtc_blocks=last` reads this reply, as {known}"
             if known == BLOCK_DIALECT
             else f"this reply is read already, as {known}"
         )
         click.echo(f"vtc: {way}: no dialect is needed", err=True)
-    draft = best(text, tools, name)
+    draft = best(reply.text, tools, name)
     if draft is None:
         raise click.ClickException(f"none of the tools stands in the reply with arguments: {', '.join(tools)}")
-    for line in _file(draft, text):
+    for line in _file(draft, reply.text):
         click.echo(line)
     for call in draft.calls:
         click.echo(f"vtc: it reads {call.call.name} {call.call.arguments}", err=True)
-    if not draft.calls:
+    if draft.problem:
+        click.echo(f"vtc: VTC cannot express this form: {draft.problem}", err=True)
+    elif not draft.calls:
         click.echo("vtc: it reads no call in this reply yet: put the holes where they belong", err=True)
     sys.exit(0 if draft.calls else 1)
+
+
+def _chosen(
+    replies: Sequence[GivenReply], tools: Mapping[str, Tool], file: str
+) -> tuple[GivenReply, Mapping[str, Tool]]:
+    """Choose the reply that a dialect is wanted for, with the tools that were offered."""
+    several = [(reply, tools or (reply.case.toolset() if reply.case else {})) for reply in replies]
+    if not any(offer for _, offer in several):
+        raise click.UsageError("--tools: name the tools that were offered, as a JSON list or in a request")
+    if len(several) == 1:
+        return several[0]
+    unread = [
+        (reply, offer, call.begins)
+        for reply, offer in several
+        if not (reply.case and reply.case.calls) and (call := possible_call(reply.text, offer))
+    ]
+    if len(unread) == 1:
+        return unread[0][:2]
+    named = unread or [(reply, offer, "") for reply, offer in several]
+    ids = ", ".join(f"{reply.id}{f' ({begins} …)' if begins else ''}" for reply, _, begins in named)
+    raise click.ClickException(f"{file}: it holds {len(named)} replies; choose one with --flow: {ids}")
 
 
 def _known(profiles: Profiles, text: str, tools: Any) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 from rich.console import Console
@@ -15,12 +16,13 @@ from rich.markup import escape
 from vtc.apis import APIS
 from vtc.apis.openai_chat.words import REASONS
 from vtc.cli.common import completing, loaded, profile_directories, read_text
+from vtc.cli.replies import GivenReply, dialects_of, flow_option, given, name_of, of_lines
 from vtc.dialects.arguments import parameter
-from vtc.dialects.reading.reader import ModelFacts, Reader
+from vtc.dialects.reading.reader import Begins, ModelFacts, Reader, Thoughts, UnknownTools
 from vtc.dialects.reading.trace import PassedOver, TracedReader, TracedStep
 from vtc.dialects.syntax.description import Description
-from vtc.dialects.syntax.grammar import compiled
-from vtc.events import CUT_OFF, Call, Event, Reasoning, Refusal, Text, Tool
+from vtc.dialects.syntax.grammar import Tags, compiled
+from vtc.events import CUT_OFF, NATIVE, Call, Event, Reasoning, Refusal, Text, Tool, ToolCall
 from vtc.exchange.replying.stages import Limit
 from vtc.json_text import encode
 from vtc.profiles.loader import Profiles
@@ -34,7 +36,8 @@ from vtc.reporting.report import as_entry, fate
 
 
 @click.command(short_help="Read a model's reply: message, calls, repairs, refusals.")
-@click.argument("file", type=click.File(encoding="utf-8"), default="-")
+@click.argument("file", type=click.File("rb"), default="-")
+@flow_option
 @profile_directories
 @click.option(
     "--dialect",
@@ -65,6 +68,7 @@ from vtc.reporting.report import as_entry, fate
 @click.option("--lenient/--strict", default=True, show_default=True, help="Repair malformed calls.")
 def parse(
     file: Any,
+    flow: str,
     directories: tuple[Path, ...],
     names: tuple[str, ...],
     model: str,
@@ -77,44 +81,118 @@ def parse(
 ) -> None:
     """Read a model's reply from FILE (or standard input): its message, calls, repairs and refusals.
 
+    FILE holds the model's text, a reply as an API sends it (JSON or a stream), flows that mitmproxy saved, a HAR file,
+    or cases that `vtc.save` wrote. Flows and cases are read with the dialects and the tools of their requests, but for
+    what is given here.
+
     Without --tools no type of an argument is known, and what is a call only with the name of an offered tool is text.
     Ends with 1 if a call was refused.
     """
     profiles = loaded(directories)
     profile = best(profiles.models, Facts(model=model), profiles.sources).profile or UNKNOWN_MODEL
-    dialects = _dialects(profiles, names, profile)
     tools, declared = offered(tools_file) if tools_file else ({}, frozenset())
-    unknown_tools = profile.unknown_tools if tools_file else "allow"
     known = profile if model and profile is not UNKNOWN_MODEL else None
     think = thinking(known, profiles.unknown_server, Facts(model=model), None)
-    grammar = compiled(dialects, think.tags, profile.markers, (profile.answer.open, profile.answer.close))
-    plan = Plan(reading=ReadingPlan(unknown_tools=unknown_tools), unoffered=declared - tools.keys())
+    setup = ReadingSetup(
+        dialects=_dialects(profiles, names, profile),
+        tags=think.tags,
+        think=think.to,
+        begins=think.begins(whole=True),
+        markers=profile.markers,
+        answer=(profile.answer.open, profile.answer.close),
+        tools=tools,
+        unoffered=declared - tools.keys(),
+        unknown_tools=profile.unknown_tools if tools_file else "allow",
+        lenient=lenient,
+        own=ModelFacts(own_tokens(profile)),
+        trace=trace,
+    )
+    chosen = Overrides(dialects=bool(names or model), tools=bool(tools_file))
     console = Console(highlight=False)
     refused = False
-    for text, reason in _replies(file, finish_reason, lines):
-        reader = (TracedReader if trace else Reader)(
-            grammar,
-            tools,
-            lenient=lenient,
-            think=think.to,
-            begins=think.begins(whole=True),
-            unknown_tools=unknown_tools,
-            own=ModelFacts(own_tokens(profile)),
-        )
-        limit = Limit(plan, tools)
-        read = [*reader.feed(text), *reader.finish(complete=REASONS.get(reason, "stop") not in CUT_OFF)]
-        reply = _entries([passed for event in read for passed in limit.feed(event)], tools)
-        if isinstance(reader, TracedReader):
-            reply["trace"] = [_traced(entry) for entry in reader.trace]
-        refused = refused or bool(reply["refusals"])
+    for reply, reason in _replies(file, profiles, flow, lines=lines):
+        complete = reply.complete and REASONS.get(reason or finish_reason, "stop") not in CUT_OFF
+        try:
+            entries = setup.of(reply, profiles, chosen).read(reply, complete=complete)
+        except ValueError as error:
+            raise click.ClickException(f"{name_of(file)}: {error}") from None
+        refused = refused or bool(entries["refusals"])
         if as_json:
-            click.echo(json.dumps(reply, ensure_ascii=False))
+            click.echo(json.dumps(entries, ensure_ascii=False))
         else:
-            _show(console, reply)
+            _show(console, entries)
     raise SystemExit(1 if refused else 0)
 
 
-def _entries(events: Sequence[Event], tools: Mapping[str, Tool]) -> dict[str, Any]:
+def _replies(file: Any, profiles: Profiles, flow: str, *, lines: bool) -> Iterable[tuple[GivenReply, str]]:
+    """Read the replies of a file, each with the finish reason that stands beside it."""
+    return of_lines(file) if lines else ((reply, "") for reply in given(file, profiles, flow))
+
+
+class Overrides(NamedTuple):
+    """What was chosen on the command line; the rest is that of the flow or the case."""
+
+    dialects: bool
+    tools: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadingSetup:
+    """How replies are read."""
+
+    dialects: tuple[Description, ...]
+    tags: Tags
+    think: Thoughts
+    begins: Begins
+    markers: tuple[str, ...]
+    answer: tuple[tuple[str, ...], tuple[str, ...]]
+    tools: Mapping[str, Tool]
+    unoffered: frozenset[str]
+    unknown_tools: UnknownTools
+    lenient: bool
+    own: ModelFacts
+    trace: bool
+
+    def of(self, reply: GivenReply, profiles: Profiles, chosen: Overrides) -> ReadingSetup:
+        """Return how one reply is read: as its own case has it, where nothing else was chosen."""
+        setup, case = self, reply.case
+        if case and not chosen.tools:
+            unknown = case.reader.get("unknown_tools", "text")
+            setup = replace(setup, tools=case.toolset(), unoffered=frozenset(), unknown_tools=unknown)
+        if case and not chosen.dialects:
+            setup = replace(
+                setup,
+                dialects=dialects_of(case, profiles),
+                tags=case.tags,
+                think=case.reader.get("think", "reasoning_content"),
+                begins=case.reader.get("begins", "text"),
+                markers=case.markers,
+                answer=case.answer,
+                lenient=self.lenient and case.reader.get("lenient", True),
+            )
+        return replace(setup, tags=(), begins="text") if reply.reasoning else setup
+
+    def read(self, reply: GivenReply, *, complete: bool) -> dict[str, Any]:
+        """Read a reply; what its server made calls itself, and parted off as reasoning, is that already."""
+        grammar = compiled(self.dialects if not reply.calls else (), self.tags, self.markers, self.answer)
+        reader = (TracedReader if self.trace else Reader)(
+            grammar,
+            self.tools,
+            lenient=self.lenient,
+            think=self.think,
+            begins=self.begins,
+            unknown_tools=self.unknown_tools,
+            own=self.own,
+        )
+        limit = Limit(Plan(reading=ReadingPlan(unknown_tools=self.unknown_tools), unoffered=self.unoffered), self.tools)
+        read = [*reader.feed(reply.text), *reader.finish(complete=complete)]
+        entries = _entries([passed for event in read for passed in limit.feed(event)], self.tools, reply)
+        if isinstance(reader, TracedReader):
+            entries["trace"] = [_traced(entry) for entry in reader.trace]
+        return entries
+
+
+def _entries(events: Sequence[Event], tools: Mapping[str, Tool], reply: GivenReply) -> dict[str, Any]:
     """List the message, the calls and the refusals of a reply."""
     content = "".join(event.raw for event in events if isinstance(event, Text))
     calls = [
@@ -128,14 +206,26 @@ def _entries(events: Sequence[Event], tools: Mapping[str, Tool]) -> dict[str, An
         for event in events
         if isinstance(event, Call)
     ]
+    calls += [
+        {"name": call.name, "arguments": _arguments(call), "dialect": NATIVE, "repairs": []} for call in reply.calls
+    ]
     refusals = [as_entry(event) for event in events if isinstance(event, Refusal)]
     return {
+        **({"reply": reply.source} if reply.source else {}),
         "content": content,
-        "reasoning_content": "".join(event.raw for event in events if isinstance(event, Reasoning)),
+        "reasoning_content": reply.reasoning + "".join(event.raw for event in events if isinstance(event, Reasoning)),
         "calls": calls,
         "refusals": refusals,
         "unread": call.text if not (calls or refusals) and (call := possible_call(content, tools)) else "",
     }
+
+
+def _arguments(call: ToolCall) -> Any:
+    """Return the arguments of a call of the server's own; what is no JSON as it is."""
+    try:
+        return json.loads(call.arguments)
+    except ValueError:
+        return call.arguments
 
 
 def _traced(entry: TracedStep | PassedOver) -> dict[str, Any]:
@@ -203,21 +293,6 @@ def _declared(entry: dict[str, Any]) -> dict[str, Any]:
     return {"type": "function", "function": entry} if is_bare else entry
 
 
-def _replies(file: Any, reason: str, lines: bool) -> Iterator[tuple[str, str]]:
-    if not lines:
-        yield file.read(), reason
-        return
-    for number, line in enumerate(file, 1):
-        try:
-            entry = json.loads(line)
-            text = entry["text"] if "text" in entry else entry["content"]
-        except (ValueError, KeyError, TypeError):
-            raise click.BadParameter(
-                f"line {number}: no JSON object with `text` or `content`", param_hint="FILE"
-            ) from None
-        yield text, entry.get("finish_reason") or reason
-
-
 MOST_SHOWN = 60
 """Characters of the text of one step that are shown to a person."""
 _COLUMNS = "{state:<10} {token:<20} {action:<26} {verdict:<10} {next:<10} "
@@ -239,6 +314,8 @@ def _show_trace(console: Console, trace: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _show(console: Console, reply: dict[str, Any]) -> None:
+    if "reply" in reply:
+        console.print(f"[bold cyan]{escape(strip_control_codes(reply['reply']))}[/bold cyan]")
     if "trace" in reply:
         _show_trace(console, reply["trace"])
     if reply["reasoning_content"]:
@@ -251,7 +328,8 @@ def _show(console: Console, reply: dict[str, Any]) -> None:
         console.print("[dim](empty)[/dim]")
     for call in reply["calls"]:
         console.print(f"[bold green]call[/bold green] {escape(call['name'])} [dim]({call['dialect']})[/dim]")
-        for key, value in call["arguments"].items():
+        arguments = call["arguments"]
+        for key, value in arguments.items() if isinstance(arguments, dict) else (("arguments", arguments),):
             _print_as_it_is(console, f"  {key}: {json.dumps(value, ensure_ascii=False)}")
         for repair in call["repairs"]:
             console.print(f"  [yellow]repaired: {escape(repair)}[/yellow]")

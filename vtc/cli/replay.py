@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.progress import Progress
 
 from vtc.cli.common import completing, forced, planner, profile_directories, read_text, settings
+from vtc.cli.replies import dialects_of
 from vtc.profiles.planner import Planner
-from vtc.profiles.settings import UnknownName
 from vtc.reporting import read_cases
 
 
@@ -61,13 +61,8 @@ def _flows(file: Path, plans: Planner) -> Iterator[dict[str, Any]]:
 
 
 def _cases(file: Path, plans: Planner) -> Iterator[dict[str, Any]]:
-    known = plans.profiles.dialects
     for kept in read_cases(read_text(file)):
-        if missing := [name for name in kept.dialects if name not in known]:
-            raise ValueError(f"case {kept.name!r}: {UnknownName('dialect', missing[0], tuple(known))}")
-        if not kept.dialects:
-            raise ValueError(f"case {kept.name!r}: no `dialects`; write down those that are read")
-        events = kept.events([kept.text], [known[name] for name in kept.dialects], kept.toolset())
+        events = kept.events([kept.text], dialects_of(kept, plans.profiles), kept.toolset())
         changes = kept.differences(events)
         yield {"name": kept.name, "result": "changed" if changes else "same", "changes": changes}
 

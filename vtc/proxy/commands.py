@@ -9,23 +9,19 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
 from mitmproxy import command, exceptions, flow, http, types
 
-from vtc.apis import whole
 from vtc.profiles.document import counted
-from vtc.profiles.plan import Plan, Thinking
 from vtc.profiles.planner import Planner
-from vtc.proxy import flows
+from vtc.proxy import captured, flows
 from vtc.proxy.log import append
 from vtc.proxy.page import Page
 from vtc.proxy.reload import Reloader
 from vtc.proxy.stats import Stats
 from vtc.reporting import view, write_case
-from vtc.reporting.case import Case
 
 logger = logging.getLogger(__name__)
 
@@ -75,7 +71,7 @@ class Commands:
         cases, skipped = [], []
         for exchange in _exchanges(chosen):
             try:
-                cases.append(self._case(exchange))
+                cases.append(captured.case_of(exchange, self._planner()))
             except ValueError as error:
                 skipped.append(f"{exchange.id[:8]}: {error}")
         note = f", {len(skipped)} skipped ({skipped[0]})" if skipped else ""
@@ -107,32 +103,18 @@ class Commands:
         for title, text in view.sections(flows.report(exchange) or {}):
             lines += [title, *(f"  {line}" for line in text)]
         try:
-            lines += ["What would be planned now", *(f"  {line}" for line in self._plan(exchange).why)]
+            lines += [
+                "What would be planned now",
+                *(f"  {line}" for line in captured.plan_of(exchange, self._planner()).why),
+            ]
         except ValueError as error:
             lines.append(f"It would be left alone: {error}")
         return "\n".join(lines)
 
-    def _plan(self, exchange: http.HTTPFlow) -> Plan:
-        api, planner = flows.api(exchange), self._addon.planner
-        if api is None:
-            raise ValueError(flows.unread(exchange) or "")
+    def _planner(self) -> Planner:
+        planner = self._addon.planner
         assert planner is not None
-        planner = flows.as_captured(exchange, planner)
-        request = api.request(flows.original(exchange, "request"), flows.facts(exchange).path)
-        return planner.plan(replace(flows.facts(exchange), model=request.model, body=request.fields), request)
-
-    def _case(self, exchange: http.HTTPFlow) -> Case:
-        api, plan = flows.api(exchange), self._plan(exchange)
-        assert api is not None
-        replies = whole.replies(flows.server_api(exchange) or api, flows.original(exchange, "reply"))
-        if not replies:
-            raise ValueError("the reply has no choices")
-        reply = replies[0]
-        # Where the server parted the reasoning off, none is looked for in the text.
-        thinking = Thinking(()) if reply.message.reasoning else plan.reading.thinking
-        known = flows.secrets(exchange)
-        name, text = f"{plan.stack.model.name} {exchange.id[:8]}", reply.message.text
-        return Case.recorded(name, text, plan.reading, complete=reply.complete, thinking=thinking, secrets=known)
+        return planner
 
 
 def _title(exchange: http.HTTPFlow) -> str:

@@ -20,6 +20,7 @@ from typing import Any, Literal, Self
 import msgspec
 import yaml
 
+from vtc.apis.contract import Reply
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.grammar import compiled
@@ -93,6 +94,13 @@ class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaul
         )
         reading = case.as_fields(case.events([case.text], plan.dialects, case.toolset()))
         return msgspec.structs.replace(case, **reading)
+
+    @classmethod
+    def of_reply(cls, name: str, reply: Reply, plan: ReadingPlan, secrets: Iterable[str] = ()) -> Self:
+        """Record a reply as the server sent it; where that parted the reasoning off, none is looked for in the text."""
+        thinking = Thinking(()) if reply.message.reasoning else None
+        text, complete = reply.message.text, reply.complete
+        return cls.recorded(name, text, plan, complete=complete, thinking=thinking, secrets=secrets)
 
     def toolset(self, shared: Mapping[str, Mapping[str, Tool]] | None = None) -> Mapping[str, Tool]:
         """Return the tools that are offered; raises ValueError for the name of a set that is not shared here."""

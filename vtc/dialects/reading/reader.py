@@ -36,7 +36,7 @@ from vtc.dialects.syntax.grammar import Grammar
 from vtc.dialects.syntax.scan import PlainRule
 from vtc.events import Event, Reasoning, Text, Tool
 
-__all__ = ["Begins", "ModelFacts", "NotCompared", "Reader", "UnknownTools"]
+__all__ = ["Begins", "ModelFacts", "NotCompared", "Reader", "Thoughts", "UnknownTools"]
 
 MOST_AT_ONCE = 1 << 16
 """Characters that are searched at once."""

@@ -1,0 +1,155 @@
+"""Replies as users have them: flows, cases, and what an API sent, for `vtc parse` and `vtc new-dialect`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.apis import chat, pairs
+from tests.apis.shapes import SHAPES
+from tests.proxy.captures import CALL, saved
+from vtc.cli import main
+from vtc.reporting import Case, write_case
+
+UNREAD = "I look.\n<<CALL read>>\n<<filePath>>/a<</filePath>>\n<<END>>\n"
+CASE = Case(
+    name="mine 5f0c1ab2",
+    text=UNREAD,
+    dialects=("hermes",),
+    tools={"read": {"properties": {"filePath": {"type": "string"}}, "required": ["filePath"]}},
+)
+
+
+def run(*arguments: object, data: bytes = b"") -> Result:
+    return CliRunner().invoke(main, [*map(str, arguments)], input=data)
+
+
+def parsed(*arguments: object, data: bytes = b"") -> list[dict[str, Any]]:
+    return [json.loads(line) for line in run("parse", "--json", *arguments, data=data).stdout.splitlines()]
+
+
+@pytest.fixture
+def tools(tmp_path: Path) -> Path:
+    path = tmp_path / "tools.json"
+    path.write_text(json.dumps(chat.TOOLS))
+    return path
+
+
+@pytest.mark.parametrize("form", ["streamed", "whole", "over lines", "a list"])
+@pytest.mark.parametrize("api", SHAPES)
+def test_a_reply_as_an_api_sends_it(api: str, form: str, tools: Path) -> None:
+    """What curl printed, also through jq; the text is taken out of it, with the server's own reasoning and calls."""
+    whole = pairs.whole(api, f"I look.\n{CALL}")
+    data = {
+        "streamed": pairs.streamed(api, ["I look.\n", CALL], reasoning="Hm."),
+        "whole": b"\n" + whole + b"\n",
+        "over lines": json.dumps(json.loads(whole), indent=2).encode(),
+        "a list": b"[" + whole + b"]",
+    }[form]
+    if form == "a list" and api != "gemini-generate":
+        pytest.skip("only Gemini streams a list")
+    (reply,) = parsed("--tools", tools, data=data)
+    assert reply["reply"] == f"a reply of {api}"
+    assert reply["content"] == "I look."
+    assert [(call["name"], call["arguments"]) for call in reply["calls"]] == [("read", {"filePath": "/a"})]
+    assert reply["reasoning_content"] == ("Hm." if form == "streamed" else "")
+    assert (
+        f"a reply of {api}\nmessage\nI look.\ncall read (hermes)\n" in run("parse", "--tools", tools, data=whole).output
+    )
+
+
+@pytest.mark.parametrize("api", SHAPES)
+def test_the_servers_own_calls_are_calls(api: str) -> None:
+    (reply,) = parsed(data=pairs.whole(api, "I look.", pairs.READ))
+    assert reply["calls"] == [{"name": "read", "arguments": {"filePath": "/a"}, "dialect": "tool_calls", "repairs": []}]
+    assert '  filePath: "/a"' in run("parse", data=pairs.whole(api, "I look.", pairs.READ)).output
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['{"name": "read", "arguments": {"filePath": "/a"}}', "data: hello\n\n", "[]", '- name: x\n  path: "/a"', "{}"],
+)
+def test_a_models_text_that_resembles_another_form_is_its_text(text: str) -> None:
+    (reply,) = parsed("--dialect", "hermes", data=text.encode())
+    assert "reply" not in reply
+    assert (reply["content"], reply["calls"]) == (text, [])
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("api", SHAPES)
+def test_a_flow_is_read_as_its_request_says(api: str, stream: bool, tmp_path: Path) -> None:
+    path = saved(tmp_path, CALL.replace("/a", "5"), UNREAD, api=api, stream=stream)
+    read, unread = parsed(path)
+    assert [(call["arguments"], call["dialect"]) for call in read["calls"]] == [({"filePath": "5"}, "hermes")]
+    assert read["reply"].startswith("flow ")
+    assert (unread["content"], bool(unread["unread"])) == (UNREAD, True)
+
+
+def test_what_is_chosen_on_the_command_line_comes_before_the_flow(tmp_path: Path) -> None:
+    path = saved(tmp_path, CALL)
+    assert parsed("--dialect", "tag", path)[0]["calls"] == []
+    assert [call["dialect"] for call in parsed(path)[0]["calls"]] == ["hermes"]
+
+
+def test_an_id_chooses_a_flow_or_a_case(tmp_path: Path) -> None:
+    flows = saved(tmp_path, "Hello", "Hello again")
+    ids = [reply["reply"].split()[1].strip(",") for reply in parsed(flows)]
+    for given in (ids[1], ids[1][:5], f"{ids[1]}-9d3e-4a11"):
+        assert [reply["content"] for reply in parsed("--flow", given, flows)] == ["Hello again"]
+    result = run("parse", "--flow", "fffffffff", flows)
+    assert result.exit_code == 1
+    assert f"no flow fffffffff in it; there are: {ids[0]}, {ids[1]}" in result.output.replace("\n", " ")
+    (tmp_path / "cases.yaml").write_text(write_case(CASE) + write_case(Case(name="x 00000000", text="no", tools={})))
+    assert [reply["content"] for reply in parsed("--flow", "5f0c1ab2", tmp_path / "cases.yaml")] == [UNREAD]
+
+
+def test_a_case_without_its_dialects_is_told(tmp_path: Path) -> None:
+    (tmp_path / "cases.yaml").write_text(write_case(Case(name="it", text="x", tools={})))
+    result = run("parse", tmp_path / "cases.yaml")
+    assert (result.exit_code, "no `dialects`; write down those that are read" in result.output) == (1, True)
+    (tmp_path / "cases.yaml").write_text("- name: [")
+    assert "no list of cases: line 1" in run("parse", tmp_path / "cases.yaml").output
+
+
+@pytest.mark.parametrize("form", ["flows", "cases", "reply"])
+def test_a_dialect_is_drafted_of_every_form(form: str, tmp_path: Path, tools: Path) -> None:
+    """Flows and cases bring their tools; of several replies it is the one with a call that nobody read."""
+    path = tmp_path / "given"
+    match form:
+        case "flows":
+            path = saved(tmp_path, "Hello", CALL, UNREAD)
+        case "cases":
+            path.write_text(f"# mine\n{write_case(Case(name='x 1', text='Hello', tools={}))}\n{write_case(CASE)}")
+        case "reply":
+            path.write_bytes(pairs.streamed("anthropic-messages", [UNREAD]))
+    result = run("new-dialect", path, *(["--tools", tools] if form == "reply" else []))
+    assert result.exit_code == 0, result.output
+    assert 'call: "<<CALL {name}>>\\n{params}\\n<<END>>"' in result.stdout
+    assert 'vtc: it reads read {"filePath":"/a"}' in result.stderr
+
+
+def test_one_of_several_replies_is_to_be_chosen(tmp_path: Path) -> None:
+    path = saved(tmp_path, UNREAD, UNREAD)
+    ids = [reply["reply"].split()[1].strip(",") for reply in parsed(path)]
+    result = run("new-dialect", path)
+    assert result.exit_code == 1
+    assert f"it holds 2 replies; choose one with --flow: {ids[0]} (read>> …), {ids[1]} (read>> …)" in result.output
+    assert run("new-dialect", path, "--flow", ids[0]).exit_code == 0
+
+
+def test_without_tools_there_is_nothing_to_draft(tmp_path: Path) -> None:
+    (tmp_path / "reply").write_text(UNREAD)
+    result = run("new-dialect", tmp_path / "reply")
+    assert (result.exit_code, "--tools: name the tools that were offered" in result.output) == (2, True)
+
+
+def test_a_flow_without_a_reply_is_skipped_and_told(tmp_path: Path) -> None:
+    path = saved(tmp_path, "", body={"error": "no"})
+    saved(tmp_path, "Hello")
+    result = run("parse", path)
+    assert " is skipped: " in result.stderr
+    assert "Hello" in result.stdout

@@ -1,0 +1,172 @@
+"""Replies that a user gives to a command: what a model wrote, as text or in any file in which replies are kept."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from vtc.apis import APIS, Api, whole
+from vtc.dialects.syntax.description import Description
+from vtc.events import ToolCall
+from vtc.json_text import encode
+from vtc.profiles.loader import Profiles
+from vtc.profiles.planner import Planner
+from vtc.profiles.settings import Settings, UnknownName
+from vtc.reporting.case import Case, read_cases
+
+HAR = re.compile(rb'\s*\{\s*"log"\s*:')
+FLOWS = re.compile(rb"\d+:")
+"""How the files begin in which flows are saved."""
+CASES = re.compile(rb"(?:\s*(?:#[^\n]*)?\n)*- name:")
+"""How a file of cases begins."""
+SHORT = 8
+"""Characters of a flow's id that people are shown, and that the name of a case ends with."""
+
+
+@dataclass(frozen=True, slots=True)
+class GivenReply:
+    """One reply of a model."""
+
+    text: str
+    source: str = ""
+    """Where it is from, for people; empty for plain text."""
+    reasoning: str = ""
+    """What the server parted off."""
+    calls: tuple[ToolCall, ...] = ()
+    """The server's own."""
+    complete: bool = True
+    case: Case | None = None
+    """The tools that were offered, and how it was read."""
+
+    @property
+    def id(self) -> str:
+        """Return the id by which `--flow` chooses it; empty if it has none."""
+        return self.case.name.rpartition(" ")[2] if self.case else ""
+
+
+def flow_option[F: Callable[..., object]](command: F) -> F:
+    """Give a command the option that chooses one of several replies."""
+    return click.option("--flow", default="", metavar="ID", help="The flow (or case) of FILE with this id.")(command)
+
+
+def name_of(file: Any) -> str:
+    """Return the name of a file that is open."""
+    return str(getattr(file, "name", "<stdin>"))
+
+
+def given(file: Any, profiles: Profiles, flow: str = "") -> list[GivenReply]:
+    """Read the replies of a file, in whichever form they are; with `flow` that of one id.
+
+    Ends the program with an error where there are none, or none of this id.
+    """
+    name = name_of(file)
+    try:
+        replies = [*_replies(file.read(), name, profiles)]
+    except ValueError as error:
+        if isinstance(error, UnicodeDecodeError):
+            raise
+        raise click.ClickException(f"{name}: {error}") from None
+    if not replies:
+        raise click.ClickException(f"{name}: no exchange with a model in it")
+    if not flow:
+        return replies
+    if chosen := [reply for reply in replies if reply.id.startswith(flow[:SHORT])]:
+        return chosen
+    ids = ", ".join(filter(None, (reply.id for reply in replies))) or "none, it is no file of flows or cases"
+    raise click.ClickException(f"{name}: no flow {flow} in it; there are: {ids}")
+
+
+def dialects_of(case: Case, profiles: Profiles) -> tuple[Description, ...]:
+    """Return the dialects in which a case is read; raises ValueError if there are none, or one of no profile."""
+    known = profiles.dialects
+    if missing := [name for name in case.dialects if name not in known]:
+        raise ValueError(f"case {case.name!r}: {UnknownName('dialect', missing[0], tuple(known))}")
+    if not case.dialects:
+        raise ValueError(f"case {case.name!r}: no `dialects`; write down those that are read")
+    return tuple(known[name] for name in case.dialects)
+
+
+def _replies(data: bytes, name: str, profiles: Profiles) -> Iterator[GivenReply]:
+    """Read a file; raises ValueError."""
+    if FLOWS.match(data) or HAR.match(data):
+        yield from _of_flows(data, Planner(profiles, Settings()))
+    elif Path(name).suffix in (".yaml", ".yml"):
+        yield from _of_cases(data)
+    elif replies := _of_api(data):
+        yield from replies
+    else:
+        try:
+            cases = _of_cases(data) if CASES.match(data) else []
+        except ValueError:  # a model may write a list in YAML, too
+            cases = []
+        yield from cases or [GivenReply(io.TextIOWrapper(io.BytesIO(data), "utf-8").read())]
+
+
+def _of_cases(data: bytes) -> list[GivenReply]:
+    """Read cases, each of which has its tools written out; raises ValueError."""
+    cases = read_cases(data.decode())
+    for case in cases:
+        case.toolset()
+    return [GivenReply(case.text, f"case {case.name}", case=case) for case in cases]
+
+
+def _of_flows(data: bytes, planner: Planner) -> Iterator[GivenReply]:
+    from vtc.proxy import captured, flows  # mitmproxy takes a second to load
+
+    for flow in flows.load(io.BytesIO(data)):
+        if not flows.api(flow):
+            continue
+        try:
+            reply, case = captured.reply_of(flow), captured.case_of(flow, planner)
+        except ValueError as error:
+            click.echo(f"vtc: flow {flow.id[:SHORT]} is skipped: {error}", err=True)
+            continue
+        message = reply.message
+        source = f"flow {flow.id[:SHORT]}, {flow.request.pretty_host}{flows.where(flow)}"
+        yield GivenReply(message.text, source, message.reasoning, message.calls, reply.complete, case)
+
+
+def _of_api(data: bytes) -> list[GivenReply]:
+    """Read a reply as an API sends it; empty if it is none of any."""
+    for api in APIS:
+        try:
+            replies = whole.replies(api, _body(api, data))
+        except (ValueError, LookupError):
+            continue
+        messages = [(reply.message, reply.complete) for reply in replies]
+        return [
+            GivenReply(message.text, f"a reply of {api.name}", message.reasoning, message.calls, complete)
+            for message, complete in messages
+        ]
+    return []
+
+
+def _body(api: Api, data: bytes) -> bytes:
+    """Return a whole reply on one line, however it was laid out, and a list as the stream that says the same."""
+    try:
+        value = json.loads(data)
+    except ValueError:
+        return data
+    if isinstance(value, list) and all(isinstance(event, dict) for event in value):
+        return b"".join(api.framing.write(value))
+    return encode(value)
+
+
+def of_lines(file: Iterable[bytes]) -> Iterator[tuple[GivenReply, str]]:
+    """Read replies of JSON Lines, each with its finish reason."""
+    for number, line in enumerate(file, 1):
+        try:
+            entry = json.loads(line)
+            text = entry["text"] if "text" in entry else entry["content"]
+        except (ValueError, KeyError, TypeError):
+            raise click.BadParameter(
+                f"line {number}: no JSON object with `text` or `content`", param_hint="FILE"
+            ) from None
+        yield GivenReply(text), entry.get("finish_reason") or ""
