@@ -93,6 +93,7 @@ async def test_a_server_that_starts_after_vtc_is_served_in_its_api_at_the_next_r
         f"vtc: VTC started before the server: {where} is vLLM",
         "vtc: VTC started before the server: "
         f"it speaks openai-chat: clients of {', '.join(CLIENTS)} are translated to openai-chat",
+        "vtc: VTC started before the server: its models: m",
     ]
 
 
@@ -115,7 +116,7 @@ async def test_a_server_that_loads_its_model_is_not_known_yet(confdir: Path) -> 
     [
         ({"vtc_server": "vllm"}, True),
         ({"vtc_upstream_api": "openai-chat"}, True),
-        ({"vtc_server": "vllm", "vtc_upstream_api": "openai-chat"}, False),
+        ({"vtc_server": "vllm", "vtc_upstream_api": "openai-chat"}, True),
         ({"vtc_discover": "off", "vtc_upstream_api": "openai-chat"}, False),
     ],
 )
@@ -126,6 +127,7 @@ async def test_only_what_is_left_open_is_asked_and_options_win(
         assert (await ask(client, "anthropic-messages")).json()["content"][0]["text"] == "Hi."
         flow = await proxy.flows.ended.get()
     assert (server.seen[0].method == "GET") == looked
+    assert any(seen.body == b"{}" for seen in server.seen) == ("vtc_upstream_api" not in settings)
     chosen = flow.metadata["vtc"]["settings"]
     assert chosen.get("server") == (None if settings.get("vtc_discover") == "off" else "vllm")
     assert list(chosen["upstream_api"]) == ["openai-chat"]

@@ -46,9 +46,10 @@ async def asked(body: bytes, status: int = 200) -> ServerIdentity:
     ],
 )
 async def test_a_server_is_known_by_whom_it_names_as_owner(owner: Any, name: str | None) -> None:
-    found, said, _ = await asked(models(owner))
-    assert found == name
-    assert (PROFILES.servers[name].description in said) if name else ("answers" in said)
+    identity = await asked(models(owner))
+    assert identity.server == name
+    assert (PROFILES.servers[name].description in identity.told) if name else ("answers" in identity.told)
+    assert (identity.models, identity.answers) == (("m",), True)
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"[]", b'{"data": 5}', b'{"data": [5, {}]}', b"\xff"])
@@ -57,28 +58,25 @@ async def test_any_answer_will_do(body: bytes) -> None:
 
 
 async def test_one_that_wants_a_key_is_not_known() -> None:
-    found, said, is_there = await asked(b"{}", 401)
-    assert found is None
-    assert is_there
-    assert "answers 401" in said
+    identity = await asked(b"{}", 401)
+    assert (identity.server, identity.is_there, identity.answers) == (None, True, False)
+    assert "answers 401" in identity.told
 
 
 async def test_one_that_loads_its_model_is_not_there_yet() -> None:
-    found, said, is_there = await asked(b'{"error": {"message": "Loading model", "code": 503}}', 503)
-    assert found is None
-    assert not is_there
-    assert "answers 503" in said
+    identity = await asked(b'{"error": {"message": "Loading model", "code": 503}}', 503)
+    assert (identity.server, identity.is_there) == (None, False)
+    assert "answers 503" in identity.told
 
 
 def test_one_that_is_down_is_told() -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{nobody.getsockname()[1]}"
-        found, said, is_there = recognised(Asker(url), PROFILES)
-    assert found is None
-    assert not is_there
-    assert f"{url} cannot be reached now" in said
-    assert "is the model server running?" in said
+        identity = recognised(Asker(url), PROFILES)
+    assert (identity.server, identity.is_there) == (None, False)
+    assert f"{url} cannot be reached now" in identity.told
+    assert "is the model server running?" in identity.told
 
 
 async def test_one_that_speaks_another_protocol_is_told() -> None:
@@ -95,11 +93,9 @@ async def test_one_that_speaks_another_protocol_is_told() -> None:
 
 def test_a_hosted_api_is_known_by_its_name_and_not_asked() -> None:
     """There is no server of this name: asking it would fail, and be told."""
-    assert recognised(Asker("https://no-such-host.openrouter.ai"), PROFILES) == (
-        "hosted",
-        "https://no-such-host.openrouter.ai is one of: hosted APIs",
-        True,
-    )
+    told = "https://no-such-host.openrouter.ai is one of: hosted APIs"
+    identity = ServerIdentity("hosted", told, is_hosted=True)
+    assert recognised(Asker("https://no-such-host.openrouter.ai"), PROFILES) == identity
 
 
 def test_one_for_which_the_user_has_a_profile_is_not_asked(tmp_path: Path) -> None:

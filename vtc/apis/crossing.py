@@ -11,14 +11,14 @@ import copy
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 from msgspec.structs import replace
 
 from vtc.apis.content import file_of, missing
 from vtc.apis.contract import Chain, Decoded, Decoder, joined
-from vtc.apis.fields import part_of, text_at
+from vtc.apis.fields import at, object_of, part_of, text_at
 from vtc.apis.layout import UNSIGNED
 from vtc.apis.request import Request
 from vtc.apis.seals import SealKey
@@ -39,7 +39,7 @@ from vtc.events import (
     Tool,
     ToolCall,
 )
-from vtc.json_text import decode
+from vtc.json_text import decode, encode
 from vtc.wire.framing import Frame, Framing
 
 FAILED = "Error:"
@@ -305,6 +305,39 @@ class ForeignDecoder(msgspec.Struct, eq=False):
         if id_ and key:
             self.known |= {key}
         return replace(call, name=self.names.back(call.name) if call.name else "", id=id_)
+
+
+class RenamedModel(msgspec.Struct):
+    """The decoder of a server that is asked for another model than its client asks for: its frames bear that name."""
+
+    decoder: Decoder
+    paths: Sequence[str]
+    """Where its API tells the model (`BodyLayout.told_model`)."""
+    model: str
+    """The client's."""
+
+    def __copy__(self) -> RenamedModel:
+        return replace(self, decoder=copy.copy(self.decoder))
+
+    @property
+    def framing(self) -> Framing:
+        return self.decoder.framing
+
+    def decode(self, frame: Frame) -> Decoded | None:
+        renamed = self._renamed(frame)
+        decoded = self.decoder.decode(renamed)
+        return decoded if decoded is None or renamed is frame else replace(decoded, frame=decoded.frame or renamed)
+
+    def _renamed(self, frame: Frame) -> Frame:
+        """Write the client's name into what a frame says; return the same frame if it tells no other."""
+        value = object_of(frame.data) if frame.data and b"odel" in frame.data else None
+        names = {path: at(value, path) for path in self.paths}
+        told = [path for path, name in names.items() if isinstance(name, str) and name not in ("", self.model)]
+        for path in told:
+            outer, _, key = path.rpartition(".")
+            part: Any = at(value, outer) if outer else value
+            part[key] = self.model
+        return Frame(self.framing.write([value], frame)[0], encode(value)) if told and value else frame
 
 
 class RenamedTools:

@@ -33,7 +33,7 @@ class FullError(NamedTuple):
 
 
 class BodyLayout(msgspec.Struct, frozen=True, kw_only=True):
-    """The fields of a request's body."""
+    """The fields of a request's body, and the one of a reply's that repeats the model."""
 
     name: str
     """What the body is, for the error where it is none."""
@@ -49,6 +49,8 @@ class BodyLayout(msgspec.Struct, frozen=True, kw_only=True):
     """The field that forbids more than one call; None if there is none."""
     in_path: bool = False
     """True if the path says the model, and whether to stream, instead of the body."""
+    told_model: Sequence[str] = ("model",)
+    """Where replies and the frames of these tell the model, as paths."""
     any_json: bool = True
     """True if it can ask for JSON without a schema."""
     limits: Mapping[str, Sequence[str]] = {}

@@ -44,6 +44,8 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """The dialect in which the model is prompted."""
     blocks: Literal["auto", "text", "last"] | None = None
     """What a call is that stands as JSON in a code block which ends the reply: an example, or a call."""
+    model: str | None = None
+    """The model that the server is asked for in the place of each that it does not list."""
     server: str | None = None
     """The server profile, if the server is not recognised."""
     api: str | None = None
@@ -80,6 +82,7 @@ OPTIONS = {
     "tools": "vtc_tools=",
     "dialect": "vtc_dialect=",
     "blocks": "vtc_blocks=",
+    "model": "vtc_models=",
     "server": "vtc_server=",
     "api": "vtc_upstream_api=",
     "key_env": "vtc_key_env=",

@@ -18,12 +18,13 @@ from vtc import __version__
 from vtc.cli import common, config
 from vtc.cli.common import profile_directories
 from vtc.cli.config import Config
-from vtc.exchange.model_list import names_of
 from vtc.profiles import loader
 from vtc.profiles.document import ProfileError
 from vtc.profiles.loader import Profiles
+from vtc.profiles.planner import Planner
+from vtc.profiles.settings import Settings
 from vtc.proxy import launch
-from vtc.proxy.discovery import LIST, Asker, ServerAnswer, recognised, spoken, told
+from vtc.proxy.discovery import Asker, ServerAnswer, findings
 from vtc.proxy.keys import Address
 from vtc.proxy.keys import upstream as address_of
 from vtc.proxy.status import PATH, status_of
@@ -167,19 +168,14 @@ def _certificate() -> CheckLine:
 def _server(url: str, profiles: Profiles, models: list[str]) -> Iterator[CheckLine]:
     """Ask a model server which it is, and for its `models`."""
     asker = Asker(url)
-    name, message, _ = recognised(asker, profiles)
-    lost = name is None and "answers;" not in message
-    yield CheckLine("wrong" if lost else "ok", message)
-    if lost:
-        return
-    if apis := spoken(asker):
-        yield CheckLine("ok", told(apis))
-    answer = asker.ask(LIST)
-    if not answer.ok:
-        yield CheckLine("note", f"GET {LIST}: {answer.why if answer.error else answer.status}")
-        return
-    models += names_of(answer.body)
-    yield CheckLine("ok" if models else "note", f"models: {', '.join(models[:5]) or 'none are listed'}")
+    found = findings(asker, Planner(profiles, Settings()))
+    lost = not (found.server or found.is_sound)
+    first, *more = found.lines
+    yield CheckLine("wrong" if lost else "ok", first)
+    yield from (CheckLine("ok", line) for line in more)
+    models += found.models
+    if not (lost or models):
+        yield CheckLine("note", "it lists no models")
 
 
 def _listens(port: int) -> bool:

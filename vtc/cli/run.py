@@ -70,6 +70,7 @@ class RunCommand(click.Command):
 @click.option("--tools", type=click.Choice(["auto", "native", "prompt"]), help="How tools reach the model.")
 @click.option("--dialect", help="The dialect in which the model is prompted.", shell_complete=completing("dialects"))
 @click.option("--blocks", type=click.Choice(["auto", "text", "last"]), help="What JSON in the last code block is.")
+@click.option("--model", help="The model to ask for in the place of each that the server does not list.")
 @click.option("--server", help="The server profile, if it is not recognised.", shell_complete=completing("servers"))
 @click.option("--api", type=Apis(), help="The APIs that the server speaks, parted by commas, if not those it shows.")
 @click.option("--key-env", help="The variable with UPSTREAM's key, for clients that send none. It goes nowhere else.")

@@ -34,7 +34,7 @@ from vtc.json_text import decode, encode, is_proper
 from vtc.profiles.matching import Facts
 from vtc.profiles.memory import Memory
 from vtc.profiles.plan import Plan
-from vtc.profiles.planner import PROMPT, Planner
+from vtc.profiles.planner import REPLANNED, Planner
 from vtc.reporting.report import Parties, Report
 from vtc.scrub import told
 from vtc.wire import compression
@@ -84,7 +84,7 @@ class Exchange:
 
         What the server seals is signed for the client with keys that are derived from `secret`.
         """
-        parties = Parties(plan.stack.client.name, plan.stack.model.name, request.model, api=api.name)
+        parties = Parties(plan.stack.client.name, asked=request.model, api=api.name)
         self.report = Report(parties, secrets=facts.secrets)
         if plan.protocol.client_text:
             self.report.parties.form = plan.protocol.client_text.dialect.name
@@ -96,7 +96,7 @@ class Exchange:
         self._own = partial(OwnReplies, api, request, seed=seed, created=facts.time)
         if self.crosses:
             self.report.parties.server_api = self.server.name
-        self._seals = self._seal_key(facts, plan, secret) if self.crosses else None
+        self._sealed = partial(self._seal_key, facts, secret)
         self._planned = planned
         self._begin(plan, past, {})
 
@@ -104,18 +104,20 @@ class Exchange:
         """Make what depends on the plan; `taught` are the steps that refusals of this request taught."""
         self.plan = plan
         self._past = past
+        self.report.parties.model, self.report.parties.server_model = plan.stack.model.name, plan.server_model
         self.report.why[:] = plan.why
         self.report.request[:] = plan.request_lines()
         own = self._own(plan.protocol)
         self.fate = Fate(plan.is_strict, self.crosses, own, self.report.secrets)
         sides = (self._api, self.server, self._request)
-        self._factory = ReplyFactory(*sides, plan, self.fate, own.seed, self._seals, past.thoughts if past else None)
-        self._encoder = RequestEncoder(*sides, self._body, plan, self._factory, self.report, self._seals, taught)
+        seals = self._sealed(plan) if self.crosses else None
+        self._factory = ReplyFactory(*sides, plan, self.fate, own.seed, seals, past.thoughts if past else None)
+        self._encoder = RequestEncoder(*sides, self._body, plan, self._factory, self.report, seals, taught)
         reminder = Reminder(self._request, self._encoder, past, self.report)
         self.whole = WholeReplies(*sides, plan, self._factory, self._encoder, self.fate, self.report, reminder)
         self._outgoing: Outgoing | None = None  # when it was asked for
 
-    def _seal_key(self, facts: Facts, plan: Plan, secret: bytes) -> SealKey:
+    def _seal_key(self, facts: Facts, secret: bytes, plan: Plan) -> SealKey:
         """Derive the key for what the server seals of this conversation."""
         whose = self.server.name, facts.host, str(facts.port), plan.server_model or self._request.model
         return SealKey.of(secret, (opening(self._request.messages), *whose, *facts.credentials))
@@ -190,7 +192,7 @@ class Exchange:
                     stop, steer = self._answer_to_loops
                     lines, field = self.report.request, None if self.crosses else plan.thoughts
                     past = request.messages
-                    past = self._past.conversation(request, field, self._seals, lines) if self._past else past
+                    past = self._past.conversation(request, field, self._encoder.seals, lines) if self._past else past
                     body = self._encoder.encode(prompt.prepared(request, past, plan, steer, lines))
             except BadRequest as error:
                 self.fate.of_request(error, self.report)
@@ -213,11 +215,11 @@ class Exchange:
         """
         self._rewritten()
         request = self._encoder.again(body, status)
-        if request is None and self._encoder.taught.get(PROMPT) and self._planned:
-            before, prefix = self._encoder.sent, self.report.prefix
+        if request is None and self._planned and not self._encoder.taught.keys().isdisjoint(REPLANNED):
+            before, prefix = (self._encoder.sent, self.asked), self.report.prefix
             self._begin(*self._planned(self._encoder.taught), self._encoder.taught)
             request, self.report.prefix = self._rewritten().body, prefix
-            return request if self._encoder.sent != before else None
+            return request if (self._encoder.sent, self.asked) != before else None
         if request and self._past:
             self._past.kept_prefix(*self._encoder.left, self._request)
         return request

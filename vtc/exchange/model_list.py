@@ -15,6 +15,7 @@ import msgspec
 from vtc.events import ListedModel
 from vtc.json_text import decode
 from vtc.profiles.document import table
+from vtc.profiles.matching import plain_model
 
 
 class ModelPaths(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -30,8 +31,6 @@ class ModelPaths(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
 _PREFIX = "models/"
 """Stands before names in Gemini's lists; its paths have it, too."""
-_LATEST = ":latest"
-"""The tag of Ollama's models that need not be said."""
 
 
 @cache
@@ -62,16 +61,12 @@ def model_in(body: bytes, name: str) -> ListedModel | None:
     if listed is None:
         value = _decoded(body)
         return _model(name, value) if isinstance(value, dict) and "error" not in value else None
-    return next((model for model in listed if _plain(model.name) == _plain(name)), None)
+    return next((model for model in listed if plain_model(model.name) == plain_model(name)), None)
 
 
 def without_prefix(name: str) -> str:
     """Return a name as requests have it in a body."""
     return name.removeprefix(_PREFIX)
-
-
-def _plain(name: str) -> str:
-    return without_prefix(name).casefold().removesuffix(_LATEST)
 
 
 def _decoded(body: bytes) -> Any:

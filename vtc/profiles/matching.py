@@ -193,6 +193,15 @@ def _tests(match: Match, facts: Facts) -> Iterator[_Held | str]:
         yield _test(f"body {dotted!r}", texts_at(facts.body, dotted.split(".")), globs)
 
 
+_LATEST = ":latest"
+"""The tag of Ollama's models that need not be said."""
+
+
+def plain_model(name: str) -> str:
+    """Return the name of a model as it is compared with those that a server lists; Gemini's have two forms."""
+    return name.removeprefix("models/").casefold().removesuffix(_LATEST)
+
+
 def is_at(match: Match, host: str, port: int) -> bool:
     """True if a profile is for a host by name; false for one that names none."""
     globs = (match.host,) if isinstance(match.host, str) else match.host

@@ -112,6 +112,15 @@ class ReadingPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The markers that begin an answer, in which nothing is a call, and those that end it."""
 
 
+class StandIn(msgspec.Struct, frozen=True):
+    """The only model of a server, where it may have none of the name that is asked."""
+
+    model: str = ""
+    """Empty if there is none."""
+    names: Lessons = msgspec.field(default_factory=Lessons)
+    """Takes it that the server refused this name."""
+
+
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """The decision about one exchange."""
 
@@ -144,6 +153,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Upstream is asked for a whole reply, which is read before the client is sent any of it, as a stream."""
     server_model: str = ""
     """The model that the server is asked for, where that is not the one of the request."""
+    stand_in: StandIn = msgspec.field(default_factory=StandIn)
+    """The one that it is asked for if it refuses the name of the request."""
 
     def request_lines(self) -> list[str]:
         """Tell people what does not show otherwise: tools that are not offered, fields that are set."""
@@ -184,5 +195,5 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         """True if this plan can change the reply. If False, the body is streamed through unread."""
         protocol, stack = self.protocol, self.stack
         reads = bool(self.reading.dialects and protocol.tools) or protocol.client_text is not None
-        changes = bool(stack.response_drop or stack.response_thoughts or stack.silences) or self.buffered
-        return reads or self.checks_calls or self.checks_text or changes
+        changes = bool(stack.response_drop or stack.response_thoughts or stack.silences or self.server_model)
+        return reads or self.checks_calls or self.checks_text or changes or self.buffered

@@ -21,9 +21,9 @@ from vtc.guards.chain import Guards
 from vtc.guards.guard import ToolNames
 from vtc.guards.reactors import as_written
 from vtc.profiles.loader import Profiles
-from vtc.profiles.matching import Facts, Matched, ProfileChoice, best, every
+from vtc.profiles.matching import Facts, Matched, ProfileChoice, best, every, plain_model
 from vtc.profiles.memory import Learned, Lessons, Memory, renewed
-from vtc.profiles.plan import Plan, ReadingPlan, TextClient, Thinking, ToolProtocol
+from vtc.profiles.plan import Plan, ReadingPlan, StandIn, TextClient, Thinking, ToolProtocol
 from vtc.profiles.schema import Form, Marks, ModelProfile, ServerProfile
 from vtc.profiles.settings import UNKNOWN_CLIENT, UNKNOWN_MODEL, ProfileStack, Settings, UnknownName, first_set
 
@@ -313,8 +313,12 @@ def held_to(form: Form, dialect: Description, plan: Plan) -> Constraining:
     return Constraining(form, dialect, tools, demand)
 
 
+MODEL = "model"
+"""The lesson that the server has no model of the name that was asked: its only one stands for it."""
 PROMPT = "prompt"
 """The lesson that the server cannot read the calls of its own model: the tools are written into the prompt."""
+REPLANNED = (PROMPT, MODEL)
+"""The lessons for which a request is planned anew."""
 
 
 def agent_pattern(agent: str, patterns: Iterable[str]) -> str | None:
@@ -325,9 +329,11 @@ def agent_pattern(agent: str, patterns: Iterable[str]) -> str | None:
 class Planner:
     """Decides about exchanges; made anew when profiles or settings change. Raises `UnknownName`."""
 
-    def __init__(self, profiles: Profiles, settings: Settings) -> None:
+    def __init__(self, profiles: Profiles, settings: Settings, listed: Sequence[str] = ()) -> None:
+        """`listed` are the models that the server has, as far as it told."""
         self.profiles = profiles
         self.settings = settings
+        self._listed = {plain_model(name): name for name in listed}
         for setting, name, known in (
             ("client", settings.client, profiles.clients),
             ("model", settings.model, profiles.models),
@@ -337,10 +343,10 @@ class Planner:
             if name and name not in known:
                 raise UnknownName(setting, name, tuple(known))
 
-    def with_settings(self, given: Mapping[str, Any]) -> Planner:
+    def with_settings(self, given: Mapping[str, Any], listed: Sequence[str] = ()) -> Planner:
         """Make a planner with these settings, plain data, but for those that this one was given; raises ValueError."""
         settings = msgspec.convert({**given, **self.settings.chosen()}, Settings)
-        return self if settings == self.settings else Planner(self.profiles, settings)
+        return self if settings == self.settings and not listed else Planner(self.profiles, settings, listed)
 
     def plan(
         self, facts: Facts, request: RequestFacts, memory: Memory | None = None, taught: Mapping[str, Any] | None = None
@@ -349,7 +355,7 @@ class Planner:
 
         `memory` knows what upstreams did before; `taught` are the steps that this one taught by refusing it.
         """
-        server_model = self.server_model(facts)
+        server_model, stand_in = self._model(facts, memory, taught or {})
         facts = dataclass_replace(facts, model=server_model) if server_model else facts
         lessons = memory.lessons(*facts.whose, facts.model) if memory else Lessons()
         learned = renewed(lessons.known(), taught or {})
@@ -387,12 +393,13 @@ class Planner:
             thoughts=stack.server.thoughts or told_thoughts(seen),
             buffered=stack.unstreamed and request.stream and bool(tools),
             server_model=server_model,
+            stand_in=stand_in,
         )
         steps, why_grammar = _steps(plan, learned, has_form=request.generation.constrained)
         why += [*protocol.why, *why_grammar]
         if server_model:
             why.append(f"model {request.model}: the server is asked for {server_model}")
-        if needed := [name for name in learned if name not in ("constrain", "strict")]:
+        if needed := [name for name in learned if name not in ("constrain", "strict", MODEL)]:
             why.append(f"done since the server refused a request: {', '.join(needed)}")
         if withheld:
             why.append(f"not offered to the model: {', '.join(sorted(withheld))}")
@@ -455,9 +462,7 @@ class Planner:
 
     def models(self, facts: Facts) -> list[str]:
         """List the names of models that stand for others, but for globs."""
-        server = self.server(facts)
-        globs = [pair.partition("=")[0] for pair in self.settings.models]
-        return [glob for glob in (*globs, *(server.models if server else ())) if not {*glob} & {*"*?["}]
+        return [glob for glob, _ in self._aliases(facts) if not {*glob} & {*"*?["}]
 
     def tokenizes(self, facts: Facts) -> bool:
         """True if the server counts tokens when it is asked."""
@@ -466,11 +471,34 @@ class Planner:
 
     def server_model(self, facts: Facts) -> str:
         """Find the model that the server is asked for; empty for the one of the request."""
-        server = self.server(facts)
-        pairs = [(glob, name) for glob, _, name in (pair.partition("=") for pair in self.settings.models)]
-        pairs += server.models.items() if server else ()
         name = facts.model.casefold()
-        return next((to for glob, to in pairs if fnmatch.fnmatchcase(name, glob.casefold())), "")
+        alias = next((to for glob, to in self._aliases(facts) if fnmatch.fnmatchcase(name, glob.casefold())), "")
+        return alias or (self.default_model if plain_model(facts.model) not in self._listed else "")
+
+    def _aliases(self, facts: Facts) -> list[tuple[str, str]]:
+        """List the globs for models, and the model that the server is asked for in their place."""
+        server = self.server(facts)
+        pairs = [
+            (glob, name) for glob, is_pair, name in (pair.partition("=") for pair in self.settings.models) if is_pair
+        ]
+        return [*pairs, *(server.models.items() if server else ())]
+
+    @cached_property
+    def default_model(self) -> str:
+        """Return the model that stands for each that the server does not list, by the user's option; empty for none."""
+        return next((name for name in reversed(self.settings.models) if "=" not in name), "")
+
+    def _model(self, facts: Facts, memory: Memory | None, taught: Mapping[str, Any]) -> tuple[str, StandIn]:
+        """Find the model that the server is asked for, empty for the one of the request, and what may stand for that.
+
+        That is the only model of a server, once this refused the name.
+        """
+        names = memory.lessons(*facts.whose, facts.model) if memory else Lessons()
+        only = [*self._listed.values()] if len(self._listed) == 1 else []
+        model, stand_in = self.server_model(facts), next((name for name in only if name != facts.model), "")
+        if not model and renewed(names.known(), taught).get(MODEL):
+            model = stand_in
+        return model, StandIn("" if model else stand_in, names)
 
     def refuses(self, facts: Facts) -> bool:
         """True if a policy that refuses calls holds for a request of which only these facts are known."""
@@ -525,7 +553,7 @@ def _withheld(configured: Iterable[Guards], names: Iterable[str]) -> frozenset[s
 
 def _steps(plan: Plan, learned: Mapping[str, Any], *, has_form: bool) -> tuple[Mapping[str, Any], list[str]]:
     """Put together the steps that make the request ready, and say why the server decodes by a grammar, or does not."""
-    steps = {**plan.stack.steps, **{name: value for name, value in learned.items() if name != PROMPT}}
+    steps = {**plan.stack.steps, **{name: value for name, value in learned.items() if name not in REPLANNED}}
     wish, form = plan.stack.settings.constrain, steps.pop("constrain", None)
     if steps.pop("strict", None) and wish == "auto" and not (plan.protocol.write or has_form):
         steps["strict"] = True

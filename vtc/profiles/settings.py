@@ -37,7 +37,8 @@ class Settings:
     upstream_api: tuple[str, ...] = ()
     """The APIs that the server speaks, the one for clients of any other first; `same` is that of each client."""
     models: tuple[str, ...] = ()
-    """`glob=name`: what the server is asked for in the place of a model; the first that fits counts."""
+    """`glob=name`: what the server is asked for in the place of a model; the first that fits counts. Of names alone the
+    last stands for each model that the server does not list."""
     tools: Literal["auto", "native", "prompt"] = "auto"
     dialect: str = ""
     lenient: Literal["auto", "on", "off"] = "auto"

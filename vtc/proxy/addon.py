@@ -330,6 +330,7 @@ class VirtualToolCalling:
         summary = report.summary()
         if summary and ctx.options.vtc_mode == "observe":
             summary = summary.replace("vtc: ", "vtc (observing): ", 1)
+        report.parties.keep_model()
         data = report.as_dict()
         self._stats.add(data)
         self._say(flow, data, summary, report.outcome)

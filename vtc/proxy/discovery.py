@@ -13,7 +13,7 @@ import logging
 import socket
 import ssl
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
@@ -26,10 +26,11 @@ from mitmproxy.addons.proxyserver import Proxyserver
 from mitmproxy.proxy.mode_specs import ProxyMode, ReverseMode
 from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 
-from vtc.apis import APIS
+from vtc.apis import APIS, named
 from vtc.apis.place import BEARER
+from vtc.exchange.model_list import names_of
 from vtc.profiles.loader import Profiles
-from vtc.profiles.matching import Facts, best
+from vtc.profiles.matching import Facts, best, plain_model
 from vtc.profiles.planner import Planner
 from vtc.profiles.schema import ServerProfile
 from vtc.proxy.beside import UNTRUSTED
@@ -153,6 +154,12 @@ class ServerIdentity(NamedTuple):
     """The words for the user."""
     is_there: bool = True
     """True if it answered, or need not be asked."""
+    models: tuple[str, ...] = ()
+    """Those that it lists."""
+    is_hosted: bool = False
+    """True for a hosted API that is known by its name."""
+    answers: bool = False
+    """True if it answered with a list."""
 
 
 def recognised(asker: Asker, profiles: Profiles) -> ServerIdentity:
@@ -166,7 +173,8 @@ def recognised(asker: Asker, profiles: Profiles) -> ServerIdentity:
     if named and not profiles.sources["server", named.name].builtin:
         return ServerIdentity(named.name, f"{upstream} has a profile of yours: {named.name}")
     if named and url.scheme == "https":
-        return ServerIdentity(named.name, f"{upstream} is one of: {named.description or named.name}")
+        told = f"{upstream} is one of: {named.description or named.name}"
+        return ServerIdentity(named.name, told, is_hosted=True)
     answer = asker.ask(LIST)
     if isinstance(answer.error, ssl.SSLCertVerificationError):
         why = f"({answer.error.verify_message}): {UNTRUSTED} (after `--`)"
@@ -182,9 +190,13 @@ def recognised(asker: Asker, profiles: Profiles) -> ServerIdentity:
     if not answer.ok:
         problem = f"{upstream} answers {answer.status} to GET {LIST}, so it is not known which server it is"
         return ServerIdentity(None, problem)
+    models = tuple(names_of(answer.body))
     if server := owned(answer.json, profiles):
-        return ServerIdentity(server.name, f"{upstream} is {server.description or server.name}")
-    return ServerIdentity(None, f"{upstream} answers; it needs no profile, or name one with --server")
+        return ServerIdentity(
+            server.name, f"{upstream} is {server.description or server.name}", models=models, answers=True
+        )
+    told = "its kind was not recognised, which is fine for most servers (--server names it)"
+    return ServerIdentity(None, f"{upstream} answers; {told}", models=models, answers=True)
 
 
 def owned(listed: Any, profiles: Profiles) -> ServerProfile | None:
@@ -217,6 +229,31 @@ def _is_spoken(asker: Asker, path: str) -> bool:
     return answer.error is None and answer.status not in (404, 405, 501)
 
 
+def listed(asker: Asker, apis: Sequence[str]) -> tuple[str, ...]:
+    """Ask a server for its models, where clients do and where one of these APIs has its list; empty if it has none."""
+    places = dict.fromkeys([LIST, *(api.place.lists for name in apis if (api := named(name)))])
+    names = (names_of(answer.body) for path in places if (answer := asker.ask(path)).ok)
+    return tuple(next(filter(None, names), ()))
+
+
+MOST_LISTED = 5
+"""Models that are told by their names."""
+
+
+def told_models(models: Sequence[str], default: str = "") -> str:
+    """Say which models a server lists, and whether the one is there that stands for all others; empty for none."""
+    if not models:
+        return f"the server's models are not known: it is asked for {default} in the place of any" if default else ""
+    more = len(models) - MOST_LISTED
+    line = f"its models: {', '.join(models[:MOST_LISTED])}{f' and {more} more' if more > 0 else ''}"
+    if not default:
+        return line
+    is_there = plain_model(default) in map(plain_model, models)
+    return (
+        f"{line}; it is asked for {default} in the place of all others{'' if is_there else ', which is none of them'}"
+    )
+
+
 def told(apis: tuple[str, ...]) -> str:
     """Say which clients are served by way of another API."""
     unspoken = [api.name for api in APIS if api.name not in apis]
@@ -227,22 +264,67 @@ logger = logging.getLogger(__name__)
 
 PAUSE = 10.0
 """Seconds for which a server is left alone that took long to say nothing."""
+LISTED = 60.0
+"""Seconds after which a list of models is asked for again, where one model stands for all that are not in it."""
 LONG = 1.0
 """Seconds beyond which that was long; a port that no one listens at answers at once."""
 
 
+class ServerFindings(NamedTuple):
+    """What a model server showed of itself."""
+
+    server: str | None = None
+    """Its profile."""
+    apis: tuple[str, ...] | None = None
+    """The APIs that it speaks; None if it was not asked, empty if that does not show."""
+    models: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
+    """All that in words, for the user."""
+    is_there: bool = True
+    is_sound: bool = False
+    """True if it answered as servers do."""
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Return what stands in the place of options that the user left open."""
+        named: dict[str, Any] = {"server": self.server, "upstream_api": self.apis}
+        return {name: value for name, value in named.items() if value}
+
+
+def findings(asker: Asker, planner: Planner) -> ServerFindings:
+    """Ask a model server what the user's options leave open; it is sent no key."""
+    settings = planner.settings
+    identity = recognised(asker, planner.profiles)
+    if not identity.is_there:
+        return ServerFindings(lines=(identity.told,), is_there=False)
+    lines = [] if settings.server else [identity.told]
+    apis = None
+    if not (settings.upstream_api or identity.is_hosted):
+        apis = spoken(asker)
+        lines += [told(apis)] if apis else []
+    models = identity.models or listed(asker, settings.upstream_api or apis or ())
+    lines.append(told_models(models, planner.default_model))
+    return ServerFindings(identity.server, apis, models, tuple(filter(None, lines)), is_sound=identity.answers)
+
+
 @dataclass(slots=True)
 class ModelServer:
-    """A model server, and what it showed by name of the setting: None or empty for what it did not."""
+    """A model server, and what it showed."""
 
     url: str
-    shown: dict[str, Any] = field(default_factory=dict)
+    found: ServerFindings | None = None
     asking: asyncio.Task[None] | None = None
     free_from: float = 0.0
+    renewed: float = 0.0
+    """When its list of models was asked for last."""
     missed: bool = False
     """True if it was not there when it was asked."""
     planners: tuple[Planner, Planner] | None = None
     """The planner without and with what it showed."""
+
+    def is_known(self, planner: Planner) -> bool:
+        """True if it showed what the user's options leave open."""
+        return self.found is not None and (self.found.apis is not None or bool(planner.settings.upstream_api))
 
 
 class Discovery:
@@ -276,13 +358,13 @@ class Discovery:
     def informed(self, flow: http.HTTPFlow, planner: Planner) -> Planner:
         """Return the planner for a flow: it knows what the model server showed."""
         server = self._servers.get(url_of(flow.client_conn.proxy_mode))
-        if server is None or not any(server.shown.values()):
+        if server is None or server.found is None:
             return planner
         if server.planners is None or server.planners[0] is not planner:
-            known = {name: value for name, value in server.shown.items() if value}
+            known = server.found.settings
             if known.get("server") not in planner.profiles.servers:  # profiles are edited
                 known.pop("server", None)
-            server.planners = planner, planner.with_settings(known)
+            server.planners = planner, planner.with_settings(known, server.found.models)
         return server.planners[1]
 
     def _ask(self, mode: ProxyMode) -> asyncio.Task[None] | None:
@@ -291,42 +373,41 @@ class Discovery:
         if not url or planner is None or ctx.options.vtc_discover != "on" or ctx.options.vtc_mode == "off":
             return None
         server = self._servers.setdefault(url, ModelServer(url))
-        left_open = [name for name in ("server", "upstream_api") if not getattr(planner.settings, name)]
-        if server.shown.keys() >= {*left_open}:
+        if server.is_known(planner):
+            if planner.default_model and self._clock() >= server.renewed + LISTED:  # for which no request waits
+                server.renewed = self._clock()
+                server.asking = asyncio.create_task(self._list_again(server, planner))
             return None
         if server.asking is None or (server.asking.done() and self._clock() >= server.free_from):
-            server.asking = asyncio.create_task(self._discover(server, left_open, planner.profiles))
+            server.asking = asyncio.create_task(self._discover(server, planner))
         return server.asking
 
-    async def _discover(self, server: ModelServer, names: list[str], profiles: Profiles) -> None:
+    async def _discover(self, server: ModelServer, planner: Planner) -> None:
         begun = self._clock()
         try:
-            shown, lines = await asyncio.to_thread(_shown, Asker(server.url), names, profiles)
+            found = await asyncio.to_thread(findings, Asker(server.url), planner)
         except Exception:  # a fault of ours: requests go on, and nothing is asked again
             logger.exception("vtc: %s could not be asked", server.url)
-            shown, lines = dict.fromkeys(names), []
-        if shown is None:
-            ended = self._clock()
+            found = ServerFindings(apis=())
+        server.renewed = ended = self._clock()
+        if not found.is_there:
             server.free_from = ended + PAUSE if ended - begun > LONG else ended
             if not server.missed:
-                logger.warning("vtc: %s It is asked again before requests.", lines[0])
+                logger.warning("vtc: %s It is asked again before requests.", found.lines[0])
             server.missed = True
             return
-        for line in lines:
+        for line in found.lines:
             logger.info("vtc: %s%s", "VTC started before the server: " if server.missed else "", line)
-        server.missed, server.planners = False, None
-        server.shown.update(shown)
+        if found.apis is None:
+            found = found._replace(apis=())
+        server.missed, server.planners, server.found = False, None, found
 
-
-def _shown(asker: Asker, names: list[str], profiles: Profiles) -> tuple[Mapping[str, Any] | None, list[str]]:
-    """Ask a server, beside the event loop; returns what it shows, None if it is not there, and what to tell."""
-    identity = recognised(asker, profiles)
-    if not identity.is_there:
-        return None, [identity.told]
-    lines = [identity.told] if "server" in names else []
-    apis = spoken(asker) if "upstream_api" in names else ()
-    lines += [told(apis)] if apis else []
-    return {name: {"server": identity.server, "upstream_api": apis}[name] for name in names}, lines
+    async def _list_again(self, server: ModelServer, planner: Planner) -> None:
+        """Ask for the list of models once more: some may have been loaded, or taken out."""
+        apis = planner.settings.upstream_api or (server.found.apis if server.found else None) or ()
+        models = await asyncio.to_thread(listed, Asker(server.url), apis)
+        if models and server.found and models != server.found.models:
+            server.planners, server.found = None, server.found._replace(models=models)
 
 
 def url_of(mode: ProxyMode) -> str:

@@ -38,7 +38,8 @@ class LogLines:
         asked, changes = str(report.get("asked", "")), report.get("request", ())
         if not named_changes(changes):  # else the line has them
             self._write_changes(str(report.get("client", "")), asked, changes)
-        model = f"{asked} at " if asked else ""
+        to = str(report.get("server_model", ""))
+        model = f"{asked}{f' -> {to}' if to else ''} at " if asked else ""
         level = LEVELS.get(outcome, logging.INFO)
         logger.log(level, "%s - %s%s%s", summary, model, flow.request.pretty_host, flows.where(flow))
 

@@ -117,7 +117,7 @@ OPTIONS = (
         Sequence[str],
         [],
         "Models that the server is asked for in place of others, as GLOB=NAME: claude-*=qwen3-coder. The first that "
-        "fits counts.",
+        "fits counts. A NAME alone stands for all that the server does not list (`vtc run --model NAME`).",
     ),
     DeclaredOption(
         "vtc_key_env",
@@ -324,10 +324,10 @@ def planner(options: OptManager) -> Planner:
     for name in ("vtc_max_call_bytes", "vtc_max_body_bytes"):
         if getattr(options, name) < 1:
             raise exceptions.OptionsError(f"{name} must be at least 1, not {getattr(options, name)}")
-    if wrong := next(
-        (entry for entry in options.vtc_models if not all(part.strip() for part in entry.partition("="))), ""
-    ):
-        raise exceptions.OptionsError(f"vtc_models must be GLOB=NAME, like claude-*=qwen3-coder, not {wrong!r}")
+    if (wrong := next((entry for entry in options.vtc_models if not _is_alias(entry)), None)) is not None:
+        raise exceptions.OptionsError(
+            f"vtc_models must be GLOB=NAME, like claude-*=qwen3-coder, or the NAME of a model alone, not {wrong!r}"
+        )
     if joined := next((entry for entry in options.vtc_models if _SEVERAL.search(entry)), ""):
         raise exceptions.OptionsError(f"vtc_models holds one GLOB=NAME each; give it once for each, not {joined!r}")
     if options.vtc_key_env and not VARIABLE.fullmatch(options.vtc_key_env):  # a key, perhaps: it is not shown
@@ -360,6 +360,12 @@ def planner(options: OptManager) -> Planner:
         raise exceptions.OptionsError(f"vtc: the profiles are not usable\n{error}") from error
     except UnknownName as error:
         raise exceptions.OptionsError(f"vtc_{error.setting}: {error}") from None
+
+
+def _is_alias(entry: str) -> bool:
+    """True if it names a model that stands for others: for those that a glob finds, or for all."""
+    glob, is_pair, name = entry.partition("=")
+    return bool(glob.strip() and name.strip()) if is_pair else bool(glob.strip()) and not {*glob} & {*"*?["}
 
 
 def _apis(text: str) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from vtc.exchange.replying.fate import JSON, LocalReply
 from vtc.proxy import bodies, flows
 from vtc.proxy.bodies import DecodedBody
 from vtc.proxy.follow_up import PATIENCE, FollowUpRequests
+from vtc.proxy.refusing import redirect
 from vtc.proxy.stream_callable import LiveExchange
 from vtc.reporting import hints
 
@@ -195,12 +196,16 @@ def _asked_again(
 
     Where each was another one, the client's next request goes with what all of them taught.
     """
-    exchange, status = live.exchange, response.status_code
+    exchange, status, client = live.exchange, response.status_code, flows.api(flow)
+    asked = exchange.asked
     ask = partial(answered, FollowUpRequests(flow, PATIENCE))
     for _ in range(MOST_ASKED - 1):
         again = exchange.again(body.beginning, status) if _rewrites() else None
         if again is None:
             return body
+        if client and exchange.asked != asked:  # which the path may say
+            flows.move_back(flow)
+            redirect(flow, client.place, exchange)
         try:
             received = yield from ask(again)
             break

@@ -23,7 +23,8 @@ HINTS: tuple[tuple[tuple[int, ...], str, str], ...] = (
     (
         (400, 404),
         r"model\b.{0,80}(not found|does not exist|not exist|no such|try pulling)|unknown model",
-        "the server has no model of this name: GET /v1/models lists those that it has",
+        "the server has no model of this name (GET /v1/models lists its own): `vtc run URL --model NAME` asks for "
+        'that one in the place of all it lacks, `--set "vtc_models=claude-*=NAME"` in the place of some',
     ),
     (
         (401, 403),

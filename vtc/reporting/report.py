@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from glob import escape as as_glob
 from typing import Any, Literal
 
 from vtc.events import Refusal
@@ -52,6 +53,8 @@ class Parties:
     """The model profile's name."""
     asked: str = ""
     """The model's name in the request."""
+    server_model: str = ""
+    """The model that the server was asked for, where that is another."""
     settings: dict[str, Any] = field(default_factory=dict)
     """What the user's options set, where that is not the default."""
     api: str = ""
@@ -60,6 +63,12 @@ class Parties:
     """The API that the server is spoken to in, where that is not the client's."""
     form: str = "tool_calls"
     """What calls become: `tool_calls`, or the dialect of a client that reads text."""
+
+    def keep_model(self) -> None:
+        """Keep as a setting, for a replay, which model was asked for: which ones the server has is not known then."""
+        if self.server_model or "models" in self.settings:
+            kept = [f"{as_glob(self.asked)}={self.server_model}"] if self.server_model else []
+            self.settings = {**self.settings, "models": kept}
 
 
 @dataclass(slots=True)
@@ -122,8 +131,9 @@ class Report:
             return "refused"
         if self.repaired:
             return "repaired"
-        changed = self.calls or self.request or self.notes or self.parties.server_api or actions - {"told"}
-        return "rewritten" if changed else ""
+        parties = self.parties
+        changed = self.calls or self.request or self.notes or parties.server_api or parties.server_model
+        return "rewritten" if changed or actions - {"told"} else ""
 
     @property
     def repaired(self) -> int:
@@ -214,6 +224,8 @@ class Report:
             parts.append(f"{', '.join(names)} -> {self.parties.form}")
         parts += [pair] if (pair := api_pair(asdict(self.parties))) else []
         parts += [changes] if (changes := counted_changes(self.request)) else []
+        if not parts and self.parties.server_model:
+            parts.append(f"the server is asked for {self.parties.server_model}")
         parts = [part if len(part) <= LONGEST else f"{part[:LONGEST]}…" for part in parts]
         return escaped(scrub("vtc: " + ", ".join(parts), self.secrets)) if parts else ""
 

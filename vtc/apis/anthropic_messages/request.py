@@ -195,6 +195,7 @@ def error_of(failure: Failure) -> Json:
 
 
 LAYOUT = BodyLayout(
+    told_model=("model", "message.model"),
     name="request of Anthropic Messages",
     full=FullError("prompt is too long: {prompt} tokens > {window} maximum", sign="prompt is too long"),
     prompt="system",

@@ -53,6 +53,7 @@ from vtc.events import (
 
 _CONFIG = "generationConfig"
 LAYOUT = BodyLayout(
+    told_model=("modelVersion",),
     name="request of Gemini's API",
     full=FullError(
         "The input token count ({prompt}) exceeds the maximum number of tokens allowed ({window}).",

@@ -52,6 +52,7 @@ from vtc.json_text import decode, encode
 
 
 LAYOUT = BodyLayout(
+    told_model=("model", "response.model"),
     name="request for a response",
     full=FullError(
         "Your input exceeds the context window of this model. Please adjust your input and try again. ({prompt} tokens "

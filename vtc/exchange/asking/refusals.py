@@ -18,7 +18,7 @@ from vtc.exchange.asking.window import is_full, is_limited, tokens
 from vtc.exchange.asking.words import Expressions, RefusalWords, number, pattern
 from vtc.guards.patterns import Expression, naming
 from vtc.profiles.document import table
-from vtc.profiles.planner import PROMPT
+from vtc.profiles.planner import REPLANNED
 from vtc.profiles.schema import Ready
 
 
@@ -29,7 +29,7 @@ class LessonRow(RefusalWords, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         with naming("steps"):
-            msgspec.convert({name: value for name, value in self.steps.items() if name != PROMPT}, Ready)
+            msgspec.convert({name: value for name, value in self.steps.items() if name not in REPLANNED}, Ready)
         super().__post_init__()
 
 

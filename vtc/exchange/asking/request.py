@@ -32,7 +32,7 @@ from vtc.exchange.replying.stages import ReplyFault
 from vtc.profiles.document import counted
 from vtc.profiles.memory import renewed
 from vtc.profiles.plan import Plan
-from vtc.profiles.planner import PROMPT
+from vtc.profiles.planner import MODEL, PROMPT, REPLANNED
 from vtc.reporting import hints
 from vtc.reporting.report import Report
 from vtc.scrub import told as told_of
@@ -88,12 +88,13 @@ class RequestEncoder:
         self._plan = plan
         self._factory = factory
         self._report = report
-        self._seals = seals
+        self.seals = seals
         self._steps: dict[str, Any] = {
             **CERTAIN,
             **(BRIDGED if self._crosses else {}),
             **plan.steps,
             **taught,
+            MODEL: not plan.stand_in.model,
         }
         if self._crosses and server.layout.choice is None:
             self._steps["choice"] = True
@@ -168,7 +169,7 @@ class RequestEncoder:
                 choice=plan.tool_choice,
                 limits=request.generation.limits,
             )
-        canonical = crossing.read(request, messages, tools, plan.tool_choice, plan.thoughts, self._seals)
+        canonical = crossing.read(request, messages, tools, plan.tool_choice, plan.thoughts, self.seals)
         # `[1m]` is how Claude Code asks for a longer context.
         model = plan.server_model or canonical.model.removesuffix("[1m]")
         return replace(canonical, model=model, stream=canonical.stream and not plan.buffered)
@@ -262,7 +263,8 @@ class RequestEncoder:
     def again(self, error: bytes, status: int) -> bytes | None:
         """Encode it with what the server's error teaches; None if that is nothing, or changes nothing.
 
-        None, too, if it teaches that the tools are to stand in the prompt: then it is to be planned anew.
+        None, too, if it teaches that the tools are to stand in the prompt, or that the server has no such model: then
+        it is to be planned anew.
         """
         words, before = hints.words_of(error, WORDS), [*self._report.request]
         # What is said of a prompt that is too long names no field that were better left out.
@@ -272,8 +274,9 @@ class RequestEncoder:
         # Words may teach two lessons by turns, of which neither changes this request.
         while (taught := lesson(status, words, self._steps, named)) and taught.steps not in tried:
             tried.append(taught.steps)
-            if PROMPT in taught.steps:
-                self.taught[PROMPT] = self._steps[PROMPT] = True
+            if anew := {step: value for step, value in taught.steps.items() if step in REPLANNED}:
+                self.taught |= anew
+                self._steps |= anew
                 return None
             last, self._report.request[:] = self.sent, before
             self.taught = renewed(self.taught, taught.steps)
@@ -327,7 +330,11 @@ class RequestEncoder:
         of_use = {*self._took, *_ALWAYS, *GRAMMARS}
         taught = {step: value for step, value in self.taught.items() if step in of_use}
         self._plan.lessons.learn(taught)
-        if steps := ", ".join(name for name in taught if name not in (PROMPT, *GRAMMARS)):
+        if self.taught.get(MODEL):
+            self._plan.stand_in.names.learn({MODEL: True})
+            name, only = self._request.model, self._plan.server_model
+            self._say(f"the server has no model {name}: asked again for {only}, its only one, as is what follows")
+        if steps := ", ".join(name for name in taught if name not in (*REPLANNED, *GRAMMARS)):
             self._report.notes.append(f"asked again, as the server refused it; done at once from now on: {steps}")
         if PROMPT in taught and (dialect := self._plan.protocol.write):
             line = (

@@ -11,7 +11,7 @@ from msgspec.structs import replace as replace_fields
 
 from vtc.apis import Api, Request
 from vtc.apis.contract import Decoder
-from vtc.apis.crossing import ForeignDecoder, RenamedTools, WireNames
+from vtc.apis.crossing import ForeignDecoder, RenamedModel, RenamedTools, WireNames
 from vtc.apis.relay import Relay
 from vtc.apis.relay.turn import Silent, TurnEncoder
 from vtc.apis.seals import SealKey
@@ -167,6 +167,8 @@ class ReplyFactory:
             names, created = names or WireNames(()), self._fate.own.created
             return ForeignDecoder(decoder, names, self._model, id_, self._seals, self._server.signs, created)
         decoder = self._server.decoder(self._form, drop)
+        if self._plan.server_model:
+            decoder = RenamedModel(decoder, self._server.layout.told_model, self._model)
         return RenamedTools(decoder, names) if names else decoder
 
     def _recorder(self, past: PastThoughts) -> ThoughtRecorder:
