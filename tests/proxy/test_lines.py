@@ -60,7 +60,9 @@ def test_changes_are_written_once_for_a_model_and_later_counted(caplog: pytest.L
     (line,) = session.lines(2)  # the conversation goes on: other numbers are no other changes
     assert line.startswith(LINE.format(2, "m"))
     news, line = session.lines(2, container="c1")
-    assert news == f"{COUNTED.format('m')}left out, as the server's API has no such field: context_management, container"
+    assert (
+        news == f"{COUNTED.format('m')}left out, as the server's API has no such field: context_management, container"
+    )
     assert len(session.lines(1, model="another")) == 2
 
 

@@ -13,18 +13,14 @@ from tests.proxy.captures import CALL, captured
 from vtc.proxy import page
 from vtc.proxy.addon import MARKS
 from vtc.proxy.page import Listing
-from vtc.proxy.stats import Stats
 
 
 def overview(*flows: http.HTTPFlow, **query: str) -> str:
     """The page of an address, once these flows are listed."""
-    view, stats = View(), Stats()
+    view = View()
     with taddons.context(view):
         view.add(flows)
-    for flow in flows:
-        if (report := flow.metadata.get("vtc", {})).get("client"):  # others were left alone
-            stats.add(report)
-    return page.overview(view, stats, query, Listing())
+    return page.overview(view, query, Listing(), ["base URL for clients http://127.0.0.1:8088/v1"])
 
 
 def test_the_latest_exchange_is_the_first() -> None:
@@ -38,13 +34,13 @@ def test_the_latest_exchange_is_the_first() -> None:
 
 
 def test_without_exchanges_it_says_what_to_do() -> None:
-    assert "no exchange yet: give the client VTC" in overview()
+    assert "no exchange yet: base URL for clients http://127.0.0.1:8088/v1<" in overview()
 
 
 def test_an_exchange_that_is_left_alone_is_listed_with_the_reason() -> None:
     left = captured("Hello", path="/v1/completions")
     shown = overview(left, captured("Hello", path="/v1/embeddings"))
-    assert "1 exchange" not in shown
+    assert "1 exchange (1 of them left alone), 0 calls" in shown
     assert shown.count('<a href="/vtc/') == 1
     assert f'<a href="/vtc/{left.id}">left alone: text completions have no tools' in shown
     assert "this is not read" in page.detail(left)
@@ -53,7 +49,17 @@ def test_an_exchange_that_is_left_alone_is_listed_with_the_reason() -> None:
 def test_an_exchange_under_way_is_told_as_such_with_its_model() -> None:
     flow = captured("Hello", seen=False, model="model-one")
     flow.response = None
-    assert re.search("model-one.*>under way</a>", overview(flow))
+    listed = overview(flow, captured("Hello", model="model-two"))
+    assert re.search("model-one.*>under way</a>", listed)
+    assert re.findall(r'class="chip ([a-z]+)".*?>(all|\w[\w ]+) <b>(\d)', listed) == [
+        ("all", "all", "1"),
+        ("quiet", "unchanged", "1"),
+        ("quiet", "under way", "1"),  # and in no other figure
+    ]
+    assert 'id="total" class="quiet" data-live>1 exchange, 0 calls' in listed
+    assert 'aria-label="exchanges over time: 1 unchanged"' in listed
+    assert "model-two (1)" in listed
+    assert "model-one (" not in listed
     shown = page.detail(flow)
     assert re.search("<h1.*> under way</h1>", shown)
     assert " · model-one · " in shown

@@ -73,8 +73,8 @@ def test_a_refused_option_has_no_trace_and_a_fault_of_ours_has() -> None:
         (
             "reverse:http://10.0.0.5:8000",
             ("127.0.0.1", 8088),
-            "base URL for clients http://127.0.0.1:8088/v1 (Anthropic's and Ollama's: http://127.0.0.1:8088) -> "
-            "http://10.0.0.5:8000",
+            "base URL for clients http://127.0.0.1:8088/v1 (Anthropic's, Ollama's and Gemini's: http://127.0.0.1:8088) "
+            "-> http://10.0.0.5:8000",
         ),
         (
             "regular",

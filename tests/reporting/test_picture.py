@@ -6,27 +6,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vtc.reporting import Sample, charts
-from vtc.reporting.picture import BINS, HEIGHT, TONES, WIDTH, Chart
+from vtc.reporting.picture import BINS, HEIGHT, WIDTH, Chart
+
+OUTCOMES = {"unchanged": "quiet", "rewritten": "good", "denied": "warn", "left as text": "warn", "error": "bad"}
 
 
 def drawn(*samples: Sample) -> dict[str, Chart]:
-    return {chart.name: chart for chart in charts(samples)}
+    return {chart.name: chart for chart in charts(samples, OUTCOMES)}
 
 
 def test_without_exchanges_there_is_nothing() -> None:
-    assert charts([]) == []
+    assert charts([], OUTCOMES) == []
 
 
 def test_one_exchange_is_one_bar() -> None:
-    found = drawn(Sample(100.0, "good", made=2, seconds=0.004))
+    found = drawn(Sample(100.0, "rewritten", made=2, seconds=0.004))
     assert [*found] == ["exchanges", "calls", "time in VTC"]  # no prompt before it, of which something might be kept
     (bar,) = found["exchanges"].bars
     assert bar.parts == (("good", 0, HEIGHT),)
-    assert (found["calls"].sums["good"], found["time in VTC"].sums["quiet"]) == (2, 4)
+    assert (found["calls"].sums["without repair"], found["time in VTC"].sums["median"]) == (2, 4)
 
 
 def test_bars_are_as_high_as_what_they_stand_for() -> None:
-    found = drawn(Sample(0, "good"), Sample(0, "good"), Sample(0, "bad"), Sample(48, "quiet"))
+    found = drawn(Sample(0, "error"), Sample(0, "rewritten"), Sample(0, "rewritten"), Sample(48, "unchanged"))
     first, last = found["exchanges"].bars
     assert [(part.tone, part.height) for part in first.parts] == [("good", 42.67), ("bad", 21.33)]
     assert [(part.tone, part.height) for part in last.parts] == [("quiet", 21.33)]
@@ -35,35 +37,50 @@ def test_bars_are_as_high_as_what_they_stand_for() -> None:
     assert found["exchanges"].top == 3
 
 
+def test_each_outcome_is_counted_whatever_its_colour() -> None:
+    chart = drawn(Sample(0, "denied"), Sample(0, "left as text"), Sample(0, "left as text"))["exchanges"]
+    assert chart.sums == {"denied": 1, "left as text": 2}
+    assert [part.tone for part in chart.bars[0].parts] == ["warn", "warn"]
+
+
 def test_what_prompts_kept_is_a_share() -> None:
-    bars = drawn(Sample(0, "good", kept=75, lost=25), Sample(9, "good"), Sample(48, "good", kept=1))["prompts"].bars
+    bars = drawn(Sample(0, "rewritten", kept=75, lost=25), Sample(9, "rewritten"), Sample(48, "rewritten", kept=1))[
+        "prompt cache"
+    ].bars
     assert [[part.height for part in bar.parts] for bar in bars] == [[48, 16], [64]]
 
 
 def test_calls_are_parted_by_what_became_of_them() -> None:
-    samples = [Sample(0, "warn", made=3, repaired=1, refused=2), Sample(0, "good", made=1)]
-    assert drawn(*samples)["calls"].sums == {"good": 4, "mended": 1, "warn": 2}
+    samples = [
+        Sample(0, "left as text", made=3, repaired=1, refused=2),
+        Sample(0, "rewritten", made=1),
+        Sample(0, "left as text", unread=1),
+    ]
+    expected = {"without repair": 4, "repaired": 1, "left as text": 2, "unread": 1}
+    assert drawn(*samples)["calls"].sums == expected
 
 
 def test_time_is_the_median() -> None:
-    chart = drawn(*(Sample(0, "good", seconds=one) for one in (0.002, 0.5, 0.001)), Sample(1, "good", seconds=0.003))
-    assert (chart["time in VTC"].top, chart["time in VTC"].sums["quiet"]) == (3, 2.5)
+    chart = drawn(
+        *(Sample(0, "rewritten", seconds=one) for one in (0.002, 0.5, 0.001)), Sample(1, "rewritten", seconds=0.003)
+    )
+    assert (chart["time in VTC"].top, chart["time in VTC"].sums["median"]) == (3, 2.5)
 
 
 SAMPLES = st.builds(
     Sample,
     st.floats(0, 4e9),
-    st.sampled_from(TONES),
-    *[st.integers(0, 10_000)] * 5,
+    st.sampled_from([*OUTCOMES]),
+    *[st.integers(0, 10_000)] * 6,
     st.floats(0, 1e4),
 )
 
 
 @given(st.lists(SAMPLES, max_size=40))
 def test_every_exchange_is_drawn_and_nothing_leaves_the_plane(samples: list[Sample]) -> None:
-    for chart in charts(samples):
+    for chart in charts(samples, OUTCOMES):
         if chart.name == "exchanges":
-            assert sum(sum(bar.told.values()) for bar in chart.bars) == len(samples)
+            assert sum(sum(bar.figures.values()) for bar in chart.bars) == len(samples)
         for bar in chart.bars:
             assert 0 <= bar.x < bar.x + bar.width <= WIDTH
             for part in bar.parts:

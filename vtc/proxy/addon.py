@@ -117,7 +117,7 @@ class VirtualToolCalling:
         reloader = Reloader(self)
         self._log = Log()
         self._lines = LogLines()
-        page = Page(self._stats)
+        page = Page()
         commands = Commands(self, reloader, self._stats, page)
         self.addons = [Startup(self), reloader, commands, self._log, Metrics(self._stats), page, Turns(), self._beside]
         self.addons += [StatusEndpoint(), self._discovery, self._keys, RestOfReplies()]

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import groupby
 from mimetypes import guess_type
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,10 +25,12 @@ from mitmproxy.flow import Flow
 from mitmproxy.tools.web.app import Application, IndexHandler, RequestHandler
 
 from vtc import __version__
+from vtc.profiles.document import counted
 from vtc.proxy import flows
-from vtc.proxy.stats import Figures, Stats
-from vtc.reporting import picture, transcript, view
-from vtc.reporting.picture import Sample, SideBySideRow, rows
+from vtc.proxy.startup import base_urls
+from vtc.proxy.stats import Calls, Figures, Stats
+from vtc.reporting import picture, view
+from vtc.reporting.picture import Sample
 from vtc.reporting.report import count
 
 # What the page `/vtc` lists: the exchanges that mitmweb has, chosen by outcome, model and client, some at a time.
@@ -63,8 +64,15 @@ OUTCOMES: Mapping[str, Look] = {
     "under way": Look("…", "under way", "quiet"),
 }
 """By the outcome of a report, the most serious first."""
+UNDER_WAY, LEFT_ALONE = "under way", "left alone"
+MINUTES = 180
+"""Seconds of a session from which on minutes tell its times apart."""
 UNCHANGED = "unchanged"
 """The empty outcome as an address writes it."""
+BARS = {look.word: look.tone for look in reversed([*OUTCOMES.values()])}
+"""The outcomes from the bottom of a bar up."""
+LINES: Mapping[view.Side, tuple[int, int]] = {"request": (24, 4), "reply": (60, 24)}
+"""Lines that are shown of a text, and of one that stayed the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +87,34 @@ class ExchangeRow:
     """The name in the request."""
     client: str
     happened: str
-    sample: Sample
-    """Of the picture."""
+    report: Mapping[str, Any]
+    """Empty for one under way."""
 
     @property
     def look(self) -> Look:
         return OUTCOMES[self.outcome]
+
+    @property
+    def is_over(self) -> bool:
+        """True if it counts: one under way is shown as that, and is in no figure."""
+        return self.outcome != UNDER_WAY
+
+    @property
+    def sample(self) -> Sample:
+        """Return what the picture shows of it."""
+        calls, prefix = self.report.get("calls", ()), self.report.get("prefix") or {"chars": 0, "chars_of": 0}
+        repaired = count(call for call in calls if call["repairs"])
+        return Sample(
+            at=self.at,
+            outcome=self.look.word,
+            made=count(calls) - repaired,
+            repaired=repaired,
+            refused=count(self.report.get("refusals", ())),
+            unread=bool(self.report.get("unread")),
+            kept=prefix["chars"],
+            lost=max(0, prefix["chars_of"] - prefix["chars"]),
+            seconds=self.report.get("seconds", 0.0),
+        )
 
 
 class FilterOption(NamedTuple):
@@ -159,32 +189,16 @@ def about_flow(flow: http.HTTPFlow) -> ExchangeRow:
     """One exchange, under way or over."""
     report = flows.report(flow) or {}
     under_way = flow.live and not report
-    outcome = "under way" if under_way else str(report.get("outcome", ""))
+    outcome = UNDER_WAY if under_way else str(report.get("outcome", ""))
     outcome = outcome if outcome in OUTCOMES else ""
-    at = flow.request.timestamp_start
     return ExchangeRow(
         id=flow.id,
-        at=at,
+        at=flow.request.timestamp_start,
         outcome=outcome,
         model=report.get("asked", "") or (_model(flow) if under_way else ""),
         client=report.get("client", ""),
-        happened=flows.happened(flow) or ("under way" if under_way else flows.NOTHING),
-        sample=_sample(at, OUTCOMES[outcome].tone, report),
-    )
-
-
-def _sample(at: float, tone: str, report: Mapping[str, Any]) -> Sample:
-    calls, prefix = report.get("calls", ()), report.get("prefix") or {"chars": 0, "chars_of": 0}
-    repaired = count(call for call in calls if call["repairs"])
-    return Sample(
-        at=at,
-        tone=tone,
-        made=count(calls) - repaired,
-        repaired=repaired,
-        refused=count(report.get("refusals", ())) + bool(report.get("unread")),
-        kept=prefix["chars"],
-        lost=max(0, prefix["chars_of"] - prefix["chars"]),
-        seconds=report.get("seconds", 0.0),
+        happened=flows.happened(flow) or (UNDER_WAY if under_way else flows.NOTHING),
+        report=report,
     )
 
 
@@ -198,9 +212,12 @@ def _model(flow: http.HTTPFlow) -> str:
 
 
 def outcomes(every: Sequence[ExchangeRow], chosen: Chosen) -> Iterator[FilterOption]:
-    """List all outcomes together, then each that there is, counted among the exchanges that are chosen otherwise."""
+    """List all outcomes together, then each that there is, counted among the exchanges that are chosen otherwise.
+
+    All are those that are over: one under way has no outcome yet.
+    """
     fitting = [row for row in every if chosen.is_among(row)]
-    yield FilterOption("", "", len(fitting), chosen.address(outcome=""), not chosen.outcome)
+    yield FilterOption("", "", sum(row.is_over for row in fitting), chosen.address(outcome=""), not chosen.outcome)
     counts = Counter(row.outcome for row in fitting)
     for outcome in OUTCOMES:
         value = outcome or UNCHANGED
@@ -210,7 +227,7 @@ def outcomes(every: Sequence[ExchangeRow], chosen: Chosen) -> Iterator[FilterOpt
 
 def values(every: Iterable[ExchangeRow], name: str, chosen: Chosen) -> list[FilterOption]:
     """The models or clients there are, by name."""
-    counts = Counter(getattr(row, name) for row in every)
+    counts = Counter(getattr(row, name) for row in every if row.is_over)
     counts.setdefault(getattr(chosen, name), 0)
     return [
         FilterOption(value, value, number, chosen.address(**{name: value}), value == getattr(chosen, name))
@@ -272,8 +289,7 @@ class Page:
 
     name = "vtc-page"
 
-    def __init__(self, stats: Stats) -> None:
-        self._stats = stats
+    def __init__(self) -> None:
         self._listing = Listing()
         self.address = ""
         """The address at mitmweb; empty where mitmweb does not run."""
@@ -287,7 +303,7 @@ class Page:
             # mitmweb's own web application, which mitmdump does not load
 
             pages: dict[str, Shown] = {
-                r"/vtc": lambda query: overview(listed, self._stats, query, self._listing),
+                r"/vtc": lambda query: overview(listed, query, self._listing, base_urls()),
                 r"/vtc/said": lambda _: said(self.said),
                 r"/vtc/(page\.css|page\.js|list\.css)": lambda _, name: _file(name),
                 r"/vtc/([0-9a-f-]+)": lambda _, id_: _detail(listed.get_by_id(id_)),
@@ -295,22 +311,34 @@ class Page:
             self.address = add(app, pages)
 
 
-def overview(listed: View, stats: Stats, query: Mapping[str, str], reading: Listing) -> str:
-    """The list of exchanges that an address chooses, the picture of them, and the figures of all."""
+def overview(listed: View, query: Mapping[str, str], reading: Listing, base_urls: Sequence[str] = ()) -> str:
+    """The list of exchanges that an address chooses, the picture of them, and their figures.
+
+    `base_urls` are those that clients are given, for a list in which nothing is yet.
+    """
     chosen = Chosen.of(query)
     every = reading.every(listed)
     fitting = [row for row in every if chosen.fits(row)]
+    over = [row for row in fitting if row.is_over]
+    stats = Stats()
+    for row in over:
+        if row.outcome != LEFT_ALONE and row.report:
+            stats.add(row.report)
     start = chosen.start if chosen.start < len(fitting) else 0
     end = start + MOST
+    drawn = picture.charts([row.sample for row in over], BARS)
     return _template().render(
         version=__version__,
-        total=stats.total.summary(),
-        charts=picture.charts([row.sample for row in fitting]),
+        total=_total(over, stats.total),
+        charts=drawn,
+        clock=_clock_of(over),
+        signs={look.word: look.sign for look in OUTCOMES.values()},
         chosen=chosen,
         outcomes=outcomes(every, chosen),
         looks=OUTCOMES,
         selects={name: values(every, name, chosen) for name in ("model", "client")},
         exchanges=fitting[start:end],
+        base_urls=base_urls,
         span=(start + 1, min(end, len(fitting)), len(fitting)),
         later=chosen.address(**{"from": str(start - MOST) if start > MOST else ""}) if start else "",
         earlier=chosen.address(**{"from": str(end)}) if end < len(fitting) else "",
@@ -318,16 +346,40 @@ def overview(listed: View, stats: Stats, query: Mapping[str, str], reading: List
     )
 
 
+def _total(over: Sequence[ExchangeRow], figures: Figures) -> str:
+    """Sum up the exchanges that are shown, but for what their outcomes say."""
+    left = sum(row.outcome == LEFT_ALONE for row in over)
+    parts = [
+        counted(len(over), "exchange") + (f" ({left} of them left alone)" if left else ""),
+        f"{Calls.summary(figures)}, {figures.unread} unread",
+        f"{figures.traffic:,} bytes",
+        f"{figures.seconds * 1e3:.0f} ms in VTC",
+        figures.prefixes(),
+    ]
+    return ", ".join(filter(None, parts))
+
+
+def _clock_of(rows: Sequence[ExchangeRow]) -> str:
+    """Return the form of the times below a chart: with seconds, where the minutes would say the same."""
+    times = [row.at for row in rows]
+    return "%H:%M" if times and max(times) - min(times) >= MINUTES else "%H:%M:%S"
+
+
 def detail(flow: http.HTTPFlow) -> str:
     """One exchange: request and reply, each as it came beside as it went, and the report."""
     sections = dict(view.sections(flows.report(flow) or {}))
-    done = sections.pop(view.DONE, [])
+    done, changes = sections.pop(view.DONE, []), sections.pop(view.CHANGES, [])
     sides = [_side(flow, side) for side in ("reply", "request")]  # what one looks for first
     where = f"{flow.request.pretty_host}{flows.where(flow)}"
     status = flow.response.status_code if flow.response else None
     about = about_flow(flow)
     return _template().render(
-        flow=about, where=[about.model, about.client, where, status], done=done, sides=sides, sections=sections.items()
+        flow=about,
+        where=[about.model, about.client, where, status],
+        done=done,
+        changes=changes,
+        sides=sides,
+        sections=sections.items(),
     )
 
 
@@ -349,32 +401,16 @@ def _side(flow: http.HTTPFlow, side: view.Side) -> dict[str, Any]:
     try:
         if api is None:
             raise ValueError("this is not read")
-        received, sent = (
-            transcript.written(conversation).splitlines() for conversation in view.conversations(api, side, bodies)
-        )
+        received, sent = view.conversations(api, side, bodies)
     except ValueError as error:
         return {**context, "problem": f"({error})\n{bodies.went.decode(errors='replace')}"}
-    return {
-        **context,
-        "runs": [_run(changed, list(run)) for changed, run in groupby(rows(received, sent), _is_changed)],
-    }
-
-
-def _is_changed(row: SideBySideRow) -> bool:
-    return row.changed
-
-
-def _run(changed: bool, several: list[SideBySideRow]) -> dict[str, Any]:
-    """Lines that all are changed, or none; a side that has none of them is None."""
-    left = [row.left for row in several if row.left is not None]
-    right = [row.right for row in several if row.right is not None]
-    return {"changed": changed, "left": "\n".join(left) if left else None, "right": "\n".join(right) if right else None}
+    return {**context, "passages": picture.passages(received, sent, *LINES[side])}
 
 
 def _figures(stats: Stats) -> Iterator[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:
     for kind, by_name in (("model", stats.models), ("client", stats.clients)):
         counts = "exchanges", "calls", "repaired", "left as text", "unread", "failed", "errors"
-        heads = (kind, *counts, "prompt kept", "ms in VTC")
+        heads = (kind, *counts, "cache usable", "ms in VTC")
         yield f"by {kind}", heads, [_row(name, figures) for name, figures in by_name.items()]
     calls: list[tuple[str, ...]] = [
         (name, str(figures.calls), str(figures.repaired), str(figures.refused), ", ".join(figures.repairs))
@@ -386,7 +422,8 @@ def _figures(stats: Stats) -> Iterator[tuple[str, tuple[str, ...], list[tuple[st
 def _row(name: str, figures: Figures) -> tuple[str, ...]:
     calls = figures.calls, figures.repaired, figures.refused, figures.unread
     counts = figures.exchanges, *calls, figures.failed, figures.errors
-    return (name, *map(str, counts), figures.prefixes(), f"{figures.seconds * 1e3:.0f}")
+    kept = "" if figures.prompt_kept is None else f"{figures.prompt_kept:.0%}"
+    return (name, *map(str, counts), kept, f"{figures.seconds * 1e3:.0f}")
 
 
 def _clock(at: float, form: str = "%H:%M:%S") -> str:

@@ -123,9 +123,27 @@ def greeting(profiles: Profiles, servers: Sequence[tuple[ProxyMode, Sequence[tup
     yield f"VTC {__version__}, mode {ctx.options.vtc_mode}: {profiles.counted()}{of}"
     for mode, addresses in servers:
         for host, port, *_ in addresses[:1]:
-            here = f"http://{'127.0.0.1' if host in EVERYWHERE else f'[{host}]' if ':' in str(host) else host}:{port}"
+            here = clients_url(host, port)
             if isinstance(mode, ReverseMode):
                 scheme, (name, at) = mode.scheme, mode.address
-                yield f"base URL for clients {here}/v1 (Anthropic's and Ollama's: {here}) -> {scheme}://{name}:{at}"
+                yield f"{base_url(here)} -> {scheme}://{name}:{at}"
             elif mode.type_name == "regular":
                 yield f"no model server was named: this is an ordinary proxy, HTTPS_PROXY={here}"
+
+
+def clients_url(host: str | int, port: str | int) -> str:
+    """Write the address at which clients of this machine reach a server of mitmproxy's."""
+    return f"http://{'127.0.0.1' if host in EVERYWHERE else f'[{host}]' if ':' in str(host) else host}:{port}"
+
+
+def base_url(here: str) -> str:
+    """Say what clients of a reverse proxy are given."""
+    return f"base URL for clients {here}/v1 (Anthropic's, Ollama's and Gemini's: {here})"
+
+
+def base_urls() -> list[str]:
+    """Say what clients are given, for each reverse proxy that listens."""
+    server = ctx.master.addons.get("proxyserver")
+    listening = server.servers if isinstance(server, Proxyserver) else ()
+    reverse = [instance for instance in listening if isinstance(instance.mode, ReverseMode)]
+    return [base_url(clients_url(*instance.listen_addrs[0][:2])) for instance in reverse if instance.listen_addrs]

@@ -1,4 +1,5 @@
-"""A session at a glance: exchanges over time, their calls, what prompts kept, time in VTC; and two texts side by side.
+"""A session at a glance: exchanges over time, their calls, what prompts kept, time in VTC; and two conversations side
+by side.
 
 Geometry and rows, as plain data. A template draws it as SVG (`vtc/proxy/page.html`), and escapes what it writes.
 """
@@ -9,9 +10,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from itertools import zip_longest
+from itertools import groupby, zip_longest
 from statistics import median
 from typing import NamedTuple
+
+from vtc.reporting.transcript import TOOLS, TranscriptBlock, written
 
 WIDTH, HEIGHT = 480, 64
 """Of the plane that a chart is drawn on, in units of its own: it is as wide as there is room."""
@@ -20,18 +23,29 @@ BINS = 48
 GAP = 1
 
 
+type Kinds = Mapping[str, str]
+"""The kinds of what is counted, in the words for people and from the bottom of a bar up, each with its tone: one of a
+few words that stand for colours."""
+
+CALLS: Kinds = {"without repair": "good", "repaired": "mended", "left as text": "warn", "unread": "warn"}
+PROMPTS: Kinds = {"usable": "good", "computed again": "warn"}
+TIME: Kinds = {"median": "quiet"}
+
+
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One exchange; `tone` is how it ended, as one of a few words that stand for colours."""
+    """One exchange; `outcome` is how it ended."""
 
     at: float
     """Seconds since the epoch."""
-    tone: str
+    outcome: str
     made: int = 0
     """Calls that needed no repair."""
     repaired: int = 0
     refused: int = 0
     """What looked like calls and stayed text."""
+    unread: int = 0
+    """Replies with what may be a call that was not read."""
     kept: int = 0
     """Characters of the prompt before it that it kept, and those it lost."""
     lost: int = 0
@@ -53,35 +67,32 @@ class Bar(NamedTuple):
     x: float
     width: float
     parts: tuple[Part, ...]
-    told: Mapping[str, float]
-    """By tone; what to say of it."""
+    figures: Mapping[str, float]
+    """By kind; what to say of it."""
     since: float
     until: float
 
 
 class Chart(NamedTuple):
-    """One figure over time; `top` is what the full height stands for, `sums` are of the whole session, by tone."""
+    """One figure over time; `top` is what the full height stands for, `sums` are of the whole session, by kind."""
 
     name: str
+    kinds: Kinds
     bars: tuple[Bar, ...]
     top: float
     sums: Mapping[str, float]
 
 
-TONES = ("quiet", "good", "mended", "warn", "bad")
-"""From the bottom of a bar up."""
-
-
-def charts(samples: Sequence[Sample]) -> list[Chart]:
+def charts(samples: Sequence[Sample], outcomes: Kinds) -> list[Chart]:
     """Draw what there is; a chart without anything to show is left out."""
     if not samples:
         return []
     spans = _spans(samples)
     every = (
-        _chart("exchanges", spans, lambda samples: Counter(sample.tone for sample in samples)),
-        _chart("calls", spans, _calls),
-        _chart("prompts", spans, _prompt, share=True),
-        _chart("time in VTC", spans, _time),
+        _chart("exchanges", outcomes, spans, lambda samples: Counter(sample.outcome for sample in samples)),
+        _chart("calls", CALLS, spans, _calls),
+        _chart("prompt cache", PROMPTS, spans, _prompt, share=True),
+        _chart("time in VTC", TIME, spans, _time),
     )
     return [chart for chart in every if chart.bars]
 
@@ -105,6 +116,7 @@ def _spans(samples: Sequence[Sample]) -> list[_Span]:
 
 def _chart(
     name: str,
+    kinds: Kinds,
     spans: Sequence[_Span],
     figures_of: Callable[[Sequence[Sample]], Mapping[str, float]],
     *,
@@ -113,20 +125,20 @@ def _chart(
     """Draw a bar for each span; with `share` all are of full height, and show how their parts share it."""
     figured = [(span, figures) for span in spans if sum((figures := figures_of(span.samples)).values())]
     top = max((sum(figures.values()) for _, figures in figured), default=0)
-    bars = tuple(_bar(span, figures, sum(figures.values()) if share else top) for span, figures in figured)
-    return Chart(name, bars, top, figures_of([sample for span in spans for sample in span.samples]))
+    bars = tuple(_bar(span, kinds, figures, sum(figures.values()) if share else top) for span, figures in figured)
+    return Chart(name, kinds, bars, top, figures_of([sample for span in spans for sample in span.samples]))
 
 
-def _bar(span: _Span, figures: Mapping[str, float], top: float) -> Bar:
+def _bar(span: _Span, kinds: Kinds, figures: Mapping[str, float], top: float) -> Bar:
     width = WIDTH / BINS
-    parts = tuple(_parts(figures, top))
+    parts = tuple(_parts(kinds, figures, top))
     return Bar(round(span.number * width, 2), round(width - GAP, 2), parts, figures, span.since, span.until)
 
 
-def _parts(figures: Mapping[str, float], top: float) -> Iterator[Part]:
+def _parts(kinds: Kinds, figures: Mapping[str, float], top: float) -> Iterator[Part]:
     y = float(HEIGHT)
-    for tone in TONES:
-        if value := figures.get(tone, 0):
+    for kind, tone in kinds.items():
+        if value := figures.get(kind, 0):
             height = max(1.0, value / top * HEIGHT)  # a single one of thousands is still seen
             y = max(0.0, y - height)
             yield Part(tone, round(y, 2), round(height, 2))
@@ -134,26 +146,30 @@ def _parts(figures: Mapping[str, float], top: float) -> Iterator[Part]:
 
 def _calls(samples: Sequence[Sample]) -> Mapping[str, float]:
     return {
-        "good": sum(sample.made for sample in samples),
-        "mended": sum(sample.repaired for sample in samples),
-        "warn": sum(sample.refused for sample in samples),
+        "without repair": sum(sample.made for sample in samples),
+        "repaired": sum(sample.repaired for sample in samples),
+        "left as text": sum(sample.refused for sample in samples),
+        "unread": sum(sample.unread for sample in samples),
     }
 
 
 def _prompt(samples: Sequence[Sample]) -> Mapping[str, float]:
-    return {"good": sum(sample.kept for sample in samples), "warn": sum(sample.lost for sample in samples)}
+    return {"usable": sum(sample.kept for sample in samples), "computed again": sum(sample.lost for sample in samples)}
 
 
 def _time(samples: Sequence[Sample]) -> Mapping[str, float]:
     """Take the median, in milliseconds: the first exchange with a model takes far longer than the others."""
-    return {"quiet": median(sample.seconds for sample in samples) * 1e3 if samples else 0.0}
+    return {"median": median(sample.seconds for sample in samples) * 1e3 if samples else 0.0}
 
 
-# Two texts beside each other, line by line, for people to see what changed.
+# Two conversations beside each other, line by line, for people to see what changed. What both have stands there once,
+# and of what is long the beginning.
 
 
 LONG = 2_000
 """Lines of both together beyond which lines that often occur are not looked for: that would take seconds."""
+FIRST, LAST = 3, 3
+"""Messages that are shown of many that stayed the same."""
 
 
 class SideBySideRow(NamedTuple):
@@ -172,3 +188,73 @@ def rows(left: Sequence[str], right: Sequence[str]) -> list[SideBySideRow]:
         pairs = zip_longest(left[a:b], right[c:d])
         table += [SideBySideRow(before, after, tag != "equal") for before, after in pairs]
     return table
+
+
+class FoldedText(NamedTuple):
+    """A text of which the first lines are shown at once."""
+
+    shown: str
+    rest: str = ""
+    """What a reader unfolds."""
+    about: str = ""
+    """What to call that: `12 more lines`."""
+
+
+class Passage(NamedTuple):
+    """What both sides have, which is told once, as `left`; or what each has in the place of the other's."""
+
+    changed: bool
+    left: FoldedText | None
+    right: FoldedText | None = None
+
+
+def passages(
+    received: Sequence[TranscriptBlock], sent: Sequence[TranscriptBlock], most: int, most_same: int
+) -> list[Passage]:
+    """Set two conversations beside each other; `most` lines of a text are shown, `most_same` if both have it."""
+    out: list[Passage] = []
+    for tag, a, b, c, d in SequenceMatcher(None, received, sent, autojunk=False).get_opcodes():
+        if tag == "equal":
+            out += [Passage(False, text) for text in _same(received[a:b], most_same)]
+        else:
+            out += _differing(received[a:b], sent[c:d], most, most_same)
+    return out
+
+
+def _same(blocks: Sequence[TranscriptBlock], most: int) -> Iterator[FoldedText]:
+    between = blocks[FIRST : len(blocks) - LAST]
+    for block in blocks if len(between) < 2 else blocks[:FIRST]:
+        yield folded(str(block), 1 if block.title == TOOLS else most + 1)
+    if len(between) < 2:
+        return
+    yield FoldedText("", "\n\n".join(map(str, between)), f"{len(between)} more messages")
+    yield from _same(blocks[-LAST:], most)
+
+
+def _differing(
+    received: Sequence[TranscriptBlock], sent: Sequence[TranscriptBlock], most: int, most_same: int
+) -> Iterator[Passage]:
+    """Pair the lines of messages that are not the same on both sides; tools are no message, and told in short."""
+    tools = [[block for block in blocks if block.title == TOOLS] for blocks in (received, sent)]
+    texts = [[block for block in blocks if block.title != TOOLS] for blocks in (received, sent)]
+    for (left, right), limit in ((texts, most), (tools, 1)):
+        paired = rows(written(left).splitlines(), written(right).splitlines())
+        for changed, run in groupby(paired, lambda row: row.changed):
+            several = [*run]
+            before = _text([row.left for row in several], limit if changed else min(limit, most_same))
+            yield Passage(changed, before, _text([row.right for row in several], limit) if changed else None)
+
+
+def _text(lines: Sequence[str | None], most: int) -> FoldedText | None:
+    """Put the lines of one side together; None if it has none."""
+    own = [line for line in lines if line is not None]
+    return folded("\n".join(own), most) if own else None
+
+
+def folded(text: str, most: int) -> FoldedText:
+    """Fold what follows the first lines of a text, unless it is little."""
+    lines = text.split("\n")
+    if len(lines) <= most + 2:
+        return FoldedText(text)
+    rest = lines[most:]
+    return FoldedText("\n".join(lines[:most]), "\n".join(rest), f"{len(rest)} more lines")

@@ -22,6 +22,8 @@ from typing import Any
 from vtc.apis import Api, whole
 from vtc.events import Message, Opaque, Tool, ToolCall
 
+TOOLS = "tools"
+"""Title of the block of those that are offered."""
 FOLDED = 72
 """Characters of a thought that are shown."""
 
@@ -43,7 +45,7 @@ def asked(api: Api, body: bytes) -> list[TranscriptBlock]:
     blocks = [_message(message) for message in request.messages]
     if request.offer.tools:
         choice = "" if request.offer.choice == "auto" else f"\ntool_choice: {request.offer.choice}"
-        blocks.append(TranscriptBlock("tools", "\n".join(map(_tool, request.offer.tools)) + choice))
+        blocks.append(TranscriptBlock(TOOLS, "\n".join(map(_tool, request.offer.tools)) + choice))
     return blocks
 
 
