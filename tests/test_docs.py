@@ -33,6 +33,8 @@ from vtc.apis import APIS
 from vtc.cli import main
 from vtc.cli.config import Config
 from vtc.cli.schema import table as table_of
+from vtc.profiles import builtin_directory, load
+from vtc.profiles.agents import Value, text
 from vtc.proxy import launch, options
 from vtc.proxy.addon import VirtualToolCalling
 
@@ -123,7 +125,7 @@ def test_the_transcripts_are_what_is_printed(page: Path, tmp_path: Path, monkeyp
 
 
 GENERATED = re.compile(
-    r"^<!-- (?P<name>vtc .*|options|keys of vtc\.yaml|limits of the APIs|unconstrained) -->\n"
+    r"^<!-- (?P<name>vtc .*|options|keys of vtc\.yaml|limits of the APIs|unconstrained|agents) -->\n"
     r"(?P<text>.*?)^<!-- end -->$",
     re.M | re.S,
 )
@@ -138,6 +140,8 @@ def generated(name: str) -> str:
         return "".join(f"- `{name}`: {one.unconstrained}\n" for name, one in DIALECTS.items() if one.unconstrained)
     if name == "limits of the APIs":
         return limit_table()
+    if name == "agents":
+        return agent_table()
     return table_of(Config) + "\n"
 
 
@@ -153,6 +157,24 @@ def option_table() -> str:
             values = ", ".join(f"`{one}`" for one in option.choices) if option.choices else kind
             told = f" (default: `{default}`)" if default != "" else ""
             lines.append(f"| `{name}` | {values}{told} | {option.help} |")
+    return "\n".join(lines) + "\n"
+
+
+def agent_table() -> str:
+    """What points each agent at VTC, as `vtc env` writes it; those first that were run."""
+    values: dict[str, Value] = {"address": "http://127.0.0.1:8088", "model": "my-model", "key": "any", "folder": "DIR"}
+    lines = ["| agent | name here | what points it at VTC | seen |", "|---|---|---|---|"]
+    for agent in sorted(load([builtin_directory()]).agents.values(), key=lambda agent: (not agent.tried, agent.title)):
+        setup = agent.setup(values)
+        words = [text(words) for words in setup.arguments]
+        parts = [
+            f"`{name}={value}`" if len(value := text(phrase)) < 60 else f"`{name}`, which holds JSON"
+            for name, phrase in setup.variables.items()
+        ]
+        parts += [f"without `{name}`" for name in setup.unset] + [f"`{shlex.join(words)}`"] * bool(words)
+        parts += [f"the file `DIR/{name}`" for name in setup.files] + [agent.note] * bool(agent.note)
+        seen = f"{agent.tried.version}, {agent.tried.date}" if agent.tried else "from its documentation, not run"
+        lines.append(f"| [{agent.title}]({agent.source}) | `{agent.name}` | {'; '.join(parts)} | {seen} |")
     return "\n".join(lines) + "\n"
 
 

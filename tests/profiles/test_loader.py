@@ -72,10 +72,10 @@ def test_two_of_one_name_in_one_directory(tmp_path: Path) -> None:
     ("text", "problem"),
     [
         ("kind: modle\nname: x\n", '1: kind: "modle" is no kind of profile; write `kind: client`, `kind: dialect`, '
-         "`kind: model`, `kind: policy` or `kind: server` (did you mean 'model'?)"),
+         "`kind: model`, `kind: policy`, `kind: server` or `kind: agent` (did you mean 'model'?)"),
         ("# mine\nname: x\n",
-         "2: kind: missing; write `kind: client`, `kind: dialect`, `kind: model`, `kind: policy` or "
-         "`kind: server`"),
+         "2: kind: missing; write `kind: client`, `kind: dialect`, `kind: model`, `kind: policy`, "
+         "`kind: server` or `kind: agent`"),
         ("- kind: model\n", "1: a profile is a mapping; begin it with `kind: …` and `name: …`"),
         ("kind: client\nname: x\n", "1: match: missing; add `match: …`"),
         ("kind: client\nname: x\nmatch:\n", "3: match: must be a mapping, not null"),
@@ -146,7 +146,7 @@ def test_every_problem_of_every_file_is_told_at_once(tmp_path: Path) -> None:
 
 
 def test_no_directories_give_no_profiles() -> None:
-    assert load([]) == Profiles(clients={}, models={}, servers={}, dialects={}, policies={}, sources={})
+    assert load([]) == Profiles(clients={}, models={}, servers={}, dialects={}, policies={}, agents={}, sources={})
 
 
 POLICY = "kind: policy\nname: x\nmatch: {}\nguards:\n"

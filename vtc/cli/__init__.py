@@ -9,6 +9,7 @@ from vtc.cli.check import check
 from vtc.cli.common import CommandGroup, addon_path
 from vtc.cli.demo import demo
 from vtc.cli.doctor import doctor
+from vtc.cli.env import env
 from vtc.cli.explain import explain
 from vtc.cli.new_dialect import new_dialect
 from vtc.cli.parse import parse
@@ -37,7 +38,7 @@ def main() -> None:
 
 
 COMMANDS = (
-    *(run, probe, demo, doctor, parse, render, explain, check, new_dialect, profiles, schema, replay, stats),
+    *(run, env, probe, demo, doctor, parse, render, explain, check, new_dialect, profiles, schema, replay, stats),
     addon_path,
 )
 for command in COMMANDS:

@@ -106,6 +106,21 @@ def found(named: Path | None) -> Path | None:
     return named or next((place for place in places if place.is_file()), None)
 
 
+NOWHERE = Path()
+
+
+def loaded(named: Path | None) -> tuple[Path, Config]:
+    """Return the file that holds, `NOWHERE` if there is none, and its settings; ends the program with what is wrong."""
+    file = found(named)
+    if file is None:
+        return NOWHERE, Config()
+    try:
+        return file, read(file)
+    except ProfileError as error:
+        click.echo(str(error), err=True)
+        sys.exit(1)
+
+
 def read(file: Path) -> Config:
     """Read the settings; raises `ProfileError` with each mistake, by line and key."""
     documents, problems = document.read(file)

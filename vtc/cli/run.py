@@ -106,7 +106,7 @@ def run(
         upstream, more = "", (upstream, *more)
     if more and more[0][0:1].isalnum():  # mitmproxy would take it for a filter, and show no other flow
         raise click.UsageError(f"unexpected {more[0]}: one UPSTREAM is all; arguments for mitmproxy begin with `-`")
-    file, settings = _config(named)
+    file, settings = config.loaded(named)
     directories = options.pop("directories") or config.directories(file, settings)
     log = options.pop("log") or (config.beside(file, settings.log) if settings.log else None)
     options = {key: value or getattr(settings, key) for key, value in options.items()}
@@ -131,7 +131,7 @@ def run(
     if dry_run:
         click.echo(shlex.join(command))
         return
-    if file != NOWHERE:
+    if file != config.NOWHERE:
         click.echo(f"vtc: settings from {file}", err=True)
     if not (settings.arguments() or more):  # those may have it listen elsewhere, or not at all
         _check_free(address, at)
@@ -168,21 +168,6 @@ def _check_free(host: str, port: int, program: str = "VTC", options: str = "--po
         raise click.ClickException(
             f"cannot listen at {host}:{port} ({why}); {running}choose another address with {options}"
         ) from None
-
-
-NOWHERE = Path()
-
-
-def _config(named: Path | None) -> tuple[Path, Config]:
-    """The file of settings, and what it says."""
-    file = config.found(named)
-    if file is None:
-        return NOWHERE, Config()
-    try:
-        return file, config.read(file)
-    except ProfileError as error:
-        click.echo(str(error), err=True)
-        sys.exit(1)
 
 
 def _server(upstream: str) -> str:

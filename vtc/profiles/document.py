@@ -20,6 +20,7 @@ import yaml
 from yaml.constructor import SafeConstructor
 
 from vtc.guards import content, patterns, reactors
+from vtc.profiles import agents
 
 if TYPE_CHECKING:
     import jsonschema
@@ -321,6 +322,7 @@ _FORMATS: Mapping[str, Callable[[str], object]] = {
     "glob of a host": patterns.check_host,
     "pattern of a text": content.check,
     "JMESPath": reactors.compiled_path,
+    "template": agents.check_places,
 }
 """What the classes check of texts when they are made, by the `format` in their schema: here all of them at once."""
 

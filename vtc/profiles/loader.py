@@ -17,13 +17,14 @@ from typing import Any
 
 from vtc.dialects.syntax.description import Description
 from vtc.profiles import document as validation
+from vtc.profiles.agents import AgentProfile
 from vtc.profiles.document import Document, KeyPath, Problem, ProfileError, read
 from vtc.profiles.schema import ClientProfile, Match, ModelProfile, PolicyProfile, ServerProfile
 from vtc.profiles.settings import UnknownName
 
 __all__ = ["KINDS", "Profile", "ProfileError", "Profiles", "Source", "builtin_directory", "load", "signature"]
 
-type Profile = ClientProfile | ModelProfile | PolicyProfile | ServerProfile | Description
+type Profile = AgentProfile | ClientProfile | ModelProfile | PolicyProfile | ServerProfile | Description
 
 EXAMPLES = "examples"
 """Folders of profiles that do not hold by themselves."""
@@ -34,6 +35,7 @@ KINDS: Mapping[str, type[Profile]] = {
     "model": ModelProfile,
     "policy": PolicyProfile,
     "server": ServerProfile,
+    "agent": AgentProfile,
 }
 """What may stand after `kind:`."""
 
@@ -59,6 +61,7 @@ class Profiles:
     servers: Mapping[str, ServerProfile]
     dialects: Mapping[str, Description]
     policies: Mapping[str, PolicyProfile]
+    agents: Mapping[str, AgentProfile]
     sources: Mapping[tuple[str, str], Source]
 
     @cached_property
@@ -76,7 +79,10 @@ class Profiles:
 
     def counts(self) -> dict[str, int]:
         """Count the profiles of each kind."""
-        return {kind: len(getattr(self, kind)) for kind in ("clients", "models", "servers", "policies", "dialects")}
+        return {
+            kind: len(getattr(self, kind))
+            for kind in ("clients", "models", "servers", "policies", "dialects", "agents")
+        }
 
     def counted(self) -> str:
         """Write how many there are, `5 clients, 1 policy, …`."""
@@ -143,6 +149,7 @@ def load(directories: Sequence[Path]) -> Profiles:
         servers={profile.name: profile for profile in profiles if isinstance(profile, ServerProfile)},
         dialects={profile.name: profile for profile in profiles if isinstance(profile, Description)},
         policies={profile.name: profile for profile in profiles if isinstance(profile, PolicyProfile)},
+        agents={profile.name: profile for profile in profiles if isinstance(profile, AgentProfile)},
         sources={key: source for key, (_, source) in merged.items()},
     )
 

@@ -1,0 +1,156 @@
+"""`vtc env`: the lines that start an agent, carried out by the shells that they are for."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from vtc.cli import main
+
+ODD = """a "model" of $HOME's `x` \\n {key} é%s"""
+"""A name that no quotes of a shell may change."""
+AGENT = {
+    "kind": "agent",
+    "name": "lab",
+    "api": "openai-chat",
+    "commands": ["lab-agent", "other-agent"],
+    "install": "pip install lab-agent",
+    "variables": {
+        "LAB_URL": "{address}/v1",
+        "LAB_KEY": "{key}",
+        "LAB_JSON": {"models": {"{model}": {"key": "{key}"}}},
+        "LAB_FILE": "{folder}/deep/lab.json",
+        "LAB_OWN": None,
+    },
+    "arguments": ["--model", "{model}", "--empty", "", "--config", "{folder}/lab.toml"],
+    "files": {"deep/lab.json": {"model": "{model}", "key": "{key}"}, "lab.toml": 'model = "{model}"\n# it\'s\n'},
+}
+WITNESS = """\
+import json, os, sys
+from pathlib import Path
+files = [Path(os.environ["LAB_FILE"]), Path(sys.argv[6])]
+seen = {name: value for name, value in os.environ.items() if name.startswith("LAB_")}
+print(json.dumps([sys.argv[1:6], seen, [file.read_text("utf-8") for file in files]]))
+"""
+
+
+@pytest.fixture
+def profiles(tmp_path: Path) -> Path:
+    folder = tmp_path / "profiles"
+    folder.mkdir()
+    (folder / "lab.yaml").write_text(yaml.safe_dump(AGENT))
+    return folder
+
+
+@pytest.fixture
+def witness(tmp_path: Path) -> Path:
+    """A folder with a program of the agent's name, which tells what it was started with."""
+    program = tmp_path / "bin" / "lab-agent"
+    program.parent.mkdir()
+    program.write_text(f"#!{sys.executable}\n{WITNESS}")
+    program.chmod(0o755)
+    return program.parent
+
+
+def env(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["env", *arguments])
+
+
+@pytest.mark.parametrize("shell", ["sh", "fish"])
+@pytest.mark.parametrize("key", ["any", "it's \\ $a secret"])
+def test_a_shell_starts_the_agent_as_the_lines_say(
+    shell: str, key: str, profiles: Path, witness: Path, tmp_path: Path
+) -> None:
+    program = shutil.which(shell)
+    if not program:
+        pytest.skip(f"{shell} is not installed")
+    named = [] if key == "any" else ["--key-env", "MY_KEY"]
+    result = env("lab", "--profiles", str(profiles), "--model", ODD, "--shell", shell, *named)
+    assert result.exit_code == 0, result.output
+    assert key == "any" or key not in result.output
+    variables = {"PATH": f"{witness}:/usr/bin:/bin", "LAB_OWN": "x", "HOME": str(tmp_path), "MY_KEY": key}
+    variables |= {"TMPDIR": str(tmp_path), "LC_ALL": "C.UTF-8"}
+    done = subprocess.run([program, "-c", result.output], env=variables, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    arguments, seen, (written, toml) = json.loads(done.stdout)
+    assert arguments == ["--model", ODD, "--empty", "", "--config"]
+    assert "LAB_OWN" not in seen
+    assert (seen["LAB_URL"], seen["LAB_KEY"]) == ("http://127.0.0.1:8088/v1", key)
+    if key == "any":
+        assert json.loads(seen["LAB_JSON"]) == {"models": {ODD: {"key": key}}}
+        assert json.loads(written) == {"model": ODD, "key": key}
+    else:
+        assert key in seen["LAB_JSON"]
+        assert key in written
+    assert toml == f"model = {json.dumps(ODD)}\n# it's\n"
+
+
+def test_powershell_gets_its_own_form(profiles: Path) -> None:
+    result = env("lab", "--profiles", str(profiles), "--model", "it's", "--shell", "powershell", "--key-env", "MY_KEY")
+    lines = result.output.splitlines()
+    assert lines[0].startswith("$env:VTC_AGENT = Join-Path ")
+    assert "$env:LAB_URL = 'http://127.0.0.1:8088/v1'" in lines
+    assert "$env:LAB_KEY = $env:MY_KEY" in lines
+    assert """$env:LAB_JSON = ('{"models": {"it''s": {"key": "' + $env:MY_KEY + '"}}}')""" in lines
+    assert "Remove-Item Env:LAB_OWN -ErrorAction Ignore" in lines
+    assert lines[-1] == ("& 'lab-agent' '--model' 'it''s' '--empty' '' '--config' ($env:VTC_AGENT + '/lab.toml')")
+
+
+def test_an_agent_is_known_by_its_name_and_by_that_of_its_program(profiles: Path) -> None:
+    outputs = {env(name, "--profiles", str(profiles), "--shell", "sh").output for name in ("lab", "LAB", "other-agent")}
+    assert len(outputs) == 1
+    assert env("cn", "--shell", "sh").output == env("continue", "--shell", "sh").output
+
+
+def test_the_address_is_that_of_the_settings_and_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "vtc.yaml").write_text("port: 9000\n")
+    assert "OPENAI_BASE_URL=http://127.0.0.1:9000/v1\n" in env("qwen", "--shell", "sh").output
+    assert (
+        "OPENAI_BASE_URL='http://[::1]:9001/v1'\n"
+        in env("qwen", "--shell", "sh", "--host", "::1", "--port", "9001").output
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["clude"], "there is no agent 'clude' (did you mean 'claude'?); they are claude, cline, "),
+        (["claude", "--key-env", "sk-secret-1"], "this takes the name of a variable that holds the key, not the key"),
+        (["claude", "--shell", "tcsh"], "'tcsh' is not one of 'sh', 'fish', 'powershell'"),
+        ([], "Missing argument 'AGENT'"),
+    ],
+)
+def test_mistakes_are_told(arguments: list[str], problem: str) -> None:
+    result = env(*arguments)
+    assert (result.exit_code, problem in result.output) == (2, True), result.output
+    assert "sk-secret" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"arguments": ["{adress}"]}, "lab.yaml:3: arguments[0]: there is no {adress}; what is put in is {address}, "),
+        ({"variables": {"A": {"b": ["{modell}"]}}}, "there is no {modell}; what is put in is "),
+        ({"variables": {"A-B": "x"}}, "variables: 'A-B' is no name of a variable"),
+        ({"files": {"../x": "y"}}, "files: '../x' must be the path of a file inside of the folder"),
+        ({"comands": ["x"]}, "comands: unknown key; known here are api, arguments, commands, "),
+        ({"api": "openai"}, "lab.yaml:1: api: must be anthropic-messages, "),
+        ({"commands": []}, "commands: must not be empty"),
+        ({"tried": {"version": "1"}}, "tried.date: missing; add `date: …`"),
+    ],
+)
+def test_a_faulty_profile_is_told_with_its_line_and_key(
+    change: dict[str, object], problem: str, profiles: Path
+) -> None:
+    fields = {"kind": "agent", "name": "lab", "api": "openai-chat", "commands": ["lab"], **change}
+    (profiles / "lab.yaml").write_text(yaml.safe_dump(fields))
+    result = env("claude", "--profiles", str(profiles))
+    assert (result.exit_code, problem in result.output) == (1, True), result.output

@@ -1,0 +1,188 @@
+"""`vtc env`: what points a coding agent at VTC, as lines to paste into a shell."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from vtc.cli import common, config
+from vtc.cli.common import completing, profile_directories
+from vtc.profiles.agents import AgentProfile, Phrase, Value, Variable
+from vtc.profiles.document import nearest
+from vtc.profiles.loader import Profiles
+from vtc.profiles.schema import VARIABLE
+from vtc.proxy import launch
+
+KEY = "any"
+"""What an agent sends as its key where the server wants none: most do not start without one."""
+MODEL = "my-model"
+FOLDER = Variable("VTC_AGENT")
+"""The variable that names the folder of an agent's files."""
+
+
+class AgentName(click.ParamType[str]):
+    """The name of an agent, as a profile has it; `named` looks it up."""
+
+    name = "AGENT"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        return completing("agents")(ctx, param, incomplete)
+
+
+class VariableName(click.ParamType[str]):
+    """The name of a variable of the environment: the key itself belongs into no command line."""
+
+    name = "NAME"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if not VARIABLE.fullmatch(str(value)):
+            self.fail("this takes the name of a variable that holds the key, not the key", param, ctx)
+        return str(value)
+
+
+def named(profiles: Profiles, name: str) -> AgentProfile:
+    """Find an agent by its name, or the name of its program; ends the program if there is none."""
+    for agent in profiles.agents.values():
+        if name.casefold() in (agent.name.casefold(), *map(str.casefold, agent.commands)):
+            return agent
+    known = sorted(profiles.agents)
+    hint = nearest(name, known)
+    raise click.BadParameter(f"there is no agent {name!r}{hint}; they are {', '.join(known)}", param_hint="AGENT")
+
+
+# How the shells write it.
+
+
+@dataclass(frozen=True, slots=True)
+class Shell:
+    """The way in which a shell writes texts and variables. `parts` joins those of one text."""
+
+    literal: Callable[[str], str]
+    variable: str
+    export: str
+    unset: str
+    folder: str
+    inside: str
+    file: str
+    start: str = "{command}"
+    between: str = ""
+    around: str = "{text}"
+
+    def text(self, words: Phrase) -> str:
+        """Write a text, with the values of variables in it."""
+        parts = [self._part(part) for part in words] or [self.literal("")]
+        return parts[0] if len(parts) == 1 else self.around.format(text=self.between.join(parts))
+
+    def _part(self, part: Value) -> str:
+        return self.variable.format(name=part.name) if isinstance(part, Variable) else self.literal(part)
+
+
+def _fish(text: str) -> str:
+    plain = shlex.quote(text) == text
+    return text if plain else "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _powershell(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+SHELLS = {
+    "sh": Shell(
+        literal=shlex.quote,
+        variable='"${name}"',
+        export="export {name}={value}",
+        unset="unset {name}",
+        folder="export {name}=$(mktemp -d)",
+        inside='mkdir -p "${folder}"/{path}',
+        file='printf %s {text} > "${folder}"/{path}',
+    ),
+    "fish": Shell(
+        literal=_fish,
+        variable='"${name}"',
+        export="set -gx {name} {value}",
+        unset="set -e {name}",
+        folder="set -gx {name} (mktemp -d)",
+        inside='mkdir -p "${folder}"/{path}',
+        file='printf %s {text} > "${folder}"/{path}',
+    ),
+    "powershell": Shell(
+        literal=_powershell,
+        variable="$env:{name}",
+        export="$env:{name} = {value}",
+        unset="Remove-Item Env:{name} -ErrorAction Ignore",
+        folder="$env:{name} = Join-Path ([IO.Path]::GetTempPath()) ([Guid]::NewGuid())\n"
+        "New-Item -ItemType Directory $env:{name} | Out-Null",
+        inside="New-Item -ItemType Directory (Join-Path $env:{folder} {path}) | Out-Null",
+        file="[IO.File]::WriteAllText((Join-Path $env:{folder} {path}), {text})",
+        start="& {command}",
+        between=" + ",
+        around="({text})",
+    ),
+}
+
+
+def _shell() -> str:
+    """Name the shell that the user has, as far as the environment shows it."""
+    if os.name == "nt":
+        return "powershell"
+    return "fish" if Path(os.environ.get("SHELL", "")).name == "fish" else "sh"
+
+
+def lines(agent: AgentProfile, shell: Shell, address: str, model: str, key: Value) -> Iterator[str]:
+    """Write what starts an agent, line by line; the last one starts it."""
+    setup = agent.setup({"address": address, "model": model, "key": key, "folder": FOLDER})
+    if setup.files:
+        yield shell.folder.format(name=FOLDER.name)
+    for path in _folders([*setup.files]):
+        yield shell.inside.format(folder=FOLDER.name, path=shell.literal(path))
+    for path, content in setup.files.items():
+        yield shell.file.format(folder=FOLDER.name, path=shell.literal(path), text=shell.text(content))
+    for name, value in setup.variables.items():
+        yield shell.export.format(name=name, value=shell.text(value))
+    for name in setup.unset:
+        yield shell.unset.format(name=name)
+    words = [shell.literal(agent.commands[0]), *map(shell.text, setup.arguments)]
+    yield shell.start.format(command=" ".join(words))
+
+
+def _folders(paths: Sequence[str]) -> list[str]:
+    """The folders that files lie in, within that of the agent."""
+    folders = [str(PurePosixPath(path).parent) for path in paths]
+    return [folder for folder in dict.fromkeys(folders) if folder != "."]
+
+
+@click.command(short_help="Print what points a coding agent at VTC.")
+@click.argument("agent", type=AgentName())
+@click.option("--model", default=MODEL, help=f"The name that your server has. [{MODEL}]")
+@click.option("--port", type=click.IntRange(1, 65535), help=f"Where VTC listens. [{launch.PORT}]")
+@click.option("--host", help="The address at which the agent reaches VTC. [127.0.0.1]")
+@click.option("--key-env", type=VariableName(), help=f"The variable that holds the server's key. [the key: {KEY}]")
+@click.option("--shell", type=click.Choice([*SHELLS]), help="The shell that reads the lines. [yours]")
+@profile_directories
+def env(
+    agent: str,
+    model: str,
+    port: int | None,
+    host: str | None,
+    key_env: str | None,
+    shell: str | None,
+    directories: tuple[Path, ...],
+) -> None:
+    """Print the lines that start AGENT so that it asks VTC: variables, files of its own in a new folder, its command.
+
+    `vtc run URL` must run meanwhile; `vtc launch AGENT` does both. Nothing is written, and no file of yours is changed.
+    """
+    file, settings = config.loaded(None)
+    profile = named(common.loaded(directories or config.directories(file, settings)), agent)
+    at = host or "127.0.0.1"
+    address = f"http://{f'[{at}]' if ':' in at else at}:{port or settings.port or launch.PORT}"
+    key: Value = Variable(key_env) if key_env else KEY
+    for line in lines(profile, SHELLS[shell or _shell()], address, model, key):
+        click.echo(line)
