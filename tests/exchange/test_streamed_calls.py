@@ -87,6 +87,8 @@ def test_pieces_of_a_clean_call_leave_as_they_come(api: str) -> None:
         (['{"filePath": "a"', "}", "}"], {"filePath": "a"}, "extra-brace"),
         (['{"limit": 1, "file', 'Path": "a"'], {"filePath": "a", "limit": 1}, "json-cut"),
         (['{"filePath": "a" "lim', 'it": 1}'], {"filePath": "a", "limit": 1}, "json-missing-comma"),
+        (['{"filePath": ', "Pura", '90"}'], {"filePath": "Pura90"}, "json-missing-quote"),
+        (['{"limit": 1, "filePath": a', '"}'], {"filePath": "a", "limit": 1}, "json-missing-quote"),
         (["{}", '{"filePath"', ': "a"}'], {"filePath": "a"}, "empty-object"),
         (["{'filePath'", ": 'a'}"], {"filePath": "a"}, "python-literal"),
         (['{"input": {"file', 'Path": "a"}}'], {"filePath": "a"}, "arguments-key"),

@@ -405,7 +405,7 @@ class _JsonSearch:
         if opened is None or opened.mark == "[":
             return False
         entry = opened.declared.get(opened.key)
-        return entry is not None and values.is_text(entry, opened.schema)
+        return entry is not None and values.is_text(entry, opened.schema, or_null=True)
 
     # Strings
 

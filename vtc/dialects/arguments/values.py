@@ -67,10 +67,10 @@ def required(schema: Any) -> tuple[str, ...]:
     return tuple(name for name in _listed(names) if isinstance(name, str))
 
 
-def is_text(schema: Schema, root: Schema) -> bool:
-    """True if any text is a value, as it stands, and nothing else is."""
+def is_text(schema: Schema, root: Schema, *, or_null: bool = False) -> bool:
+    """True if any text is a value, as it stands, and nothing else is, `or_null` aside."""
     schema = resolved_of(schema, root)
-    kinds = {kind for kind, _ in types_of(schema, root)}
+    kinds = {kind for kind, _ in types_of(schema, root)} - ({"null"} if or_null else set())
     return kinds == {"string"} and not schema.keys() & {"enum", "const"}
 
 

@@ -360,6 +360,11 @@ MOST_AT_ONCE = 1 << 14
 """Characters of a piece beyond which it waits: at the end of the call it is read in a tenth of the time."""
 
 
+_WORDS = [word[: end + 1] for word in ("true", "false", "null") for end in range(len(word))]
+_BEGINS_WORD = re.compile(rf"\s*(?:-?(?:\d[-+.\deE]*)?|{'|'.join(_WORDS)})\Z", re.ASCII)
+"""The beginning of a number or of a literal that may go on."""
+
+
 class _Arguments(JsonBody):
     """The object of arguments as it comes: strict JSON, of which the keys at the top are known."""
 
@@ -383,6 +388,8 @@ class _Arguments(JsonBody):
         """Read one token; return where it ends, `at` if it is not whole yet."""
         self.begun, expected = None, self._expect
         end = self._string(text, at) if self.in_string else self._structure(text, at, False)
+        if end == at and not (self.in_string or self.error or _BEGINS_WORD.match(text, at)):
+            self.error = "a word where JSON has a value"  # none of it leaves: it may be a text without its quote
         if self._containers == ["{"]:
             if expected == "colon" and self._expect == "value":
                 self.keys.append("".join(self._out[self._begun : -2]))
