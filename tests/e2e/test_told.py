@@ -305,7 +305,8 @@ async def test_what_looks_like_a_call_in_no_dialect_is_told(start: Start, keep: 
     for stream in (True, False):
         await lab.post(chat.request(stream=stream))
         flow = await lab.flow()
-        assert flow.comment == "vtc: lab-model: a possible call was not read: @@read( …"
+        advice = f"vtc new-dialect --flow {flow.id[:13]} --port {flow.client_conn.sockname[1]}"
+        assert flow.comment == f"vtc: lab-model: a possible call was not read: @@read( … ({advice})"
         assert flow.marked == ":warning:"
 
 

@@ -15,7 +15,7 @@ import msgspec
 
 from vtc.cli.common import loaded, profile_directories
 from vtc.cli.parse import offered
-from vtc.cli.replies import GivenReply, flow_option, given, name_of
+from vtc.cli.replies import GivenReply, given, name_of, reply_options
 from vtc.dialects.arguments.values import properties, required
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax.description import Description
@@ -267,8 +267,8 @@ UNSEEN = {
 
 
 @click.command("new-dialect", short_help="Draft a dialect from a reply that none reads.")
-@click.argument("file", type=click.File("rb"))
-@flow_option
+@click.argument("file", type=click.File("rb"), required=False)
+@reply_options
 @click.option(
     "--tools",
     "tools_file",
@@ -277,16 +277,19 @@ UNSEEN = {
 )
 @click.option("--name", default="my-dialect", show_default=True, help="What the dialect is called.")
 @profile_directories
-def new_dialect(file: Any, flow: str, tools_file: Path | None, name: str, directories: tuple[Path, ...]) -> None:
+def new_dialect(
+    file: Any, flow: str, port: int, tools_file: Path | None, name: str, directories: tuple[Path, ...]
+) -> None:
     """Print a dialect's file for the calls of a reply in FILE, in which what is not sure is marked.
 
     FILE holds the model's text, a reply as an API sends it (JSON or a stream), flows that mitmproxy saved, a HAR file,
-    or cases that `vtc.save` wrote. Of several replies the one that holds a possible call which was not read is taken.
+    or cases that `vtc.save` wrote; without FILE, --flow is one of a running VTC. Of several replies the one that holds
+    a possible call which was not read is taken.
 
     The draft is what reads most of the reply back. Ends with 1 if it reads no call, or if there is nothing to draft.
     """
     profiles = loaded(directories)
-    replies = given(file, profiles, flow)
+    replies = given(file, profiles, flow, port)
     reply, tools = _chosen(replies, offered(tools_file)[0] if tools_file else {}, name_of(file))
     if known := _known(profiles, reply.text, tools):
         way = (

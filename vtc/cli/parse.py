@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from rich.markup import escape
 from vtc.apis import APIS
 from vtc.apis.openai_chat.words import REASONS
 from vtc.cli.common import completing, loaded, profile_directories, read_text
-from vtc.cli.replies import GivenReply, dialects_of, flow_option, given, name_of, of_lines
+from vtc.cli.replies import GivenReply, dialects_of, given, name_of, of_lines, reply_options
 from vtc.dialects.arguments import parameter
 from vtc.dialects.reading.reader import Begins, ModelFacts, Reader, Thoughts, UnknownTools
 from vtc.dialects.reading.trace import PassedOver, TracedReader, TracedStep
@@ -36,8 +37,8 @@ from vtc.reporting.report import as_entry, fate
 
 
 @click.command(short_help="Read a model's reply: message, calls, repairs, refusals.")
-@click.argument("file", type=click.File("rb"), default="-")
-@flow_option
+@click.argument("file", type=click.File("rb"), required=False)
+@reply_options
 @profile_directories
 @click.option(
     "--dialect",
@@ -69,6 +70,7 @@ from vtc.reporting.report import as_entry, fate
 def parse(
     file: Any,
     flow: str,
+    port: int,
     directories: tuple[Path, ...],
     names: tuple[str, ...],
     model: str,
@@ -110,7 +112,9 @@ def parse(
     chosen = Overrides(dialects=bool(names or model), tools=bool(tools_file))
     console = Console(highlight=False)
     refused = False
-    for reply, reason in _replies(file, profiles, flow, lines=lines):
+    if file is None and not flow:
+        file = sys.stdin.buffer
+    for reply, reason in _replies(file, profiles, flow, port, lines=lines):
         complete = reply.complete and REASONS.get(reason or finish_reason, "stop") not in CUT_OFF
         try:
             entries = setup.of(reply, profiles, chosen).read(reply, complete=complete)
@@ -124,9 +128,9 @@ def parse(
     raise SystemExit(1 if refused else 0)
 
 
-def _replies(file: Any, profiles: Profiles, flow: str, *, lines: bool) -> Iterable[tuple[GivenReply, str]]:
+def _replies(file: Any, profiles: Profiles, flow: str, port: int, *, lines: bool) -> Iterable[tuple[GivenReply, str]]:
     """Read the replies of a file, each with the finish reason that stands beside it."""
-    return of_lines(file) if lines else ((reply, "") for reply in given(file, profiles, flow))
+    return of_lines(file) if lines else ((reply, "") for reply in given(file, profiles, flow, port))
 
 
 class Overrides(NamedTuple):

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import click
 
@@ -19,6 +20,7 @@ from vtc.json_text import encode
 from vtc.profiles.loader import Profiles
 from vtc.profiles.planner import Planner
 from vtc.profiles.settings import Settings, UnknownName
+from vtc.proxy import launch
 from vtc.reporting.case import Case, read_cases
 
 HAR = re.compile(rb'\s*\{\s*"log"\s*:')
@@ -51,9 +53,14 @@ class GivenReply:
         return self.case.name.rpartition(" ")[2] if self.case else ""
 
 
-def flow_option[F: Callable[..., object]](command: F) -> F:
-    """Give a command the option that chooses one of several replies."""
-    return click.option("--flow", default="", metavar="ID", help="The flow (or case) of FILE with this id.")(command)
+def reply_options[F: Callable[..., Any]](command: F) -> F:
+    """Give a command the options that choose one of several replies, and where VTC runs that keeps it."""
+    about = "The flow (or case) of FILE with this id; without FILE of a running VTC, whose line names it."
+    command = click.option("--flow", default="", metavar="ID", help=about)(command)
+    ports = click.IntRange(1, 65535)
+    return click.option("--port", type=ports, default=launch.PORT, show_default=True, help="Where VTC listens.")(
+        command
+    )
 
 
 def name_of(file: Any) -> str:
@@ -61,17 +68,21 @@ def name_of(file: Any) -> str:
     return str(getattr(file, "name", "<stdin>"))
 
 
-def given(file: Any, profiles: Profiles, flow: str = "") -> list[GivenReply]:
-    """Read the replies of a file, in whichever form they are; with `flow` that of one id.
+def given(file: Any, profiles: Profiles, flow: str = "", port: int = launch.PORT) -> list[GivenReply]:
+    """Read the replies of a file, in whichever form they are; with `flow` that of one id, without a file of a VTC.
 
     Ends the program with an error where there are none, or none of this id.
     """
+    if file is None and flow:
+        return _of_cases(_kept(flow, port))
+    if file is None:
+        raise click.UsageError("name FILE, or a flow of a running VTC (--flow ID)")
     name = name_of(file)
     try:
         replies = [*_replies(file.read(), name, profiles)]
+    except UnicodeDecodeError:
+        raise
     except ValueError as error:
-        if isinstance(error, UnicodeDecodeError):
-            raise
         raise click.ClickException(f"{name}: {error}") from None
     if not replies:
         raise click.ClickException(f"{name}: no exchange with a model in it")
@@ -81,6 +92,24 @@ def given(file: Any, profiles: Profiles, flow: str = "") -> list[GivenReply]:
         return chosen
     ids = ", ".join(filter(None, (reply.id for reply in replies))) or "none, it is no file of flows or cases"
     raise click.ClickException(f"{name}: no flow {flow} in it; there are: {ids}")
+
+
+def _kept(flow: str, port: int) -> bytes:
+    """Ask a VTC of this machine for a reply that it could not read."""
+    from vtc.proxy.discovery import Asker  # mitmproxy takes a second to load
+    from vtc.proxy.unread_calls import MOST, PATH
+
+    answer = Asker(f"http://127.0.0.1:{port}").ask(f"{PATH}{quote(flow)}")
+    if answer.error:
+        raise click.ClickException(
+            f"nothing answers at 127.0.0.1:{port} ({answer.why}): name the --port of VTC, or the file of saved flows"
+        )
+    if not answer.ok:
+        raise click.ClickException(
+            f"VTC at 127.0.0.1:{port} keeps no reply with the id {flow} (only the last {MOST} that it could not read): "
+            "name the file of saved flows"
+        )
+    return answer.body
 
 
 def dialects_of(case: Case, profiles: Profiles) -> tuple[Description, ...]:

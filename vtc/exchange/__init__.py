@@ -35,6 +35,7 @@ from vtc.profiles.matching import Facts
 from vtc.profiles.memory import Memory
 from vtc.profiles.plan import Plan
 from vtc.profiles.planner import REPLANNED, Planner
+from vtc.reporting.case import Case
 from vtc.reporting.report import Parties, Report
 from vtc.scrub import told
 from vtc.wire import compression
@@ -288,14 +289,20 @@ class Exchange:
         self._forget()
         return self._factory.stream(compression.decoder(""), self.report, whole=False, clock=clock, first=first)
 
-    def look_for_unread(self, received: Callable[[], bytes | None]) -> None:
-        """Note in the report what looks like a call where none was read.
+    def look_for_unread(self, received: Callable[[], bytes | None]) -> Callable[[str], Case] | None:
+        """Note in the report what looks like a call where none was read; return what makes a case of it, given an id.
 
         `received` returns the reply as the server sent it, or its end.
         """
-        if self.reads and not self.report.calls and self.report.outcome in ("", "rewritten"):
-            call = self._factory.possible_call(received() or b"")
-            self.report.unread = call._asdict() if call else {}
+        if not self.reads or self.report.calls or self.report.outcome not in ("", "rewritten"):
+            return None
+        call, reply = self._factory.possible_call(received() or b"") or (None, None)
+        if call is None or reply is None:
+            return None
+        self.report.unread = call._asdict()
+        plan, asked, secrets = self.plan, self._request.model, self.report.secrets
+        name = asked if plan.stack.known_model is None and asked else plan.stack.model.name
+        return lambda id_: Case.of_reply(f"{name} {id_}", reply, plan.reading, secrets)
 
     def _forget(self) -> None:
         """Let go of the conversation."""

@@ -44,6 +44,7 @@ from vtc.proxy.startup import Startup
 from vtc.proxy.stats import Metrics, Stats, model_name
 from vtc.proxy.status import StatusEndpoint
 from vtc.proxy.stream_callable import HOLDING, LiveExchange, broken_off, observing, rewriting, withholding
+from vtc.proxy.unread_calls import UnreadCalls
 from vtc.proxy.whole import dealt_with, done, is_long
 from vtc.reporting.report import Report
 from vtc.scrub import escaped, scrub, scrubbed
@@ -109,6 +110,7 @@ class VirtualToolCalling:
         self._beside = Beside()
         self._discovery = Discovery(self, clock)
         self._keys = ServerKeys()
+        self._unread_calls = UnreadCalls()
         self._warmer = ThreadPoolExecutor(1, "vtc-warm")
         """Compiles what replies need, for one model after the other."""
         self._why = 0
@@ -120,7 +122,7 @@ class VirtualToolCalling:
         page = Page()
         commands = Commands(self, reloader, self._stats, page)
         self.addons = [Startup(self), reloader, commands, self._log, Metrics(self._stats), page, Turns(), self._beside]
-        self.addons += [StatusEndpoint(), self._discovery, self._keys, RestOfReplies()]
+        self.addons += [self._unread_calls, StatusEndpoint(), self._discovery, self._keys, RestOfReplies()]
 
     def load(self, loader: Loader) -> None:
         options.add(loader)
@@ -320,7 +322,9 @@ class VirtualToolCalling:
             return
         report = live.exchange.report
         self._measure(flow, live, report)
-        live.exchange.look_for_unread(partial(live.received.end, live.encoding))
+        if case := live.exchange.look_for_unread(partial(live.received.end, live.encoding)):
+            advice = self._unread_calls.keep(flow, case)
+            report.unread["advice"] = report.unread["advice"] or advice
         seconds = report.measures.seconds
         if seconds > max(SLOW, report.measures.elapsed / 50):
             # The first with a model has its dialects compiled.

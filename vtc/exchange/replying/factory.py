@@ -10,7 +10,7 @@ from functools import partial
 from msgspec.structs import replace as replace_fields
 
 from vtc.apis import Api, Request
-from vtc.apis.contract import Decoder
+from vtc.apis.contract import Decoder, Reply
 from vtc.apis.crossing import ForeignDecoder, RenamedModel, RenamedTools, WireNames
 from vtc.apis.relay import Relay
 from vtc.apis.relay.turn import Silent, TurnEncoder
@@ -246,16 +246,17 @@ class ReplyFactory:
             reader.finish()
         return True
 
-    def possible_call(self, received: bytes) -> hints.PossibleCall | None:
+    def possible_call(self, received: bytes) -> tuple[hints.PossibleCall, Reply] | None:
         """Find what looks like a call in the bytes of a reply as the server sent it; None if it makes calls itself."""
         try:
-            messages = [reply.message for reply in replies(self._server, received)]
+            choices = replies(self._server, received)
         except ValueError:
             return None
-        if any(message.calls for message in messages):
+        if any(reply.message.calls for reply in choices):
             return None
         names = {*self._tools, *(self.expected.names.changed.values() if self.expected.names else ())}
-        return next(filter(None, (hints.possible_call(message.text, names) for message in messages)), None)
+        found = ((hints.possible_call(reply.message.text, names), reply) for reply in choices)
+        return next(((call, reply) for call, reply in found if call), None)
 
     def _tools_written(self) -> dict[str, Tool]:
         """Return the tools, also by the names by which the server knows them."""

@@ -1,0 +1,102 @@
+"""The line of a possible call that was not read names a command, and that command works when it is copied."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.apis import chat
+from tests.e2e.conftest import Lab, Start, start
+from vtc.cli import main
+
+__all__ = ["start"]
+
+UNREAD = "I look.\n<<CALL read>>\n<<filePath>>/a<</filePath>>\n<<END>>\n"
+ASK = chat.request(stream=True)
+HEADERS = [{"x-forwarded-for": "10.0.0.7"}, {"via": "1.1 x"}, {"origin": "https://example.com"}]
+
+
+async def told(lab: Lab) -> list[str]:
+    """Return the command that the next flow's line names."""
+    flow = await lab.asked_for()
+    (command,) = re.findall(r"a possible call was not read: \S+ … \((.*?)\)", flow.comment)
+    return shlex.split(command)
+
+
+async def run(*arguments: str) -> Result:
+    return await asyncio.to_thread(CliRunner().invoke, main, [*arguments])
+
+
+async def test_the_command_of_the_line_drafts_the_dialect(start: Start) -> None:
+    lab = await start(chat.streamed(UNREAD))
+    await lab.post(ASK)
+    program, *arguments = await told(lab)
+    assert program == "vtc"
+    result = await run(*arguments)
+    assert result.exit_code == 0, result.output
+    assert 'vtc: it reads read {"filePath":"/a"}' in result.stderr
+    parsed = await run("parse", *arguments[1:])
+    assert "<<CALL read>>" in parsed.output
+    assert "a possible call was not read" in parsed.output
+    assert [seen.path for seen in lab.upstream.seen] == ["/v1/chat/completions"]
+
+
+@pytest.mark.parametrize("headers", HEADERS, ids=str)
+async def test_other_machines_and_pages_are_not_told(headers: dict[str, str], start: Start) -> None:
+    lab = await start(chat.streamed(UNREAD))
+    await lab.post(ASK)
+    id_ = (await lab.asked_for()).id
+    for asked, more, status in (
+        (id_, {}, 200),
+        (id_[:13], {}, 200),
+        (id_[:12], {}, 404),
+        ("x" * 13, {}, 404),
+        (id_, headers, 404),
+    ):
+        answer = await lab.client.get(f"/.vtc/unread/{asked}", headers=more)
+        assert (answer.status_code, "<<CALL read>>" in answer.text) == (status, status == 200)
+
+
+async def test_no_secret_of_the_request_is_told(start: Start) -> None:
+    lab = await start(chat.streamed(UNREAD.replace("/a", "open-sesame-77")))
+    await lab.post(ASK, headers={"authorization": "Bearer open-sesame-77"})
+    answer = await lab.client.get(f"/.vtc/unread/{(await lab.asked_for()).id}")
+    assert (answer.status_code, "open-sesame" in answer.text) == (200, False)
+
+
+async def test_only_the_last_are_kept(start: Start) -> None:
+    lab = await start(chat.streamed(UNREAD))
+    ids = []
+    for _ in range(17):
+        await lab.post(ASK)
+        ids.append((await lab.asked_for()).id)
+    statuses = [(await lab.client.get(f"/.vtc/unread/{id_}")).status_code for id_ in ids]
+    assert statuses == [404] + [200] * 16
+    lab.set(vtc_cache="off")
+    assert (await lab.client.get(f"/.vtc/unread/{ids[-1]}")).status_code == 404
+    await lab.post(ASK)
+    while "vtc" not in (flow := await lab.asked_for()).metadata or ".vtc" in flow.request.path:
+        pass
+    assert "(save flows with `-w FILE` for vtc new-dialect)" in flow.comment
+
+
+async def test_where_flows_are_saved_the_line_names_the_file(start: Start, tmp_path: Path) -> None:
+    lab = await start(chat.streamed(UNREAD), save_stream_file=f"+{tmp_path / 'my flows'}")
+    await lab.post(ASK)
+    assert (await told(lab))[-1] == str(tmp_path / "my flows")
+
+
+async def test_an_id_of_no_reply_and_a_port_of_no_vtc_are_told(start: Start) -> None:
+    lab = await start(chat.streamed(UNREAD))
+    port = lab.proxy.url.rpartition(":")[2]
+    result = await run("new-dialect", "--flow", "01234567-89ab", "--port", port)
+    assert result.exit_code == 1
+    assert "keeps no reply with the id 01234567-89ab" in result.output
+    result = await run("new-dialect", "--flow", "01234567-89ab", "--port", "1")
+    assert "nothing answers at 127.0.0.1:1" in result.output
+    assert "name FILE, or a flow of a running VTC" in (await run("new-dialect")).output

@@ -1,0 +1,89 @@
+"""The last replies with a possible call that nobody read, for `--flow ID` of `vtc new-dialect` and `vtc parse`.
+
+They are kept in memory, and told to programs of this machine that know the id of the flow, which its line in the log
+has. That is 48 random bits: who may only connect does not guess it.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+
+from mitmproxy import ctx, http
+
+from vtc.json_text import encode
+from vtc.proxy import launch
+from vtc.proxy.discovery import url_of
+from vtc.proxy.keys import Address, is_page
+from vtc.reporting import Case, write_case
+
+PATH = "/.vtc/unread/"
+MOST = 16
+"""Replies that are kept."""
+ID = len("01234567-89ab")
+"""Characters of a flow's id by which its reply is asked for, at the least."""
+FORWARDED = ("forwarded", "via", "x-forwarded-for", "x-real-ip")
+"""Headers of requests that another machine may have sent."""
+
+
+class UnreadCalls:
+    """Keeps such replies, tells how each is asked for, and answers for them."""
+
+    name = "vtc-unread-calls"
+
+    def __init__(self) -> None:
+        self._cases: dict[str, Callable[[str], Case]] = {}
+        """By the flow's id, what makes a case of its reply, given a name."""
+
+    def configure(self, updated: set[str]) -> None:
+        if "vtc_cache" in updated and ctx.options.vtc_cache == "off":
+            self._cases.clear()
+
+    def keep(self, flow: http.HTTPFlow, make: Callable[[str], Case]) -> str:
+        """Keep a reply, and return how a dialect is drafted of it."""
+        draft = f"vtc new-dialect --flow {flow.id[:ID]}"
+        if file := _saved_to():
+            return f"{draft} {shlex.quote(file)}"
+        if ctx.options.vtc_cache == "off" or not url_of(flow.client_conn.proxy_mode):
+            return "save flows with `-w FILE` for vtc new-dialect"
+        self._cases[flow.id] = make
+        if len(self._cases) > MOST:
+            del self._cases[next(iter(self._cases))]
+        port = flow.client_conn.sockname[1]
+        return draft if port == launch.PORT else f"{draft} --port {port}"
+
+    def requestheaders(self, flow: http.HTTPFlow) -> None:
+        """Answer a request for a reply that is kept."""
+        if not (url_of(flow.client_conn.proxy_mode) and asks(flow.request)):
+            return
+        id_ = flow.request.path.removeprefix(PATH).partition("?")[0]
+        make = self._made(id_) if len(id_) >= ID and _is_near(flow) else None
+        headers = {"content-type": "application/json", "cache-control": "no-store"}
+        if make is None:
+            body = {"error": {"message": "VTC: no reply of this id is kept for you"}}
+            flow.response = http.Response.make(404, encode(body), headers)
+            return
+        headers["content-type"] = "application/yaml; charset=utf-8"
+        flow.response = http.Response.make(200, write_case(make(id_[:8])).encode(), headers)
+
+    def _made(self, id_: str) -> Callable[[str], Case] | None:
+        return next((make for known, make in self._cases.items() if known.startswith(id_)), None)
+
+
+def asks(request: http.Request) -> bool:
+    """True if a request is for a reply that nobody read."""
+    return request.method == "GET" and request.path.startswith(PATH)
+
+
+def _is_near(flow: http.HTTPFlow) -> bool:
+    """True if a program of this machine asks, and no page of the web that its browser shows."""
+    headers, peer = flow.request.headers, flow.client_conn.peername
+    forwarded = any(name in headers for name in FORWARDED)
+    return bool(peer) and Address(peer[0], 0).is_loopback and not (forwarded or is_page(headers))
+
+
+def _saved_to() -> str:
+    """Return the file that mitmproxy saves flows to as they come; empty if it saves none."""
+    saves = ctx.master.addons.get("save")
+    option = ctx.options.save_stream_file if "save_stream_file" in ctx.options else None
+    return str(getattr(saves, "current_path", None) or option).removeprefix("+") if option else ""
