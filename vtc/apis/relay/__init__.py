@@ -66,6 +66,8 @@ class Relay[P: Pipeline]:
         self._last = Frame(b"", None)  # the last one with deltas
         self.plain: Plain | None = None
         """The last frame, if it says one thing, and nothing of the choice waits but white space at its end."""
+        self.reasonless = False
+        """True if the reply ended without the server's word for it, and for why a choice did."""
         self.counted: Callable[[int], None] | None = None
         """Takes the tokens that the server counted of the prompt."""
         self.failed: Callable[[bytes], Failure | None] = lambda _: None
@@ -265,6 +267,7 @@ class Relay[P: Pipeline]:
         for choice in self._choices.values():
             if choice.ended:
                 continue
+            self.reasonless = not (complete or breaks)
             choice, events, pieces, _, fate = finish(choice, [], complete=complete)
             entry = PendingFrame(self._last, after=(*pieces,), intact=False, begun=True)
             is_called = choice.lifted or choice.whole or choice.owed or fate == "written"

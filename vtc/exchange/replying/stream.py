@@ -115,6 +115,8 @@ class Stream:
         self._finished = True
         started = self._clock()
         data = self._read(self._fast.take(b"") if self._fast else b"", final=True, breaks=breaks)
+        if self._relay.reasonless and not (self.failed or self.broken):
+            self._report.errors.append("the reply ended without a reason")
         if (breaks or self.failed) and self.turn:
             data += b"".join(self.let_end())
         if self._heard:
