@@ -195,7 +195,7 @@ def test_an_option_that_the_addon_would_refuse_is_refused_before_anything_is_sta
 @pytest.mark.parametrize(
     ("upstream", "said"),
     [
-        ("http://127.0.0.1:8000/v1", "leave out /v1; it belongs in the client's base URL"),
+        ("http://127.0.0.1:8000/api/v1", "leave out /api; it belongs in the client's base URL"),
         ("ftp://x", "no URL such as"),
         ("http://", "no URL such as"),
         ("http://127.0.0.1:99999", "no port from 1 to 65535"),
@@ -228,6 +228,11 @@ async def running(*arguments: str) -> AsyncIterator[tuple[Process, str]]:
         if process.returncode is None:
             process.terminate()
         await process.wait()
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:8000/v1", "127.0.0.1:8000/v1/", "http://127.0.0.1:8000/"])
+def test_v1_at_the_end_of_an_upstream_is_left_out(url: str) -> None:
+    assert "reverse:http://127.0.0.1:8000" in command(url)
 
 
 async def test_it_runs(confdir: Path, tmp_path: Path) -> None:

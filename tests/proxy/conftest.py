@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.e2e.conftest import confdir, read_once
+from tests.e2e.conftest import confdir, read_once, server_tls
 
-__all__ = ["confdir", "read_once"]
+__all__ = ["confdir", "read_once", "server_tls"]

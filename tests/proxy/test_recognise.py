@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import ssl
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ from tests.apis import pairs
 from tests.apis.shapes import SHAPES
 from tests.e2e.upstream import JSON, Reply, Seen, serving
 from vtc.profiles import builtin_directory, load
-from vtc.proxy.discovery import Asker, ServerIdentity, recognised, spoken, told
+from vtc.profiles.planner import Planner
+from vtc.profiles.settings import Settings
+from vtc.proxy.discovery import Asker, ServerFindings, ServerIdentity, findings, recognised, spoken, told, trusting
 
 PROFILES = load([builtin_directory()])
 
@@ -138,3 +141,65 @@ async def test_an_answer_that_names_an_unexpected_endpoint_is_none() -> None:
     async with serving(script) as upstream:
         found = await asyncio.to_thread(spoken, Asker(upstream.url))
     assert found == tuple(name for name in pairs.NAMES if name != "ollama-chat")
+
+
+def answering(*apis: str) -> Any:
+    """A server that lists a model, and speaks these APIs."""
+
+    def script(seen: Seen) -> Reply:
+        if seen.method == "GET":
+            return Reply([models("library")], JSON, framing="length")
+        spoken_here = any(SHAPES[name].path.rpartition(":")[2] == seen.path.rpartition(":")[2] for name in apis)
+        return Reply([b"{}"], JSON, status=400 if spoken_here else 404, framing="length")
+
+    return script
+
+
+async def test_a_server_of_https_is_asked_too_with_the_trust_that_is_given_and_without_a_key(
+    server_tls: ssl.SSLContext,
+) -> None:
+    async with serving(answering("openai-chat"), server_tls) as upstream:
+        planner = Planner(PROFILES, Settings())
+        strange = await asyncio.to_thread(findings, Asker(upstream.url, tls=trusting()), planner)
+        asker = Asker(upstream.url, tls=trusting(insecure=True))
+        found = await asyncio.to_thread(findings, asker, planner)
+        assert not any("authorization" in seen.headers for seen in upstream.seen)
+    assert "is not trusted" in strange.lines[0]
+    assert (found.apis, found.models) == (("openai-chat",), ("m",))
+
+
+@pytest.mark.parametrize("is_tls", [True, False])
+async def test_http_and_https_mixed_up_are_told(is_tls: bool, server_tls: ssl.SSLContext) -> None:
+    async with serving(answering("openai-chat"), server_tls if is_tls else None) as upstream:
+        scheme, rest = upstream.url.split(":", 1)
+        wrong = f"{'http' if is_tls else 'https'}:{rest}"
+        identity = await asyncio.to_thread(recognised, Asker(wrong), PROFILES)
+    assert identity.told == f"{wrong} speaks {scheme}: start with `vtc run {upstream.url}`"
+
+
+async def of_ollama(context: str, directory: Path) -> ServerFindings:
+    """What is found of an Ollama, with a profile of one's own."""
+    both = ("openai-chat", "ollama-chat")
+    async with serving(answering(*both)) as upstream:
+        host = upstream.url.removeprefix("http://")
+        (directory / "own.yaml").write_text(
+            f"{{kind: server, name: own, match: {{host: '{host}'}}, remark: start it otherwise{context}}}"
+        )
+        planner = Planner(load([builtin_directory(), directory]), Settings())
+        return await asyncio.to_thread(findings, Asker(upstream.url), planner)
+
+
+async def test_a_server_whose_context_is_not_known_is_told_of(tmp_path: Path) -> None:
+    found = await of_ollama("", tmp_path)
+    assert found.apis == ("openai-chat", "ollama-chat")
+    assert "start it otherwise" in found.lines
+
+
+async def test_where_a_context_is_known_the_api_is_spoken_that_can_be_told_it(tmp_path: Path) -> None:
+    found = await of_ollama(", ready: {context: 65536}", tmp_path)
+    assert found.apis == ("ollama-chat",)
+    assert "start it otherwise" not in found.lines
+
+
+def test_ollamas_profile_says_what_to_do_about_its_context() -> None:
+    assert "OLLAMA_CONTEXT_LENGTH=65536" in PROFILES.servers["ollama"].remark

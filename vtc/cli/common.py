@@ -137,6 +137,12 @@ def url(text: str, hint: str) -> SplitResult:
     raise click.BadParameter(f"{text}: no URL such as http://127.0.0.1:8000", param_hint=hint)
 
 
+def base_url(text: str, hint: str) -> str:
+    """Return the URL of a model server as people type it: `/v1` at its end belongs to the paths of its API."""
+    parts = url(text, hint)
+    return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/').removesuffix('/v1')}"
+
+
 def read_text(file: Path) -> str:
     """The text of a file that a user named; ends the program if it is not UTF-8."""
     try:

@@ -96,7 +96,7 @@ def _findings(upstream: str, port: int | None, directories: tuple[Path, ...], *,
     server, models, url = upstream or settings.upstream, list[str](), ""
     if server:
         try:
-            url = common.url(server, "UPSTREAM").geturl().rstrip("/")
+            url = common.base_url(server, "UPSTREAM")
             yield from map(_escaped, _server(url, profiles, models))
         except click.BadParameter as error:
             yield _escaped(CheckLine("wrong", error.message))

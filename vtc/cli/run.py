@@ -177,8 +177,8 @@ def _server(upstream: str) -> str:
     if "@" in upstream:
         problem = "leave out user and password; what the client sends as its key is passed on"
         raise click.BadParameter(problem, param_hint="UPSTREAM")
-    url = common.url(upstream, "UPSTREAM")
-    if url.path.strip("/"):
+    url = common.url(common.base_url(upstream, "UPSTREAM"), "UPSTREAM")
+    if url.path:
         raise click.BadParameter(
             f"{upstream}: leave out {url.path}; it belongs in the client's base URL", param_hint="UPSTREAM"
         )

@@ -345,6 +345,8 @@ class ServerProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=
     """Whether models without a profile are given back the text of what they thought (`recalls` of a model)."""
     tokenize: bool = False
     """`POST /tokenize` counts the tokens of a conversation (vLLM, llama.cpp), for clients of Messages."""
+    remark: str = ""
+    """What `vtc run` says of it where no `ready.context` is given."""
     models: dict[str, str] = {}
     """Its models, by globs for the names that clients ask for: `{"claude-*": qwen3-coder}`."""
     ready: Ready | Literal["as-is"] = Ready()

@@ -17,10 +17,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from pathlib import Path
 from threading import Event, Timer
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+import certifi
 from mitmproxy import ctx, http
 from mitmproxy.addons.proxyserver import Proxyserver
 from mitmproxy.proxy.mode_specs import ProxyMode, ReverseMode
@@ -80,12 +82,16 @@ class ServerAnswer:
 class Asker:
     """Asks one server; each answer is there within `seconds`, or is an error."""
 
-    def __init__(self, url: str, *, key: str = "", seconds: float = 3) -> None:
-        """`url` is that of the server, with what stands before the paths of its APIs."""
+    def __init__(self, url: str, *, key: str = "", seconds: float = 3, tls: ssl.SSLContext | None = None) -> None:
+        """`url` is that of the server, with what stands before the paths of its APIs.
+
+        `tls` says whose certificates are trusted; None for those that Python trusts.
+        """
         self.url = url.rstrip("/")
         self.seconds = seconds
         self._at = urlsplit(self.url)
         self._key = key
+        self._tls = tls
 
     @property
     def has_key(self) -> bool:
@@ -101,8 +107,12 @@ class Asker:
     ) -> ServerAnswer:
         """GET a path, or POST a body of JSON to it; `key` names the header for the user's key."""
         begun = time.monotonic()
-        make = HTTPSConnection if self._at.scheme == "https" else HTTPConnection
-        connection = make(self._at.hostname or "", self._at.port, timeout=self.seconds)
+        host, is_tls = self._at.hostname or "", self._at.scheme == "https"
+        connection = (
+            HTTPSConnection(host, self._at.port, timeout=self.seconds, context=self._tls)
+            if is_tls
+            else HTTPConnection(host, self._at.port, timeout=self.seconds)
+        )
         late = Event()
         watch = Timer(self.seconds, _cut, (connection, late))
         watch.daemon = True
@@ -139,6 +149,27 @@ def _cut(connection: HTTPConnection, late: Event) -> None:
 
 
 LIST = "/v1/models"
+
+
+def trusting(*, insecure: bool = False, file: str | None = None, folder: str | None = None) -> ssl.SSLContext:
+    """Trust whom mitmproxy trusts by its options: any server, those that an authority signed, or the usual ones."""
+    paths = [str(Path(path).expanduser()) if path else None for path in (file, folder)]
+    context = ssl.create_default_context(cafile=paths[0] or (None if paths[1] else certifi.where()), capath=paths[1])
+    if insecure:
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+def _other_scheme(asker: Asker, answer: ServerAnswer) -> str:
+    """Return the URL of a server that answers in the other one of http and https; empty if it does not."""
+    url = urlsplit(asker.url)
+    is_mixed_up = isinstance(answer.error, ssl.SSLError | ConnectionResetError | HTTPException)
+    is_mixed_up = is_mixed_up or (url.scheme == "https" and isinstance(answer.error, TimeoutError))  # it waits for more
+    if not (is_mixed_up or answer.status == 400):
+        return ""
+    other = url._replace(scheme="http" if url.scheme == "https" else "https").geturl()
+    tried = Asker(other, seconds=min(1, asker.seconds), tls=trusting(insecure=True)).ask(LIST)
+    return "" if tried.error else other
 
 
 STARTING = (502, 503, 504)
@@ -179,6 +210,9 @@ def recognised(asker: Asker, profiles: Profiles) -> ServerIdentity:
     if isinstance(answer.error, ssl.SSLCertVerificationError):
         why = f"({answer.error.verify_message}): {UNTRUSTED} (after `--`)"
         return ServerIdentity(None, f"the certificate of {upstream} is not trusted {why}")
+    if other := _other_scheme(asker, answer):
+        scheme = urlsplit(other).scheme
+        return ServerIdentity(None, f"{upstream} speaks {scheme}: start with `vtc run {other}`")
     if answer.error and not isinstance(answer.error, OSError):
         return ServerIdentity(None, f"{upstream} does not answer in HTTP: is it the model server?", is_there=False)
     if answer.error:
@@ -191,7 +225,7 @@ def recognised(asker: Asker, profiles: Profiles) -> ServerIdentity:
         problem = f"{upstream} answers {answer.status} to GET {LIST}, so it is not known which server it is"
         return ServerIdentity(None, problem)
     models = tuple(names_of(answer.body))
-    if server := owned(answer.json, profiles):
+    if server := owned(answer.json, profiles) or named:
         return ServerIdentity(
             server.name, f"{upstream} is {server.description or server.name}", models=models, answers=True
         )
@@ -216,8 +250,6 @@ def spoken(asker: Asker) -> tuple[str, ...]:
 
     Each is asked with an empty object, which no server answers with a reply: what it does not speak is not found.
     """
-    if urlsplit(asker.url).scheme == "https" and not asker.has_key:
-        return ()  # it would want one
     spoken = tuple(api.name for api in APIS if _is_spoken(asker, api.place.written(api.place.version, "none")))
     return () if len(spoken) == len(APIS) else spoken
 
@@ -291,6 +323,10 @@ class ServerFindings(NamedTuple):
         return {name: value for name, value in named.items() if value}
 
 
+CONTEXT_API = "ollama-chat"
+"""The one API in which a server can be told how long its context is to be."""
+
+
 def findings(asker: Asker, planner: Planner) -> ServerFindings:
     """Ask a model server what the user's options leave open; it is sent no key."""
     settings = planner.settings
@@ -301,7 +337,14 @@ def findings(asker: Asker, planner: Planner) -> ServerFindings:
     apis = None
     if not (settings.upstream_api or identity.is_hosted):
         apis = spoken(asker)
-        lines += [told(apis)] if apis else []
+        if not apis and urlsplit(asker.url).scheme == "https":
+            lines.append("it does not show without a key which APIs it speaks: if clients get a 404, say --api")
+    profile = planner.profiles.servers.get(settings.server or identity.server or "")
+    if profile and apis and profile.steps.get("context") and CONTEXT_API in apis:
+        apis = (CONTEXT_API,)
+    elif profile and profile.remark and not profile.steps.get("context"):
+        lines.append(profile.remark)
+    lines += [told(apis)] if apis else []
     models = identity.models or listed(asker, settings.upstream_api or apis or ())
     lines.append(told_models(models, planner.default_model))
     return ServerFindings(identity.server, apis, models, tuple(filter(None, lines)), is_sound=identity.answers)
@@ -385,7 +428,7 @@ class Discovery:
     async def _discover(self, server: ModelServer, planner: Planner) -> None:
         begun = self._clock()
         try:
-            found = await asyncio.to_thread(findings, Asker(server.url), planner)
+            found = await asyncio.to_thread(lambda: findings(_asker(server.url), planner))
         except Exception:  # a fault of ours: requests go on, and nothing is asked again
             logger.exception("vtc: %s could not be asked", server.url)
             found = ServerFindings(apis=())
@@ -405,9 +448,20 @@ class Discovery:
     async def _list_again(self, server: ModelServer, planner: Planner) -> None:
         """Ask for the list of models once more: some may have been loaded, or taken out."""
         apis = planner.settings.upstream_api or (server.found.apis if server.found else None) or ()
-        models = await asyncio.to_thread(listed, Asker(server.url), apis)
+        models = await asyncio.to_thread(lambda: listed(_asker(server.url), apis))
         if models and server.found and models != server.found.models:
             server.planners, server.found = None, server.found._replace(models=models)
+
+
+def _asker(url: str) -> Asker:
+    """Make what asks a server, with mitmproxy's trust in certificates, as requests of clients have it."""
+    options = ctx.options
+    trust = {
+        "insecure": options.ssl_insecure,
+        "file": options.ssl_verify_upstream_trusted_ca,
+        "folder": options.ssl_verify_upstream_trusted_confdir,
+    }
+    return Asker(url, tls=trusting(**trust) if urlsplit(url).scheme == "https" else None)
 
 
 def url_of(mode: ProxyMode) -> str:

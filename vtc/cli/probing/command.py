@@ -14,7 +14,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from vtc.cli.common import completing, json_output, loaded, profile_directories, show_json, url
+from vtc.cli.common import base_url, completing, json_output, loaded, profile_directories, show_json
 from vtc.cli.probing.template import MOST_REQUESTS, BoundedAsker
 from vtc.profiles.schema import API_NAMES
 from vtc.scrub import escaped, scrubbed
@@ -85,8 +85,7 @@ def probe(
 def _address(text: str) -> str:
     if "@" in text:
         raise click.BadParameter("leave out user and password; a key is taken from --key-env", param_hint="URL")
-    parts = url(text, "URL")
-    return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/').removesuffix('/v1')}"
+    return base_url(text, "URL")
 
 
 def _key(name: str) -> str:
