@@ -139,7 +139,7 @@ def in_order(
     repairs += notes
     calls: list[ToolCall] = []
     for text, value in objects:
-        clean = _ended(value, ends) if lenient else value
+        clean = _ended(value, ends) if lenient and ends else value
         fitted, notes = parameter.fitted(clean, values.properties(schema), schema, lenient=lenient)
         notes = [*notes, *([Repair.MARKUP_IN_VALUE] if clean != value else [])]
         repairs += [note for note in notes if note not in repairs]
@@ -203,9 +203,13 @@ def _from_name(call: ToolCall, name: str, read: Callable[[str], Call | None]) ->
     return InOrder([renamed], (Repair.CALL_IN_NAME, *event.repairs))
 
 
-def _ended(value: Mapping[str, Any], ends: ValueEnds) -> Mapping[str, Any]:
-    """Leave out the markers at the end of values."""
-    return {key: ends.stripped(entry) if isinstance(entry, str) else entry for key, entry in value.items()}
+def _ended(value: Any, ends: ValueEnds) -> Any:
+    """Leave out the markers at the end of texts, those in lists and objects, too."""
+    if isinstance(value, str):
+        return ends.stripped(value)
+    if isinstance(value, Mapping):
+        return {key: _ended(entry, ends) for key, entry in value.items()}
+    return [_ended(entry, ends) for entry in value] if isinstance(value, list) else value
 
 
 _BEFORE_OBJECT = re.compile(r"\s*\.?(?P<name>[\w.:/=-]{1,200}+)\s*(?=[{<])")
@@ -615,7 +619,9 @@ class StreamedCalls:
             call = self._calls[number] = _Streamed(delta, self._tools[delta.name].parameters, self._ends)
         before = call.comma if call.comma_waits else ""
         left = call.take(delta.arguments)
-        waits = call.comma and (call.comma_waits or left + call.comma + call.waits == delta.arguments)
+        # A frame that waits leaves as it came; of one that ends with the beginning of a marker that may never leave.
+        is_whole = call.comma_waits or left + call.comma + call.waits == delta.arguments
+        waits = call.comma and is_whole and not value_ends.MAY_BEGIN.search(call.comma)
         if waits and not delta.last:  # up to what shows whether the comma is one too many, or to the end of the call
             call.comma, call.comma_waits = left + call.comma, True
             return None
