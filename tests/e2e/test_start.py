@@ -128,7 +128,7 @@ async def test_it_starts_and_works_and_says_at_the_end_what_it_did(confdir: Path
         f"vtc: read, tag -> tool_calls, 3 tools -> tag prompt - {chat.MODEL} at 127.0.0.1/v1/chat/completions"
         in output.decode()
     )
-    for name in ("client openai-sdk", f"model {chat.MODEL}"):
+    for name in ("client httpx", f"model {chat.MODEL}"):
         assert (
             f"vtc: {name}: 1 exchange, 1 call (0 repaired), 0 left as text, 0 unread, 0 errors in VTC"
             in output.decode()

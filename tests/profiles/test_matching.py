@@ -75,14 +75,20 @@ OPENCLAW = "You are a personal assistant running inside OpenClaw.\n\n## Tooling\
         (Facts(user_agent="opencode/1.18.33 ai-sdk/provider-utils/4.0.23 runtime/bun/1.3.14"), "opencode"),
         (Facts(user_agent="OpenAI/Python 2.54.0"), "openai-sdk"),
         (Facts(user_agent="OpenAI/JS 5.23.2", body={"messages": []}), "openai-sdk"),
-        (Facts(user_agent="curl/8.5.0"), "openai-sdk"),
-        (Facts(), "openai-sdk"),
+        (Facts(user_agent="AsyncOpenAI/Python 2.54.0"), "openai-sdk"),
+        (Facts(user_agent="google-genai-sdk/1.46.0 gl-python/3.12.1"), "gemini-sdk"),
+        (Facts(user_agent="GeminiCLI/0.61.0/gemini-3-pro (linux; x64; terminal)"), "gemini-cli"),
+        (Facts(user_agent="curl/8.5.0"), "curl"),
+        (Facts(user_agent="python-httpx/0.28.1"), "httpx"),
+        (Facts(user_agent="python-requests/2.32.5"), "requests"),
+        (Facts(user_agent="node"), "other"),
+        (Facts(), "other"),
         (
             Facts(user_agent="OpenAI/JS 5.23.2", body={"messages": [{"role": "system", "content": OPENCLAW}]}),
             "openclaw",
         ),
         (Facts(body={"messages": [{"content": [{"type": "text", "text": OPENCLAW}]}]}), "openclaw"),
-        (Facts(body={"messages": [{"content": "Hello"}, {"content": OPENCLAW}]}), "openai-sdk"),
+        (Facts(body={"messages": [{"content": "Hello"}, {"content": OPENCLAW}]}), "other"),
     ],
 )
 def test_clients_by_what_they_send(builtin: Profiles, facts: Facts, profile: str) -> None:

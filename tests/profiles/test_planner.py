@@ -281,7 +281,7 @@ def test_what_else_is_taken_over() -> None:
     profile = {"unknown_tools": "drop", "reasoning": ReasoningTags(open="<a>", close="</a>", to="drop")}
     found = planned({"max_call_bytes": 7}, profile=profile)
     reading = found.reading
-    assert (found.stack.client.name, found.stack.model.name) == ("openai-sdk", "mine")
+    assert (found.stack.client.name, found.stack.model.name) == ("other", "mine")
     assert (reading.unknown_tools, reading.max_call_bytes) == ("drop", 7)
     assert (reading.thinking.tags[0], reading.thinking.to) == (("<a>", "</a>"), "drop")
 

@@ -289,14 +289,14 @@ def test_stats_as_a_command_and_at_the_end(caplog: pytest.LogCaptureFixture) -> 
         assert json.loads(context.master.commands.call("vtc.stats"))["total"]["exchanges"] == 0
         ended(Flows(addon, context), "response")
         found = json.loads(context.master.commands.call("vtc.stats"))
-        for by in (found["total"], found["clients"]["openai-sdk"], found["models"]["lab-model"]):
+        for by in (found["total"], found["clients"]["other"], found["models"]["lab-model"]):
             assert (by["exchanges"], by["calls"]) == (1, 1)
         assert found["dialects"]["tag"]["calls"] == 1
         caplog.set_level(logging.INFO, "vtc")
         addon.done()
     told = [record.message for record in caplog.records if record.name.startswith("vtc")]
     assert [line.partition(": ")[2].partition(":")[0] for line in told] == [
-        "client openai-sdk",
+        "client other",
         "model lab-model",
         "dialect tag",
     ]

@@ -62,7 +62,7 @@ def test_a_line_an_exchange(loaded: Any) -> None:
         "/v1/chat/completions",
         200,
     )
-    assert (first["outcome"], first["client"], first["model"]) == ("rewritten", "openai-sdk", "unknown")
+    assert (first["outcome"], first["client"], first["model"]) == ("rewritten", "other", "unknown")
     assert [call["name"] for call in first["calls"]] == ["read"]
     assert first["sizes"]["request_came"] < first["sizes"]["request_went"]
     assert first["seconds"] > 0

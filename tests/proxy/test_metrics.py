@@ -43,7 +43,7 @@ def test_what_is_scraped(loaded: Loaded) -> None:
     exchange(addon, TEXT + REFUSED)
     exchange(addon, TEXT.removesuffix("</tool_call>"))
     found = scraped(metrics)
-    by = ("openai-sdk", "lab-model")
+    by = ("other", "lab-model")
     assert found["vtc_exchanges_total", *by] == 2
     assert found["vtc_calls_total", *by] == 2
     assert found["vtc_refusals_total", *by] == 1

@@ -81,7 +81,7 @@ def test_an_address_chooses_by_outcome_model_and_client() -> None:
     for query, flow in (
         ({"outcome": "rewritten"}, made),
         ({"outcome": "unchanged"}, plain),
-        ({"outcome": "error", "client": "openai-sdk"}, broken),
+        ({"outcome": "error", "client": "other"}, broken),
         ({"model": "a&b"}, plain),
     ):
         shown = overview(made, plain, broken, **query)
