@@ -22,7 +22,7 @@ demo: ## run the demonstration; WEB=1 shows it in mitmweb
 test: setup ## run the test suite, in under four minutes on two quiet cores
 	$(PYTHON) -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
-test-rest: setup ## run the tests that take long and find little that no shorter one finds (two minutes)
+test-rest: setup ## run the tests that take long and find little that no shorter one finds (some minutes)
 	$(PYTHON) -m pytest -n auto --dist loadfile --no-loadscope-reorder --all -m rest
 
 test-all: setup ## run both with each dialect, API and policy in each test, in about three times that

@@ -20,7 +20,7 @@ from vtc.dialects.bounded_cache import COMPILED
 # No deadline: how long one example takes says something about the machine, not about the code.
 settings.register_profile("default", deadline=None)
 # Each run draws others: what one of a hundred examples shows, a few runs show, and `make test-all` at once.
-settings.register_profile("quick", deadline=None, max_examples=20)
+settings.register_profile("quick", deadline=None, max_examples=12)
 # For a night's search: `pytest --hypothesis-profile=thorough`.
 settings.register_profile("thorough", deadline=None, max_examples=5_000)
 # One run meets more dialects than any proxy does: compiling their patterns again would take most of its time.
@@ -28,9 +28,9 @@ COMPILED.most_bytes = 256 << 20
 
 
 MANY = 24
-"""Sets of parameters of one test, of more of which each run tries a sixth."""
+"""Sets of parameters of one test, of more of which each run tries a twelfth."""
 MOST = 96
-"""The same, of more of which it tries a twelfth."""
+"""The same, of more of which it tries one in 24."""
 SOME = 6
 """Sets of parameters of one test, of more of which each run tries so many that each value occurs."""
 
@@ -53,7 +53,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave out what is left to `make test-all`, and choose among the sets of parameters where a test has many.
 
     Up to `MANY` sets, each value of each parameter is tried, if not each with each: a list of cases is tried whole. Of
-    more, a sixth is, or a twelfth, and those of the next test are others: so each dialect, API and policy is tried by
+    more, a twelfth is, or one in 24, and those of the next test are others: so each dialect, API and policy is tried by
     many tests. A test that is named on the command line is run with all.
     """
     if _all(config):
@@ -74,7 +74,7 @@ def _chosen(items: Sequence[pytest.Item]) -> Iterator[pytest.Item]:
         yield from items
     elif len(items) > MANY:
         share = items[0].get_closest_marker("one_in")
-        one_in = share.args[0] if share else 12 if len(items) > MOST else 6
+        one_in = share.args[0] if share else 24 if len(items) > MOST else 12
         yield from (item for item in items if not _number(item) % one_in)
     else:
         tried: set[tuple[str, object]] = set()

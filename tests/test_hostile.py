@@ -60,6 +60,7 @@ def test_fragments_of_markup_by_the_thousand(head: str, some: Any) -> None:
         assert found.calls or found.content == text or told, fragment
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("head", HEADS)
 def test_work_grows_with_the_text_and_not_faster(head: str, some: Any) -> None:
     dialects = [DIALECTS[name] for name in COMMON]

@@ -148,6 +148,7 @@ def check(talks: Iterable[Talk]) -> None:
 BOTH = pytest.mark.parametrize("text_client", [False, True], ids=["native client", "text client"])
 
 
+@pytest.mark.rest
 @BOTH
 @pytest.mark.one_in(8)
 @pytest.mark.parametrize("by", ["hermes", "qwen3-coder", "native"])

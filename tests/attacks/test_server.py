@@ -108,6 +108,7 @@ ODD: dict[str, list[bytes]] = {
 }  # fmt: skip
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("what", ODD)
 @pytest.mark.parametrize("end", [[chat.chunk({}, "tool_calls"), chat.DONE], []], ids=["ended", "not ended"])
 def test_no_denied_call_leaves_in_an_odd_stream(what: str, end: list[bytes]) -> None:

@@ -23,7 +23,7 @@ MOST_STEPS = 1_200_000
 
 
 __all__ = ["impatient"]
-pytestmark = [pytest.mark.every, pytest.mark.usefixtures("impatient")]
+pytestmark = [pytest.mark.every, pytest.mark.usefixtures("impatient"), pytest.mark.rest]
 
 
 @pytest.mark.parametrize("what", PROMPTS)

@@ -34,6 +34,7 @@ def test_completion_knows_profiles_of_ones_own_and_survives_bad_ones(tmp_path: P
     assert complete(words, "mine") == []
 
 
+@pytest.mark.rest
 def test_no_command_but_probe_reads_the_tables_of_a_probe() -> None:
     read = "import sys, vtc.cli; print(*(name for name in sys.modules if name.startswith('vtc.cli.probing')))"
     done = subprocess.run([sys.executable, "-c", read], capture_output=True, text=True, check=True)

@@ -14,6 +14,8 @@ from click.testing import CliRunner
 from vtc.cli import main
 from vtc.demo import DemoServer
 
+pytestmark = pytest.mark.rest
+
 
 @pytest.fixture(autouse=True)
 def handlers_of_ours_go() -> object:

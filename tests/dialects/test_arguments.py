@@ -154,6 +154,7 @@ def test_halves_of_a_surrogate_pair_become_one_character_again(dialect: str) -> 
 # Long texts
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(
     "piece",
     ['"', "'", '","', '": "', '"a": ', '", "a": "', '" "key": "', "{", "[", '{"', '["', "\\", '\\"', "/*", "//"],

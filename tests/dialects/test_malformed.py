@@ -107,6 +107,7 @@ def test_a_cut_anywhere_changes_nothing(file: str, some: Any) -> None:
             assert merged(case.read(cut)) == merged(whole), (case.name, cut)
 
 
+@pytest.mark.rest
 @EACH_FILE
 def test_without_repair_there_is_nothing_else_and_nothing_wrong(file: str) -> None:
     """What stays text without repair, and is recovered with it, is recovered by a repair that has a name."""

@@ -73,6 +73,7 @@ def places(frames: Sequence[bytes]) -> list[list[bytes]]:
 # The model server breaks off
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("framing", ["chunked", "length", "close"])
 async def test_it_closes_at_any_place(framing: Literal["chunked", "length", "close"], start: Start) -> None:
     """All that came leaves, as calls or text. Where nothing but the end of the connection ends a body, it has ended."""
@@ -220,6 +221,7 @@ async def test_an_encoded_body_that_is_cut_or_corrupt(coding: str, start: Start)
 # The client leaves
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("after", [1, 4, 5, 8])
 async def test_the_client_leaves_in_mid_stream(after: int, start: Start) -> None:
     """Nothing is kept of it, what was done is reported, and the model server is told."""

@@ -16,6 +16,8 @@ from tests.e2e.conftest import PATH, PATIENCE, Start
 from tests.e2e.test_start import mitmdump
 from tests.e2e.upstream import Reply, serving
 
+pytestmark = pytest.mark.rest
+
 CALL = chat.DIALECTS["hermes"]("read", {"filePath": "/a"})
 ASK = chat.request(stream=True)
 EXCHANGES = 12

@@ -41,6 +41,7 @@ class Sizes:
         flow.response.stream = noted
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("framing", ["length", "close"])
 async def test_long_reply_is_read_in_small_pieces(framing: Any, start: Start) -> None:
     """Between two of them the event loop looks after all other connections."""

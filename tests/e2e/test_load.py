@@ -25,6 +25,8 @@ from tests.e2e.conftest import PATH
 from tests.e2e.test_start import ADDON, MITMDUMP
 from tests.e2e.upstream import JSON, Reply, Seen, serving
 
+pytestmark = pytest.mark.rest
+
 WRITTEN = [chat.DIALECTS[name] for name in ("hermes", "tag", "invoke", "qwen3-coder")]
 PATIENCE = 3600
 """Seconds for all of it."""

@@ -185,6 +185,7 @@ ANSWERS: dict[str, Reply] = {
 }
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("client", ["openai-chat", "gemini-generate"])
 @pytest.mark.parametrize("answer", ANSWERS)
 async def test_a_key_that_the_server_repeats_is_in_nothing_that_is_said(

@@ -216,6 +216,7 @@ FAILING: dict[str, Reply] = {
 SAME = [*((name, name) for name in NAMES), ("anthropic-messages", "openai-chat")]
 
 
+@pytest.mark.rest
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize("silence", SILENT)
 @pytest.mark.parametrize(("client", "server"), SAME)

@@ -17,6 +17,8 @@ from tests.e2e.conftest import PATH, PATIENCE, Lab, Start
 from tests.e2e.policies import BASH, guarded
 from tests.e2e.upstream import SSE, Reply, Seen
 
+pytestmark = pytest.mark.rest
+
 ASK = chat.request(stream=True, tools=[BASH, chat.READ])
 TEXT = chat.said("This is a line of an answer that is long. " * 20 + "\n")[0]
 CALL = chat.said("Go.\n", chat.DIALECTS["hermes"]("read", {"filePath": "/a" * 500}), "\n")

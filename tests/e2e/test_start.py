@@ -78,6 +78,7 @@ async def test_a_wrong_option_keeps_it_from_starting_and_is_told_in_one_line(
     assert "Traceback" not in output.decode()
 
 
+@pytest.mark.rest
 async def test_it_takes_its_own_package_where_another_has_the_name(confdir: Path, tmp_path: Path) -> None:
     """`vtc` on the package index is somebody else's."""
     (tmp_path / "vtc").mkdir()
@@ -136,6 +137,7 @@ async def test_it_starts_and_works_and_says_at_the_end_what_it_did(confdir: Path
     assert "vtc: dialect tag: 1 call (0 repaired), 0 left as text" in output.decode()
 
 
+@pytest.mark.rest
 async def test_it_does_not_start_where_nothing_says_whose_key_it_is(confdir: Path, tmp_path: Path) -> None:
     arguments = ["--listen-host", "127.0.0.1", "--set", f"confdir={confdir}", "--set", "vtc_key_env=LAB_KEY"]
     async with mitmdump(tmp_path, *arguments, environment={"LAB_KEY": "canary-start-0f1e2d3c"}) as process:
@@ -144,6 +146,7 @@ async def test_it_does_not_start_where_nothing_says_whose_key_it_is(confdir: Pat
     assert "the key is that of one server" in output.decode()
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("at", ["0.0.0.0", "127.0.0.1"])
 async def test_it_does_not_start_where_a_servers_key_lacks_or_others_could_spend_it(
     at: str, confdir: Path, tmp_path: Path

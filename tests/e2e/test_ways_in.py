@@ -125,6 +125,7 @@ def no_redirecting() -> str:
 NAMESPACE = ["unshare", "--user", "--map-root-user", "--net", "sh", "-ec"]
 
 
+@pytest.mark.rest
 async def test_as_a_transparent_proxy(tmp_path: Path) -> None:
     """The machine sends connections of clients that know of no proxy to mitmproxy, which asks it where they went."""
     if reason := no_redirecting():

@@ -33,6 +33,7 @@ def fed(stream: Stream, chunks: Iterable[bytes]) -> bytes:
     return b"".join([out for chunk in chunks for out in stream.feed(chunk)] + stream.finish())
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("guards", [None, DENY])
 def test_one_read_of_much_is_read_to_its_end_if_there_is_time(guards: dict[str, list[str]] | None) -> None:
     exchange = under(guards, tools=[chat.READ])

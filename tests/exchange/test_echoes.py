@@ -313,6 +313,7 @@ LISTS = ("read", {"filePath": "ls"})
 NOT_COMPARED = "not compared with the results of the request, which hold too much that is like it"
 
 
+@pytest.mark.rest
 @every_api
 def test_a_call_that_would_take_too_much_to_compare_is_made_and_told(api: str) -> None:
     body = pairs.streamed(api, [written("hermes", LISTS, LISTS)])
@@ -323,6 +324,7 @@ def test_a_call_that_would_take_too_much_to_compare_is_made_and_told(api: str) -
     assert f"echo passed read 2 times ({NOT_COMPARED})" in exchange.report.summary()
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("way", WAYS)
 def test_such_a_call_is_refused_where_echoes_are_steered_and_under_a_policy(way: str, tmp_path: Path) -> None:
     text, fields = written("hermes", LISTS), with_result("openai-chat", SPENT)

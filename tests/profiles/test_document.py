@@ -186,6 +186,7 @@ def test_both_parsers_read_the_same(text: str, tmp_path: Path, monkeypatch: pyte
     assert document.read(file) == either
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("text", ["[" * 1200, "- " * 1200, "? " * 1200, "a: {" * 1200])
 def test_deep_nesting_is_kept_from_libyaml(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(yaml, "CSafeLoader", None)

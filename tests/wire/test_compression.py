@@ -154,6 +154,7 @@ def test_any_bytes_decode_or_are_corrupt(body: bytes, coding: str) -> None:
         decode(decoder(ENCODERS[coding][0]), body)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("coding", COMPRESSED)
 def test_a_decompression_bomb_is_refused(coding: str) -> None:
     header, encode = ENCODERS[coding]
@@ -183,6 +184,7 @@ def test_body_that_stands_for_far_more_than_its_size_is_corrupt_in_small_reads_t
         undone.finish()
 
 
+@pytest.mark.rest
 def test_long_body_of_text_is_decoded_to_its_end() -> None:
     text = b"".join(b"%d is a number, and so is %d\n" % (number, number * 7) for number in range(1_200_000))
     packed = gzip.compress(text, 1)

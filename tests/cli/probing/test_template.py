@@ -14,6 +14,8 @@ from vtc.profiles import builtin_directory, load
 from vtc.profiles.planner import read_dialects
 from vtc.profiles.settings import UNKNOWN_MODEL
 
+pytestmark = pytest.mark.rest
+
 PROFILES = load([builtin_directory()])
 TAGS = (("<think>", "</think>"), ("[THINK]", "[/THINK]"))
 MISTRAL = """\

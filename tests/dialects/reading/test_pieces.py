@@ -80,6 +80,7 @@ LOST_END = {
 """Calls that have lost a closing tag, so that they may swallow the next: what is theirs for certain, and the rest."""
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("dialect", LOST_END)
 def test_no_piece_of_a_call_that_has_lost_its_end_takes_what_follows(dialect: str) -> None:
     """All that is not certainly the call's is text again or the next call, wherever the reply is cut."""

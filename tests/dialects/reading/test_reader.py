@@ -485,6 +485,7 @@ def test_calls_in_code_count_if_the_dialect_says_so(around: str) -> None:
 # Long
 
 
+@pytest.mark.rest
 def test_a_reply_that_is_read_at_once_takes_time_in_proportion_to_its_length() -> None:
     """Eight times the text would take 64 times as long if what was said were copied for each token."""
     prose = "Use `code` and <b>tags</b>; 1 < 2, and a <tool_call> is none.\n\n```py\nx = '<bash>'\n```\n"
