@@ -22,6 +22,7 @@ from vtc.apis import BadRequest, Changes, beside, find, unread
 from vtc.apis.gemini_generate import API
 from vtc.apis.gemini_generate.request import json_schema
 from vtc.exchange import Exchange
+from vtc.json_text import encode
 from vtc.profiles import Planner, Settings, builtin_directory, load
 
 NAME = "gemini-generate"
@@ -69,7 +70,7 @@ def test_both_spellings_are_read_alike() -> None:
 def test_the_path_says_the_model_and_whether_to_stream() -> None:
     one = API.request(chat.encoded(gemini.request()), "/v1beta/models/Qwen/Qwen3:8b:streamGenerateContent?alt=sse")
     assert (one.model, one.stream) == ("Qwen/Qwen3:8b", True)
-    assert json.loads(one.encode(Changes(model="other", unstreamed=True))) == gemini.request()
+    assert json.loads(encode(one.changed(Changes(model="other", unstreamed=True)))) == gemini.request()
 
 
 @pytest.mark.parametrize(
@@ -138,9 +139,11 @@ def test_a_stream_that_is_a_list_of_json_is_left_alone() -> None:
 
 def test_a_withheld_tool_is_gone_and_the_others_keep_their_declaration() -> None:
     one = API.request(chat.encoded(gemini.request(tools=[*gemini.TOOLS, {"googleSearch": {}}])))
-    sent = json.loads(one.encode(Changes(withheld={"read"})))["tools"]
+    sent = json.loads(encode(one.changed(Changes(withheld={"read"}))))["tools"]
     assert sent == [{"functionDeclarations": gemini.TOOLS[0]["functionDeclarations"][1:]}, {"googleSearch": {}}]
-    assert "tools" not in json.loads(one.encode(Changes(withheld={"read", "write", "list_files", "googleSearch"})))
+    assert "tools" not in json.loads(
+        encode(one.changed(Changes(withheld={"read", "write", "list_files", "googleSearch"})))
+    )
 
 
 @pytest.mark.parametrize("wrapped", [False, True])

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from tests.apis import conversations
 from vtc.apis import APIS, Api, BadRequest, Changes
 from vtc.events import Message, Tool
+from vtc.json_text import encode
 
 SCHEMA = {"type": "object", "properties": {}}
 NESTED = [{"type": "function", "function": {"name": name, "parameters": SCHEMA}} for name in ("read", "find")]
@@ -70,7 +71,7 @@ def request(api: Api, **changes: Any) -> Any:
 
 
 def sent(one: Any, **changes: Any) -> Any:
-    return json.loads(one.encode(Changes(**changes)))
+    return json.loads(encode(one.changed(Changes(**changes))))
 
 
 CHOICES = {"tool_choice", "toolConfig"}
@@ -93,8 +94,8 @@ def test_result_has_the_name_and_the_id_of_its_call(api: Api) -> None:
 def test_conversation_of_which_nothing_changes_keeps_its_bytes(api: Api) -> None:
     one = request(api)
     key = conversations.key(api.name)
-    before = one.encode()
-    assert one.encode(Changes(messages=one.messages)) == before
+    before = encode(one.changed())
+    assert encode(one.changed(Changes(messages=one.messages))) == before
     changed = [*one.messages[:-1], replace(one.messages[-1], content=("B",))]
     after = sent(one, messages=changed)[key]
     assert after[:-1] == json.loads(before)[key][:-1]

@@ -197,10 +197,10 @@ def holds(value: Any, path: Sequence[str]) -> bool:
     return any(key in ("*", str(name)) and (not rest or holds(entry, rest)) for name, entry in inside)
 
 
-def changed(fields: dict[str, Any], drop: Sequence[str], set_: Mapping[str, Any]) -> bytes:
-    """Encode fields without what stands below them at the dotted paths of `drop`, and with those of `set_`."""
+def changed(fields: dict[str, Any], drop: Sequence[str], set_: Mapping[str, Any]) -> dict[str, Any]:
+    """Return fields without what stands below them at the dotted paths of `drop`, and with those of `set_`."""
     for path in drop:
         key, _, rest = path.partition(".")
         if rest and key in fields:
             fields[key] = without(decode(encode(fields[key])), rest.split("."))
-    return encode({**fields, **set_})
+    return {**fields, **set_}

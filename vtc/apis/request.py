@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from itertools import compress, takewhile
-from operator import not_
+from operator import is_, not_
 from typing import Any, ClassVar
 
 import msgspec
@@ -298,20 +298,22 @@ class Request(ABC):
 
     def _put(self, kept: dict[str, Any], messages: Sequence[Message]) -> None:
         """Write the messages into the fields `kept`; new ones that open the conversation join the system prompt."""
-        field = self.LAYOUT.prompt
-        opening = len([*takewhile(lambda message: message.role == "system", messages)]) if field else 0
-        is_prompt = [
-            isinstance(message.source, PromptField) or (message.source is None and place < opening)
-            for place, message in enumerate(messages)
-        ]
-        prompt, rest = [*compress(messages, is_prompt)], [*compress(messages, map(not_, is_prompt))]
-        own_prompt = [message for message in self.messages if isinstance(message.source, PromptField)]
-        if field and [*map(id, prompt)] != [*map(id, own_prompt)]:
-            kept[field] = self._prompt(prompt)
-            if not prompt:
-                del kept[field]
-        if [*map(id, rest)] != [*map(id, self.messages[len(own_prompt) :])]:
-            kept[self.LAYOUT.entries] = self._entries(rest)
+        own = self.messages
+        if field := self.LAYOUT.prompt:
+            opening = len([*takewhile(lambda message: message.role == "system", messages)])
+            is_prompt = [
+                isinstance(message.source, PromptField) or (message.source is None and place < opening)
+                for place, message in enumerate(messages)
+            ]
+            prompt, messages = [*compress(messages, is_prompt)], [*compress(messages, map(not_, is_prompt))]
+            own_prompt = [message for message in own if isinstance(message.source, PromptField)]
+            own = own[len(own_prompt) :]
+            if not _are(prompt, own_prompt):
+                kept[field] = self._prompt(prompt)
+                if not prompt:
+                    del kept[field]
+        if not _are(messages, own):
+            kept[self.LAYOUT.entries] = self._entries(messages)
 
     def _entries(self, messages: Sequence[Message]) -> list[Any]:
         """Write messages as entries of the conversation; what is unchanged keeps its own."""
@@ -322,7 +324,7 @@ class Request(ABC):
         at = 0
         while at < len(messages):
             group, places = groups.get(id(messages[at]), ((), ()))
-            if group and [*map(id, group)] == [*map(id, messages[at : at + len(group)])]:
+            if group and _are(messages[at : at + len(group)], group):
                 written += [entries[place] for place in places]
                 at += len(group)
             else:
@@ -419,8 +421,8 @@ class Request(ABC):
 
     # Encoding
 
-    def encode(self, changes: Changes = NO_CHANGES) -> bytes:
-        """Encode the request; what is not changed keeps its bytes."""
+    def changed(self, changes: Changes = NO_CHANGES) -> dict[str, Any]:
+        """Change the request; return its fields, of which that keeps its bytes which is not changed."""
         drop, set_ = changes.drop, changes.set
         if changes.unstreamed and not self.LAYOUT.in_path:
             drop = (*drop, *ABOUT_STREAMS)
@@ -441,6 +443,11 @@ class Request(ABC):
         if changes.messages is not None:
             self._put(kept, changes.messages)
         return changed(kept, drop, set_)
+
+
+def _are(messages: Sequence[Message], others: Sequence[Message]) -> bool:
+    """True if they are the very same, and not only equal."""
+    return len(messages) == len(others) and all(map(is_, messages, others))
 
 
 def _leave_out(fields: dict[str, Any], *names: str | None) -> None:

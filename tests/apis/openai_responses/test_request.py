@@ -14,6 +14,7 @@ from tests.apis.responses import call, check_request, custom, custom_call, names
 from vtc.apis import BadRequest, Changes, find
 from vtc.apis.openai_responses import API, Request
 from vtc.events import Message, Opaque, Tool, ToolCall
+from vtc.json_text import encode
 
 NESTED = namespace("mcp__fs", tool("read", path="string"), custom("patch"))
 SEARCH = {"type": "web_search"}
@@ -35,7 +36,7 @@ def request(**fields: Any) -> Request:
 
 
 def sent(one: Request, **changes: Any) -> Json:
-    body: Json = json.loads(one.encode(Changes(**changes)))
+    body: Json = json.loads(encode(one.changed(Changes(**changes))))
     return body
 
 
@@ -148,9 +149,9 @@ def test_a_custom_call_and_a_call_in_a_namespace_are_read() -> None:
 def test_an_unchanged_conversation_keeps_its_bytes() -> None:
     body = b'{"input":  [{"role":"user" , "content":"h"}], "instructions" : "Be.", "x": 1.0}'
     one = API.request(body)
-    assert b'[{"role":"user" , "content":"h"}]' in one.encode(Changes(messages=one.messages))
-    assert b'[{"role":"user" , "content":"h"}]' in one.encode(
-        Changes(messages=[Message("system", ("New",)), *one.messages])
+    assert b'[{"role":"user" , "content":"h"}]' in encode(one.changed(Changes(messages=one.messages)))
+    assert b'[{"role":"user" , "content":"h"}]' in encode(
+        one.changed(Changes(messages=[Message("system", ("New",)), *one.messages]))
     )
 
 

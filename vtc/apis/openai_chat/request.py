@@ -399,8 +399,7 @@ def _encoded(message: Message) -> dict[str, Any]:
     same_role = ROLES.get(role, role) == message.role
     was_result = role == "tool" and not same_role
     past = words.past(message)
-    spoken = tuple(part for part in message.content if isinstance(part, str) or not part.thought)
-    written = content.written(spoken, None if was_result else source.get("content"), {"type": "text"})
+    written = content.written(words.spoken(message), None if was_result else source.get("content"), {"type": "text"})
     entry: dict[str, Any] = {"role": role if same_role else message.role, "content": written}
     if past.own:
         source = {**source, words.FIELD: past.own}
@@ -416,7 +415,7 @@ def _encoded(message: Message) -> dict[str, Any]:
     elif message.role != "tool" and same_role and "name" in source:
         entry["name"] = source["name"]
     if same_role:
-        entry.update((key, value) for key, value in source.items() if key not in OWN_FIELDS)
+        entry |= {key: value for key, value in source.items() if key not in OWN_FIELDS}
     return entry
 
 

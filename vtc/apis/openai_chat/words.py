@@ -159,6 +159,13 @@ class PastEntries(NamedTuple):
     on_calls: Sequence[Json]
 
 
+def spoken(message: Message) -> Sequence[str | Opaque]:
+    """Return the content of a past message but for what was thought."""
+    if Opaque not in map(type, message.content):
+        return message.content
+    return [part for part in message.content if isinstance(part, str) or not part.thought]
+
+
 def past(message: Message) -> PastEntries:
     """Find the entries of a past message that must come back."""
     own: list[Json] = []

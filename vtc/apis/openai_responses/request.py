@@ -326,20 +326,19 @@ class Request(request.Request):
         if hosted:
             kept["tools"] = [*hosted, *kept.get("tools", ())]
 
-    def encode(self, changes: request.Changes = request.NO_CHANGES) -> bytes:
-        body = super().encode(changes)
+    def changed(self, changes: request.Changes = request.NO_CHANGES) -> dict[str, Any]:
+        kept = super().changed(changes)
         stay = changes.tools is None
         if not any(_declaring(self.fields)) or (stay and not changes.withheld and not changes.redeclared):
-            return body
-        fields = decode(body)
+            return kept
 
         def offered(entries: Sequence[Json]) -> list[Json]:
             left = self._offered(entries, changes.withheld)
             return [self._redeclared(entry, changes.redeclared) or entry for entry in left]
 
-        items = [{**item, "tools": offered(item["tools"])} if _declares(item) else item for item in fields["input"]]
-        fields["input"] = [item for item in items if not _declares(item) or (stay and item["tools"])]
-        return encode(fields)
+        items = decode(encode(kept["input"]))
+        items = [{**item, "tools": offered(item["tools"])} if _declares(item) else item for item in items]
+        return {**kept, "input": [item for item in items if not _declares(item) or (stay and item["tools"])]}
 
     @staticmethod
     def _declaration(tool: Tool) -> Json:

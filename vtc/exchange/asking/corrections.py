@@ -23,8 +23,8 @@ from vtc.json_text import decode, encode
 from vtc.profiles.document import table
 
 type Deed = Literal["leave_out", "rename", "keep_within", "spell", "give"]
-type Fields = dict[str, msgspec.Raw]
-"""An object of the body: the bytes of each field."""
+type Fields = Mapping[str, Any]
+"""An object of the body: its fields, each as plain data or, where nobody changed it, as the bytes in which it came."""
 EVERY = "*"
 """Stands in a path for any index."""
 
@@ -71,7 +71,7 @@ class Correction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             return None if self.where else fields
         value = _value(fields, key)
         if self.do == "give":
-            return {**fields, key: _raw(self.to)} if value in (None, "") and value != self.to else fields
+            return {**fields, key: self.to} if value in (None, "") and value != self.to else fields
         if key not in fields:
             return fields
         if self.do in ("leave_out", "rename"):
@@ -79,12 +79,12 @@ class Correction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             if not may or (self.do == "rename" and scope.is_of_policies((*self.path[:-1], self.to))):
                 return fields
             if self.do == "leave_out" or self.to in fields:
-                return {name: raw for name, raw in fields.items() if name != key}
-            return {self.to if name == key else name: raw for name, raw in fields.items()}
+                return {name: field for name, field in fields.items() if name != key}
+            return {self.to if name == key else name: field for name, field in fields.items()}
         if not scope.sets(self.path):
             return fields
         new = _within(value, *self.to) if self.do == "keep_within" else _spelled(value, self.to)
-        return fields if new == value else {**fields, key: _raw(new)}
+        return fields if new == value else {**fields, key: new}
 
     def _fits(self, fields: Fields) -> bool:
         return all(_value(fields, name) in values for name, values in self.where.items())
@@ -128,15 +128,14 @@ class CorrectionScope(NamedTuple):
         return any(f"{name}.".startswith(f"{dotted}.") or dotted.startswith(f"{name}.") for name in self.policies)
 
 
-def corrected(body: bytes, corrections: Iterable[Correction], scope: CorrectionScope) -> tuple[bytes, dict[str, str]]:
-    """Correct a body; return the very bytes if nothing changes it, and a line for people about each that did."""
+def corrected(top: Fields, corrections: Iterable[Correction], scope: CorrectionScope) -> tuple[Fields, dict[str, str]]:
+    """Correct the fields of a body; return the very ones if none changes, and a line about each that changed some."""
     lines: dict[str, str] = {}
-    top = before = raw_fields(body) or {}
     for correction in corrections:
         if (new := correction.applied(top, scope)) is not top:
             lines[str(correction)] = f"{correction}, as the server wants it"
         top = new
-    return (body if top is before else encode(top)), lines
+    return top, lines
 
 
 # What is beside the meaning
@@ -244,11 +243,14 @@ def _spelled(value: Any, words: Sequence[str]) -> Any:
     return min(taken, key=lambda word: (abs(scale.index(word) - place), -scale.index(word)))
 
 
-# The body: bytes that are not touched stay what they are
+# The fields of the body
 
 
 def _edited_in(fields: Fields, path: Sequence[str], change: Callable[[Fields], Fields | None]) -> Fields | None:
-    """Change the objects that a path leads to; the very object if nothing changes, None if it is left out itself."""
+    """Change the objects that a path leads to; the very object if nothing changes, None if it is left out itself.
+
+    What nobody touches stays the bytes that it was.
+    """
     if not path:
         return change(fields)
     key, *rest = path
@@ -257,22 +259,25 @@ def _edited_in(fields: Fields, path: Sequence[str], change: Callable[[Fields], F
     return {**fields, key: edited} if edited is not None else fields
 
 
-def _edited(raw: msgspec.Raw, path: Sequence[str], change: Callable[[Fields], Fields | None]) -> msgspec.Raw | None:
-    """Do that in the bytes of a value."""
+def _edited(value: Any, path: Sequence[str], change: Callable[[Fields], Fields | None]) -> Any:
+    """Do that in a value."""
+    came = isinstance(value, msgspec.Raw)
     if path[:1] == [EVERY]:
-        items = raw_items(raw) or []
+        items = raw_items(value) if came else value
+        if not isinstance(items, list):
+            return value
         edited = [_edited(item, path[1:], change) for item in items]
         if all(map(operator.is_, edited, items)):
-            return raw
-        return _raw([item for item in edited if item is not None])
-    fields = raw_fields(raw)
-    new = _edited_in(fields, path, change) if fields else fields
-    return raw if new is fields else None if new is None else _raw(new)
-
-
-def _raw(value: Any) -> msgspec.Raw:
-    return msgspec.Raw(encode(value))
+            return value
+        return [new for new, item in zip(edited, items, strict=True) if new is not None or item is None]
+    fields = raw_fields(value) if came else value
+    if not (fields and isinstance(fields, Mapping)):
+        return value
+    new = _edited_in(fields, path, change)
+    return value if new is fields else new
 
 
 def _value(fields: Fields, key: str) -> Any:
-    return decode(bytes(fields[key])) if key in fields else None
+    """Return a field as plain data, of which any part may be as it came."""
+    value = fields.get(key)
+    return value if isinstance(value, str | int | float | None) else decode(encode(value))

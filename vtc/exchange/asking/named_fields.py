@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from vtc.apis.fields import raw_fields
-from vtc.exchange.asking.corrections import EVERY, Correction, CorrectionScope, Deed, limits
+from vtc.exchange.asking.corrections import EVERY, Correction, CorrectionScope, Deed, Fields, limits
 from vtc.json_text import decode
 from vtc.profiles.document import table
 
@@ -121,7 +121,8 @@ def taught(error: bytes, body: bytes, scope: CorrectionScope) -> Mapping[str, Co
 
     Nothing that changes nothing is returned, and one correction for each path.
     """
-    text, sent, top = statements(error), decode(body), raw_fields(body) or {}
+    text, sent = statements(error), decode(body)
+    top: Fields = raw_fields(body) or {}
     marked = _marked(text, sent)
     corrections: dict[str, Correction] = {}
     paths: set[tuple[str, ...]] = set()

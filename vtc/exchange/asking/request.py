@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from vtc.apis import Api, BadRequest, Changes, Request, crossing
 from vtc.apis.contract import FULL
 from vtc.apis.crossing import WireNames
-from vtc.apis.fields import changed, holds
+from vtc.apis.fields import changed, holds, raw_fields
 from vtc.apis.seals import SealKey
 from vtc.dialects.syntax import tool_names
 from vtc.dialects.writing.history import usage
@@ -29,6 +29,7 @@ from vtc.exchange.replying.expectation import Expectation, GrammarCheck
 from vtc.exchange.replying.factory import ReplyFactory
 from vtc.exchange.replying.silence import lexicon
 from vtc.exchange.replying.stages import ReplyFault
+from vtc.json_text import encode
 from vtc.profiles.document import counted
 from vtc.profiles.memory import renewed
 from vtc.profiles.plan import Plan
@@ -131,17 +132,20 @@ class RequestEncoder:
         drop = [path for path in plan.stack.request.drop if holds(fields, path.split("."))]
         lines += [f"{path} left out, as a profile says" for path in drop]
         if self._crosses:
-            body = self._translated(fields, ready, drop)
+            out: Mapping[str, Any] | None = self._translated(fields, ready, drop)
             lines += self._untold(canonical, ready, names)
         else:
-            body = self._changed(messages, canonical, ready, names, drop)
+            out = self._changed(messages, canonical, ready, names, drop)
         renames = plan.stack.request.rename.items()
         corrections = [Correction("rename", tuple(path.split(".")), to) for path, to in renames]
         corrections += [step for step in self._steps.values() if isinstance(step, Correction)]
         if corrections:
-            body, changed_by = corrected(body, corrections, self._scope)
+            before = (raw_fields(self._body) or {}) if out is None else out
+            after, changed_by = corrected(before, corrections, self._scope)
+            out = out if after is before else after
             took |= changed_by
             lines += changed_by.values()
+        body = self._body if out is None else encode(out)
         strict = {names.back(tool.name): tool for tool in ready.tools if tool.strict}
         constrained = ready.constraint is not None
         length = 0 if plan.stack.as_is else size(given, plan.offered)
@@ -181,13 +185,13 @@ class RequestEncoder:
         ready: CanonicalRequest,
         names: WireNames,
         drop: Sequence[str],
-    ) -> bytes:
-        """Write what is changed of the request; the very body if that is nothing."""
+    ) -> Mapping[str, Any] | None:
+        """Change the fields of the request; None if nothing of it changes."""
         plan, stack, protocol = self._plan, self._plan.stack, self._plan.protocol
         withheld = plan.withheld if protocol.is_native else frozenset[str]()
         is_plain = not (stack.request.set or drop or withheld or plan.buffered or plan.server_model)
         if messages is None and ready is request and is_plain and not self._request.body.lines:
-            return self._body
+            return None
         before = {tool.name: tool for tool in request.tools}
         after = {names.back(tool.name): tool for tool in ready.tools}
         is_declared_here = protocol.promote or (bool(after) and not before)
@@ -203,10 +207,10 @@ class RequestEncoder:
             drop=drop,
             set={**self._grammar(ready), **stack.request.set},
         )
-        return self._request.encode(changes)
+        return self._request.changed(changes)
 
-    def _translated(self, fields: Mapping[str, Any], ready: CanonicalRequest, drop: Sequence[str]) -> bytes:
-        """Write the request in the server's API."""
+    def _translated(self, fields: Mapping[str, Any], ready: CanonicalRequest, drop: Sequence[str]) -> Mapping[str, Any]:
+        """Say the request in the fields of the server's API."""
         kept = {key: value for key, value in {**fields, **self._grammar(ready)}.items() if key not in drop}
         return changed(kept, drop, self._plan.stack.request.set)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import is_
 from typing import Any
 
 from msgspec.structs import replace
@@ -25,8 +26,7 @@ def ids(request: CanonicalRequest, value: Any, _context: StepContext) -> tuple[C
     form = _nine if value == "alphanumeric9" else _short
     if not any(message.calls or message.role == "tool" for message in request.messages):
         return request, ""
-    messages = (_in_form(message, form) for message in _numbered(request.messages))
-    return with_messages(request, messages, "message", "ids of calls in {} made anew")
+    return with_messages(request, _numbered(request.messages, form), "message", "ids of calls in {} made anew")
 
 
 def _short(id_: str) -> str:
@@ -41,20 +41,11 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
-def _in_form(message: Message, form: Any) -> Message:
-    given = [call.id and form(call.id) for call in message.calls]
-    call_id = message.call_id and form(message.call_id)
-    if call_id == message.call_id and all(id_ == call.id for id_, call in zip(given, message.calls, strict=True)):
-        return message
-    calls = tuple(replace(call, id=id_) for id_, call in zip(given, message.calls, strict=True))
-    return replace(message, calls=calls, call_id=call_id)
-
-
-def _numbered(messages: Iterable[Message]) -> Iterator[Message]:
+def _numbered(messages: Iterable[Message], form: Callable[[str], str]) -> Iterator[Message]:
     """Give calls ids of their own, by their place in the conversation if need be, and results those of their calls."""
     count = 0
     taken: dict[str, str] = {}  # by the id of a call, the one that the last call of this id got
-    waiting: list[tuple[str | None, ToolCall]] = []
+    waiting: list[tuple[str | None, ToolCall]] = []  # calls without a result, with the id that they came with
     before = ""
     for message in messages:
         calls: list[ToolCall] = []
@@ -65,13 +56,12 @@ def _numbered(messages: Iterable[Message]) -> Iterator[Message]:
             id_ = call.id or f"call_vtc{count}"
             if id_ in taken:
                 id_ = f"{id_[:28]}_vtc{count}"
-            taken[call.id or id_] = taken[id_] = id_
-            calls.append(call if id_ == call.id else replace(call, id=id_))
+            taken[call.id or id_] = taken[id_] = new = form(id_)
+            calls.append(call if new == call.id else replace(call, id=new))
             waiting.append((call.id, calls[-1]))
         before = message.role
         if message.role != "tool":
-            same = all(new is old for new, old in zip(calls, message.calls, strict=True))
-            yield message if same else replace(message, calls=tuple(calls))
+            yield message if all(map(is_, calls, message.calls)) else replace(message, calls=tuple(calls))
             continue
         wanted = message.call_id or None
         fits = (
@@ -83,7 +73,8 @@ def _numbered(messages: Iterable[Message]) -> Iterator[Message]:
             waiting.remove(answered)
             yield _answering(message, answered[1].id, answered[1].name)
         else:
-            yield _answering(message, taken.get(message.call_id or "", message.call_id), message.name)
+            came = message.call_id
+            yield _answering(message, taken.get(came, form(came)) if came else came, message.name)
 
 
 def _answering(message: Message, call_id: str | None, name: str | None) -> Message:
@@ -121,7 +112,7 @@ def results(request: CanonicalRequest, _value: Any, _context: StepContext) -> tu
     One of no call is said by the user, as is a second one of the same call that says something else.
     """
     messages, before = tuple(_answered(request.messages)), request.messages
-    if len(messages) == len(before) and all(new is old for new, old in zip(messages, before, strict=True)):
+    if len(messages) == len(before) and all(map(is_, messages, before)):
         return request, ""
     return replace(request, messages=messages), "results put in the order of their calls"
 
@@ -143,33 +134,36 @@ def _answered(messages: Sequence[Message]) -> Iterator[Message]:
     while at < len(messages):
         message = messages[at]
         at += 1
-        after: list[Message] = []
-        if message.role == "assistant" and message.calls:
-            end = next((at + n for n, later in enumerate(messages[at:]) if later.role == "assistant"), len(messages))
-            after, at = [*messages[at:end]], end
-        elif message.role == "tool":
+        if message.role == "tool":
             yield _orphan(message)
             continue
         yield message
-        if len({call.id for call in message.calls}) < len(message.calls):
-            yield from after  # which result is whose is told by ids alone
-            continue
-        by_id: dict[str | None, Message] = {}
-        for later in after:
-            if later.role == "tool" and later.call_id in {call.id for call in message.calls}:
-                by_id.setdefault(later.call_id, later)
-        answers = [
-            by_id.get(call.id) or Message("tool", (NO_RESULT,), call_id=call.id, name=call.name)
-            for call in message.calls
-        ]
-        # Some APIs want them all in one entry, so they are written together if one of them is new or moves.
-        in_order = all(answer is later for answer, later in zip(answers, after, strict=False))
-        yield from answers if in_order and len(after) >= len(answers) else map(replace, answers)
-        for later in after:
-            if later.role != "tool":
-                yield later
-            elif later.call_id not in by_id or by_id[later.call_id].content != later.content:
-                yield _orphan(later)
+        if message.calls:
+            begin, is_said_by_model = at, message.role == "assistant"
+            while is_said_by_model and at < len(messages) and messages[at].role != "assistant":
+                at += 1
+            yield from _after(message.calls, messages[begin:at])
+
+
+def _after(calls: Sequence[ToolCall], messages: Sequence[Message]) -> Iterator[Message]:
+    """Put results of calls first among the messages that follow these."""
+    ids = [call.id for call in calls]
+    if len({*ids}) < len(ids):
+        yield from messages  # which result is whose is told by ids alone
+        return
+    by_id: dict[str | None, Message] = {}
+    for message in messages:
+        if message.role == "tool" and message.call_id in ids:
+            by_id.setdefault(message.call_id, message)
+    answers = [by_id.get(call.id) or Message("tool", (NO_RESULT,), call_id=call.id, name=call.name) for call in calls]
+    # Some APIs want them all in one entry, so they are written together if one of them is new or moves.
+    in_order = len(messages) >= len(answers) and all(map(is_, answers, messages))
+    yield from answers if in_order else map(replace, answers)
+    for message in messages:
+        if message.role != "tool":
+            yield message
+        elif message.call_id not in by_id or by_id[message.call_id].content != message.content:
+            yield _orphan(message)
 
 
 def _orphan(result: Message) -> Message:

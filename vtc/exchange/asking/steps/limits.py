@@ -51,8 +51,11 @@ def size(messages: Iterable[Message], tools: Iterable[Tool]) -> int:
     """Count the bytes of a prompt and its tools, images aside."""
     total = 0
     for message in messages:
-        total += len(message.reasoning) + sum(len(part) for part in message.content if isinstance(part, str))
-        total += sum(len(call.name) + len(call.arguments) for call in message.calls)
+        total += len(message.reasoning)
+        for part in message.content:
+            total += len(part) if isinstance(part, str) else 0
+        for call in message.calls:
+            total += len(call.name) + len(call.arguments)
     return total + sum(len(tool.description) + len(encode(tool.parameters)) for tool in tools)
 
 

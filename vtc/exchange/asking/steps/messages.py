@@ -5,6 +5,7 @@ And what every step is: a function that takes a request, the value of its key an
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import dropwhile, groupby, takewhile
 from typing import Any, NamedTuple
@@ -39,7 +40,7 @@ def with_messages(
     Return the very request if none is.
     """
     messages = tuple(messages)
-    count = sum(new is not old for new, old in zip(messages, request.messages, strict=True))
+    count = sum(map(operator.is_not, messages, request.messages))
     return (replace(request, messages=messages), line.format(counted(count, noun))) if count else (request, "")
 
 
@@ -105,14 +106,17 @@ def turns(request: CanonicalRequest, _value: Any, _context: StepContext) -> tupl
     return joined_where(request, lambda role: role == "assistant", " of the model")
 
 
+_ROLE = operator.attrgetter("role")
+
+
 def joined_where(
     request: CanonicalRequest, is_one: Callable[[str], bool], of: str = ""
 ) -> tuple[CanonicalRequest, str]:
     """Join neighbours of each such role."""
     out: list[Message] = []
-    for role, some in groupby(request.messages, lambda message: message.role):
+    for role, some in groupby(request.messages, _ROLE):
         turn = [*some]
-        out += [joined(turn, "\n")] if is_one(role) and may_join(turn) else turn
+        out += [joined(turn, "\n")] if may_join(turn) and is_one(role) else turn
     if not (gone := len(request.messages) - len(out)):
         return request, ""
     return replace(request, messages=tuple(out)), f"{counted(gone, 'message')}{of} joined to the one before"
@@ -195,24 +199,30 @@ def empty(request: CanonicalRequest, value: Any, context: StepContext) -> tuple[
 
     `parts`: also messages of blank texts alone, and such texts beside others.
     """
-    blank = _is_blank if value == "parts" else lambda _: False
+    blank_counts = value != "parts"
+
+    def part_says(part: str | Opaque) -> bool:
+        if isinstance(part, str):
+            return blank_counts or not _is_blank(part)
+        return part.media is not None or part.part is not None
 
     def says(message: Message) -> bool:
-        has_content = any(
-            not blank(part) if isinstance(part, str) else part.media or part.part is not None
-            for part in message.content
-        )
-        return bool(has_content or message.calls or message.role == "tool" or context.request.beside(message))
-
-    def without(message: Message) -> Message:
-        content = tuple(part for part in message.content if not blank(part))
-        return replace(message, content=content) if content and len(content) < len(message.content) else message
+        if message.calls or message.role == "tool":
+            return True
+        return any(map(part_says, message.content)) or bool(context.request.beside(message))
 
     kept = tuple(filter(says, request.messages))
     line = f"{counted(gone, 'empty message')} left out" if (gone := len(request.messages) - len(kept)) else ""
     request = replace(request, messages=kept) if gone else request
-    request, of_parts = with_messages(request, map(without, kept), "message", "blank texts left out of {}")
+    if blank_counts:
+        return request, line
+    request, of_parts = with_messages(request, map(_without_blank, kept), "message", "blank texts left out of {}")
     return request, ", ".join(filter(None, (line, of_parts)))
+
+
+def _without_blank(message: Message) -> Message:
+    content = tuple(part for part in message.content if not _is_blank(part))
+    return replace(message, content=content) if content and len(content) < len(message.content) else message
 
 
 def _is_blank(part: str | Opaque) -> bool:
@@ -319,6 +329,8 @@ def images(canonical: CanonicalRequest, _value: Any, context: StepContext) -> tu
     def without(message: Message) -> Message:
         nonlocal count
         before, beside = count, request.beside(message) if message.source is not None else ()
+        if not beside and Opaque not in map(type, message.content):
+            return message
         content = (*map(noted, message.content), *map(note, beside))
         count += len(beside)
         return message if count == before else replace(request.without_beside(message), content=content)
