@@ -399,6 +399,8 @@ class Planner:
         why += [*protocol.why, *why_grammar]
         if server_model:
             why.append(f"model {request.model}: the server is asked for {server_model}")
+        if steps.get("corrections") is False:
+            why.append("fields that a refusal names are not corrected, as a profile says (ready.corrections: false)")
         if needed := [name for name in learned if name not in ("constrain", "strict", MODEL)]:
             why.append(f"done since the server refused a request: {', '.join(needed)}")
         if withheld:

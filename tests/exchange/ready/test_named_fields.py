@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tests.apis import chat
 from tests.apis.shapes import SHAPES, asked
 from tests.exchanges import agent, planner
+from tests.known import MOST_ASKED
 from vtc.apis import APIS
 from vtc.exchange import Exchange
 from vtc.profiles import Memory, Planner, Settings, builtin_directory, load
@@ -155,6 +156,46 @@ def test_lessons_of_two_refusals_are_all_kept() -> None:
     assert "done since the server refused a request: seed left out, max_tokens sent as max_completion_tokens" in (
         later.plan.why
     )
+
+
+@pytest.mark.parametrize("client", ["openai-chat", "anthropic-messages"])
+def test_a_profile_may_want_no_corrections(client: str, tmp_path: Path) -> None:
+    (tmp_path / "own.yaml").write_text(
+        "kind: server\nname: own\nmatch: {host: ['*']}\nready: {corrections: false}\nrequest: {rename: {seed: noise}}\n"
+    )
+    way = {"upstream_api": ("openai-chat",)} if client != "openai-chat" else {}
+    plain = Planner(load([builtin_directory(), tmp_path]), Settings(server="own", **way))
+    body = asked(client, stream=False, temperature=0.5, **({"seed": 1} if client == "openai-chat" else {}))
+    exchange = Exchange.open(BY_NAME[client], body, agent(client, stream=False), plain, "seed")
+    assert (b"noise" in exchange.request()) is (client == "openai-chat")
+    assert any("ready.corrections: false" in line for line in exchange.plan.why)
+    assert exchange.again(error_of("Unsupported parameter: 'temperature'"), 400) is None
+    assert exchange.again(error_of("Conversation roles must alternate user/assistant"), 400)  # which teaches a step
+
+
+REFUSED_WORDS = sorted(
+    {json.dumps(case["error"]) for case in CASES if isinstance(case["error"], str)}
+    | {
+        json.dumps(words)
+        for words in ("roles must alternate", "NoneType", "max_tokens: 5 > 3", "`tools` is not supported")
+    }
+)
+
+
+@over(
+    fields=st.sampled_from(sorted({json.dumps(case["fields"]) for case in CASES if case["server"] == "openai-chat"})),
+    refusals=st.lists(st.sampled_from(REFUSED_WORDS), min_size=1, max_size=3),
+)
+def test_any_refusals_over_and_over_come_to_an_end(fields: str, refusals: list[str]) -> None:
+    """A request is asked again only where its body is another one, and what is refused by turns ends, too."""
+    exchange = opened("openai-chat", "openai-chat", json.loads(fields))
+    sent = exchange.request()
+    for words in (refusals * MOST_ASKED)[: MOST_ASKED - 1]:
+        again = exchange.again(error_of(json.loads(words)), 400)
+        if again is None:
+            break
+        assert again != sent
+        sent = again
 
 
 def renaming(name: str, to: str) -> bytes:

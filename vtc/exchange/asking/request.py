@@ -114,6 +114,11 @@ class RequestEncoder:
     def _crosses(self) -> bool:
         return self._server is not self._client
 
+    @property
+    def _corrects(self) -> bool:
+        """True unless a profile wants no field corrected that a refusal names."""
+        return self._steps.get("corrections") is not False
+
     def encode(self, messages: Sequence[Message] | None) -> bytes:
         """Encode the request, with these messages or its own."""
         body = self._encoded(messages)
@@ -138,7 +143,7 @@ class RequestEncoder:
             out = self._changed(messages, canonical, ready, names, drop)
         renames = plan.stack.request.rename.items()
         corrections = [Correction("rename", tuple(path.split(".")), to) for path, to in renames]
-        corrections += [step for step in self._steps.values() if isinstance(step, Correction)]
+        corrections += [step for step in self._steps.values() if isinstance(step, Correction) and self._corrects]
         if corrections:
             before = (raw_fields(self._body) or {}) if out is None else out
             after, changed_by = corrected(before, corrections, self._scope)
@@ -273,7 +278,8 @@ class RequestEncoder:
         words, before = hints.words_of(error, WORDS), [*self._report.request]
         # What is said of a prompt that is too long names no field that were better left out.
         is_full = full(status, error, len(self._body)) is not None
-        named = dict if is_full else partial(taught_by, error, self.sent, self._scope)
+        is_named = self._corrects and not is_full
+        named = partial(taught_by, error, self.sent, self._scope) if is_named else dict
         tried: list[Mapping[str, Any]] = []
         # Words may teach two lessons by turns, of which neither changes this request.
         while (taught := lesson(status, words, self._steps, named)) and taught.steps not in tried:
