@@ -233,6 +233,20 @@ async def test_a_key_is_sent_and_never_told(tmp_path: Path, monkeypatch: pytest.
     assert key not in result.output + texts(tmp_path)
 
 
+async def test_a_server_that_refuses_access_to_the_model_is_asked_once() -> None:
+    server = Server()
+
+    def script(seen: Seen) -> Reply:
+        refused = seen.path == "/v1/chat/completions" and seen.json.get("tools")
+        return error("No access?", 403) if refused else server(seen)
+
+    async with serving(script) as upstream:
+        found = told(await probed(upstream.url, "--json"))
+        asked = [seen for seen in upstream.seen if seen.path == "/v1/chat/completions" and seen.json.get("tools")]
+    assert (found["works"], len(asked)) == (False, 1)
+    assert "--key-env" in found["stopped"]
+
+
 async def test_a_server_that_is_down_is_told() -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))

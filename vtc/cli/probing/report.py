@@ -43,12 +43,16 @@ WORDS: dict[Outcome, str] = {
 CLIENTS = (
     ("OpenCode", '"baseURL": "{base}/v1", "npm": "@ai-sdk/openai-compatible"; "tool_call": true for the model'),
     ("Cline, Roo Code, Kilo Code", 'provider "OpenAI Compatible", Base URL {base}/v1, model {model}'),
-    ("Claude Code", "ANTHROPIC_BASE_URL={base} ANTHROPIC_MODEL={model} ANTHROPIC_DEFAULT_HAIKU_MODEL={model}"),
+    (
+        "Claude Code",
+        "ANTHROPIC_BASE_URL={base} ANTHROPIC_AUTH_TOKEN=any ANTHROPIC_MODEL={model} "
+        "ANTHROPIC_DEFAULT_HAIKU_MODEL={model}",
+    ),
     ("Codex", 'base_url = "{base}/v1", wire_api = "responses", model = "{model}"'),
     ("Gemini CLI", "GOOGLE_GEMINI_BASE_URL={base}, --model {model}"),
-    ("Qwen Code", "OPENAI_BASE_URL={base}/v1 OPENAI_MODEL={model}"),
+    ("Qwen Code", "OPENAI_BASE_URL={base}/v1 OPENAI_API_KEY=any OPENAI_MODEL={model}"),
     ("Continue", "apiBase: {base}/v1, provider: openai, model: {model}"),
-    ("OpenAI SDKs, LiteLLM", "OPENAI_BASE_URL={base}/v1, model {model}"),
+    ("OpenAI SDKs, LiteLLM", "OPENAI_BASE_URL={base}/v1 OPENAI_API_KEY=any, model {model}"),
     ("goose", "OPENAI_HOST={base} GOOSE_MODEL={model}"),
     ("Zed", '"api_url": "{base}/v1", "name": "{model}"'),
     ("Open WebUI", "OPENAI_API_BASE_URL={base}/v1; Function calling: native"),
@@ -124,7 +128,7 @@ def _server(seen: ProbeRecord) -> Iterator[Finding]:
     kind = server.profile.description or server.profile.name if server.profile else "not known"
     yield Finding("Which server is it?", f"{kind} {server.version}".strip(), "seen", server.how)
     spoken = ", ".join(server.apis)
-    yield Finding("Which APIs does it speak?", spoken or f"that does not show; asked in {seen.api.name}", "seen")
+    yield Finding("Which APIs does it speak?", spoken or f"not known; {seen.api.name} was used", "seen")
     others = len([model for model in server.models if model != server.model])
     also = f"and {others} more, which --model names" if others else ""
     yield Finding("Which model?", server.model, "seen", also)
@@ -262,7 +266,7 @@ def _tokens(seen: ProbeRecord) -> Iterator[Finding]:
         yield Finding(question, answer, "mended" if seen.tokens.mended else "broken")
     else:
         outcome: Outcome = "works" if seen.tokens.fate == "kept" else "seen"
-        yield Finding(question, "yes" if seen.tokens.fate == "kept" else "that did not show", outcome)
+        yield Finding(question, "yes" if seen.tokens.fate == "kept" else "not known", outcome)
 
 
 def _thinking(seen: ProbeRecord) -> Iterator[Finding]:
@@ -405,7 +409,7 @@ def show(record: Mapping[str, Any]) -> None:
         word = f"{WORDS[finding['outcome']]:<14}"
         answer = click.style(finding["answer"], bold=True)
         click.echo(f"{click.style(word, fg=COLOURS[finding['outcome']])}{finding['question']} {answer}")
-        for more in (finding["evidence"], finding["advice"] and f"to change it: {finding['advice']}"):
+        for more in (finding["evidence"], finding["advice"] and f"{_advises(finding)}: {finding['advice']}"):
             if more:
                 click.echo(f"{'':14}{more}")
     click.echo()
@@ -417,7 +421,9 @@ def show(record: Mapping[str, Any]) -> None:
     for file in record["profiles"]:
         click.echo(f"wrote {file}")
     if not record["works"]:
-        click.secho(f"An agent will not work, as far as this shows: {record['reason']}.", fg="red", bold=True)
+        reason = record["reason"]
+        end = "" if reason.endswith((".", "?", "!")) else "."
+        click.secho(f"An agent will not work, as far as this shows: {reason}{end}", fg="red", bold=True)
         return
     click.secho(f"An agent will work: {record['reason']}.", fg="green", bold=True)
     for need in record["needs_profiles"]:
@@ -426,6 +432,10 @@ def show(record: Mapping[str, Any]) -> None:
     width = max(map(len, record["clients"]))
     for name, text in record["clients"].items():
         click.echo(f"{name:<{width}}  {text}")
+
+
+def _advises(finding: Mapping[str, Any]) -> str:
+    return "to use it" if finding["outcome"] == "works" else "to change it"
 
 
 def _row(scenario: Mapping[str, Any]) -> tuple[str, ...]:

@@ -57,10 +57,11 @@ class BoundedAsker(Asker):
         self._until = time.monotonic() + in_all
         self._progress = progress
         self._late = 0
+        self._asks_model = False
 
     def patient(self) -> None:
         """From now on wait as long for an answer as a model may take."""
-        self.seconds = self._patience
+        self.seconds, self._asks_model = self._patience, True
 
     def ask(
         self, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None, key: str = BEARER
@@ -83,7 +84,11 @@ class BoundedAsker(Asker):
         finally:
             self.seconds = patience
         self._late = self._late + 1 if isinstance(answer.error, TimeoutError) else 0
-        if isinstance(answer.error, ConnectionRefusedError):
+        if self._asks_model and answer.status in (401, 403):  # of the model: the next is refused, too
+            self.stopped = (
+                f"the server refuses access (status {answer.status}): name a key that it takes with --key-env"
+            )
+        elif isinstance(answer.error, ConnectionRefusedError):
             self.stopped = "the server is gone"
         elif self._late >= LATE:
             self.stopped = f"{self._late} requests in a row got no answer in time"
