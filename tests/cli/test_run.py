@@ -22,7 +22,7 @@ from click.testing import CliRunner, Result
 
 from tests.apis import chat
 from tests.e2e.conftest import PATH, PATIENCE
-from tests.e2e.upstream import Reply, serving
+from tests.e2e.upstream import JSON, Reply, Seen, serving
 from vtc.cli import main
 from vtc.proxy import launch
 
@@ -233,6 +233,20 @@ async def running(*arguments: str) -> AsyncIterator[tuple[Process, str]]:
 @pytest.mark.parametrize("url", ["http://127.0.0.1:8000/v1", "127.0.0.1:8000/v1/", "http://127.0.0.1:8000/"])
 def test_v1_at_the_end_of_an_upstream_is_left_out(url: str) -> None:
     assert "reverse:http://127.0.0.1:8000" in command(url)
+
+
+async def test_a_dry_run_tells_what_the_server_shows() -> None:
+    def script(seen: Seen) -> Reply:
+        listed = b'{"data": [{"id": "m-7b", "owned_by": "vllm"}]}'
+        is_chat = seen.path.endswith("/chat/completions")
+        return Reply([listed], JSON, 200 if seen.method == "GET" else 400 if is_chat else 404, "length")
+
+    async with serving(script) as upstream:
+        result = await asyncio.to_thread(run, upstream.url)
+    assert f"# found now, asked when it starts: {upstream.url} is vLLM" in result.stderr
+    assert "it speaks openai-chat" in result.stderr
+    assert "its models: m-7b" in result.stderr
+    assert "#" not in result.stdout
 
 
 async def test_it_runs(confdir: Path, tmp_path: Path) -> None:

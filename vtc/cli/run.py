@@ -25,6 +25,8 @@ from vtc.profiles.document import KeyPath, ProfileError, nearest
 from vtc.profiles.planner import Planner
 from vtc.profiles.schema import API_NAMES
 from vtc.proxy import keys, launch, options
+from vtc.proxy.discovery import Asker, findings, trusting
+from vtc.scrub import escaped
 
 
 class Apis(click.ParamType[str]):
@@ -130,6 +132,7 @@ def run(
     command = launch.command(program, server, address, at, arguments, quiet=not verbose)
     if dry_run:
         click.echo(shlex.join(command))
+        _tell_of_server(server, planner, launch.settings(command))
         return
     if file != config.NOWHERE:
         click.echo(f"vtc: settings from {file}", err=True)
@@ -168,6 +171,25 @@ def _check_free(host: str, port: int, program: str = "VTC", options: str = "--po
         raise click.ClickException(
             f"cannot listen at {host}:{port} ({why}); {running}choose another address with {options}"
         ) from None
+
+
+def _tell_of_server(server: str, planner: Planner, settings: Sequence[str]) -> None:
+    """Say what a server shows that is there now, as it is asked when VTC starts (`vtc_discover`)."""
+    values = dict(setting.partition("=")[::2] for setting in settings)
+    if not server or values.get("vtc_discover") != "on":
+        return
+    try:
+        trust = trusting(
+            insecure=values.get("ssl_insecure") == "true",
+            file=values.get("ssl_verify_upstream_trusted_ca"),
+            folder=values.get("ssl_verify_upstream_trusted_confdir"),
+        )
+    except OSError as error:
+        click.echo(f"# the certificates that are to be trusted cannot be read: {error.strerror}", err=True)
+        return
+    found = findings(Asker(server, tls=trust), planner)
+    for line in found.lines if found.is_there else ():
+        click.echo(f"# found now, asked when it starts: {escaped(line)}", err=True)
 
 
 def _server(upstream: str) -> str:
