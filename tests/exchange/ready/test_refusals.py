@@ -37,7 +37,7 @@ TOOLS = plain((CASES / "refusals.yaml").read_text("utf-8"))["tools"]
         ),
         ("the request exceeds the available context size (4096 tokens), try increasing it", None),
         ("max_tokens must be at least 1, got 0", None),
-        ("no such model", None),
+        ("no such endpoint", None),
         ("", None),
     ],
 )
@@ -217,7 +217,7 @@ def test_an_error_of_all_words_at_once_comes_to_an_end() -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        *("image_url is not valid", "the image could not be decoded", "no such model", "Internal server error"),
+        *("image_url is not valid", "the image could not be decoded", "no such endpoint", "Internal server error"),
         "The file names.py does not exist",
     ],
 )
