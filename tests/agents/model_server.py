@@ -196,6 +196,9 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path.partition("?")[0] != api.path:
             self._stray()
             return
+        if not request:  # what VTC asks to see whether the server has the API
+            self._error(400, "messages: field required")
+            return
         self.script.requests.append(request)
         if refusal := self.script.refusal(request):
             self._error(400, refusal)

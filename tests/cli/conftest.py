@@ -2,6 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import pytest
+
 from tests.e2e.conftest import confdir
+from vtc.cli import local_servers
 
 __all__ = ["confdir"]
+
+type UsualPorts = Callable[..., None]
+
+
+@pytest.fixture
+def usual_ports(monkeypatch: pytest.MonkeyPatch) -> UsualPorts:
+    """Say at which ports of this machine model servers are looked for."""
+    return lambda *ports: monkeypatch.setattr(local_servers, "PORTS", ports)

@@ -20,7 +20,7 @@ def run(*arguments: str) -> Result:
 def test_all_profiles_are_listed() -> None:
     result = run("profiles")
     assert result.exit_code == 0
-    for kind in ("clients", "models", "servers", "dialects"):
+    for kind in ("clients", "models", "servers", "dialects", "agents"):
         for name in getattr(BUILT_IN, kind):
             assert name in result.output
 

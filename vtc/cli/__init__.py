@@ -11,6 +11,7 @@ from vtc.cli.demo import demo
 from vtc.cli.doctor import doctor
 from vtc.cli.env import env
 from vtc.cli.explain import explain
+from vtc.cli.launch import launch
 from vtc.cli.new_dialect import new_dialect
 from vtc.cli.parse import parse
 from vtc.cli.probing.command import probe
@@ -38,7 +39,23 @@ def main() -> None:
 
 
 COMMANDS = (
-    *(run, env, probe, demo, doctor, parse, render, explain, check, new_dialect, profiles, schema, replay, stats),
+    *(
+        run,
+        launch,
+        env,
+        probe,
+        demo,
+        doctor,
+        parse,
+        render,
+        explain,
+        check,
+        new_dialect,
+        profiles,
+        schema,
+        replay,
+        stats,
+    ),
     addon_path,
 )
 for command in COMMANDS:

@@ -25,8 +25,6 @@ from vtc.profiles.planner import Planner
 from vtc.profiles.settings import Settings
 from vtc.proxy import launch
 from vtc.proxy.discovery import Asker, ServerAnswer, findings
-from vtc.proxy.keys import Address
-from vtc.proxy.keys import upstream as address_of
 from vtc.proxy.status import PATH, status_of
 from vtc.reporting import hints
 from vtc.scrub import escaped, scrub
@@ -118,7 +116,7 @@ def _proxy(port: int, server: str, models: Sequence[str]) -> Iterator[CheckLine]
     yield CheckLine("ok", f"VTC {status.version} listens at {at}, mode {status.mode}, before {status.upstream}")
     if status.version != __version__:
         yield CheckLine("note", f"it is not the VTC {__version__} that is asked here: start it again after an update")
-    if server and not _is_same(status.upstream, server):
+    if server and not status.is_before(server):
         yield CheckLine(
             "wrong", f"it stands before another server than {server}: vtc run {server}, with another --port"
         )
@@ -139,14 +137,6 @@ def _stranger(at: str, answer: ServerAnswer) -> str:
         f"at {at} another program listens, or a mitmproxy without VTC (it answers {words}): "
         "start VTC with another --port"
     )
-
-
-def _is_same(upstream: str, server: str) -> bool:
-    """True if two URLs lead to one server, as far as these show it."""
-    here, there = (
-        [(Address(*pair).is_loopback or pair[0], pair[1]) for pair in address_of(url)] for url in (upstream, server)
-    )
-    return here == there
 
 
 def _certificate() -> CheckLine:

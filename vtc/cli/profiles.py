@@ -36,16 +36,15 @@ def profiles(directories: tuple[Path, ...], markdown: bool, as_json: bool) -> No
         [(dialect.name, dialect.description) for dialect in profiles.dialects.values()],
         title="dialects",
     )
+    show_table(
+        ("name", "description", "API"),
+        [(agent.name, agent.description, agent.api) for agent in profiles.agents.values()],
+        title="agents",
+    )
 
 
 def _plain(profiles: Profiles) -> dict[str, list[dict[str, Any]]]:
-    kinds: dict[str, Mapping[str, Profile]] = {
-        "clients": profiles.clients,
-        "models": profiles.models,
-        "servers": profiles.servers,
-        "policies": profiles.policies,
-        "dialects": profiles.dialects,
-    }
+    kinds: dict[str, Mapping[str, Profile]] = {kind: getattr(profiles, kind) for kind in profiles.counts()}
     return {
         kind: [
             {

@@ -114,7 +114,7 @@ def run(
     options = {key: value or getattr(settings, key) for key, value in options.items()}
     program: Literal["mitmweb", "mitmdump"] = "mitmweb" if web or settings.web else "mitmdump"
     with _said_in(file, () if upstream else ("upstream",)):
-        server = _server(upstream or settings.upstream)
+        server = server_url(upstream or settings.upstream)
     address = host or settings.host or "127.0.0.1"
     at = next(choice for choice in (port, settings.port, launch.PORT) if choice is not None)
     if _is_at(server, address, at):
@@ -192,7 +192,7 @@ def _tell_of_server(server: str, planner: Planner, settings: Sequence[str]) -> N
         click.echo(f"# found now, asked when it starts: {escaped(line)}", err=True)
 
 
-def _server(upstream: str) -> str:
+def server_url(upstream: str) -> str:
     """The model server as mitmproxy wants it: scheme, host and port."""
     if not upstream:
         return ""

@@ -14,7 +14,8 @@ from mitmproxy import ctx, http
 from vtc import __version__
 from vtc.json_text import encode
 from vtc.proxy.discovery import Asker, ServerAnswer, url_of
-from vtc.proxy.keys import is_page
+from vtc.proxy.keys import Address, is_page
+from vtc.proxy.keys import upstream as address_of
 
 PATH = "/.vtc"
 NAME = "vtc"
@@ -49,6 +50,14 @@ class ProxyStatus(NamedTuple):
     version: str
     mode: str
     upstream: str
+
+    def is_before(self, server: str) -> bool:
+        """True if it stands before the server of this URL, as far as URLs show it."""
+        here, there = (
+            [(Address(*pair).is_loopback or pair[0], pair[1]) for pair in address_of(url)]
+            for url in (self.upstream, server)
+        )
+        return here == there
 
 
 def status_of(asker: Asker) -> tuple[ProxyStatus | None, ServerAnswer]:

@@ -1,0 +1,297 @@
+"""`vtc launch`: a real VTC before a scripted server, and agents that are small programs on PATH.
+
+They do real requests, and tell by a file what they were started with.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from tests.agents.apis import Call
+from tests.agents.model_server import MODEL, ScriptedModel, serve
+from tests.cli.conftest import UsualPorts
+from vtc.cli import main
+
+PATIENCE = 60
+AGENT = """\
+import json, os, signal, sys, urllib.request
+from pathlib import Path
+
+base, model = os.environ["LAB_URL"], os.environ["LAB_MODEL"]
+folder = Path(os.environ["LAB_FILE"]).parent
+tell = lambda **seen: Path(os.environ["LAB_REPORT"]).write_text(json.dumps(seen))
+tools = [{"type": "function", "function": {"name": "read_file", "parameters": {
+    "type": "object", "properties": {"path": {"type": "string"}}}}}]
+body = {"model": model, "stream": True, "tools": tools, "messages": [{"role": "user", "content": "Read it."}]}
+request = urllib.request.Request(f"{base}/chat/completions", json.dumps(body).encode(),
+    {"content-type": "application/json", "authorization": "Bearer " + os.environ["LAB_KEY"]})
+reply = urllib.request.urlopen(request).read().decode()
+with urllib.request.urlopen(base.removesuffix("/v1") + "/.vtc") as answer:
+    status = json.load(answer)
+seen = dict(arguments=sys.argv[1:], reply=reply, vtc=status, url=base, folder=str(folder), model=model,
+    key=os.environ["LAB_KEY"], files=sorted(path.name for path in folder.iterdir()), own="LAB_OWN" in os.environ,
+    settings=json.loads(Path(os.environ["LAB_FILE"]).read_text()), proxies=os.environ.get("NO_PROXY"))
+tell(**seen)
+if "wait" in sys.argv:
+    caught = []
+    def catch(number, _):
+        caught.append(number)
+        tell(**seen, signals=caught)
+        if number == signal.SIGTERM:
+            sys.exit(7)
+        os.write(1, b"caught\\n")
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, catch)
+    print("ready", flush=True)
+    while True:
+        signal.pause()
+if "killed" in sys.argv:
+    os.kill(os.getpid(), signal.SIGKILL)
+sys.exit(int(sys.argv[sys.argv.index("exit") + 1]) if "exit" in sys.argv else 0)
+"""
+PROFILE = """\
+kind: agent
+name: lab
+description: Lab
+api: openai-chat
+commands: [lab-agent]
+install: pip install lab-agent
+variables:
+  {LAB_URL: "{address}/v1", LAB_MODEL: "{model}", LAB_KEY: "{key}", LAB_FILE: "{folder}/lab.json", LAB_OWN: null}
+arguments: [--model, "{model}"]
+files: {lab.json: {model: "{model}"}}
+"""
+
+
+class Machine:
+    """A user's home with settings in it, the fake agent on PATH, and a profile of it."""
+
+    def __init__(self, path: Path, confdir: Path) -> None:
+        self.home, self.temporary, self.report = path / "home", path / "tmp", path / "report.json"
+        self.profiles, self.bin, self.work = path / "profiles", path / "bin", path / "work"
+        for folder in (self.home, self.temporary, self.profiles, self.bin, self.work):
+            folder.mkdir()
+        for name in (".claude/settings.json", ".codex/config.toml", ".config/vtc/mine.txt"):
+            file = self.home / name
+            file.parent.mkdir(parents=True)
+            file.write_text("of the user's")
+        (self.home / ".mitmproxy").symlink_to(confdir)
+        (self.profiles / "lab.yaml").write_text(PROFILE)
+        program = self.bin / "lab-agent"
+        program.write_text(f"#!{sys.executable}\n{AGENT}")
+        program.chmod(0o755)
+
+    def variables(self) -> dict[str, str]:
+        return {
+            "PATH": f"{self.bin}:/usr/bin:/bin",
+            "HOME": str(self.home),
+            "TMPDIR": str(self.temporary),
+            "LAB_REPORT": str(self.report),
+            "LAB_OWN": "a key of the user's",
+            "MY_KEY": "sk-mine",
+        }
+
+    def command(self, *arguments: str) -> list[str]:
+        return [sys.executable, "-P", "-m", "vtc", "launch", *arguments]
+
+    def launch(self, url: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        """Launch the agent to its end."""
+        return subprocess.run(
+            self.command("lab", url, "--profiles", str(self.profiles), *arguments),
+            env=self.variables() | variables,
+            cwd=self.work,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+        )
+
+    @property
+    def seen(self) -> Mapping[str, Any]:
+        seen: Mapping[str, Any] = json.loads(self.report.read_text())
+        return seen
+
+    def files(self) -> dict[str, str]:
+        """What lies in the home, but for mitmproxy's own folder."""
+        files = {str(path.relative_to(self.home)): path for path in self.home.rglob("*") if path.is_file()}
+        return {name: path.read_text() for name, path in files.items() if not name.startswith(".mitmproxy/")}
+
+    def is_over(self) -> bool:
+        """True if nothing of the launch is left: neither a VTC that listens nor a folder."""
+        port = int(self.seen["url"].rpartition(":")[2].partition("/")[0])
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+            return False
+        return not Path(self.seen["folder"]).parent.exists()
+
+
+@pytest.fixture
+def machine(tmp_path: Path, confdir: Path) -> Machine:
+    return Machine(tmp_path, confdir)
+
+
+@pytest.fixture
+def model() -> ScriptedModel:
+    return ScriptedModel("hermes", Call("read_file", "path", "hello.txt"))
+
+
+@pytest.fixture
+def server(model: ScriptedModel) -> Iterator[str]:
+    with serve(model) as url:
+        yield url
+
+
+def test_an_agent_asks_the_server_by_way_of_vtc_and_nothing_is_left(
+    machine: Machine, server: str, model: ScriptedModel
+) -> None:
+    before = machine.files()
+    done = machine.launch(server, "--", "hello", "--flag", "--", "x", "exit", "3")
+    assert done.returncode == 3, done
+    seen = machine.seen
+    assert seen["arguments"] == ["--model", MODEL, "hello", "--flag", "--", "x", "exit", "3"]
+    assert '"tool_calls"' in seen["reply"]  # its model writes them as text
+    assert "<tool_call>" not in seen["reply"]
+    assert (seen["vtc"]["name"], seen["vtc"]["upstream"]) == ("vtc", server)
+    assert (seen["model"], seen["key"], seen["own"]) == (MODEL, "any", False)
+    assert (seen["files"], seen["settings"]) == (["lab.json"], {"model": MODEL})
+    assert [request["model"] for request in model.requests] == [MODEL]
+    assert machine.is_over()
+    assert machine.files() == before
+    assert "the agent ended with 3: what VTC did stands in " in done.stderr
+    log = Path(done.stderr.split()[-1])
+    assert server in log.read_text()
+    assert [*machine.temporary.iterdir()] == [log]
+
+
+def test_options_go_to_vtc_and_the_key_of_a_variable_to_the_agent_and_what_went_well_is_not_told(
+    machine: Machine, server: str
+) -> None:
+    done = machine.launch(
+        server, "--observe", "--key-env", "MY_KEY", "--model", "other", HTTP_PROXY="http://127.0.0.1:9"
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert [*machine.temporary.iterdir()] == []
+    seen = machine.seen
+    assert (seen["vtc"]["mode"], seen["key"], seen["model"]) == ("observe", "sk-mine", "other")
+    assert seen["proxies"] == "127.0.0.1"
+
+
+def test_the_terminal_is_the_agents(machine: Machine, server: str) -> None:
+    """Ctrl-C reaches agent and launch alike; a signal to launch alone is passed on, and VTC ends with the agent."""
+    command = machine.command("lab", server, "--profiles", str(machine.profiles), "--", "wait")
+    with subprocess.Popen(
+        command, env=machine.variables(), cwd=machine.work, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        assert process.stdout
+        try:
+            assert process.stdout.readline() == "ready\n"
+            os.killpg(process.pid, signal.SIGINT)
+            assert process.stdout.readline() == "caught\n"
+            assert process.poll() is None
+            assert not machine.is_over()
+            process.terminate()
+            assert process.wait(PATIENCE) == 7
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    assert machine.seen["signals"] == [signal.SIGINT, signal.SIGTERM]
+    assert machine.is_over()
+
+
+def test_a_vtc_that_runs_before_that_very_server_is_used_and_a_signal_is_an_exit_code(
+    machine: Machine, server: str
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    (machine.work / "vtc.yaml").write_text(f"port: {port}\nprofiles: ['{machine.profiles}']\n")
+    arguments = [sys.executable, "-P", "-m", "vtc", "run", server]
+    with subprocess.Popen(
+        arguments,
+        env=machine.variables(),
+        cwd=machine.work,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as running:
+        assert running.stdout
+        try:
+            assert any("listening" in line for line in running.stdout)
+            done = subprocess.run(
+                machine.command("lab", server, "--", "killed"),
+                env=machine.variables(),
+                cwd=machine.work,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=PATIENCE,
+            )
+            assert done.returncode == 128 + signal.SIGKILL, done
+            assert done.stderr == f"vtc: the VTC at http://127.0.0.1:{port} is used\n"
+            assert machine.seen["url"] == f"http://127.0.0.1:{port}/v1"
+            assert running.poll() is None
+        finally:
+            running.terminate()
+            running.stdout.read()
+
+
+# Mistakes, before anything is started
+
+
+def called(machine: Machine, *arguments: str, monkeypatch: pytest.MonkeyPatch) -> tuple[int, str]:
+    monkeypatch.chdir(machine.work)
+    result = CliRunner().invoke(main, ["launch", *arguments], env=machine.variables(), prog_name="vtc")
+    return result.exit_code, result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "problem"),
+    [
+        (["claude", "http://127.0.0.1:9"], 2,
+         "Claude Code is not installed; claude is not on PATH: npm install -g @anthropic-ai/claude-code"),
+        (["lab", "http://127.0.0.1:9"], 1, "http://127.0.0.1:9 cannot be reached now (Connection refused): "),
+        (["lab"], 2, "no model server answers on ports 9 of this machine: vtc launch lab URL"),
+        (["lab", "http://127.0.0.1:9/a/b"], 2, "leave out /a/b"),
+        (["lab", "http://127.0.0.1:9", "--key-env", "NOT_SET"], 2, "the variable NOT_SET is not set, or empty"),
+        (["labb"], 2, "there is no agent 'labb' (did you mean 'lab'?)"),
+        (["lab", "--print"], 2, "there is no option --print; the agent's own go after `--`"),
+        ([], 2, "Missing argument 'AGENT'"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_told_before_anything_starts(
+    arguments: list[str],
+    code: int,
+    problem: str,
+    machine: Machine,
+    usual_ports: UsualPorts,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    usual_ports(9)
+    (machine.work / "vtc.yaml").write_text(f"profiles: ['{machine.profiles}']\n")
+    exit_code, output = called(machine, *arguments, monkeypatch=monkeypatch)
+    assert (exit_code, problem in output) == (code, True), output
+    assert not machine.report.exists()
+
+
+def test_several_servers_are_named_where_nobody_can_be_asked(
+    machine: Machine, server: str, model: ScriptedModel, usual_ports: UsualPorts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (machine.work / "vtc.yaml").write_text(f"profiles: ['{machine.profiles}']\n")
+    with serve(model) as url:
+        usual_ports(*(int(each.rpartition(":")[2]) for each in (server, url)))
+        exit_code, output = called(machine, "lab", monkeypatch=monkeypatch)
+    assert (exit_code, f"several model servers answer, {server}, {url}: name one, vtc launch lab" in output) == (
+        2,
+        True,
+    )
+    assert not machine.report.exists()

@@ -1,0 +1,326 @@
+"""`vtc launch`: VTC before a model server and a coding agent that asks it, by one command.
+
+The agent has the terminal, and Ctrl-C is its own; VTC runs in a session of its own beside it, on a free port, and ends
+with it. What the agent is told stands in its profile (`kind: agent`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import click
+
+from vtc.cli import common, config, local_servers
+from vtc.cli.common import profile_directories
+from vtc.cli.env import KEY, AgentName, VariableName, named
+from vtc.cli.run import run, server_url
+from vtc.profiles.agents import AgentProfile, AgentSetup, text
+from vtc.profiles.document import listed
+from vtc.profiles.loader import Profiles
+from vtc.profiles.schema import API_NAMES
+from vtc.proxy import launch as programs
+from vtc.proxy.discovery import Asker, recognised
+from vtc.proxy.discovery import listed as models_of
+from vtc.proxy.stats import Figures
+from vtc.proxy.status import status_of
+
+STARTUP = 60.0
+"""Seconds after which a VTC that does not answer is given up."""
+PAUSE = 0.05
+LEAVE = 10.0
+"""Seconds for VTC to end by itself."""
+OF_RUN = ("tools", "dialect", "blocks", "server", "api", "retry", "observe")
+"""The options that are those of `vtc run`."""
+
+
+class CannotLaunch(click.ClickException):
+    """A call that cannot be carried out as it was typed, told in one line."""
+
+    exit_code = 2
+
+
+class LaunchCommand(click.Command):
+    """Keeps what stands after `--` for the agent."""
+
+    def parse_args(self, context: click.Context, arguments: list[str]) -> list[str]:
+        at = arguments.index("--") if "--" in arguments else len(arguments)
+        context.meta["arguments"] = arguments[at + 1 :]
+        try:
+            return super().parse_args(context, arguments[:at])
+        except click.NoSuchOption as error:
+            raise click.UsageError(
+                f"there is no option {error.option_name}; the agent's own go after `--`: "
+                f"vtc launch AGENT URL -- {error.option_name}",
+                context,
+            ) from None
+
+
+def options_of_run[F: click.Command](command: F) -> F:
+    """Give a command the options of `vtc run` that say how VTC works."""
+    command.params += [option for option in run.params if option.name in OF_RUN]
+    return command
+
+
+@options_of_run
+@click.command(cls=LaunchCommand, short_help="Start a coding agent that asks your server by way of VTC.")
+@click.argument("agent", type=AgentName())
+@click.argument("upstream", metavar="[URL]", default="")
+@click.option("--model", help="The name that the server has. [the only one, or the one that you choose]")
+@click.option("--key-env", type=VariableName(), help=f"The variable that holds the server's key. [the key: {KEY}]")
+@profile_directories
+def launch(
+    agent: str,
+    upstream: str,
+    model: str | None,
+    key_env: str | None,
+    directories: tuple[Path, ...],
+    **options: Any,
+) -> None:
+    """Start AGENT so that it asks the model server at URL by way of VTC, and end VTC after it.
+
+    Without URL, the server is that of vtc.yaml, or one that answers on a usual port of this machine. What stands after
+    `--` goes to the agent: `vtc launch codex http://127.0.0.1:8000 -- exec "Tidy up"`. A VTC that runs before that
+    server is used, if no option asks for another. No file of yours is changed.
+    """
+    file, settings = config.loaded(None)
+    profiles = common.loaded(directories or config.directories(file, settings))
+    profile = named(profiles, agent)
+    program = next(filter(None, map(shutil.which, profile.commands)), None)
+    if program is None:
+        how = f": {profile.install}" if profile.install else ""
+        raise CannotLaunch(f"{profile.title} is not installed; {listed(profile.commands)} is not on PATH{how}")
+    key = os.environ.get(key_env, "") if key_env else KEY
+    if not key:
+        raise CannotLaunch(f"--key-env: the variable {key_env} is not set, or empty")
+    server = server_url(upstream or settings.upstream) or local_servers.chosen(f"vtc launch {profile.name}")
+    if not server:
+        raise CannotLaunch(
+            f"no model server answers on ports {local_servers.ports()} of this machine: vtc launch {profile.name} URL"
+        )
+    names = _models(server, key if key_env else "", profiles)
+    chosen = model or _model(names, profile, server)
+    asked = [*_typed(options), *(word for directory in directories for word in ("--profiles", str(directory)))]
+    given = [*asked, "--model", chosen, *(("--key-env", key_env) if key_env else ())]
+    with ExitStack() as stack:
+        stack.enter_context(_ended_by_signals())
+        folder = Path(tempfile.mkdtemp(prefix="vtc-launch-"))
+        stack.callback(_remove, folder)
+        address = None if asked else _running(settings.port or programs.PORT, server)
+        proxy = None if address else stack.enter_context(OwnProxy.started(server, given, folder, own_log=settings.log))
+        values = {"address": address or (proxy.address if proxy else ""), "model": chosen, "key": key}
+        setup = profile.setup({**values, "folder": str(folder / "agent")})
+        _write(setup, folder / "agent")
+        code = _carried_out(
+            [program, *map(text, setup.arguments), *click.get_current_context().meta["arguments"]], setup
+        )
+        if proxy:
+            proxy.end(code)
+    sys.exit(code)
+
+
+def _typed(options: Mapping[str, Any]) -> Iterator[str]:
+    """Write the options of `vtc run` that were typed."""
+    for option in run.params:
+        if value := options.get(option.name or ""):
+            yield option.opts[0]
+            if value is not True:
+                yield str(value)
+
+
+# The model server.
+
+
+def _models(server: str, key: str, profiles: Profiles) -> list[str]:
+    """List the models of a server; ends the program if it does not answer."""
+    asker = Asker(server, key=key)
+    identity = recognised(asker, profiles)
+    if not identity.is_there:
+        raise click.ClickException(identity.told)
+    return [*(identity.models or models_of(asker, API_NAMES))]
+
+
+def _model(names: Sequence[str], agent: AgentProfile, server: str) -> str:
+    """Choose a model of a server, or have the user choose."""
+    if len(names) == 1:
+        return names[0]
+    call = f"vtc launch {agent.name} {server} --model"
+    if not names:
+        raise CannotLaunch(f"{server} lists no models: {call} NAME")
+    if not sys.stdin.isatty():
+        raise CannotLaunch(f"{server} has several models, {', '.join(names[:9])}: {call} {names[0]}")
+    return names[local_servers.choice(f"{server} has several models:", names)]
+
+
+# VTC.
+
+
+def _running(port: int, server: str) -> str | None:
+    """Find the address of a VTC that runs already before that very server."""
+    address = f"http://127.0.0.1:{port}"
+    status, _ = status_of(Asker(address, seconds=1))
+    if status and status.mode == "rewrite" and status.is_before(server):
+        click.echo(f"vtc: the VTC at {address} is used", err=True)
+        return address
+    return None
+
+
+class OwnProxy:
+    """A VTC that was started for one run of an agent; its lines go to a file."""
+
+    def __init__(self, process: subprocess.Popen[bytes], address: str, folder: Path) -> None:
+        self.address = address
+        self._process = process
+        self._log = folder / "vtc.log"
+        self._exchanges = folder / "exchanges.jsonl"
+
+    @classmethod
+    @contextmanager
+    def started(cls, server: str, arguments: Sequence[str], folder: Path, *, own_log: str | None) -> Iterator[OwnProxy]:
+        """Start it on a free port before a server, and end it however the block is left."""
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        # Not from the current folder: a module there could bear our name.
+        command = [sys.executable, "-P", "-m", "vtc", "run", server, "--host", "127.0.0.1", "--port", str(port)]
+        command += arguments if own_log else [*arguments, "--log", str(folder / "exchanges.jsonl")]
+        with (folder / "vtc.log").open("wb") as log:
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, **_own_group()
+            )
+        proxy = cls(process, f"http://127.0.0.1:{port}", folder)
+        try:
+            proxy._wait(server)
+            yield proxy
+        finally:
+            proxy._stop()
+
+    def _wait(self, server: str) -> None:
+        begun = time.monotonic()
+        while self._process.poll() is None and time.monotonic() - begun < STARTUP:
+            status, _ = status_of(Asker(self.address, seconds=1))
+            if status and status.is_before(server):
+                return
+            time.sleep(PAUSE)
+        lines = self._log.read_text("utf-8", "replace").strip()
+        raise click.ClickException(f"VTC did not start:\n{lines}" if lines else "VTC did not start")
+
+    def _stop(self) -> None:
+        """End it, by force if it does not end by itself."""
+        if self._process.poll() is None:
+            self._process.terminate()
+        try:
+            self._process.wait(LEAVE)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def end(self, code: int) -> None:
+        """End it after its agent; where anything went wrong, keep its lines and say where they are."""
+        early = self._process.poll() is not None
+        self._stop()
+        faults = ["VTC ended before the agent"] * early + [*self._faults()]
+        faults += [f"the agent ended with {code}"] * (0 < code < 128)  # beyond, a signal ended it
+        if faults:
+            handle, name = tempfile.mkstemp(prefix="vtc-launch-", suffix=".log")
+            os.close(handle)
+            shutil.copyfile(self._log, name)
+            click.echo(f"vtc: {', '.join(faults)}: what VTC did stands in {name}", err=True)
+
+    def _faults(self) -> Iterator[str]:
+        """Tell what VTC noted of the exchanges."""
+        figures = Figures()
+        with suppress(OSError, ValueError):
+            for line in self._exchanges.read_text("utf-8").splitlines():
+                figures.add(json.loads(line))
+        for words, count in (
+            ("possible calls not read", figures.unread),
+            ("errors of the server", figures.errors),
+            ("errors in VTC", figures.failed),
+        ):
+            if count:
+                yield f"{words}: {count}"
+
+
+def _own_group() -> Mapping[str, Any]:
+    """Keep Ctrl-C from VTC on Windows, too."""
+    return {"creationflags": getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)} if os.name == "nt" else {}
+
+
+def _remove(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+# The agent.
+
+
+def _write(setup: AgentSetup, folder: Path) -> None:
+    """Write the files of an agent, which hold its key, for this user alone."""
+    folder.mkdir(mode=0o700)
+    for name, content in setup.files.items():
+        path = folder / name
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.write_text(text(content), "utf-8")
+
+
+def _environment(setup: AgentSetup) -> dict[str, str]:
+    """Make the environment of an agent: the user's, with what its profile sets and takes out."""
+    variables = {name: value for name, value in os.environ.items() if name not in setup.unset}
+    variables |= {name: text(words) for name, words in setup.variables.items()}
+    for name in ("NO_PROXY", "no_proxy"):  # a proxy of the user's has nothing to do between the agent and VTC
+        if any(proxy in variables for proxy in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy")):
+            variables[name] = ",".join(filter(None, [variables.get(name), "127.0.0.1"]))
+    return variables
+
+
+def _carried_out(command: Sequence[str], setup: AgentSetup) -> int:
+    """Run an agent in the foreground; returns its exit code, as shells write those of signals."""
+    process = subprocess.Popen(command, env=_environment(setup))
+
+    def passed_on(number: int, _: FrameType | None) -> None:
+        with suppress(ProcessLookupError):
+            process.send_signal(number)
+
+    # The terminal sends Ctrl-C to the agent, too: it alone decides what that means.
+    before = {number: signal.signal(number, _nothing) for number in FROM_TERMINAL}
+    before |= {number: signal.signal(number, passed_on) for number in ENDING}
+    try:
+        code = process.wait()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    return code if code >= 0 else 128 - code
+
+
+FROM_TERMINAL = [getattr(signal, name) for name in ("SIGINT", "SIGQUIT", "SIGBREAK") if hasattr(signal, name)]
+ENDING = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+
+
+def _nothing(_: int, __: FrameType | None) -> None:
+    """Do nothing; to ignore a signal instead would have the agent ignore it."""
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Have a signal that ends this program end what it started, too."""
+
+    def ended(number: int, _: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    before = {number: signal.signal(number, ended) for number in ENDING}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
