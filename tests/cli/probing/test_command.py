@@ -9,6 +9,7 @@ import socket
 import sys
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -247,6 +248,42 @@ async def test_a_server_that_refuses_access_to_the_model_is_asked_once() -> None
     assert "--key-env" in found["stopped"]
 
 
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (error("The model `old` does not exist.", 404), "does not have the model old (status 404: The model `old`"),
+        (error("Model Not Exist"), "does not have the model old (status 400: Model Not Exist)"),
+        (error("Nothing here", 404), "has nothing at /v1/chat/completions (status 404: Nothing here)"),
+    ],
+)
+async def test_a_server_without_the_model_is_asked_once(answer: Reply, said: str) -> None:
+    server = Server()
+
+    def script(seen: Seen) -> Reply:
+        return answer if seen.path == "/v1/chat/completions" and seen.json.get("tools") else server(seen)
+
+    async with serving(script) as upstream:
+        result = await probed(upstream.url, "--model", "old")
+        asked = [seen for seen in upstream.seen if seen.path == "/v1/chat/completions" and seen.json.get("tools")]
+    assert (result.exit_code, len(asked)) == (1, 1)
+    (line,) = (line for line in result.stdout.splitlines() if said in line)
+    assert "--model" in line
+    assert line.endswith("; it lists Qwen/Qwen2.5-7B-Instruct.")
+    assert "Does it take `tools`?" not in result.stdout
+
+
+async def test_a_404_that_teaches_a_step_ends_no_probe() -> None:
+    server = Server(refuses="No endpoints found that support tool use.")
+
+    def script(seen: Seen) -> Reply:
+        reply = server(seen)
+        return replace(reply, status=404) if reply.status == 400 and seen.json.get("tools") else reply
+
+    async with serving(script) as upstream:
+        found = told(await probed(upstream.url, "--json"))
+    assert (found["works"], found["tools"], found["stopped"]) == (True, "refused", None)
+
+
 async def test_a_server_that_is_down_is_told() -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
@@ -277,13 +314,25 @@ async def test_a_server_that_never_answers_is_left_alone_soon(at: str, said: str
     assert len(upstream.seen) < 10
 
 
-async def test_ctrl_c_ends_the_asking_with_a_report_and_writes_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("hangs", "server", "code", "verdict"),
+    [
+        (b"Use the tool", Server(), 1, "It is not known whether an agent will work: stopped by Ctrl-C."),
+        (b"Use the tool", Server(refuses=NO_PARSER), 1, "It is not known whether an agent will work: stopped"),
+        (b"Paris?", Server(), 0, "as far as this shows: a call arrives; not asked for: an answer after a tool's"),
+        (b"in Tokyo", Server(refuses=NO_PARSER), 0, "as far as this shows: a call arrives, streamed or not, and its"),
+    ],
+)
+async def test_ctrl_c_ends_the_asking_with_what_was_seen_and_writes_nothing(
+    hangs: bytes, server: Server, code: int, verdict: str, tmp_path: Path
+) -> None:
     reached = asyncio.Event()
 
     def script(seen: Seen) -> Reply:
-        if seen.path == "/v1/chat/completions" and seen.body != b"{}":
+        if hangs in seen.body and not (server.refuses and seen.json.get("tools")):
             reached.set()
-        return trickling("/v1/chat/completions", Server())(seen)
+            return Reply(forever(), JSON)
+        return server(seen)
 
     async with serving(script) as upstream:
         command = [sys.executable, "-m", "vtc", "probe", upstream.url, "--write", str(tmp_path / "new")]
@@ -293,9 +342,11 @@ async def test_ctrl_c_ends_the_asking_with_a_report_and_writes_nothing(tmp_path:
             await reached.wait()
             process.send_signal(signal.SIGINT)
             out, err = await process.communicate()
-    assert process.returncode == 1
+    assert (process.returncode, verdict in out.decode()) == (code, True), out.decode()
     assert b"Which server is it?" in out
-    assert b"stopped by Ctrl-C" in out
+    assert out.count(b"stopped by Ctrl-C") == 1
+    assert b"\nnot asked " in out
+    assert b"broken" not in out
     assert b"Traceback" not in err
     assert not (tmp_path / "new").exists()
 

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from vtc.cli.common import base_url, completing, json_output, loaded, profile_directories, show_json
-from vtc.cli.probing.template import MOST_REQUESTS, BoundedAsker
+from vtc.cli.probing.template import BY_USER, MOST_REQUESTS, BoundedAsker
 from vtc.profiles.schema import API_NAMES
 from vtc.scrub import escaped, scrubbed
 
@@ -71,7 +71,7 @@ def probe(
         asker = BoundedAsker(address, key=key, seconds=timeout, in_all=IN_ALL * timeout, progress=about)
         seen = Probe(asker, profiles, tokens).run(model=model, of=(api,) if api else (), named=server)
     files: list[Path] = []
-    if directory and seen.proposal and seen.stopped != "Ctrl-C":
+    if directory and seen.proposal and seen.stopped != BY_USER:
         files = seen.proposal.write(directory, _head(seen), asker.secrets)
     line = report.command(seen, directory if files else None, server=server, api=api or "")
     findings = scrubbed(report.as_json(seen, line, files), asker.secrets)

@@ -25,6 +25,12 @@ from vtc.profiles.settings import UNKNOWN_MODEL, Settings
 USUAL_DIALECTS = ("hermes", "qwen3-coder", "tag")
 """Tried for models of which nothing is known; most are made for the first."""
 MOST_DIALECTS = 3
+DECISIVE = {
+    scenarios.SINGLE.name: "a call as proposed",
+    scenarios.SINGLE.streamed().label: "a streamed call",
+    scenarios.FOLLOWED_UP.name: "an answer after a tool's result",
+}
+"""By the labels of scenarios, what an agent cannot do without."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -78,34 +84,37 @@ class ProbeRecord:
         return [name for name, is_so in changed.items() if is_so]
 
     def heard(self) -> list[ProbeReply]:
-        """List all replies."""
-        return [*([self.native] if self.native else []), *self.prompted.values(), *self.replies.values()]
+        """List all replies to what was asked."""
+        replies = [*([self.native] if self.native else []), *self.prompted.values(), *self.replies.values()]
+        return [reply for reply in replies if reply.asked]
 
     def verdict(self) -> tuple[bool, str]:
-        """Tell whether an agent will work as proposed, and why."""
+        """Tell whether an agent will work as proposed, and why: by what was asked."""
         if self.server.problem:
             return False, self.server.problem
-        if self.stopped == "Ctrl-C":
-            return False, "stopped by Ctrl-C"
         called = [reply for reply in self.heard() if reply.scenario.calls and not reply.misses]
         asked = [reply for reply in self.heard() if reply.scenario.calls]
         if not called:
             silent = next((reply for reply in asked if reply.silent), None)
             if silent:
                 many = sum(reply.silent for reply in asked)
-                return (
-                    False,
-                    f"the model called no tool in {many} replies, so it is not known whether it can: {silent.saw}",
-                )
+                replies = "1 reply" if many == 1 else f"{many} replies"
+                why = f"the model called no tool in {replies}, so it is not known whether it can"
+                return False, f"{why}: {silent.saw}"
+            if self.stopped:
+                return False, self.stopped
             return False, asked[0].faults[0] if asked and asked[0].faults else "nothing was asked"
-        for name in (scenarios.SINGLE.name, scenarios.SINGLE.streamed().label, scenarios.FOLLOWED_UP.name):
+        unasked = []
+        for name, what in DECISIVE.items():
             reply = self.replies.get(name)
-            if reply is None:
-                return False, f"not asked ({name}): {self.stopped}"
-            if reply.problem and reply.faults:
+            if reply is None or not reply.asked:
+                unasked.append(what)
+            elif reply.problem and reply.faults:
                 return False, f"{name}: {reply.problem}"
-            if reply.scenario.calls and reply.faults and not reply.silent:
+            elif reply.scenario.calls and reply.faults and not reply.silent:
                 return False, f"{name}: {reply.faults[0]}"
+        if unasked:
+            return True, f"a call arrives; not asked for: {', '.join(unasked)}"
         return True, "a call arrives, streamed or not, and its result is answered"
 
 
@@ -136,9 +145,9 @@ class Probe:
         if server.template:
             seen.template = template.look(server.template, read_dialects(profiles, seen.base or UNKNOWN_MODEL), tags)
         seen.native = talk.ask(scenarios.SINGLE, self._forced(seen, tools="native"), bare=True)
-        seen.tools = words.tools(seen.native)
+        seen.tools = None if self.asker.stopped else words.tools(seen.native)
         if seen.tools is None:
-            server.problem = f"the model gave no reply: {seen.native.problem}"
+            server.problem = self.asker.stopped or f"the model gave no reply: {seen.native.problem}"
             return
         leaked = seen.native.dialects[:1] if seen.tools == "leaked" else ()
         seen.dialect = next(iter(leaked), "") or (seen.template.dialect if seen.template else "")
@@ -164,8 +173,10 @@ class Probe:
         marker = words.marker(self.profiles.dialects[name] for name in names if name)
         kept = seen.proposal.changed(model={"special_tokens": False})
         question = scenarios.echoing(marker)
-        fate = words.tokens(talk.ask(question, kept.planner(self.profiles)), marker)
-        mended = False
+        heard = talk.ask(question, kept.planner(self.profiles))
+        if not heard.asked:
+            return
+        fate, mended = words.tokens(heard, marker), False
         if fate == "dropped" and seen.proposal.server.special_tokens:
             proposal = seen.proposal.changed(model={"special_tokens": True})
             mended = words.tokens(talk.ask(question, proposal.planner(self.profiles)), marker) == "kept"
@@ -258,7 +269,4 @@ class Probe:
         known = seen.prompted.get(seen.proposal.model.dialect, seen.native) if seen.way == "prompt" else seen.native
         seen.replies.setdefault(scenarios.SINGLE.name, known)
         for scenario in rows:
-            heard = talk.ask(scenario, planner)
-            if not heard.asked:
-                return
-            seen.replies[scenario.label] = heard
+            seen.replies[scenario.label] = talk.ask(scenario, planner)

@@ -17,6 +17,7 @@ from vtc.cli.common import show_table
 from vtc.cli.probing import scenarios, words
 from vtc.cli.probing.probe import ProbeRecord
 from vtc.cli.probing.talk import Outcome, ProbeReply
+from vtc.cli.probing.template import BY_USER
 from vtc.profiles.document import table
 from vtc.proxy.launch import PORT
 
@@ -39,6 +40,7 @@ WORDS: dict[Outcome, str] = {
     "refused": "refused",
     "broken": "broken",
     "seen": "seen",
+    "unasked": "not asked",
 }
 CLIENTS = (
     ("OpenCode", '"baseURL": "{base}/v1", "npm": "@ai-sdk/openai-compatible"; "tool_call": true for the model'),
@@ -66,7 +68,9 @@ COLOURS: dict[Outcome, str] = {
     "refused": "yellow",
     "broken": "red",
     "seen": "white",
+    "unasked": "white",
 }
+THROUGH = "not by itself; with VTC yes"
 
 
 class ServerFlags(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -111,7 +115,11 @@ THOUGHTS: dict[words.Thoughts, tuple[str, Outcome]] = {
     "prefilled": ("in the text, the first tag opened in the prompt", "mended"),
     "none": ("none was seen", "seen"),
 }
-CHOICES = (scenarios.FORCED, scenarios.REQUIRED, scenarios.FORBIDDEN)
+CHOICES = {
+    "Does a named `tool_choice` work?": scenarios.FORCED,
+    "Does `tool_choice: required` work?": scenarios.REQUIRED,
+    "Does `tool_choice: none` work?": scenarios.FORBIDDEN,
+}
 
 
 def findings(seen: ProbeRecord) -> Iterator[Finding]:
@@ -123,7 +131,8 @@ def findings(seen: ProbeRecord) -> Iterator[Finding]:
 def _server(seen: ProbeRecord) -> Iterator[Finding]:
     server = seen.server
     if server.problem and not server.model:
-        yield Finding("Is the server there?", "no", "broken", server.problem)
+        is_asked = server.problem != BY_USER
+        yield Finding("Is the server there?", *(("no", "broken", server.problem) if is_asked else ("", "unasked")))
         return
     kind = server.profile.description or server.profile.name if server.profile else "not known"
     yield Finding("Which server is it?", f"{kind} {server.version}".strip(), "seen", server.how)
@@ -162,7 +171,7 @@ def _tools(seen: ProbeRecord) -> Iterator[Finding]:
     if heard is None:
         return
     if seen.tools is None:
-        yield Finding("Does it take `tools`?", "no reply came", "broken", heard.problem)
+        yield from _told("Does the model answer?", heard, _no_reply)
         return
     usual = (*seen.base.accept, seen.base.dialect) if seen.base else ()
     flags = flags_of(seen.kind)
@@ -191,6 +200,10 @@ def _tools(seen: ProbeRecord) -> Iterator[Finding]:
         )
 
 
+def _no_reply(heard: ProbeReply) -> tuple[str, Outcome, str, str]:
+    return "no", "refused" if heard.refused else "broken", heard.problem, ""
+
+
 def _stream(seen: ProbeRecord) -> Iterator[Finding]:
     whole = seen.replies.get(scenarios.SINGLE.name)
     stream = seen.replies.get(scenarios.SINGLE.streamed().label)
@@ -199,7 +212,7 @@ def _stream(seen: ProbeRecord) -> Iterator[Finding]:
     same = _shape(whole, direct=True) == _shape(stream, direct=True)
     mended = _shape(whole) == _shape(stream)
     outcome: Outcome = "works" if same else "mended" if mended else "broken"
-    answer = "yes" if same else "through VTC" if mended else "no"
+    answer = "yes" if same else THROUGH if mended else "no"
     yield Finding("Is a stream like the whole reply?", answer, outcome, "" if same else f"streamed: {stream.saw}")
 
 
@@ -210,51 +223,68 @@ def _shape(heard: ProbeReply, *, direct: bool = False) -> object:
 
 def _asked(heard: ProbeReply) -> Outcome:
     """Say what became of the question alone, wherever its thinking stands."""
-    if heard.misses:
+    if heard.misses:  # also where no more was asked
         return heard.outcome
     return "mended" if heard.scenario.calls and (heard.prompted or not heard.direct.message.calls) else "works"
 
 
+def _told(
+    question: str, heard: ProbeReply | None, answer: Callable[[ProbeReply], tuple[str, Outcome, str, str]]
+) -> Iterator[Finding]:
+    """Tell what the reply to a question shows, or that it was not asked any more; nothing if it never is here."""
+    if heard:
+        yield Finding(question, *answer(heard)) if heard.asked else Finding(question, "", "unasked")
+
+
 def _choice(seen: ProbeRecord) -> Iterator[Finding]:
-    for scenario in CHOICES:
-        if heard := seen.replies.get(scenario.name):
-            outcome = _asked(heard)
-            answer = {"works": "yes", "mended": "through VTC", "refused": "refused"}.get(outcome, "no")
-            yield Finding(f"Is it obeyed: {scenario.asks}?", answer, outcome, heard.saw)
+    def answer(heard: ProbeReply) -> tuple[str, Outcome, str, str]:
+        outcome = _asked(heard)
+        word = {"works": "yes", "mended": THROUGH, "refused": "refused"}.get(outcome, "no")
+        return word, outcome, heard.saw, ""
+
+    for question, scenario in CHOICES.items():
+        yield from _told(question, seen.replies.get(scenario.name), answer)
 
 
 def _refusals(seen: ProbeRecord) -> Iterator[Finding]:
     for lesson, error in seen.taught.items():
-        yield Finding("What is done since it refused a request?", lesson, "mended", error)
+        yield Finding("What does VTC change since the server refused a request?", lesson, "mended", error)
 
 
 def _schemas(seen: ProbeRecord) -> Iterator[Finding]:
-    if heard := seen.replies.get(scenarios.SCHEMAS.name):
-        taken: Outcome = "refused" if heard.refused else "broken" if heard.problem else "works"
-        taken = "mended" if taken == "works" and heard.refusal else taken
-        answer = {"works": "yes", "mended": "through VTC"}.get(taken, "no")
-        yield Finding(f"Does it take {scenarios.SCHEMAS.asks}?", answer, taken, heard.problem or heard.refusal)
-    if heard := seen.replies.get(scenarios.CONSTRAINED.name):
-        answers: dict[words.Constrained, tuple[str, Outcome]] = {
-            "schema": ("yes", "works"),
-            "ignored": ("no: the schema had no effect", "seen"),
-            "refused": ("refused", "refused"),
-            "unknown": ("not known", "seen"),
-        }
-        yield Finding("Can it be held to a JSON Schema?", *answers[words.constrained(heard)], heard.saw)
+    def taken(heard: ProbeReply) -> tuple[str, Outcome, str, str]:
+        outcome: Outcome = "refused" if heard.refused else "broken" if heard.problem else "works"
+        outcome = "mended" if outcome == "works" and heard.refusal else outcome
+        word = {"works": "yes", "mended": THROUGH}.get(outcome, "no")
+        return word, outcome, heard.problem or heard.refusal, ""
+
+    answers: dict[words.Constrained, tuple[str, Outcome]] = {
+        "schema": ("yes", "works"),
+        "ignored": ("no: the schema had no effect", "seen"),
+        "refused": ("refused", "refused"),
+        "unknown": ("not known", "seen"),
+    }
+    yield from _told(f"Does it take {scenarios.SCHEMAS.asks}?", seen.replies.get(scenarios.SCHEMAS.name), taken)
+    yield from _told(
+        "Can it be held to a JSON Schema?",
+        seen.replies.get(scenarios.CONSTRAINED.name),
+        lambda heard: (*answers[words.constrained(heard)], heard.saw, ""),
+    )
 
 
 def _strict(seen: ProbeRecord) -> Iterator[Finding]:
-    if heard := seen.replies.get(scenarios.STRICT.name):
-        word = words.strict(heard)
-        answers: dict[words.Strict, tuple[str, Outcome]] = {
-            "taken": ("yes", "works"),
-            "ignored": ("no: `strict` has no effect", "seen"),
-            "refused": ("refused", "refused"),
-            "unknown": ("not known", "seen"),
-        }
-        flag = "add `--set vtc_constrain=auto`: all calls of tools with parameters are held to their schemas"
-        yield Finding("Are strict tools held to their schemas?", *answers[word], heard.saw, flag * (word == "taken"))
+    answers: dict[words.Strict, tuple[str, Outcome]] = {
+        "taken": ("yes", "works"),
+        "ignored": ("no: `strict` has no effect", "seen"),
+        "refused": ("refused", "refused"),
+        "unknown": ("not known", "seen"),
+    }
+    flag = "add `--set vtc_constrain=auto`: all calls of tools with parameters are held to their schemas"
+    yield from _told(
+        "Are strict tools held to their schemas?",
+        seen.replies.get(scenarios.STRICT.name),
+        lambda heard: (*answers[words.strict(heard)], heard.saw, flag * (words.strict(heard) == "taken")),
+    )
 
 
 def _tokens(seen: ProbeRecord) -> Iterator[Finding]:
@@ -279,11 +309,14 @@ def _thinking(seen: ProbeRecord) -> Iterator[Finding]:
 
 
 def _prompted(seen: ProbeRecord) -> Iterator[Finding]:
-    for name, heard in seen.prompted.items():
-        outcome = _asked(heard)
-        answer = {"mended": "yes", "works": "yes", "seen": "text came: neither a pass nor a failure"}.get(outcome, "no")
+    words_of: dict[Outcome, str] = {"mended": "yes", "works": "yes", "seen": "text came: neither a pass nor a failure"}
+
+    def answer(heard: ProbeReply) -> tuple[str, Outcome, str, str]:
         by = f" (read as {', '.join(heard.dialects)})" if heard.dialects and heard.dialects != (name,) else ""
-        yield Finding(f"Does it call with the tools in the prompt, as {name}?", answer, outcome, f"{heard.saw}{by}")
+        return words_of.get(_asked(heard), "no"), _asked(heard), f"{heard.saw}{by}", ""
+
+    for name, reply in seen.prompted.items():
+        yield from _told(f"Does it call with the tools in the prompt, as {name}?", reply, answer)
 
 
 def _cache(seen: ProbeRecord) -> Iterator[Finding]:
@@ -292,19 +325,23 @@ def _cache(seen: ProbeRecord) -> Iterator[Finding]:
     if used:
         answer = f"yes: up to {most:,} tokens" if most else "it tells of none"
         yield Finding("Does it keep the prompt's beginning (cache)?", answer, "works" if most else "seen")
-    long = seen.replies.get(scenarios.LONG.name)
-    if long is None:
-        return
-    question, usage = "Does it cut a long prompt without a word?", long.direct.usage
+    yield from _told(
+        "Does it cut a long prompt without a word?",
+        seen.replies.get(scenarios.LONG.name),
+        lambda heard: _cut(heard, flags_of(seen.kind).context),
+    )
+
+
+def _cut(heard: ProbeReply, flag: str) -> tuple[str, Outcome, str, str]:
+    usage = heard.direct.usage
     counted = f"{usage.prompt:,} tokens were counted" if usage else ""
-    if words.is_cut(long):
-        yield Finding(question, "yes", "broken", f"{counted} of about 6,000", flags_of(seen.kind).context)
-    elif long.problem:
-        yield Finding(question, "no reply" if not long.refused else "no: it refuses", "seen", long.problem)
-    elif long.misses:
-        yield Finding(question, "not known: it was not remembered", "seen", "; ".join([counted, long.saw]))
-    else:
-        yield Finding(question, "no", "works", counted)
+    if words.is_cut(heard):
+        return "yes", "broken", f"{counted} of about 6,000", flag
+    if heard.problem:
+        return "no: it refuses" if heard.refused else "no reply", "seen", heard.problem, ""
+    if heard.misses:
+        return "not known: it was not remembered", "seen", "; ".join([counted, heard.saw]), ""
+    return "no", "works", counted, ""
 
 
 LOOKS: tuple[Callable[[ProbeRecord], Iterator[Finding]], ...] = (
@@ -391,14 +428,15 @@ def as_json(seen: ProbeRecord, line: str, files: Sequence[Path]) -> dict[str, An
 def _scenarios(seen: ProbeRecord) -> Iterator[dict[str, Any]]:
     for heard in seen.replies.values():
         direct = "error" if heard.problem else "fail" if heard.faults_direct else "pass"
+        is_direct = heard.asked and not (heard.prompted and heard.scenario.calls)
         yield {
             "name": heard.scenario.name,
             "stream": heard.scenario.stream,
             "canitoolcall": heard.scenario.compared,
-            "direct": None if heard.prompted and heard.scenario.calls else direct,
+            "direct": direct if is_direct else None,
             "outcome": heard.outcome,
-            "faults": heard.faults,
-            "saw": heard.saw,
+            "faults": heard.faults if heard.asked else [],
+            "saw": heard.saw if heard.asked else "",
             "asks": heard.scenario.asks,
         }
 
@@ -416,16 +454,22 @@ def show(record: Mapping[str, Any]) -> None:
     if record["scenarios"]:
         heads = ("scenario", "server alone", "with VTC", "what came")
         show_table(heads, [*map(_row, record["scenarios"])])
-    if record["stopped"]:
+    if record["stopped"] and record["stopped"] != record["reason"]:
         click.echo(f"Not all was asked: {record['stopped']}.")
     for file in record["profiles"]:
         click.echo(f"wrote {file}")
     if not record["works"]:
         reason = record["reason"]
         end = "" if reason.endswith((".", "?", "!")) else "."
-        click.secho(f"An agent will not work, as far as this shows: {reason}{end}", fg="red", bold=True)
+        head = (
+            "It is not known whether an agent will work"
+            if reason == BY_USER
+            else "An agent will not work, as far as this shows"
+        )
+        click.secho(f"{head}: {reason}{end}", fg="red", bold=True)
         return
-    click.secho(f"An agent will work: {record['reason']}.", fg="green", bold=True)
+    seen = ", as far as this shows" if record["stopped"] else ""
+    click.secho(f"An agent will work{seen}: {record['reason']}.", fg="green", bold=True)
     for need in record["needs_profiles"]:
         click.echo(f"Of {need} that holds with profiles only: run this again with `--write DIR`.")
     click.echo(f"\n  {record['command']}\n")

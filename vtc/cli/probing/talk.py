@@ -19,6 +19,7 @@ from vtc.cli.probing.scenarios import Scenario
 from vtc.cli.probing.template import BoundedAsker, NotAskedError
 from vtc.events import NATIVE, CanonicalRequest, Message
 from vtc.exchange import Exchange
+from vtc.exchange.asking.refusals import lesson
 from vtc.exchange.asking.request import MOST_ASKED
 from vtc.exchange.model_list import names_of
 from vtc.json_text import encode
@@ -30,8 +31,8 @@ from vtc.profiles.schema import ServerProfile
 from vtc.proxy.discovery import LIST, Asker, ServerAnswer, entries, owned, spoken
 from vtc.reporting import hints
 
-type Outcome = Literal["works", "mended", "refused", "broken", "seen"]
-"""What became of a question. `mended`: by VTC; `seen`: neither a pass nor a failure."""
+type Outcome = Literal["works", "mended", "refused", "broken", "seen", "unasked"]
+"""What became of a question. `mended`: by VTC; `seen`: neither a pass nor a failure; `unasked`: no more was asked."""
 
 
 # What a server says of itself: its kind, version, models, context and chat template.
@@ -70,6 +71,8 @@ CONTEXTS = ("max_model_len", "context_length", "max_context_length", "meta.n_ctx
 OF_OLLAMA = ("ollama", "/api/show")
 NO_CHAT = re.compile(r"embed|rerank|whisper|tts", re.I)
 """Models that are listed and cannot chat."""
+MOST_NAMED = 8
+"""Models of the server that are named where it lacks the one that was asked for."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -131,6 +134,8 @@ def learn(asker: Asker, profiles: Profiles, *, model: str, apis: tuple[str, ...]
 
 
 def _problem(listed: ServerAnswer, *, has_key: bool) -> str:
+    if isinstance(listed.error, NotAskedError):
+        return listed.why
     if isinstance(listed.error, ssl.SSLCertVerificationError):
         why = listed.error.verify_message
         return f"its certificate is not trusted ({why}): put the certificate of who signed it into SSL_CERT_FILE"
@@ -254,6 +259,8 @@ class ProbeReply:
     @property
     def outcome(self) -> Outcome:
         """Say in a word what became of it; an answer where a call was wanted, and not demanded, says nothing."""
+        if not self.asked:
+            return "unasked"
         if self.refused and self.faults:
             return "refused"
         if self.silent and self.scenario.choice == "auto":
@@ -294,6 +301,8 @@ class Talk:
     """What is done since the server refused a request, in the proxy's words, each with its error."""
     seeds: int = 0
     memory: Memory = field(default_factory=Memory)
+    replied: bool = False
+    """The model has answered, so the server has it."""
 
     def ask(self, scenario: Scenario, planner: Planner, *, bare: bool = False) -> ProbeReply:
         """Put a question as VTC would with these profiles; `bare`: as the client sent it."""
@@ -329,6 +338,8 @@ class Talk:
                 break
             refusal = refusal or _words(answer)
             answer = self.asker.ask(path, again, place.headers, place.key)
+        self.replied = self.replied or answer.ok
+        self._stop_if_unknown(answer, path)
         if refusal and answer.ok:
             exchange.learned()
             for name, value in exchange.plan.lessons.known().items():
@@ -351,6 +362,22 @@ class Talk:
             return _with(heard, exchange, problem=f"no reply of {self.api.name}: {words}"), answer
         through = _read(self.api, exchange.whole.rewrite(answer.body))
         return _with(heard, exchange, direct=direct, through=through or NOTHING), answer
+
+    def _stop_if_unknown(self, answer: ServerAnswer, path: str) -> None:
+        """Ask no more if the server has not this model, or nothing at this path: all questions would be refused so."""
+        if self.replied or answer.ok or answer.error or self.asker.stopped:
+            return
+        taught = lesson(answer.status, hints.words_of(answer.body), {})
+        others = [name for name in self.server.models if name != self.server.model]
+        more = f" and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
+        listed = f"; it lists {', '.join(others[:MOST_NAMED])}{more}" if others else ""
+        if taught and "model" in taught.steps:
+            why, named = f"the server does not have the model {self.server.model}", "another with --model"
+        elif answer.status in (404, 405) and not taught:
+            why, named = f"the server has nothing at {path}", "another model with --model, or another API with --api"
+        else:
+            return
+        self.asker.stopped = f"{why} ({_words(answer)}): name {named}{listed}"
 
 
 def _leaks(reply: Reply) -> list[str]:

@@ -36,6 +36,9 @@ SHORT = 5
 """Seconds for what a server knows by heart."""
 
 
+BY_USER = "stopped by Ctrl-C"
+
+
 class NotAskedError(OSError):
     """No more is asked."""
 
@@ -79,8 +82,8 @@ class BoundedAsker(Asker):
         try:
             answer = super().ask(path, body, headers, key)
         except KeyboardInterrupt:
-            self.stopped = "Ctrl-C"
-            return ServerAnswer(error=NotAskedError(None, "stopped by Ctrl-C"))
+            self.stopped = BY_USER
+            return ServerAnswer(error=NotAskedError(None, BY_USER))
         finally:
             self.seconds = patience
         self._late = self._late + 1 if isinstance(answer.error, TimeoutError) else 0
