@@ -87,6 +87,14 @@ def test_cases(tmp_path: Path) -> None:
     assert '    calls: [{"read": {"filePath": "/a"}}], not [{"read": {"filePath": "/b"}}]' in result.output.splitlines()
 
 
+@pytest.mark.parametrize(("dialects", "code"), [("", 0), ("dialects: ['*'], ", 0), ("dialects: [], ", 1)])
+def test_a_case_without_dialects_is_of_an_unknown_model(dialects: str, code: int, tmp_path: Path) -> None:
+    """With none in its list no text is read."""
+    call = 'text: \'<tool_call>{"name": "f", "arguments": {}}</tool_call>\', calls: [{f: {}}]'
+    (tmp_path / "cases.yaml").write_text(f"- {{name: it, {dialects}tools: {{f: {{}}}}, {call}}}")
+    assert run(tmp_path / "cases.yaml").exit_code == code
+
+
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
@@ -94,7 +102,6 @@ def test_cases(tmp_path: Path) -> None:
         ("cases.yaml", "a: b", "no list of cases"),
         ("cases.yaml", "- {name: it\ntext: x}", "cases.yaml: no list of cases: line 2: expected ',' or '}'"),
         ("cases.yaml", "- {name: it, text: x, dialects: [hermez]}", "there is no dialect 'hermez'"),
-        ("cases.yaml", "- {name: it, text: x}", "no `dialects`"),
         ("cases.yaml", "- {name: it, text: x, dialects: [tag]}", "there is no set of tools 'agent'"),
     ],
 )

@@ -107,10 +107,7 @@ def test_an_id_chooses_a_flow_or_a_case(tmp_path: Path) -> None:
     assert [reply["content"] for reply in parsed("--flow", "5f0c1ab2", tmp_path / "cases.yaml")] == [UNREAD]
 
 
-def test_a_case_without_its_dialects_is_told(tmp_path: Path) -> None:
-    (tmp_path / "cases.yaml").write_text(write_case(Case(name="it", text="x", tools={})))
-    result = run("parse", tmp_path / "cases.yaml")
-    assert (result.exit_code, "no `dialects`; write down those that are read" in result.output) == (1, True)
+def test_what_is_no_list_of_cases_is_told(tmp_path: Path) -> None:
     (tmp_path / "cases.yaml").write_text("- name: [")
     assert "no list of cases: line 1" in run("parse", tmp_path / "cases.yaml").output
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from vtc.dialects.reading.held_text import is_possible
 from vtc.dialects.syntax.forms import CallSyntax, call_syntaxes
 from vtc.dialects.syntax.pattern import BODIES, body, filled
 from vtc.events import Call, Event, Markup, Reasoning, Refusal, Text, Tool
+from vtc.profiles import Profiles, builtin_directory, load
 from vtc.reporting import Case as Recorded
 
 __all__ = ["BODIES", "CallSyntax", "body", "filled"]
@@ -59,26 +61,30 @@ TOOLS: Mapping[str, Mapping[str, Tool]] = tools(CASES / "tools.yaml")
 AGENT = TOOLS["agent"]
 
 
-TOGETHER = ("bare-json", "hermes", "invoke", "qwen3-coder", "tag", "tools-tag")
-"""The dialects of cases that are not about one of them."""
+@cache
+def profiles() -> Profiles:
+    """The built-in profiles."""
+    return load([builtin_directory()])
+
+
+TOGETHER = ["bare-json", "hermes", "invoke", "qwen3-coder", "tag", "tools-tag"]
+"""The dialects of cases that are about several, where they are expected."""
+SHARED = ("code", "reasoning", "together")
+"""The files of such cases."""
 
 
 class Case(Recorded, forbid_unknown_fields=True, kw_only=True):
-    """A recorded case, read with the built-in dialects: those armed, if not the one that the file is named after, or
-    else `TOGETHER`.
-    """
+    """A recorded case, read with the built-in dialects."""
 
     def read(self, chunks: Iterable[str]) -> list[Event]:
-        return self.events(chunks, [DIALECTS[name] for name in self.dialects], self.toolset(TOOLS))
+        return self.events(chunks, self.descriptions(profiles()), self.toolset(TOOLS))
 
 
 def cases(name: str) -> list[Case]:
-    """The cases of `tests/cases/reading/<name>.yaml`."""
+    """The cases of `tests/cases/reading/<name>.yaml`, in the dialects that the file is about, if any."""
     entries = plain((CASES / "reading" / f"{name}.yaml").read_text("utf-8"))
-    found = msgspec.convert(entries, list[Case])
-    for case in found:
-        case.dialects = case.dialects or ((name,) if name in DIALECTS else TOGETHER)
-    return found
+    own = {"dialects": TOGETHER if name in SHARED else [name]} if name in (*SHARED, *DIALECTS) else {}
+    return msgspec.convert([{**own, **entry} for entry in entries], list[Case])
 
 
 def read(

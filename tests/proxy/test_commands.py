@@ -16,7 +16,7 @@ from mitmproxy.test import taddons, tflow, tutils
 
 from tests.apis import chat, messages, ollama, responses
 from tests.apis.shapes import SHAPES, asked
-from tests.dialects.material import DIALECTS
+from tests.exchanges import PROFILES
 from vtc.proxy.addon import VirtualToolCalling
 from vtc.proxy.page import Page
 from vtc.reporting import read_cases
@@ -148,7 +148,28 @@ def test_save_makes_a_capture_a_test(api: str, session: Session, tmp_path: Path)
     assert [one.repairs for one in cases] == [(), (), ("missing-closer",)]
     for one in cases:
         assert one.calls == ({"read": {"filePath": "/a"}},)
-        assert one.differences(one.events([one.text], [DIALECTS[name] for name in one.dialects], one.toolset())) == []
+        assert one.differences(one.events([one.text], one.descriptions(PROFILES), one.toolset())) == []
+
+
+@pytest.mark.parametrize(
+    ("model", "text", "dialects", "facts"),
+    [
+        ("my-own", CALL, ("*",), ()),
+        ("qwen2.5:7b", CALL, ("hermes", "tools-tag", "bare-json", "*"), ()),
+        ("my-own", f"<think>Hm.</think>{CALL}", ("*",), ("tags", "think")),
+    ],
+)
+def test_save_says_what_the_reply_is_read_with_and_no_more(
+    model: str, text: str, dialects: tuple[str, ...], facts: tuple[str, ...], session: Session, tmp_path: Path
+) -> None:
+    flow = session.exchange(text, model=model)
+    session.call(f"vtc.save @all '{tmp_path / 'cases.yaml'}'")
+    written = (tmp_path / "cases.yaml").read_text("utf-8")
+    (case,) = read_cases(written)
+    assert case.name == f"{model.partition(':')[0]} {flow.id[:8]}"
+    assert case.dialects == dialects
+    assert ("tags:" in written, "think:" in written) == ("tags" in facts, "think" in facts)
+    assert len(written.splitlines()) < 30
 
 
 THOUGHT = {
@@ -226,7 +247,7 @@ def test_flows_that_are_none_of_ours(command: str, session: Session, tmp_path: P
 
 def test_reload(session: Session, tmp_path: Path) -> None:
     assert re.fullmatch(
-        r"vtc: profiles read: \d+ clients, \d+ models, \d+ servers, \d+ policies, \d+ dialects",
+        r"vtc: profiles read: \d+ clients, \d+ models, \d+ servers, \d+ policies, \d+ dialects, \d+ agents",
         session.call("vtc.reload"),
     )
     session.context.configure(session.addon, vtc_profiles=[str(tmp_path)])

@@ -17,7 +17,7 @@ from rich.markup import escape
 from vtc.apis import APIS
 from vtc.apis.openai_chat.words import REASONS
 from vtc.cli.common import completing, loaded, profile_directories, read_text
-from vtc.cli.replies import GivenReply, dialects_of, given, name_of, of_lines, reply_options
+from vtc.cli.replies import GivenReply, given, name_of, of_lines, reply_options
 from vtc.dialects.arguments import parameter
 from vtc.dialects.reading.reader import Begins, ModelFacts, Reader, Thoughts, UnknownTools
 from vtc.dialects.reading.trace import PassedOver, TracedReader, TracedStep
@@ -166,7 +166,7 @@ class ReadingSetup:
         if case and not chosen.dialects:
             setup = replace(
                 setup,
-                dialects=dialects_of(case, profiles),
+                dialects=case.descriptions(profiles),
                 tags=case.tags,
                 think=case.reader.get("think", "reasoning_content"),
                 begins=case.reader.get("begins", "text"),

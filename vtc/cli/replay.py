@@ -13,7 +13,6 @@ from rich.console import Console
 from rich.progress import Progress
 
 from vtc.cli.common import completing, forced, planner, profile_directories, read_text, settings
-from vtc.cli.replies import dialects_of
 from vtc.profiles.planner import Planner
 from vtc.reporting import read_cases
 
@@ -62,7 +61,7 @@ def _flows(file: Path, plans: Planner) -> Iterator[dict[str, Any]]:
 
 def _cases(file: Path, plans: Planner) -> Iterator[dict[str, Any]]:
     for kept in read_cases(read_text(file)):
-        events = kept.events([kept.text], dialects_of(kept, plans.profiles), kept.toolset())
+        events = kept.events([kept.text], kept.descriptions(plans.profiles), kept.toolset())
         changes = kept.differences(events)
         yield {"name": kept.name, "result": "changed" if changes else "same", "changes": changes}
 

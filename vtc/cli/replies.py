@@ -14,12 +14,11 @@ from urllib.parse import quote
 import click
 
 from vtc.apis import APIS, Api, whole
-from vtc.dialects.syntax.description import Description
 from vtc.events import ToolCall
 from vtc.json_text import encode
 from vtc.profiles.loader import Profiles
 from vtc.profiles.planner import Planner
-from vtc.profiles.settings import Settings, UnknownName
+from vtc.profiles.settings import Settings
 from vtc.proxy import launch
 from vtc.reporting.case import Case, read_cases
 
@@ -110,16 +109,6 @@ def _kept(flow: str, port: int) -> bytes:
             "name the file of saved flows"
         )
     return answer.body
-
-
-def dialects_of(case: Case, profiles: Profiles) -> tuple[Description, ...]:
-    """Return the dialects in which a case is read; raises ValueError if there are none, or one of no profile."""
-    known = profiles.dialects
-    if missing := [name for name in case.dialects if name not in known]:
-        raise ValueError(f"case {case.name!r}: {UnknownName('dialect', missing[0], tuple(known))}")
-    if not case.dialects:
-        raise ValueError(f"case {case.name!r}: no `dialects`; write down those that are read")
-    return tuple(known[name] for name in case.dialects)
 
 
 def _replies(data: bytes, name: str, profiles: Profiles) -> Iterator[GivenReply]:

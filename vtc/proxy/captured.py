@@ -38,4 +38,5 @@ def case_of(flow: http.HTTPFlow, planner: Planner) -> Case:
     """Record the reply of a flow as it is read today, scrubbed of secrets; raises ValueError."""
     plan = plan_of(flow, planner)
     name = model_name(plan.stack.model.name, (flows.report(flow) or {}).get("asked", ""))
-    return Case.of_reply(f"{name} {flow.id[:8]}", reply_of(flow), plan.reading, flows.secrets(flow))
+    case = Case.of_reply(f"{name} {flow.id[:8]}", reply_of(flow), plan.reading, flows.secrets(flow))
+    return case.shortened(planner.profiles)

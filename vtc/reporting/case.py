@@ -4,11 +4,11 @@
       text: |-
         <tool_call>…
       calls: [{read_file: {path: a.txt}}]
-      dialects: [qwen3-coder, hermes]
+      dialects: [qwen3-coder, hermes, "*"]
       tools: {read_file: {properties: {path: {type: string}}}}
 
-A file is a list of cases. A recorded one says what is read today; where that is wrong, correct it by hand and the case
-fails until the code is right.
+A file is a list of cases. One without `dialects` is read as what a model writes that no profile knows. A recorded one
+says what is read today; where that is wrong, correct it by hand and the case fails until the code is right.
 """
 
 from __future__ import annotations
@@ -25,11 +25,16 @@ from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.grammar import compiled
 from vtc.events import Call, Event, Reasoning, Refusal, Text, Tool
+from vtc.profiles.loader import Profiles
 from vtc.profiles.plan import ReadingPlan, Thinking
+from vtc.profiles.settings import UnknownName
 from vtc.scrub import scrub, scrubbed
 
 type ToolSet = dict[str, dict[str, Any]]
 """Tools by name, each the JSON Schema of its parameters; `type: object` is understood."""
+
+OTHERS = "*"
+"""Among the dialects of a case: all others that are read from every model."""
 
 
 class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
@@ -45,7 +50,8 @@ class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaul
     repairs: tuple[str, ...] = ()
     refusals: tuple[str, ...] = ()
     """Part of each refusal's reason."""
-    dialects: tuple[str, ...] = ()
+    dialects: tuple[str, ...] = (OTHERS,)
+    """Those that are read, in this order; with `[]` no text is."""
     tools: str | ToolSet = "agent"
     """Those offered, or the name of a set that the tests share."""
     finish: Literal["complete", "length"] = "complete"
@@ -68,28 +74,33 @@ class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaul
         thinking: Thinking | None = None,
         secrets: Iterable[str] = (),
     ) -> Self:
-        """Record how a plan reads `text` today, scrubbed of secrets; with `thinking` in the place of the plan's."""
+        """Record how a plan reads `text` today, scrubbed of secrets; with `thinking` in the place of the plan's.
+
+        Tags and markers that do not stand in the text are left out.
+        """
         secrets = tuple(secrets)
         think = thinking or plan.thinking
+        begins = think.may_begin_inside or think.begins_inside
+        tags = tuple(tag for tag in think.tags if begins or _in(text, tag))
         reader: dict[str, Any] = {}
         if not plan.lenient:
             reader["lenient"] = False
         if plan.unknown_tools != "text":
             reader["unknown_tools"] = plan.unknown_tools
-        if think.to != "reasoning_content":
+        if tags and think.to != "reasoning_content":
             reader["think"] = think.to
-        if think.may_begin_inside or think.begins_inside:
+        if begins:
             reader["begins"] = "reasoning" if think.begins_inside else "text"
         case = cls(
             name=name,
             text=scrub(text, secrets),
             dialects=tuple(dialect.name for dialect in plan.dialects),
-            tools={name: scrubbed(dict(tool.parameters), secrets) for name, tool in plan.tools.items()},
+            tools={name: _entry(tool, secrets) for name, tool in plan.tools.items()},
             finish="complete" if complete else "length",
             alone=True,
-            tags=think.tags,
-            markers=plan.markers,
-            answer=plan.answer,
+            tags=tags,
+            markers=tuple(marker for marker in plan.markers if _in(text, (marker,))),
+            answer=plan.answer if any(_in(text, markers) for markers in plan.answer) else ((), ()),
             reader=reader,
         )
         reading = case.as_fields(case.events([case.text], plan.dialects, case.toolset()))
@@ -101,6 +112,24 @@ class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaul
         thinking = Thinking(()) if reply.message.reasoning else None
         text, complete = reply.message.text, reply.complete
         return cls.recorded(name, text, plan, complete=complete, thinking=thinking, secrets=secrets)
+
+    def shortened(self, profiles: Profiles) -> Self:
+        """Return it with `*` for those dialects at the end of its list that are read from every model."""
+        every = [dialect.name for dialect in profiles.rescued]
+        for count in range(len(self.dialects)):
+            expected, others = self.dialects[:count], self.dialects[count:]
+            if [*others] == [name for name in every if name not in expected]:
+                return msgspec.structs.replace(self, dialects=(*expected, OTHERS))
+        return self
+
+    def descriptions(self, profiles: Profiles) -> tuple[Description, ...]:
+        """Return the dialects in which it is read; raises ValueError if one is of no profile."""
+        known = profiles.dialects
+        expected = [name for name in self.dialects if name != OTHERS]
+        if missing := [name for name in expected if name not in known]:
+            raise ValueError(f"case {self.name!r}: {UnknownName('dialect', missing[0], tuple(known))}")
+        others = profiles.rescued if OTHERS in self.dialects else ()
+        return (*(known[name] for name in expected), *(one for one in others if one.name not in expected))
 
     def toolset(self, shared: Mapping[str, Mapping[str, Tool]] | None = None) -> Mapping[str, Tool]:
         """Return the tools that are offered; raises ValueError for the name of a set that is not shared here."""
@@ -142,6 +171,18 @@ class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaul
         return lines
 
 
+def _entry(tool: Tool, secrets: tuple[str, ...]) -> dict[str, Any]:
+    """Return the parameters of a tool as a case has them."""
+    parameters = {key: part for key, part in tool.parameters.items() if (key, part) != ("type", "object")}
+    return scrubbed(parameters, secrets)
+
+
+def _in(text: str, marks: Iterable[str]) -> bool:
+    """True if one of these stands in the text, however it is written."""
+    text = text.casefold()
+    return any(mark.casefold() in text for mark in marks)
+
+
 def read_cases(text: str) -> list[Case]:
     """Read the cases of a file; raises ValueError."""
     try:
@@ -157,7 +198,7 @@ def read_cases(text: str) -> list[Case]:
 def write_case(case: Case) -> str:
     """Write a case as an entry of such a file; its multi-line texts are written as they are, where YAML can."""
     fields = msgspec.to_builtins(case)
-    return yaml.dump([fields], Dumper=_Dumper, allow_unicode=True, sort_keys=False, width=110)
+    return yaml.dump([fields], Dumper=_Dumper, allow_unicode=True, default_flow_style=None, sort_keys=False, width=110)
 
 
 class _Dumper(yaml.SafeDumper):
