@@ -29,7 +29,7 @@ from vtc.profiles.document import counted
 from vtc.proxy import flows
 from vtc.proxy.startup import base_urls
 from vtc.proxy.stats import Calls, Figures, Stats
-from vtc.reporting import picture, view
+from vtc.reporting import LEFT_ALONE, OUTCOMES, UNDER_WAY, Look, picture, view
 from vtc.reporting.picture import Sample
 from vtc.reporting.report import count
 
@@ -44,27 +44,6 @@ CHOICES = ("outcome", "model", "client")
 """The columns that exchanges are chosen by."""
 
 
-class Look(NamedTuple):
-    """The look of an outcome: never its colour alone."""
-
-    sign: str
-    word: str
-    tone: str
-
-
-OUTCOMES: Mapping[str, Look] = {
-    "failed": Look("✱", "error in VTC", "bad"),
-    "error": Look("✕", "server error", "bad"),
-    "denied": Look("⊘", "denied", "warn"),
-    "refused": Look("△", "left as text", "warn"),
-    "repaired": Look("✚", "repaired", "mended"),
-    "rewritten": Look("✓", "rewritten", "good"),
-    "": Look("○", "unchanged", "quiet"),
-    "left alone": Look("–", "left alone", "quiet"),
-    "under way": Look("…", "under way", "quiet"),
-}
-"""By the outcome of a report, the most serious first."""
-UNDER_WAY, LEFT_ALONE = "under way", "left alone"
 MINUTES = 180
 """Seconds of a session from which on minutes tell its times apart."""
 UNCHANGED = "unchanged"

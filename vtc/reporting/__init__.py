@@ -1,6 +1,7 @@
 """Tell people what was done to an exchange.
 
-Report                      what was done, as plain data
+Report                      what was done, as plain data; `summed_up` in a line
+OUTCOMES                    the words, signs and tones for how exchanges end
 Bodies, pane, diff          a request or a reply as a page of text: what came in beside what went out
 Sample, charts              a conversation as a picture, turn by turn
 explained, possible_call    hints: what an error of a server means, and what of a reply looks like a call
@@ -9,13 +10,18 @@ Case                        a recorded reply and what it reads as: `read_cases`,
 
 from vtc.reporting.case import Case, read_cases, write_case
 from vtc.reporting.hints import explained, possible_call
+from vtc.reporting.outcomes import LEFT_ALONE, OUTCOMES, UNDER_WAY, Look
 from vtc.reporting.picture import Sample, charts, rows
-from vtc.reporting.report import Measures, Parties, Report, broken_prefix, count
+from vtc.reporting.report import Measures, Parties, Report, broken_prefix, count, summed_up
 from vtc.reporting.view import Bodies, diff, pane, sections
 
 __all__ = [
+    "LEFT_ALONE",
+    "OUTCOMES",
+    "UNDER_WAY",
     "Bodies",
     "Case",
+    "Look",
     "Measures",
     "Parties",
     "Report",
@@ -30,5 +36,6 @@ __all__ = [
     "read_cases",
     "rows",
     "sections",
+    "summed_up",
     "write_case",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from glob import escape as as_glob
 from typing import Any, Literal
@@ -185,60 +185,77 @@ class Report:
         self.notes += reply.notes
 
     def summary(self) -> str:
-        """Sum it up: `vtc: read x2, 1 repaired (json-cut), hermes -> tool_calls, +2 changes of the request`; empty
-        when nothing was done.
-
-        First what differs from one exchange to the next: a list of flows shows the beginning.
-        """
-        parts: list[str] = []
-        if self.calls:
-            tools: Counter[str] = Counter()
-            for call in self.calls:
-                tools[call["name"]] += call.get("count", 1)
-            parts += [f"{name} x{times}" if times > 1 else name for name, times in tools.items()]
-            if len(parts) > MOST_NAMES:
-                parts[MOST_NAMES:] = [f"{len(parts) - MOST_NAMES} more"]
-        if self.repaired:
-            repairs = dict.fromkeys(repair.partition(":")[0] for call in self.calls for repair in call["repairs"])
-            parts.append(f"{self.repaired} repaired ({', '.join(repairs)})")
-        for name in dict.fromkeys(call["name"] for call in self.calls if call.get("lacks")):
-            parts.append(f"{name} lacks what its tool requires")
-        if self.refusals:
-            for label in (LEFT_AS_TEXT, LEFT_OUT):
-                if alike := [refusal for refusal in self.refusals if fate(refusal) == label]:
-                    parts.append(f"{count(alike)} {label} ({alike[0]['reason']})")
-        for entry in self.policies[:MOST_TOLD]:
-            times = f" {entry['count']} times" if entry["count"] > 1 else ""
-            of = f" {entry['tool']}" if entry["tool"] else ""
-            why = f" ({entry['reason']})" if entry["reason"] else ""
-            parts.append(f"{entry['policy']} {entry['action']}{of}{times}{why}")
-        if more := self.policies[MOST_TOLD:]:
-            parts.append(f"{count(more)} more by policies")
-        parts += [unread_call(self.unread)] if self.unread else []
-        parts += [f"error in VTC: {failure}" for failure in self.failures]
-        parts += self.errors
-        parts += [broken] if (broken := broken_prefix(self.prefix)) else []
-        parts += self.notes
-        dialects = dict.fromkeys(call["dialect"] for call in self.calls)
-        if names := [dialect for dialect in dialects if dialect != self.parties.form]:
-            parts.append(f"{', '.join(names)} -> {self.parties.form}")
-        parts += [pair] if (pair := api_pair(asdict(self.parties))) else []
-        parts += [changes] if (changes := counted_changes(self.request)) else []
-        if not parts and self.parties.server_model:
-            parts.append(f"the server is asked for {self.parties.server_model}")
-        parts = [part if len(part) <= LONGEST else f"{part[:LONGEST]}…" for part in parts]
-        return escaped(scrub("vtc: " + ", ".join(parts), self.secrets)) if parts else ""
+        """Sum it up in a line (`summed_up`), scrubbed of secrets; empty when nothing was done."""
+        line = summed_up(self._entries())
+        return escaped(scrub(f"vtc: {line}", self.secrets)) if line else ""
 
     def as_dict(self) -> dict[str, Any]:
         """Write it as plain data, scrubbed of secrets: an excerpt is the model's text."""
+        return escaped(scrubbed(self._entries(), self.secrets))
+
+    def _entries(self) -> dict[str, Any]:
         apart = ("parties", "measures", "secrets", "_known")
         names = [entry.name for entry in fields(self) if entry.name not in apart]
-        entries = asdict(self.parties) | {name: getattr(self, name) for name in names} | asdict(self.measures)
-        return escaped(scrubbed(entries, self.secrets))
+        return asdict(self.parties) | {name: getattr(self, name) for name in names} | asdict(self.measures)
 
 
-def unread_call(unread: Mapping[str, str]) -> str:
-    """Say which call may be one that was not read, in no more of the model's words than the name of the tool."""
+def summed_up(report: Mapping[str, Any]) -> str:
+    """Sum up a report that is plain data, a line of a log, too: `read x2, 1 repaired (json-cut), hermes -> tool_calls,
+    +2 changes of the request`; empty when nothing was done.
+
+    First what differs from one exchange to the next: a list of flows shows the beginning.
+    """
+    parts = [*_called(report.get("calls", ()))]
+    refusals, policies = report.get("refusals", ()), report.get("policies", ())
+    for label in (LEFT_AS_TEXT, LEFT_OUT):
+        if alike := [refusal for refusal in refusals if fate(refusal) == label]:
+            parts.append(f"{count(alike)} {label} ({alike[0]['reason']})")
+    for entry in policies[:MOST_TOLD]:
+        times = f" {entry['count']} times" if entry["count"] > 1 else ""
+        of = f" {entry['tool']}" if entry["tool"] else ""
+        why = f" ({entry['reason']})" if entry["reason"] else ""
+        parts.append(f"{entry['policy']} {entry['action']}{of}{times}{why}")
+    if more := policies[MOST_TOLD:]:
+        parts.append(f"{count(more)} more by policies")
+    parts += [unread_call(unread)] if (unread := report.get("unread")) else []
+    parts += [f"error in VTC: {failure}" for failure in report.get("failures", ())]
+    parts += report.get("errors", ())
+    parts += [broken] if (broken := broken_prefix(report.get("prefix", {}))) else []
+    parts += report.get("notes", ())
+    form = report.get("form", "tool_calls")
+    dialects = dict.fromkeys(call["dialect"] for call in report.get("calls", ()))
+    if names := [dialect for dialect in dialects if dialect != form]:
+        parts.append(f"{', '.join(names)} -> {form}")
+    parts += [pair] if (pair := api_pair(report)) else []
+    parts += [changes] if (changes := counted_changes(report.get("request", ()))) else []
+    if not parts and (server_model := report.get("server_model")):
+        parts.append(f"the server is asked for {server_model}")
+    return ", ".join(part if len(part) <= LONGEST else f"{part[:LONGEST]}…" for part in parts)
+
+
+def _called(calls: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Say which tools were called, what was repaired, and what calls lack."""
+    tools: Counter[str] = Counter()
+    for call in calls:
+        tools[call["name"]] += call.get("count", 1)
+    names = [f"{name} x{times}" if times > 1 else name for name, times in tools.items()]
+    yield from names[:MOST_NAMES]
+    if len(names) > MOST_NAMES:
+        yield f"{len(names) - MOST_NAMES} more"
+    if repaired := count(call for call in calls if call["repairs"]):
+        repairs = dict.fromkeys(repair.partition(":")[0] for call in calls for repair in call["repairs"])
+        yield f"{repaired} repaired ({', '.join(repairs)})"
+    for name in dict.fromkeys(call["name"] for call in calls if call.get("lacks")):
+        yield f"{name} lacks what its tool requires"
+
+
+def unread_call(unread: Mapping[str, str] | bool) -> str:
+    """Say which call may be one that was not read, in no more of the model's words than the name of the tool.
+
+    A log (`True`) has none of them.
+    """
+    if not isinstance(unread, Mapping):
+        return "a possible call was not read"
     advice = f" ({unread['advice']})" if unread["advice"] else ""
     return f"a possible call was not read: {unread['begins']} …{advice}"
 

@@ -125,12 +125,14 @@ def _done(report: Mapping[str, Any]) -> Iterator[str]:
     yield from report.get("errors", ())
     if unread := report.get("unread"):
         yield unread_call(unread)
-        yield f"  {unread['text']}"
+        if isinstance(unread, Mapping):
+            yield f"  {unread['text']}"
     prefix = report.get("prefix", {})
     if broken := broken_prefix(prefix):
         yield broken
-        yield f"  before: {' '.join(prefix['before'].split())}"
-        yield f"  now:    {' '.join(prefix['now'].split())}"
+        for label, key in (("before: ", "before"), ("now:    ", "now")):
+            if quoted := prefix.get(key):
+                yield f"  {label}{' '.join(quoted.split())}"
     yield from report.get("notes", ())
     yield from filter(None, [api_pair(report)])
 
