@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import httpx
 import pytest
 
@@ -53,3 +55,11 @@ async def test_a_proxy_for_any_server_answers_for_none(start: Start) -> None:
     async with httpx.AsyncClient(proxy=lab.proxy.url, trust_env=False) as client:
         await client.get(f"{lab.upstream.url}/.vtc")
     assert lab.upstream.seen[-1].path == "/.vtc"
+
+
+async def test_programs_of_this_machine_alone_are_told_where_the_log_is(start: Start, tmp_path: Path) -> None:
+    log = tmp_path / "vtc.jsonl"
+    lab = await start(chat.streamed("Hi"), vtc_log=str(log))
+    assert (await lab.client.get("/.vtc")).json()["log"] == str(log)
+    far = await lab.client.get("/.vtc", headers={"x-forwarded-for": "192.0.2.1"})
+    assert (far.status_code, "log" in far.json()) == (200, False)

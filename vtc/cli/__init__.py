@@ -21,6 +21,7 @@ from vtc.cli.replay import replay
 from vtc.cli.run import run
 from vtc.cli.schema import schema
 from vtc.cli.stats import stats
+from vtc.cli.tail import tail
 
 EPILOG = """\b
 Ends with
@@ -42,6 +43,7 @@ COMMANDS = (
     *(
         run,
         launch,
+        tail,
         env,
         probe,
         demo,

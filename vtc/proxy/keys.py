@@ -37,6 +37,8 @@ OPTION = "vtc_key_env"
 """The option that names the variable with the key of the server that a reverse proxy stands before."""
 _KEYS = tuple(name for name in CREDENTIALS if name != "proxy-authorization")
 """Headers that tell a server whose request it is."""
+FORWARDED = ("forwarded", "via", "x-forwarded-for", "x-real-ip")
+"""Headers of requests that another machine may have sent."""
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
@@ -193,3 +195,10 @@ def is_page(headers: Mapping[str, str]) -> bool:
     if origin.scheme in ("http", "https"):
         return not Address(origin.hostname or "", 0).is_loopback
     return headers.get("origin") == "null" or headers.get("sec-fetch-site") == "cross-site"
+
+
+def is_near(flow: http.HTTPFlow) -> bool:
+    """True if a program of this machine asks, and no page of the web that its browser shows."""
+    headers, peer = flow.request.headers, flow.client_conn.peername
+    forwarded = any(name in headers for name in FORWARDED)
+    return bool(peer) and Address(peer[0], 0).is_loopback and not (forwarded or is_page(headers))

@@ -1,12 +1,14 @@
 """Tell who asks a reverse proxy that it is VTC, which version, and before which model server: `GET /.vtc`.
 
 `vtc doctor` and `vtc launch` ask it, and so may whoever watches over the process. No other reply says that VTC was
-there.
+there. Programs of this machine are also told where the log is, for `vtc tail`: who may read it is for its file to say.
+Exchanges themselves are told to no one who may only connect, as ids are, by which an unread reply is asked for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from mitmproxy import ctx, http
@@ -14,7 +16,7 @@ from mitmproxy import ctx, http
 from vtc import __version__
 from vtc.json_text import encode
 from vtc.proxy.discovery import Asker, ServerAnswer, url_of
-from vtc.proxy.keys import Address, is_page
+from vtc.proxy.keys import Address, is_near, is_page
 from vtc.proxy.keys import upstream as address_of
 
 PATH = "/.vtc"
@@ -36,6 +38,8 @@ class StatusEndpoint:
         value: Mapping[str, Any] = {"error": {"message": "VTC: pages of the web are not told this"}}
         if status == 200:
             value = {"name": NAME, "version": __version__, "mode": ctx.options.vtc_mode, "upstream": upstream}
+            if ctx.options.vtc_log and is_near(flow):
+                value = {**value, "log": str(Path(ctx.options.vtc_log).expanduser().absolute())}
         flow.response = http.Response.make(status, encode(value), {**headers, "cache-control": "no-store"})
 
 
@@ -50,6 +54,8 @@ class ProxyStatus(NamedTuple):
     version: str
     mode: str
     upstream: str
+    log: str
+    """The file with a line for each exchange, for programs of its machine; empty if there is none."""
 
     def is_before(self, server: str) -> bool:
         """True if it stands before the server of this URL, as far as URLs show it."""

@@ -14,7 +14,7 @@ from mitmproxy import ctx, http
 from vtc.json_text import encode
 from vtc.proxy import launch
 from vtc.proxy.discovery import url_of
-from vtc.proxy.keys import Address, is_page
+from vtc.proxy.keys import is_near
 from vtc.reporting import Case, write_case
 
 PATH = "/.vtc/unread/"
@@ -22,8 +22,6 @@ MOST = 16
 """Replies that are kept."""
 ID = len("01234567-89ab")
 """Characters of a flow's id by which its reply is asked for, at the least."""
-FORWARDED = ("forwarded", "via", "x-forwarded-for", "x-real-ip")
-"""Headers of requests that another machine may have sent."""
 
 
 class UnreadCalls:
@@ -57,7 +55,7 @@ class UnreadCalls:
         if not (url_of(flow.client_conn.proxy_mode) and asks(flow.request)):
             return
         id_ = flow.request.path.removeprefix(PATH).partition("?")[0]
-        make = self._made(id_) if len(id_) >= ID and _is_near(flow) else None
+        make = self._made(id_) if len(id_) >= ID and is_near(flow) else None
         headers = {"content-type": "application/json", "cache-control": "no-store"}
         if make is None:
             body = {"error": {"message": "VTC: no reply of this id is kept for you"}}
@@ -73,13 +71,6 @@ class UnreadCalls:
 def asks(request: http.Request) -> bool:
     """True if a request is for a reply that nobody read."""
     return request.method == "GET" and request.path.startswith(PATH)
-
-
-def _is_near(flow: http.HTTPFlow) -> bool:
-    """True if a program of this machine asks, and no page of the web that its browser shows."""
-    headers, peer = flow.request.headers, flow.client_conn.peername
-    forwarded = any(name in headers for name in FORWARDED)
-    return bool(peer) and Address(peer[0], 0).is_loopback and not (forwarded or is_page(headers))
 
 
 def _saved_to() -> str:

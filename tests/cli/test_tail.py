@@ -1,0 +1,213 @@
+"""`vtc tail`: exchanges as they end, in a terminal of 80 x 24, from a log that a real proxy writes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from textual.pilot import Pilot
+from textual.widgets import OptionList
+
+from tests.apis import chat
+from tests.e2e.conftest import Start, start
+from tests.e2e.upstream import Reply
+from vtc.cli import main
+from vtc.cli.terminal import LogTail, TerminalPage
+
+__all__ = ["start"]
+
+HERMES = chat.DIALECTS["hermes"]
+CALLED = "I look. " + HERMES("read", {"filePath": "/my/file"})
+CUT = CALLED.removesuffix("</tool_call>")
+REFUSED = "I look. " + HERMES("sh.rm", {"filePath": "/my/file"})
+UNREAD = "I look. @@read(filePath=/my/file)@@"
+
+
+async def exchanged(start: Start, log: Path, *texts: str) -> None:
+    """Have a real proxy write a log of replies with these texts."""
+    replies = iter(texts)
+    lab = await start(lambda _: Reply(chat.streamed(next(replies))), vtc_log=str(log), vtc_tools="prompt")
+    for _ in texts:
+        await lab.post(chat.request("My question.", stream=True))
+
+
+ENTRY: dict[str, Any] = {
+    "time": "2026-11-22T01:02:03.004+00:00",
+    "outcome": "rewritten",
+    "client": "cline",
+    "model": "qwen3",
+    "calls": [{"name": "read", "dialect": "hermes", "repairs": []}],
+}
+
+
+def written(*models: str) -> str:
+    return "".join(json.dumps({**ENTRY, "asked": model}) + "\n" for model in models)
+
+
+@asynccontextmanager
+async def showing(log: Path) -> AsyncIterator[Pilot[None]]:
+    page = TerminalPage(LogTail(log))
+    async with page.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        yield pilot
+
+
+def lines(pilot: Pilot[None]) -> list[str]:
+    """Return what is on the screen, line by line."""
+    strips = pilot.app.screen._compositor.render_strips()
+    return ["".join(segment.text for segment in strip).rstrip() for strip in strips]
+
+
+def chosen(pilot: Pilot[None]) -> int | None:
+    return pilot.app.screen.query_one(OptionList).highlighted
+
+
+async def settled(pilot: Pilot[None]) -> list[str]:
+    """Return the screen once what is new in the log is on it."""
+    pilot.app.look()  # type: ignore[attr-defined]
+    await pilot.pause()
+    return lines(pilot)
+
+
+async def test_exchanges_are_listed_and_opened_in_80_by_24(start: Start, tmp_path: Path) -> None:
+    log = tmp_path / "vtc.jsonl"
+    await exchanged(start, log, CALLED, CUT, REFUSED, UNREAD)
+    async with showing(log) as pilot:
+        total, heads, *rows = lines(pilot)
+        assert total.split(", ") == [" 4 exchanges", "2 calls (1 repaired)", "1 left as text", "1 unread"]
+        assert heads.split() == ["time", "outcome", "model", "what", "happened"]
+        for row, words in zip(
+            rows,
+            (
+                "✓ rewritten     lab-model         read, hermes",
+                "✚ repaired ",
+                "△ left as text ",
+                "a possible call was not",
+            ),
+            strict=False,
+        ):
+            assert words in row
+        assert rows[21] == " ⏎ open  q end  ? help"
+        assert chosen(pilot) == 3
+        await pilot.press("k", "k", "j", "enter")
+        text = "\n".join(await settled(pilot))
+        assert text.startswith(" △ left as text  1 left as text (no tool 'sh.rm' is offered")
+        for words in (
+            "lab-model · httpx · 127.0.0.1/v1/chat/completions · 200",
+            "What VTC did",
+            "3 tools -> tag prompt",
+        ):
+            assert words in text
+        await pilot.press("q", "G", "enter")
+        assert "What VTC did\n   a possible call was not read\n" in "\n".join(await settled(pilot))
+        await pilot.press("?", "?")
+        assert lines(pilot)[0].startswith(" j k  arrows")
+        await pilot.press("escape", "escape", "g")
+        assert chosen(pilot) == 0
+        await pilot.press("q")
+    assert not pilot.app.is_running
+
+
+async def test_it_follows_a_log_that_grows_and_is_moved_away_and_stays_where_one_reads(tmp_path: Path) -> None:
+    log = tmp_path / "vtc.jsonl"
+    log.write_text(written("a", "b"))
+    async with showing(log) as pilot:
+        with log.open("a") as file:
+            file.write(written("c") + written("d")[:20])
+        assert "3 exchanges" in (await settled(pilot))[0]
+        assert chosen(pilot) == 2
+        await pilot.press("k")
+        with log.open("a") as file:
+            file.write(written("d")[20:])
+        assert "4 exchanges" in (await settled(pilot))[0]
+        assert chosen(pilot) == 1
+        log.rename(tmp_path / "old")
+        assert "4 exchanges" in (await settled(pilot))[0]
+        log.write_text(written("e"))
+        assert "5 exchanges" in (await settled(pilot))[0]
+        log.write_text("")
+        await settled(pilot)
+        log.write_text(written("f"))
+        assert "6 exchanges" in (await settled(pilot))[0]
+        assert [row.split()[3] for row in lines(pilot)[2:8]] == [*"abcdef"]
+
+
+async def test_the_last_thousand_are_listed_and_one_that_is_read_stays_chosen(tmp_path: Path) -> None:
+    log = tmp_path / "vtc.jsonl"
+    log.write_text(written(*map(str, range(1005))))
+    async with showing(log) as pilot:
+        await pilot.press("g")
+        assert "1005 exchanges" in lines(pilot)[0]
+        assert lines(pilot)[2].split()[3] == "5"
+        await pilot.press("j", "j", "j")
+        with log.open("a") as file:
+            file.write(written("new"))
+        await settled(pilot)
+        assert chosen(pilot) == 2
+        await pilot.press("enter")
+        assert " · 8 · " in "".join(await settled(pilot))
+
+
+async def test_a_log_of_months_is_read_from_its_end(tmp_path: Path) -> None:
+    log = tmp_path / "vtc.jsonl"
+    log.write_text(written("old") + written("m" * 1000) * 5000 + written("new"))
+    async with showing(log) as pilot:
+        await pilot.press("G")
+        text = await settled(pilot)
+        assert "none of" not in text[0]
+        assert text[-2].split()[3] == "new"
+
+
+async def test_what_is_no_line_of_a_log_is_counted_and_nothing_in_it_is_obeyed(tmp_path: Path) -> None:
+    log = tmp_path / "vtc.jsonl"
+    faulty = ["[1]", "x", '{"time": 1, "outcome": ""}', json.dumps({**ENTRY, "calls": [1]}), "[" * 10_000]
+    log.write_text("\n".join(faulty) + "\n" + written("\x1b]0;[bold]x"))
+    async with showing(log) as pilot:
+        assert lines(pilot)[0].startswith(" 5 lines that are none of a log, 1 exchange, ")
+        assert "\\x1b]0;[bold]x" in lines(pilot)[2]
+        log.unlink()
+        log.mkdir()
+        assert (await settled(pilot))[0].startswith(" Is a directory: ")
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["tail", *arguments])
+
+
+def test_what_cannot_be_watched_is_said_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = tmp_path / "vtc.jsonl"
+    for arguments, status, words in (
+        ([str(log)], 2, f"{log}: no such file; `vtc run --log {log}` writes one"),
+        (["http://127.0.0.1:9"], 1, "nothing answers at http://127.0.0.1:9 ("),
+    ):
+        result = run(*arguments)
+        assert (result.exit_code, words in result.output) == (status, True)
+    log.touch()
+    assert (run(str(log)).exit_code, "this needs a terminal" in run(str(log)).output) == (2, True)
+    for name in [name for name in sys.modules if name.startswith(("textual", "vtc.cli.terminal"))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "textual", None)
+    result = run(str(log))
+    assert (result.exit_code, result.output.splitlines()[-1]) == (
+        2,
+        f"Error: this needs the package textual: {sys.executable} -m pip install textual",
+    )
+
+
+async def test_a_vtc_that_runs_says_where_its_log_is(start: Start, tmp_path: Path) -> None:
+    log = tmp_path / "vtc.jsonl"
+    lab = await start(chat.streamed("Hi"), vtc_log=str(log))
+    result = await asyncio.to_thread(run, lab.proxy.url)
+    assert f"this needs a terminal; for programs each line of {log} is JSON" in result.output
+    lab = await start(chat.streamed("Hi"))
+    result = await asyncio.to_thread(run, lab.proxy.url)
+    assert (result.exit_code, "`vtc run --log FILE`" in result.output) == (1, True)
+    result = await asyncio.to_thread(run, lab.upstream.url)
+    assert (result.exit_code, "is no VTC" in result.output) == (1, True)

@@ -1,0 +1,204 @@
+"""The list of exchanges, one exchange, and help: the screens of the page in a terminal."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import ClassVar
+
+from rich.cells import set_cell_size
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.screen import Screen
+from textual.widgets import Footer, OptionList, Static
+from textual.widgets.option_list import Option
+
+from vtc.cli.terminal.log_tail import LoggedExchange, LogTail
+from vtc.profiles.document import counted
+from vtc.proxy.stats import Calls
+from vtc.reporting import OUTCOMES, UNDER_WAY, sections
+
+MOST = 1000
+"""Exchanges that are listed: the latest."""
+INTERVAL = 0.5
+"""Seconds between two looks at the log."""
+TONES = {"bad": "bold $text-error", "warn": "$text-warning", "mended": "$text-primary", "good": "$text-success"}
+"""Styles by the tone of an outcome; quiet ones are dim."""
+TIME, OUTCOME, MODEL = len("01:02:03"), max(len(look.word) for look in OUTCOMES.values()) + 2, 16
+"""Columns of the terminal that a time, an outcome and a model's name have; what happened has the others."""
+
+KEYS = """\
+j k  arrows     down, up
+g G  Home End   the first, the last
+Space  PgDn     a page down
+Enter           open an exchange
+q  Esc          back; in the list q ends
+?               this help
+
+The latest exchange is the last; while it is chosen, the list follows.
+
+"""
+
+
+def columns(*texts: str) -> str:
+    """Lay out what stands before what happened."""
+    widths = TIME, OUTCOME, MODEL
+    return "".join(f"{set_cell_size(text, width)}  " for text, width in zip(texts, widths, strict=True))
+
+
+def badge(exchange: LoggedExchange) -> str:
+    """Write an outcome: its sign and its word."""
+    return f"{exchange.look.sign} {exchange.look.word}"
+
+
+def line(exchange: LoggedExchange) -> Content:
+    """Write an exchange as a line of the list."""
+    before = columns(f"{exchange.at:%H:%M:%S}", badge(exchange), exchange.text("asked"))
+    return Content.styled(f"{before}{exchange.happened}", TONES.get(exchange.look.tone, "dim"))
+
+
+class ExchangeList(OptionList):
+    """The exchanges, the latest last; follows while that is chosen."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("j", "cursor_down", "down", show=False),
+        Binding("k", "cursor_up", "up", show=False),
+        Binding("g", "first", "first", show=False),
+        Binding("G", "last", "last", show=False),
+        Binding("space", "page_down", "page down", show=False),
+        Binding("enter", "select", "open"),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.exchanges: deque[LoggedExchange] = deque()
+
+    def extend(self, exchanges: list[LoggedExchange]) -> None:
+        """Add exchanges at the end; those before the last thousand leave."""
+        chosen, follows = self.highlighted, self.highlighted in (None, len(self.exchanges) - 1)
+        self.exchanges += exchanges
+        left = max(0, len(self.exchanges) - MOST)
+        for _ in range(left):
+            self.exchanges.popleft()
+        if left:
+            self.set_options([Option(line(exchange)) for exchange in self.exchanges])
+        else:
+            self.add_options([Option(line(exchange)) for exchange in exchanges])
+        self.highlighted = len(self.exchanges) - 1 if follows or chosen is None else max(0, chosen - left)
+
+
+class PagerScreen(Screen[None]):
+    """A text to scroll through."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("q,escape", "app.pop_screen", "back"),
+        Binding("j", "scroll('down')", "down", show=False),
+        Binding("k", "scroll('up')", "up", show=False),
+        Binding("g", "scroll('home')", "first", show=False),
+        Binding("G", "scroll('end')", "last", show=False),
+        Binding("space", "scroll('page_down')", "page down", show=False),
+    ]
+
+    def __init__(self, text: Content) -> None:
+        super().__init__()
+        self._text = text
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll():
+            yield Static(self._text)
+        yield Footer()
+
+    def action_scroll(self, to: str) -> None:
+        getattr(self.query_one(VerticalScroll), f"scroll_{to}")(animate=False)
+
+
+class ExchangeScreen(PagerScreen):
+    """One exchange: what VTC did, how the request was changed, and the figures."""
+
+    def __init__(self, exchange: LoggedExchange) -> None:
+        entry = exchange.entry
+        where = f"{exchange.text('host')}{exchange.text('path')}"
+        status = exchange.text("status")
+        facts = [f"{exchange.at:%Y-%m-%d %H:%M:%S}", exchange.text("asked"), exchange.text("client"), where, status]
+        head = f"{badge(exchange)}  {exchange.happened}"
+        parts = [Content.styled(head, TONES.get(exchange.look.tone, "bold")), Content(" · ".join(filter(None, facts)))]
+        for title, lines in sections(entry):
+            parts += [Content(), Content.styled(title, "bold"), *(Content(f"  {entry_line}") for entry_line in lines)]
+        super().__init__(Content("\n").join(parts))
+
+
+class TerminalPage(App[None]):
+    """Lists the exchanges of a log as they end."""
+
+    ENABLE_COMMAND_PALETTE = False
+    CSS = """
+    #total, #heads { height: 1; text-wrap: nowrap; text-overflow: ellipsis; padding: 0 1; }
+    #total { background: $panel; }
+    #heads { text-style: bold; }
+    ExchangeList { height: 1fr; border: none; padding: 0 1; text-wrap: nowrap; text-overflow: ellipsis;
+                   &:focus { border: none; } }
+    VerticalScroll { padding: 0 1; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("q", "quit", "end"),
+        Binding("ctrl+c", "quit", "end", show=False, priority=True),
+        Binding("question_mark", "help", "help", key_display="?"),
+    ]
+
+    def __init__(self, log: LogTail) -> None:
+        super().__init__()
+        self._tail = log
+        self._problem = ""
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="total", markup=False)
+        yield Static(columns("time", "outcome", "model") + "what happened", id="heads", markup=False)
+        yield ExchangeList()
+        yield Footer()
+
+    def on_mount(self) -> None:
+        self.look()
+        self.set_interval(INTERVAL, self.look)
+
+    def on_unmount(self) -> None:
+        self._tail.close()
+
+    def look(self) -> None:
+        """Show what is new in the log."""
+        try:
+            exchanges, problem = self._tail.read(), ""
+        except OSError as error:
+            exchanges, problem = [], f"{error.strerror}: {self._tail.path}"
+        if exchanges:
+            self.screen_stack[0].query_one(ExchangeList).extend(exchanges)
+        self.screen_stack[0].query_one("#total", Static).update(problem or self._total())
+
+    def _total(self) -> str:
+        figures, left, faulty = self._tail.stats.total, self._tail.left_alone, self._tail.faulty
+        parts = [
+            f"{counted(faulty, 'line')} that {'are' if faulty > 1 else 'is'} none of a log" if faulty else "",
+            counted(figures.exchanges + left, "exchange") + (f" ({left} of them left alone)" if left else ""),
+            f"{Calls.summary(figures)}, {figures.unread} unread",
+        ]
+        return ", ".join(filter(None, parts))
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        exchange = self.screen_stack[0].query_one(ExchangeList).exchanges[event.option_index]
+        self.push_screen(ExchangeScreen(exchange))
+
+    def action_help(self) -> None:
+        if not isinstance(self.screen, HelpScreen):
+            self.push_screen(HelpScreen())
+
+
+class HelpScreen(PagerScreen):
+    """The keys, and the outcomes."""
+
+    def __init__(self) -> None:
+        outcomes = [
+            Content.styled(f"{look.sign} {look.word}", TONES.get(look.tone, "dim"))
+            for outcome, look in OUTCOMES.items()
+            if outcome != UNDER_WAY  # a log has those that are over
+        ]
+        super().__init__(Content("\n").join([Content(KEYS), *outcomes]))
