@@ -2,268 +2,22 @@
 
 from __future__ import annotations
 
-import json
-import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 
 from vtc.cli.common import loaded, profile_directories
 from vtc.cli.parse import offered
 from vtc.cli.replies import GivenReply, given, name_of, reply_options
-from vtc.dialects.arguments.values import properties, required
 from vtc.dialects.reading.reader import Reader
-from vtc.dialects.syntax.description import Description
-from vtc.dialects.syntax.forms import CODE_FENCES
 from vtc.dialects.syntax.grammar import compiled
-from vtc.dialects.syntax.pattern import PatternError
-from vtc.events import Call, Text, Tool
-from vtc.profiles.document import counted
+from vtc.events import Call, Tool
 from vtc.profiles.loader import Profiles
 from vtc.profiles.planner import BLOCK_DIALECT
-from vtc.reporting.hints import possible_call
-
-# Drafts a dialect from a reply that none reads: where are the name, the keys and the values of an offered tool?
-#
-# Many readings of the reply are tried as descriptions; the one that reads most back is the draft. What a single reply
-# cannot show is said.
-
-
-MOST_PLACES = 20
-"""Places where a name stands that are looked at."""
-MOST_LINE = 60
-"""Characters of a line that is nothing but markup."""
-FAR = 80
-"""Characters between a name and its arguments."""
-RUN = re.compile(r"(?:\s|<[^<>\n]*>|\[[^\[\]\n]*\]|[^\w\s./-])*")
-"""Markup between a key and its value."""
-OPENING = re.compile(r"(?:<[^<>\n]*>[ \t]*)?(?:[<\[][^<>\[\]\n]*|[^\w\s>\])}]*)$")
-"""Markup that ends before a key."""
-CLOSING = re.compile(r"\n?</[^<>\n]+>|\n?\[/[^\[\]\n]+\]|\n?<\|[^|<>\n]*\|>|[^\w\s./-]{2,}|[\"'`;,]|\n|$")
-"""Finds the end of a value."""
-PROMPT = """These are the tools:
-{% for tool in tools %}
-{{ tool.declaration.function | tojson }}
-{% endfor %}
-To use one, write:
-{{ example }}
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class Draft:
-    """A description that may be that of the reply, as the keys of a dialect's file."""
-
-    keys: Mapping[str, Any]
-    unsure: Mapping[str, str] = field(default_factory=dict)
-    """By key, why."""
-    calls: tuple[Call, ...] = ()
-    """The calls that it reads in the reply."""
-    rest: str = ""
-    """The text that is left."""
-    problem: str = ""
-    """Why it is no description of a dialect."""
-
-    def rank(self, tools: Mapping[str, Tool]) -> tuple[float, ...]:
-        """More is better: whole calls, arguments, values and text without markup in them.
-
-        Of those that are no descriptions, the one that takes most of the reply into its pattern.
-        """
-        if self.problem:
-            return False, False, 0, 0, 0, len(str(self.keys["call"]))
-        values = [json.loads(call.call.arguments) for call in self.calls]
-        wanted = [required(tools[call.call.name].parameters) for call in self.calls]
-        whole = all(name in arguments for arguments, names in zip(values, wanted, strict=True) for name in names)
-        texts = "".join(str(value) for arguments in values for value in arguments.values() if isinstance(value, str))
-        odd = sum(character in "<>[]{}|=@\"'`" for character in texts + self.rest)
-        return (
-            not self.problem,
-            bool(self.calls) and whole,
-            len(self.calls),
-            sum(map(len, values)),
-            -odd,
-            -len(str(self.keys["call"])),
-        )
-
-
-def best(text: str, tools: Mapping[str, Tool], name: str) -> Draft | None:
-    """Draft the dialect of a reply; None if no tool's name stands in it."""
-    drafts = [_read(draft, text, tools, name) for draft in _drafts(text, tools)]
-    return max(drafts, key=lambda draft: draft.rank(tools), default=None)
-
-
-def _read(draft: Draft, text: str, tools: Mapping[str, Tool], name: str) -> Draft:
-    """Read the reply by a draft, or say why it is none."""
-    keys = {"kind": "dialect", "name": name, **draft.keys, "result": "Result of {name}:\n{result}", "prompt": PROMPT}
-    try:
-        description = msgspec.convert(keys, Description)
-        description.check()
-        reader = Reader(compiled((description,), (), (), ((), ())), tools)
-        events = [*reader.feed(text), *reader.finish()]
-    except ValueError as error:  # of patterns and of keys
-        key = f"{error.key}: " if isinstance(error, PatternError) else ""
-        return Draft(keys, draft.unsure, problem=f"{key}{error}")
-    calls = tuple(event for event in events if isinstance(event, Call))
-    rest = "".join(event.raw for event in events if isinstance(event, Text))
-    return Draft(keys, draft.unsure, calls, rest)
-
-
-def _drafts(text: str, tools: Mapping[str, Tool]) -> Iterator[Draft]:
-    names = "|".join(re.escape(name) for name in sorted(tools, key=len, reverse=True))
-    places = [*re.finditer(rf"(?<![\w-])(?:{names})(?![\w-])", text)] if names else []
-    for place in places[:MOST_PLACES]:
-        for body in _bodies(text, place.start(), place.end(), tools[place[0]]):
-            for head in _heads(text, body.start):
-                for tail in _tails(text, body.end):
-                    call = f"{_plain(head)}{body.pattern}{_plain(tail)}"
-                    yield Draft({"call": call, **body.keys, **_conditions(head)}, body.unsure)
-
-
-def _conditions(head: str) -> dict[str, Any]:
-    """Return what makes a call of text that begins like this: without a marker the tool's name, in code its place."""
-    if head.lstrip().startswith(CODE_FENCES):
-        return {"anchor": "line", "ends_reply": True, "names": "declared"}
-    return {} if head.strip() else {"names": "declared"}
-
-
-@dataclass(frozen=True, slots=True)
-class _Body:
-    """A name with its arguments: where it stands, and its pattern."""
-
-    start: int
-    end: int
-    pattern: str
-    keys: Mapping[str, Any] = field(default_factory=dict)
-    unsure: Mapping[str, str] = field(default_factory=dict)
-
-
-def _bodies(text: str, start: int, end: int, tool: Tool) -> Iterator[_Body]:
-    yield from _envelopes(text, start, tool.name)
-    opened = text.find("{", end, end + FAR)
-    if opened >= 0 and (value := _object(text, opened)) is not None:
-        yield _Body(start, value[1], f"{{name}}{_plain(text[end:opened])}{{args}}")
-    if text[end : end + 1] == "(":
-        closed = [match.end() for match in re.finditer(r"\)", text[end : end + 4096])]
-        yield from (_Body(start, end + at, "{name}({kwargs})") for at in closed)
-    yield from _tagged(text, start, end, tool)
-
-
-def _envelopes(text: str, at: int, name: str) -> Iterator[_Body]:
-    """Find the JSON objects that hold the name and, beside it, an object of arguments."""
-    for opened in [match.start() for match in re.finditer(r"\{", text[:at])][-3:]:
-        value = _object(text, opened)
-        if value is None or value[1] <= at:
-            continue
-        named = [key for key, member in value[0].items() if member == name]
-        arguments = [key for key, member in value[0].items() if isinstance(member, dict)]
-        if named and arguments:
-            yield _Body(opened, value[1], "{json}", {"json": {"name": named[:1], "arguments": arguments[:1]}})
-
-
-def _object(text: str, at: int) -> tuple[dict[str, Any], int] | None:
-    try:
-        value, end = json.JSONDecoder().raw_decode(text, at)
-    except (ValueError, RecursionError):
-        return None
-    return (value, end) if isinstance(value, dict) else None
-
-
-def _tagged(text: str, start: int, end: int, tool: Tool) -> Iterator[_Body]:
-    """Find the tool's parameters after its name, each with its value, between markup that is the same for all."""
-    keys = sorted(
-        (
-            match
-            for key in properties(tool.parameters)
-            if (match := re.search(rf"(?<!\w){re.escape(key)}(?!\w)", text[end:]))
-        ),
-        key=lambda match: match.start(),
-    )
-    if not keys:
-        return
-    spans = [(end + match.start(), end + match.end()) for match in keys]
-    between = text[end : spans[0][0]]
-    line = between[between.rfind("\n") + 1 :] if "\n" in between else between
-    opening = OPENING.search(line)
-    prefix = opening[0] if opening else ""
-    after = between.removesuffix(prefix)
-    run = RUN.match(text, spans[0][1])
-    middle = run[0] if run else ""
-    for closer, after_value in _closers(text, spans, middle):
-        param = f"{_plain(prefix)}{{key}}{_plain(middle)}{{value}}{closer}"
-        unsure = (
-            {} if len(spans) > 1 else {"param": "the reply has one parameter; what stands between two is not known"}
-        )
-        breaks = "\n" if text[after_value : after_value + 1] == "\n" and len(spans) > 1 else ""
-        for more in dict.fromkeys([breaks, ""]):
-            pattern = f"{{name}}{_plain(after)}{{params}}"
-            yield _Body(start, after_value + len(more), pattern, {"param": param + more}, unsure)
-
-
-def _closers(text: str, spans: Sequence[tuple[int, int]], middle: str) -> Iterator[tuple[str, int]]:
-    """Find what may end the values, as a pattern, and where the last value's ends."""
-    start, end = spans[-1]
-    key = text[start:end]
-    begin = end + len(middle)
-    repeated = re.compile(rf"\n?[^\w\s]+{re.escape(key)}[^\w\s]*").search(text, begin)
-    if repeated:
-        yield _plain(repeated[0]).replace(key, "{key}"), repeated.end()
-    quote = middle[-1:] if middle[-1:] in ("'", '"', "`") else ""
-    if quote and (closed := text.find(quote, begin)) >= 0:
-        yield quote, closed + 1
-    for match in [*CLOSING.finditer(text, begin)][:4]:
-        yield _plain(match[0]), match.end()
-
-
-def _heads(text: str, start: int) -> list[str]:
-    """List the texts before a body that may be markup of the call, the longest first."""
-    begin = text.rfind("\n", 0, start) + 1
-    line = text[begin:start]
-    above = text[text.rfind("\n", 0, max(0, begin - 1)) + 1 : begin]
-    last = re.search(r"\S*[^\w\s]\s*$", line)
-    openers = [above + line] if _is_markup(above) else []
-    openers += [line] if not line.strip() or not line.lstrip()[0].isalnum() else []
-    return [*dict.fromkeys([*openers, last[0] if last else ""])]
-
-
-def _tails(text: str, end: int) -> list[str]:
-    """List the texts after a body that may be markup of the call, the longest first."""
-    closers = [""]
-    at = end
-    for line in text[end:].splitlines(keepends=True)[:3]:
-        at += len(line)
-        if not (_is_markup(line) or not line.strip()):
-            first = re.match(r"[^\w\s]+", line)
-            closers += [text[end : at - len(line)] + first[0]] if first else []
-            break
-        closers.append(text[end:at].rstrip())
-    return [*dict.fromkeys(reversed(closers))]
-
-
-def _is_markup(line: str) -> bool:
-    plain = line.strip()
-    return (
-        bool(plain)
-        and len(plain) <= MOST_LINE
-        and not plain[0].isalnum()
-        and not plain[-1].isspace()
-        and " " not in plain
-    )
-
-
-def _plain(text: str) -> str:
-    """Write a text as a pattern."""
-    return text.replace("{", "{{").replace("}", "}}")
-
-
-UNSEEN = {
-    "result": "not in the reply: write how the model is used to see results",
-    "prompt": "not in the reply: how the tools are shown to the model, where VTC does that",
-}
+from vtc.reporting import drafted, possible_call
 
 
 @click.command("new-dialect", short_help="Draft a dialect from a reply that none reads.")
@@ -298,10 +52,10 @@ def new_dialect(
             else f"this reply is read already, as {known}"
         )
         click.echo(f"vtc: {way}: no dialect is needed", err=True)
-    draft = best(reply.text, tools, name)
+    draft = drafted(reply.text, tools, name)
     if draft is None:
         raise click.ClickException(f"none of the tools stands in the reply with arguments: {', '.join(tools)}")
-    for line in _file(draft, reply.text):
+    for line in draft.lines(reply.text):
         click.echo(line)
     for call in draft.calls:
         click.echo(f"vtc: it reads {call.call.name} {call.call.arguments}", err=True)
@@ -338,25 +92,3 @@ def _known(profiles: Profiles, text: str, tools: Any) -> str:
     reader = Reader(compiled(dialects, (), (), ((), ())), tools)
     events = [*reader.feed(text), *reader.finish()]
     return next((event.dialect for event in events if isinstance(event, Call)), "")
-
-
-def _file(draft: Draft, text: str) -> Iterator[str]:
-    yield "# A draft by `vtc new-dialect` of this reply:"
-    yield "#"
-    yield from (f"#   {line}".rstrip() for line in text.strip().splitlines()[:20])
-    yield "#"
-    if draft.calls:
-        yield f"# It reads {counted(len(draft.calls), 'call')} in it."
-    else:
-        yield f"# It does not read back: {draft.problem or 'no call is found in it by these patterns'}."
-    unsure = {**UNSEEN, **draft.unsure}
-    if len(draft.calls) < 2:
-        unsure["call"] = "the reply has one call; what stands between two is not known"
-    for key, value in draft.keys.items():
-        if key in unsure:
-            yield f"# unsure: {unsure[key]}"
-        if key == "prompt":
-            yield "prompt: |"
-            yield from (f"  {line}".rstrip() for line in value.splitlines())
-        else:
-            yield f"{key}: {json.dumps(value, ensure_ascii=False)}"

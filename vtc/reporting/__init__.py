@@ -1,6 +1,7 @@
 """Tell people what was done to an exchange.
 
 Report                      what was done, as plain data; `summed_up` in a line
+Draft, drafted              a draft of the dialect of a reply that none reads
 OUTCOMES                    the words, signs and tones for how exchanges end
 Bodies, pane, diff          a request or a reply as a page of text: what came in beside what went out
 Sample, charts              a conversation as a picture, turn by turn
@@ -9,6 +10,7 @@ Case                        a recorded reply and what it reads as: `read_cases`,
 """
 
 from vtc.reporting.case import Case, read_cases, write_case
+from vtc.reporting.drafting import Draft, drafted
 from vtc.reporting.hints import explained, possible_call
 from vtc.reporting.outcomes import LEFT_ALONE, OUTCOMES, UNDER_WAY, Look
 from vtc.reporting.picture import Sample, charts, rows
@@ -21,6 +23,7 @@ __all__ = [
     "UNDER_WAY",
     "Bodies",
     "Case",
+    "Draft",
     "Look",
     "Measures",
     "Parties",
@@ -30,6 +33,7 @@ __all__ = [
     "charts",
     "count",
     "diff",
+    "drafted",
     "explained",
     "pane",
     "possible_call",
