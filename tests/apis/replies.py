@@ -24,6 +24,12 @@ DEVIATIONS = {
 }
 """Replies that some client fails at, and what the strict reader says of them."""
 
+MIXED = {
+    "messages/llama-cpp.sse": ["I should look at it.", "Looking at the file.\n\n", {"filePath": "a.txt"}],
+    "messages/sglang-text-in-a-call.sse": ["Looking at it.", {"filePath": "a.txt"}, "\n\nI will wait."],
+}
+"""Replies of blocks that stay open while others begin, or that are a call and hold text, and what each block says."""
+
 ERRORS = ("messages/anthropic-overloaded.sse", "ollama/parser-error.ndjson")
 """Replies that end in an error of the server."""
 

@@ -207,7 +207,8 @@ class Decoder(msgspec.Struct):
                 if text.text:
                     return Decoded((text,), more)
             case "thinking", "thinking_delta" if delta.get("thinking"):
-                return Decoded((ReasoningDelta(str(delta["thinking"])),), more)
+                within = () if number == self.current else (Origin(NAME, "within", number),)
+                return Decoded((ReasoningDelta(str(delta["thinking"])),), (*within, *more))
             case "thinking", "signature_delta" if number == self.current:
                 return Decoded((), (Seal(str(delta.get("signature") or ""), calls=self.calls), *more))
             case "tool_use", "input_json_delta":

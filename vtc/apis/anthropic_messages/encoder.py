@@ -26,7 +26,7 @@ from vtc.apis.anthropic_messages.request import (
     stopped,
 )
 from vtc.apis.calls import JsonNesting, object_in
-from vtc.apis.contract import Json, ReplyEvent, unchained
+from vtc.apis.contract import Chain, Json, ReplyEvent, joined, unchained
 from vtc.apis.fields import count_of, part_of
 from vtc.events import (
     BlockEnd,
@@ -50,7 +50,7 @@ from vtc.wire.sse import EventStream
 # Calls that upstream makes, one after the other: the pieces that it sends of several may be mixed.
 #
 # The first call leaves as it comes. What is said besides waits until its arguments are whole; then the calls that
-# waited leave in the order of their numbers.
+# waited leave in the order of their numbers. So it is with a block that only this API has, which is whole at its end.
 
 
 type Queue = tuple[Queue, ReplyEvent] | None
@@ -64,6 +64,14 @@ class OutgoingCall(msgspec.Struct, frozen=True):
     name: str
     id: str | None
     nesting: JsonNesting
+    passed: Chain = None
+    """Pieces of its arguments that left in their frames, and are looked at only if something comes between them."""
+
+    def looked_at(self) -> OutgoingCall:
+        """Return it with the place that it is at after the pieces that passed."""
+        if not self.passed:
+            return self
+        return replace(self, nesting=self.nesting.after(joined(self.passed)), passed=None)
 
 
 class CallsInOrder(msgspec.Struct):
@@ -76,8 +84,22 @@ class CallsInOrder(msgspec.Struct):
     """Events that wait for the end of the call, and pieces of calls that have no name yet."""
     unnumbered: int = 0
 
+    def follow(self, event: CallDelta | Origin) -> None:
+        """Take note of what left in its frame: of a call, or of a block that only this API has."""
+        match event, self.open:
+            case CallDelta(int() as number, name=name), _ if name:
+                self.begun |= {number}
+                self.open = OutgoingCall(number, name, event.id, JsonNesting(), (None, event.arguments))
+            case CallDelta(number), OutgoingCall() as call if number == call.number:
+                self.open = replace(call, passed=(call.passed, event.arguments))
+            case Origin(value={"type": "content_block_start"}), _:
+                self.open = OutgoingCall(number_of(event), "", None, JsonNesting())
+            case Origin(value={"type": "content_block_stop"}), OutgoingCall(number) if number == number_of(event):
+                self.open = None
+
     def feed(self, event: ReplyEvent) -> Iterator[ReplyEvent]:
         """Take what is said next; yield what may be said now."""
+        self.open = self.open and self.open.looked_at()
         if isinstance(event, Start | Usage | Finish | Failure) or (
             isinstance(event, Origin) and number_of(event) == NO_BLOCK
         ):
@@ -92,8 +114,10 @@ class CallsInOrder(msgspec.Struct):
             yield from self._piece(event)
         else:
             yield event
-            if self.open:  # it ends the call
-                yield from self._end()
+            if isinstance(event, Origin) and event.value["type"] != DELTA:
+                self.follow(event)
+                if not self.open:
+                    yield from self._end()
 
     def finish(self) -> Iterator[ReplyEvent]:
         """End the message: yield all that waits. Arguments of a call without a name are text."""
@@ -171,7 +195,9 @@ class CallsInOrder(msgspec.Struct):
 
 
 def _place(event: ReplyEvent) -> int:
-    return event.index + 1 if isinstance(event, CallDelta) and event.index is not None else 0
+    """Return the place of the block among those that waited: text and thoughts are first."""
+    number = number_of(event) if isinstance(event, Origin) else event.index if isinstance(event, CallDelta) else None
+    return 0 if number in (None, NO_BLOCK) else number + 1
 
 
 # What the client was told of a reply: its blocks, by the numbers that upstream and the client have for them.
@@ -194,6 +220,8 @@ class ContentBlock(msgspec.Struct, frozen=True, gc=False):
     """Upstream's."""
     index: int
     """The client's."""
+    unsigned: bool = False
+    """True for reasoning that began without its signature, until that comes: clients take none without one."""
 
 
 class SentEvents(msgspec.Struct):
@@ -240,7 +268,7 @@ class SentEvents(msgspec.Struct):
         if not self._is_level and Failure not in map(type, events):
             self.in_step = False
             return True
-        tells, self.in_step, elsewhere = not events, True, False
+        tells, self.in_step = not events, True
         for event in events:
             match event:
                 case BlockStart(number=number):
@@ -251,14 +279,13 @@ class SentEvents(msgspec.Struct):
                     is_begun = any(isinstance(noted, BlockStart) for noted in self.noted)
                     self.in_step = self.in_step and (is_begun or self.open is not None)
                     self._keep(event)
-                case Origin(kind="within", value=number):
-                    elsewhere = tells = True
-                    self._is_at(number, self.opened.get(number))
+                case Origin(kind="within"):
+                    self.in_step, tells = False, True
                 case Origin(kind="fields"):
                     pass
                 case Origin():
                     tells = self._follow_event(event) or tells
-                case Text(text) | ReasoningDelta(text) if not text or elsewhere:
+                case Text(text) | ReasoningDelta(text) if not text:
                     pass
                 case Seal(encrypted=data) if data and "redacted_thinking" in self.drop:
                     self.in_step = False
@@ -273,8 +300,9 @@ class SentEvents(msgspec.Struct):
 
     @property
     def _is_level(self) -> bool:
-        """True if no block that is noted or open must be told of, or ended, in upstream's place."""
-        return (self.kept or not self.noted) and all(number == index for number, index in self.opened.items())
+        """True if nothing waits, and no block that is noted or open must be told of, or ended, in upstream's place."""
+        level = (self.kept or not self.noted) and all(number == index for number, index in self.opened.items())
+        return level and not self.calls.queue
 
     def _is_at(self, number: int, index: int | None) -> None:
         self.in_step = self.in_step and number == index
@@ -286,7 +314,8 @@ class SentEvents(msgspec.Struct):
         """Take note that the client is told now what was noted, by frames that were kept."""
         for event in self.noted:
             if isinstance(event, BlockStart):
-                self.open = ContentBlock(event.kind, event.number, self._take(event.number))
+                unsigned = event.kind == "reasoning" and bool(event.own) and "signature" not in _block_of(event)
+                self.open = ContentBlock(event.kind, event.number, self._take(event.number), unsigned)
             elif isinstance(event, BlockEnd) and self.open:
                 self._end(self.open.number)
         self.noted = ()
@@ -298,16 +327,19 @@ class SentEvents(msgspec.Struct):
                 self._begin(event)
             case Text() | ReasoningDelta() | Seal():
                 self._is_at(*((open_.number, open_.index) if open_ else (OURS, 0)))
+                if open_ and isinstance(event, Seal):
+                    self.open = replace(open_, unsigned=False)
             case CallDelta(int() as number, name=name) if name:
                 self._is_at(number, self._take(number))
                 self.open, self.called = None, True
-                self.calls = replace(self.calls, begun=self.calls.begun | {number})
+                self._follow_call(event)
             case CallDelta(int() as number):
                 self._is_at(number, self.opened.get(number))
+                self._follow_call(event)
             case Usage():
                 self.usage = event.own.value if event.own else {}
             case Finish():
-                self.finished = True
+                self.in_step, self.finished = self.in_step and not self.opened, True
             case Failure():
                 self.ended = True
 
@@ -318,6 +350,7 @@ class SentEvents(msgspec.Struct):
             self._keep(event)
             return False
         self._tell_noted()
+        self._follow_call(event)
         if data["type"] == START:
             self._is_at(OURS if self._is_hidden(event.kind) else number, self._take(number))
             self.open = None
@@ -327,8 +360,13 @@ class SentEvents(msgspec.Struct):
             self._end(number)
         return True
 
+    def _follow_call(self, event: CallDelta | Origin) -> None:
+        self.calls = copy.copy(self.calls)
+        self.calls.follow(event)
+
     def _take(self, number: int) -> int:
-        """Take the next of the client's numbers for a block of upstream's."""
+        """Take the next of the client's numbers for a block of upstream's, in step if no other is open."""
+        self.in_step = self.in_step and not self.opened
         index, self.count = self.count, self.count + 1
         self.opened = {**self.opened, number: index}
         return index
@@ -473,11 +511,11 @@ class Encoder(SentEvents):
         self.open = ContentBlock(kind, number, self._take(number))
         self.in_step = number == self.open.index
         own = start.own.value if start and start.own else {}
-        block = {**part_of(own, "content_block"), **(block or _STARTS[kind])}
+        block = {**_block_of(start), **(block or _STARTS[kind])}
         yield {"type": START, **own, "index": self.open.index, "content_block": block}
         if start:
-            parts, self.noted = [event.value for event in self.noted if isinstance(event, Origin)], ()
-            yield from ({**part, "index": self.open.index} for part in parts)
+            parts, self.noted = [event for event in self.noted if isinstance(event, Origin)], ()
+            yield from ({**part.value, "index": self.open.index} for part in parts if number_of(part) == number)
 
     def _piece(self, field: str, text: str) -> Json:
         assert self.open is not None
@@ -486,6 +524,8 @@ class Encoder(SentEvents):
 
     def _close(self) -> Iterator[Json]:
         """End the blocks that the client has open."""
+        if self.open and self.open.unsigned:
+            yield self._piece("signature", "")
         for index in self.opened.values():
             yield {"type": STOP, "index": index}
         self.open, self.opened, self.noted = None, {}, _without_ends(self.noted)
@@ -501,6 +541,7 @@ class Encoder(SentEvents):
         elif seal.value and (is_open or begins):
             yield from self._to("reasoning")
             yield self._piece("signature", seal.value)
+            self.open = self.open and replace(self.open, unsigned=False)
 
     def _event(self, event: Origin) -> Iterator[Json]:
         """Write an event that only this API has, with the client's number of its block."""
@@ -583,6 +624,11 @@ def _is_input(arguments: str) -> bool:
     """True for an object, or the beginning of one, which clients take of a message that was cut off."""
     begun = arguments.lstrip().startswith("{") and JsonNesting().after(arguments).is_cut
     return begun or object_in(arguments) is not None
+
+
+def _block_of(start: BlockStart | None) -> Json:
+    """Return the block that a start of this API has; empty for one of another."""
+    return part_of(start.own.value, "content_block") if start and start.own else {}
 
 
 def _without_ends(noted: Iterable[Noted]) -> tuple[Noted, ...]:
