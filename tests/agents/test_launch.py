@@ -1,0 +1,98 @@
+"""Each agent of the table, started by `vtc launch` in a fresh home: what its profile says is enough, and all of it.
+
+The server knows one API. Its model reads the file by a tool of the agent's, so the agent prints the word only if it
+asked VTC, the call was carried out and its result came back.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.agents.apis import CHAT, MODEL, OLLAMA, Api, Call
+from tests.agents.conftest import PROMPT, Network, Project
+from tests.agents.model_server import ScriptedModel
+from tests.agents.processes import node_22, npm_install, pip_install, run_agent
+from vtc.profiles import builtin_directory, load
+
+pytestmark = [pytest.mark.agents, pytest.mark.every]
+
+AGENTS = {name: agent for name, agent in load([builtin_directory()]).agents.items() if agent.tried}
+READS = {
+    "claude": ("Read", "file_path"),
+    "cline": ("read_files", "files"),
+    "codex": ("exec_command", "cmd"),
+    "continue": ("Read", "filepath"),
+    "copilot": ("view", "path"),
+    "gemini": ("read_file", "file_path"),
+    "kilo": ("read", "filePath"),
+    "kimi": ("Read", "path"),
+    "opencode": ("read", "filePath"),
+    "openhands": ("terminal", "command"),
+    "pi": ("read", "path"),
+    "qwen": ("read_file", "file_path"),
+    "vibe": ("read_file", "path"),
+}
+"""The tool of each that reads a file, and its parameter."""
+SCRIPTS = {
+    "@anthropic-ai/claude-code": "@anthropic-ai/claude-code/install.cjs",
+    "opencode-ai": "opencode-ai/postinstall.mjs",
+}
+"""What has to run once after npm has installed a package."""
+QUIET = {"DISABLE_AUTOUPDATER": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1", "KILO_DISABLE_MODELS_FETCH": "1"}
+
+
+def installed(name: str) -> Path:
+    """Install an agent in the version of its profile, by what that says; returns the folder of its commands."""
+    agent = AGENTS[name]
+    assert agent.tried
+    words = agent.install.split()
+    if words[:3] == ["npm", "install", "-g"]:
+        return npm_install(words[3], agent.tried.version, SCRIPTS.get(words[3]))
+    assert words[:3] == ["uv", "tool", "install"]
+    return pip_install(words[3], agent.tried.version)
+
+
+def call(name: str, file: Path) -> Call:
+    tool, parameter = READS[name]
+    value = [{"path": str(file)}] if parameter == "files" else str(file)
+    return Call(tool, parameter, f"cat {file}" if parameter in ("cmd", "command") else value)
+
+
+@pytest.mark.parametrize("api", [CHAT, OLLAMA], ids=["chat", "ollama"])
+@pytest.mark.parametrize("name", AGENTS)
+def test_it_works_in_a_fresh_home(name: str, api: Api, project: Project, network: Network) -> None:
+    agent, read = AGENTS[name], call(name, project.file)
+    model = ScriptedModel("hermes" if isinstance(read.value, str) else "native", read, api=api)
+    url = network.model(model)
+    folders = [str(folder) for folder in (installed(name), node_22()) if folder]
+    own = {path: path.read_bytes() for path in settings(project.home)}
+    command = [sys.executable, "-P", "-m", "vtc", "launch", name, url, "--"]
+    command += [word.replace("{prompt}", PROMPT) for word in agent.headless]
+    path = ":".join([*folders, *PATH])
+    done = run_agent(command, project.directory, project.home, {**QUIET, "PATH": path})
+    assert (done.returncode, project.word in done.stdout) == (0, True), done
+    assert {request["model"] for request in model.requests} == {MODEL}
+    assert {path: path.read_bytes() for path in own} == own
+
+
+PATH = ["/usr/local/bin", "/usr/bin", "/bin"]
+OWN = (
+    ".claude/settings.json",
+    ".gemini/settings.json",
+    ".qwen/settings.json",
+    ".vibe/config.toml",
+    ".pi/agent/models.json",
+)
+"""Files of a user's that agents keep their settings in."""
+
+
+def settings(home: Path) -> list[Path]:
+    """Write settings of a user's own."""
+    files = [home / name for name in OWN]
+    for file in files:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("x = 1\n" if file.suffix == ".toml" else "{}\n")
+    return files
