@@ -82,20 +82,20 @@ CASES = (
         "delivers a call (hermes) that came in two chunks",
         ("I will write it.", "\n\n", CALL[:-8]),
         [CALL[-8:]],
-        {CHAT: Limits(81, 30, 28), OLLAMA: Limits(86, 30, 33)},
+        {CHAT: Limits(78, 29, 26), OLLAMA: Limits(83, 30, 30)},
     ),
     Case(
         "a call (hermes) in pieces of four characters, and the end of the reply",
         ("I will write it.", "\n\n"),
         samples.pieces(CALL),
-        {CHAT: Limits(1100, 39, 807), OLLAMA: Limits(1339, 39, 964)},
+        {CHAT: Limits(1094, 38, 802), OLLAMA: Limits(1333, 39, 958)},
         ends=True,
     ),
     Case(
         "1,000 frames of Markdown",
         (),
         samples.said(samples.ANSWER, 1000),
-        {CHAT: Limits(4481, 19, 3468), OLLAMA: Limits(5582, 23, 3619)},
+        {CHAT: Limits(4477, 19, 3460), OLLAMA: Limits(5582, 23, 3619)},
     ),
 )
 MOST_TRACED = 100

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vtc.json_text import decode, encode, encode_line, exactly, is_distinct, is_proper, read, referred, rewritten
+from vtc.json_schema import referred
+from vtc.json_text import decode, encode, encode_line, exactly, is_distinct, is_proper, read, rewritten
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.text()
 VALUES = st.recursive(LEAVES, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner))

@@ -25,22 +25,23 @@ ROOT = Path(__file__).parent.parent
 
 # A module imports from its own layer's package and from lower ranks. "vtc" is `vtc/__init__.py`.
 RANKS = {
-    "events": 0,
     "json_text": 0,
+    "json_schema": 0,
     "scrub": 0,
-    "wire": 1,
-    "apis": 2,
-    "dialects": 2,
-    "guards": 2,
-    "profiles": 3,
-    "reporting": 4,
-    "exchange": 5,
-    "xml_helpers": 6,
-    "vtc": 7,
-    "proxy": 8,
-    "demo": 9,
-    "cli": 10,
-    "__main__": 11,
+    "events": 1,
+    "wire": 2,
+    "apis": 3,
+    "dialects": 3,
+    "guards": 3,
+    "profiles": 4,
+    "reporting": 5,
+    "exchange": 6,
+    "xml_helpers": 7,
+    "vtc": 8,
+    "proxy": 9,
+    "demo": 10,
+    "cli": 11,
+    "__main__": 12,
 }
 OUTER = {"proxy", "cli", "demo", "__main__"}
 READS_FILES = {"profiles"}

@@ -11,18 +11,26 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any, Literal
 
 import msgspec
 
+from vtc.json_schema import ObjectSchema
 
-class Tool(msgspec.Struct, frozen=True):
+
+class Tool(msgspec.Struct, frozen=True, dict=True):
     """A tool that the client offers; `parameters` is its JSON Schema."""
 
     name: str
     description: str = ""
     parameters: Mapping[str, Any] = {}
     strict: bool = False  # the server is to decode its calls by a grammar
+
+    @cached_property
+    def schema(self) -> ObjectSchema:
+        """What its JSON Schema says of its parameters."""
+        return ObjectSchema(self.parameters)
 
     def as_openai(self) -> dict[str, Any]:
         """`{"type": "function", "function": {"name": …, "description": …, "parameters": …}}`."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, Literal
 
@@ -32,15 +32,6 @@ def decode(data: bytes, errors: Literal["strict", "replace"] = "strict") -> Any:
         return json.loads(data if errors == "strict" else data.decode(json.detect_encoding(data), errors))
     except RecursionError as error:
         raise ValueError(str(error)) from None
-
-
-def referred(root: Any, reference: Any) -> Any:
-    """Find what a `$ref` of a JSON Schema refers to in its own root; None if there is nothing."""
-    if not isinstance(reference, str) or not reference.startswith("#"):
-        return None
-    for step in filter(None, reference[1:].split("/")):
-        root = root.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(root, Mapping) else None
-    return root
 
 
 def is_proper(data: bytes) -> bool:

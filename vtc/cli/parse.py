@@ -18,7 +18,6 @@ from vtc.apis import APIS
 from vtc.apis.openai_chat.words import REASONS
 from vtc.cli.common import completing, loaded, profile_directories, read_text
 from vtc.cli.replies import GivenReply, given, name_of, of_lines, reply_options
-from vtc.dialects.arguments import parameter
 from vtc.dialects.reading.reader import Begins, ModelFacts, Reader, Thoughts, UnknownTools
 from vtc.dialects.reading.trace import PassedOver, TracedReader, TracedStep
 from vtc.dialects.syntax.description import Description
@@ -250,7 +249,7 @@ def _traced(entry: TracedStep | PassedOver) -> dict[str, Any]:
 def _lacking(event: Call, tools: Mapping[str, Tool]) -> dict[str, list[str]]:
     """Tell which required parameters a call lacks, if any."""
     tool = tools.get(event.call.name)
-    lacks = parameter.missing(json.loads(event.call.arguments), tool.parameters) if tool else []
+    lacks = tool.schema.missing(json.loads(event.call.arguments)) if tool else []
     return {"lacks": lacks} if lacks else {}
 
 

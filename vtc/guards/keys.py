@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import jmespath
 
-from vtc import json_text
+from vtc import json_schema, json_text
 from vtc.events import Call, Denied, Event, Intervention, Tool
 from vtc.guards.guard import Guard, ToolNames
 from vtc.guards.patterns import Budget
@@ -133,7 +133,7 @@ class Keys(Guard):
             return
         yield schema
         if "$ref" in schema:
-            yield from self._parts(json_text.referred(root, schema["$ref"]), root, depth + 1)
+            yield from self._parts(json_schema.referred(root, schema["$ref"]), root, depth + 1)
         for keyword in ("allOf", "anyOf", "oneOf"):
             several = schema.get(keyword)
             for part in several if isinstance(several, list) else ():

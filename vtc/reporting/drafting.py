@@ -14,7 +14,6 @@ from typing import Any
 
 import msgspec
 
-from vtc.dialects.arguments.values import properties, required
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.forms import CODE_FENCES
@@ -92,7 +91,7 @@ class Draft:
         if self.problem:
             return False, False, 0, 0, 0, len(str(self.keys["call"]))
         values = [json.loads(call.call.arguments) for call in self.calls]
-        wanted = [required(tools[call.call.name].parameters) for call in self.calls]
+        wanted = [tools[call.call.name].schema.required for call in self.calls]
         whole = all(name in arguments for arguments, names in zip(values, wanted, strict=True) for name in names)
         texts = "".join(str(value) for arguments in values for value in arguments.values() if isinstance(value, str))
         odd = sum(character in "<>[]{}|=@\"'`" for character in texts + self.rest)
@@ -193,7 +192,7 @@ def _tagged(text: str, start: int, end: int, tool: Tool) -> Iterator[_Body]:
     keys = sorted(
         (
             match
-            for key in properties(tool.parameters)
+            for key in tool.schema.properties
             if (match := re.search(rf"(?<!\w){re.escape(key)}(?!\w)", text[end:]))
         ),
         key=lambda match: match.start(),

@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 
 from tests.dialects.material import AGENT, DIALECTS, TOOLS, calls, read
-from vtc.dialects.arguments import parameter, values
+from vtc.dialects.arguments import parameter
 from vtc.dialects.writing import filled, usage
 from vtc.events import Tool
 
@@ -49,8 +49,8 @@ def test_a_usage_is_a_whole_call_of_its_tool(name: str, tools: dict[str, Tool]) 
         text = usage(DIALECTS[name], one)
         ((called, arguments),) = calls(read([text], [DIALECTS[name]], tools))
         assert called == one.name
-        assert parameter.missing(arguments, one.parameters) == []
-        assert parameter.undeclared(arguments, values.properties(one.parameters), one.parameters) == []
+        assert one.schema.missing(arguments) == []
+        assert parameter.undeclared(arguments, one.schema) == []
         assert "..." not in text
         jsonschema.validate(arguments, dict(one.parameters))
         assert not calls(read([text], [DIALECTS[name]], {"other": Tool("other")}))

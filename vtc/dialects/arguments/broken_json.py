@@ -20,10 +20,11 @@ from functools import cached_property
 from itertools import accumulate, islice
 from typing import Any, NamedTuple
 
+from vtc import json_schema
 from vtc.dialects.arguments import values
 from vtc.dialects.arguments.json_object import LITERALS, MOST_DEPTH, NUMBER, JsonBody, dumped, encodable
-from vtc.dialects.arguments.values import Schema
 from vtc.dialects.repair import Repair
+from vtc.json_schema import ObjectSchema, Schema
 
 # A string cut out of broken JSON: what it holds that may be structure, and how JSON writes it.
 
@@ -166,6 +167,7 @@ class _OpenContainer(NamedTuple):
     around: _OpenContainer | None = None
     depth: int = 1
     declared: Mapping[str, Schema] = {}
+    required: frozenset[str] = frozenset()
     known: frozenset[str] = frozenset()
     """Keys that are declared here or around."""
     keys: frozenset[str] = frozenset()
@@ -365,7 +367,7 @@ class _JsonSearch:
         """Close the innermost object or array, if nothing is missing in it."""
         opened = node.open
         assert opened is not None
-        if opened.mark == "[" or opened.keys.issuperset(values.required(opened.schema)):
+        if opened.mark == "[" or opened.keys >= opened.required:
             closer = "}" if opened.mark == "{" else "]"
             end = min(at + 1, len(self.text))
             if Repair.JSON_TRAILING_COMMA in repairs and node.written:
@@ -388,12 +390,14 @@ class _JsonSearch:
         return self._as(mark, {**within, **schema} if within else schema, around)
 
     def _as(self, mark: str, schema: Schema, around: _OpenContainer | None) -> _OpenContainer:
-        declared = values.properties(schema) if mark == "{" else {}
+        takes = ObjectSchema(schema if mark == "{" else {})
+        declared = takes.properties
         known = frozenset(declared) | (around.known if around else frozenset())
         depth = around.depth + 1 if around else 1
         is_call = mark == "{" and bool(self.expected.names) and schema is self.expected.schema
         needed = schema if mark == "[" or declared else {}
-        return _OpenContainer(mark, needed, around, depth, declared, known, is_call=is_call)
+        required = frozenset(takes.required if declared else ())
+        return _OpenContainer(mark, needed, around, depth, declared, required, known, is_call=is_call)
 
     def _said(self, opened: _OpenContainer | None, start: int, end: int) -> _OpenContainer | None:
         """Note the tool's name."""
@@ -405,7 +409,7 @@ class _JsonSearch:
         if opened is None or opened.mark == "[":
             return False
         entry = opened.declared.get(opened.key)
-        return entry is not None and values.is_text(entry, opened.schema, or_null=True)
+        return entry is not None and json_schema.is_text(entry, opened.schema, or_null=True)
 
     # Strings
 

@@ -54,9 +54,7 @@ def expected(keys: Envelope, tools: Mapping[str, Tool], offered: Callable[[str],
             tool = offered(name)
             return tool.parameters if tool else None
         some = itertools.islice(tools.values(), MOST_TOOLS)
-        return {
-            "properties": {key: entry for tool in some for key, entry in values.properties(tool.parameters).items()}
-        }
+        return {"properties": {key: entry for tool in some for key, entry in tool.schema.properties.items()}}
 
     return ExpectedObject({"type": "object", "properties": entries}, frozenset(keys.name), arguments, schema)
 
@@ -123,7 +121,7 @@ def read(
         raise NotACall(f"the JSON has no {keys.name[0]!r}")
     key = next((key for key in keys.arguments if key in call), "")
     tool = offered(name)
-    parameters = values.properties(tool.parameters) if tool else ()
+    parameters = tool.schema.properties if tool else ()
     takes_none = keys.may_lack_arguments and tool is not None and not parameters and len(call) == 1
     if not key and needs_arguments and not takes_none:
         raise NotACall(f"the JSON has no {keys.arguments[0]!r}")

@@ -12,11 +12,12 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from vtc import json_schema
 from vtc.dialects.arguments import values
 from vtc.dialects.arguments.json_object import dumped, encodable, members, written
-from vtc.dialects.arguments.values import Schema
 from vtc.dialects.repair import Repair
 from vtc.events import Tool
+from vtc.json_schema import ObjectSchema, Schema
 
 # The line breaks that only set a value off from its tags.
 
@@ -80,7 +81,7 @@ def read(
     markup says of the value, None if it says nothing.
     """
     value, fits = _typed(text, declared, root, is_string, mark)
-    if declared is None or values.takes_text(declared, root):
+    if declared is None or json_schema.takes_text(declared, root):
         return value, "" if fits else Repair.UNTYPED.of(key)
     for repair, inner in _inner(text) if lenient and not fits and value is not None else ():
         inner_value, fits = values.read(inner, declared, root, mark=mark)
@@ -94,12 +95,12 @@ def read(
 def _typed(text: str, declared: Schema | None, root: Schema, is_string: bool | None, mark: str) -> tuple[Any, bool]:
     """Return the value of text as it stands, and whether it fits."""
     schema = declared or {}
-    if is_string is None or not values.takes_text(schema, root):
+    if is_string is None or not json_schema.takes_text(schema, root):
         return values.read(text, schema, root, mark=mark)
     if is_string:
         return text, True
     value, is_value = values.unquoted(text)
-    if values.takes_all(schema, root):
+    if json_schema.takes_all(schema, root):
         return value, is_value
     if isinstance(value, str) and text.lstrip().startswith('"'):
         return value, True  # a string of JSON
@@ -123,16 +124,19 @@ def in_cdata(text: str) -> str | None:
     return match[1].replace(_CDATA_GOES_ON, "]]>") if match else None
 
 
-def in_attributes(tag: str, declared: Mapping[str, Schema], root: Schema) -> dict[str, Any] | None:
+def in_attributes(tag: str, takes: ObjectSchema) -> dict[str, Any] | None:
     """Return the parameters in the rest of an opening tag; None if it is not whole yet, or they do not fit the tool."""
     attributes = list(_ATTRIBUTE.finditer(tag))
     keys = {attribute[1] for attribute in attributes}
     rest = _ATTRIBUTE.sub("", tag).strip()
-    fits = keys <= declared.keys() and set(values.required(root)) <= keys
+    declared = takes.properties
+    fits = keys <= declared.keys() and not takes.missing(keys)
     fits = fits and not any(attribute[2][-1] in attribute[3] for attribute in attributes)  # where would that value end?
     if rest not in (">", "/>") or len(keys) < len(attributes) or not fits:
         return None
-    return {attribute[1]: values.read(attribute[3], declared[attribute[1]], root)[0] for attribute in attributes}
+    return {
+        attribute[1]: values.read(attribute[3], declared[attribute[1]], takes.schema)[0] for attribute in attributes
+    }
 
 
 def unescaped(text: str) -> str | None:
@@ -153,34 +157,33 @@ _TEXT = {"type": "string"}
 
 def declares(tool: Tool, arguments: Mapping[str, Any]) -> bool:
     """True if a tool declares all of these arguments, and they are all that it requires."""
-    return arguments.keys() <= values.properties(tool.parameters).keys() and (
-        {*values.required(tool.parameters)} <= arguments.keys()
-    )
+    return arguments.keys() <= tool.schema.properties.keys() and not tool.schema.missing(arguments)
 
 
-def fit(text: str, arguments: Mapping[str, Any], schema: Schema, *, lenient: bool = True) -> tuple[str, list[str]]:
+def fit(text: str, arguments: Mapping[str, Any], takes: ObjectSchema, *, lenient: bool = True) -> tuple[str, list[str]]:
     """Fit the arguments of an object, which is JSON text as well, to a tool's schema; return the text and the repairs.
 
     What fits stays as it is written.
     """
-    declared = values.properties(schema)
+    declared = takes.properties
     notes: list[str] = []
     all_declared = arguments.keys() <= declared.keys()
     if lenient and not all_declared:
-        text, arguments, notes = _renamed(text, arguments, schema)
-    fitting, repairs = fitted(arguments, declared, schema, lenient=lenient)
+        text, arguments, notes = _renamed(text, arguments, takes)
+    fitting, repairs = fitted(arguments, takes, lenient=lenient)
     if repairs:
         raws = members(text)
         pairs = zip(arguments.items(), fitting.items(), strict=True)
         own = {name: raws[key] if new is value else dumped(new) for (key, value), (name, new) in pairs}
         text = encodable(written(own))
-    return text, [*notes, *repairs, *([] if all_declared else undeclared(arguments, declared, schema))]
+    return text, [*notes, *repairs, *([] if all_declared else undeclared(arguments, takes))]
 
 
 def fitted(
-    arguments: Mapping[str, Any], declared: Mapping[str, Schema], schema: Schema, *, lenient: bool = True
+    arguments: Mapping[str, Any], takes: ObjectSchema, *, lenient: bool = True
 ) -> tuple[dict[str, Any], list[str]]:
     """Return arguments and the repairs that they took: names with markup, and what is text although none is allowed."""
+    declared, schema = takes.properties, takes.schema
     fitted: dict[str, Any] = {}
     notes: list[str] = []
     for key, value in arguments.items():
@@ -189,7 +192,7 @@ def fitted(
             name = stem
             notes.append(Repair.PARAMETER_NAME.of(name))
         own = declared.get(name, _TEXT)
-        if isinstance(value, str) and own.get("type") != "string" and not values.takes_text(own, schema):
+        if isinstance(value, str) and own.get("type") != "string" and not json_schema.takes_text(own, schema):
             typed, repair = read(value, name, own, schema, is_string=True, lenient=lenient)
             if repair != Repair.UNTYPED.of(name):
                 value = typed
@@ -198,21 +201,12 @@ def fitted(
     return fitted, notes
 
 
-def only(schema: Mapping[str, Any]) -> str | None:
-    """Return the parameter that a single argument is, whatever it is called; None if it may be another.
-
-    It is required text, and the tool takes nothing else.
-    """
-    takes_more = len(values.properties(schema)) > 1 or schema.get("additionalProperties")
-    return None if takes_more else values.sole(schema)
-
-
-def _renamed(text: str, arguments: Mapping[str, Any], schema: Schema) -> tuple[str, Mapping[str, Any], list[str]]:
+def _renamed(text: str, arguments: Mapping[str, Any], takes: ObjectSchema) -> tuple[str, Mapping[str, Any], list[str]]:
     """Give a single argument that is not declared the name of the tool's only parameter, if that is text; else keep it.
 
     Return the JSON text, the arguments and the repairs.
     """
-    name, ((key, value), *more) = only(schema), arguments.items()
+    name, ((key, value), *more) = takes.only, arguments.items()
     if name is None or more or not isinstance(value, str) or _stem(key) == name:
         return text, arguments, []
     return encodable(written({name: members(text)[key]})), {name: value}, [Repair.ONLY_PARAMETER.of(name)]
@@ -224,13 +218,9 @@ def _stem(key: str) -> str | None:
     return stem[0] if stem else None
 
 
-def undeclared(arguments: Collection[str], declared: Mapping[str, Schema], schema: Schema) -> list[str]:
+def undeclared(arguments: Collection[str], takes: ObjectSchema) -> list[str]:
     """List the repairs for parameters that a tool does not declare, unless its schema says that there may be more."""
-    if not declared or schema.get("additionalProperties"):
+    declared = takes.properties
+    if not declared or takes.schema.get("additionalProperties"):
         return []
     return [Repair.UNDECLARED.of(key) for key in arguments if key not in declared and _stem(key) not in declared]
-
-
-def missing(arguments: Collection[str], schema: Mapping[str, Any]) -> list[str]:
-    """List the required parameters that are not there."""
-    return [key for key in values.required(schema) if key not in arguments]

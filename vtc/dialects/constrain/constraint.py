@@ -9,9 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from vtc import json_text
-from vtc.dialects.arguments import values
-from vtc.dialects.arguments.values import Schema
+from vtc import json_schema, json_text
 from vtc.dialects.constrain import gbnf
 from vtc.dialects.constrain.schema import BLANK, MOST_DEPTH, Params, Values, is_open
 from vtc.dialects.constrain.tree import (
@@ -35,6 +33,7 @@ from vtc.dialects.syntax import pattern
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.pattern import Lit, Slot
 from vtc.events import Tool
+from vtc.json_schema import Schema
 
 __all__ = ["Demand", "Inexpressible", "Kind", "quoting", "written"]
 
@@ -254,8 +253,8 @@ class _Calls:
 
     def _keywords(self, tool: Tool) -> Node:
         made = Values(tool.parameters, "python", self._free_inside, self._nodes)
-        needed = values.required(tool.parameters)
-        declared = values.properties(tool.parameters)
+        needed = tool.schema.required
+        declared = tool.schema.properties
         if not declared and is_open(tool.parameters):
             return Some(seq(WORD, Lit("="), made.of({})), seq(Lit(","), maybe(Lit(" "))), 0)
         members = tuple(Member(seq(Lit(f"{key}="), made.of(entry)), key in needed) for key, entry in declared.items())
@@ -300,7 +299,7 @@ def _call(dialect: Description, tool: Tool, nodes: Nodes) -> Mapping[str, Any]:
 def closed(schema: Any, root: Schema, nodes: Nodes, depth: int = 0) -> Mapping[str, Any]:
     """Leave of a schema types, names and choices, and close its objects; beyond some depth any value may stand."""
     nodes.make()
-    schema = values.resolved_of(schema, root)
+    schema = json_schema.resolved_of(schema, root)
     if depth > MOST_DEPTH:
         return {}
     kept: dict[str, Any] = {key: schema[key] for key in SAID if key in schema}

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from vtc.dialects.arguments import values
-from vtc.dialects.arguments.values import Schema
+from vtc import json_schema
 from vtc.dialects.constrain.tree import NOTHING, CharRun, FreeText, Leaf, Member, Node, Nodes, Some, choice, each, seq
 from vtc.dialects.syntax import pattern
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.forms import CallSyntax, last_tag
 from vtc.dialects.syntax.pattern import Lit, Part, Slot, Space
 from vtc.events import Tool
+from vtc.json_schema import ObjectSchema, Schema
 from vtc.json_text import write
 
 type Form = Literal["json", "python"]
@@ -45,11 +45,11 @@ class Values:
 
     def arguments(self, free: int) -> Node:
         """Make the object of all arguments."""
-        return self._object(values.resolved_of(self._root, self._root), 0, free)
+        return self._object(json_schema.resolved_of(self._root, self._root), 0, free)
 
     def of(self, schema: Any, depth: int = 0) -> Node:
         """Make the tree of the values of a schema."""
-        schema = values.resolved_of(schema, self._root)
+        schema = json_schema.resolved_of(schema, self._root)
         known = (depth, *_identity(schema))
         if known not in self._known:
             self._nodes.make()
@@ -59,7 +59,7 @@ class Values:
     def _made(self, schema: Schema, depth: int) -> Node:
         if options := options_of(schema):
             return choice(*(node for option in options for node in self._literals(option)))
-        kinds = values.types_of(schema, self._root)
+        kinds = json_schema.types_of(schema, self._root)
         if not kinds or depth > MOST_DEPTH:
             return self._leaf("value")
         return choice(*(self._kind(kind, entry, depth) for kind, entry in kinds))
@@ -82,7 +82,8 @@ class Values:
     def _object(self, schema: Schema, depth: int, free: int) -> Node:
         """Make an object, closed unless its schema says how others look."""
         schema = {**self._shared, **schema}
-        declared, additional = values.properties(schema), schema.get("additionalProperties")
+        takes, additional = ObjectSchema(schema), schema.get("additionalProperties")
+        declared = takes.properties
         if len(declared) > MOST_MEMBERS or (
             declared and (additional is True or (isinstance(additional, Mapping) and additional))
         ):
@@ -92,7 +93,7 @@ class Values:
                 member = seq(self._leaf("string"), Lit(":"), BLANK, self.of(additional, depth + 1))
                 return self._braced(Some(member, self._comma, 0))
             return self._leaf("object") if is_open(schema) else seq(Lit("{"), BLANK, Lit("}"))
-        needed = values.required(schema)
+        needed = takes.required
         members = tuple(
             Member(seq(self._key(key), Lit(":"), BLANK, self.of(entry, depth + 1)), key in needed)
             for key, entry in declared.items()
@@ -177,15 +178,15 @@ def in_tags(
     schema: Any, root: Schema, form: Literal["json", "python", "repr"], nodes: Values
 ) -> tuple[str, list[str], Node | None]:
     """Tell how a value stands between tags: as `text`, as one of some `words`, or as a `value` of its own writing."""
-    schema = values.resolved_of(schema, root)
+    schema = json_schema.resolved_of(schema, root)
     options = options_of(schema)
     if options and all(isinstance(option, str) for option in options):
         return "words", [*dict.fromkeys(options)], None
-    if values.takes_text(schema, root):
+    if json_schema.takes_text(schema, root):
         return "text", [], None
     node = nodes.of(schema)
     if form == "python":  # scalars alone are Python's
-        kinds = {kind for kind, _ in values.types_of(schema, root)}
+        kinds = {kind for kind, _ in json_schema.types_of(schema, root)}
         node = choice(node, *(Leaf(f"python-{kind}") for kind in ("boolean", "null") if kind in kinds and not options))
     return "value", [], node
 
@@ -213,8 +214,8 @@ class Params:
 
     def of(self, tool: Tool) -> Node:
         """Make those of a tool."""
-        needed = values.required(tool.parameters)
-        declared = values.properties(tool.parameters)
+        needed = tool.schema.required
+        declared = tool.schema.properties
         if not declared and is_open(tool.parameters) and self._syntax.parameters.closers_alike:
             return Some(self._filled(self._parts, KEY, "string", self._text(tool.name, "")), NOTHING, 0)
         members = tuple(Member(self._param(key, entry, tool), key in needed) for key, entry in declared.items())
@@ -232,9 +233,11 @@ class Params:
         if node is not None:
             kinds = ["null"]
             if names_type:
-                resolved = values.resolved_of(schema, root)
+                resolved = json_schema.resolved_of(schema, root)
                 kinds = [kind_of(option) for option in options_of(resolved)]
-                kinds = [*dict.fromkeys(kinds or [kind for kind, _ in values.types_of(resolved, root)])] or ["null"]
+                kinds = [*dict.fromkeys(kinds or [kind for kind, _ in json_schema.types_of(resolved, root)])] or [
+                    "null"
+                ]
             return choice(*(self._filled(parts, Lit(dialect.escaped(key)), kind, node) for kind in kinds))
         value: Node = self._text(tool.name, key)
         if kind == "words":

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, Self
 
+from vtc import json_schema
 from vtc.dialects.arguments import values
 from vtc.dialects.arguments.json_object import JsonBody, encodable, loaded
 from vtc.dialects.arguments.parameter import unframed
@@ -231,7 +232,7 @@ class TaggedPieces(CallPieces):
     def __init__(self, syntax: CallSyntax, written: str, tool: Tool, id_: str | None) -> None:
         super().__init__(tool, id_)
         self._syntax = syntax
-        self._schema: Mapping[str, Any] = tool.parameters
+        self._schema = tool.schema
         self._closers = _closers(syntax, written)
         self._keys: set[str] = set()
         self._raw: str | None = None  # the beginning of a value, until its frame shows
@@ -240,7 +241,7 @@ class TaggedPieces(CallPieces):
 
     def begin(self, key: str, pattern: int, *, is_string: bool | None) -> None:
         """Begin a parameter."""
-        declared = values.properties(self._schema)
+        declared = self._schema.properties
         if key not in declared or key in self._keys:
             self.halted = True
         if self.halted:
@@ -249,7 +250,7 @@ class TaggedPieces(CallPieces):
         self._keys.add(key)
         self.begun = True
         self._said = []
-        is_text = values.is_text(declared[key], self._schema) and is_string is not False
+        is_text = json_schema.is_text(declared[key], self._schema.schema) and is_string is not False
         self._content = ValueText(self._closers, in_json=False) if is_text else None
         self._raw = ""
         frame, written = self._syntax.parameters.frame(pattern), self._syntax.parameters.patterns[pattern]
@@ -383,10 +384,10 @@ class JsonPieces(CallPieces):
             self._held.append('"')
             return
         assert self.tool is not None
-        own = values.properties(self.tool.parameters).get(self._key)
+        own = self.tool.schema.properties.get(self._key)
         at_top = len(self._open) == self._depth
         if at_top and own is not None and own.get("type") != "string":
-            self.halted = not values.takes_text(own, self.tool.parameters)
+            self.halted = not json_schema.takes_text(own, self.tool.parameters)
         if not self.halted:
             self._content = ValueText(self._closers, in_json=True)
             self._ready += [*self._held, '"']
@@ -411,7 +412,7 @@ class JsonPieces(CallPieces):
     def _check_key(self) -> None:
         """Go on with a parameter of the tool; wait with any other."""
         assert self.tool is not None
-        declared = values.properties(self.tool.parameters)
+        declared = self.tool.schema.properties
         if declared and self._key not in declared:
             self.halted = True
         else:
@@ -470,13 +471,13 @@ class TextPieces(CallPieces):
         """Begin a parameter."""
         assert self.tool is not None
         schema = self.tool.parameters
-        declared = values.properties(schema)
+        declared = self.tool.schema.properties
         if pattern or key not in declared or key in self._keys:
             self.halted = True
             return
         self.begun = True
         self._keys.add(key)
-        self._is_text = values.is_text(declared[key], schema) and is_string is not False
+        self._is_text = json_schema.is_text(declared[key], schema) and is_string is not False
         self._waits = False
         self._value.clear()
 

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from vtc.dialects.arguments import envelope, parameter, values
+from vtc.dialects.arguments import envelope, parameter
 from vtc.dialects.arguments.broken_json import ExpectedObject
 from vtc.dialects.arguments.envelope import NotACall
 from vtc.dialects.arguments.gemma import GemmaBody
@@ -39,14 +39,13 @@ from vtc.events import Call, CallPiece, Tool, ToolCall
 def repaired(event: Call, tools: Mapping[str, Tool], body: str, fault: str) -> None:
     """Refuse mended JSON that may have lost an argument; `fault` is what was wrong with its `body`."""
     tool = tools.get(event.call.name)
-    schema = tool.parameters if tool else {}
     arguments = json.loads(event.call.arguments)
     if not isinstance(arguments, dict):
         raise NotACall(f"{fault}, and its arguments are no object")
     keys = arguments.keys()
     if not keys and Repair.JSON_CUT in event.repairs and "{}" not in "".join(body.split()):
         raise NotACall(f"{fault}, and its arguments are missing")
-    if lost := parameter.missing(keys, schema):
+    if tool and (lost := tool.schema.missing(keys)):
         raise NotACall(f"{fault}, and {min(lost)!r} is missing")
 
 
@@ -60,7 +59,7 @@ def unfilled(events: Iterable[Call], blank: str) -> str:
 
 def answer(arguments: Collection[str], tool: Tool) -> None:
     """Refuse an object that is as well an answer, since the tool takes other arguments."""
-    if lost := parameter.missing(arguments, tool.parameters):
+    if lost := tool.schema.missing(arguments):
         raise NotACall(f"{min(lost)!r} is missing")
 
 
@@ -265,7 +264,7 @@ class OpenCall:
     @property
     def needs_nothing(self) -> bool:
         """Tell whether it is whole without any parameter: its tool is offered, and requires none."""
-        return self.named.tool is not None and not values.required(self.named.schema)
+        return self.named.tool is not None and not self.named.takes.required
 
     @property
     def takes_nothing(self) -> bool:
@@ -278,13 +277,13 @@ class OpenCall:
         is_word = self.place.in_line or self.syntax.ends_reply
         if self.named.tool is None or self.syntax.dialect.names == "any" or is_word:
             return None
-        return values.sole(self.named.schema)
+        return self.named.takes.sole
 
     @property
     def only_parameter(self) -> str | None:
         """Return the one parameter of its tool, which a single value is, whatever its name; else None."""
         sure = self._lenient and self.named.tool and not (self.syntax.dialect.ends_reply or self.place.in_line)
-        return parameter.only(self.named.schema) if sure and not self.parameters.given else None
+        return self.named.takes.only if sure and not self.parameters.given else None
 
     def end_parameter(self, *, doubled: bool = False) -> None:
         """Take the value of the parameter, which is complete; `doubled` if it has several closers."""
@@ -437,7 +436,7 @@ class OpenCall:
             if read.tool is None:
                 notes = (*notes, Repair.UNKNOWN_TOOL) if self.named.tools else notes
             elif self.json or read.repairs:
-                text, fitted = parameter.fit(text, read.arguments, read.tool.parameters, lenient=self._lenient)
+                text, fitted = parameter.fit(text, read.arguments, read.tool.schema, lenient=self._lenient)
                 notes = (*notes, *fitted)
             if dialect.names == "declared" and self.syntax.whole_reply:
                 answer(read.arguments, self.named.tools[name])

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from vtc.dialects.arguments import envelope, parameter, typed_tags, values
+from vtc import json_schema
+from vtc.dialects.arguments import envelope, parameter, typed_tags
 from vtc.dialects.arguments.json_object import dumped
-from vtc.dialects.arguments.values import Schema
 from vtc.dialects.reading import repairs
 from vtc.dialects.reading.held_text import TaggedPieces, TextPieces
 from vtc.dialects.repair import Repair
@@ -19,28 +19,33 @@ from vtc.dialects.syntax.description import SYNONYMS
 from vtc.dialects.syntax.forms import CallSyntax
 from vtc.dialects.syntax.grammar import unslashed
 from vtc.events import Tool
+from vtc.json_schema import ObjectSchema
 
 # The tool that the name of a call means.
+
+NO_PARAMETERS = ObjectSchema({})
 
 
 class NamedTool:
     """A name as the model wrote it, empty as long as it is inside JSON, and the offered tool that it means."""
 
-    __slots__ = ("declared", "schema", "tool", "tools", "written")
+    __slots__ = ("declared", "schema", "takes", "tool", "tools", "written")
 
     def __init__(self, written: str, tools: Mapping[str, Tool]) -> None:
         self.written = written
         self.tools = tools
         """All that are offered."""
-        self.tool = self.offered(written)
+        self.tool = self.offered(written) if written else None
         """None if no such tool is offered."""
-        self.schema: Schema = self.tool.parameters if self.tool else {}
-        self.declared: Mapping[str, Schema] = values.properties(self.schema)
+        self.takes = self.tool.schema if self.tool else NO_PARAMETERS
+        """What its schema says."""
+        self.schema = self.takes.schema
+        self.declared = self.takes.properties
         """The tool's parameters."""
 
     def offered(self, written: str) -> Tool | None:
         """Find the tool that a name means."""
-        return self.tools.get(tool_names.resolve(written, self.tools) or "")
+        return self.tools.get(written) or self.tools.get(tool_names.resolve(written, self.tools) or "")
 
     def without_key(self) -> tuple[str, str] | None:
         """Part a tool's name and the name of one of its parameters that stand together; None if they do not.
@@ -50,8 +55,7 @@ class NamedTool:
         names = [
             (tool.name, key)
             for tool in self.tools.values()
-            if self.written.startswith(tool.name)
-            and (key := self.written[len(tool.name) :]) in values.properties(tool.parameters)
+            if self.written.startswith(tool.name) and (key := self.written[len(tool.name) :]) in tool.schema.properties
         ]
         return names[0] if len(names) == 1 and self.tool is None else None
 
@@ -194,7 +198,7 @@ class Parameters:
 
     def read_attributes(self, tag: str) -> bool:
         """Take them from the rest of an opening tag; False if it is not whole yet, or they do not fit."""
-        arguments = parameter.in_attributes(tag, self._named.declared, self._named.schema)
+        arguments = parameter.in_attributes(tag, self._named.takes)
         if arguments is None:
             return False
         self._repairs[Repair.ATTRIBUTES] = None
@@ -255,7 +259,7 @@ class Parameters:
         """
         syntax, named = self._syntax, self._named
         missing = [key for key in named.declared if key not in self.given]
-        required = [key for key in missing if key in values.required(named.schema)]
+        required = [key for key in missing if key in named.takes.required]
         if required and Repair.MISSING_CLOSER in self._repairs:
             raise envelope.NotACall(f"{required[0]!r} is missing: its end may be, too")
         if self.balance > 0 and syntax.parameters.closers_alike:
@@ -285,7 +289,7 @@ class Parameters:
         closers = {key: syntax.parameters.closer(key) for key in keys}
         opener = syntax.parameters.opener(tuple(keys.values()))
         tail = [text for tag in syntax.closing_tags(self._named.written) for text in (tag, *_BETWEEN.split(tag))]
-        needed = map(escaped, values.required(self._named.schema))
+        needed = map(escaped, self._named.takes.required)
         if (ending := unslashed(syntax, self._named.written)) and syntax.parameters.closers_alike:
             closed = rf"(?<={re.escape(syntax.parameters.closer(''))})\s*{re.escape(ending)}\s*\Z"
             body = re.sub(closed, lambda _: tail[0], body)
@@ -304,7 +308,7 @@ class Parameters:
         """Return a value without closing tag, up to the next parameter or the end; None if that cannot be told."""
         syntax, schema = self._syntax, self._named.schema
         declared = self._named.declared.get(syntax.dialect.unescaped(written))
-        if declared is not None and not values.takes_text(declared, schema):
+        if declared is not None and not json_schema.takes_text(declared, schema):
             return text  # white space around it says nothing
         after = syntax.call.partition("{params}")[2] if last else ""
         more = after[: len(after) - len(after.lstrip())]
@@ -312,7 +316,7 @@ class Parameters:
 
     def _note_undeclared(self, key: str) -> None:
         """Note an undeclared parameter, unless the schema itself says that there may be more than it declares."""
-        self._repairs |= dict.fromkeys(parameter.undeclared((key,), self._named.declared, self._named.schema))
+        self._repairs |= dict.fromkeys(parameter.undeclared((key,), self._named.takes))
 
     def _set(self, key: str, text: str, pattern: int = 0, is_string: bool | None = None) -> None:
         """Read a value from the text between its tags."""
@@ -331,7 +335,7 @@ class Parameters:
             text = inner
             self._repairs.update({Repair.CDATA: None} if strange else {})
         declared, schema, mark = self._named.declared.get(key), self._named.schema, syntax.child_mark
-        no_text = is_string is False or (declared is not None and not values.takes_text(declared, schema))
+        no_text = is_string is False or (declared is not None and not json_schema.takes_text(declared, schema))
         if dialect.values == "typed" and not is_string and no_text and text.lstrip().startswith("<"):
             with contextlib.suppress(ValueError):
                 self.given[key] = typed_tags.read(text, typed_tags.tag_of(dialect.params[0]), dialect.unescaped)

@@ -230,7 +230,7 @@ def as_read(call: ToolCall, dialect: Description, tools: Mapping[str, Tool], par
     """
     arguments = {key: value for key, value in json.loads(call.arguments).items() if value is not None}
     if call.name in tools:
-        known = {*values.properties(tools[call.name].parameters), *parameters}
+        known = {*tools[call.name].schema.properties, *parameters}
         arguments = {key: value for key, value in arguments.items() if key in known}
     return write_calls([replace(call, arguments=json.dumps(arguments))], dialect, tools, for_client=True)
 
@@ -277,7 +277,7 @@ def says(
         events = _events(text, dialect, tools)
         calls = [event.call.name for event in events if isinstance(event, Call)]
         return calls == [call.name] and not any(isinstance(event, Text) and event.raw.strip() for event in events)
-    declared = {key for tool in tools.values() for key in values.properties(tool.parameters)}
+    declared = {key for tool in tools.values() for key in tool.schema.properties}
     reader = ClientReader(dialect, {*tools, *known_tools}, {*declared, *known_parameters})
     return reader.is_one_call(text, call)
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
+from vtc import json_schema
 from vtc.dialects.arguments import gemma, typed_tags, values
 from vtc.dialects.arguments.json_object import dumped, encodable, loaded
 from vtc.dialects.arguments.python import NAME
@@ -71,9 +72,11 @@ class RoundTrip:
         """For those of a tool's parameters that are any text: what finds openers, and
         what finds all else that counts in a value.
         """
-        schema = self.tools[name].parameters if name in self.tools else {}
-        declared = values.properties(schema)
-        texts = [key for key, entry in declared.items() if values.is_text(entry, schema)]
+        if name not in self.tools:
+            return {}
+        takes = self.tools[name].schema
+        declared = takes.properties
+        texts = [key for key, entry in declared.items() if json_schema.is_text(entry, takes.schema)]
         if not texts:
             return {}
         markup = self._form.parameters.opener(tuple(declared))

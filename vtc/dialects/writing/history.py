@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from vtc.dialects.arguments import values
+from vtc import json_schema
 from vtc.dialects.arguments.json_object import dumped
 from vtc.dialects.syntax import description, pattern
 from vtc.dialects.syntax.description import Description
@@ -56,14 +56,14 @@ def written(dialect: Description, tool: Tool, arguments: Mapping[str, Any]) -> s
 
 def _fitness(tool: Tool) -> int:
     """Count the texts in its call, but no more than enough, less the values that are no text."""
-    declared, names = values.properties(tool.parameters), shown(tool)
-    texts = sum(values.is_text(declared[name], tool.parameters) for name in names)
+    declared, names = tool.schema.properties, shown(tool)
+    texts = sum(json_schema.is_text(declared[name], tool.parameters) for name in names)
     return min(texts, ENOUGH) - (len(names) - texts)
 
 
 def shown(tool: Tool) -> list[str]:
     """The parameters that it requires, or all that it has if it requires none."""
-    declared, required = values.properties(tool.parameters), values.required(tool.parameters)
+    declared, required = tool.schema.properties, tool.schema.required
     return [name for name in declared if name in required] or list(declared)
 
 
@@ -192,12 +192,12 @@ def usage(dialect: Description, tool: Tool) -> str:
 
 def filled(tool: Tool) -> dict[str, Any]:
     """Make a value for all that a tool requires, or all that it takes if that is nothing."""
-    declared = values.properties(tool.parameters)
+    declared = tool.schema.properties
     return {name: _value(name, declared[name], tool.parameters, 0) for name in shown(tool)}
 
 
 def _value(name: str, schema: Any, root: Mapping[str, Any], depth: int) -> Any:
-    schema = values.resolved_of(schema, root)
+    schema = json_schema.resolved_of(schema, root)
     options = [schema.get(key) for key in ("const", "default")]
     options += [
         example for key in ("examples", "enum") if isinstance(many := schema.get(key), list) for example in many[:1]
@@ -205,7 +205,7 @@ def _value(name: str, schema: Any, root: Mapping[str, Any], depth: int) -> Any:
     for option in options:
         if isinstance(option, bool | int | float) or (isinstance(option, str) and _PLAIN.fullmatch(option)):
             return option
-    types = values.types_of(schema, root)
+    types = json_schema.types_of(schema, root)
     kind, entry = next((pair for pair in types if pair[0] != "null"), ("string", schema))
     match kind:
         case "boolean":
@@ -216,7 +216,8 @@ def _value(name: str, schema: Any, root: Mapping[str, Any], depth: int) -> Any:
         case "array":
             return [_value(name, entry.get("items"), root, depth + 1)] if depth < MOST_DEPTH else []
         case "object":
-            inner, needed = values.properties(entry), values.required(entry)
+            takes = json_schema.ObjectSchema(entry)
+            inner, needed = takes.properties, takes.required
             keys = [key for key in inner if key in needed] if depth < MOST_DEPTH else []
             return {key: _value(key, inner[key], root, depth + 1) for key in keys}
     return next((word for words, word in _WORDS if re.search(words, name.lower())), "apple")

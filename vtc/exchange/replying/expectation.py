@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import msgspec
 
 from vtc.apis.crossing import WireNames
-from vtc.dialects.arguments import values
 from vtc.events import Failure, Tool, ToolCall
 
 
@@ -37,8 +36,8 @@ def _fault(call: ToolCall, tool: Tool) -> str:
         return "the arguments are no JSON"
     if not isinstance(arguments, dict):
         return "the arguments are no object"
-    declared = values.properties(tool.parameters)
-    if missing := [key for key in values.required(tool.parameters) if key not in arguments]:
+    declared = tool.schema.properties
+    if missing := tool.schema.missing(arguments):
         return f"`{missing[0]}` is missing"
     for key, value in arguments.items():
         if key not in declared:

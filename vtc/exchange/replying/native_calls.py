@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from vtc import json_schema
 from vtc.apis.calls import INPUT, raw_input
 from vtc.dialects.arguments import parameter, values
 from vtc.dialects.arguments.broken_json import ExpectedObject
@@ -28,6 +29,7 @@ from vtc.dialects.syntax.description import SYNONYMS, Description
 from vtc.events import Call, CallDelta, Text, Tool, ToolCall
 from vtc.exchange.replying import value_ends
 from vtc.exchange.replying.value_ends import ValueEnds
+from vtc.json_schema import ObjectSchema
 
 # A call whose text upstream's parser took for its name, read in the dialects that it can be written in.
 #
@@ -129,7 +131,7 @@ def in_order(
     name, repairs = intended.tool, list[str]() if call.name in tools else [Repair.TOOL_NAME]
     if re.search(r"\w", _MARKUP.sub("", intended.rest)):
         return _from_name(call, name, read)
-    schema = tools[name].parameters
+    schema = tools[name].schema
     arguments, before = _without_name(call.arguments, name, tools)
     ended = ends.ended(arguments) if lenient and complete else None
     objects, notes = _objects(arguments if ended is None else ended, schema, lenient=lenient, complete=complete)
@@ -140,7 +142,7 @@ def in_order(
     calls: list[ToolCall] = []
     for text, value in objects:
         clean = _ended(value, ends) if lenient and ends else value
-        fitted, notes = parameter.fitted(clean, values.properties(schema), schema, lenient=lenient)
+        fitted, notes = parameter.fitted(clean, schema, lenient=lenient)
         notes = [*notes, *([Repair.MARKUP_IN_VALUE] if clean != value else [])]
         repairs += [note for note in notes if note not in repairs]
         text = json.dumps(fitted, ensure_ascii=False) if notes or before or text is None else text
@@ -227,7 +229,7 @@ type Objects = tuple[list[tuple[str | None, Any]], list[str]]
 """Each object with its text, None if it must be written anew, and the repairs that it took."""
 
 
-def _objects(text: str, schema: Mapping[str, Any], *, lenient: bool, complete: bool, depth: int = 0) -> Objects:
+def _objects(text: str, schema: ObjectSchema, *, lenient: bool, complete: bool, depth: int = 0) -> Objects:
     """Read arguments; raises `NotInOrder`."""
     bare = text.strip()
     if bare in NO_ARGUMENTS and bare != "{}":
@@ -241,7 +243,7 @@ def _objects(text: str, schema: Mapping[str, Any], *, lenient: bool, complete: b
     if isinstance(value, list):
         return _broken(bare, schema, lenient=lenient, complete=complete)
     if isinstance(value, str) and depth < MOST_ENCODED:
-        sole = None if depth else values.sole(schema)
+        sole = None if depth else schema.sole
         try:
             objects, notes = _objects(value, schema, lenient=lenient, complete=complete, depth=depth + 1)
         except NotInOrder:
@@ -257,9 +259,9 @@ def _objects(text: str, schema: Mapping[str, Any], *, lenient: bool, complete: b
     raise NotInOrder("its arguments are no JSON object")
 
 
-def _wrapped(value: Mapping[str, Any], name: str, schema: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _wrapped(value: Mapping[str, Any], name: str, schema: ObjectSchema) -> Mapping[str, Any] | None:
     """Find the arguments within what stands for them, under one of the keys that whole calls have; None if none do."""
-    needed, declared = values.required(schema), values.properties(schema)
+    needed, declared = schema.required, schema.properties
     others = {key: entry for key, entry in value.items() if (key, entry) != ("name", name)}
     if not needed or len(others) != 1 or any(key in declared for key in value):
         return None
@@ -267,19 +269,19 @@ def _wrapped(value: Mapping[str, Any], name: str, schema: Mapping[str, Any]) -> 
     return inner if key in SYNONYMS and isinstance(inner, dict) and inner.keys() >= {*needed} else None
 
 
-def _broken(text: str, schema: Mapping[str, Any], *, lenient: bool, complete: bool) -> Objects:
+def _broken(text: str, schema: ObjectSchema, *, lenient: bool, complete: bool) -> Objects:
     """Read what is no JSON: several objects, or one with the faults that are mended in text, too."""
     if lenient and (last := _last_snapshot(text)):
         return [(None, last)], [Repair.SNAPSHOTS]
     body, notes = _without_markup(text)
     cut_short = text.endswith(body) and json_closers(body, ()) is None  # a tag after it says that it is whole
-    bodies = None if cut_short else repairs_of_text.json_bodies(body, (), ExpectedObject(schema))
+    bodies = None if cut_short else repairs_of_text.json_bodies(body, (), ExpectedObject(schema.schema))
     objects = [json.loads(item) for item in bodies.values] if bodies and len(bodies.values) <= MOST_OBJECTS else []
     if bodies is None or not objects or not all(isinstance(item, dict) for item in objects):
         raise NotInOrder("its arguments are not a whole JSON object")
     notes += [note for note in bodies.repairs if note != Repair.SEVERAL_OBJECTS]
     notes += [Repair.ARRAY_OF_CALLS] if body.startswith("[") else []
-    needed, declared = {*values.required(schema)}, values.properties(schema)
+    needed, declared = {*schema.required}, schema.properties
     cut = Repair.JSON_CUT in notes and not (complete and all(item.keys() >= needed for item in objects))
     strange = Repair.ARRAY_OF_CALLS in notes and any(key not in declared for item in objects for key in item)
     if cut or strange or (notes and not lenient):
@@ -451,7 +453,7 @@ class _Streamed:
     """One call so far."""
 
     first: CallDelta
-    schema: Mapping[str, Any]
+    schema: ObjectSchema
     ends: ValueEnds
     streams: bool = False
     """True once its beginning has shown that it is in order."""
@@ -555,19 +557,19 @@ class _Streamed:
     @property
     def is_in_order(self) -> bool:
         """True if the object begins with a key that the tool declares, if it declares any."""
-        keys, declared = self.arguments.keys, values.properties(self.schema)
+        keys, declared = self.arguments.keys, self.schema.properties
         return bool(keys) and not self.arguments.error and (not declared or keys[0] in declared)
 
     def _takes_text(self, key: str) -> bool:
-        declared = values.properties(self.schema)
-        return key not in declared or values.takes_text(declared[key], self.schema)
+        declared = self.schema.properties
+        return key not in declared or json_schema.takes_text(declared[key], self.schema.schema)
 
     def _typed(self, written: str) -> str:
         """Write a text value as what it means; as it came if it means nothing that the schema allows."""
         key = self.arguments.keys[-1]
         text = loaded(written)
         clean = self.ends.stripped(text)
-        value, fits = values.read(clean, values.properties(self.schema)[key], self.schema)
+        value, fits = values.read(clean, self.schema.properties[key], self.schema.schema)
         if clean != text:
             self.repairs[Repair.MARKUP_IN_VALUE] = None
         if not fits or isinstance(value, str):
@@ -616,7 +618,7 @@ class StreamedCalls:
                 self._held.add(number)
                 return None
             self._ids.add(delta.id)
-            call = self._calls[number] = _Streamed(delta, self._tools[delta.name].parameters, self._ends)
+            call = self._calls[number] = _Streamed(delta, self._tools[delta.name].schema, self._ends)
         before = call.comma if call.comma_waits else ""
         left = call.take(delta.arguments)
         # A frame that waits leaves as it came; of one that ends with the beginning of a marker that may never leave.

@@ -16,7 +16,6 @@ from typing import Literal, NamedTuple, Protocol
 import msgspec
 from msgspec.structs import replace
 
-from vtc.dialects.arguments import parameter
 from vtc.dialects.arguments.json_object import loaded
 from vtc.dialects.reading.after_call import EXCERPT
 from vtc.dialects.syntax import tool_names
@@ -236,7 +235,7 @@ class RecordCalls(Stage):
             call, lacks = event.call, list[str]()
             tool = self._tools.get(call.name)
             with contextlib.suppress(ValueError, RecursionError):  # what is no JSON was told as that
-                lacks = parameter.missing(loaded(call.arguments), tool.parameters) if tool else []
+                lacks = tool.schema.missing(loaded(call.arguments)) if tool else []
             self._report.called(call.name, call.id, event.dialect, event.repairs, lacks)
             if not event.compared:
                 self._report.intervened("echo", "passed", call.name, NOT_COMPARED)

@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from vtc.dialects.arguments.values import kind_named
 from vtc.dialects.bounded_cache import COMPILED, PER_CHARACTER
 from vtc.events import CanonicalRequest, Tool
 from vtc.exchange.asking.steps.messages import StepContext
-from vtc.json_text import encode, referred
+from vtc.json_schema import kind_named, referred
+from vtc.json_text import encode
 from vtc.profiles.document import counted
 
 type Json = Mapping[str, Any]

@@ -7,11 +7,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from vtc.dialects.arguments import values
-from vtc.dialects.arguments.values import Schema
+from vtc import json_schema
 from vtc.dialects.constrain.constraint import Inexpressible, quoting
 from vtc.events import CanonicalRequest, Message, Tool
 from vtc.exchange.asking.steps.messages import REMINDER, StepContext, joined
+from vtc.json_schema import Schema
 from vtc.profiles.document import counted
 from vtc.profiles.planner import Constraining
 
@@ -103,7 +103,7 @@ def strict(request: CanonicalRequest, _value: Any, _context: StepContext) -> tup
 
 def _has_members(schema: Schema) -> bool:
     """True if an object declares members. What they are is not looked at: references may double on each level."""
-    return bool(values.resolved_of(schema, schema).get("properties"))
+    return bool(json_schema.resolved_of(schema, schema).get("properties"))
 
 
 MOST_DEPTH = 12
