@@ -20,7 +20,6 @@ from cryptography.x509 import IPAddress
 from mitmproxy import http, options
 from mitmproxy.addons.proxyserver import Proxyserver
 from mitmproxy.certs import CertStore
-from mitmproxy.command import CommandManager
 from mitmproxy.tools.dump import DumpMaster
 
 from tests.apis import chat
@@ -180,10 +179,7 @@ async def running_proxy(confdir: Path, **settings: Any) -> AsyncIterator[Proxy]:
     with pytest.MonkeyPatch.context() as patch:
         # All addons are configured anew for each of a hundred options that are added: most of starting a proxy.
         patch.setattr(opts.changed, "send", lambda **_: None)
-        with patch.context() as of_mitmproxy:
-            # No test here gives a command of mitmproxy's own addons.
-            of_mitmproxy.setattr(CommandManager, "collect_commands", lambda *_: None)
-            master = DumpMaster(opts, with_termlog=False, with_dumper=False)
+        master = DumpMaster(opts, with_termlog=False, with_dumper=False)
         master.addons.add(addon, flows)
     # Has the addons configured, as starting with `-s` does by itself.
     opts.update(**{"confdir": str(confdir), "vtc_mode": "rewrite", **settings})

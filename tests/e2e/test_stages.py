@@ -142,7 +142,8 @@ async def test_a_stream(
 
 
 def stats(lab: Lab) -> Any:
-    return lab.proxy.addon._stats.as_dict()["models"]["unknown"]
+    (counts,) = lab.proxy.addon._stats.as_dict()["models"].values()
+    return counts
 
 
 BODY = [*REPLY, *(Stage(whole_replies, name) for name in ("streamed", "folded"))]
@@ -270,7 +271,7 @@ REQUEST = [
     Stage(chat_request, "_call"),
     Stage(chat_request, "_message"),
     Stage(fields, "raws"),
-    Stage(chat_request.Request, "encode"),
+    Stage(chat_request.Request, "changed"),
     Stage(chat_request, "_encoded"),
     Stage(Planner, "plan"),
     Stage(planner, "_documented"),
