@@ -47,12 +47,22 @@ def test_arguments_in_pieces_leave_in_order(case: dict[str, Any], api: str, clie
         exchange = opened(client, api, stream=True)
         assert pairs.read(client, in_cuts(exchange, body, size), stream=True) == expected
         assert {*told(exchange)} == {*case.get("repairs", ())}
-    if not case.get("repairs"):
+
+
+@pytest.mark.parametrize("api", IN_PIECES)
+@pytest.mark.parametrize(
+    "case",
+    [case for case in CASES["pieces"] if "snapshots" not in case.get("repairs", ())],
+    ids=lambda case: case["name"],
+)
+def test_no_cut_of_the_arguments_matters(case: dict[str, Any], api: str) -> None:
+    """But where each piece is the object so far: there the cuts are the meaning."""
+    name, arguments = case.get("tool", "write"), "".join(case["pieces"])
+    expected = pairs.said("", [(name, case["arguments"])])
+    for pieces in ([*arguments], *([arguments[:at], arguments[at:]] for at in range(1, len(arguments)))):
         exchange = opened(api, api, stream=True)
-        assert (
-            pairs.read(api, in_cuts(exchange, calling(api, name, [*"".join(case["pieces"])]), 1 << 20), stream=True)
-            == expected
-        )
+        assert pairs.read(api, in_cuts(exchange, calling(api, name, pieces), 1 << 20), stream=True) == expected
+        assert {*told(exchange)} == {*case.get("repairs", ())}
 
 
 @pytest.mark.parametrize("client", SHAPES)
@@ -61,7 +71,9 @@ def test_frames_of_calls_leave_in_order(case: dict[str, Any], client: str) -> No
     calls = [(name, arguments) for call in case.get("calls", ()) for name, arguments in call.items()]
     expected = pairs.said(case.get("text", ""), calls, end=case.get("end", ""))
     body = written(case)
-    for size in (len(body), 7):
+    if case.get("mixed") and client == "openai-chat":
+        pytest.skip("its pieces have numbers, and may be mixed")
+    for size in (len(body), 7, 1):
         exchange = opened(client, case["api"], stream=True)
         assert pairs.read(client, in_cuts(exchange, body, size), stream=True) == expected
         assert [refusal["reason"] for refusal in exchange.report.refusals] == case.get("told", [])
