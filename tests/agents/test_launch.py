@@ -94,5 +94,6 @@ def settings(home: Path) -> list[Path]:
     files = [home / name for name in OWN]
     for file in files:
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text("x = 1\n" if file.suffix == ".toml" else "{}\n")
+        # Qwen Code writes its version into settings that have none.
+        file.write_text("x = 1\n" if file.suffix == ".toml" else '{\n  "$version": 4\n}\n')
     return files
