@@ -43,6 +43,7 @@ REPLIES = {
     "repaired": chat.said(chat.DIALECTS["hermes"]("read", {"filePath": "note.txt"}).removesuffix("</tool_call>")),
     "refused": chat.said(CALL.replace("read", "sh.rm")),
     "again": chat.said(CALL),
+    "unread": chat.said('I look.\n@@read\n{"filePath": "note.txt"}\n@@end'),
 }
 COMMENTS = {
     "rewritten": "read, qwen3-coder -> tool_calls, 3 tools -> qwen3-coder prompt",
@@ -139,6 +140,8 @@ def free_port() -> int:
 async def running(upstream: str, confdir: Path) -> AsyncIterator[tuple[str, str, Process]]:
     """`vtc run --web`; gives the proxy's address and the page's, token and all, and the process."""
     arguments = ["run", "--web", upstream, "--port", "0", "--tools", "prompt", "--dialect", "qwen3-coder", "--"]
+    (confdir / "profiles").mkdir()
+    arguments[2:2] = ["--profiles", str(confdir / "profiles")]
     arguments += ["--set", f"confdir={confdir}", "--no-web-open-browser", "--web-port", str(free_port())]
     command = [sys.executable, "-m", "vtc", *arguments]
     process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=STDOUT)
@@ -171,6 +174,8 @@ class Started:
     address: str
     token: str
     process: Process
+    profiles: Path
+    """The user's own."""
 
     @asynccontextmanager
     async def opened(self, path: str, width: int = 1500) -> AsyncIterator[Page]:
@@ -188,7 +193,7 @@ async def started(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sta
     """A browser, mitmweb, and a client of its proxy: once for all, they start slowly."""
     async with (
         serving(answer) as upstream,
-        running(upstream.url, tmp_path_factory.mktemp("mitmproxy")) as (proxy, url, process),
+        running(upstream.url, folder := tmp_path_factory.mktemp("mitmproxy")) as (proxy, url, process),
         httpx.AsyncClient(base_url=proxy, trust_env=False, timeout=PATIENCE) as client,
         async_playwright() as playwright,
     ):
@@ -197,7 +202,7 @@ async def started(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sta
             for what in ("rewritten", "repaired", "refused"):
                 await ask(client, what)
             address, _, token = url.partition("/?")
-            yield Started(found, client, address, token, process)
+            yield Started(found, client, address, token, process, folder / "profiles")
         finally:
             await found.close()
 
@@ -431,6 +436,37 @@ async def test_the_page_is_behind_mitmwebs_token(started: Started) -> None:
         page = await stranger.get(f"/vtc?{started.token}")
         assert page.headers["cache-control"] == "no-store"
         assert started.token.partition("=")[2] not in page.text
+
+
+async def test_a_call_that_was_not_read_becomes_a_dialect_when_the_button_is_pressed(
+    exchanges: Exchanges, started: Started
+) -> None:
+    """Late: the dialect is there afterwards."""
+    page = exchanges.page
+    await ask(exchanges.client, "unread")
+    await page.get_by_role("link", name="a possible call was not read").first.click()
+    await page.get_by_role("link", name="make a dialect of this").click()
+    await expect(page.locator("#draft")).to_contain_text('it reads read {"filePath":"note.txt"}')
+    await expect(page.locator("#draft")).to_contain_text("kind:")
+    await shoot(page, "mitmweb-dialect")
+    file = started.profiles / "lab-model.yaml"
+    assert not file.exists()
+    async with httpx.AsyncClient(base_url=started.address, trust_env=False) as stranger:
+        pressed = {"name": file.name}
+        path = page.url.removeprefix(started.address)
+        assert (await stranger.post(path, data=pressed)).status_code == 403
+        assert (await stranger.post(f"{path}?{started.token}", data=pressed)).status_code == 403
+    assert not file.exists()
+    await page.get_by_role("button", name=f"write {file}").click()
+    await expect(page.get_by_role("status")).to_contain_text(f"written: {file}")
+    text = file.read_text()
+    assert text.startswith("# A draft by `vtc new-dialect`")
+    await page.go_back()
+    await page.locator("input[name=name]").evaluate("(input) => (input.value = 'lab-model.yaml')")
+    await page.get_by_role("button").click()
+    await expect(page.get_by_role("status")).to_contain_text("nothing was written")
+    assert [file.name for file in started.profiles.iterdir()] == ["lab-model.yaml"]
+    assert file.read_text() == text
 
 
 @pytest.mark.rest

@@ -119,7 +119,7 @@ class VirtualToolCalling:
         reloader = Reloader(self)
         self._log = Log()
         self._lines = LogLines()
-        page = Page()
+        page = Page(self)
         commands = Commands(self, reloader, self._stats, page)
         self.addons = [Startup(self), reloader, commands, self._log, Metrics(self._stats), page, Turns(), self._beside]
         self.addons += [self._unread_calls, StatusEndpoint(), self._discovery, self._keys, RestOfReplies()]

@@ -6,10 +6,11 @@ script hears of changes where mitmweb's own page does, and has the page written 
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from mimetypes import guess_type
@@ -27,6 +28,10 @@ from mitmproxy.tools.web.app import Application, IndexHandler, RequestHandler
 from vtc import __version__
 from vtc.profiles.document import counted
 from vtc.proxy import flows
+from vtc.proxy.captured import case_of
+from vtc.proxy.draft_file import DraftFile
+from vtc.proxy.options import directories
+from vtc.proxy.reload import Planned
 from vtc.proxy.startup import base_urls
 from vtc.proxy.stats import Calls, Figures, Stats
 from vtc.reporting import LEFT_ALONE, OUTCOMES, UNDER_WAY, Look, picture, view
@@ -247,6 +252,47 @@ class Handler(RequestHandler):
             self.write(text)
 
 
+class DraftHandler(RequestHandler):
+    """Shows the draft of a dialect for one exchange, and puts it into the user's folder when its button is pressed.
+
+    mitmweb's own handlers hold who may: its token, and for the button the token of its form.
+    """
+
+    auth_fail = Handler.auth_fail
+
+    def initialize(self, draft: Callable[[str], Awaitable[DraftFile]]) -> None:
+        self.draft = draft
+
+    async def get(self, id_: str) -> None:
+        await self._show(id_, pressed=False)
+
+    async def post(self, id_: str) -> None:
+        await self._show(id_, pressed=True)
+
+    async def _show(self, id_: str, pressed: bool) -> None:
+        draft, said = None, ""
+        try:
+            draft = await self.draft(id_)
+            if pressed and (draft.path is None or self.get_body_argument("name", "") != draft.path.name):
+                said = "nothing was written: there is a file or a dialect of this name by now"
+                self.set_status(409)
+            elif pressed:
+                draft.write()
+                said, draft = f"written: {draft.path}. VTC reads it in a second", None
+                logger.info("vtc: a draft of a dialect was %s", said)
+        except LookupError:
+            self.set_status(404)
+            said = "there is no such exchange"
+        except ValueError as error:
+            said = f"no dialect can be drafted: {error}"
+        except OSError as error:
+            said = f"nothing was written: {error.strerror}"
+            self.set_status(409)
+        self.set_header("Content-Type", "text/html; charset=UTF-8")
+        self.set_header("Cache-Control", "no-store")
+        self.write(_template().render(draft=draft, said=said, id=id_, token=self.xsrf_token.decode()))
+
+
 class Index(IndexHandler):
     """mitmweb's own page, with styles for its column of comments, which ends where the next column begins."""
 
@@ -254,9 +300,10 @@ class Index(IndexHandler):
         return super().render_string(template_name, **values).replace(b"</head>", STYLES)
 
 
-def add(app: Application, pages: Mapping[str, Shown]) -> str:
-    """Serve the pages, each at the paths that an expression matches; say and return where."""
+def add(app: Application, pages: Mapping[str, Shown], draft: Callable[[str], Awaitable[DraftFile]]) -> str:
+    """Serve the pages, each at the paths that an expression matches, and the drafts; say and return where."""
     app.add_handlers(r".*", [(path, Handler, {"shown": shown}) for path, shown in pages.items()])
+    app.add_handlers(r".*", [(r"/vtc/([0-9a-f-]+)/dialect", DraftHandler, {"draft": draft})])
     app.add_handlers(r".*", [("/", Index)])
     base, mark, token = app.master.web_url.partition("?")
     logger.info("vtc: exchanges live at %svtc%s%s", base, mark, token)
@@ -268,7 +315,8 @@ class Page:
 
     name = "vtc-page"
 
-    def __init__(self) -> None:
+    def __init__(self, addon: Planned) -> None:
+        self._addon = addon
         self._listing = Listing()
         self.address = ""
         """The address at mitmweb; empty where mitmweb does not run."""
@@ -287,7 +335,15 @@ class Page:
                 r"/vtc/(page\.css|page\.js|list\.css)": lambda _, name: _file(name),
                 r"/vtc/([0-9a-f-]+)": lambda _, id_: _detail(listed.get_by_id(id_)),
             }
-            self.address = add(app, pages)
+            self.address = add(app, pages, lambda id_: self._draft(listed.get_by_id(id_)))
+
+    async def _draft(self, flow: Flow | None) -> DraftFile:
+        """Draft the dialect of a reply; raises LookupError if there is no exchange, ValueError if there is no draft."""
+        planner = self._addon.planner
+        if not isinstance(flow, http.HTTPFlow) or planner is None:
+            raise LookupError
+        case = case_of(flow, planner)
+        return await asyncio.to_thread(DraftFile.of, case, directories(ctx.options)[1:], planner.profiles.dialects)
 
 
 def overview(listed: View, query: Mapping[str, str], reading: Listing, base_urls: Sequence[str] = ()) -> str:

@@ -21,6 +21,7 @@ from vtc.dialects.syntax.grammar import compiled
 from vtc.dialects.syntax.pattern import PatternError
 from vtc.events import Call, Text, Tool
 from vtc.profiles.document import counted
+from vtc.scrub import escaped
 
 MOST_PLACES = 20
 """Places where a name stands that are looked at."""
@@ -65,7 +66,8 @@ class Draft:
         """Write the dialect's file, with the reply, and with what is not sure marked."""
         yield "# A draft by `vtc new-dialect` of this reply:"
         yield "#"
-        yield from (f"#   {line}".rstrip() for line in text.strip().splitlines()[:20])
+        # As escapes, which YAML has, too: no file of it may hold what no one sees.
+        yield from (f"#   {escaped(line)}".rstrip() for line in text.strip().splitlines()[:20])
         yield "#"
         if self.calls:
             yield f"# It reads {counted(len(self.calls), 'call')} in it."
@@ -81,7 +83,7 @@ class Draft:
                 yield "prompt: |"
                 yield from (f"  {line}".rstrip() for line in value.splitlines())
             else:
-                yield f"{key}: {json.dumps(value, ensure_ascii=False)}"
+                yield f"{key}: {escaped(json.dumps(value, ensure_ascii=False))}"
 
     def rank(self, tools: Mapping[str, Tool]) -> tuple[float, ...]:
         """More is better: whole calls, arguments, values and text without markup in them.
