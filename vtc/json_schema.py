@@ -39,7 +39,8 @@ class ObjectSchema:
         is_plain = isinstance(schema, Mapping) and not _NOT_PLAIN & schema.keys()
         resolved = schema if is_plain else resolved_of(schema, schema)
         declared, required = resolved.get("properties"), resolved.get("required")
-        self.schema: Schema = schema if isinstance(schema, Mapping) else {}
+        self.root: Schema = schema if isinstance(schema, Mapping) else {}
+        """The schema itself, in which references are followed."""
         self.properties: Mapping[str, Schema] = {
             key: resolved_of(entry, schema) if entry is True or _NOT_PLAIN & entry.keys() else entry
             for key, entry in (declared.items() if isinstance(declared, Mapping) else ())
@@ -55,11 +56,19 @@ class ObjectSchema:
         """List the required members that are not there."""
         return [key for key in self.required if key not in given]
 
+    def is_text(self, name: str) -> bool:
+        """True if a member is declared, and is text and nothing else, whichever."""
+        return name in self.properties and is_text(self.properties[name], self.root)
+
+    def takes_text(self, name: str) -> bool:
+        """True if some text is a value of a member; of one that is not declared any may be."""
+        return name not in self.properties or takes_text(self.properties[name], self.root)
+
     @cached_property
     def sole(self) -> str | None:
         """The one parameter that a tool requires, if that is text; else None."""
         name = self.required[0] if len(self.required) == 1 else ""
-        return name if name in self.properties and is_text(self.properties[name], self.schema) else None
+        return name if self.is_text(name) else None
 
     @property
     def only(self) -> str | None:
@@ -67,7 +76,7 @@ class ObjectSchema:
 
         It is required text, and the tool takes nothing else.
         """
-        takes_more = len(self.properties) > 1 or self.schema.get("additionalProperties")
+        takes_more = len(self.properties) > 1 or self.root.get("additionalProperties")
         return None if takes_more else self.sole
 
 

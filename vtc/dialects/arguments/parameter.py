@@ -134,9 +134,7 @@ def in_attributes(tag: str, takes: ObjectSchema) -> dict[str, Any] | None:
     fits = fits and not any(attribute[2][-1] in attribute[3] for attribute in attributes)  # where would that value end?
     if rest not in (">", "/>") or len(keys) < len(attributes) or not fits:
         return None
-    return {
-        attribute[1]: values.read(attribute[3], declared[attribute[1]], takes.schema)[0] for attribute in attributes
-    }
+    return {attribute[1]: values.read(attribute[3], declared[attribute[1]], takes.root)[0] for attribute in attributes}
 
 
 def unescaped(text: str) -> str | None:
@@ -183,7 +181,7 @@ def fitted(
     arguments: Mapping[str, Any], takes: ObjectSchema, *, lenient: bool = True
 ) -> tuple[dict[str, Any], list[str]]:
     """Return arguments and the repairs that they took: names with markup, and what is text although none is allowed."""
-    declared, schema = takes.properties, takes.schema
+    declared, schema = takes.properties, takes.root
     fitted: dict[str, Any] = {}
     notes: list[str] = []
     for key, value in arguments.items():
@@ -221,6 +219,6 @@ def _stem(key: str) -> str | None:
 def undeclared(arguments: Collection[str], takes: ObjectSchema) -> list[str]:
     """List the repairs for parameters that a tool does not declare, unless its schema says that there may be more."""
     declared = takes.properties
-    if not declared or takes.schema.get("additionalProperties"):
+    if not declared or takes.root.get("additionalProperties"):
         return []
     return [Repair.UNDECLARED.of(key) for key in arguments if key not in declared and _stem(key) not in declared]

@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, Self
 
-from vtc import json_schema
 from vtc.dialects.arguments import values
 from vtc.dialects.arguments.json_object import JsonBody, encodable, loaded
 from vtc.dialects.arguments.parameter import unframed
@@ -241,8 +240,7 @@ class TaggedPieces(CallPieces):
 
     def begin(self, key: str, pattern: int, *, is_string: bool | None) -> None:
         """Begin a parameter."""
-        declared = self._schema.properties
-        if key not in declared or key in self._keys:
+        if key not in self._schema.properties or key in self._keys:
             self.halted = True
         if self.halted:
             return
@@ -250,7 +248,7 @@ class TaggedPieces(CallPieces):
         self._keys.add(key)
         self.begun = True
         self._said = []
-        is_text = json_schema.is_text(declared[key], self._schema.schema) and is_string is not False
+        is_text = self._schema.is_text(key) and is_string is not False
         self._content = ValueText(self._closers, in_json=False) if is_text else None
         self._raw = ""
         frame, written = self._syntax.parameters.frame(pattern), self._syntax.parameters.patterns[pattern]
@@ -387,7 +385,7 @@ class JsonPieces(CallPieces):
         own = self.tool.schema.properties.get(self._key)
         at_top = len(self._open) == self._depth
         if at_top and own is not None and own.get("type") != "string":
-            self.halted = not json_schema.takes_text(own, self.tool.parameters)
+            self.halted = not self.tool.schema.takes_text(self._key)
         if not self.halted:
             self._content = ValueText(self._closers, in_json=True)
             self._ready += [*self._held, '"']
@@ -470,14 +468,13 @@ class TextPieces(CallPieces):
     def begin(self, key: str, pattern: int, *, is_string: bool | None) -> None:
         """Begin a parameter."""
         assert self.tool is not None
-        schema = self.tool.parameters
-        declared = self.tool.schema.properties
-        if pattern or key not in declared or key in self._keys:
+        schema = self.tool.schema
+        if pattern or key not in schema.properties or key in self._keys:
             self.halted = True
             return
         self.begun = True
         self._keys.add(key)
-        self._is_text = json_schema.is_text(declared[key], schema) and is_string is not False
+        self._is_text = schema.is_text(key) and is_string is not False
         self._waits = False
         self._value.clear()
 

@@ -402,7 +402,7 @@ class OpenCall:
             expected = (
                 envelope.expected(keys, self.named.tools, self.named.offered)
                 if keys
-                else ExpectedObject(self.named.schema)
+                else ExpectedObject(self.named.takes.root)
             )
             ends = json_closers(body, closers)
             repaired = None if ends is None else repairs.json_bodies(body, ends, expected)

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from vtc import json_schema
 from vtc.dialects.arguments import envelope, parameter, typed_tags
 from vtc.dialects.arguments.json_object import dumped
 from vtc.dialects.reading import repairs
@@ -29,7 +28,7 @@ NO_PARAMETERS = ObjectSchema({})
 class NamedTool:
     """A name as the model wrote it, empty as long as it is inside JSON, and the offered tool that it means."""
 
-    __slots__ = ("declared", "schema", "takes", "tool", "tools", "written")
+    __slots__ = ("declared", "takes", "tool", "tools", "written")
 
     def __init__(self, written: str, tools: Mapping[str, Tool]) -> None:
         self.written = written
@@ -39,7 +38,6 @@ class NamedTool:
         """None if no such tool is offered."""
         self.takes = self.tool.schema if self.tool else NO_PARAMETERS
         """What its schema says."""
-        self.schema = self.takes.schema
         self.declared = self.takes.properties
         """The tool's parameters."""
 
@@ -306,9 +304,8 @@ class Parameters:
 
     def _unclosed(self, written: str, text: str, last: bool) -> str | None:
         """Return a value without closing tag, up to the next parameter or the end; None if that cannot be told."""
-        syntax, schema = self._syntax, self._named.schema
-        declared = self._named.declared.get(syntax.dialect.unescaped(written))
-        if declared is not None and not json_schema.takes_text(declared, schema):
+        syntax = self._syntax
+        if not self._named.takes.takes_text(syntax.dialect.unescaped(written)):
             return text  # white space around it says nothing
         after = syntax.call.partition("{params}")[2] if last else ""
         more = after[: len(after) - len(after.lstrip())]
@@ -334,15 +331,15 @@ class Parameters:
         if in_section and (inner := parameter.in_cdata(text)) is not None:
             text = inner
             self._repairs.update({Repair.CDATA: None} if strange else {})
-        declared, schema, mark = self._named.declared.get(key), self._named.schema, syntax.child_mark
-        no_text = is_string is False or (declared is not None and not json_schema.takes_text(declared, schema))
+        takes, mark = self._named.takes, syntax.child_mark
+        no_text = is_string is False or not takes.takes_text(key)
         if dialect.values == "typed" and not is_string and no_text and text.lstrip().startswith("<"):
             with contextlib.suppress(ValueError):
                 self.given[key] = typed_tags.read(text, typed_tags.tag_of(dialect.params[0]), dialect.unescaped)
                 return
             self._faults.broken = key
         self.given[key], repair = parameter.read(
-            text, key, declared, schema, is_string=is_string, mark=mark, lenient=self._lenient
+            text, key, takes.properties.get(key), takes.root, is_string=is_string, mark=mark, lenient=self._lenient
         )
         if repair:
             self._repairs[repair] = None

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from vtc import json_schema
 from vtc.dialects.arguments import gemma, typed_tags, values
 from vtc.dialects.arguments.json_object import dumped, encodable, loaded
 from vtc.dialects.arguments.python import NAME
@@ -75,11 +74,10 @@ class RoundTrip:
         if name not in self.tools:
             return {}
         takes = self.tools[name].schema
-        declared = takes.properties
-        texts = [key for key, entry in declared.items() if json_schema.is_text(entry, takes.schema)]
+        texts = [*filter(takes.is_text, takes.properties)]
         if not texts:
             return {}
-        markup = self._form.parameters.opener(tuple(declared))
+        markup = self._form.parameters.opener(tuple(takes.properties))
         ends = {key: self._grammar.value(self._form, name, 0, key) for key in texts}
         return {key: (markup.search, end.search) for key, end in ends.items()}
 

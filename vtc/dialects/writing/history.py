@@ -56,8 +56,8 @@ def written(dialect: Description, tool: Tool, arguments: Mapping[str, Any]) -> s
 
 def _fitness(tool: Tool) -> int:
     """Count the texts in its call, but no more than enough, less the values that are no text."""
-    declared, names = tool.schema.properties, shown(tool)
-    texts = sum(json_schema.is_text(declared[name], tool.parameters) for name in names)
+    names = shown(tool)
+    texts = sum(map(tool.schema.is_text, names))
     return min(texts, ENOUGH) - (len(names) - texts)
 
 

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from vtc import json_schema
 from vtc.apis.calls import INPUT, raw_input
 from vtc.dialects.arguments import parameter, values
 from vtc.dialects.arguments.broken_json import ExpectedObject
@@ -275,7 +274,7 @@ def _broken(text: str, schema: ObjectSchema, *, lenient: bool, complete: bool) -
         return [(None, last)], [Repair.SNAPSHOTS]
     body, notes = _without_markup(text)
     cut_short = text.endswith(body) and json_closers(body, ()) is None  # a tag after it says that it is whole
-    bodies = None if cut_short else repairs_of_text.json_bodies(body, (), ExpectedObject(schema.schema))
+    bodies = None if cut_short else repairs_of_text.json_bodies(body, (), ExpectedObject(schema.root))
     objects = [json.loads(item) for item in bodies.values] if bodies and len(bodies.values) <= MOST_OBJECTS else []
     if bodies is None or not objects or not all(isinstance(item, dict) for item in objects):
         raise NotInOrder("its arguments are not a whole JSON object")
@@ -503,7 +502,7 @@ class _Streamed:
             at = read.step(text, at)
             if at == here and not read.is_over():
                 break
-            if read.begun is not None and not self._takes_text(read.keys[-1]):
+            if read.begun is not None and not self.schema.takes_text(read.keys[-1]):
                 out.append(text[mark : read.begun])
                 mark, self.waiting = read.begun, True
             elif self.waiting and not read.in_string and not read.error:
@@ -560,16 +559,12 @@ class _Streamed:
         keys, declared = self.arguments.keys, self.schema.properties
         return bool(keys) and not self.arguments.error and (not declared or keys[0] in declared)
 
-    def _takes_text(self, key: str) -> bool:
-        declared = self.schema.properties
-        return key not in declared or json_schema.takes_text(declared[key], self.schema.schema)
-
     def _typed(self, written: str) -> str:
         """Write a text value as what it means; as it came if it means nothing that the schema allows."""
         key = self.arguments.keys[-1]
         text = loaded(written)
         clean = self.ends.stripped(text)
-        value, fits = values.read(clean, self.schema.properties[key], self.schema.schema)
+        value, fits = values.read(clean, self.schema.properties[key], self.schema.root)
         if clean != text:
             self.repairs[Repair.MARKUP_IN_VALUE] = None
         if not fits or isinstance(value, str):
