@@ -79,7 +79,7 @@ def native(number: int) -> chat.Json:
         {"role": "assistant", "content": f"I look at {mark()}.", "tool_calls": [called]},
         {"role": "tool", "tool_call_id": "c1", "content": f"It says {mark()}."},
     ]
-    return chat.request(stream=True, tools=declared(number), messages=turns, model=f"lab-{mark()}", user=mark())
+    return chat.request(stream=True, tools=declared(number), messages=turns, model="lab-model", user=mark())
 
 
 def text(number: int) -> chat.Json:
@@ -91,7 +91,7 @@ def text(number: int) -> chat.Json:
         {"role": "assistant", "content": f"I look at {mark()}.\n<{name}>\n<{path}>{mark()}</{path}>\n</{name}>"},
         {"role": "user", "content": f"[{name} for '{mark()}'] Result:\n\nIt says {mark()}."},
     ]
-    return chat.request(stream=True, tools=None, messages=turns, model=f"lab-{mark()}", user=mark())
+    return chat.request(stream=True, tools=None, messages=turns, model="lab-model", user=mark())
 
 
 def replies(number: int) -> Sequence[str]:

@@ -100,7 +100,7 @@ def test_your_own_profiles_are_named(context: taddons.context, tmp_path: Any) ->
     context.configure(addon, vtc_profiles=[str(tmp_path)])
     assert addon.planner
     (who,) = startup.greeting(addon.planner.profiles, [])
-    assert who.endswith(f"dialects, yours from {tmp_path}")
+    assert who.endswith(f"agents, yours from {tmp_path}")
 
 
 @pytest.mark.parametrize("how", ["removed", "loaded anew", "ended"])
