@@ -1,33 +1,73 @@
-"""Streams that end without the server's word for why: told in the report, between all pairs of APIs."""
+"""Replies that end without the server's word for why: told once in the report, between all pairs of APIs."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
+from tests.apis.chat import encoded
 from tests.apis.shapes import SHAPES, asked
 from tests.exchanges import agent, planner
 from vtc.apis import named
 from vtc.exchange import Exchange
 
-END = re.compile(
-    rb'finish_?reason"\s*:\s*"|\[DONE\]|message_delta|message_stop|response\.completed|"done"\s*:\s*true', re.I
-)
+REASON = re.compile(rb'finish_?reason"\s*:\s*"|message_delta', re.I)
+END = re.compile(REASON.pattern + rb'|\[DONE\]|message_stop|response\.completed|"done"\s*:\s*true', re.I)
+REASONS = ("finish_reason", "stop_reason", "finishReason")
 WORDS = "the reply ended without a reason"
+
+
+def opened(client: str, server: str, *, stream: bool) -> Exchange:
+    api = named(client)
+    assert api
+    plans = planner(upstream_api=(server,))
+    exchange = Exchange.open(api, asked(client, stream=stream), agent(client, stream=stream), plans, "seed")
+    exchange.request()
+    return exchange
+
+
+def streamed(client: str, server: str, frames: Sequence[bytes]) -> list[str]:
+    exchange = opened(client, server, stream=True)
+    stream = exchange.stream()
+    out = b"".join([*(piece for frame in frames for piece in stream.feed(frame)), *stream.finish()])
+    assert b"Hello" in out
+    return exchange.report.errors
+
+
+def reasonless(value: Any) -> Any:
+    """Copy a whole reply, with null for each reason."""
+    if isinstance(value, list):
+        return [*map(reasonless, value)]
+    if isinstance(value, dict):
+        return {key: None if key in REASONS else reasonless(entry) for key, entry in value.items()}
+    return value
 
 
 @pytest.mark.parametrize("server", SHAPES)
 @pytest.mark.parametrize("client", SHAPES)
 def test_a_stream_that_ends_without_a_reason_is_told_so(client: str, server: str) -> None:
     frames = SHAPES[server].streamed("Hello ", "there")
-    for sent, errors in ((frames, []), ([frame for frame in frames if not END.search(frame)], [WORDS])):
-        api = named(client)
-        assert api
-        plans = planner(upstream_api=(server,))
-        exchange = Exchange.open(api, asked(client, stream=True), agent(client, stream=True), plans, "seed")
-        exchange.request()
-        stream = exchange.stream()
-        out = b"".join([*(piece for frame in sent for piece in stream.feed(frame)), *stream.finish()])
-        assert b"Hello" in out
+    assert streamed(client, server, frames) == []
+    assert streamed(client, server, [frame for frame in frames if not END.search(frame)]) == [WORDS]
+
+
+@pytest.mark.parametrize("server", ["openai-chat", "anthropic-messages"])
+@pytest.mark.parametrize("client", SHAPES)
+def test_so_is_one_that_the_server_ended(client: str, server: str) -> None:
+    frames = SHAPES[server].streamed("Hello ", "there")
+    assert streamed(client, server, [frame for frame in frames if not REASON.search(frame)]) == [WORDS]
+
+
+@pytest.mark.parametrize("server", ["openai-chat", "anthropic-messages", "gemini-generate"])
+@pytest.mark.parametrize("client", SHAPES)
+def test_so_is_a_whole_reply(client: str, server: str) -> None:
+    reply = SHAPES[server].whole("Hello there")
+    for body, errors in ((reply, []), (reasonless(reply), [WORDS])):
+        exchange = opened(client, server, stream=False)
+        out = exchange.whole.rewrite(encoded(body))
+        assert b"Hello there" in out
+        assert (out == encoded(body)) == (client == server)
         assert exchange.report.errors == errors

@@ -24,6 +24,7 @@ from vtc.exchange.asking.request import RequestEncoder
 from vtc.exchange.replying.factory import ReplyFactory
 from vtc.exchange.replying.fate import JSON, UNREAD, Fate, LocalReply, whole_reply
 from vtc.exchange.replying.stages import ReplyFault
+from vtc.exchange.replying.stream import REASONLESS
 from vtc.json_text import decode
 from vtc.profiles.matching import texts_at
 from vtc.profiles.plan import Plan
@@ -64,6 +65,11 @@ class WholeReply:
     faults: Sequence[ReplyFault] = ()
     turn: TurnEncoder | None = None
     """What it said, if the model is to be asked once more as the turn ends without a word."""
+
+    @property
+    def wrong(self) -> list[str]:
+        """Say why it is no reply to a question that was asked again; one that names no reason for its end is one."""
+        return [*self.report.failures, *(error for error in self.report.errors if error != REASONLESS)]
 
 
 class WholeReplies:
@@ -120,7 +126,7 @@ class WholeReplies:
         if reply is first and reply.turn:
             first = reply = yield from self._reminded(body, reply, reply.turn, ask)
         left = [fault.reason for fault in reply.faults if retry and fault.kind in retry.on]
-        left = left or reply.report.failures or reply.report.errors
+        left = left or reply.wrong
         if reply is not first and left:
             self._report.intervened("retry", "exhausted", "", left[0])
             reply = first
@@ -139,8 +145,8 @@ class WholeReplies:
             self.reminder.failed(type(error).__name__)
             return first
         reply = self._rewritten(body, more)
-        if reply.report.failures or reply.report.errors:
-            self.reminder.failed(next(iter([*reply.report.failures, *reply.report.errors])))
+        if reply.wrong:
+            self.reminder.failed(reply.wrong[0])
             return first
         self.reminder.answered(turn)
         return reply

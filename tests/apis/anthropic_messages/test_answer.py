@@ -13,9 +13,11 @@ from vtc.apis import streamed as streamed_of
 from vtc.apis.anthropic_messages import API
 from vtc.wire import EventReader
 
+ASKED = API.request(json.dumps(messages.request(stream=True)).encode())
+
 
 def streamed(body: bytes) -> bytes:
-    return streamed_of(API, body)
+    return streamed_of(API, body, ASKED)
 
 
 REPLY = messages.message(

@@ -87,8 +87,8 @@ _ERRORS = {
 """The types of errors, without their ending."""
 
 
-def unfolded(reply: Any, _: request.Request | None = None) -> Iterator[Json]:
-    """Tell a whole reply by the events of a stream."""
+def unfolded(reply: Any, request: request.Request | None = None) -> Iterator[Json]:
+    """Tell a whole reply by the events of a stream; a client that asked for them is told a reason in any case."""
     if not isinstance(reply["content"], list):
         raise TypeError("`content` is no list")
     usage = reply.get("usage") or {}
@@ -98,7 +98,8 @@ def unfolded(reply: Any, _: request.Request | None = None) -> Iterator[Json]:
     yield {"type": "message_start", "message": {**reply, **open_, "usage": began}}
     for index, block in enumerate(reply["content"]):
         yield from events_of(block, index)
-    how = {"stop_reason": reply.get("stop_reason") or "end_turn", "stop_sequence": reply.get("stop_sequence")}
+    reason = reply.get("stop_reason") or ("end_turn" if request else None)
+    how = {"stop_reason": reason, "stop_sequence": reply.get("stop_sequence")}
     yield {"type": "message_delta", "delta": how, "usage": used}
     yield {"type": "message_stop"}
 

@@ -450,7 +450,10 @@ OWN_CHUNKS = ("role", "content", *FIELDS, words.FIELD, "tool_calls")
 
 
 def unfolded(reply: Any, request: request.Request | None) -> Iterator[dict[str, Any]]:
-    """Tell a chat completion by chunks; one for each choice if no client asked for them. Raises ValueError."""
+    """Tell a chat completion by chunks; one for each choice if no client asked for them. Raises ValueError.
+
+    A client is told a reason in any case.
+    """
     head = {key: value for key, value in reply.items() if key not in ("choices", "usage")}
     head["object"] = "chat.completion.chunk"
     options = request.fields.get("stream_options") if request else {"include_usage": True}
@@ -490,7 +493,7 @@ def _whole(entry: Mapping[str, Any]) -> dict[str, Any]:
     delta = {**(entry.get("message") or {})}
     if delta.get("tool_calls"):
         delta["tool_calls"] = [{**call, "index": number} for number, call in enumerate(delta["tool_calls"])]
-    return {"index": 0, **rest, "delta": delta, "finish_reason": entry.get("finish_reason") or "stop"}
+    return {"index": 0, **rest, "delta": delta, "finish_reason": entry.get("finish_reason") or None}
 
 
 def _choices(entry: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -67,7 +67,7 @@ class Relay[P: Pipeline]:
         self.plain: Plain | None = None
         """The last frame, if it says one thing, and nothing of the choice waits but white space at its end."""
         self.reasonless = False
-        """True if the reply ended without the server's word for it, and for why a choice did."""
+        """True if the reply ended, and did not break off, without the server's word for why a choice did."""
         self.counted: Callable[[int], None] | None = None
         """Takes the tokens that the server counted of the prompt."""
         self.failed: Callable[[bytes], Failure | None] = lambda _: None
@@ -267,7 +267,7 @@ class Relay[P: Pipeline]:
         for choice in self._choices.values():
             if choice.ended:
                 continue
-            self.reasonless = not (complete or breaks)
+            self.reasonless = not breaks
             choice, events, pieces, _, fate = finish(choice, [], complete=complete)
             entry = PendingFrame(self._last, after=(*pieces,), intact=False, begun=True)
             is_called = choice.lifted or choice.whole or choice.owed or fate == "written"

@@ -31,6 +31,7 @@ from vtc.wire.framing import Frame
 
 logger = logging.getLogger(__name__)
 
+REASONLESS = "the reply ended without a reason"
 MOST_WHOLE = 64 * 2**20
 """Bytes of a body that is no stream beyond which it is not kept."""
 MOST_JSON = 1 << 16
@@ -116,7 +117,7 @@ class Stream:
         started = self._clock()
         data = self._read(self._fast.take(b"") if self._fast else b"", final=True, breaks=breaks)
         if self._relay.reasonless and not (self.failed or self.broken):
-            self._report.errors.append("the reply ended without a reason")
+            self._report.errors.append(REASONLESS)
         if (breaks or self.failed) and self.turn:
             data += b"".join(self.let_end())
         if self._heard:
