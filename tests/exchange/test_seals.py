@@ -534,6 +534,66 @@ def test_a_refusal_teaches_to_tell_of_calls_that_nobody_signed(client: str, serv
     assert signatures(server, talk.ask(*asks(client, "And?"))) == [STAND_IN, None, STAND_IN]
 
 
+OF_GEMINI = {"role": "model", "parts": [{**gemini.call("read"), "thoughtSignature": "THEIRS"}]}
+OF_CHAT: Json = {
+    "role": "assistant",
+    "content": None,
+    "reasoning_details": [{"type": "reasoning.text", "text": "Hm.", "signature": "THEIRS", "index": 0}],
+    "tool_calls": [
+        {
+            "id": "c1",
+            "type": "function",
+            "function": {"name": "read", "arguments": "{}"},
+            "extra_content": {"google": {"thought_signature": "THEIRS"}},
+        }
+    ],
+}
+BROUGHT: dict[str, tuple[list[Any], str]] = {
+    "anthropic-messages": (
+        [
+            messages.assistant(
+                {"type": "thinking", "thinking": "Hm.", "signature": "THEIRS"}, messages.call("read", filePath="/a")
+            ),
+            messages.user([messages.result("found")]),
+        ],
+        "messages.1.content.0: Invalid `signature` in `thinking` block",
+    ),
+    "openai-chat": (
+        [OF_CHAT, {"role": "tool", "tool_call_id": "c1", "content": "found"}],
+        "Unable to submit request because Thought signature is not valid",
+    ),
+    "gemini-generate": ([OF_GEMINI, gemini.user(gemini.result("found"))], "Corrupted thought signature."),
+}
+"""A turn that another server signed, as clients of its API bring it, and the words by which a server refuses that."""
+
+
+@pytest.mark.parametrize("api", BROUGHT)
+def test_signatures_that_the_server_refuses_are_left_out_of_this_conversation(api: str) -> None:
+    turn, words = BROUGHT[api]
+    error = chat.encoded({"error": {"code": 400, "message": words}})
+    talk = Talk(api, facts=Facts(user_agent="OpenAI/Python 3", host="gateway.test", port=443))
+    for _ in range(2):  # it is not kept: others have signatures that are good
+        first = talk.ask(*asks(api, "Read it"), *turn) if not talk.entries else talk.ask()
+        assert "THEIRS" in json.dumps(first)
+        again = talk.exchange.again(error, 400)
+        assert again is not None
+        assert b"THEIRS" not in again
+        assert (b"Hm." in again, b"found" in again, b'"read"' in again) == (False, True, True)
+        if api != "anthropic-messages":
+            assert signatures(api, json.loads(again)) == [STAND_IN]
+        assert "without the signatures that the server refuses" in str(talk.exchange.report.request)
+        assert talk.exchange.again(error, 400) is None
+        talk.exchange.learned()
+
+
+def test_what_says_nothing_else_than_what_is_signed_stays() -> None:
+    thought = messages.assistant({"type": "thinking", "thinking": "Hm.", "signature": "THEIRS"})
+    talk = Talk("anthropic-messages")
+    talk.ask(*asks("anthropic-messages", "Read it"), thought, messages.user("Go on"))
+    error = chat.encoded({"error": {"message": "messages.1.content.0: Invalid `signature` in `thinking` block"}})
+    assert talk.exchange.again(error, 400) is None
+
+
 @CLIENT
 def test_calls_that_their_server_signed_keep_that(client: str) -> None:
     form = FORMS["gemini"]

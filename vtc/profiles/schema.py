@@ -68,9 +68,11 @@ class Ready(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     single: bool | None = None
     """Give each of several calls in one message a message of its own, with its result after it: `This model only
     supports single tool-calls at once!`"""
-    signatures: bool | None = None
+    signatures: Literal["anew"] | bool | None = None
     """Mark past calls that have no signature (made by another model, read from text, or older than a restart) with the
-    value that Google documents for them: `Function call is missing a thought_signature in functionCall parts.`"""
+    value that Google documents for them: `Function call is missing a thought_signature in functionCall parts.` `anew`:
+    leave out the signatures that a client brings, too, with what they sign, where it speaks the server's API: ``Invalid
+    `signature` in `thinking` block``, `Corrupted thought signature.`"""
     after_results: bool | None = None
     """Let the model say `Done.` between results and what the user says: `Unexpected role 'user' after role 'tool'`."""
     alternate: bool | None = None

@@ -106,6 +106,11 @@ REFUSALS: list[tuple[str, object, str]] = [
     ("images", "noted", "This model does not support image inputs"),
     ("thinking", "unsaid", '"llama3.1:8b" does not support thinking'),
     ("thinking", "unsaid", "Unsupported parameter: 'reasoning_effort' is not supported with this model."),
+    ("signatures", "anew", "messages.1.content.0: Invalid `signature` in `thinking` block"),
+    ("signatures", "anew", "ValidationException: ***.content.0: Invalid signature in thinking block"),
+    ("signatures", "anew", "Corrupted thought signature."),
+    ("signatures", "anew", "Unable to submit request because Thought signature is not valid."),
+    ("signatures", True, "Function call is missing a thought_signature in functionCall parts."),
     ("thinking", "unsaid", "`temperature` may only be set to 1 when thinking is enabled"),
     ("empty", True, "Assistant message must have a string or a list of chunks in content or a list of tool calls."),
     ("nulls", True, "list object has no element 0"),
@@ -137,7 +142,7 @@ REFUSALS: list[tuple[str, object, str]] = [
 @pytest.mark.parametrize("status", [400, 500])
 @pytest.mark.parametrize(("step", "value", "words"), REFUSALS, ids=[words[:30] for *_, words in REFUSALS])
 def test_a_refusal_teaches_a_step(step: str, value: object, words: str, status: int) -> None:
-    assert lesson(status, words, {}) == Lesson({step: value})
+    assert lesson(status, words, {}) == Lesson({step: value}, kept=value != "anew")
     again = lesson(status, words, {step: value})
     assert again is None or step not in again.steps
 

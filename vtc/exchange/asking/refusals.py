@@ -26,6 +26,8 @@ class LessonRow(RefusalWords, frozen=True, kw_only=True):
     """The words by which they refuse a request, and the steps that this teaches, by name and value."""
 
     steps: dict[str, Any]
+    kept: bool = True
+    """False for what lies in the conversation: another one is sent as it comes."""
 
     def __post_init__(self) -> None:
         with naming("steps"):
@@ -55,7 +57,7 @@ def _refusals() -> Refusals:
 
 
 _STRONGER: Mapping[Any, tuple[str, ...]] = {
-    True: ("parts",),
+    True: ("parts", "anew"),
     "folded": ("user",),
     "object": ("grammar", "plain"),
     "grammar": ("plain",),
@@ -75,6 +77,8 @@ class Lesson(NamedTuple):
     steps: Mapping[str, Any]
     once: int | None = None
     """For this request the limit on its reply: so many tokens are left."""
+    kept: bool = True
+    """True if it holds for all that follows, and not for this request alone."""
 
 
 def lesson(
@@ -111,7 +115,7 @@ def lesson(
             if known.get(name) not in (value, *_STRONGER.get(value, ()))
         }
         if steps and pattern(*row.words).search(message):
-            return Lesson(steps)
+            return Lesson(steps, kept=row.kept)
     if corrections := named():
         return Lesson(corrections)
     # A server that does not know the field says so in any words.

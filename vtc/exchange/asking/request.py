@@ -289,7 +289,8 @@ class RequestEncoder:
                 self._steps |= anew
                 return None
             last, self._report.request[:] = self.sent, before
-            self.taught = renewed(self.taught, taught.steps)
+            if taught.kept:
+                self.taught = renewed(self.taught, taught.steps)
             self._steps = renewed(self._steps, taught.steps if taught.once is None else {MAX_TOKENS: taught.once})
             body = self._encoded(self._messages)
             if self.sent != last:

@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from vtc.apis import Request
 from vtc.events import CanonicalRequest, Message, Opaque, Tool, ToolCall
 from vtc.exchange.asking.steps.messages import StepContext, with_messages
 from vtc.profiles.document import counted
@@ -174,8 +175,31 @@ def _orphan(result: Message) -> Message:
 # The seals of past calls, where a server refuses a call without: made by another model, read from text, or forgotten.
 
 
-def signatures(request: CanonicalRequest, _value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
-    """Put the value that Google documents for such calls on the first call of each step: its server checks no other."""
+def signatures(request: CanonicalRequest, value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
+    """Put the value that Google documents for such calls on the first call of each step: its server checks no other.
+
+    `anew`: the seals that the client brought are left out before, where it speaks the server's API.
+    """
+    is_own = context.request.LAYOUT is context.server.layout
+    request, left_out = _unsealed(request, context.request) if value == "anew" and is_own else (request, "")
+    signed, line = _signed(request, context)
+    return signed, ", ".join(filter(None, [left_out, line]))
+
+
+def _unsealed(request: CanonicalRequest, own: Request) -> tuple[CanonicalRequest, str]:
+    """Leave out the seals in past messages, with what they sign; a message that says nothing else stays as it is."""
+
+    def unsealed(message: Message) -> Message:
+        if message.role != "assistant" or not any(own.seals(message)):
+            return message
+        bare = own.without_thoughts(message)
+        return bare if bare.content or bare.calls else message
+
+    messages = map(unsealed, request.messages)
+    return with_messages(request, messages, "past message", "{} without the signatures that the server refuses")
+
+
+def _signed(request: CanonicalRequest, context: StepContext) -> tuple[CanonicalRequest, str]:
     stand_in = context.server.layout.unsigned
     if stand_in is None:
         return request, ""
