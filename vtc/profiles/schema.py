@@ -62,7 +62,7 @@ class Ready(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     string with maximum length 40`. `alphanumeric9`: of nine letters and digits, also those that VTC makes: `Tool call
     IDs should be alphanumeric strings with length 9!`"""
     results: bool | None = None
-    """Put results right after their calls, in their order, one for each; one of no call is said by the user: `An
+    """Put results right after their calls, in their order, one for each; one of no call is sent as a user message: `An
     assistant message with 'tool_calls' must be followed by tool messages`, `Not the same number of function calls and
     responses`."""
     single: bool | None = None
