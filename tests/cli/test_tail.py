@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from click.testing import CliRunner, Result
 from textual.pilot import Pilot
 from textual.widgets import OptionList
@@ -19,7 +20,8 @@ from tests.apis import chat
 from tests.e2e.conftest import Start, start
 from tests.e2e.upstream import Reply
 from vtc.cli import main
-from vtc.cli.terminal import LogTail, TerminalPage
+from vtc.cli.terminal import DraftFile, LogTail, TerminalPage
+from vtc.reporting import Case
 
 __all__ = ["start"]
 
@@ -52,8 +54,8 @@ def written(*models: str) -> str:
 
 
 @asynccontextmanager
-async def showing(log: Path) -> AsyncIterator[Pilot[None]]:
-    page = TerminalPage(LogTail(log))
+async def showing(log: Path, draft: Any = None) -> AsyncIterator[Pilot[None]]:
+    page = TerminalPage(LogTail(log), draft)
     async with page.run_test(size=(80, 24)) as pilot:
         await pilot.pause()
         yield pilot
@@ -211,3 +213,34 @@ async def test_a_vtc_that_runs_says_where_its_log_is(start: Start, tmp_path: Pat
     assert (result.exit_code, "`vtc run --log FILE`" in result.output) == (1, True)
     result = await asyncio.to_thread(run, lab.upstream.url)
     assert (result.exit_code, "is no VTC" in result.output) == (1, True)
+
+
+async def test_a_call_that_was_not_read_becomes_a_dialect_when_a_key_is_pressed(tmp_path: Path) -> None:
+    log, file = tmp_path / "vtc.jsonl", tmp_path / "lab-model.yaml"
+    log.write_text(json.dumps({**ENTRY, "id": "5f0c1ab2-9d3e", "calls": [], "unread": True}) + "\n" + written("m"))
+    text, tools = 'I look.\x1b\n@@read\n{"filePath": "note.txt"}\n@@end', {"read": {"type": "object"}}
+    case = Case(name="lab-model 5f0c1ab2", text=text, tools=tools)
+    asked: list[str] = []
+
+    def draft(id_: str) -> DraftFile:
+        asked.append(id_)
+        return DraftFile.of(case, [tmp_path], ())
+
+    async with showing(log, draft) as pilot:
+        await pilot.press("enter", "d", "q", "k", "enter")
+        assert asked == []
+        assert "make a dialect of this" in (await settled(pilot))[-1]
+        await pilot.press("d")
+        await pilot.pause()
+        assert asked == ["5f0c1ab2-9d3e"]
+        assert lines(pilot)[0] == ' it reads read {"filePath":"note.txt"}'
+        assert not file.exists()
+        file.write_text("mine")
+        await pilot.press("w")
+        assert (await settled(pilot))[0].startswith(" nothing was written: File exists")
+        assert file.read_text() == "mine"
+        await pilot.press("q", "d")
+        await pilot.pause()
+        await pilot.press("w")
+        assert (await settled(pilot))[0].startswith(" written:")
+        assert yaml.safe_load((tmp_path / "lab-model-2.yaml").read_text("utf-8"))["call"] == "@@{name}\n{args}\n@@end"

@@ -4,5 +4,6 @@ import it: Textual is an extra, and takes a while to load.
 
 from vtc.cli.terminal.app import TerminalPage
 from vtc.cli.terminal.log_tail import LogTail
+from vtc.proxy.draft_file import DraftFile
 
-__all__ = ["LogTail", "TerminalPage"]
+__all__ = ["DraftFile", "LogTail", "TerminalPage"]

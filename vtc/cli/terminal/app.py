@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
+from collections.abc import Callable
 from typing import ClassVar
 
 from rich.cells import set_cell_size
@@ -16,6 +18,7 @@ from textual.widgets.option_list import Option
 
 from vtc.cli.terminal.log_tail import LoggedExchange, LogTail
 from vtc.profiles.document import counted
+from vtc.proxy.draft_file import DraftFile
 from vtc.proxy.stats import Calls
 from vtc.reporting import OUTCOMES, UNDER_WAY, sections
 
@@ -116,6 +119,8 @@ class PagerScreen(Screen[None]):
 class ExchangeScreen(PagerScreen):
     """One exchange: what VTC did, how the request was changed, and the figures."""
 
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("d", "draft", "make a dialect of this")]
+
     def __init__(self, exchange: LoggedExchange) -> None:
         entry = exchange.entry
         where = f"{exchange.text('host')}{exchange.text('path')}"
@@ -126,6 +131,45 @@ class ExchangeScreen(PagerScreen):
         for title, lines in sections(entry):
             parts += [Content(), Content.styled(title, "bold"), *(Content(f"  {entry_line}") for entry_line in lines)]
         super().__init__(Content("\n").join(parts))
+        self._exchange = exchange
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Offer a draft of what was not read alone."""
+        return action != "draft" or bool(self._exchange.entry.get("unread"))
+
+    async def action_draft(self) -> None:
+        page = self.app
+        assert isinstance(page, TerminalPage)
+        try:
+            draft = await asyncio.to_thread(page.draft, self._exchange.text("id"))
+        except (ValueError, OSError) as error:
+            await page.push_screen(PagerScreen(Content(f"No dialect can be drafted: {error}")))
+        else:
+            await page.push_screen(DraftScreen(draft))
+
+
+class DraftScreen(PagerScreen):
+    """The draft of a dialect, what it reads, and where it can be put."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("w", "write", "write it")]
+
+    def __init__(self, draft: DraftFile) -> None:
+        place = f"w writes {draft.path}"
+        if draft.path is None:
+            place = "name a folder of your own with --profiles, to have it written from here" if draft.calls else ""
+        super().__init__(Content("\n".join([*draft.reads(), place, "", draft.text])))
+        self._draft = draft
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return action != "write" or self._draft.path is not None
+
+    def action_write(self) -> None:
+        try:
+            self._draft.write()
+            said = f"written: {self._draft.path}. A VTC with this folder reads it in a second"
+        except OSError as error:
+            said = f"nothing was written: {error.strerror}: {self._draft.path}"
+        self.app.switch_screen(PagerScreen(Content(said)))
 
 
 class TerminalPage(App[None]):
@@ -146,9 +190,11 @@ class TerminalPage(App[None]):
         Binding("question_mark", "help", "help", key_display="?"),
     ]
 
-    def __init__(self, log: LogTail) -> None:
+    def __init__(self, log: LogTail, draft: Callable[[str], DraftFile]) -> None:
         super().__init__()
         self._tail = log
+        self.draft = draft
+        """Drafts the dialect of a reply, by the id of its flow; raises ValueError."""
         self._problem = ""
 
     def compose(self) -> ComposeResult:
