@@ -207,6 +207,7 @@ def attacks(name: str, tool: str, *, whole: bool) -> Iterator[list[str]]:
 WAYS = pytest.mark.parametrize("whole", [False, True], ids=["streamed", "whole"])
 
 
+@pytest.mark.rest
 @pytest.mark.every
 @WAYS
 @pytest.mark.parametrize("policy", ["denied", "rule"])

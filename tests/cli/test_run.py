@@ -76,6 +76,7 @@ def test_an_address_where_it_cannot_listen_is_told_with_the_options_of_vtc_run()
     assert "--port" in done.stderr
 
 
+@pytest.mark.rest
 def test_an_address_where_mitmweb_cannot_listen_is_told_in_one_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -87,6 +88,7 @@ def test_an_address_where_mitmweb_cannot_listen_is_told_in_one_line() -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.rest
 def test_an_address_that_is_not_here_is_not_said_to_be_in_use() -> None:
     called = [sys.executable, "-m", "vtc", "run", "--host", "192.0.2.1"]  # for documentation (RFC 5737)
     done = subprocess.run(called, capture_output=True, text=True, timeout=3 * PATIENCE)

@@ -214,7 +214,7 @@ ORDERS = [("path", "content"), ("content", "path"), ("path", "content", "mode")]
 @pytest.mark.parametrize("dialect", TAGGED)
 def test_a_value_without_its_closer_keeps_its_white_space(dialect: str, some: Any) -> None:
     """Where the closer has a line of its own, the line break before the tag that follows is what is left of that."""
-    for _, space, order in some(product([dialect], SPACES, ORDERS), 3):
+    for _, space, order in some(product([dialect], SPACES, ORDERS), 9):
         call, text = without_closer(dialect, space, order)
         assert text
         assert [outcome(call, text, dialect, cuts=cuts) for cuts in (0, 1, 7)] == ["right"] * 3, text

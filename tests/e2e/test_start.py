@@ -39,6 +39,7 @@ async def mitmdump(
         await process.communicate()
 
 
+@pytest.mark.rest
 async def test_a_bad_profile_keeps_it_from_starting(confdir: Path, tmp_path: Path) -> None:
     """The message names the file, the line, the key and the nearest word that would do."""
     profiles = tmp_path / "profiles"

@@ -220,7 +220,7 @@ WITHOUT_MEMORY = (
 @pytest.mark.parametrize(
     ("replies", "some"),
     [
-        pytest.param(2, WITHOUT_MEMORY[:1], id="few"),
+        pytest.param(2, WITHOUT_MEMORY[:1], id="few", marks=pytest.mark.rest),
         pytest.param(5, WITHOUT_MEMORY, id="many", marks=pytest.mark.rest),
     ],
 )
