@@ -13,13 +13,14 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
-from tests.agents.apis import Call
+from tests.agents.apis import CHAT, Call
 from tests.agents.model_server import MODEL, ScriptedModel, serve
 from tests.cli.conftest import UsualPorts
 from vtc.cli import main
@@ -38,7 +39,7 @@ body = {"model": model, "stream": True, "tools": tools, "messages": [{"role": "u
 request = urllib.request.Request(f"{base}/chat/completions", json.dumps(body).encode(),
     {"content-type": "application/json", "authorization": "Bearer " + os.environ["LAB_KEY"]})
 reply = urllib.request.urlopen(request).read().decode()
-with urllib.request.urlopen(base.removesuffix("/v1") + "/.vtc") as answer:
+with urllib.request.urlopen(urllib.parse.urljoin(base, "/.vtc")) as answer:
     status = json.load(answer)
 seen = dict(arguments=sys.argv[1:], reply=reply, vtc=status, url=base, folder=str(folder), model=model,
     key=os.environ["LAB_KEY"], files=sorted(path.name for path in folder.iterdir()), own="LAB_OWN" in os.environ,
@@ -187,6 +188,16 @@ def test_options_go_to_vtc_and_the_key_of_a_variable_to_the_agent_and_what_went_
     assert seen["proxies"] == "127.0.0.1"
 
 
+def test_a_path_that_the_servers_apis_stand_below_goes_to_the_agent(machine: Machine) -> None:
+    api = replace(CHAT, path=f"/openai{CHAT.path}")
+    model = ScriptedModel("hermes", Call("read_file", "path", "hello.txt"), api=api)
+    with serve(model) as server:
+        done = machine.launch(f"{server}/openai/v1", "--model", MODEL)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert '"tool_calls"' in machine.seen["reply"]
+    assert len(model.requests) == 1
+
+
 def test_the_terminal_is_the_agents(machine: Machine, server: str) -> None:
     """Ctrl-C reaches agent and launch alike; a signal to launch alone is passed on, and VTC ends with the agent."""
     command = machine.command("lab", server, "--profiles", str(machine.profiles), "--", "wait")
@@ -261,7 +272,7 @@ def called(machine: Machine, *arguments: str, monkeypatch: pytest.MonkeyPatch) -
          "Claude Code is not installed; claude is not on PATH: npm install -g @anthropic-ai/claude-code"),
         (["lab", "http://127.0.0.1:9"], 1, "http://127.0.0.1:9 cannot be reached now (Connection refused): "),
         (["lab"], 2, "no model server answers on ports 9 of this machine: vtc launch lab URL"),
-        (["lab", "http://127.0.0.1:9/a/b"], 2, "leave out /a/b"),
+        (["lab", "http://me:open-sesame@127.0.0.1:9"], 2, "leave out user and password"),
         (["lab", "http://127.0.0.1:9", "--key-env", "NOT_SET"], 2, "the variable NOT_SET is not set, or empty"),
         (["labb"], 2, "there is no agent 'labb' (did you mean 'lab'?)"),
         (["lab", "--print"], 2, "there is no option --print; the agent's own go after `--`"),

@@ -26,7 +26,7 @@ import click
 from vtc.cli import common, config, local_servers
 from vtc.cli.common import profile_directories
 from vtc.cli.env import KEY, AgentName, VariableName, named
-from vtc.cli.run import run, server_url
+from vtc.cli.run import run, server_and_path
 from vtc.profiles.agents import AgentProfile, AgentSetup, text
 from vtc.profiles.document import listed
 from vtc.profiles.loader import Profiles
@@ -105,13 +105,14 @@ def launch(
     key = os.environ.get(key_env, "") if key_env else KEY
     if not key:
         raise CannotLaunch(f"--key-env: the variable {key_env} is not set, or empty")
-    server = server_url(upstream or settings.upstream) or local_servers.chosen(f"vtc launch {profile.name}")
+    server, path = server_and_path(upstream or settings.upstream)
+    server = server or local_servers.chosen(f"vtc launch {profile.name}")
     if not server:
         raise CannotLaunch(
             f"no model server answers on ports {local_servers.ports()} of this machine: vtc launch {profile.name} URL"
         )
-    names = _models(server, key if key_env else "", profiles)
-    chosen = model or _model(names, profile, server)
+    names = _models(server + path, key if key_env else "", profiles)
+    chosen = model or _model(names, profile, server + path)
     asked = [*_typed(options), *(word for directory in directories for word in ("--profiles", str(directory)))]
     given = [*asked, "--model", chosen, *(("--key-env", key_env) if key_env else ())]
     with ExitStack() as stack:
@@ -120,8 +121,8 @@ def launch(
         stack.callback(_remove, folder)
         address = None if asked else _running(settings.port or programs.PORT, server)
         proxy = None if address else stack.enter_context(OwnProxy.started(server, given, folder, own_log=settings.log))
-        values = {"address": address or (proxy.address if proxy else ""), "model": chosen, "key": key}
-        setup = profile.setup({**values, "folder": str(folder / "agent")})
+        at = (address or (proxy.address if proxy else "")) + path
+        setup = profile.setup({"address": at, "model": chosen, "key": key, "folder": str(folder / "agent")})
         _write(setup, folder / "agent")
         code = _carried_out(
             [program, *map(text, setup.arguments), *click.get_current_context().meta["arguments"]], setup

@@ -213,17 +213,23 @@ def _tell_of_server(server: str, planner: Planner, settings: Sequence[str]) -> N
 
 def server_url(upstream: str) -> str:
     """The model server as mitmproxy wants it: scheme, host and port."""
+    server, path = server_and_path(upstream)
+    if path:
+        raise click.BadParameter(
+            f"{upstream}: leave out {path}; it belongs in the client's base URL", param_hint="UPSTREAM"
+        )
+    return server
+
+
+def server_and_path(upstream: str) -> tuple[str, str]:
+    """Part the URL of a model server into what mitmproxy wants, and the path that its APIs stand below."""
     if not upstream:
-        return ""
+        return "", ""
     if "@" in upstream:
         problem = "leave out user and password; what the client sends as its key is passed on"
         raise click.BadParameter(problem, param_hint="UPSTREAM")
     url = common.url(common.base_url(upstream, "UPSTREAM"), "UPSTREAM")
-    if url.path:
-        raise click.BadParameter(
-            f"{upstream}: leave out {url.path}; it belongs in the client's base URL", param_hint="UPSTREAM"
-        )
-    return f"{url.scheme}://{url.netloc}"
+    return f"{url.scheme}://{url.netloc}", url.path
 
 
 def _check_options(profiles: Sequence[str], values: Sequence[str], file: Path, settings: Config) -> Planner:
