@@ -472,7 +472,7 @@ class _Streamed:
     held: str | None = None
     """What may leave of its last piece, which waits as it does not end the object."""
     comma: str = ""
-    """Text from a comma on that may be one too many: what follows it shows that."""
+    """Text from a comma on that may be one too many, or a word that may be a text: what follows it shows that."""
     comma_waits: bool = False
     """True if whole pieces wait with it; else the text before it has left."""
 
@@ -496,18 +496,22 @@ class _Streamed:
             return ""
         text, sent = self.rest + piece, 0 if self.waiting else len(self.rest)
         out: list[str] = []
-        at, mark = 0, sent
+        at, mark, word = 0, sent, slice(0)
         while at < len(text) and not read.is_over():
             here = at
             at = read.step(text, at)
             if at == here and not read.is_over():
                 break
+            word = slice(here, at) if at > here else word
             if read.begun is not None and not self.schema.takes_text(read.keys[-1]):
                 out.append(text[mark : read.begun])
                 mark, self.waiting = read.begun, True
             elif self.waiting and not read.in_string and not read.error:
                 out.append(self._typed(self.waits + text[mark:at]))
                 mark, self.waiting, self.waits = at, False, ""
+        if read.error and word.stop == at and self._may_be_text(text[word]):
+            at, self.comma = word.start, "" if word.start < mark else self.comma
+            mark = min(mark, at)
         self.rest = text[at:]
         if self.waiting or read.is_over():
             known = max(mark, at)
@@ -522,7 +526,21 @@ class _Streamed:
             return self._before_marker(left)
         if read.follows_comma and (end := left.rstrip()).endswith(","):
             left, self.comma = end[:-1], left[len(end) - 1 :]
+        elif self.holds_word:
+            left, self.comma = left.removesuffix(self.rest), self.rest
         return left
+
+    @property
+    def holds_word(self) -> bool:
+        """True if what came last looks like a number, and may be a text without its opening quote."""
+        read = self.arguments
+        return not (read.in_string or self.waiting or read.is_over()) and self._may_be_text(self.rest)
+
+    def _may_be_text(self, word: str) -> bool:
+        """True for a number, or the beginning of one, where the tool takes a text."""
+        keys, declared = self.arguments.keys, self.schema.properties
+        is_word = bool(word.strip()) and _BEGINS_WORD.fullmatch(word) is not None
+        return is_word and bool(keys) and keys[-1] in declared and self.schema.takes_text(keys[-1])
 
     def _before_marker(self, left: str) -> str:
         """Return what may leave of a text before the marker of a special token that may close the value.
@@ -618,7 +636,7 @@ class StreamedCalls:
         left = call.take(delta.arguments)
         # A frame that waits leaves as it came; of one that ends with the beginning of a marker that may never leave.
         is_whole = call.comma_waits or left + call.comma + call.waits == delta.arguments
-        waits = call.comma and is_whole and not value_ends.MAY_BEGIN.search(call.comma)
+        waits = call.comma and is_whole and not (value_ends.MAY_BEGIN.search(call.comma) or call.holds_word)
         if waits and not delta.last:  # up to what shows whether the comma is one too many, or to the end of the call
             call.comma, call.comma_waits = left + call.comma, True
             return None
