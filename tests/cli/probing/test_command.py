@@ -158,6 +158,8 @@ async def test_what_a_server_does_is_found_out_and_becomes_profiles(case: str, t
     assert names == {Path(file).name.partition("-")[2] for file in found["profiles"]}
     if code == 0:
         assert found["command"] == f"vtc run {upstream.url} --profiles {tmp_path}"
+        launched = f"vtc launch gemini {upstream.url} --profiles {tmp_path} --model {found['model']}"
+        assert found["clients"]["Gemini CLI"] == launched
 
 
 async def test_what_is_written_is_what_was_seen(tmp_path: Path) -> None:
@@ -171,6 +173,7 @@ async def test_what_is_written_is_what_was_seen(tmp_path: Path) -> None:
     assert "parts_reasoning: false  # reasoning came in the text" in text
     assert "What does the template refuse? a system message amid the conversation" in bare.output
     assert f"vtc run {upstream.url} --tools prompt --dialect hermes" in bare.output
+    assert f"vtc launch codex {upstream.url} --tools prompt --dialect hermes --model " in bare.output
     assert "Of reasoning that holds with profiles only: run this again with `--write DIR`." in bare.output
 
 
@@ -231,6 +234,7 @@ async def test_a_key_is_sent_and_never_told(tmp_path: Path, monkeypatch: pytest.
         result = await probed(upstream.url, "--key-env", "MY_KEY", "--json", "--write", str(tmp_path))
     assert (without.exit_code, "--key-env" in told(without)["reason"]) == (1, True)
     assert (result.exit_code, told(result)["tools"]) == (0, "refused")
+    assert told(result)["clients"]["Codex"].endswith(" --key-env MY_KEY")
     assert key not in result.output + texts(tmp_path)
 
 

@@ -73,8 +73,9 @@ def probe(
     files: list[Path] = []
     if directory and seen.proposal and seen.stopped != BY_USER:
         files = seen.proposal.write(directory, _head(seen), asker.secrets)
-    line = report.command(seen, directory if files else None, server=server, api=api or "")
-    findings = scrubbed(report.as_json(seen, line, files), asker.secrets)
+    proposed = report.options(seen, directory if files else None, server=server, api=api or "")
+    clients = report.clients(seen, proposed, profiles.agents.values(), key_env)
+    findings = scrubbed(report.as_json(seen, report.command(seen, proposed), files, clients), asker.secrets)
     if as_json:
         show_json(findings)
     else:

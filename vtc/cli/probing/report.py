@@ -18,6 +18,7 @@ from vtc.cli.probing import scenarios, words
 from vtc.cli.probing.probe import ProbeRecord
 from vtc.cli.probing.talk import Outcome, ProbeReply
 from vtc.cli.probing.template import BY_USER
+from vtc.profiles.agents import AgentProfile
 from vtc.profiles.document import table
 from vtc.proxy.launch import PORT
 
@@ -43,25 +44,15 @@ WORDS: dict[Outcome, str] = {
     "unasked": "not asked",
 }
 CLIENTS = (
-    ("OpenCode", '"baseURL": "{base}/v1", "npm": "@ai-sdk/openai-compatible"; "tool_call": true for the model'),
-    ("Cline, Roo Code, Kilo Code", 'provider "OpenAI Compatible", Base URL {base}/v1, model {model}'),
-    (
-        "Claude Code",
-        "ANTHROPIC_BASE_URL={base} ANTHROPIC_AUTH_TOKEN=any ANTHROPIC_MODEL={model} "
-        "ANTHROPIC_DEFAULT_HAIKU_MODEL={model}",
-    ),
-    ("Codex", 'base_url = "{base}/v1", wire_api = "responses", model = "{model}"'),
-    ("Gemini CLI", "GOOGLE_GEMINI_BASE_URL={base}, --model {model}"),
-    ("Qwen Code", "OPENAI_BASE_URL={base}/v1 OPENAI_API_KEY=any OPENAI_MODEL={model}"),
-    ("Continue", "apiBase: {base}/v1, provider: openai, model: {model}"),
+    ("Cline, Roo Code, Kilo Code in an editor", 'provider "OpenAI Compatible", Base URL {base}/v1, model {model}'),
+    ("Continue in an editor", "apiBase: {base}/v1, provider: openai, model: {model}"),
     ("OpenAI SDKs, LiteLLM", "OPENAI_BASE_URL={base}/v1 OPENAI_API_KEY=any, model {model}"),
-    ("goose", "OPENAI_HOST={base} GOOSE_MODEL={model}"),
     ("Zed", '"api_url": "{base}/v1", "name": "{model}"'),
     ("Open WebUI", "OPENAI_API_BASE_URL={base}/v1; Function calling: native"),
     ("Copilot in VS Code", '"url": "{base}/v1/chat/completions", "id": "{model}"'),
     ("clients of Ollama", "OLLAMA_HOST={base}, model {model}"),
 )
-"""What each client of README's table is told; docs/editors.md says where."""
+"""What each client is told that no command of ours starts; docs/editors.md says where."""
 COLOURS: dict[Outcome, str] = {
     "works": "green",
     "mended": "cyan",
@@ -363,27 +354,32 @@ LOOKS: tuple[Callable[[ProbeRecord], Iterator[Finding]], ...] = (
 # For people and as JSON.
 
 
-def command(seen: ProbeRecord, directory: Path | None, *, server: str, api: str) -> str:
-    """Write the command that runs VTC as proposed; `server` and `api` are what the user had to say."""
-    at = urlsplit(seen.server.url)
-    parts = ["vtc", "run", f"{at.scheme}://{at.netloc}"]
+def options(seen: ProbeRecord, directory: Path | None, *, server: str, api: str) -> list[str]:
+    """Write the options by which VTC runs as proposed; `server` and `api` are what the user had to say."""
     if directory:
-        parts += ["--profiles", str(directory)]
-    else:
-        prompt = seen.way == "prompt" and seen.proposal
-        parts += ["--tools", "prompt", "--dialect", seen.proposal.model.dialect] if prompt and seen.proposal else []
-        parts += ["--server", server] if server else []
-        parts += ["--api", api] if api else []
-    return shlex.join(parts)
+        return ["--profiles", str(directory)]
+    prompt = seen.way == "prompt" and seen.proposal
+    parts = ["--tools", "prompt", "--dialect", seen.proposal.model.dialect] if prompt and seen.proposal else []
+    parts += ["--server", server] if server else []
+    parts += ["--api", api] if api else []
+    return parts
 
 
-def settings(seen: ProbeRecord) -> dict[str, str]:
-    """Tell what each client sets."""
-    base = f"http://127.0.0.1:{PORT}{urlsplit(seen.server.url).path}"
-    return {name: text.format(base=base, model=seen.server.model) for name, text in CLIENTS}
+def command(seen: ProbeRecord, proposed: Sequence[str]) -> str:
+    """Write the command that runs VTC with the options that are proposed."""
+    at = urlsplit(seen.server.url)
+    return shlex.join(["vtc", "run", f"{at.scheme}://{at.netloc}", *proposed])
 
 
-def as_json(seen: ProbeRecord, line: str, files: Sequence[Path]) -> dict[str, Any]:
+def clients(seen: ProbeRecord, proposed: Sequence[str], agents: Iterable[AgentProfile], key_env: str) -> dict[str, str]:
+    """Tell how each agent is started, and what each other client sets."""
+    base, model = f"http://127.0.0.1:{PORT}{urlsplit(seen.server.url).path}", seen.server.model
+    more = [*proposed, "--model", model, *(["--key-env", key_env] if key_env else [])]
+    launched = {agent.title: shlex.join(["vtc", "launch", agent.name, seen.server.url, *more]) for agent in agents}
+    return launched | {name: text.format(base=base, model=model) for name, text in CLIENTS}
+
+
+def as_json(seen: ProbeRecord, line: str, files: Sequence[Path], settings: Mapping[str, str]) -> dict[str, Any]:
     """Tell all of it to a program."""
     works, reason = seen.verdict()
     server, replied = seen.server, seen.tools is not None
@@ -408,7 +404,7 @@ def as_json(seen: ProbeRecord, line: str, files: Sequence[Path]) -> dict[str, An
         "profiles": [str(file) for file in files],
         "command": line if works else None,
         "needs_profiles": seen.needs() if works and not files else [],
-        "clients": settings(seen) if works else {},
+        "clients": settings if works else {},
         "requests": seen.asked,
         "stopped": seen.stopped or None,
         "findings": [
