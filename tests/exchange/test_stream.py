@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
+import tracemalloc
 from itertools import cycle, pairwise
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,23 @@ def test_every_cut_of_a_reply_gives_the_same(coding: str, some: Any) -> None:
     assert fed(opened().stream(coding), *(body[i : i + 1] for i in range(len(body)))) == whole
     for cut in some(range(1, len(body)), 4):
         assert fed(opened().stream(coding), body[:cut], body[cut:]) == whole
+
+
+def test_a_stream_does_not_hold_the_conversation_that_it_answers() -> None:
+    """A turn of an agent is hundreds of kilobytes, and its reply may take minutes."""
+    turns = [{"role": "user", "content": f"{number} " * 2000} for number in range(40)]
+    tracemalloc.start()
+    try:
+        exchange = opened(messages=turns)
+        exchange.request()
+        held, _ = tracemalloc.get_traced_memory()
+        stream = exchange.stream()
+        gc.collect()
+        left, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert stream.feed(BODY)
+    assert held - left > sum(len(turn["content"]) for turn in turns)
 
 
 SETTINGS = st.sampled_from([{}, {"lenient": "off"}, {"model": "qwen3"}, {"model": "qwen2.5"}])

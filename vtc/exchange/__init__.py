@@ -14,7 +14,7 @@ Nothing here does I/O, reads a clock or draws a random number. What becomes of b
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -97,7 +97,8 @@ class Exchange:
         self._own = partial(OwnReplies, api, request, seed=seed, created=facts.time)
         if self.crosses:
             self.report.parties.server_api = self.server.name
-        self._sealed = partial(self._seal_key, facts, secret)
+        # Not of all facts: they hold the request.
+        self._sealed = partial(self._seal_key, (facts.host, str(facts.port)), facts.credentials, secret)
         self._planned = planned
         self._begin(plan, past, {})
 
@@ -118,10 +119,10 @@ class Exchange:
         self.whole = WholeReplies(*sides, plan, self._factory, self._encoder, self.fate, self.report, reminder)
         self._outgoing: Outgoing | None = None  # when it was asked for
 
-    def _seal_key(self, facts: Facts, secret: bytes, plan: Plan) -> SealKey:
-        """Derive the key for what the server seals of this conversation."""
-        whose = self.server.name, facts.host, str(facts.port), plan.server_model or self._request.model
-        return SealKey.of(secret, (opening(self._request.messages), *whose, *facts.credentials))
+    def _seal_key(self, at: tuple[str, str], credentials: Collection[str], secret: bytes, plan: Plan) -> SealKey:
+        """Derive the key for what the server `at` a host and port seals of this conversation."""
+        whose = self.server.name, *at, plan.server_model or self._request.model
+        return SealKey.of(secret, (opening(self._request.messages), *whose, *credentials))
 
     @classmethod
     def open(
