@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from tests.agents.apis import CHAT, Call
+from tests.agents.apis import CHAT, OLLAMA, Api, Call
 from tests.agents.model_server import MODEL, ScriptedModel, serve
 from tests.cli.conftest import UsualPorts
 from vtc.cli import main
@@ -188,8 +188,9 @@ def test_options_go_to_vtc_and_the_key_of_a_variable_to_the_agent_and_what_went_
     assert seen["proxies"] == "127.0.0.1"
 
 
-def test_a_path_that_the_servers_apis_stand_below_goes_to_the_agent(machine: Machine) -> None:
-    api = replace(CHAT, path=f"/openai{CHAT.path}")
+@pytest.mark.parametrize("api", [CHAT, OLLAMA], ids=["the agent's API", "another API"])
+def test_a_path_that_the_servers_apis_stand_below_goes_to_the_agent(api: Api, machine: Machine) -> None:
+    api = replace(api, path=f"/openai{api.path}")
     model = ScriptedModel("hermes", Call("read_file", "path", "hello.txt"), api=api)
     with serve(model) as server:
         done = machine.launch(f"{server}/openai/v1", "--model", MODEL)

@@ -32,7 +32,7 @@ from vtc.profiles.document import listed
 from vtc.profiles.loader import Profiles
 from vtc.profiles.schema import API_NAMES
 from vtc.proxy import launch as programs
-from vtc.proxy.discovery import Asker, recognised
+from vtc.proxy.discovery import Asker, recognised, spoken
 from vtc.proxy.discovery import listed as models_of
 from vtc.proxy.stats import Figures
 from vtc.proxy.status import status_of
@@ -111,8 +111,11 @@ def launch(
         raise CannotLaunch(
             f"no model server answers on ports {local_servers.ports()} of this machine: vtc launch {profile.name} URL"
         )
-    names = _models(server + path, key if key_env else "", profiles)
+    asker = Asker(server + path, key=key if key_env else "")
+    names = _models(asker, profiles)
     chosen = model or _model(names, profile, server + path)
+    if path and not options["api"]:  # VTC itself asks servers at their roots
+        options = {**options, "api": ",".join(spoken(asker))}
     asked = [*_typed(options), *(word for directory in directories for word in ("--profiles", str(directory)))]
     given = [*asked, "--model", chosen, *(("--key-env", key_env) if key_env else ())]
     with ExitStack() as stack:
@@ -144,9 +147,8 @@ def _typed(options: Mapping[str, Any]) -> Iterator[str]:
 # The model server.
 
 
-def _models(server: str, key: str, profiles: Profiles) -> list[str]:
+def _models(asker: Asker, profiles: Profiles) -> list[str]:
     """List the models of a server; ends the program if it does not answer."""
-    asker = Asker(server, key=key)
     identity = recognised(asker, profiles)
     if not identity.is_there:
         raise click.ClickException(identity.told)
