@@ -68,7 +68,7 @@ def writers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Planner]:
 
 @pytest.mark.one_in(8)
 @pytest.mark.parametrize("dialect", DIALECTS, scope="module")
-@settings(max_examples=EXAMPLES // 16)
+@settings(max_examples=max(1, EXAMPLES // 16))
 @given(
     data=st.data(),
     size=st.sampled_from(targets.PIECES),
@@ -103,7 +103,7 @@ def test_replies_of_messages_in_every_dialect(
 
 @pytest.mark.one_in(8)
 @pytest.mark.parametrize("dialect", DIALECTS, scope="module")
-@settings(max_examples=EXAMPLES // 16)
+@settings(max_examples=max(1, EXAMPLES // 16))
 @given(data=st.data(), size=st.sampled_from(targets.PIECES), status=st.sampled_from(["completed", "incomplete"]))
 def test_replies_of_responses_in_every_dialect(
     dialect: str, size: int, status: str, data: st.DataObject, writers: dict[str, Planner]
@@ -189,7 +189,7 @@ NATIVE = [
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@settings(max_examples=EXAMPLES // 6)
+@settings(max_examples=max(1, EXAMPLES // 6))
 @given(
     said=SAID,
     calls=st.lists(st.sampled_from(NATIVE), max_size=2, unique_by=lambda call: call["id"]),

@@ -101,7 +101,7 @@ ANY = tool_and_arguments(kinds(tells=True, tags=False), KEYS)
 
 
 @pytest.mark.parametrize("dialect", [*DIALECTS.values(), FLAT], ids=lambda one: one.name)
-@settings(max_examples=EXAMPLES // 10)
+@settings(max_examples=max(1, EXAMPLES // 10))
 @given(drawn=ANY)
 def test_arguments_of_any_type_are_read_back(dialect: Description, drawn: tuple[Tool, dict[str, Any]]) -> None:
     tool, arguments = drawn
@@ -227,7 +227,7 @@ def test_what_a_model_writes_in_its_own_way_is_read_exactly_and_takes_no_repair(
 
 
 @pytest.mark.parametrize("name", ["functiongemma", "gemma4"])
-@settings(max_examples=EXAMPLES // 10)
+@settings(max_examples=max(1, EXAMPLES // 10))
 @given(drawn=SURE)
 def test_a_call_of_gemma_that_ends_early_is_no_call_with_less_in_it(
     name: str, drawn: tuple[Tool, dict[str, Any]]

@@ -144,7 +144,7 @@ ARGUMENTS = st.fixed_dictionaries(
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-@settings(max_examples=EXAMPLES // 8)
+@settings(max_examples=max(1, EXAMPLES // 8))
 @given(
     api=st.sampled_from(list(SHAPES)),
     arguments=st.lists(ARGUMENTS, min_size=1, max_size=2),
@@ -224,7 +224,7 @@ def test_a_call_that_is_cut_off_stays_as_it_left(dialect: str, api: str, planner
 
 
 @each
-@settings(max_examples=EXAMPLES // 2)
+@settings(max_examples=max(1, EXAMPLES // 2))
 @given(texts=SAID, size=st.integers(1, 40), cut=st.booleans())
 def test_any_reply_is_read_as_without_pieces_but_for_calls_that_break(
     api: str, texts: list[str], size: int, cut: bool, planners: dict[str, Planner]

@@ -181,7 +181,7 @@ def conversations(draw: st.DrawFn) -> list[Any]:
     return said
 
 
-@settings(max_examples=settings().max_examples // 4)
+@settings(max_examples=max(1, settings().max_examples // 4))
 @given(
     said=conversations(),
     dialect=st.sampled_from([*chat.DIALECTS, "deepseek-v3", "llama3", "functionary"]),

@@ -238,5 +238,7 @@ def test_joined_pieces_are_the_arguments_in_any_cut(api: str, data: st.DataObjec
         calls.append(("write", [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]))
     frames = calling(api, *calls)
     body = b"".join(through(exchange(api).stream(), frames))
-    assert body == b"".join(frames)
+    # What may be the beginning of a marker that closes a value leaves with the next piece.
+    if not any(re.search(r"</?(\\(u\w{0,3})?)?\Z", piece) for _, pieces in calls for piece in pieces):
+        assert body == b"".join(frames)
     assert said(api, body) == [("write", one) for one in arguments]

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 from urllib.parse import urlsplit
 
 import click
@@ -21,6 +21,7 @@ import click
 from vtc.cli import common, config, local_servers
 from vtc.cli.common import completing, profile_directories
 from vtc.cli.config import Config
+from vtc.cli.tail import watch_own
 from vtc.profiles.document import KeyPath, ProfileError, nearest
 from vtc.profiles.planner import Planner
 from vtc.profiles.schema import API_NAMES
@@ -66,6 +67,7 @@ class RunCommand(click.Command):
 @click.argument("upstream", default="")
 @click.argument("more", nargs=-1, type=click.UNPROCESSED)
 @click.option("--web", is_flag=True, help="Run mitmweb, to see in a browser what happens.")
+@click.option("--ui", is_flag=True, help="Show exchanges in the terminal as they end, as `vtc tail` does.")
 @click.option("--proxy", is_flag=True, help="Without UPSTREAM: be an ordinary proxy, and look for no server.")
 @click.option("--port", type=click.IntRange(0, 65535), help=f"Where clients connect; 0: any free one. [{launch.PORT}]")
 @click.option("--host", help="0.0.0.0 for clients on other machines. [127.0.0.1]")
@@ -93,6 +95,7 @@ def run(
     upstream: str,
     more: tuple[str, ...],
     web: bool,
+    ui: bool,
     proxy: bool,
     port: int | None,
     host: str | None,
@@ -143,12 +146,24 @@ def run(
     if not (settings.arguments() or more):  # those may have it listen elsewhere, or not at all
         _check_free(address, at)
     if program == "mitmweb" and not any(argument.startswith("--web-") for argument in arguments):
-        typed = dict(value.partition("=")[::2] for value in values)
-        host, at = typed.get("web_host", WEB_HOST), int(typed.get("web_port", WEB_PORT))
-        _check_free(host, at, "mitmweb", f"`-- --set web_port={at + 1}`")
+        _check_web(values)
+    if ui:
+        sys.exit(watch_own(command, log, at, directories))
+    _become(command)
+
+
+def _become(command: list[str]) -> NoReturn:
+    """Have a program take the place of this one."""
     if os.name == "nt":  # there, a program that is replaced returns to the shell at once
         sys.exit(subprocess.call(command))
     os.execv(command[0], command)
+
+
+def _check_web(values: Sequence[str]) -> None:
+    """End the program if mitmweb could not listen, given these `NAME=VALUE`s."""
+    typed = dict(value.partition("=")[::2] for value in values)
+    host, at = typed.get("web_host", WEB_HOST), int(typed.get("web_port", WEB_PORT))
+    _check_free(host, at, "mitmweb", f"`-- --set web_port={at + 1}`")
 
 
 def _has_mode(arguments: Sequence[str]) -> bool:

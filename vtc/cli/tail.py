@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import re
+import signal
+import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -18,6 +23,8 @@ from vtc.proxy import launch
 from vtc.proxy.draft_file import DraftFile
 
 NEEDED = "needs the package textual"
+LEAVE = 10
+"""Seconds that a VTC has to end in."""
 
 
 @click.command(short_help="Watch exchanges in a terminal.")
@@ -37,22 +44,61 @@ def tail(source: str, port: int | None, directories: tuple[Path, ...]) -> None:
         url = base_url(source, "URL")
         file, port = _log_of(url), port or urlsplit(url).port
     folders = directories or config.directories(*config.loaded(None))
+    if not file.is_file():
+        raise click.UsageError(f"{file}: no such file; `vtc run --log {file}` writes one")
+    check_terminal(f"for programs each line of {file} is JSON (`vtc stats` counts)")
     watch(file, lambda flow: _draft(flow, port or launch.PORT, folders))
 
 
-def watch(file: Path, draft: Callable[[str], DraftFile]) -> None:
-    """Show a log until the user ends it; ends the program with an error where that cannot be."""
-    try:
-        from vtc.cli.terminal import LogTail, TerminalPage  # it takes a while, and is an extra
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "textual":
-            raise
-        raise click.UsageError(f"this {NEEDED}: {sys.executable} -m pip install textual") from None
-    if not file.is_file():
-        raise click.UsageError(f"{file}: no such file; `vtc run --log {file}` writes one")
+def watch(file: Path, draft: Callable[[str], DraftFile], is_over: Callable[[], bool] = lambda: False) -> None:
+    """Show a log until the user ends it, or it `is_over`."""
+    from vtc.cli.terminal import LogTail, TerminalPage  # it takes a while, and is an extra
+
+    TerminalPage(LogTail(file), draft, is_over).run()
+
+
+def check_terminal(otherwise: str) -> None:
+    """End the program with an error where nothing can be shown in a terminal; `otherwise` says what can be done."""
+    if find_spec("textual") is None:
+        raise click.UsageError(f"this {NEEDED}: {sys.executable} -m pip install textual")
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise click.UsageError(f"this needs a terminal; for programs each line of {file} is JSON (`vtc stats` counts)")
-    TerminalPage(LogTail(file), draft).run()
+        raise click.UsageError(f"this needs a terminal; {otherwise}")
+
+
+def watch_own(command: Sequence[str], log: Path | None, port: int, folders: Sequence[Path]) -> int:
+    """Run a VTC of one's own behind the page of its exchanges, end both together, and return the exit code.
+
+    Its lines are shown at the end if it did not run until then. Without a log it writes one that is not kept.
+    """
+    check_terminal("leave out --ui; --log FILE writes the same")
+    with ExitStack() as stack:
+        if log is None:
+            log = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="vtc-ui-"))) / "exchanges.jsonl"
+            command = [*command, "--set", f"vtc_log={log}"]
+        log.touch(mode=0o600)
+        lines = stack.enter_context(tempfile.TemporaryFile())
+        for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
+            signal.signal(number, lambda number, _: sys.exit(128 + number))
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=lines, stderr=lines, start_new_session=True
+        )
+        stack.callback(_end, process)
+        watch(log, lambda flow: _draft(flow, port, folders), lambda: process.poll() is not None)
+        if process.poll() is None:
+            return 0
+        lines.seek(0)
+        click.echo(lines.read().decode("utf-8", "replace"), nl=False, err=True)
+        return process.returncode or 1
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a program, by force if it does not end by itself."""
+    process.terminate()
+    try:
+        process.wait(LEAVE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def _draft(flow: str, port: int, folders: Sequence[Path]) -> DraftFile:

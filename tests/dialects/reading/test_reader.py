@@ -149,7 +149,7 @@ def test_a_reply_that_ends_anywhere_in_a_call_is_all_there(dialect: str) -> None
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-@settings(max_examples=EXAMPLES // 8)
+@settings(max_examples=max(1, EXAMPLES // 8))
 @given(data=st.data(), options=options, places=places)
 def test_text_made_of_markup(dialect: str, data: st.DataObject, options: dict[str, Any], places: list[int]) -> None:
     check_any(drawn(data, [DIALECTS[dialect]]), [DIALECTS[dialect]], options, places)
@@ -178,7 +178,7 @@ def damaged(draw: st.DrawFn, dialect: Description) -> str:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-@settings(max_examples=EXAMPLES // 6)
+@settings(max_examples=max(1, EXAMPLES // 6))
 @given(data=st.data(), options=options, places=places)
 def test_damaged_calls(dialect: str, data: st.DataObject, options: dict[str, Any], places: list[int]) -> None:
     check_any(data.draw(damaged(DIALECTS[dialect])), [DIALECTS[dialect]], options, places)
@@ -190,7 +190,7 @@ def test_text_made_of_the_markup_of_some(data: st.DataObject, options: dict[str,
     check_any(drawn(data, SIX), SIX, options, places)
 
 
-@settings(max_examples=EXAMPLES // 5)
+@settings(max_examples=max(1, EXAMPLES // 5))
 @given(data=st.data(), options=options, places=places)
 def test_text_made_of_the_markup_of_all(data: st.DataObject, options: dict[str, Any], places: list[int]) -> None:
     every = list(DIALECTS.values())
@@ -349,7 +349,7 @@ def test_release_gives_back_what_is_held_as_text(cut: int) -> None:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-@settings(max_examples=EXAMPLES // 10)
+@settings(max_examples=max(1, EXAMPLES // 10))
 @given(data=st.data())
 def test_release_loses_nothing(dialect: str, data: st.DataObject) -> None:
     text = drawn(data, [DIALECTS[dialect]])

@@ -293,7 +293,7 @@ def arguments(draw: st.DrawFn, dialect: Description) -> tuple[dict[str, Any], di
 
 
 @pytest.mark.parametrize("name", [*DIALECTS])
-@settings(max_examples=EXAMPLES // 10)
+@settings(max_examples=max(1, EXAMPLES // 10))
 @given(data=st.data())
 def test_what_is_written_is_read_back(name: str, data: st.DataObject) -> None:
     read_back(DIALECTS[name], data)
@@ -304,7 +304,7 @@ def test_what_is_written_by_some_is_read_back(data: st.DataObject) -> None:
     read_back(DIALECTS[data.draw(st.sampled_from(COMMON))], data)
 
 
-@settings(max_examples=EXAMPLES // 4)
+@settings(max_examples=max(1, EXAMPLES // 4))
 @given(data=st.data())
 def test_what_is_written_is_read_back_in_the_dialect_of_the_page(data: st.DataObject) -> None:
     read_back(shown(DIALECTS_PAGE), data)
@@ -343,7 +343,7 @@ def read_back(dialect: Description, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("name", DIALECTS)
-@settings(max_examples=EXAMPLES // 10)
+@settings(max_examples=max(1, EXAMPLES // 10))
 @given(data=st.data())
 def test_several_calls_and_the_text_around_them_are_read_back(name: str, data: st.DataObject) -> None:
     dialect = DIALECTS[name]

@@ -190,9 +190,13 @@ class TerminalPage(App[None]):
         Binding("question_mark", "help", "help", key_display="?"),
     ]
 
-    def __init__(self, log: LogTail, draft: Callable[[str], DraftFile]) -> None:
+    def __init__(
+        self, log: LogTail, draft: Callable[[str], DraftFile], is_over: Callable[[], bool] = lambda: False
+    ) -> None:
+        """The page ends by itself when it `is_over`, as when the VTC that writes the log has ended."""
         super().__init__()
         self._tail = log
+        self._is_over = is_over
         self.draft = draft
         """Drafts the dialect of a reply, by the id of its flow; raises ValueError."""
         self._problem = ""
@@ -212,6 +216,8 @@ class TerminalPage(App[None]):
 
     def look(self) -> None:
         """Show what is new in the log."""
+        if self._is_over():
+            self.exit()
         try:
             exchanges, problem = self._tail.read(), ""
         except OSError as error:

@@ -1,0 +1,122 @@
+"""`vtc run --ui`: a VTC and the page of its exchanges in one terminal, of 80 x 24."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+from click.testing import CliRunner
+
+from tests.agents.apis import Call
+from tests.agents.model_server import MODEL, ScriptedModel, serve
+from tests.apis import chat
+from vtc.cli import main
+
+PATIENCE = 60
+
+
+class Terminal:
+    """A terminal with `vtc run --ui` in it."""
+
+    def __init__(self, process: subprocess.Popen[bytes], end: int) -> None:
+        self.process = process
+        self._end = end
+        self.shown = b""
+
+    def shows(self, text: bytes) -> bool:
+        """Read what is shown until a text is, or the program has ended."""
+        begun = time.monotonic()
+        while text not in self.shown and time.monotonic() - begun < PATIENCE:
+            if select.select([self._end], [], [], 1)[0]:
+                try:
+                    self.shown += os.read(self._end, 1 << 16)
+                except OSError:  # Linux: nobody has the other end any more
+                    break
+        return text in self.shown
+
+    def types(self, keys: bytes) -> None:
+        os.write(self._end, keys)
+
+
+@contextmanager
+def terminal(tmp_path: Path, confdir: Path, *arguments: str) -> Iterator[Terminal]:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / ".mitmproxy").symlink_to(confdir)
+    ours, theirs = pty.openpty()
+    variables = {"HOME": str(home), "TMPDIR": str(tmp_path), "TERM": "xterm-256color", "PATH": "/usr/bin:/bin"}
+    with subprocess.Popen(
+        [sys.executable, "-P", "-m", "vtc", "run", "--ui", *arguments],
+        env=variables | {"COLUMNS": "80", "LINES": "24"},
+        cwd=tmp_path,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+    ) as process:
+        os.close(theirs)
+        try:
+            yield Terminal(process, ours)
+        finally:
+            process.kill()
+            os.close(ours)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])
+
+
+def ask(port: int) -> None:
+    """Ask for a reply as soon as VTC listens."""
+    tools = [{"type": "function", "function": {"name": "read_file", "parameters": {"type": "object"}}}]
+    body = chat.encoded(chat.request(stream=True, model=MODEL, tools=tools))
+    begun = time.monotonic()
+    with httpx.Client(trust_env=False) as client:
+        while True:
+            try:
+                sent = client.post(f"http://127.0.0.1:{port}/v1/chat/completions", content=body, timeout=PATIENCE)
+            except httpx.ConnectError:
+                assert time.monotonic() - begun < PATIENCE
+                continue
+            assert sent.status_code == 200
+            return
+
+
+def test_exchanges_are_shown_and_vtc_ends_with_the_page(tmp_path: Path, confdir: Path) -> None:
+    port = free_port()
+    with (
+        serve(ScriptedModel("hermes", Call("read_file", "path", "hello.txt"))) as server,
+        terminal(tmp_path, confdir, server, "--port", str(port)) as shown,
+    ):
+        ask(port)
+        assert shown.shows(b"read_file"), shown.shown
+        shown.types(b"q")
+        shown.shows(b"nothing of the kind: read to the end")
+        assert shown.process.wait(PATIENCE) == 0
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    assert not [*tmp_path.glob("vtc-ui-*")]
+
+
+def test_the_page_ends_where_vtc_cannot_start_and_its_lines_say_why(tmp_path: Path, confdir: Path) -> None:
+    arguments = ["http://127.0.0.1:1", "--port", str(free_port()), "--", "--no-such-argument"]
+    with terminal(tmp_path, confdir, *arguments) as shown:
+        assert shown.shows(b"unrecognized arguments: --no-such-argument"), shown.shown
+        assert shown.process.wait(PATIENCE)
+
+
+def test_without_a_terminal_it_is_said() -> None:
+    done = CliRunner().invoke(main, ["run", "--ui", "http://127.0.0.1:1"])
+    assert done.exit_code == 2
+    assert "this needs a terminal; leave out --ui" in done.output
