@@ -25,8 +25,6 @@ from tests.e2e.conftest import PATH
 from tests.e2e.test_start import ADDON, MITMDUMP
 from tests.e2e.upstream import JSON, Reply, Seen, serving
 
-pytestmark = pytest.mark.rest
-
 WRITTEN = [chat.DIALECTS[name] for name in ("hermes", "tag", "invoke", "qwen3-coder")]
 PATIENCE = 3600
 """Seconds for all of it."""
@@ -127,7 +125,10 @@ def told(capsys: pytest.CaptureFixture[str], line: str) -> None:
         sys.stdout.write(f"\n{line}\n")
 
 
-@pytest.mark.parametrize("count", [pytest.param(20, id="small"), pytest.param(200, id="large", marks=pytest.mark.load)])
+@pytest.mark.parametrize(
+    "count",
+    [pytest.param(20, id="small", marks=pytest.mark.rest), pytest.param(200, id="large", marks=pytest.mark.load)],
+)
 async def test_streams_at_once(count: int, confdir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """All of them are in the middle of a call at the same time."""
     begun = asyncio.Barrier(count)
