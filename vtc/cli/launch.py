@@ -23,7 +23,7 @@ from typing import Any
 
 import click
 
-from vtc.cli import common, config, local_servers
+from vtc.cli import children, common, config, local_servers
 from vtc.cli.common import profile_directories
 from vtc.cli.env import KEY, AgentName, VariableName, named
 from vtc.cli.run import run, server_and_path
@@ -40,8 +40,6 @@ from vtc.proxy.status import status_of
 STARTUP = 60.0
 """Seconds after which a VTC that does not answer is given up."""
 PAUSE = 0.05
-LEAVE = 10.0
-"""Seconds for VTC to end by itself."""
 OF_RUN = ("tools", "dialect", "blocks", "server", "api", "retry", "observe")
 """The options that are those of `vtc run`."""
 
@@ -119,7 +117,7 @@ def launch(
     asked = [*_typed(options), *(word for directory in directories for word in ("--profiles", str(directory)))]
     given = [*asked, "--model", chosen, *(("--key-env", key_env) if key_env else ())]
     with ExitStack() as stack:
-        stack.enter_context(_ended_by_signals())
+        stack.enter_context(children.ended_by_signals())
         folder = Path(tempfile.mkdtemp(prefix="vtc-launch-"))
         stack.callback(_remove, folder)
         address = None if asked else _running(settings.port or programs.PORT, server)
@@ -199,15 +197,13 @@ class OwnProxy:
         command = [sys.executable, "-P", "-m", "vtc", "run", server, "--host", "127.0.0.1", "--port", str(port)]
         command += arguments if own_log else [*arguments, "--log", str(folder / "exchanges.jsonl")]
         with (folder / "vtc.log").open("wb") as log:
-            process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, **_own_group()
-            )
+            process = children.started(command, log)
         proxy = cls(process, f"http://127.0.0.1:{port}", folder)
         try:
             proxy._wait(server)
             yield proxy
         finally:
-            proxy._stop()
+            children.end(process)
 
     def _wait(self, server: str) -> None:
         begun = time.monotonic()
@@ -219,20 +215,10 @@ class OwnProxy:
         lines = self._log.read_text("utf-8", "replace").strip()
         raise click.ClickException(f"VTC did not start:\n{lines}" if lines else "VTC did not start")
 
-    def _stop(self) -> None:
-        """End it, by force if it does not end by itself."""
-        if self._process.poll() is None:
-            self._process.terminate()
-        try:
-            self._process.wait(LEAVE)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-
     def end(self, code: int) -> None:
         """End it after its agent; where anything went wrong, keep its lines and say where they are."""
         early = self._process.poll() is not None
-        self._stop()
+        children.end(self._process)
         faults = ["VTC ended before the agent"] * early + [*self._faults()]
         faults += [f"the agent ended with {code}"] * (0 < code < 128)  # beyond, a signal ended it
         if faults:
@@ -254,11 +240,6 @@ class OwnProxy:
         ):
             if count:
                 yield f"{words}: {count}"
-
-
-def _own_group() -> Mapping[str, Any]:
-    """Keep Ctrl-C from VTC on Windows, too."""
-    return {"creationflags": getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)} if os.name == "nt" else {}
 
 
 def _remove(folder: Path) -> None:
@@ -297,7 +278,7 @@ def _carried_out(command: Sequence[str], setup: AgentSetup) -> int:
 
     # The terminal sends Ctrl-C to the agent, too: it alone decides what that means.
     before = {number: signal.signal(number, _nothing) for number in FROM_TERMINAL}
-    before |= {number: signal.signal(number, passed_on) for number in ENDING}
+    before |= {number: signal.signal(number, passed_on) for number in children.ENDING}
     try:
         code = process.wait()
     finally:
@@ -307,23 +288,7 @@ def _carried_out(command: Sequence[str], setup: AgentSetup) -> int:
 
 
 FROM_TERMINAL = [getattr(signal, name) for name in ("SIGINT", "SIGQUIT", "SIGBREAK") if hasattr(signal, name)]
-ENDING = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
 def _nothing(_: int, __: FrameType | None) -> None:
     """Do nothing; to ignore a signal instead would have the agent ignore it."""
-
-
-@contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """Have a signal that ends this program end what it started, too."""
-
-    def ended(number: int, _: FrameType | None) -> None:
-        raise SystemExit(128 + number)
-
-    before = {number: signal.signal(number, ended) for number in ENDING}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import signal
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -15,7 +13,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from vtc.cli import config
+from vtc.cli import children, config
 from vtc.cli.common import base_url, profile_directories
 from vtc.cli.replies import given
 from vtc.profiles import loader
@@ -23,8 +21,6 @@ from vtc.proxy import launch
 from vtc.proxy.draft_file import DraftFile
 
 NEEDED = "needs the package textual"
-LEAVE = 10
-"""Seconds that a VTC has to end in."""
 
 
 @click.command(short_help="Watch exchanges in a terminal.")
@@ -66,7 +62,7 @@ def check_terminal(otherwise: str) -> None:
 
 
 def watch_own(command: Sequence[str], log: Path | None, port: int, folders: Sequence[Path]) -> int:
-    """Run a VTC of one's own behind the page of its exchanges, end both together, and return the exit code.
+    """Run a VTC behind the page of its exchanges, end both together, and return the exit code.
 
     Its lines are shown at the end if it did not run until then. Without a log it writes one that is not kept.
     """
@@ -77,28 +73,15 @@ def watch_own(command: Sequence[str], log: Path | None, port: int, folders: Sequ
             command = [*command, "--set", f"vtc_log={log}"]
         log.touch(mode=0o600)
         lines = stack.enter_context(tempfile.TemporaryFile())
-        for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
-            signal.signal(number, lambda number, _: sys.exit(128 + number))
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=lines, stderr=lines, start_new_session=True
-        )
-        stack.callback(_end, process)
+        stack.enter_context(children.ended_by_signals())
+        process = children.started(command, lines)
+        stack.callback(children.end, process)
         watch(log, lambda flow: _draft(flow, port, folders), lambda: process.poll() is not None)
         if process.poll() is None:
             return 0
         lines.seek(0)
         click.echo(lines.read().decode("utf-8", "replace"), nl=False, err=True)
         return process.returncode or 1
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a program, by force if it does not end by itself."""
-    process.terminate()
-    try:
-        process.wait(LEAVE)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
 
 
 def _draft(flow: str, port: int, folders: Sequence[Path]) -> DraftFile:
