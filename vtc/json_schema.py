@@ -126,6 +126,7 @@ def referred(root: Any, reference: Any) -> Any:
 
 
 def resolved_of(schema: Any, root: Schema, depth: int = 0, left: _Left | None = None) -> Schema:
+    """Return a schema with what its `$ref` and `allOf` say in it; an empty one for what is none."""
     left = left or _Left()
     if not isinstance(schema, Mapping) or depth > 16 or not left.take():
         return {}

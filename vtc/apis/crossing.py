@@ -332,12 +332,12 @@ class RenamedModel(msgspec.Struct):
         """Write the client's name into what a frame says; return the same frame if it tells no other."""
         value = object_of(frame.data) if frame.data and b"odel" in frame.data else None
         names = {path: at(value, path) for path in self.paths}
-        told = [path for path, name in names.items() if isinstance(name, str) and name not in ("", self.model)]
-        for path in told:
+        others = [path for path, name in names.items() if isinstance(name, str) and name not in ("", self.model)]
+        for path in others:
             outer, _, key = path.rpartition(".")
             part: Any = at(value, outer) if outer else value
             part[key] = self.model
-        return Frame(self.framing.write([value], frame)[0], encode(value)) if told and value else frame
+        return Frame(self.framing.write([value], frame)[0], encode(value)) if others and value else frame
 
 
 class RenamedTools:

@@ -142,8 +142,8 @@ def problem(file: Path, key: KeyPath, message: str) -> Problem:
     """Make a problem of what a key of the file says."""
     (parsed,), _ = document.read(file)
     name = str(key[-1])
-    for said in (OPTIONS.get(name, "").rstrip("="), f"--{name.replace('_', '-')}", name):
-        message = message.removeprefix(f"{said}: ")
+    for prefix in (OPTIONS.get(name, "").rstrip("="), f"--{name.replace('_', '-')}", name):
+        message = message.removeprefix(f"{prefix}: ")
     return parsed.problem(key, message)
 
 

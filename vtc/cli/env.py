@@ -153,7 +153,7 @@ def lines(agent: AgentProfile, shell: Shell, address: str, model: str, key: Valu
 
 
 def _folders(paths: Sequence[str]) -> list[str]:
-    """The folders that files lie in, within that of the agent."""
+    """List the folders that files lie in, within that of the agent."""
     folders = [str(PurePosixPath(path).parent) for path in paths]
     return [folder for folder in dict.fromkeys(folders) if folder != "."]
 

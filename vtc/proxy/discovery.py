@@ -240,7 +240,7 @@ def owned(listed: Any, profiles: Profiles) -> ServerProfile | None:
 
 
 def entries(listed: Any) -> list[dict[str, Any]]:
-    """The entries of a list of models; none if it is no such list."""
+    """Return the entries of a list of models; none if it is no such list."""
     models = listed.get("data") if isinstance(listed, dict) else None
     return [model for model in models if isinstance(model, dict)] if isinstance(models, list) else []
 

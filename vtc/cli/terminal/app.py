@@ -166,10 +166,10 @@ class DraftScreen(PagerScreen):
     def action_write(self) -> None:
         try:
             self._draft.write()
-            said = f"written: {self._draft.path}. A VTC with this folder reads it in a second"
+            message = f"written: {self._draft.path}. A VTC with this folder reads it in a second"
         except OSError as error:
-            said = f"nothing was written: {error.strerror}: {self._draft.path}"
-        self.app.switch_screen(PagerScreen(Content(said)))
+            message = f"nothing was written: {error.strerror}: {self._draft.path}"
+        self.app.switch_screen(PagerScreen(Content(message)))
 
 
 class TerminalPage(App[None]):

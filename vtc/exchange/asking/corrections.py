@@ -261,16 +261,16 @@ def _edited_in(fields: Fields, path: Sequence[str], change: Callable[[Fields], F
 
 def _edited(value: Any, path: Sequence[str], change: Callable[[Fields], Fields | None]) -> Any:
     """Do that in a value."""
-    came = isinstance(value, msgspec.Raw)
+    is_raw = isinstance(value, msgspec.Raw)
     if path[:1] == [EVERY]:
-        items = raw_items(value) if came else value
+        items = raw_items(value) if is_raw else value
         if not isinstance(items, list):
             return value
         edited = [_edited(item, path[1:], change) for item in items]
         if all(map(operator.is_, edited, items)):
             return value
         return [new for new, item in zip(edited, items, strict=True) if new is not None or item is None]
-    fields = raw_fields(value) if came else value
+    fields = raw_fields(value) if is_raw else value
     if not (fields and isinstance(fields, Mapping)):
         return value
     new = _edited_in(fields, path, change)
