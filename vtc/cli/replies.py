@@ -14,6 +14,7 @@ from urllib.parse import quote
 import click
 
 from vtc.apis import APIS, Api, whole
+from vtc.apis.contract import Reply
 from vtc.events import ToolCall
 from vtc.json_text import encode
 from vtc.profiles.loader import Profiles
@@ -39,12 +40,18 @@ class GivenReply:
     source: str = ""
     """Where it is from, for people; empty for plain text."""
     reasoning: str = ""
-    """What the server parted off."""
+    """The reasoning that the server parted off."""
     calls: tuple[ToolCall, ...] = ()
     """The server's own."""
     complete: bool = True
     case: Case | None = None
     """The tools that were offered, and how it was read."""
+
+    @classmethod
+    def of(cls, reply: Reply, source: str, case: Case | None = None) -> GivenReply:
+        """Give a reply as its server sent it."""
+        message = reply.message
+        return cls(message.text, source, message.reasoning, message.calls, reply.complete, case)
 
     @property
     def id(self) -> str:
@@ -146,9 +153,7 @@ def _of_flows(data: bytes, planner: Planner) -> Iterator[GivenReply]:
         except ValueError as error:
             click.echo(f"vtc: flow {flow.id[:SHORT]} is skipped: {error}", err=True)
             continue
-        message = reply.message
-        source = f"flow {flow.id[:SHORT]}, {flow.request.pretty_host}{flows.where(flow)}"
-        yield GivenReply(message.text, source, message.reasoning, message.calls, reply.complete, case)
+        yield GivenReply.of(reply, f"flow {flow.id[:SHORT]}, {flow.request.pretty_host}{flows.where(flow)}", case)
 
 
 def _of_api(data: bytes) -> list[GivenReply]:
@@ -158,11 +163,7 @@ def _of_api(data: bytes) -> list[GivenReply]:
             replies = whole.replies(api, _body(api, data))
         except (ValueError, LookupError):
             continue
-        messages = [(reply.message, reply.complete) for reply in replies]
-        return [
-            GivenReply(message.text, f"a reply of {api.name}", message.reasoning, message.calls, complete)
-            for message, complete in messages
-        ]
+        return [GivenReply.of(reply, f"a reply of {api.name}") for reply in replies]
     return []
 
 
