@@ -221,6 +221,23 @@ def test_the_terminal_is_the_agents(machine: Machine, server: str) -> None:
     assert machine.is_over()
 
 
+def test_vtc_ends_with_a_launch_that_is_killed(machine: Machine, server: str) -> None:
+    command = machine.command("lab", server, "--profiles", str(machine.profiles), "--", "wait")
+    with subprocess.Popen(
+        command, env=machine.variables(), cwd=machine.work, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        assert process.stdout
+        try:
+            assert process.stdout.readline() == "ready\n"
+            port = int(machine.seen["url"].rpartition(":")[2].partition("/")[0])
+            with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as connection:
+                process.kill()
+                assert connection.recv(1) == b""  # VTC closes it when it ends
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # the agent, whom no one asked to end
+
+
 def test_a_vtc_that_runs_before_that_very_server_is_used_and_a_signal_is_an_exit_code(
     machine: Machine, server: str
 ) -> None:

@@ -109,6 +109,18 @@ def test_exchanges_are_shown_and_vtc_ends_with_the_page(tmp_path: Path, confdir:
     assert not [*tmp_path.glob("vtc-ui-*")]
 
 
+def test_vtc_ends_with_a_page_that_is_killed(tmp_path: Path, confdir: Path) -> None:
+    port = free_port()
+    with (
+        serve(ScriptedModel("hermes", Call("read_file", "path", "hello.txt"))) as server,
+        terminal(tmp_path, confdir, server, "--port", str(port)) as shown,
+    ):
+        ask(port)
+        with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as connection:
+            shown.process.kill()
+            assert connection.recv(1) == b""  # VTC closes it when it ends
+
+
 def test_the_page_ends_where_vtc_cannot_start_and_its_lines_say_why(tmp_path: Path, confdir: Path) -> None:
     arguments = ["http://127.0.0.1:1", "--port", str(free_port()), "--", "--no-such-argument"]
     with terminal(tmp_path, confdir, *arguments) as shown:

@@ -1,8 +1,11 @@
-"""Programs that a command starts beside itself, in a session of their own, and ends with it."""
+"""A VTC that a command starts beside itself, in a session of its own, and that ends with the command.
+
+It has a pipe for its standard input, and ends when that does. So nothing is left of a command that was killed, and on
+Windows, where a program can be asked for nothing by a signal, VTC still ends as it should.
+"""
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -10,24 +13,31 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import IO
 
+from vtc.proxy import parent
+
 LEAVE = 10.0
-"""Seconds for a program to end by itself."""
+"""Seconds for VTC to end by itself."""
 ENDING = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
 """The signals that end a program, and do not come from keys of its terminal."""
 
 
 def started(command: Sequence[str], output: IO[bytes]) -> subprocess.Popen[bytes]:
-    """Start a program that Ctrl-C does not reach; it reads nothing, and all that it says goes to `output`."""
-    group = getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0) if os.name == "nt" else 0
+    """Start a VTC that Ctrl-C does not reach; all that it says goes to `output`."""
     return subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, creationflags=group
+        command,
+        env=parent.environment(),
+        stdin=subprocess.PIPE,
+        stdout=output,
+        stderr=output,
+        start_new_session=True,
+        creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
     )
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """End a program, by force if it does not end by itself."""
-    if process.poll() is None:
-        process.terminate()
+    """End a VTC that was started, by force if it does not end by itself."""
+    if process.stdin:
+        process.stdin.close()
     try:
         process.wait(LEAVE)
     except subprocess.TimeoutExpired:

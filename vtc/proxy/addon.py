@@ -37,6 +37,7 @@ from vtc.proxy.keys import ServerKeys
 from vtc.proxy.lines import LogLines
 from vtc.proxy.log import Log
 from vtc.proxy.page import Page
+from vtc.proxy.parent import Parent
 from vtc.proxy.refusing import redirect, refuse, renew
 from vtc.proxy.reload import Reloader
 from vtc.proxy.secret import derived
@@ -122,7 +123,7 @@ class VirtualToolCalling:
         page = Page(self)
         commands = Commands(self, reloader, self._stats, page)
         self.addons = [Startup(self), reloader, commands, self._log, Metrics(self._stats), page, Turns(), self._beside]
-        self.addons += [self._unread_calls, StatusEndpoint(), self._discovery, self._keys, RestOfReplies()]
+        self.addons += [self._unread_calls, StatusEndpoint(), self._discovery, self._keys, RestOfReplies(), Parent()]
 
     def load(self, loader: Loader) -> None:
         options.add(loader)
