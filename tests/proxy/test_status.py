@@ -8,10 +8,10 @@ import httpx
 import pytest
 
 from tests.apis import chat
-from tests.e2e.conftest import Start, start
+from tests.e2e.conftest import Start, newer_tls, start, start_http2
 from vtc import __version__
 
-__all__ = ["start"]
+__all__ = ["newer_tls", "start", "start_http2"]
 
 
 @pytest.mark.parametrize("mode", ["rewrite", "observe", "off"])
@@ -38,7 +38,14 @@ async def test_no_other_reply_says_that_vtc_was_there(start: Start) -> None:
 
 @pytest.mark.parametrize(
     "headers",
-    [{"origin": "https://example.com"}, {"origin": "null"}, {"sec-fetch-site": "cross-site"}],
+    [
+        {"origin": "https://example.com"},
+        {"origin": "null"},
+        {"sec-fetch-site": "cross-site"},
+        {"host": "example.com:8088"},  # a name that leads here by now
+        {"host": "127.0.0.1.example.com"},
+        {"host": "[::1"},
+    ],
     ids=str,
 )
 async def test_a_page_of_the_web_is_told_nothing(headers: dict[str, str], start: Start) -> None:
@@ -47,6 +54,20 @@ async def test_a_page_of_the_web_is_told_nothing(headers: dict[str, str], start:
     assert answer.status_code == 403
     assert lab.upstream.url not in answer.text
     assert "access-control-allow-origin" not in answer.headers
+
+
+async def test_over_http_2_a_page_is_known_by_its_host_too(start_http2: Start) -> None:
+    lab = await start_http2(chat.streamed("Hi"))
+    answers = [await lab.client.get("/.vtc", headers={"host": host}) for host in ("127.0.0.1", "example.com")]
+    assert [(answer.http_version, answer.status_code) for answer in answers] == [("HTTP/2", 200), ("HTTP/2", 403)]
+
+
+@pytest.mark.parametrize("host", ["localhost:8088", "[::1]:8088", "192.0.2.7", "vtc:8088", "host.docker.internal:8088"])
+async def test_programs_of_the_network_are_answered(host: str, start: Start) -> None:
+    lab = await start(chat.streamed("Hi"))
+    assert (await lab.client.get("/.vtc", headers={"host": host})).status_code == 200
+    await lab.post(chat.request(stream=True), headers={"host": "example.com"})  # a proxy before VTC may be called so
+    assert lab.upstream.seen[-1].path == "/v1/chat/completions"
 
 
 async def test_a_proxy_for_any_server_answers_for_none(start: Start) -> None:

@@ -18,7 +18,7 @@ __all__ = ["start"]
 
 UNREAD = "I look.\n<<CALL read>>\n<<filePath>>/a<</filePath>>\n<<END>>\n"
 ASK = chat.request(stream=True)
-HEADERS = [{"x-forwarded-for": "10.0.0.7"}, {"via": "1.1 x"}, {"origin": "https://example.com"}]
+HEADERS = [{"x-forwarded-for": "10.0.0.7"}, {"via": "1.1 x"}, {"origin": "https://x.com"}, {"host": "x.com"}]
 
 
 async def told(lab: Lab) -> list[str]:

@@ -26,6 +26,8 @@ from vtc.profiles.document import KeyPath, ProfileError, nearest
 from vtc.profiles.planner import Planner
 from vtc.profiles.schema import API_NAMES
 from vtc.proxy import keys, launch, options
+from vtc.proxy.address import Address
+from vtc.proxy.address import upstream as address_of
 from vtc.proxy.discovery import Asker, findings, trusting
 from vtc.scrub import escaped
 
@@ -134,7 +136,7 @@ def run(
     profiles = [f"vtc_profiles={directory}" for directory in directories]
     planner = _check_options(profiles, values, file, settings)
     with _said_in(file, ("key_env",) if settings.key_env and settings.key_env == options["key_env"] else ()):
-        _tell_of_keys(planner, server, keys.Address(address, at), values)
+        _tell_of_keys(planner, server, Address(address, at), values)
     arguments = [*launch.as_set(f"vtc_profiles={directory.absolute()}" for directory in directories), *arguments]
     command = launch.command(program, server, address, at, arguments, quiet=not verbose)
     if dry_run:
@@ -274,10 +276,10 @@ def _said_in(file: Path, key: KeyPath) -> Iterator[None]:
         sys.exit(1)
 
 
-def _tell_of_keys(planner: Planner, server: str, address: keys.Address, settings: Sequence[str]) -> None:
+def _tell_of_keys(planner: Planner, server: str, address: Address, settings: Sequence[str]) -> None:
     """Say whose keys clients are lent; end the program where one is not there, or others could spend it unasked."""
     values = dict(setting.partition("=")[::2] for setting in settings)
-    variable, upstream = values.get(keys.OPTION, ""), keys.upstream(server)
+    variable, upstream = values.get(keys.OPTION, ""), address_of(server)
     if variable and not upstream:
         raise click.UsageError("--key-env: whose key it is must be said: vtc run URL --key-env NAME")
     lenders = keys.lenders(planner.profiles, upstream, variable)

@@ -1,7 +1,7 @@
-"""Changes to mitmproxy's connections: servers that break off are told in time, streams take turns, and those of clients
-are closed before the end.
+"""Changes to mitmproxy's connections: servers that break off are told in time, the host that a client names is noted,
+streams take turns, and those of clients are closed before the end.
 
-mitmproxy has no hook for the first two, so methods and streams of its own are replaced. Only `follow_up.py` does so,
+mitmproxy has no hook for the first three, so methods and streams of its own are replaced. Only `follow_up.py` does so,
 too: to hear of the end of a client, and to have a reply go on after its server's end.
 """
 
@@ -11,14 +11,20 @@ import asyncio
 from collections.abc import Callable
 from functools import wraps
 from typing import Any, Protocol
-from weakref import WeakSet
+from weakref import WeakKeyDictionary, WeakSet
 
 from mitmproxy import ctx, http
 from mitmproxy.addons.proxyserver import Proxyserver
 from mitmproxy.connection import Connection
 from mitmproxy.proxy.layer import CommandGenerator
 from mitmproxy.proxy.layers.http import HttpStream, SendHttp
-from mitmproxy.proxy.layers.http._events import ErrorCode, RequestProtocolError, ResponseData, ResponseProtocolError
+from mitmproxy.proxy.layers.http._events import (
+    ErrorCode,
+    RequestHeaders,
+    RequestProtocolError,
+    ResponseData,
+    ResponseProtocolError,
+)
 from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 
 # Servers that break off in the middle of a reply, or are not reached, told before mitmproxy ends it in its own way.
@@ -67,6 +73,28 @@ def _ask_first(stream: HttpStream, event: RequestProtocolError | ResponseProtoco
 
 
 HttpStream.handle_protocol_error = _ask_first  # type: ignore[method-assign, assignment]
+
+
+# The host that a client names, by which pages of the web are known. A reverse proxy writes that of its server over it
+# before any hook.
+
+
+_HOSTS: WeakKeyDictionary[http.Request, str] = WeakKeyDictionary()
+_begin = getattr(HttpStream.state_wait_for_request_headers, "__wrapped__", HttpStream.state_wait_for_request_headers)
+
+
+@wraps(_begin)
+def _note_host(stream: HttpStream, event: RequestHeaders) -> CommandGenerator[None]:
+    _HOSTS[event.request] = event.request.host_header or ""
+    yield from _begin(stream, event)
+
+
+HttpStream.state_wait_for_request_headers = _note_host  # type: ignore[method-assign]
+
+
+def named_host(request: http.Request) -> str:
+    """Return the host, with its port, that a client named in a request; empty if it named none."""
+    return _HOSTS.get(request, "")
 
 
 # Turns of streams: each is one small read from a model server, and at most two writes of what it led to.

@@ -9,12 +9,10 @@ kept holds none.
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
-from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 from mitmproxy import ctx, http
@@ -27,6 +25,8 @@ from vtc.profiles.matching import is_at
 from vtc.profiles.planner import Planner
 from vtc.profiles.schema import Match, ServerProfile
 from vtc.proxy import beside, flows
+from vtc.proxy.address import Address
+from vtc.proxy.nearness import is_page
 from vtc.scrub import CREDENTIALS, in_query, scrub
 
 logger = logging.getLogger(__name__)
@@ -37,26 +37,6 @@ OPTION = "vtc_key_env"
 """The option that names the variable with the key of the server that a reverse proxy stands before."""
 _KEYS = tuple(name for name in CREDENTIALS if name != "proxy-authorization")
 """Headers that tell a server whose request it is."""
-FORWARDED = ("forwarded", "via", "x-forwarded-for", "x-real-ip")
-"""Headers of requests that another machine may have sent."""
-_LOCAL = ("localhost", "127.0.0.1", "::1")
-
-
-class Address(NamedTuple):
-    """The host and port of a server, or of a place where clients connect."""
-
-    host: str
-    port: int
-
-    @property
-    def is_loopback(self) -> bool:
-        """True if nothing of it leaves this machine."""
-        try:
-            ip = ipaddress.ip_address(self.host)
-        except ValueError:
-            return self.host in _LOCAL
-        mapped = ip.ipv4_mapped if isinstance(ip, ipaddress.IPv6Address) else None
-        return (mapped or ip).is_loopback
 
 
 class Loan(NamedTuple):
@@ -106,12 +86,6 @@ def faults(lending: Iterable[ServerProfile], listens_at: Iterable[Address], *, s
 
 def _named(profile: ServerProfile) -> str:
     return OPTION if profile.name == OPTION else f"server profile {profile.name}"
-
-
-def upstream(url: str) -> list[Address]:
-    """Find the server of a URL; none for an ordinary proxy."""
-    at = urlsplit(url)
-    return [Address(at.hostname, at.port or {"https": 443}.get(at.scheme, 80))] if at.hostname else []
 
 
 def _key(profile: ServerProfile) -> str:
@@ -187,18 +161,3 @@ def _has_key(headers: Mapping[str, str], query: str) -> bool:
 def _api(apis: Sequence[str]) -> Api:
     """Find the API in which a server looks for its key."""
     return next(filter(None, map(named, apis)), APIS[0])
-
-
-def is_page(headers: Mapping[str, str]) -> bool:
-    """True if a browser sends a request for a page that is not of this machine: any page could spend the key."""
-    origin = urlsplit(headers.get("origin", ""))
-    if origin.scheme in ("http", "https"):
-        return not Address(origin.hostname or "", 0).is_loopback
-    return headers.get("origin") == "null" or headers.get("sec-fetch-site") == "cross-site"
-
-
-def is_near(flow: http.HTTPFlow) -> bool:
-    """True if a program of this machine asks, and no page of the web that its browser shows."""
-    headers, peer = flow.request.headers, flow.client_conn.peername
-    forwarded = any(name in headers for name in FORWARDED)
-    return bool(peer) and Address(peer[0], 0).is_loopback and not (forwarded or is_page(headers))

@@ -22,6 +22,7 @@ from mitmproxy.proxy.mode_specs import ProxyMode, ReverseMode
 from vtc import __version__
 from vtc.profiles.loader import Profiles
 from vtc.proxy import keys, options
+from vtc.proxy.address import Address
 from vtc.proxy.reload import Planned
 
 logger = logging.getLogger(__name__)
@@ -83,11 +84,11 @@ class Startup:
     def _tell_of_keys(self, server: Proxyserver) -> None:
         """Say whose keys are lent; an error ends mitmproxy while it starts."""
         modes = [instance.mode for instance in server.servers]
-        upstreams = [keys.Address(*mode.address) for mode in modes if isinstance(mode, ReverseMode)]
+        upstreams = [Address(*mode.address) for mode in modes if isinstance(mode, ReverseMode)]
         every = upstreams if len(upstreams) == len(modes) else []
         planner, variable = self._addon.planner, ctx.options.vtc_key_env
         lenders = keys.lenders(planner.profiles, every, variable) if planner else []
-        at = [keys.Address(str(address[0]), int(address[1])) for address in server.listen_addrs()]
+        at = [Address(str(address[0]), int(address[1])) for address in server.listen_addrs()]
         if variable and len({*every}) != 1:
             logger.error("vtc: vtc_key_env: the key is that of one server, and this is no reverse proxy for one alone")
         for fault in keys.faults(lenders, at, shared=ctx.options.vtc_share_keys == "on"):

@@ -15,9 +15,10 @@ from mitmproxy import ctx, http
 
 from vtc import __version__
 from vtc.json_text import encode
+from vtc.proxy.address import Address
+from vtc.proxy.address import upstream as address_of
 from vtc.proxy.discovery import Asker, ServerAnswer, url_of
-from vtc.proxy.keys import Address, is_near, is_page
-from vtc.proxy.keys import upstream as address_of
+from vtc.proxy.nearness import is_near, may_be_page
 
 PATH = "/.vtc"
 NAME = "vtc"
@@ -34,7 +35,7 @@ class StatusEndpoint:
         upstream, headers = url_of(flow.client_conn.proxy_mode), {"content-type": "application/json"}
         if not (upstream and asks(flow.request)):
             return
-        status: int = 403 if is_page(flow.request.headers) else 200
+        status: int = 403 if may_be_page(flow) else 200
         value: Mapping[str, Any] = {"error": {"message": "VTC: pages of the web are not told this"}}
         if status == 200:
             value = {"name": NAME, "version": __version__, "mode": ctx.options.vtc_mode, "upstream": upstream}
