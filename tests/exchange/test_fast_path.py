@@ -231,6 +231,17 @@ def test_same_frames_leave_at_the_same_time_with_and_without_it(chunks: list[lis
     assert fast.finish() == slow.finish()
 
 
+@given(texts=st.lists(st.sampled_from(["x`", "Lo", ".`", "`", "``", '"', " b", "c ", "\n", "<"]), max_size=8))
+def test_frame_that_ends_in_back_ticks_leaves_whole_with_and_without_it(texts: list[str]) -> None:
+    fast, slow = begun().stream, begun().stream
+    slow._fast = None
+    frames = chat.said(*texts)
+    left = [b"".join([*(data for frame in frames for data in one.feed(frame)), *one.finish()]) for one in (fast, slow)]
+    assert left[0] == left[1]
+    if "<" not in texts:
+        assert left[1] == b"".join(frames)
+
+
 def test_every_frame_ends_in_white_space_and_leaves_one_frame_later() -> None:
     watched = begun()
     frames = chat.said(*["word "] * 5)

@@ -1,7 +1,7 @@
 """Frames that wait, and how much of them is decided once their text was read.
 
 A frame waits as long as something of its text is undecided, and those after it wait with it. What is decided of it
-leaves before, unless only white space is left: then it waits whole, so that it can leave as it came.
+leaves before, unless only white space and back-ticks are left: then it waits whole, so that it can leave as it came.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def settle(frames: Sequence[PendingFrame], events: Read, *, ended: bool) -> tupl
     if wait and wait[0].events and not wait[0].calls:
         first = wait[0]
         rest = first.text[first.decided :]
-        if not (first.intact and rest.isspace()):
+        if not (first.intact and rest.replace("`", " ").isspace()):
             leave.append((replace(first, after=(), intact=False), [*first.before, *first.events]))
             wait[0] = replace(first, before=(), text=rest, decided=0, events=(), intact=False, begun=True)
     return leave, wait
