@@ -9,10 +9,11 @@ from typing import Any
 import ollama as sdk
 import pytest
 
-from tests.apis import chat, ollama
+from tests.apis import chat, ollama, pairs
+from tests.apis.shapes import SHAPES, asked
 from tests.e2e.conftest import Answer, Lab, Start, by_turn
 from tests.e2e.text_clients import AGENT, CLINE, LIST, profiles
-from tests.e2e.upstream import JSON, Reply
+from tests.e2e.upstream import JSON, Reply, Seen
 
 PATH = "/api/chat"
 STREAM = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
@@ -207,3 +208,40 @@ async def test_separators_of_lines_in_text_and_in_calls_reach_the_sdk(start: Sta
         calls += [one.function.arguments for one in line.message.tool_calls or ()]
     await client.close()
     assert (text.strip(), calls) == (f"{odd}:", [{"filePath": odd}])
+
+
+def of_two_apis(seen: Seen) -> Reply:
+    """An Ollama: it lists its models, and speaks its own API and chat completions."""
+    if seen.method == "GET":
+        models = {"object": "list", "data": [{"id": chat.MODEL, "object": "model", "owned_by": "library"}]}
+        return Reply([chat.encoded(models)], JSON, framing="length")
+    spoken = {SHAPES[name].path: name for name in ("openai-chat", "ollama-chat")}
+    if not (server := spoken.get(seen.path)):
+        return Reply([b"404 page not found"], status=404, framing="length")
+    if seen.body == b"{}":  # what VTC asks to see whether it has the API
+        return Reply([b'{"error": "model is required"}'], JSON, status=400, framing="length")
+    if seen.json.get("stream", server == "ollama-chat"):
+        return Reply([pairs.streamed(server, ["I look."], pairs.READ)], {"content-type": SHAPES[server].media_type})
+    return Reply([pairs.whole(server, "I look.", pairs.READ)], JSON, framing="length")
+
+
+@STREAM
+@pytest.mark.parametrize("client", pairs.NAMES)
+@pytest.mark.parametrize("context", [65536, None])
+async def test_where_its_context_is_known_each_client_has_it_told_to_the_server(
+    context: int | None, client: str, stream: bool, start: Start, tmp_path: Path
+) -> None:
+    """By its own API, which no option names; without it a client of chat completions is served in that."""
+    ready: dict[str, Any] = {"ready": {"context": context}} if context else {}
+    mine = profiles(tmp_path, server={"match": {"host": "127.0.0.1"}, **ready})
+    lab = await start(of_two_apis, vtc_profiles=mine, vtc_discover="on", connection_strategy="lazy")
+    for _ in range(2):
+        answer = await lab.post(asked(client, stream=stream), path=SHAPES[client].at(stream=stream))
+        assert answer.status == 200
+        assert pairs.read(client, answer.body, stream=stream) == pairs.said("I look.", pairs.READ)
+    *_, first, last = lab.upstream.seen
+    for seen in (first, last):
+        told = (seen.json.get("options", {}).get("num_ctx"), seen.json.get("truncate"))
+        assert told == ((context, False) if context else (None, None))
+        assert context is None or seen.path == PATH
+        assert client != "openai-chat" or seen.path == SHAPES["ollama-chat" if context else client].path
