@@ -168,3 +168,20 @@ async def test_one_that_takes_long_to_say_nothing_is_left_alone_for_a_while(conf
         discovery.done()
     # It ended at 2; the looks at 4, 6, 8 and 10 are within the pause.
     assert [one is asking[0] for one in asking].count(True) == PAUSE // 2
+
+
+async def test_a_profile_of_the_same_host_for_some_models_holds_beside_the_one_that_is_recognised(
+    confdir: Path, port: socket.socket, tmp_path: Path
+) -> None:
+    for name, match in (("all", {}), ("some", {"model": "gpt-5*"})):
+        own = {"kind": "server", "name": name, "match": {"host": "127.0.0.1", **match}, "request": {"set": {name: 1}}}
+        (tmp_path / f"{name}.yaml").write_bytes(chat.encoded(own))
+    async with (
+        serving(chat_only, at=port) as server,
+        before(url(port), confdir, vtc_profiles=[str(tmp_path)]) as (_, client),
+    ):
+        for model in ("gpt-4o", "gpt-5-mini"):
+            await client.post(PATH, content=asked("openai-chat", model=model))
+        first, second = [seen.json for seen in server.seen if seen.method == "POST" and seen.body != b"{}"]
+    assert ("all" in first, "some" in first) == (True, False)
+    assert ("all" in second, "some" in second) == (False, True)

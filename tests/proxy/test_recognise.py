@@ -14,7 +14,7 @@ import pytest
 from tests.apis import pairs
 from tests.apis.shapes import SHAPES
 from tests.e2e.upstream import JSON, Reply, Seen, serving
-from vtc.profiles import builtin_directory, load
+from vtc.profiles import Facts, builtin_directory, load
 from vtc.profiles.planner import Planner
 from vtc.profiles.settings import Settings
 from vtc.proxy.discovery import Asker, ServerFindings, ServerIdentity, findings, recognised, spoken, told, trusting
@@ -96,9 +96,27 @@ async def test_one_that_speaks_another_protocol_is_told() -> None:
 
 def test_a_hosted_api_is_known_by_its_name_and_not_asked() -> None:
     """There is no server of this name: asking it would fail, and be told."""
-    told = "https://no-such-host.openrouter.ai is one of: hosted APIs"
+    told = "https://no-such-host.googleapis.com is one of: hosted APIs"
     identity = ServerIdentity("hosted", told, is_hosted=True)
-    assert recognised(Asker("https://no-such-host.openrouter.ai"), PROFILES) == identity
+    assert recognised(Asker("https://no-such-host.googleapis.com"), PROFILES) == identity
+
+
+@pytest.mark.parametrize(
+    ("host", "model", "name"),
+    [
+        ("api.openai.com", "gpt-4o", "openai"),
+        ("api.openai.com", "gpt-5-mini", "openai-reasoning"),
+        ("no-such-host.googleapis.com", "gemini-3-pro", "google-gemini-3"),
+        ("bedrock-runtime.no-such-region.amazonaws.com", "us.openai.gpt-6-luna", "bedrock-gpt"),
+        ("api.no-such-plan.githubcopilot.com", "gpt-5.4", "copilot-gpt"),
+    ],
+)
+def test_of_the_profiles_of_a_hosted_api_each_model_has_its_own(host: str, model: str, name: str) -> None:
+    """Also where `vtc run` recognised the API: it did not see the model."""
+    planner = Planner(PROFILES, Settings())
+    found = findings(Asker(f"https://{host}"), planner)
+    server = planner.with_settings(found.settings, found.models).server(Facts(host=host, port=443, model=model))
+    assert (found.server is not None, server and server.name) == (True, name)
 
 
 def test_one_for_which_the_user_has_a_profile_is_not_asked(tmp_path: Path) -> None:

@@ -191,6 +191,8 @@ class ServerIdentity(NamedTuple):
     """True for a hosted API that is known by its name."""
     answers: bool = False
     """True if it answered with a list."""
+    is_listed: bool = False
+    """True if its list of models tells which it is, not its address, by which requests find a profile themselves."""
 
 
 def recognised(asker: Asker, profiles: Profiles) -> ServerIdentity:
@@ -225,10 +227,10 @@ def recognised(asker: Asker, profiles: Profiles) -> ServerIdentity:
         problem = f"{upstream} answers {answer.status} to GET {LIST}, so it is not known which server it is"
         return ServerIdentity(None, problem)
     models = tuple(names_of(answer.body))
-    if server := owned(answer.json, profiles) or named:
-        return ServerIdentity(
-            server.name, f"{upstream} is {server.description or server.name}", models=models, answers=True
-        )
+    owner = owned(answer.json, profiles)
+    if server := owner or named:
+        told = f"{upstream} is {server.description or server.name}"
+        return ServerIdentity(server.name, told, models=models, answers=True, is_listed=owner is not None)
     told = "its kind was not recognised, which is fine for most servers (--server names it)"
     return ServerIdentity(None, f"{upstream} answers; {told}", models=models, answers=True)
 
@@ -315,11 +317,15 @@ class ServerFindings(NamedTuple):
     is_there: bool = True
     is_sound: bool = False
     """True if it answered as servers do."""
+    is_listed: bool = False
+    """True if its profile has to be named: its address does not match it. One that does may be one of several there,
+    each for other models.
+    """
 
     @property
     def settings(self) -> dict[str, Any]:
         """Return what stands in the place of options that the user left open."""
-        named: dict[str, Any] = {"server": self.server, "upstream_api": self.apis}
+        named: dict[str, Any] = {"server": self.server if self.is_listed else None, "upstream_api": self.apis}
         return {name: value for name, value in named.items() if value}
 
 
@@ -347,7 +353,14 @@ def findings(asker: Asker, planner: Planner) -> ServerFindings:
     lines += [told(apis)] if apis else []
     models = identity.models or listed(asker, settings.upstream_api or apis or ())
     lines.append(told_models(models, planner.default_model))
-    return ServerFindings(identity.server, apis, models, tuple(filter(None, lines)), is_sound=identity.answers)
+    return ServerFindings(
+        identity.server,
+        apis,
+        models,
+        tuple(filter(None, lines)),
+        is_sound=identity.answers,
+        is_listed=identity.is_listed,
+    )
 
 
 @dataclass(slots=True)

@@ -75,6 +75,12 @@ def mistral(body: Json) -> str:
     return ""
 
 
+def minimax(body: Json) -> str:
+    if [message["role"] for message in body["messages"]].count("system") > 1:
+        return "invalid params, invalid chat setting (2013)"
+    return "invalid params, tool result's tool id not found (2013)" if unordered(body) else ""
+
+
 def unordered(body: Json) -> str:
     """OpenAI's rule for results."""
     waiting: set[str] = set()
@@ -101,6 +107,7 @@ RULES: Mapping[str, Server] = {
     "grammar": grammar,
     "deepseek": deepseek,
     "mistral's API": mistral,
+    "minimax": minimax,
     "order": unordered,
     "strings": strings,
 }

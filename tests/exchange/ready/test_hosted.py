@@ -124,8 +124,7 @@ def test_no_request_of_an_agent_to_a_hosted_server_is_refused_of_what_is_known(n
 
 
 HOSTS = {
-    "openrouter.ai": "hosted",
-    "api.together.xyz": "hosted",
+    "aiplatform.googleapis.com": "hosted",
     "api.fireworks.ai": "hosted",
     "generativelanguage.googleapis.com": "hosted",
     "dashscope-intl.aliyuncs.com": "dashscope",
@@ -137,6 +136,15 @@ def test_hosts_of_which_less_is_known(host: str, name: str) -> None:
     profile = planner().server(Facts(host=host, port=443))
     assert profile is not None
     assert profile.name == name
+
+
+@pytest.mark.parametrize(("effort", "is_left"), [("none", True), ("low", False), (None, False)])
+def test_a_model_of_bedrocks_that_is_told_not_to_think_is_sent_its_sampling(effort: str | None, is_left: bool) -> None:
+    fields: Json = {"reasoning_effort": effort} if effort else {}
+    body = chat.encoded(chat.request(model="us.openai.gpt-5.6-sol", temperature=0.2, **fields))
+    facts = replace(AGENT, host="bedrock-runtime.eu-west-1.amazonaws.com", port=443)
+    exchange = Exchange.open(BY_NAME["openai-chat"], body, facts, planner(), "seed")
+    assert ("temperature" in json.loads(exchange.request())) == is_left
 
 
 def test_each_thing_that_a_hosted_server_needs_has_a_source_and_a_date() -> None:
