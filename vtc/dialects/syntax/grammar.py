@@ -263,7 +263,8 @@ class Grammar:
         begun = {dialect.prompted for dialect in dialects if dialect.prompted}
         begins = [text.removeprefix(start) for text in markers for start in begun if text.startswith(start)]
         dropped = numbered(TokenKind.MARKER, map(marker, [*markers, *begins]))
-        self._markers = [*dropped[: len(markers)], *numbered(TokenKind.ANSWER_OPENER, map(marker, opens))]
+        # An answer's markers are literal; one of the others may have a hole that they fit, too.
+        self._markers = [*numbered(TokenKind.ANSWER_OPENER, map(marker, opens)), *dropped[: len(markers)]]
         self.answer = searching(numbered(TokenKind.ANSWER_CLOSER, map(marker, ends)))
         first = [*of_whole_reply, *self._markers, *prompted, *dropped[len(markers) :], FIRST_LINE]
         self.start = expecting([*self.reasoning.openers, *self.reasoning.closers, *first])
