@@ -15,7 +15,7 @@ from pathlib import Path
 
 from benchmarks.tasks.agent import Agent, Attempt
 from benchmarks.tasks.catalog import TASKS, Task
-from benchmarks.tasks.setups import CONSTRAINED, DEFAULT, DIRECT, HOW, USUAL, client
+from benchmarks.tasks.setups import DEFAULT, DIRECT, REQUIRED, USUAL, VARIANT, VARIANTS, client
 from benchmarks.tasks.table import table
 from vtc.profiles import builtin_directory, load
 
@@ -27,6 +27,8 @@ set-ups:
   DIALECT+required, DIALECT+auto
              the same, and the server decodes by a grammar as llama.cpp does: with `required` a call is demanded in
              the first reply of a task that needs tools, with `auto` text and calls are free to choose
+  default+last, DIALECT+last
+             the same, and a call as JSON in a code block that ends the reply is read (`vtc_blocks=last`)
 
 columns, the most that a number can be after the name:
   call       the first reply holds a call
@@ -56,11 +58,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     dialects = load([builtin_directory(), *given.profiles]).dialects
     prompted = sorted(name for name, dialect in dialects.items() if dialect.prompt)
-    constrained = [f"{name}{CONSTRAINED}{how}" for name in prompted for how in HOW]
+    variants = [f"{name}{VARIANT}{variant}" for name in (DEFAULT, *prompted) for variant in VARIANTS]
     known = [DIRECT, DEFAULT, *prompted]
     found = {
-        glob: [name for name in (constrained if CONSTRAINED in glob else known) if fnmatch(name, glob)]
-        for glob in given.setup
+        glob: [name for name in (variants if VARIANT in glob else known) if fnmatch(name, glob)] for glob in given.setup
     }
     setups = [name for names in found.values() for name in names]
     if unknown := [glob for glob, names in found.items() if not names]:
@@ -71,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     rows: dict[str, list[Attempt]] = {}
     for setup in dict.fromkeys(setups):
         with client(setup, given.url, given.profiles) as sdk:
-            agent = Agent(sdk, given.model, given.turns, given.tokens, demands=setup.endswith(HOW[0]))
+            agent = Agent(sdk, given.model, given.turns, given.tokens, demands=setup.endswith(VARIANT + REQUIRED))
             rows[setup] = _attempts(agent, setup, tasks)
     print(table(rows))
     given.json.parent.mkdir(parents=True, exist_ok=True)

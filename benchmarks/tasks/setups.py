@@ -16,9 +16,15 @@ from benchmarks.proxy.processes import ADDON, mitmdump, running
 DIRECT, DEFAULT = "direct", "default"
 USUAL = (DIRECT, DEFAULT, "hermes", "bare-json", "json-in-tags", "llama3", "invoke", "qwen3-coder", "tag")
 """Both, and dialects of plain text in which models are prompted that have no special tokens of their own."""
-CONSTRAINED = "+"
-"""Stands before the value of `vtc_constrain`."""
-HOW = ("required", "auto")
+VARIANT = "+"
+"""Stands before the name of a variant."""
+REQUIRED = "required"
+VARIANTS = {
+    REQUIRED: ("vtc_server=llama.cpp", "vtc_constrain=required"),
+    "auto": ("vtc_server=llama.cpp", "vtc_constrain=auto"),
+    "last": ("vtc_blocks=last",),
+}
+"""What a variant sets beside its set-up."""
 PATIENCE = 600
 """Seconds for one reply; a small machine reads a long prompt first."""
 
@@ -27,8 +33,8 @@ PATIENCE = 600
 def client(setup: str, url: str, profiles: Sequence[Path] = ()) -> Iterator[openai.OpenAI]:
     """Open a client of the server at `url`, an OpenAI-compatible base such as `http://127.0.0.1:8000/v1`.
 
-    `setup` is `direct`, `default` or the dialect that the model is prompted in, with `+required` or `+auto` where its
-    server decodes by a grammar as llama.cpp does; `profiles` are folders with more of them.
+    `setup` is `direct`, `default` or the dialect that the model is prompted in, the latter two with `+` and a variant
+    if one is wanted; `profiles` are folders with more of them.
     """
     if setup == DIRECT:
         with _sdk(url) as sdk:
@@ -36,11 +42,10 @@ def client(setup: str, url: str, profiles: Sequence[Path] = ()) -> Iterator[open
         return
     parts = urlsplit(url)
     settings = [f"vtc_profiles={folder.resolve()}" for folder in profiles]
-    dialect, _, constrained = setup.partition(CONSTRAINED)
-    if setup != DEFAULT:
+    dialect, _, variant = setup.partition(VARIANT)
+    if dialect != DEFAULT:
         settings += ["vtc_tools=prompt", f"vtc_dialect={dialect}"]
-    if constrained:
-        settings += ["vtc_server=llama.cpp", f"vtc_constrain={constrained}"]
+    settings += VARIANTS.get(variant, ())
     with tempfile.TemporaryDirectory() as confdir:
         command = mitmdump(ADDON, f"{parts.scheme}://{parts.netloc}", Path(confdir), *settings)
         with running(command) as proxy, _sdk(f"http://127.0.0.1:{proxy.read()['port']}{parts.path}") as sdk:
