@@ -169,6 +169,7 @@ def place(cursor: Cursor, at: int, *, in_line: bool, follows_call: bool) -> Call
 # What leaves the reader: events in order, and the white space that waits since a call may follow it.
 
 
+_MAY_BE_TAG = re.compile(r"<\S")
 _INDENTED = re.compile(r"\n[ \t\r]*\n(?: {4}| {0,3}\t)[ \t]*\Z")
 
 
@@ -250,7 +251,7 @@ class Speech:
             if text:
                 self.space.append(text)
             return
-        self.tagged = self.tagged or "<" in body
+        self.tagged = self.tagged or _MAY_BE_TAG.search(body) is not None
         if self.space:
             before = self.take_space()
             if self.last is Last.CALL:

@@ -227,10 +227,14 @@ class _TrieNode(msgspec.Struct, eq=False, gc=False):
         return ways
 
     def beginnings(self) -> list[str]:
-        """Write how what follows may begin, as expressions."""
+        """Write how what follows may begin, as expressions, each up to something that is no white space."""
         if self.ends:
             return [""]
-        ways = [re.escape(character) for character in self.texts] + [_first_of(run) for run in self.runs]
+        ways = [re.escape(character) for character in self.texts if not character.isspace()]
+        for blank in filter(str.isspace, self.texts):
+            after = _place(following for step in self.texts[blank] for following in step.following)
+            ways.append(rf"{re.escape(blank)}(?:{'|'.join(after.beginnings())}|\Z)")
+        ways += [_first_of(run) for run in self.runs]
         if self.after_space:
             ways.append(rf"{SPACE}(?:{'|'.join(self.after_space.beginnings())}|\\?\Z)")
         return ways
