@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.e2e.conftest import confdir
+from tests.e2e.conftest import confdir, server_tls
 from vtc.cli import local_servers
 
-__all__ = ["confdir"]
+__all__ = ["confdir", "server_tls"]
 
 type UsualPorts = Callable[..., None]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,37 @@ def answering(text: str) -> object:
         return Reply([chat.encoded(SHAPES["openai-chat"].whole(text))], JSON, framing="length")
 
     return answer
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ("ssl_insecure=true", " is vLLM"),
+        ("ssl_verify_upstream_trusted_ca={confdir}/mitmproxy-ca-cert.pem", " is vLLM"),
+        ("ssl_verify_upstream_trusted_confdir=.", "is not trusted"),
+        (
+            "ssl_verify_upstream_trusted_ca=vtc.yaml",
+            "_trusted_ca: vtc.yaml holds no certificate in PEM form",
+        ),
+        (
+            "ssl_verify_upstream_trusted_ca=/nope",
+            "_trusted_ca: /nope: No such file or directory",
+        ),
+        ("ssl_verify_upstream_trusted_confdir=/nope", "!!  ssl_verify_upstream_trusted_confdir: /nope: no such folder"),
+    ],
+)
+@pytest.mark.parametrize("is_typed", [True, False])
+async def test_a_server_of_https_is_asked_with_the_trust_that_is_given(
+    settings: str, said: str, is_typed: bool, here: Path, confdir: Path, server_tls: ssl.SSLContext
+) -> None:
+    settings = settings.format(confdir=confdir)
+    name, _, value = settings.partition("=")
+    (here / "vtc.yaml").write_text("{port: 1}" if is_typed else f"{{port: 1, options: {{{name}: {value}}}}}")
+    async with serving(answering(CALL), server_tls) as upstream:  # type: ignore[arg-type]
+        done = await doctor(upstream.url, *(["--set", settings] if is_typed else []))
+    assert said in done.output
+    assert "Traceback" not in done.output
+    assert done.exit_code == (" is vLLM" not in said)
 
 
 @pytest.mark.parametrize(("text", "code"), [(CALL, 0), ("I cannot do that.", 1)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import shlex
 import signal
@@ -314,11 +315,7 @@ def test_its_own_address_is_no_upstream(arguments: list[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (
-            ["localhost:1", "--set", "vtc_lenient=off"],
-            "no option --set; options of mitmproxy and of the addon go after",
-        ),
-        (["localhost:1", "--set", "vtc_lenient=off"], "vtc run URL -- --set vtc_lenient=off"),
+        (["-w", "flows", "localhost:1"], "there is no option -w; arguments of mitmproxy go after `--`"),
         (["-w", "flows", "localhost:1"], "vtc run URL -- -w flows"),
         (["localhost:1", "-s", "x=y"], "vtc run URL -- -s x=y"),
         (["-q", "http://localhost:1"], "vtc run URL -- -q"),
@@ -331,6 +328,29 @@ def test_an_option_of_mitmproxy_before_the_dashes_is_told_where_it_goes(argument
     result = run(*arguments)
     assert result.exit_code == 2
     assert said in result.output
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        (["run", "--dry-run", "https://localhost:1"], 2),
+        (["launch", "sh", "https://localhost:1"], 1),
+        (["probe", "https://localhost:1"], 1),
+        (["doctor", "https://localhost:1", "--port", "1"], 1),
+    ],
+)
+def test_a_file_of_certificates_that_is_none_is_told_in_one_line(
+    command: list[str], code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = {"kind": "agent", "name": "sh", "api": "openai-chat", "commands": ["sh"]}
+    (tmp_path / "agent.yaml").write_text(json.dumps(agent))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    sets = ["--set", f"ssl_verify_upstream_trusted_ca={tmp_path}/agent.yaml"]
+    result = CliRunner().invoke(main, [*command, "--profiles", str(tmp_path), *sets])
+    assert result.exit_code == code, result.output
+    assert f"ssl_verify_upstream_trusted_ca: {tmp_path}/agent.yaml holds no certificate in PEM form" in result.output
+    assert result.exception is None or isinstance(result.exception, SystemExit)
 
 
 @pytest.mark.parametrize("server", ["http://127.0.0.1:8000", "127.0.0.1:8000/", "localhost:8000", "8000"])

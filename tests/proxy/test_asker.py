@@ -9,7 +9,7 @@ from http.client import HTTPException
 import pytest
 
 from tests.e2e.upstream import JSON, Reply, serving
-from vtc.proxy.discovery import Asker, ServerAnswer
+from vtc.proxy.asker import Asker, ServerAnswer
 
 
 async def test_an_answer_has_what_came() -> None:

@@ -46,6 +46,13 @@ def test_an_option_that_is_not_taken_is_told_as_an_error(
     assert loaded(context, caplog) == [(logging.ERROR, f"vtc: {said}")]
 
 
+def test_a_file_of_certificates_that_is_none_is_refused(context: taddons.context) -> None:
+    """mitmproxy would tell it at each request, and with a trace."""
+    context.master.addons.add(addon := VirtualToolCalling())
+    with pytest.raises(exceptions.OptionsError, match=rf"_trusted_ca: {__file__} holds no certificate in PEM form"):
+        context.configure(addon, ssl_verify_upstream_trusted_ca=__file__)
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [

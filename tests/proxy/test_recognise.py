@@ -17,7 +17,9 @@ from tests.e2e.upstream import JSON, Reply, Seen, serving
 from vtc.profiles import Facts, builtin_directory, load
 from vtc.profiles.planner import Planner
 from vtc.profiles.settings import Settings
-from vtc.proxy.discovery import Asker, ServerFindings, ServerIdentity, findings, recognised, spoken, told, trusting
+from vtc.proxy.asker import Asker
+from vtc.proxy.findings import ServerFindings, ServerIdentity, findings, recognised, spoken, translation_line
+from vtc.proxy.trust import Trust
 
 PROFILES = load([builtin_directory()])
 
@@ -140,7 +142,7 @@ async def test_the_apis_that_a_server_speaks_are_found(server: str) -> None:
     async with serving(script) as upstream:
         found = await asyncio.to_thread(spoken, Asker(upstream.url))
     assert found == (server,)
-    assert told(found).startswith(f"it speaks {server}: clients of ")
+    assert translation_line(found).startswith(f"it speaks {server}: clients of ")
 
 
 @pytest.mark.parametrize("status", [400, 401, 404])
@@ -178,8 +180,8 @@ async def test_a_server_of_https_is_asked_too_with_the_trust_that_is_given_and_w
 ) -> None:
     async with serving(answering("openai-chat"), server_tls) as upstream:
         planner = Planner(PROFILES, Settings())
-        strange = await asyncio.to_thread(findings, Asker(upstream.url, tls=trusting()), planner)
-        asker = Asker(upstream.url, tls=trusting(insecure=True))
+        strange = await asyncio.to_thread(findings, Asker(upstream.url, trust=Trust()), planner)
+        asker = Asker(upstream.url, trust=Trust(ssl_insecure=True))
         found = await asyncio.to_thread(findings, asker, planner)
         assert not any("authorization" in seen.headers for seen in upstream.seen)
     assert "is not trusted" in strange.lines[0]

@@ -19,11 +19,12 @@ from rich.table import Table
 from rich.text import Text
 
 from vtc.profiles import loader
-from vtc.profiles.document import ProfileError
+from vtc.profiles.document import ProfileError, nearest
 from vtc.profiles.loader import Profiles
 from vtc.profiles.planner import Planner
 from vtc.profiles.settings import Settings, UnknownName
 from vtc.proxy import launch
+from vtc.proxy.trust import Trust, TrustError
 
 # `vtc addon-path`: what `mitmdump -s` takes.
 
@@ -46,6 +47,30 @@ profile_directories = click.option(
 )
 
 
+class TrustSetting(click.ParamType[str]):
+    """An option of mitmproxy that says whose certificates are trusted."""
+
+    name = "NAME=VALUE"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        name, _, text = str(value).partition("=")
+        if name not in Trust._fields:
+            known = ", ".join(Trust._fields)
+            self.fail(f"{name} is none that counts here{nearest(name, Trust._fields)}: {known}", param, ctx)
+        if name == "ssl_insecure" and text not in ("", "true", "false"):
+            self.fail(f"ssl_insecure is true or false, not {text}", param, ctx)
+        return str(value)
+
+
+trust_settings = click.option(
+    "--set",
+    "sets",
+    multiple=True,
+    type=TrustSetting(),
+    help="Whose certificates are trusted: ssl_verify_upstream_trusted_ca=FILE, or ssl_insecure=true for any.",
+)
+
+
 class CommandGroup(click.Group):
     """Commands whose users see what is wrong with their files, and no trace."""
 
@@ -60,6 +85,8 @@ class CommandGroup(click.Group):
     def invoke(self, context: click.Context) -> Any:
         try:
             return super().invoke(context)
+        except TrustError as error:
+            raise click.ClickException(str(error)) from None
         except UnicodeDecodeError as error:
             raise click.ClickException(f"the input is no UTF-8 text (at byte {error.start})") from None
         except OSError as error:

@@ -11,7 +11,7 @@ It is looked for in the current folder, then in the user's folder for settings; 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -21,6 +21,7 @@ import msgspec
 from vtc.profiles import document
 from vtc.profiles.document import KeyPath, Problem, ProfileError
 from vtc.proxy import launch
+from vtc.proxy.trust import Trust
 
 NAME = "vtc.yaml"
 
@@ -68,6 +69,10 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     def arguments(self) -> list[str]:
         """Make the arguments for mitmproxy that the command has no options for."""
         return [*launch.as_set(_settings(self.options)), *self.mitmproxy]
+
+    def trust(self, sets: Sequence[str]) -> Trust:
+        """Say whose certificates are trusted; what is typed wins."""
+        return Trust.of([*launch.settings(self.arguments()), *sets])
 
     def specs(self) -> dict[KeyPath, list[str]]:
         """List by its key what each setting makes of mitmproxy's options, as `NAME=VALUE`."""

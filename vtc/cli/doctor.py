@@ -16,7 +16,7 @@ from cryptography import x509
 
 from vtc import __version__
 from vtc.cli import common, config
-from vtc.cli.common import profile_directories
+from vtc.cli.common import profile_directories, trust_settings
 from vtc.cli.config import Config
 from vtc.profiles import loader
 from vtc.profiles.document import ProfileError
@@ -24,8 +24,10 @@ from vtc.profiles.loader import Profiles
 from vtc.profiles.planner import Planner
 from vtc.profiles.settings import Settings
 from vtc.proxy import launch
-from vtc.proxy.discovery import Asker, ServerAnswer, findings
+from vtc.proxy.asker import Asker, ServerAnswer
+from vtc.proxy.findings import findings
 from vtc.proxy.status import PATH, status_of
+from vtc.proxy.trust import TrustError
 from vtc.reporting import hints
 from vtc.scrub import escaped, scrub
 
@@ -56,22 +58,27 @@ class CheckLine(NamedTuple):
 @click.argument("upstream", default="")
 @click.option("--port", type=click.IntRange(1, 65535), help=f"Where VTC listens. [{launch.PORT}]")
 @click.option("--no-call", is_flag=True, help="Send nothing through a running proxy.")
+@trust_settings
 @profile_directories
-def doctor(upstream: str, port: int | None, directories: tuple[Path, ...], *, no_call: bool) -> None:
+def doctor(
+    upstream: str, port: int | None, sets: tuple[str, ...], directories: tuple[Path, ...], *, no_call: bool
+) -> None:
     """Look at versions, settings, profiles, port, certificate and the model server UPSTREAM (or that of vtc.yaml).
 
     If something listens where VTC does, one request with a made-up tool is sent through it. Nothing secret is printed:
     the lines can be pasted into a report of an issue.
     """
     wrong = False
-    for line in _findings(upstream, port, directories, call=not no_call):
+    for line in _findings(upstream, port, sets, directories, call=not no_call):
         wrong |= line.outcome == "wrong"
         mark, colour = MARKS[line.outcome]
         click.echo(f"{click.style(mark, fg=colour)}  {_bare(line.said)}")
     sys.exit(wrong)
 
 
-def _findings(upstream: str, port: int | None, directories: tuple[Path, ...], *, call: bool) -> Iterator[CheckLine]:
+def _findings(
+    upstream: str, port: int | None, sets: Sequence[str], directories: tuple[Path, ...], *, call: bool
+) -> Iterator[CheckLine]:
     yield CheckLine("ok", f"VTC {__version__}, mitmproxy {launch.MITMPROXY}, Python {platform.python_version()}")
     yield CheckLine("note", f"{platform.platform()}, {sys.executable}")
     settings = Config()
@@ -95,9 +102,11 @@ def _findings(upstream: str, port: int | None, directories: tuple[Path, ...], *,
     if server:
         try:
             url = common.base_url(server, "UPSTREAM")
-            yield from map(_escaped, _server(url, profiles, models))
+            yield from map(_escaped, _server(Asker(url, trust=settings.trust(sets)), profiles, models))
         except click.BadParameter as error:
             yield _escaped(CheckLine("wrong", error.message))
+        except TrustError as error:
+            yield _escaped(CheckLine("wrong", str(error)))
     else:
         yield CheckLine("note", "no model server was named: vtc doctor http://127.0.0.1:8000")
     yield from map(_escaped, _proxy(port or settings.port or launch.PORT, url, models if call else []))
@@ -155,9 +164,8 @@ def _certificate() -> CheckLine:
     return CheckLine("ok", f"certificate {file}, good until {until:%Y-%m-%d}")
 
 
-def _server(url: str, profiles: Profiles, models: list[str]) -> Iterator[CheckLine]:
+def _server(asker: Asker, profiles: Profiles, models: list[str]) -> Iterator[CheckLine]:
     """Ask a model server which it is, and for its `models`."""
-    asker = Asker(url)
     found = findings(asker, Planner(profiles, Settings()))
     lost = not (found.server or found.is_sound)
     first, *more = found.lines

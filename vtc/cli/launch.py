@@ -32,15 +32,16 @@ from vtc.profiles.document import listed
 from vtc.profiles.loader import Profiles
 from vtc.profiles.schema import API_NAMES
 from vtc.proxy import launch as programs
-from vtc.proxy.discovery import Asker, recognised, spoken
-from vtc.proxy.discovery import listed as models_of
+from vtc.proxy.asker import Asker
+from vtc.proxy.findings import listed as models_of
+from vtc.proxy.findings import recognised, spoken
 from vtc.proxy.stats import Figures
 from vtc.proxy.status import status_of
 
 STARTUP = 60.0
 """Seconds after which a VTC that does not answer is given up."""
 PAUSE = 0.05
-OF_RUN = ("tools", "dialect", "blocks", "server", "api", "retry", "observe")
+OF_RUN = ("tools", "dialect", "blocks", "server", "api", "retry", "observe", "sets")
 """The options that are those of `vtc run`."""
 
 
@@ -109,7 +110,7 @@ def launch(
         raise CannotLaunch(
             f"no model server answers on ports {local_servers.ports()} of this machine: vtc launch {profile.name} URL"
         )
-    asker = Asker(server + path, key=key if key_env else "")
+    asker = Asker(server + path, key=key if key_env else "", trust=settings.trust(options["sets"]))
     names = _models(asker, profiles)
     chosen = model or _model(names, profile, server + path)
     if path and not options["api"]:  # VTC itself asks servers at their roots
@@ -136,10 +137,11 @@ def launch(
 def _typed(options: Mapping[str, Any]) -> Iterator[str]:
     """Write the options of `vtc run` that were typed."""
     for option in run.params:
-        if value := options.get(option.name or ""):
+        value = options.get(option.name or "") or ()
+        for word in value if isinstance(value, tuple) else (value,):
             yield option.opts[0]
-            if value is not True:
-                yield str(value)
+            if word is not True:
+                yield str(word)
 
 
 # The model server.

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import click
 
-from vtc.proxy.discovery import Asker, listed
+from vtc.proxy.asker import Asker
+from vtc.proxy.findings import listed
 from vtc.proxy.status import status_of
 
 PORTS = (11434, 1234, 8000, 8080, 30000)

@@ -102,7 +102,7 @@ def given(file: Any, profiles: Profiles, flow: str = "", port: int = launch.PORT
 
 def _kept(flow: str, port: int) -> bytes:
     """Ask a VTC of this machine for a reply that it could not read."""
-    from vtc.proxy.discovery import Asker  # mitmproxy takes a second to load
+    from vtc.proxy.asker import Asker  # mitmproxy takes a second to load
     from vtc.proxy.unread_calls import MOST, PATH
 
     answer = Asker(f"http://127.0.0.1:{port}").ask(f"{PATH}{quote(flow)}")

@@ -28,7 +28,9 @@ from vtc.profiles.schema import API_NAMES
 from vtc.proxy import keys, launch, options
 from vtc.proxy.address import Address
 from vtc.proxy.address import upstream as address_of
-from vtc.proxy.discovery import Asker, findings, trusting
+from vtc.proxy.asker import Asker
+from vtc.proxy.findings import findings
+from vtc.proxy.trust import Trust
 from vtc.scrub import escaped
 
 
@@ -59,7 +61,7 @@ class RunCommand(click.Command):
             names = [option.opts[0].strip("-") for option in self.params if isinstance(option, click.Option)]
             near = "".join(f" (did you mean --{near}?)" for near in get_close_matches(name.strip("-"), names, n=1))
             raise click.UsageError(
-                f"there is no option {name}{near}; options of mitmproxy and of the addon go after `--`: "
+                f"there is no option {name}{near}; arguments of mitmproxy go after `--`: "
                 f"vtc run URL -- {shlex.join([given[at], *value])}",
                 context,
             ) from None
@@ -85,6 +87,7 @@ class RunCommand(click.Command):
 @click.option("--retry", is_flag=True, help="Ask the model once more about faulty replies and silent turns.")
 @click.option("--observe", is_flag=True, help="Change nothing, and tell what would have been done.")
 @click.option("--log", type=click.Path(dir_okay=False, path_type=Path), help="Add a line of JSON for each exchange.")
+@click.option("--set", "sets", multiple=True, metavar="NAME=VALUE", help="An option of VTC or mitmproxy by its name.")
 @click.option("-v", "--verbose", is_flag=True, help="mitmproxy's own lines, too: connections and requests.")
 @click.option(
     "--config",
@@ -95,13 +98,14 @@ class RunCommand(click.Command):
 @click.option("--dry-run", is_flag=True, help="Print the command instead.")
 def run(
     upstream: str,
-    more: tuple[str, ...],
+    more: Sequence[str],
     web: bool,
     ui: bool,
     proxy: bool,
     port: int | None,
     host: str | None,
     named: Path | None,
+    sets: tuple[str, ...],
     verbose: bool,
     dry_run: bool,
     **options: Any,
@@ -109,12 +113,10 @@ def run(
     """Run VTC before the model server UPSTREAM, such as http://127.0.0.1:8000; clients ask http://127.0.0.1:8088/v1.
 
     Without it, and without one in vtc.yaml, it is what answers on a usual port here; else VTC is an ordinary proxy.
-    What stands after `--` goes to mitmproxy: `vtc run http://127.0.0.1:8000 -- --set vtc_lenient=off`.
+    What stands after `--` goes to mitmproxy: `vtc run http://127.0.0.1:8000 -- -w flows`.
     """
-    if upstream.startswith("-"):  # `vtc run -- …`
-        upstream, more = "", (upstream, *more)
-    if more and more[0][0:1].isalnum():  # mitmproxy would take it for a filter, and show no other flow
-        raise click.UsageError(f"unexpected {more[0]}: one UPSTREAM is all; arguments for mitmproxy begin with `-`")
+    upstream, more = _parted(upstream, more)
+    more = [*launch.as_set(sets), *more]
     file, settings = config.loaded(named)
     directories = options.pop("directories") or config.directories(file, settings)
     log = options.pop("log") or (config.beside(file, settings.log) if settings.log else None)
@@ -154,6 +156,15 @@ def run(
     _become(command)
 
 
+def _parted(upstream: str, more: Sequence[str]) -> tuple[str, Sequence[str]]:
+    """Part the server from arguments for mitmproxy."""
+    if upstream.startswith("-"):  # `vtc run -- …`
+        return "", (upstream, *more)
+    if more and more[0][0:1].isalnum():  # mitmproxy would take it for a filter, and show no other flow
+        raise click.UsageError(f"unexpected {more[0]}: one UPSTREAM is all; arguments for mitmproxy begin with `-`")
+    return upstream, more
+
+
 def _become(command: list[str]) -> NoReturn:
     """Have a program take the place of this one."""
     if os.name == "nt":  # there, a program that is replaced returns to the shell at once
@@ -165,7 +176,7 @@ def _check_web(values: Sequence[str]) -> None:
     """End the program if mitmweb could not listen, given these `NAME=VALUE`s."""
     typed = dict(value.partition("=")[::2] for value in values)
     host, at = typed.get("web_host", WEB_HOST), int(typed.get("web_port", WEB_PORT))
-    _check_free(host, at, "mitmweb", f"`-- --set web_port={at + 1}`")
+    _check_free(host, at, "mitmweb", f"`--set web_port={at + 1}`")
 
 
 def _has_mode(arguments: Sequence[str]) -> bool:
@@ -214,16 +225,7 @@ def _tell_of_server(server: str, planner: Planner, settings: Sequence[str]) -> N
     values = dict(setting.partition("=")[::2] for setting in settings)
     if not server or values.get("vtc_discover") != "on":
         return
-    try:
-        trust = trusting(
-            insecure=values.get("ssl_insecure") == "true",
-            file=values.get("ssl_verify_upstream_trusted_ca"),
-            folder=values.get("ssl_verify_upstream_trusted_confdir"),
-        )
-    except OSError as error:
-        click.echo(f"# the certificates that are to be trusted cannot be read: {error.strerror}", err=True)
-        return
-    found = findings(Asker(server, tls=trust), planner)
+    found = findings(Asker(server, trust=Trust.of(settings)), planner)
     for line in found.lines if found.is_there else ():
         click.echo(f"# found now, asked when it starts: {escaped(line)}", err=True)
 

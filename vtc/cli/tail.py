@@ -98,7 +98,7 @@ def _draft(flow: str, port: int, folders: Sequence[Path]) -> DraftFile:
 
 def _log_of(url: str) -> Path:
     """Ask a VTC of this machine where it writes its log."""
-    from vtc.proxy.discovery import Asker
+    from vtc.proxy.asker import Asker
     from vtc.proxy.status import status_of
 
     status, answer = status_of(Asker(url))

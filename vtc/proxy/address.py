@@ -1,10 +1,12 @@
-"""The host and port of a server, or of a place where clients connect."""
+"""Where a server is, or a place where clients connect: host and port, and the URL."""
 
 from __future__ import annotations
 
 import ipaddress
 from typing import NamedTuple
 from urllib.parse import urlsplit
+
+from mitmproxy.proxy.mode_specs import ProxyMode, ReverseMode
 
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 
@@ -30,3 +32,12 @@ def upstream(url: str) -> list[Address]:
     """Find the server of a URL; none for an ordinary proxy."""
     at = urlsplit(url)
     return [Address(at.hostname, at.port or {"https": 443}.get(at.scheme, 80))] if at.hostname else []
+
+
+def url_of(mode: ProxyMode) -> str:
+    """The URL of the model server that a reverse proxy stands before; empty for any other."""
+    if not isinstance(mode, ReverseMode) or mode.scheme not in ("http", "https"):
+        return ""
+    host, port = mode.address[0], mode.address[1]
+    usual = port == {"http": 80, "https": 443}[mode.scheme]
+    return f"{mode.scheme}://{f'[{host}]' if ':' in host else host}{'' if usual else f':{port}'}"

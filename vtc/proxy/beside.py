@@ -18,18 +18,11 @@ from vtc.exchange.model_list import model_in, models_in, without_prefix
 from vtc.json_text import encode
 from vtc.profiles.matching import Facts
 from vtc.profiles.planner import Planner
-from vtc.proxy import bodies, flows
+from vtc.proxy import bodies, flows, trust
 from vtc.proxy.refusing import translate_headers
 from vtc.reporting import hints
 
 # A model server that cannot be reached: what is told, and the answer that the client gets in its API's own form.
-
-
-UNTRUSTED = (
-    "`--set ssl_verify_upstream_trusted_ca=FILE` names the authority that signed it, "
-    "`--set ssl_insecure=true` takes any"
-)
-"""Advice about a certificate; with `vtc run` it stands after `--`."""
 
 
 CLIENT = "vtc_client"
@@ -42,7 +35,7 @@ def explained(flow: http.HTTPFlow, why: str) -> str:
     if "destination unknown" in why.casefold():
         return "no model server was named: start VTC with its URL, `vtc run http://127.0.0.1:8000`"
     if "certificate" in why.casefold():
-        return f"the certificate of {at} is not trusted ({why}): {UNTRUSTED}"
+        return f"the certificate of {at} is not trusted ({why}): {trust.ADVICE}"
     return f"{at} cannot be reached ({why}): is it running?"
 
 

@@ -19,6 +19,7 @@ from vtc.profiles.memory import Memory
 from vtc.profiles.planner import Planner
 from vtc.profiles.schema import API_NAMES, VARIABLE
 from vtc.profiles.settings import CLIENT_PATTERNS, Settings, UnknownName
+from vtc.proxy.trust import Trust, TrustError
 
 # Options that were given before there was an addon that has them: mitmproxy keeps their texts until then.
 #
@@ -294,8 +295,12 @@ class RefusedOption(ValueError):
 def planned(specs: Sequence[str]) -> Planner:
     """Make the planner that the addon would make, given these `NAME=VALUE`s; raises RefusedOption, ProfileError.
 
-    Options that are not of VTC are left to mitmproxy.
+    Options that are not of VTC are left to mitmproxy, but for files of certificates, which it does not look at.
     """
+    try:
+        Trust.of(specs).check()
+    except TrustError as error:
+        raise RefusedOption(str(error)) from None
     specs = [spec for spec in specs if spec.startswith("vtc")]
     if bare := next((spec for spec in specs if "=" not in spec), ""):
         raise RefusedOption(valueless(bare))

@@ -15,9 +15,9 @@ from mitmproxy import ctx, http
 
 from vtc import __version__
 from vtc.json_text import encode
-from vtc.proxy.address import Address
+from vtc.proxy.address import Address, url_of
 from vtc.proxy.address import upstream as address_of
-from vtc.proxy.discovery import Asker, ServerAnswer, url_of
+from vtc.proxy.asker import Asker, ServerAnswer
 from vtc.proxy.nearness import is_near, may_be_page
 
 PATH = "/.vtc"

@@ -13,7 +13,7 @@ from mitmproxy import ctx, http
 
 from vtc.json_text import encode
 from vtc.proxy import launch
-from vtc.proxy.discovery import url_of
+from vtc.proxy.address import url_of
 from vtc.proxy.nearness import is_near
 from vtc.reporting import Case, write_case
 

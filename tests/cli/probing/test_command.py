@@ -6,6 +6,7 @@ import asyncio
 import json
 import signal
 import socket
+import ssl
 import sys
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
@@ -175,6 +176,21 @@ async def test_what_is_written_is_what_was_seen(tmp_path: Path) -> None:
     assert f"vtc run {upstream.url} --tools prompt --dialect hermes" in bare.output
     assert f"vtc launch codex {upstream.url} --tools prompt --dialect hermes --model " in bare.output
     assert "Of reasoning that holds with profiles only: run this again with `--write DIR`." in bare.output
+
+
+async def test_its_commands_carry_what_it_was_given(tmp_path: Path, server_tls: ssl.SSLContext) -> None:
+    server = Server(parses=True)
+
+    def below_a_path(seen: Seen) -> Reply:
+        return server(replace(seen, path=seen.path.removeprefix("/openai")))
+
+    async with serving(below_a_path, server_tls) as upstream:
+        given = ["--profiles", str(tmp_path), "--set", "ssl_insecure=true"]
+        found = told(await probed(f"{upstream.url}/openai/v1", "--json", *given))
+    carried = f"--profiles {tmp_path} --api openai-chat --set ssl_insecure=true"
+    assert found["command"] == f"vtc run {upstream.url} {carried}"
+    launched = f"vtc launch codex {upstream.url}/openai {carried} --model {server.model}"
+    assert found["clients"]["Codex"] == launched
 
 
 async def test_scenarios_are_those_of_canitoolcall_as_the_server_alone_and_with_vtc() -> None:

@@ -11,7 +11,7 @@ import pytest
 from tests.e2e.upstream import JSON, Reply, Seen, serving
 from vtc.cli.probing.talk import ABOUT, CONTEXTS, learn
 from vtc.profiles import builtin_directory, load
-from vtc.proxy.discovery import Asker
+from vtc.proxy.asker import Asker
 
 PROFILES = load([builtin_directory()])
 ODD: list[Any] = [["vllm"], {"a": ["b"]}, None, 5, "x" * 9, True]

@@ -14,9 +14,19 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from vtc.cli.common import base_url, completing, json_output, loaded, profile_directories, show_json
+from vtc.cli.common import (
+    base_url,
+    completing,
+    json_output,
+    loaded,
+    profile_directories,
+    show_json,
+    trust_settings,
+)
 from vtc.cli.probing.template import BY_USER, MOST_REQUESTS, BoundedAsker
 from vtc.profiles.schema import API_NAMES
+from vtc.proxy import launch
+from vtc.proxy.trust import Trust
 from vtc.scrub import escaped, scrubbed
 
 if TYPE_CHECKING:
@@ -39,6 +49,7 @@ IN_ALL = 10
 @click.option(
     "--tokens", type=click.IntRange(16), default=1024, show_default=True, help="Tokens of one answer at most."
 )
+@trust_settings
 @profile_directories
 @json_output
 def probe(
@@ -50,6 +61,7 @@ def probe(
     directory: Path | None,
     timeout: float,
     tokens: int,
+    sets: tuple[str, ...],
     directories: tuple[Path, ...],
     as_json: bool,
 ) -> None:
@@ -68,12 +80,16 @@ def probe(
     address, key = _address(at), _key(key_env)
     click.echo(_announced(address, model, api, tokens), err=True)
     with _progress() as about:
-        asker = BoundedAsker(address, key=key, seconds=timeout, in_all=IN_ALL * timeout, progress=about)
+        asker = BoundedAsker(
+            address, key=key, seconds=timeout, in_all=IN_ALL * timeout, progress=about, trust=Trust.of(sets)
+        )
         seen = Probe(asker, profiles, tokens).run(model=model, of=(api,) if api else (), named=server)
     files: list[Path] = []
     if directory and seen.proposal and seen.stopped != BY_USER:
         files = seen.proposal.write(directory, _head(seen), asker.secrets)
-    proposed = report.options(seen, directory if files else None, server=server, api=api or "")
+    folders = [*directories, *([directory] if directory and files else [])]
+    proposed = report.options(seen, folders, server=server, api=api or "", is_written=bool(files))
+    proposed += launch.as_set(sets)
     clients = report.clients(seen, proposed, profiles.agents.values(), key_env)
     findings = scrubbed(report.as_json(seen, report.command(seen, proposed), files, clients), asker.secrets)
     if as_json:

@@ -354,15 +354,21 @@ LOOKS: tuple[Callable[[ProbeRecord], Iterator[Finding]], ...] = (
 # For people and as JSON.
 
 
-def options(seen: ProbeRecord, directory: Path | None, *, server: str, api: str) -> list[str]:
-    """Write the options by which VTC runs as proposed; `server` and `api` are what the user had to say."""
-    if directory:
-        return ["--profiles", str(directory)]
+def options(seen: ProbeRecord, folders: Sequence[Path], *, server: str, api: str, is_written: bool) -> list[str]:
+    """Write the options by which VTC runs as proposed, given folders of profiles.
+
+    `server` and `api` are what the user had to say; the profiles say all of it if they were written.
+    """
+    profiles = [part for folder in folders for part in ("--profiles", str(folder))]
+    if is_written:
+        return profiles
+    if not api and urlsplit(seen.server.url).path:  # VTC itself asks servers at their roots
+        api = ",".join(seen.server.apis) or seen.api.name
     prompt = seen.way == "prompt" and seen.proposal
     parts = ["--tools", "prompt", "--dialect", seen.proposal.model.dialect] if prompt and seen.proposal else []
     parts += ["--server", server] if server else []
     parts += ["--api", api] if api else []
-    return parts
+    return [*profiles, *parts]
 
 
 def command(seen: ProbeRecord, proposed: Sequence[str]) -> str:

@@ -28,7 +28,9 @@ from vtc.profiles.matching import Facts, best, value_at
 from vtc.profiles.memory import Memory
 from vtc.profiles.planner import COMMON_TAGS, Planner
 from vtc.profiles.schema import ServerProfile
-from vtc.proxy.discovery import LIST, Asker, ServerAnswer, entries, owned, spoken
+from vtc.proxy.asker import Asker, ServerAnswer
+from vtc.proxy.findings import LIST, entries, owned, spoken
+from vtc.proxy.trust import ADVICE
 from vtc.reporting import hints
 
 type Outcome = Literal["works", "mended", "refused", "broken", "seen", "unasked"]
@@ -138,7 +140,7 @@ def _problem(listed: ServerAnswer, *, has_key: bool) -> str:
         return listed.why
     if isinstance(listed.error, ssl.SSLCertVerificationError):
         why = listed.error.verify_message
-        return f"its certificate is not trusted ({why}): put the certificate of who signed it into SSL_CERT_FILE"
+        return f"its certificate is not trusted ({why}): {ADVICE}"
     if listed.error:
         return f"the server cannot be reached ({listed.why}): is it running, and is the URL right?"
     if listed.status in (401, 403):

@@ -23,7 +23,8 @@ from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.grammar import compiled
 from vtc.events import Call, CanonicalRequest, Message, Tool, ToolCall
-from vtc.proxy.discovery import Asker, ServerAnswer
+from vtc.proxy.asker import Asker, ServerAnswer
+from vtc.proxy.trust import USUAL, Trust
 from vtc.scrub import is_credential
 
 # Asks within limits: so many questions, so much time in all, and Ctrl-C ends the asking but not the report.
@@ -47,10 +48,17 @@ class BoundedAsker(Asker):
     """Asks at most `MOST_REQUESTS` questions; what is not asked any more gets an answer that says why."""
 
     def __init__(
-        self, url: str, *, key: str, seconds: float, in_all: float, progress: Callable[[str], None] = lambda _: None
+        self,
+        url: str,
+        *,
+        key: str,
+        seconds: float,
+        in_all: float,
+        progress: Callable[[str], None] = lambda _: None,
+        trust: Trust = USUAL,
     ) -> None:
         """`progress` is given the name of each question before it is asked."""
-        super().__init__(url, key=key, seconds=min(SHORT, seconds))
+        super().__init__(url, key=key, seconds=min(SHORT, seconds), trust=trust)
         self.asked = 0
         self.about = ""
         """What the next question finds out, for people."""

@@ -1,0 +1,118 @@
+"""Ask a model server over HTTP, within a time: no proxy, no redirect, one connection a question.
+
+A key is sent to that server alone, and stands in nothing that is told.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from threading import Event, Timer
+from typing import Any
+from urllib.parse import urlsplit
+
+from vtc.apis.place import BEARER
+from vtc.proxy.trust import USUAL, Trust
+
+MOST = 4 << 20
+"""Bytes of an answer that are read."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerAnswer:
+    """The answer of a server, or why there is none (`error`)."""
+
+    status: int = 0
+    body: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """By name in lower case."""
+    error: OSError | HTTPException | None = None
+    seconds: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        """True for an answer whose status tells of no error."""
+        return 200 <= self.status < 300
+
+    @property
+    def json(self) -> Any:
+        """The body as plain data; None if it is no JSON, or tells of an error."""
+        try:
+            return json.loads(self.body) if self.ok else None
+        except (ValueError, RecursionError):
+            return None
+
+    @property
+    def why(self) -> str:
+        """Why there is no answer, for people."""
+        if isinstance(self.error, OSError):  # a server that hangs up is one, too
+            return self.error.strerror or str(self.error)
+        return "it does not answer in HTTP"
+
+
+class Asker:
+    """Asks one server; each answer is there within `seconds`, or is an error."""
+
+    def __init__(self, url: str, *, key: str = "", seconds: float = 3, trust: Trust = USUAL) -> None:
+        """`url` is that of the server, with what stands before the paths of its APIs. Raises TrustError."""
+        self.url = url.rstrip("/")
+        self.seconds = seconds
+        self._at = urlsplit(self.url)
+        self._key = key
+        self._tls = trust.context() if self._at.scheme == "https" else None
+
+    @property
+    def has_key(self) -> bool:
+        return bool(self._key)
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The texts that no output may show."""
+        return (self._key,) if self._key else ()
+
+    def ask(
+        self, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None, key: str = BEARER
+    ) -> ServerAnswer:
+        """GET a path, or POST a body of JSON to it; `key` names the header for the user's key."""
+        begun = time.monotonic()
+        host = self._at.hostname or ""
+        connection = (
+            HTTPSConnection(host, self._at.port, timeout=self.seconds, context=self._tls)
+            if self._tls
+            else HTTPConnection(host, self._at.port, timeout=self.seconds)
+        )
+        late = Event()
+        watch = Timer(self.seconds, _cut, (connection, late))
+        watch.daemon = True
+        watch.start()
+        try:
+            sent = {"content-type": "application/json", "accept": "*/*", **(headers or {})}
+            if self._key:
+                sent[key] = f"Bearer {self._key}" if key == BEARER else self._key
+            connection.request("GET" if body is None else "POST", f"{self._at.path}{path}", body, sent)
+            response = connection.getresponse()
+            data = response.read(MOST)
+            if late.is_set():
+                raise TimeoutError
+            by_name = {name.lower(): value for name, value in response.getheaders()}
+            return ServerAnswer(response.status, data, by_name, None, time.monotonic() - begun)
+        except (OSError, HTTPException) as error:
+            if late.is_set() or isinstance(error, TimeoutError):
+                error = TimeoutError(None, f"no answer within {self.seconds:g} seconds")
+            return ServerAnswer(error=error, seconds=time.monotonic() - begun)
+        finally:
+            watch.cancel()
+            connection.close()
+
+
+def _cut(connection: HTTPConnection, late: Event) -> None:
+    """End a connection whose time is up, however slowly it trickles."""
+    late.set()
+    if connection.sock is not None:
+        with suppress(OSError):
+            connection.sock.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,74 @@
+"""Whose certificates are trusted where VTC itself asks a server: as mitmproxy trusts, by its options."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import certifi
+from mitmproxy import ctx
+
+ADVICE = (
+    "`--set ssl_verify_upstream_trusted_ca=FILE` names the authority that signed it, "
+    "`--set ssl_insecure=true` takes any"
+)
+"""Advice about a certificate."""
+
+
+class TrustError(ValueError):
+    """A file or folder of certificates that is none, told in one line."""
+
+
+class Trust(NamedTuple):
+    """The options of mitmproxy, by their names."""
+
+    ssl_insecure: bool = False
+    """Trust any server."""
+    ssl_verify_upstream_trusted_ca: str | None = None
+    """The file with the certificates of authorities; the usual ones are not trusted then."""
+    ssl_verify_upstream_trusted_confdir: str | None = None
+    """The folder with such files."""
+
+    @classmethod
+    def of(cls, settings: Iterable[str]) -> Trust:
+        """Read `NAME=VALUE`s, of which others than these options are left out."""
+        given = dict(setting.partition("=")[::2] for setting in settings)
+        insecure, *paths = (given.get(name) for name in cls._fields)
+        return cls(insecure in ("", "true"), *(path or None for path in paths))
+
+    @classmethod
+    def of_options(cls) -> Trust:
+        """Read the options of this mitmproxy."""
+        return cls(*(getattr(ctx.options, name) for name in cls._fields))
+
+    def check(self) -> None:
+        """Raise TrustError if a file or folder that is named is none."""
+        if self[1:] != USUAL[1:]:
+            self.context()
+
+    def context(self) -> ssl.SSLContext:
+        """Make the context of connections; raises TrustError."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        for name, path in self._paths().items():
+            try:
+                if name == FOLDER and not path.is_dir():
+                    raise TrustError(f"{name}: {path}: no such folder")
+                context.load_verify_locations(**{"capath" if name == FOLDER else "cafile": str(path)})
+            except ssl.SSLError:
+                raise TrustError(f"{name}: {path} holds no certificate in PEM form") from None
+            except OSError as error:
+                raise TrustError(f"{name}: {path}: {error.strerror}") from None
+        if self.ssl_insecure:
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        return context
+
+    def _paths(self) -> dict[str, Path]:
+        given = {name: path for name, path in self._asdict().items() if isinstance(path, str)}
+        return {name: Path(path).expanduser() for name, path in (given or {FILE: certifi.where()}).items()}
+
+
+FILE, FOLDER = Trust._fields[1:]
+USUAL = Trust()
+"""The authorities that mitmproxy trusts if it is told nothing."""
