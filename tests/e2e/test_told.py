@@ -20,6 +20,7 @@ from tests.apis import chat, pairs
 from tests.apis.shapes import SHAPES, asked
 from tests.e2e.conftest import Start, by_turn
 from tests.e2e.upstream import JSON, SSE, Reply, serving
+from vtc import demo
 from vtc.proxy import launch
 from vtc.proxy.addon import VirtualToolCalling
 
@@ -184,6 +185,25 @@ async def test_a_certificate_that_is_not_trusted_is_told_with_what_to_do(
     message = json.loads(answer.body)["error"]["message"]
     assert "is not trusted" in message
     assert "ssl_insecure=true" in message
+
+
+@pytest.mark.parametrize("api", SHAPES)
+@pytest.mark.parametrize("is_tls", [True, False])
+async def test_http_and_https_mixed_up_are_told_to_the_client(
+    is_tls: bool, api: str, start: Start, server_tls: ssl.SSLContext, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(lambda _: Reply([], JSON), tls=server_tls) as encrypted:
+        with demo.running() as plain:
+            url = encrypted.url if is_tls else plain.url
+            scheme, rest = url.split(":", 1)
+            wrong = f"{'http' if is_tls else 'https'}:{rest}"
+            lab = await start([], mode=[f"reverse:{wrong}"], vtc_discover="on", **LAZY)
+            answer = await lab.post(asked(api), path=SHAPES[api].path)
+    assert answer.status == 502
+    told = f"{wrong} speaks {scheme}: start VTC with `vtc run {url}`"
+    assert told in answer.body.decode()
+    assert told in (await lab.asked_for()).comment
+    assert any(told in record.getMessage() for record in caplog.records if record.levelname == "WARNING")
 
 
 async def test_an_address_without_a_model_server_is_told(start: Start) -> None:

@@ -194,7 +194,7 @@ async def test_http_and_https_mixed_up_are_told(is_tls: bool, server_tls: ssl.SS
         scheme, rest = upstream.url.split(":", 1)
         wrong = f"{'http' if is_tls else 'https'}:{rest}"
         identity = await asyncio.to_thread(recognised, Asker(wrong), PROFILES)
-    assert identity.told == f"{wrong} speaks {scheme}: start with `vtc run {upstream.url}`"
+    assert identity.told == f"{wrong} speaks {scheme}: start VTC with `vtc run {upstream.url}`"
 
 
 async def of_ollama(context: str, directory: Path) -> ServerFindings:

@@ -226,7 +226,7 @@ def _tell_of_server(server: str, planner: Planner, settings: Sequence[str]) -> N
     if not server or values.get("vtc_discover") != "on":
         return
     found = findings(Asker(server, trust=Trust.of(settings)), planner)
-    for line in found.lines if found.is_there else ():
+    for line in found.lines if found.is_there or found.is_mixed_up else ():
         click.echo(f"# found now, asked when it starts: {escaped(line)}", err=True)
 
 

@@ -288,13 +288,14 @@ class VirtualToolCalling:
     def server_broke_off(self, flow: http.HTTPFlow, why: str) -> list[bytes]:
         """Report it, and return what still leaves for the client (`connections.py`)."""
         live = self._live.get(flow)
-        return live.broke_off(flow, why) if live else []
+        return live.broke_off(flow, self._discovery.reason(flow, why)) if live else []
 
     def server_gave_none(self, flow: http.HTTPFlow, why: str) -> http.Response | None:
         """Tell the client in its API's own form (`connections.py`)."""
         live, api = self._live.get(flow), beside.api(flow)
         if api is None or AGAIN in flow.metadata or ctx.options.vtc_mode != "rewrite":
             return None
+        why = self._discovery.reason(flow, why)
         explanation = broken_off(flow, why) if flow.response else beside.explained(flow, why)
         if live is None:
             logger.error("vtc: %s - %s", escaped(scrub(explanation, flows.secrets(flow))), flows.where(flow))

@@ -19,6 +19,7 @@ from vtc.json_text import encode
 from vtc.profiles.matching import Facts
 from vtc.profiles.planner import Planner
 from vtc.proxy import bodies, flows, trust
+from vtc.proxy.findings import mixed_up
 from vtc.proxy.refusing import translate_headers
 from vtc.reporting import hints
 
@@ -36,6 +37,9 @@ def explained(flow: http.HTTPFlow, why: str) -> str:
         return "no model server was named: start VTC with its URL, `vtc run http://127.0.0.1:8000`"
     if "certificate" in why.casefold():
         return f"the certificate of {at} is not trusted ({why}): {trust.ADVICE}"
+    if "does not speak TLS" in why:
+        plain = f"{flow.request.host}:{flow.request.port}"
+        return mixed_up(f"https://{plain}", f"http://{plain}")
     return f"{at} cannot be reached ({why}): is it running?"
 
 

@@ -46,6 +46,8 @@ class ModelServer:
     """When its list of models was asked for last."""
     missed: bool = False
     """True if it was not there when it was asked."""
+    mixed_up: str = ""
+    """What to do if it speaks the other one of http and https than its URL says."""
     planners: tuple[Planner, Planner] | None = None
     """The planner without and with what it showed."""
 
@@ -102,6 +104,11 @@ class Discovery:
             server.planners = planner, planner.with_settings(known, server.found.models)
         return server.planners[1]
 
+    def reason(self, flow: http.HTTPFlow, why: str) -> str:
+        """Return why a server gave no reply, in mitmproxy's words unless more is known."""
+        server = self._servers.get(url_of(flow.client_conn.proxy_mode))
+        return server.mixed_up if server and server.mixed_up else why
+
     def _ask(self, mode: ProxyMode) -> asyncio.Task[None] | None:
         """Begin to ask the server of a proxy, if there is anything to ask; returns what to wait for."""
         url, planner = url_of(mode), self._addon.planner
@@ -127,6 +134,7 @@ class Discovery:
             logger.exception("vtc: %s could not be asked", server.url)
             found = ServerFindings(apis=())
         server.renewed = ended = self._clock()
+        server.mixed_up = found.lines[0] if found.is_mixed_up else ""
         if not found.is_there:
             server.free_from = ended + PAUSE if ended - begun > LONG else ended
             if not server.missed:

@@ -32,6 +32,11 @@ def _other_scheme(asker: Asker, answer: ServerAnswer) -> str:
     return "" if tried.error else other
 
 
+def mixed_up(url: str, other: str) -> str:
+    """Say that a server speaks the other one of http and https than its URL says."""
+    return f"{url} speaks {urlsplit(other).scheme}: start VTC with `vtc run {other}`"
+
+
 STARTING = (502, 503, 504)
 """Answers of a server that loads its model, and of a gateway before one that is not there."""
 
@@ -51,6 +56,8 @@ class ServerIdentity(NamedTuple):
     """True for a hosted API that is known by its name."""
     answers: bool = False
     """True if it answered with a list."""
+    is_mixed_up: bool = False
+    """True if it speaks the other one of http and https."""
     is_listed: bool = False
     """True if its list of models tells which it is, not its address, by which requests find a profile themselves."""
 
@@ -73,8 +80,7 @@ def recognised(asker: Asker, profiles: Profiles) -> ServerIdentity:
         why = f"({answer.error.verify_message}): {ADVICE}"
         return ServerIdentity(None, f"the certificate of {upstream} is not trusted {why}")
     if other := _other_scheme(asker, answer):
-        scheme = urlsplit(other).scheme
-        return ServerIdentity(None, f"{upstream} speaks {scheme}: start with `vtc run {other}`")
+        return ServerIdentity(None, mixed_up(upstream, other), is_there=False, is_mixed_up=True)
     if answer.error and not isinstance(answer.error, OSError):
         return ServerIdentity(None, f"{upstream} does not answer in HTTP: is it the model server?", is_there=False)
     if answer.error:
@@ -165,6 +171,8 @@ class ServerFindings(NamedTuple):
     lines: tuple[str, ...] = ()
     """All that in words, for the user."""
     is_there: bool = True
+    is_mixed_up: bool = False
+    """True if it speaks the other one of http and https than its URL says."""
     is_sound: bool = False
     """True if it answered as servers do."""
     is_listed: bool = False
@@ -188,7 +196,7 @@ def findings(asker: Asker, planner: Planner) -> ServerFindings:
     settings = planner.settings
     identity = recognised(asker, planner.profiles)
     if not identity.is_there:
-        return ServerFindings(lines=(identity.told,), is_there=False)
+        return ServerFindings(lines=(identity.told,), is_there=False, is_mixed_up=identity.is_mixed_up)
     lines = [] if settings.server else [identity.told]
     apis = None
     if not (settings.upstream_api or identity.is_hosted):

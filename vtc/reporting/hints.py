@@ -42,6 +42,11 @@ HINTS: tuple[tuple[tuple[int, ...], str, str], ...] = (
         "",
         "the server has nothing at this path: does it speak this API?",
     ),
+    (  # nginx; Go
+        (400,),
+        r"HTTP request (was sent )?to (an )?HTTPS",
+        "the server speaks https, and VTC's URL of it says http: start VTC with https://",
+    ),
     ((429,), "", "the server takes no more requests now"),
 )
 """By status, a word in the message, what it means; the first that fits."""
