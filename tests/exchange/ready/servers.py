@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from tests.exchange.ready.templates import TEMPLATES, Json, Server, template
@@ -45,7 +46,7 @@ def _beyond(schema: Any) -> str:
 # APIs with rules
 
 
-def deepseek(body: Json) -> str:
+def deepseek(body: Json, *, longest: int = 8192) -> str:
     for at, message in enumerate(body["messages"]):
         if message["role"] not in ("system", "user", "assistant", "tool"):
             role = message["role"]
@@ -57,8 +58,8 @@ def deepseek(body: Json) -> str:
     names = [tool["function"]["name"] for tool in body.get("tools") or ()]
     if any(not re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", name) for name in names):
         return "Invalid 'tools[0].function.name': string does not match pattern. Expected '^[a-zA-Z0-9_-]+$'."
-    if body.get("max_tokens", 1) > 8192:
-        return "Invalid max_tokens value, the valid range of max_tokens is [1, 8192]"
+    if body.get("max_tokens", 1) > longest:
+        return f"Invalid max_tokens value, the valid range of max_tokens is [1, {longest}]"
     return ""
 
 
@@ -106,6 +107,7 @@ RULES: Mapping[str, Server] = {
     **{name: template(source) for name, source in TEMPLATES.items()},
     "grammar": grammar,
     "deepseek": deepseek,
+    "deepseek v4": partial(deepseek, longest=393216),
     "mistral's API": mistral,
     "minimax": minimax,
     "order": unordered,

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.apis import chat
+from tests.agents.recordings import recorded
+from tests.apis import chat, pairs
 from tests.apis.shapes import SHAPES
 from tests.dialects.material import CASES, plain
 from tests.exchange.ready.servers import RULES
@@ -20,6 +21,7 @@ from vtc.profiles import Facts
 type Json = dict[str, Any]
 
 TARGETS: dict[str, Json] = plain((CASES / "hosted.yaml").read_text("utf-8"))
+RECORDED = recorded()
 CHECK: Json = {
     "type": "object",
     "properties": {
@@ -110,17 +112,31 @@ def beyond(schema: Any, words: str, *, top: bool = True) -> str:
     return next(filter(None, (beyond(inner, words, top=False) for inner in inside)), "")
 
 
+def sent(name: str, client: str, body: bytes) -> Json:
+    """Send a request of an agent to a target; return it as it leaves."""
+    target = TARGETS[name]
+    server = target.get("api", "openai-chat")
+    facts = replace(AGENT, host=target["host"], port=443, path=SHAPES[client].at(model=target["model"]))
+    plans = planner(**({} if client == server else {"upstream_api": (server,)}))
+    body = Exchange.open(BY_NAME[client], body, facts, plans, "seed").request()
+    pairs.check_request(server, json.loads(body))
+    return json.loads(body)  # type: ignore[no-any-return]
+
+
 @pytest.mark.parametrize("client", TALKS)
 @pytest.mark.parametrize("name", TARGETS)
 def test_no_request_of_an_agent_to_a_hosted_server_is_refused_of_what_is_known(name: str, client: str) -> None:
-    target = TARGETS[name]
-    server = target.get("api", "openai-chat")
-    fields = {**ASKS[client], **TALKS[client], "model": target["model"]}
-    body = chat.encoded(SHAPES[client].request(**fields))
-    facts = replace(AGENT, host=target["host"], port=443, path=SHAPES[client].path)
-    plans = planner(**({} if client == server else {"upstream_api": (server,)}))
-    exchange = Exchange.open(BY_NAME[client], body, facts, plans, "seed")
-    assert refusal(target, json.loads(exchange.request())) == ""
+    fields = {**ASKS[client], **TALKS[client], "model": TARGETS[name]["model"]}
+    body = sent(name, client, chat.encoded(SHAPES[client].request(**fields)))
+    assert refusal(TARGETS[name], body) == ""
+
+
+@pytest.mark.parametrize("agent", RECORDED)
+@pytest.mark.parametrize("name", TARGETS)
+def test_nor_is_one_that_was_recorded_of_a_real_agent(name: str, agent: str) -> None:
+    client, body = RECORDED[agent]["api"], RECORDED[agent]["body"]
+    named = {} if client == "gemini-generate" else {"model": TARGETS[name]["model"]}
+    assert refusal(TARGETS[name], sent(name, client, chat.encoded({**body, **named}))) == ""
 
 
 HOSTS = {

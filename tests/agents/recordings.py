@@ -1,0 +1,66 @@
+"""Requests that real agents sent, without their words: what an API sees of them stays, and nothing that anyone wrote.
+
+Fields, names of tools, schemas and the order of all things are as they were sent. Of prompts, descriptions and values it is
+left whether there are any, so that each run of an agent writes the same.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+type Json = dict[str, Any]
+
+FOLDER = Path(__file__).parents[1] / "cases" / "agents"
+AS_SENT = {"type", "role", "name", "model", "id", "call_id", "tool_call_id", "tool_use_id", "status", "mode", "effort"}
+"""Fields whose value an API reads itself, or which tie a result to its call."""
+SCHEMAS = {"parameters", "input_schema", "parametersJsonSchema", "schema"}
+VALUES = {
+    *("auto", "none", "any", "required", "text", "ephemeral", "global", "1h", "5m", "reasoning.encrypted_content"),
+    *("enabled", "adaptive", "disabled", "minimal", "low", "medium", "high", "xhigh", "max", "detailed", "concise"),
+}
+"""Those of parameters."""
+ANEW = re.compile(r"(?<![0-9a-f])[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?![0-9a-f])|(?<=_)\d{13}(?=_)")
+"""What is another in each run, in ids: UUIDs and times."""
+
+
+def recorded() -> dict[str, Json]:
+    """Read what was kept, by the name of the agent: `api` and `body`."""
+    return {file.stem: yaml.load(file.read_text("utf-8"), yaml.CSafeLoader) for file in sorted(FOLDER.glob("*.yaml"))}
+
+
+def written(title: str, api: str, body: Json) -> str:
+    """Write out what is kept of a request."""
+    head = f"# What {title} sent after two calls, without its words (tests/agents/test_recording.py).\n"
+    return head + yaml.dump({"api": api, "body": kept(body)}, sort_keys=False, width=140, allow_unicode=True)
+
+
+def kept(body: Json) -> Json:
+    """Leave out of a request what was written in it, and number what is another id in each run."""
+    ids: dict[str, str] = {}
+    numbered = ANEW.sub(lambda found: ids.setdefault(found[0], f"{len(ids):0{len(found[0])}}"), json.dumps(body))
+    return _masked_within(json.loads(numbered))  # type: ignore[no-any-return]
+
+
+def _masked_within(value: Any, key: str = "", *, is_schema: bool = False) -> Any:
+    """Mask the texts in a part of a request; `key` is the field that it stands in. A schema keeps all but descriptions."""
+    if isinstance(value, dict):
+        within = is_schema or key in SCHEMAS
+        return {name: _masked_within(part, name, is_schema=within) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_masked_within(part, key, is_schema=is_schema) for part in value]
+    if not isinstance(value, str):
+        return value
+    if key == "arguments":
+        return json.dumps({name: _masked(str(part)) for name, part in json.loads(value).items()}, ensure_ascii=False)
+    is_kept = key != "description" and (is_schema or key in AS_SENT or value in VALUES)
+    return value if is_kept else _masked(value)
+
+
+def _masked(text: str) -> str:
+    """Put an `x` for what a text says; white space around it stays."""
+    return re.sub(r"\S(?:.*\S)?", "x", text, flags=re.S)

@@ -1,0 +1,65 @@
+"""What each agent of the table sends in its own API after two calls: kept in `tests/cases/agents`, without its words.
+
+Tests of requests take these in the place of agents (`tests/exchange/ready/test_hosted.py`). `VTC_RENEW_AGENTS=1` writes
+them anew. VTC stands between agent and model, knows neither, and changes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import replace
+
+import pytest
+
+from tests.agents.apis import GEMINI, MESSAGES, RESPONSES, Call, Reply
+from tests.agents.conftest import PROMPT, Network, Project
+from tests.agents.model_server import ScriptedModel
+from tests.agents.processes import node_22, run_agent
+from tests.agents.recordings import FOLDER, Json, kept, recorded, written
+from tests.agents.test_launch import AGENTS, PATH, QUIET, call, installed
+from tests.agents.test_several_calls import model as steps
+
+pytestmark = [pytest.mark.agents, pytest.mark.every]
+
+APIS = {"openai-responses": RESPONSES, "anthropic-messages": MESSAGES, "gemini-generate": GEMINI}
+"""The others speak chat completions."""
+RENEWED = bool(os.environ.get("VTC_RENEW_AGENTS"))
+
+
+class SeekingModel(ScriptedModel):
+    """A model that reads a file that is not there, and then the one that is."""
+
+    def reply(self, request: Json) -> Reply:
+        heard = self.api.hear(request)
+        if self._offered(heard) and heard.results is None:
+            value = self.read.value.replace("hello.txt", "no-such-file")
+            return self._call("I will look.\n\n", replace(self.read, value=value))
+        return super().reply(request)
+
+
+def model_of(api: str, read: Call) -> ScriptedModel:
+    """Make a model that calls twice; on chat completions at once, and after some thought."""
+    if api != "openai-chat":
+        return SeekingModel("native", read, api=APIS[api])
+    missing = json.dumps(read.value).replace("hello.txt", "no-such-file")
+    return steps([(read.name, {read.key: read.value}), (read.name, {read.key: json.loads(missing)})])
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_an_agent_still_sends_what_was_recorded(name: str, project: Project, network: Network) -> None:
+    agent = AGENTS[name]
+    assert agent.tried
+    model = model_of(agent.api, call(name, project.file))
+    folders = [str(folder) for folder in (installed(name), node_22()) if folder]
+    command = [sys.executable, "-P", "-m", "vtc", "launch", name, network.model(model), "--api", agent.api, "--"]
+    command += [word.replace("{prompt}", PROMPT) for word in agent.headless]
+    done = run_agent(command, project.directory, project.home, {**QUIET, "PATH": ":".join([*folders, *PATH])})
+    assert project.word in done.stdout, done
+    body = next(request for request in reversed(model.requests) if project.word in json.dumps(request))
+    if RENEWED:
+        FOLDER.mkdir(exist_ok=True)
+        title = f"{agent.title} {agent.tried.version}"
+        (FOLDER / f"{name}.yaml").write_text(written(title, agent.api, body), "utf-8")
+    assert recorded()[name] == {"api": agent.api, "body": kept(body)}
