@@ -1,0 +1,30 @@
+"""Requests of real agents to servers of which nothing is known: each is taken in the end, and at once from then on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.agents.recordings import recorded
+from tests.apis import chat
+from tests.apis.shapes import SHAPES
+from tests.exchange.ready.servers import RULES, until_taken
+from tests.exchange.ready.steps import BY_NAME
+from tests.exchanges import AGENT, planner
+from vtc.exchange import Exchange
+from vtc.profiles import Memory
+
+RECORDED = recorded()
+
+
+@pytest.mark.parametrize("agent", RECORDED)
+@pytest.mark.parametrize("rule", RULES)
+def test_each_request_is_taken_and_the_same_again_at_once(rule: str, agent: str) -> None:
+    client, body = RECORDED[agent]["api"], chat.encoded(RECORDED[agent]["body"])
+    plans = planner(**({} if client == "openai-chat" else {"upstream_api": ("openai-chat",)}))
+    facts, memory = replace(AGENT, path=SHAPES[client].at()), Memory()
+    first, again = (
+        until_taken(Exchange.open(BY_NAME[client], body, facts, plans, "seed", memory), RULES[rule]) for _ in range(2)
+    )
+    assert again == first[-1:]
