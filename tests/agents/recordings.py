@@ -1,7 +1,7 @@
 """Requests that real agents sent, without their words: what an API sees of them stays, and nothing that anyone wrote.
 
-Fields, names of tools, schemas and the order of all things are as they were sent. Of prompts, descriptions and values it is
-left whether there are any, so that each run of an agent writes the same.
+Fields, names of tools, schemas and the order of all things are as they were sent. Of a prompt, a description or a value
+it stays whether it says anything, so that each run of an agent writes the same.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def kept(body: Json) -> Json:
 
 
 def _masked_within(value: Any, key: str = "", *, is_schema: bool = False) -> Any:
-    """Mask the texts in a part of a request; `key` is the field that it stands in. A schema keeps all but descriptions."""
+    """Mask the texts in a part of a request, which stands in the field `key`; of a schema only the descriptions."""
     if isinstance(value, dict):
         within = is_schema or key in SCHEMAS
         return {name: _masked_within(part, name, is_schema=within) for name, part in value.items()}
