@@ -25,8 +25,8 @@ from tests.agents.apis import CHAT, MESSAGES, MODEL, OLLAMA, RESPONSES, Api, Cal
 from tests.agents.conftest import PROMPT, Network, Project
 from tests.agents.model_server import HostedModel, ScriptedModel
 from tests.agents.processes import npm_install, run_agent
-from tests.agents.test_several_calls import MARKUP
-from tests.agents.test_several_calls import model as steps
+from tests.agents.steps import MARKUP
+from tests.agents.steps import model as steps
 from tests.apis import pairs
 from tests.apis.responses import check_request
 

@@ -18,8 +18,8 @@ from tests.agents.conftest import PROMPT, Network, Project
 from tests.agents.model_server import ScriptedModel
 from tests.agents.processes import node_22, run_agent
 from tests.agents.recordings import FOLDER, Json, kept, recorded, written
-from tests.agents.test_launch import AGENTS, PATH, QUIET, call, installed
-from tests.agents.test_several_calls import model as steps
+from tests.agents.steps import model as steps
+from tests.agents.table import AGENTS, PATH, QUIET, call, installed
 
 pytestmark = [pytest.mark.agents, pytest.mark.every]
 

@@ -1,0 +1,51 @@
+"""The agents of the table (`profiles/agents`) that were tried: their installation, and their call that reads a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.agents.apis import Call
+from tests.agents.processes import npm_install, pip_install
+from vtc.profiles import builtin_directory, load
+
+PATH = ["/usr/local/bin", "/usr/bin", "/bin"]
+AGENTS = {name: agent for name, agent in load([builtin_directory()]).agents.items() if agent.tried}
+READS = {
+    "claude": ("Read", "file_path"),
+    "cline": ("read_files", "files"),
+    "codex": ("exec_command", "cmd"),
+    "continue": ("Read", "filepath"),
+    "copilot": ("view", "path"),
+    "gemini": ("read_file", "file_path"),
+    "kilo": ("read", "filePath"),
+    "kimi": ("Read", "path"),
+    "opencode": ("read", "filePath"),
+    "openhands": ("terminal", "command"),
+    "pi": ("read", "path"),
+    "qwen": ("read_file", "file_path"),
+    "vibe": ("read_file", "path"),
+}
+"""The tool of each that reads a file, and its parameter."""
+SCRIPTS = {
+    "@anthropic-ai/claude-code": "@anthropic-ai/claude-code/install.cjs",
+    "opencode-ai": "opencode-ai/postinstall.mjs",
+}
+"""What has to run once after npm has installed a package."""
+QUIET = {"DISABLE_AUTOUPDATER": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1", "KILO_DISABLE_MODELS_FETCH": "1"}
+
+
+def installed(name: str) -> Path:
+    """Install an agent in the version of its profile, by what that says; returns the folder of its commands."""
+    agent = AGENTS[name]
+    assert agent.tried
+    words = agent.install.split()
+    if words[:3] == ["npm", "install", "-g"]:
+        return npm_install(words[3], agent.tried.version, SCRIPTS.get(words[3]))
+    assert words[:3] == ["uv", "tool", "install"]
+    return pip_install(words[3], agent.tried.version)
+
+
+def call(name: str, file: Path) -> Call:
+    tool, parameter = READS[name]
+    value = [{"path": str(file)}] if parameter == "files" else str(file)
+    return Call(tool, parameter, f"cat {file}" if parameter in ("cmd", "command") else value)
