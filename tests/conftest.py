@@ -6,12 +6,12 @@ import gc
 import os
 import subprocess
 import sys
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from zlib import crc32
 
 import pytest
+from _pytest.runner import runtestprotocol
 from hypothesis import settings
 from mitmproxy.log import LegacyLogEvents
 
@@ -49,50 +49,50 @@ def _all(config: pytest.Config) -> bool:
     return bool(config.getoption("--all")) or any("::" in name for name in config.args)
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is left to `make test-all`, and choose among the sets of parameters where a test has many.
+@pytest.hookimpl(wrapper=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> Iterator[None]:
+    """Choose among the sets of parameters where a test has many: before pytest makes a test of each, of which it would
+    leave out two in three.
 
     Up to `MANY` sets, each value of each parameter is tried, if not each with each: a list of cases is tried whole. Of
     more, a twelfth is, or one in 24, and those of the next test are others: so each dialect, API and policy is tried by
     many tests. A test that is named on the command line is run with all.
     """
-    if _all(config):
-        return
-    sets: dict[str, list[pytest.Item]] = defaultdict(list)
-    for item in items:
-        if item.get_closest_marker("rest"):
-            continue
-        sets[item.nodeid.partition("[")[0]].append(item)
-    chosen = {id(item) for same in sets.values() for item in _chosen(same)}
-    config.hook.pytest_deselected(items=[item for item in items if id(item) not in chosen])
-    items[:] = [item for item in items if id(item) in chosen]
+    yield
+    if metafunc._calls and not _all(metafunc.config):
+        # At least one stays: where all are left to `make test-rest`, `pytest_collection_modifyitems` leaves it out.
+        metafunc._calls = _chosen(metafunc) or metafunc._calls[:1]
 
 
-def _chosen(items: Sequence[pytest.Item]) -> Iterator[pytest.Item]:
-    """Choose among the sets of parameters of one test."""
-    if len(items) <= SOME or items[0].get_closest_marker("every"):
-        yield from items
-    elif len(items) > MANY:
-        share = items[0].get_closest_marker("one_in")
-        one_in = share.args[0] if share else 24 if len(items) > MOST else 12
-        yield from (item for item in items if not _number(item) % one_in)
-    else:
-        tried: set[tuple[str, object]] = set()
-        for item in sorted(items, key=_number):
-            assert isinstance(item, pytest.Function)
-            # Of what is no plain value, two are alike only if they are the same.
-            values = {
-                (name, value if isinstance(value, str | int | None) else id(value))
-                for name, value in item.callspec.params.items()
-            }
-            if values - tried:
-                tried |= values
-                yield item
+def _chosen(metafunc: pytest.Metafunc) -> list[Any]:
+    """Choose among the sets of parameters of one test those that are not left to `make test-rest`."""
+    test = metafunc.definition
+    sets = [chosen for chosen in metafunc._calls if not any(mark.name == "rest" for mark in chosen.marks)]
+    if len(sets) <= SOME or test.get_closest_marker("every"):
+        return sets
+    numbers = {id(chosen): crc32(f"{test.nodeid}[{chosen.id}]".encode(errors="backslashreplace")) for chosen in sets}
+    if len(sets) > MANY:
+        share = test.get_closest_marker("one_in")
+        one_in = share.args[0] if share else 24 if len(sets) > MOST else 12
+        return [chosen for chosen in sets if not numbers[id(chosen)] % one_in]
+    chosen_sets, tried = [], set[tuple[str, object]]()
+    for chosen in sorted(sets, key=lambda chosen: numbers[id(chosen)]):
+        # Of what is no plain value, two are alike only if they are the same.
+        values = {
+            (name, value if isinstance(value, str | int | None) else id(value)) for name, value in chosen.params.items()
+        }
+        if values - tried:
+            tried |= values
+            chosen_sets.append(chosen)
+    return chosen_sets
 
 
-def _number(item: pytest.Item) -> int:
-    """Number a set of parameters: the same in each run, and in no order."""
-    return crc32(item.nodeid.encode(errors="backslashreplace"))
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is left to `make test-rest`."""
+    if not _all(config):
+        left_out = [item for item in items if item.get_closest_marker("rest")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("rest")]
 
 
 @pytest.fixture(scope="session")
@@ -117,6 +117,20 @@ def pytest_sessionfinish() -> None:
     """Collect once more what is garbage: pytest does so five times at the end, each of which takes a second or two."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """Where several processes share the tests, report each test once: six messages of it take longer than most tests.
+
+    Left out is when it began and ended, and of setting up and tearing down what went well.
+    """
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        return None
+    for report in runtestprotocol(item, nextitem=nextitem, log=False):
+        if report.when == "call" or not report.passed:
+            item.ihook.pytest_runtest_logreport(report=report)
+    return True
 
 
 @pytest.hookimpl(tryfirst=True)
