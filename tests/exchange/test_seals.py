@@ -586,6 +586,20 @@ def test_signatures_that_the_server_refuses_are_left_out_of_this_conversation(ap
         talk.exchange.learned()
 
 
+def test_a_turn_without_what_was_thought_is_asked_about_without_thinking_and_the_next_one_with_it() -> None:
+    """Another model made its calls, say; nothing of it is kept, as other conversations have their thoughts."""
+    unthought = [messages.assistant(messages.call("read", filePath="/a")), messages.user([messages.result("found")])]
+    words = "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `tool_use`."
+    talk, thinking = Talk("anthropic-messages"), {"thinking": {"type": "enabled", "budget_tokens": 1024}}
+    for turn in (asks("anthropic-messages", "Read it") + unthought, asks("anthropic-messages", "Go on")):
+        assert "thinking" in talk.ask(*turn, **thinking)
+        again = talk.exchange.again(chat.encoded({"error": {"message": words}}), 400)
+        assert again is not None
+        assert "thinking" not in json.loads(again)
+        assert "thinking left out" in str(talk.exchange.report.request)
+        talk.exchange.learned()
+
+
 def test_what_says_nothing_else_than_what_is_signed_stays() -> None:
     thought = messages.assistant({"type": "thinking", "thinking": "Hm.", "signature": "THEIRS"})
     talk = Talk("anthropic-messages")

@@ -40,6 +40,8 @@ class Correction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Only where this field stands beside it."""
     where: Mapping[str, Sequence[Any]] = {}
     """Only in objects of which these fields have one of these values; None for one that is not there."""
+    kept: bool = True
+    """False for what lies in the conversation: another one is sent as it comes."""
 
     def __str__(self) -> str:
         path = ".".join(self.path)

@@ -60,6 +60,8 @@ class CorrectionRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     """Dotted ones, where the words name none."""
     where: dict[str, tuple[Any, ...]] = {}
     to: Any = None
+    kept: bool = True
+    """False for what lies in the conversation, where the words name no path."""
 
     def __post_init__(self) -> None:
         for words in self.words:
@@ -71,7 +73,7 @@ class CorrectionRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         matches = (match for words in self.words for match in _pattern(words).finditer(text))
         if self.paths:
             paths = (tuple(path.split(".")) for path in self.paths * any(True for _ in matches))
-            yield from (Correction(self.do, path, self.to, where=self.where) for path in paths)
+            yield from (Correction(self.do, path, self.to, where=self.where, kept=self.kept) for path in paths)
             return
         for match in matches:
             named = match.groupdict()

@@ -117,6 +117,6 @@ def lesson(
         if steps and pattern(*row.words).search(message):
             return Lesson(steps, kept=row.kept)
     if corrections := named():
-        return Lesson(corrections)
+        return Lesson(corrections, kept=all(correction.kept for correction in corrections.values()))
     # A server that does not know the field says so in any words.
     return Lesson({grammar: False}) if grammar and status in _NOT_UNDERSTOOD else None
