@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 import subprocess
@@ -12,7 +13,10 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from tests.e2e.conftest import Start, start
 from vtc.cli import main
+
+__all__ = ["start"]
 
 ODD = """a "model" of $HOME's `x` \\n {key} é%s"""
 """A name that no quotes of a shell may change."""
@@ -119,9 +123,24 @@ def test_the_address_is_that_of_the_settings_and_options(tmp_path: Path, monkeyp
     )
 
 
+async def test_a_path_of_the_server_goes_to_the_agent_and_a_vtc_that_runs_is_asked_where_it_is(start: Start) -> None:
+    lab = await start([])
+    for url, base in (
+        ("http://127.0.0.1:8000", "http://127.0.0.1:8088"),
+        ("https://openrouter.ai/api/v1", "http://127.0.0.1:8088/api"),
+        (lab.upstream.url, "http://127.0.0.1:8088"),
+        (lab.proxy.url, lab.proxy.url),
+        (f"{lab.proxy.url}/api/v1/", f"{lab.proxy.url}/api"),
+    ):
+        result = await asyncio.to_thread(env, "qwen", url, "--shell", "sh")
+        assert f"OPENAI_BASE_URL={base}/v1\n" in result.output
+
+
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
+        (["claude", "http://me:open-sesame@127.0.0.1"], "leave out user and password"),
+        (["claude", "http://127.0.0.1:x"], "no port from 1 to 65535"),
         (["clude"], "there is no agent 'clude' (did you mean 'claude'?); they are claude, cline, "),
         (["claude", "--key-env", "sk-secret-1"], "this takes the name of a variable that holds the key, not the key"),
         (["claude", "--shell", "tcsh"], "'tcsh' is not one of 'sh', 'fish', 'powershell'"),

@@ -217,13 +217,15 @@ async def test_a_vtc_that_runs_says_where_its_log_is(start: Start, tmp_path: Pat
 
 async def test_a_call_that_was_not_read_becomes_a_dialect_when_a_key_is_pressed(tmp_path: Path) -> None:
     log, file = tmp_path / "vtc.jsonl", tmp_path / "lab-model.yaml"
-    log.write_text(json.dumps({**ENTRY, "id": "5f0c1ab2-9d3e", "calls": [], "unread": True}) + "\n" + written("m"))
+    log.write_text(
+        json.dumps({**ENTRY, "id": "5f0c1ab2-9d3e", "port": 9000, "calls": [], "unread": True}) + "\n" + written("m")
+    )
     text, tools = 'I look.\x1b\n@@read\n{"filePath": "note.txt"}\n@@end', {"read": {"type": "object"}}
     case = Case(name="lab-model 5f0c1ab2", text=text, tools=tools)
     asked: list[str] = []
 
-    def draft(id_: str) -> DraftFile:
-        asked.append(id_)
+    def draft(id_: str, port: int) -> DraftFile:
+        asked.append(f"{id_} at {port}")
         return DraftFile.of(case, [tmp_path], ())
 
     async with showing(log, draft) as pilot:
@@ -232,7 +234,7 @@ async def test_a_call_that_was_not_read_becomes_a_dialect_when_a_key_is_pressed(
         assert "make a dialect of this" in (await settled(pilot))[-1]
         await pilot.press("d")
         await pilot.pause()
-        assert asked == ["5f0c1ab2-9d3e"]
+        assert asked == ["5f0c1ab2-9d3e at 9000"]
         assert lines(pilot)[0] == ' it reads read {"filePath":"note.txt"}'
         assert not file.exists()
         file.write_text("mine")

@@ -33,6 +33,12 @@ CLOSE: dict[str, tuple[Any, str]] = {
     "/v1/message": (messages.request(), "no API has this path; did you mean /v1/messages?"),
     "/proxy/v1/chat/completion?a=b": (chat.request(), "did you mean /v1/chat/completions?"),
     "/v1/response": (responses.request(), "did you mean /v1/responses?"),
+    "/v1beta/models/x/generateContent": (gemini.request(), "did you mean /v1beta/models/MODEL:generateContent?"),
+    "/v1/model/a.b:generate_content": (gemini.request(), "did you mean /v1beta/models/MODEL:generateContent?"),
+    "/v1beta/models/x:streamGenerateContents?alt=sse": (
+        gemini.request(),
+        "did you mean /v1beta/models/MODEL:streamGenerateContent?alt=sse?",
+    ),
     "/api/chats": (ollama.request(), "did you mean /api/chat?"),
 }
 MAY_CALL = [path for path, (_, why) in CLOSE.items() if not re.search("tokens|completions|did you mean", why)]
@@ -96,7 +102,9 @@ async def test_a_policy_holds_at_every_address_of_a_model(path: str, start: Star
     assert [seen.path for seen in lab.upstream.seen] == [f"/v1beta{path}:generateContent"]
 
 
-@pytest.mark.parametrize("path", ["/v1/models", "/v1/embeddings", "/"])
+@pytest.mark.parametrize(
+    "path", ["/v1/models", "/v1/embeddings", "/", "/v1beta/models/x:embedContent", "/v1/models/x:generateText"]
+)
 async def test_request_that_looks_like_none_of_an_api_is_not_marked(path: str, start: Start) -> None:
     lab = await start(Reply([b"{}"], JSON, framing="length"))
     await lab.post({"input": CALL}, path=path)

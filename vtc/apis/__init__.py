@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from difflib import get_close_matches
 from urllib.parse import unquote
 
@@ -84,9 +85,17 @@ def unread(method: str, path: str) -> UnreadPath | None:
 
 def _misspelled(path: str) -> UnreadPath | None:
     """Suggest the path of an API that is close to what another one ends in; return None if none is."""
-    parts = path.strip("/").split("/")
-    for known in (f"{api.place.version}{api.place.path}" for api in APIS if not api.place.streamed):
-        end = "/".join(parts[-known.count("/") :])
-        if get_close_matches(end, [known.strip("/")], cutoff=0.9):
-            return UnreadPath(f"no API has this path; did you mean {known}?", may_call=False)
+    words = _words(path)
+    for place in (api.place for api in APIS):
+        for streams in {False, bool(place.streamed)}:
+            right = place.written(place.version, "MODEL", streams=streams)
+            known = _words(place.written("" if place.streamed else place.version, "", streams=streams))
+            end = [word if name else "" for word, name in zip(words[-len(known) :], known, strict=False)]
+            if len(end) == len(known) and get_close_matches("/".join(end), ["/".join(known)], cutoff=0.9):
+                return UnreadPath(f"no API has this path; did you mean {right}?", may_call=False)
     return None
+
+
+def _words(path: str) -> list[str]:
+    """Part a path at its separators; the name of a model that is not said is an empty word."""
+    return re.split("[/:]", path.partition("?")[0].casefold().strip("/"))

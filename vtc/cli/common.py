@@ -170,6 +170,17 @@ def base_url(text: str, hint: str) -> str:
     return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/').removesuffix('/v1')}"
 
 
+def server_and_path(upstream: str) -> tuple[str, str]:
+    """Part the URL of a model server into what mitmproxy wants, and the path that its APIs stand below."""
+    if not upstream:
+        return "", ""
+    if "@" in upstream:
+        problem = "leave out user and password; what the client sends as its key is passed on"
+        raise click.BadParameter(problem, param_hint="UPSTREAM")
+    parts = url(base_url(upstream, "UPSTREAM"), "UPSTREAM")
+    return f"{parts.scheme}://{parts.netloc}", parts.path
+
+
 def read_text(file: Path) -> str:
     """The text of a file that a user named; ends the program if it is not UTF-8."""
     try:

@@ -8,17 +8,21 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
+from urllib.parse import urlsplit
 
 import click
 from click.shell_completion import CompletionItem
 
 from vtc.cli import common, config
-from vtc.cli.common import completing, profile_directories
+from vtc.cli.common import completing, profile_directories, server_and_path
 from vtc.profiles.agents import AgentProfile, Phrase, Value, Variable
 from vtc.profiles.document import nearest
 from vtc.profiles.loader import Profiles
 from vtc.profiles.schema import VARIABLE
 from vtc.proxy import launch
+from vtc.proxy.address import Address
+from vtc.proxy.asker import Asker
+from vtc.proxy.status import status_of
 
 KEY = "any"
 """What an agent sends as its key where the server wants none: most do not start without one."""
@@ -160,6 +164,7 @@ def _folders(paths: Sequence[str]) -> list[str]:
 
 @click.command(short_help="Print what points a coding agent at VTC.")
 @click.argument("agent", type=AgentName())
+@click.argument("upstream", metavar="[URL]", default="")
 @click.option("--model", default=MODEL, help=f"The name that your server has. [{MODEL}]")
 @click.option("--port", type=click.IntRange(1, 65535), help=f"Where VTC listens. [{launch.PORT}]")
 @click.option("--host", help="The address at which the agent reaches VTC. [127.0.0.1]")
@@ -168,6 +173,7 @@ def _folders(paths: Sequence[str]) -> list[str]:
 @profile_directories
 def env(
     agent: str,
+    upstream: str,
     model: str,
     port: int | None,
     host: str | None,
@@ -177,12 +183,23 @@ def env(
 ) -> None:
     """Print the lines that start AGENT so that it asks VTC: variables, files of its own in a new folder, its command.
 
-    `vtc run URL` must run meanwhile; `vtc launch AGENT` does both. Nothing is written, and no file of yours is changed.
+    `vtc run URL` must run meanwhile; `vtc launch AGENT` does both. URL is that of your model server, whose path goes to
+    the agent, or of the VTC that runs. Nothing is written, and no file of yours is changed.
     """
     file, settings = config.loaded(None)
     profile = named(common.loaded(directories or config.directories(file, settings)), agent)
+    server, path = server_and_path(upstream)
     at = host or "127.0.0.1"
     address = f"http://{f'[{at}]' if ':' in at else at}:{port or settings.port or launch.PORT}"
+    if _is_own(server) and not (host or port):
+        address = server
     key: Value = Variable(key_env) if key_env else KEY
-    for line in lines(profile, SHELLS[shell or _shell()], address, model, key):
+    for line in lines(profile, SHELLS[shell or _shell()], f"{address}{path}", model, key):
         click.echo(line)
+
+
+def _is_own(server: str) -> bool:
+    """True if a VTC of this machine answers at a URL; servers elsewhere are not asked."""
+    url = urlsplit(server)
+    near = url.scheme == "http" and Address(url.hostname or "", 0).is_loopback
+    return near and status_of(Asker(server, seconds=1))[0] is not None

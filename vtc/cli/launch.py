@@ -24,9 +24,9 @@ from typing import Any
 import click
 
 from vtc.cli import children, common, config, local_servers
-from vtc.cli.common import profile_directories
+from vtc.cli.common import profile_directories, server_and_path
 from vtc.cli.env import KEY, AgentName, VariableName, named
-from vtc.cli.run import run, server_and_path
+from vtc.cli.run import run
 from vtc.profiles.agents import AgentProfile, AgentSetup, text
 from vtc.profiles.document import listed
 from vtc.profiles.loader import Profiles

@@ -152,7 +152,7 @@ def run(
     if program == "mitmweb" and not any(argument.startswith("--web-") for argument in arguments):
         _check_web(values)
     if ui:
-        sys.exit(watch_own(command, log, at, directories))
+        sys.exit(watch_own(command, log, directories))
     _become(command)
 
 
@@ -232,23 +232,12 @@ def _tell_of_server(server: str, planner: Planner, settings: Sequence[str]) -> N
 
 def server_url(upstream: str) -> str:
     """The model server as mitmproxy wants it: scheme, host and port."""
-    server, path = server_and_path(upstream)
+    server, path = common.server_and_path(upstream)
     if path:
         raise click.BadParameter(
             f"{upstream}: leave out {path}; it belongs in the client's base URL", param_hint="UPSTREAM"
         )
     return server
-
-
-def server_and_path(upstream: str) -> tuple[str, str]:
-    """Part the URL of a model server into what mitmproxy wants, and the path that its APIs stand below."""
-    if not upstream:
-        return "", ""
-    if "@" in upstream:
-        problem = "leave out user and password; what the client sends as its key is passed on"
-        raise click.BadParameter(problem, param_hint="UPSTREAM")
-    url = common.url(common.base_url(upstream, "UPSTREAM"), "UPSTREAM")
-    return f"{url.scheme}://{url.netloc}", url.path
 
 
 def _check_options(profiles: Sequence[str], values: Sequence[str], file: Path, settings: Config) -> Planner:

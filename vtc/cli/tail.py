@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import click
 
@@ -25,9 +24,8 @@ NEEDED = "needs the package textual"
 
 @click.command(short_help="Watch exchanges in a terminal.")
 @click.argument("source", metavar="[FILE|URL]", default=f"http://127.0.0.1:{launch.PORT}")
-@click.option("--port", type=click.IntRange(1, 65535), help=f"Where the VTC of FILE listens. [{launch.PORT}]")
 @profile_directories
-def tail(source: str, port: int | None, directories: tuple[Path, ...]) -> None:
+def tail(source: str, directories: tuple[Path, ...]) -> None:
     """Watch the exchanges of a log as they end: how, with which calls and refusals, and what VTC did.
 
     FILE is one that `vtc run --log FILE` (the option `vtc_log`) writes. URL is that of a VTC which runs on this machine
@@ -37,20 +35,19 @@ def tail(source: str, port: int | None, directories: tuple[Path, ...]) -> None:
     """
     file = Path(source)
     if not file.exists() and re.search(r"://|:\d+/*\Z|\A\d+\Z", source):
-        url = base_url(source, "URL")
-        file, port = _log_of(url), port or urlsplit(url).port
+        file = _log_of(base_url(source, "URL"))
     folders = directories or config.directories(*config.loaded(None))
     if not file.is_file():
         raise click.UsageError(f"{file}: no such file; `vtc run --log {file}` writes one")
     check_terminal(f"for programs each line of {file} is JSON (`vtc stats` counts)")
-    watch(file, lambda flow: _draft(flow, port or launch.PORT, folders))
+    watch(file, folders)
 
 
-def watch(file: Path, draft: Callable[[str], DraftFile], is_over: Callable[[], bool] = lambda: False) -> None:
+def watch(file: Path, folders: Sequence[Path], is_over: Callable[[], bool] = lambda: False) -> None:
     """Show a log until the user ends it, or it `is_over`."""
     from vtc.cli.terminal import LogTail, TerminalPage  # it takes a while, and is an extra
 
-    TerminalPage(LogTail(file), draft, is_over).run()
+    TerminalPage(LogTail(file), lambda flow, port: _draft(flow, port, folders), is_over).run()
 
 
 def check_terminal(otherwise: str) -> None:
@@ -61,7 +58,7 @@ def check_terminal(otherwise: str) -> None:
         raise click.UsageError(f"this needs a terminal; {otherwise}")
 
 
-def watch_own(command: Sequence[str], log: Path | None, port: int, folders: Sequence[Path]) -> int:
+def watch_own(command: Sequence[str], log: Path | None, folders: Sequence[Path]) -> int:
     """Run a VTC behind the page of its exchanges, end both together, and return the exit code.
 
     Its lines are shown at the end if it did not run until then. Without a log it writes one that is not kept.
@@ -76,7 +73,7 @@ def watch_own(command: Sequence[str], log: Path | None, port: int, folders: Sequ
         stack.enter_context(children.ended_by_signals())
         process = children.started(command, lines)
         stack.callback(children.end, process)
-        watch(log, lambda flow: _draft(flow, port, folders), lambda: process.poll() is not None)
+        watch(log, folders, lambda: process.poll() is not None)
         if process.poll() is None:
             return 0
         lines.seek(0)

@@ -85,6 +85,7 @@ def entry(flow: http.HTTPFlow, report: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "time": datetime.fromtimestamp(flow.request.timestamp_start, UTC).isoformat(timespec="milliseconds"),
         "id": flow.id,
+        "port": flow.client_conn.sockname[1],
         "host": flow.request.pretty_host,
         "path": flows.where(flow),
         "status": flow.response.status_code if flow.response else None,

@@ -19,6 +19,7 @@ from textual.widgets.option_list import Option
 from vtc.cli.terminal.log_tail import LoggedExchange, LogTail
 from vtc.profiles.document import counted
 from vtc.proxy.draft_file import DraftFile
+from vtc.proxy.launch import PORT
 from vtc.proxy.stats import Calls
 from vtc.reporting import OUTCOMES, UNDER_WAY, sections
 
@@ -141,7 +142,8 @@ class ExchangeScreen(PagerScreen):
         page = self.app
         assert isinstance(page, TerminalPage)
         try:
-            draft = await asyncio.to_thread(page.draft, self._exchange.text("id"))
+            port = self._exchange.entry.get("port")
+            draft = await asyncio.to_thread(page.draft, self._exchange.text("id"), port if type(port) is int else PORT)
         except (ValueError, OSError) as error:
             await page.push_screen(PagerScreen(Content(f"No dialect can be drafted: {error}")))
         else:
@@ -191,14 +193,14 @@ class TerminalPage(App[None]):
     ]
 
     def __init__(
-        self, log: LogTail, draft: Callable[[str], DraftFile], is_over: Callable[[], bool] = lambda: False
+        self, log: LogTail, draft: Callable[[str, int], DraftFile], is_over: Callable[[], bool] = lambda: False
     ) -> None:
         """The page ends by itself when it `is_over`, as when the VTC that writes the log has ended."""
         super().__init__()
         self._tail = log
         self._is_over = is_over
         self.draft = draft
-        """Drafts the dialect of a reply, by the id of its flow; raises ValueError."""
+        """Drafts the dialect of a reply, by the id of its flow and the port of its VTC; raises ValueError."""
         self._problem = ""
 
     def compose(self) -> ComposeResult:
