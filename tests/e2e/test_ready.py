@@ -49,7 +49,7 @@ async def test_a_refusal_teaches_steps_that_are_taken_at_once_from_then_on(strea
         assert pairs.read("openai-chat", answer.body, stream=stream) == pairs.said("I look.", READ)
         assert len(lab.upstream.seen) - before == expected
     flows = [await lab.flow() for _ in range(4)]  # two of them asked again
-    assert any("done at once from now on: schemas, system" in flow.comment for flow in flows)
+    assert any("done at once from now on: schemas: grammar, system: folded" in flow.comment for flow in flows)
     assert any("1 schema simplified (read: pattern, maxLength)" in str(flow.metadata) for flow in flows)
 
 

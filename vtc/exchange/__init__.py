@@ -231,6 +231,11 @@ class Exchange:
         self._encoder.learned()
 
     @property
+    def taught(self) -> Mapping[str, Any]:
+        """Return the steps that refusals of this request taught, by name."""
+        return self._encoder.taught
+
+    @property
     def asked(self) -> SentRequest:
         """Return the model and the form of the reply that the server is asked for."""
         return self._encoder.asked

@@ -227,18 +227,24 @@ async def test_a_limit_that_the_server_refuses_is_left_out(name: str) -> None:
         assert told(await probed(upstream.url, "--json"))["tools"] == "parsed"
 
 
-async def test_what_a_refusal_taught_is_shown() -> None:
-    server, words = Server(parses=True), "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."
+async def test_what_each_refusal_taught_is_shown_with_its_words() -> None:
+    server = Server(parses=True)
+    words = {
+        "max_tokens": "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.",
+        "temperature": "Unsupported parameter: 'temperature'.",
+    }
 
     def script(seen: Seen) -> Reply:
-        return error(words) if seen.path == "/v1/chat/completions" and "max_tokens" in seen.json else server(seen)
+        named = seen.path == "/v1/chat/completions" and next((name for name in words if name in seen.json), "")
+        return error(words[named]) if named else server(seen)
 
     async with serving(script) as upstream:
         found = told(await probed(upstream.url, "--json"))
     assert found["works"]
-    assert found["taught"] == ["max_tokens sent as max_completion_tokens"]
-    (finding,) = (finding for finding in found["findings"] if finding["answer"] in found["taught"])
-    assert (finding["outcome"], finding["evidence"]) == ("mended", f"status 400: {words}")
+    assert found["taught"] == ["max_tokens sent as max_completion_tokens", "temperature left out"]
+    findings = [finding for finding in found["findings"] if finding["answer"] in found["taught"]]
+    assert {finding["outcome"] for finding in findings} == {"mended"}
+    assert [finding["evidence"] for finding in findings] == [f"status 400: {said}" for said in words.values()]
     asked = [seen.json for seen in upstream.seen if seen.path == "/v1/chat/completions"]
     assert sum("max_tokens" in body for body in asked) == 1
 

@@ -239,7 +239,7 @@ def _choice(seen: ProbeRecord) -> Iterator[Finding]:
 
 def _refusals(seen: ProbeRecord) -> Iterator[Finding]:
     for lesson, error in seen.taught.items():
-        yield Finding("What does VTC change since the server refused a request?", lesson, "mended", error)
+        yield Finding("What does it refuse that VTC changes?", lesson, "mended", error)
 
 
 def _schemas(seen: ProbeRecord) -> Iterator[Finding]:

@@ -19,7 +19,7 @@ from vtc.cli.probing.scenarios import Scenario
 from vtc.cli.probing.template import BoundedAsker, NotAskedError
 from vtc.events import NATIVE, CanonicalRequest, Message
 from vtc.exchange import Exchange
-from vtc.exchange.asking.refusals import lesson
+from vtc.exchange.asking.refusals import lesson, listed
 from vtc.exchange.asking.request import MOST_ASKED
 from vtc.exchange.model_list import names_of
 from vtc.json_text import encode
@@ -333,20 +333,21 @@ class Talk:
         sent = exchange.request()
         self.asker.about = scenario.asks
         answer = self.asker.ask(path, body if bare else sent, place.headers, place.key)
+        refusals: dict[str, str] = {}
         refusal = ""
         for _ in range(MOST_ASKED - 1):
             again = None if answer.ok or answer.error else exchange.again(answer.body, answer.status)
             if again is None:
                 break
             refusal = refusal or _words(answer)
+            refusals = {**dict.fromkeys(exchange.taught, _words(answer)), **refusals}
             answer = self.asker.ask(path, again, place.headers, place.key)
         self.replied = self.replied or answer.ok
         self._stop_if_unknown(answer, path)
         if refusal and answer.ok:
             exchange.learned()
-            for name, value in exchange.plan.lessons.known().items():
-                plain = f"{name}: {value}" if isinstance(value, str | int) and value is not True else name
-                self.taught.setdefault(plain, refusal)
+            for name, line in listed(exchange.plan.lessons.known()).items():
+                self.taught.setdefault(line, refusals.get(name, refusal))
         prompted = exchange.plan.protocol.prompt_tools
         problem = "" if answer.ok else answer.why if answer.error else _words(answer)
         asked_it = not isinstance(answer.error, NotAskedError)

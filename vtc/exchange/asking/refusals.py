@@ -81,6 +81,14 @@ class Lesson(NamedTuple):
     """True if it holds for all that follows, and not for this request alone."""
 
 
+def listed(steps: Mapping[str, Any]) -> dict[str, str]:
+    """Write steps for people, by name: as a profile says them (`schemas: grammar`), and corrections in words."""
+    return {
+        name: name if value is True or not isinstance(value, str | int) else f"{name}: {value}".lower()
+        for name, value in steps.items()
+    }
+
+
 def lesson(
     status: int,
     message: str,

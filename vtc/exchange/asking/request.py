@@ -21,7 +21,7 @@ from vtc.dialects.writing.history import usage
 from vtc.events import MAX_TOKENS, CanonicalRequest, Failure, Message, Silence, Tool
 from vtc.exchange.asking.corrections import Correction, CorrectionScope, corrected
 from vtc.exchange.asking.named_fields import taught as taught_by
-from vtc.exchange.asking.refusals import GRAMMARS, lesson
+from vtc.exchange.asking.refusals import GRAMMARS, lesson, listed
 from vtc.exchange.asking.steps import BRIDGED, CERTAIN, StepContext, made_ready
 from vtc.exchange.asking.steps.limits import size
 from vtc.exchange.asking.window import LEAST, PLAIN, cut, full
@@ -345,8 +345,9 @@ class RequestEncoder:
             self._plan.stand_in.names.learn({MODEL: True})
             name, only = self._request.model, self._plan.server_model
             self._say(f"the server has no model {name}: asked again for {only}, its only one, as is what follows")
-        if steps := ", ".join(name for name in taught if name not in (*REPLANNED, *GRAMMARS)):
-            self._report.notes.append(f"asked again, as the server refused it; done at once from now on: {steps}")
+        if steps := [line for name, line in listed(taught).items() if name not in (*REPLANNED, *GRAMMARS)]:
+            line = f"asked again, as the server refused it; done at once from now on: {', '.join(steps)}"
+            self._report.notes.append(line)
         if PROMPT in taught and (dialect := self._plan.protocol.write):
             line = (
                 "the server refused `tools` for this model: asked again with them in the prompt, as is what follows; "
