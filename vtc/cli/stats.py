@@ -37,7 +37,7 @@ def stats(logs: tuple[Any, ...], as_json: bool) -> None:
 
 
 def _show_exchanges(kind: str, figures: Mapping[str, Figures]) -> None:
-    heads = (kind, "exchanges", "calls", "repaired", "as text", "unread", "failed", "kB", "ms in VTC", "prompt kept")
+    heads = (kind, "exchanges", "calls", "repaired", "as text", "unread", "failed", "kB", "ms in VTC", "cache usable")
     rows = []
     for name, figure in figures.items():
         counts = (figure.exchanges, figure.calls, figure.repaired, figure.refused, figure.unread, figure.failed)

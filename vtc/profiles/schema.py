@@ -476,8 +476,8 @@ class ModelProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=T
     dialect: str = "tag"
     """How calls are written for it in prompt and history (`tools: prompt`)."""
     accept: tuple[str, ...] | Literal["auto"] = "auto"
-    """The dialects that its replies are expected in. Every framed dialect is read besides, as models write others',
-    too; `auto` is those alone."""
+    """The dialects that its replies are expected in. Every dialect with markers of its own is read besides, as models
+    write those of others, too; `auto` is these alone."""
     blocks: Literal["text", "last"] = "text"
     """What a call is that stands as JSON in a code block after words. `text`: an example; `last`: a call, where the
     block is closed, ends the reply, and holds name and arguments of an offered tool and nothing else (the dialect

@@ -89,7 +89,7 @@ class Request(openai_chat.Request):
         LAYOUT,
         shapes=(
             *openai_chat.OF_CONTENT,
-            Shape("messages.*", _with_images_beside, "lists of parts written as text, with their images beside it"),
+            Shape("messages.*", _with_images_beside, "lists of parts joined into one text, their images beside it"),
             Shape("messages.*.images.*", _bare, "images written as base64 alone"),
             Shape(
                 "messages.*.tool_calls.*.function.arguments",
