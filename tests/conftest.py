@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -15,7 +17,9 @@ from _pytest.runner import runtestprotocol
 from hypothesis import settings
 from mitmproxy.log import LegacyLogEvents
 
+from vtc.cli import local_servers
 from vtc.dialects.bounded_cache import COMPILED
+from vtc.proxy import launch
 
 # No deadline: how long one example takes says something about the machine, not about the code.
 settings.register_profile("default", deadline=None)
@@ -163,4 +167,19 @@ def no_log_handlers_of_tests_before() -> Iterator[None]:
     """mitmproxy's handler for a hook that nobody uses any more outlives its event loop: a later warning would fail."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(LegacyLogEvents, "emit", lambda *_: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_servers_of_this_machine() -> Iterator[None]:
+    """Tests name the ports that servers usually have, and what a machine has there must not matter to them."""
+    connect, usual = socket.create_connection, {*local_servers.PORTS, launch.PORT}
+
+    def connected(address: tuple[str, int], *arguments: Any, **more: Any) -> socket.socket:
+        if address[1] in usual:
+            raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
+        return connect(address, *arguments, **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(socket, "create_connection", connected)
         yield

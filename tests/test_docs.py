@@ -20,6 +20,7 @@ from pathlib import Path
 from types import FrameType
 
 import pytest
+from click import Context
 from click.testing import CliRunner, Result
 from mitmproxy.test import taddons
 
@@ -30,7 +31,7 @@ from tests.e2e.upstream import serving
 from tests.exchanges import fed, opened
 from tests.proxy.captures import CALL, saved
 from vtc.apis import APIS
-from vtc.cli import main
+from vtc.cli import MODULES, main
 from vtc.cli.config import Config
 from vtc.cli.schema import table as table_of
 from vtc.profiles import builtin_directory, load
@@ -232,7 +233,9 @@ def test_every_command_can_be_called(page: Path, tmp_path: Path, monkeypatch: py
         if program == "make":
             assert {one for one in arguments if "=" not in one} <= targets, command
         elif arguments[:1] == ["launch"]:  # an agent would be started: the words are read
-            main.commands["launch"].make_context("launch", arguments[1:])
+            _, launch_command, words = main.resolve_command(Context(main), arguments)
+            assert launch_command
+            launch_command.make_context("launch", words)
         elif program == "vtc":
             flags = ["--dry-run"] if arguments[0] == "run" else []
             done = CliRunner().invoke(main, [arguments[0], *flags, *arguments[1:]])
@@ -253,7 +256,7 @@ def test_what_a_page_points_to_exists(page: Path) -> None:
     for name in set(re.findall(r"\bvtc_[a-z_]+\b", text)):
         assert f'"{name}"' in source, name
     for name in set(re.findall(r"^(?:\$ )?vtc ([a-z-]+)", text, re.M)):
-        assert name in main.commands, name
+        assert name in MODULES, name
 
 
 def anchors(file: Path) -> set[str]:
@@ -270,7 +273,7 @@ def test_every_page_is_in_the_list() -> None:
 
 def test_every_command_is_in_the_guide() -> None:
     page = (ROOT / "docs" / "command-line.md").read_text("utf-8")
-    for name in main.commands:
+    for name in MODULES:
         assert f"## vtc {name}" in page or f", vtc {name}\n" in page, name
 
 

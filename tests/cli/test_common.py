@@ -6,10 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 from click.shell_completion import ShellComplete
 
-from vtc.cli import main
+from vtc.cli import MODULES, main
 
 
 @pytest.mark.parametrize(
@@ -34,8 +35,17 @@ def test_completion_knows_profiles_of_ones_own_and_survives_bad_ones(tmp_path: P
     assert complete(words, "mine") == []
 
 
-@pytest.mark.rest
-def test_no_command_but_probe_reads_the_tables_of_a_probe() -> None:
-    read = "import sys, vtc.cli; print(*(name for name in sys.modules if name.startswith('vtc.cli.probing')))"
-    done = subprocess.run([sys.executable, "-c", read], capture_output=True, text=True, check=True)
-    assert "vtc.cli.probing.scenarios" not in done.stdout.split()
+def test_no_command_takes_a_second_to_load() -> None:
+    """mitmproxy is loaded where a command has read its words, and needs it; so are the tables of a probe."""
+    load = "import sys, importlib; [importlib.import_module(name) for name in sys.argv[1:]]; print(*sys.modules)"
+    modules = [f"vtc.cli.{name}" for name in MODULES.values()]
+    done = subprocess.run([sys.executable, "-c", load, *modules], capture_output=True, text=True, check=True)
+    slow = {"mitmproxy.flow", "mitmproxy.addons", "vtc.cli.probing.scenarios", "textual", "openai"}
+    assert not slow & {*done.stdout.split()}
+
+
+def test_a_command_is_loaded_when_it_is_asked_for() -> None:
+    load = "import sys, vtc.cli; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", load], capture_output=True, text=True, check=True)
+    assert not {"vtc.cli.run", "vtc.cli.parse", "vtc.exchange"} & {*done.stdout.split()}
+    assert {name for name in MODULES if main.get_command(click.Context(main), name)} == {*MODULES}

@@ -5,23 +5,7 @@ from __future__ import annotations
 import click
 
 from vtc import __version__
-from vtc.cli.check import check
-from vtc.cli.common import CommandGroup, addon_path
-from vtc.cli.demo import demo
-from vtc.cli.doctor import doctor
-from vtc.cli.env import env
-from vtc.cli.explain import explain
-from vtc.cli.launch import launch
-from vtc.cli.new_dialect import new_dialect
-from vtc.cli.parse import parse
-from vtc.cli.probing.command import probe
-from vtc.cli.profiles import profiles
-from vtc.cli.render import render
-from vtc.cli.replay import replay
-from vtc.cli.run import run
-from vtc.cli.schema import schema
-from vtc.cli.stats import stats
-from vtc.cli.tail import tail
+from vtc.cli.common import CommandGroup
 
 EPILOG = """\b
 Ends with
@@ -33,32 +17,34 @@ Ends with
 """
 
 
-@click.group(cls=CommandGroup, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+MODULES = {
+    "addon-path": "common",
+    "check": "check",
+    "demo": "demo",
+    "doctor": "doctor",
+    "env": "env",
+    "explain": "explain",
+    "launch": "launch",
+    "new-dialect": "new_dialect",
+    "parse": "parse",
+    "probe": "probing.command",
+    "profiles": "profiles",
+    "render": "render",
+    "replay": "replay",
+    "run": "run",
+    "schema": "schema",
+    "stats": "stats",
+    "tail": "tail",
+}
+"""The module of each command, which is loaded when the command is asked for."""
+
+
+@click.group(
+    cls=CommandGroup,
+    modules={name: f"vtc.cli.{module}" for name, module in MODULES.items()},
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(__version__)
 def main() -> None:
     """Virtual Tool Calling: translates tool calls between LLM clients and model servers."""
-
-
-COMMANDS = (
-    *(
-        run,
-        launch,
-        tail,
-        env,
-        probe,
-        demo,
-        doctor,
-        parse,
-        render,
-        explain,
-        check,
-        new_dialect,
-        profiles,
-        schema,
-        replay,
-        stats,
-    ),
-    addon_path,
-)
-for command in COMMANDS:
-    main.add_command(command)

@@ -6,7 +6,8 @@ import errno
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
@@ -72,7 +73,21 @@ trust_settings = click.option(
 
 
 class CommandGroup(click.Group):
-    """Commands whose users see what is wrong with their files, and no trace."""
+    """Commands whose users see what is wrong with their files, and no trace; each is loaded when it is asked for."""
+
+    def __init__(self, *arguments: Any, modules: Mapping[str, str], **more: Any) -> None:
+        """`modules` has the module of each command by its name."""
+        super().__init__(*arguments, **more)
+        self._modules = modules
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        return [*self._modules]
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        if name in self._modules:
+            command: click.Command = getattr(import_module(self._modules[name]), name.replace("-", "_"))
+            return command
+        return None
 
     def resolve_command(
         self, context: click.Context, arguments: list[str]

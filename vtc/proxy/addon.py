@@ -33,7 +33,6 @@ from vtc.proxy.discovery import Discovery
 from vtc.proxy.flows import METADATA
 from vtc.proxy.follow_up import AGAIN, RestOfReplies, hear
 from vtc.proxy.going_on import begin
-from vtc.proxy.keys import ServerKeys
 from vtc.proxy.lines import LogLines
 from vtc.proxy.log import Log
 from vtc.proxy.page import Page
@@ -41,9 +40,10 @@ from vtc.proxy.parent import Parent
 from vtc.proxy.refusing import redirect, refuse, renew
 from vtc.proxy.reload import Reloader
 from vtc.proxy.secret import derived
+from vtc.proxy.server_keys import ServerKeys
 from vtc.proxy.startup import Startup
 from vtc.proxy.stats import Metrics, Stats, model_name
-from vtc.proxy.status import StatusEndpoint
+from vtc.proxy.status_endpoint import StatusEndpoint
 from vtc.proxy.stream_callable import HOLDING, LiveExchange, broken_off, observing, rewriting, withholding
 from vtc.proxy.unread_calls import UnreadCalls
 from vtc.proxy.whole import dealt_with, done, is_long

@@ -1,54 +1,20 @@
-"""Lend clients that send no key the one of their server, from the environment.
-
-Its profile names the variable (`key_env`), or an option does for the server of a reverse proxy (`vtc_key_env`).
-
-The key is put into the request before it is read, and taken out when the exchange has ended. Between, it is as if the
-client had sent it: scrubbed, translated for a server of another API, and sent again with follow-ups. A flow that is
-kept holds none.
-"""
+"""Which servers' keys clients are lent that send none, and what keeps the proxy from starting with them."""
 
 from __future__ import annotations
 
-import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
-from weakref import WeakKeyDictionary
+from collections.abc import Iterable, Iterator
 
-from mitmproxy import ctx, http
-from mitmproxy.proxy.mode_specs import ReverseMode
-
-from vtc.apis import APIS, Api, named
-from vtc.apis.place import BEARER
 from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import is_at
-from vtc.profiles.planner import Planner
 from vtc.profiles.schema import Match, ServerProfile
-from vtc.proxy import beside, flows
 from vtc.proxy.address import Address
-from vtc.proxy.nearness import is_page
-from vtc.scrub import CREDENTIALS, in_query, scrub
-
-logger = logging.getLogger(__name__)
+from vtc.scrub import scrub
 
 SHARED = "--share-keys"
 """The option of `vtc run` that lends keys to other machines, too."""
 OPTION = "vtc_key_env"
 """The option that names the variable with the key of the server that a reverse proxy stands before."""
-_KEYS = tuple(name for name in CREDENTIALS if name != "proxy-authorization")
-"""Headers that tell a server whose request it is."""
-
-
-class Loan(NamedTuple):
-    """The lines of a report about a key."""
-
-    why: Sequence[str]
-    """Says whose was sent."""
-    request: Sequence[str]
-    """Says why none was."""
-
-
-NONE = Loan((), ())
 
 
 def of_upstream(variable: str, server: Address) -> ServerProfile:
@@ -74,7 +40,7 @@ def faults(lending: Iterable[ServerProfile], listens_at: Iterable[Address], *, s
     away = next((address.host for address in listens_at if not address.is_loopback), None)
     for profile in lending:
         name = scrub(profile.key_env)
-        if not _key(profile):
+        if not key_of(profile):
             yield f"{_named(profile)}: key_env: the environment has no variable {name}; set it"
         if away is not None and not shared:
             yield (
@@ -88,76 +54,6 @@ def _named(profile: ServerProfile) -> str:
     return OPTION if profile.name == OPTION else f"server profile {profile.name}"
 
 
-def _key(profile: ServerProfile) -> str:
+def key_of(profile: ServerProfile) -> str:
+    """Return the key that a profile lends; empty if the environment has none."""
     return os.environ.get(profile.key_env, "").strip()
-
-
-class ServerKeys:
-    """Lends keys, and takes them back; comes after the addon that reads requests."""
-
-    name = "vtc-keys"
-
-    def __init__(self) -> None:
-        self._lent: WeakKeyDictionary[http.HTTPFlow, str] = WeakKeyDictionary()
-        self._warned: set[str] = set()
-        """The obstacles that were logged: each is once."""
-
-    def lend(self, flow: http.HTTPFlow, planner: Planner) -> Loan:
-        """Put the key of its server into a request."""
-        variable = ctx.options.vtc_key_env
-        if not (planner.lends or variable) or ctx.options.vtc_mode != "rewrite" or flow.request.method == "OPTIONS":
-            return NONE
-        facts = flows.facts(flow)
-        mode, profile = flow.client_conn.proxy_mode, planner.server(facts)
-        if variable and isinstance(mode, ReverseMode):
-            profile = of_upstream(variable, Address(*mode.address))
-        if profile is None or not profile.key_env or _has_key(facts.headers, facts.query):
-            return NONE
-        name = scrub(profile.key_env)
-        if why := self._obstacle(flow, profile):
-            if why not in self._warned:
-                self._warned.add(why)
-                logger.warning("vtc: the key of %s is not sent: %s", name, why)
-            return Loan((), (f"the client sends no key, and that of {name} is not sent: {why}",))
-        key, headers = _key(profile), flow.request.headers
-        for header in _KEYS:  # those without a key
-            headers.pop(header, None)
-        header = profile.key_header.lower() or (beside.api(flow) or _api(planner.apis(facts))).place.key
-        headers[header] = f"Bearer {key}" if header == BEARER else key
-        self._lent[flow] = key
-        return Loan((f"the client sends no key: that of {name} is sent",), ())
-
-    def _obstacle(self, flow: http.HTTPFlow, profile: ServerProfile) -> str:
-        """Say why a client may not be lent a key; empty if it may."""
-        request, mode = flow.request, flow.client_conn.proxy_mode
-        server, peer = Address(request.host, request.port), flow.client_conn.peername
-        if not _key(profile):
-            return f"the environment has no variable {scrub(profile.key_env)}"
-        if request.stream:
-            return "the request is streamed"
-        if not is_at(profile.match, *server):  # whatever the request says of its host
-            return f"{server.host} is no host of server profile {profile.name}"
-        if request.scheme != "https" and not (isinstance(mode, ReverseMode) or server.is_loopback):
-            return "others could read it on its way: the request is not encrypted"
-        if ctx.options.vtc_share_keys != "on" and not Address(*peer[:2]).is_loopback:
-            return f"the client is on another machine, and vtc_share_keys ({SHARED}) is off"
-        return "the client is a page of the web" if is_page(request.headers) else ""
-
-    def response(self, flow: http.HTTPFlow) -> None:
-        """Take the key out of a flow whose exchange has ended."""
-        if key := self._lent.pop(flow, ""):
-            for header in [header for header, value in flow.request.headers.items() if key in value]:
-                flow.request.headers.pop(header, None)
-
-    error = response
-
-
-def _has_key(headers: Mapping[str, str], query: str) -> bool:
-    """True if a client says who it is; some that have no key say `Bearer`, and nothing after it."""
-    values = (headers.get(name, "").strip() for name in _KEYS)
-    return any(value and value.casefold() != "bearer" for value in values) or any(in_query(query))
-
-
-def _api(apis: Sequence[str]) -> Api:
-    """Find the API in which a server looks for its key."""
-    return next(filter(None, map(named, apis)), APIS[0])

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
-from mitmproxy.options import CONF_BASENAME, CONF_DIR
 from mitmproxy.version import VERSION as MITMPROXY
 
 __all__ = ["MITMPROXY", "PORT", "as_set", "certificate", "command", "settings"]
@@ -82,6 +81,8 @@ def _name(setting: str) -> str:
 
 def certificate() -> Path:
     """Path of the certificate that clients of an HTTPS proxy must trust; mitmproxy makes it at its first start."""
+    from mitmproxy.options import CONF_BASENAME, CONF_DIR  # that loads much of mitmproxy
+
     return Path(CONF_DIR).expanduser() / f"{CONF_BASENAME}-ca-cert.pem"
 
 

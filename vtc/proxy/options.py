@@ -6,10 +6,9 @@ import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mitmproxy import ctx, exceptions
-from mitmproxy.addonmanager import Loader
 from mitmproxy.optmanager import OptManager
 from mitmproxy.utils import typecheck
 
@@ -20,6 +19,9 @@ from vtc.profiles.planner import Planner
 from vtc.profiles.schema import API_NAMES, VARIABLE
 from vtc.profiles.settings import CLIENT_PATTERNS, Settings, UnknownName
 from vtc.proxy.trust import Trust, TrustError
+
+if TYPE_CHECKING:  # commands that only look at options load this module, too
+    from mitmproxy.addonmanager import Loader
 
 # Options that were given before there was an addon that has them: mitmproxy keeps their texts until then.
 #

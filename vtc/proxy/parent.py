@@ -11,9 +11,12 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from threading import Thread
+from typing import TYPE_CHECKING
 
 from mitmproxy import ctx
-from mitmproxy.master import Master
+
+if TYPE_CHECKING:  # the commands that start VTC load this module, and mitmproxy takes a second to load
+    from mitmproxy.master import Master
 
 VARIABLE = "VTC_ENDS_WITH_STDIN"
 

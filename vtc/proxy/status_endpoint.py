@@ -1,0 +1,44 @@
+"""Tell who asks a reverse proxy that it is VTC, which version, and before which model server: `GET /.vtc`.
+
+`vtc doctor` and `vtc launch` ask it, and so may whoever watches over the process. No other reply says that VTC was
+there. Programs of this machine are also told where the log is, for `vtc tail`: who may read it is for its file to say.
+Exchanges themselves are told to no one who may only connect, as ids are, by which an unread reply is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from mitmproxy import ctx, http
+
+from vtc import __version__
+from vtc.json_text import encode
+from vtc.proxy.address import url_of
+from vtc.proxy.nearness import is_near, may_be_page
+from vtc.proxy.status import NAME, PATH
+
+
+class StatusEndpoint:
+    """Answers for VTC itself; comes before what asks the model server first."""
+
+    name = "vtc-status"
+
+    def requestheaders(self, flow: http.HTTPFlow) -> None:
+        """Answer a question about VTC: no page of the web is told which servers there are."""
+        upstream, headers = url_of(flow.client_conn.proxy_mode), {"content-type": "application/json"}
+        if not (upstream and asks(flow.request)):
+            return
+        status: int = 403 if may_be_page(flow) else 200
+        value: Mapping[str, Any] = {"error": {"message": "VTC: pages of the web are not told this"}}
+        if status == 200:
+            value = {"name": NAME, "version": __version__, "mode": ctx.options.vtc_mode, "upstream": upstream}
+            if ctx.options.vtc_log and is_near(flow):
+                value = {**value, "log": str(Path(ctx.options.vtc_log).expanduser().absolute())}
+        flow.response = http.Response.make(status, encode(value), {**headers, "cache-control": "no-store"})
+
+
+def asks(request: http.Request) -> bool:
+    """True if a request asks about VTC itself."""
+    return request.method in ("GET", "HEAD") and request.path.partition("?")[0] == PATH
