@@ -14,7 +14,7 @@ from tests.apis.shapes import SHAPES
 from tests.dialects.material import CASES, plain
 from tests.exchange.ready.servers import RULES
 from tests.exchange.ready.steps import BY_NAME
-from tests.exchanges import AGENT, PROFILES, planner
+from tests.exchanges import AGENT, PROFILES, fed, planner
 from vtc.exchange import Exchange
 from vtc.profiles import Facts
 
@@ -161,6 +161,18 @@ def test_a_model_of_bedrocks_that_is_told_not_to_think_is_sent_its_sampling(effo
     facts = replace(AGENT, host="bedrock-runtime.eu-west-1.amazonaws.com", port=443)
     exchange = Exchange.open(BY_NAME["openai-chat"], body, facts, planner(), "seed")
     assert ("temperature" in json.loads(exchange.request())) == is_left
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_what_gpt_oss_thinks_is_told_apart_where_bedrock_writes_it_into_the_text(stream: bool) -> None:
+    body = chat.encoded(chat.request(model="openai.gpt-oss-120b-1:0", stream=stream))
+    facts = replace(AGENT, host="bedrock-runtime.us-west-2.amazonaws.com", port=443)
+    exchange = Exchange.open(BY_NAME["openai-chat"], body, facts, planner(), "seed")
+    exchange.request()
+    text = "<reasoning>I look.</reasoning>Hello."
+    reply = pairs.streamed("openai-chat", [*text]) if stream else pairs.whole("openai-chat", text)
+    out = fed(exchange.stream(), reply) if stream else exchange.whole.rewrite(reply)
+    assert pairs.read("openai-chat", out, stream=stream) == pairs.said("Hello.", reasoning="I look.")
 
 
 def test_each_thing_that_a_hosted_server_needs_has_a_source_and_a_date() -> None:
