@@ -71,37 +71,37 @@ CALL = f"<tool_call>\n{json.dumps({'name': 'write_file', 'arguments': ARGUMENTS}
 CASES = (
     Case("fast path: ` word`", TEXT, [" word"], {CHAT: Limits(2, 2, 0), OLLAMA: Limits(3, 2, 0)}),
     Case("fast path: a newline, which waits", TEXT, ["\n"], dict.fromkeys(APIS, Limits(3, 2, 0))),
-    Case("slow path: ` a < b`", TEXT, [" a < b"], {CHAT: Limits(24, 11, 7), OLLAMA: Limits(30, 12, 10)}),
+    Case("slow path: ` a < b`", TEXT, [" a < b"], {CHAT: Limits(23, 11, 6), OLLAMA: Limits(29, 12, 9)}),
     Case(
         "slow path: ` a <b> c`, which may be a call",
         TEXT,
         [" a <b> c"],
-        {CHAT: Limits(36, 14, 10), OLLAMA: Limits(42, 15, 13)},
+        {CHAT: Limits(34, 14, 7), OLLAMA: Limits(40, 15, 10)},
     ),
     Case(
         "slow path: ` a < b` and the newline before it, which waited",
         (*TEXT, "\n"),
         [" a < b"],
-        {CHAT: Limits(48, 13, 20), OLLAMA: Limits(59, 14, 27)},
+        {CHAT: Limits(46, 13, 15), OLLAMA: Limits(57, 14, 22)},
     ),
     Case(
         "delivers a call (hermes) that came in two chunks",
         ("I will write it.", "\n\n", CALL[:-8]),
         [CALL[-8:]],
-        {CHAT: Limits(78, 29, 26), OLLAMA: Limits(83, 30, 30)},
+        {CHAT: Limits(77, 29, 24), OLLAMA: Limits(82, 30, 28)},
     ),
     Case(
         "a call (hermes) in pieces of four characters, and the end of the reply",
         ("I will write it.", "\n\n"),
         samples.pieces(CALL),
-        {CHAT: Limits(1094, 38, 802), OLLAMA: Limits(1333, 39, 958)},
+        {CHAT: Limits(1068, 38, 750), OLLAMA: Limits(1307, 39, 906)},
         ends=True,
     ),
     Case(
         "1,000 frames of Markdown",
         (),
         samples.said(samples.ANSWER, 1000),
-        {CHAT: Limits(4469, 19, 3460), OLLAMA: Limits(5574, 23, 3619)},
+        {CHAT: Limits(4389, 19, 3281), OLLAMA: Limits(5494, 23, 3440)},
     ),
 )
 MOST_TRACED = 100

@@ -84,7 +84,7 @@ REPLY = [
     *(Stage(writer.FrameWriter, name, call) for name in ("leave", "whole", "written") for call in (0, 1)),
     *(Stage(EventStream, "write", call) for call in (0, 1)),
     Stage(relay.Relay, "_begin"),
-    *(Stage(owner, name) for owner, name in ((relay, "read"), (relay, "settle"), (relay, "_plain"))),
+    *(Stage(owner, name) for owner, name in ((relay, "read"), (relay, "settle"), (fast_path, "plain_frame"))),
     *(Stage(choice, name) for name in ("finish", "_decided")),
     *(Stage(FastPath, "learn", call) for call in (0, 2)),
     *(Stage(FastPath, "feed", call) for call in (2, 9)),

@@ -29,15 +29,18 @@ MOST_CHOICES = 256
 """Choices of one reply that are told apart: twice as many as any server makes."""
 
 
-class Plain(NamedTuple):
-    """A frame with one delta, and what leaves for such a frame."""
+class Passage(NamedTuple):
+    """The way of a frame that said one thing: what left with it, and what waits now."""
 
     frame: Frame
     delta: Delta
-    left: bytes
-    """The bytes of the frame if it leaves as it came; else what left for the last one of its kind."""
-    waits: bool = False
-    """True if it waits with the white space at its end; all that waited before it has left."""
+    left: Sequence[Left]
+    """Frames that left."""
+    out: Sequence[bytes]
+    """The bytes that left for them."""
+    waiting: Sequence[PendingFrame]
+    alone: bool
+    """True if the frame said no more than the delta."""
 
 
 class UnreadableFrame(ValueError):
@@ -64,8 +67,8 @@ class Relay[P: Pipeline]:
         self._pipeline = pipeline
         self._choices: dict[int, Choice] = {}
         self._last = Frame(b"", None)  # the last one with deltas
-        self.plain: Plain | None = None
-        """The last frame, if it says one thing, and nothing of the choice waits but white space at its end."""
+        self.passage: Passage | None = None
+        """The way of the last frame, if it said one thing, and text is all that became of it."""
         self.reasonless = False
         """True if the reply ended, and did not break off, without the server's word for why a choice did."""
         self.counted: Callable[[int], None] | None = None
@@ -96,7 +99,7 @@ class Relay[P: Pipeline]:
             return self.feed(inner)
         if decoded is None or decoded.at_once:
             return self._at_once(frame, decoded)
-        self.plain = None
+        self.passage = None
         frame, deltas, metadata = decoded.frame or frame, decoded.deltas, decoded.beside
         last = deltas[-1] if deltas else None
         if decoded.ends and (deltas or metadata):
@@ -133,7 +136,7 @@ class Relay[P: Pipeline]:
             out, choices = writer.leave(index, left), [replace(choice, waiting=waiting)]
             is_text = len(deltas) == 1 and all(type(event) is Text for event in events)
             if last and is_text and not any(isinstance(item, Seal) for item in metadata):  # each of these is heard
-                self.plain = _plain(last, frame, left, waiting, out, alone=not metadata)
+                self.passage = Passage(frame, last, left, out, waiting, not metadata)
         self.decoder, self.writer = decoder, writer
         for choice in choices:
             self._choices[choice.index] = choice
@@ -188,9 +191,9 @@ class Relay[P: Pipeline]:
         return out
 
     def went(self) -> None:
-        """Take note that the frame in `plain`, which waited, has left by another way."""
-        if self.plain:
-            self._choices[self.plain.delta.choice].waiting.clear()
+        """Take note that the last frame, which waited, has left by another way."""
+        if self.passage:
+            self._choices[self.passage.delta.choice].waiting.clear()
 
     def release(self) -> list[bytes]:
         """Give back all that waits, as it came; for after a failure."""
@@ -286,30 +289,3 @@ def _settled(writer: FrameWriter, parts: Iterable[Part]) -> tuple[list[bytes], l
         out += writer.leave(choice.index, left)
         choices.append(replace(choice, waiting=waiting))
     return out, choices
-
-
-def _plain(
-    last: Delta,
-    frame: Frame,
-    left: Sequence[Left],
-    waiting: Sequence[PendingFrame],
-    out: Sequence[bytes],
-    *,
-    alone: bool,
-) -> Plain | None:
-    """Tell what the last frame shows if it left whole, or waits for its white space only, and all before it has left.
-
-    It says its delta `alone`, or has metadata, too.
-    """
-    entry = left[-1][0] if left else None
-    if not (entry and out and entry.intact):
-        return None
-    is_own = out[-1] is entry.frame.raw
-    if not is_own and not (alone and len(left) == len(out)):
-        return None
-    if not waiting:
-        return Plain(frame, last, out[-1])
-    contents = [(share.before, share.calls, share.after) for share in (entry, waiting[0])]
-    if len(waiting) > 1 or any(map(any, contents)) or not waiting[0].text[waiting[0].decided :].isspace():
-        return None
-    return Plain(frame, last, frame.raw if is_own else out[-1], True)

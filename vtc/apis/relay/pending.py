@@ -106,6 +106,10 @@ def settle(frames: Sequence[PendingFrame], events: Read, *, ended: bool) -> tupl
 
     `ended` says that the choice is: then the pieces of its calls that waited leave, too.
     """
+    if len(frames) == len(events) == 1:
+        first, event = frames[0], events[0]
+        if type(event) is Text and event.raw == first.text and not (first.calls or first.refusal):
+            return [(first, [*first.before, event, *first.after])], deque()  # nothing waits or changes, as mostly
     shares = _shares(frames, events)
     leave: list[Left] = []
     for share in shares:

@@ -52,16 +52,6 @@ class Cursor:
         self.final = False
         """No more text comes."""
 
-    def add(self, text: str) -> None:
-        """Append text, and forget what no token can need any more."""
-        keep = self.at - CONTEXT
-        if keep > 0:
-            self.text = self.text[keep:] + text
-            self.at -= keep
-            self.seek -= keep
-        else:
-            self.text += text
-
     def take(self, end: int) -> str:
         """Consume the text up to `end`."""
         text = self.text[self.at : end]

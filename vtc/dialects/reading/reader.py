@@ -126,17 +126,20 @@ class Reader:
         if len(text) > MOST_AT_ONCE:
             return self._in_pieces(text)
         cursor, first = self._cursor, self._first
+        if (forgotten := cursor.at - CONTEXT) > 0:  # no token can need that any more
+            cursor.text = cursor.text[forgotten:]
+            cursor.at -= forgotten
+            cursor.seek -= forgotten
+        cursor.text += text
         if first is not None and first(text) is None:
             # No token begins in it, and nothing is held: the text itself is all there is to know.
-            cursor.text = kept = (cursor.text + text)[-CONTEXT:]  # a line that goes on needs its beginning
-            cursor.at = cursor.seek = len(kept)
+            cursor.at = cursor.seek = len(cursor.text)
             speech = self._speech
             if speech.last is _TEXT and self._row.spoken:
                 if speech.space or text[-1:] in WHITE:
                     return speech.pass_on(text)
                 return [Text(text)]
             return self._inside.plain(text)
-        cursor.add(text)
         self._left += STEPS * len(text)
         self._read()
         return [] if self._context.beginning.undecided else self._speech.take()

@@ -23,12 +23,12 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from vtc.apis.contract import Decoder
-from vtc.apis.relay import Relay
+from vtc.apis.relay import Passage, Relay
 from vtc.apis.told_text import ToldText, learned
 from vtc.dialects.bounded_cache import COMPILED, PER_CHARACTER
 from vtc.dialects.reading.context import CONTEXT
@@ -233,6 +233,34 @@ def _compiled(expression: bytes) -> Match:
     return re.compile(expression).fullmatch
 
 
+class Plain(NamedTuple):
+    """A frame with one delta, and what leaves for such a frame."""
+
+    frame: Frame
+    delta: Delta
+    left: bytes
+    """The bytes of the frame if it leaves as it came; else what left for the last one of its kind."""
+    waits: bool = False
+    """True if it waits with the white space at its end; all that waited before it has left."""
+
+
+def plain_frame(passage: Passage) -> Plain | None:
+    """Tell what a frame shows if it left whole, or waits for its white space only, and all before it has left."""
+    if not (passage.left and passage.out):
+        return None
+    frame, delta, left, out, waiting, alone = passage
+    entry = left[-1][0]
+    is_own = out[-1] is entry.frame.raw
+    if not entry.intact or not (is_own or (alone and len(left) == len(out))):
+        return None
+    if not waiting:
+        return Plain(frame, delta, out[-1])
+    contents = [(share.before, share.calls, share.after) for share in (entry, waiting[0])]
+    if len(waiting) > 1 or any(map(any, contents)) or not waiting[0].text[waiting[0].decided :].isspace():
+        return None
+    return Plain(frame, delta, frame.raw if is_own else out[-1], True)
+
+
 MOST_BEGUN = 1 << 16
 """Bytes of a frame that has only begun which wait here; the long way takes more."""
 MOST_WAITING = 64
@@ -385,7 +413,8 @@ class FastPath:
         `whole` is False while another frame has only begun there.
         """
         self._check = None
-        if not whole or (plain := self._relay.plain) is None:
+        passage = self._relay.passage
+        if not whole or passage is None or (plain := plain_frame(passage)) is None:
             return
         frame, delta, left, waits = plain
         pipeline = self._relay.pipelines[delta.choice]
