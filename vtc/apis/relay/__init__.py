@@ -19,8 +19,7 @@ from msgspec.structs import replace
 from vtc.apis.contract import Decoded, Decoder, Encoder, ReplyEvent
 from vtc.apis.fields import in_envelope, object_of
 from vtc.apis.relay.choice import Choice, Part, Pipeline, as_said, finish, read, told_reason
-from vtc.apis.relay.pending import Left, PendingFrame, after, before, pending, settle
-from vtc.apis.relay.writer import FrameWriter
+from vtc.apis.relay.frames import FrameWriter, Left, PendingFrame, after, before, pending, settle
 from vtc.events import Beside, CallDelta, Delta, Failure, Finish, Seal, Text, Usage
 from vtc.json_text import encode
 from vtc.wire.framing import Frame

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from vtc.apis.calls import ToolCallAccumulator, is_whole, object_in
 from vtc.apis.contract import ReplyEvent
-from vtc.apis.relay.pending import PendingFrame, Read
+from vtc.apis.relay.frames import PendingFrame, Read
 from vtc.events import (
     CUT_OFF,
     BlockEnd,
