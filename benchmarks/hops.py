@@ -88,13 +88,13 @@ CASES = (
         "delivers a call (hermes) that came in two chunks",
         ("I will write it.", "\n\n", CALL[:-8]),
         [CALL[-8:]],
-        {CHAT: Limits(77, 28, 24), OLLAMA: Limits(82, 29, 28)},
+        {CHAT: Limits(77, 27, 24), OLLAMA: Limits(82, 28, 28)},
     ),
     Case(
         "a call (hermes) in pieces of four characters, and the end of the reply",
         ("I will write it.", "\n\n"),
         samples.pieces(CALL),
-        {CHAT: Limits(1068, 37, 749), OLLAMA: Limits(1307, 38, 905)},
+        {CHAT: Limits(1068, 36, 746), OLLAMA: Limits(1307, 37, 902)},
         ends=True,
     ),
     Case(

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from hypothesis import strategies as st
 
 from vtc.dialects.reading.after_call import MOST_AFTER
+from vtc.dialects.reading.call_pieces import MOST_HELD
 from vtc.dialects.reading.context import CONTEXT, MARKS
-from vtc.dialects.reading.held_text import MOST_HELD
 from vtc.dialects.reading.text import MOST as MOST_IN_DOUBT
 from vtc.dialects.reading.value import MOST_GUESS
 from vtc.dialects.syntax.pattern import MOST_SPACE

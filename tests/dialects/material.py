@@ -13,7 +13,7 @@ import msgspec
 import yaml
 
 from vtc.dialects import Description, Reader, compiled
-from vtc.dialects.reading.held_text import is_possible
+from vtc.dialects.reading.call_pieces import is_possible
 from vtc.dialects.syntax.forms import CallSyntax, call_syntaxes
 from vtc.dialects.syntax.pattern import BODIES, body, filled
 from vtc.events import Call, Event, Markup, Reasoning, Refusal, Text, Tool

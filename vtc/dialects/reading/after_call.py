@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from vtc.dialects.arguments import envelope
 from vtc.dialects.reading import open_call, repairs
+from vtc.dialects.reading.call_pieces import CallPieces, InPieces
 from vtc.dialects.reading.context import WHITE, Context, NotCompared, Refused, SaysText, TokenMatch, Verdict
-from vtc.dialects.reading.held_text import CallPieces, InPieces
 from vtc.dialects.reading.open_call import OpenCall
 from vtc.dialects.repair import Repair
 from vtc.dialects.syntax import tool_names

@@ -7,6 +7,8 @@ import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from msgspec.structs import replace
+
 from vtc.dialects.arguments import envelope, parameter
 from vtc.dialects.arguments.broken_json import ExpectedObject
 from vtc.dialects.arguments.envelope import NotACall
@@ -14,16 +16,8 @@ from vtc.dialects.arguments.gemma import GemmaBody
 from vtc.dialects.arguments.json_object import JsonBody, items
 from vtc.dialects.arguments.python import PythonBody
 from vtc.dialects.reading import repairs
+from vtc.dialects.reading.call_pieces import CallPieces, InPieces, JsonPieces, TaggedPieces, TextPieces, is_possible
 from vtc.dialects.reading.context import CallPlace
-from vtc.dialects.reading.held_text import (
-    CallPieces,
-    HeldText,
-    InPieces,
-    JsonPieces,
-    TaggedPieces,
-    TextPieces,
-    is_possible,
-)
 from vtc.dialects.reading.parameters import NamedTool, Parameters
 from vtc.dialects.reading.repairs import json_closers
 from vtc.dialects.repair import Repair
@@ -70,6 +64,81 @@ def _by_arguments(named: NamedTool, body: str) -> envelope.EnvelopeContent | Non
     if not read.arguments or len({tool.name for tool in fits}) != 1:
         return None
     return read._replace(name=fits[0].name, tool=fits[0], repairs=(*read.repairs, Repair.TOOL_BY_ARGUMENTS))
+
+
+class HeldText:
+    """The characters of a call while it is read, in pieces: a head, and the body after it.
+
+    It is given back as this text if it does not complete.
+    """
+
+    __slots__ = ("_body", "_pieces", "_told", "before", "size", "spilled", "told")
+
+    def __init__(self) -> None:
+        self._pieces: list[str] = []
+        self._body = 0  # of these, the first of the body
+        self._told = 0  # of these, how many have left
+        self.before = 0
+        """Characters of white space, and of markup that shares its fate, before the call."""
+        self.size = 0
+        """In bytes."""
+        self.spilled = False
+        """True if it is too long to hold: the call is read to its end, but as text."""
+        self.told = 0
+        """Characters that have left, of a call that leaves in pieces."""
+
+    @property
+    def raw(self) -> str:
+        """All of it."""
+        return "".join(self._pieces)
+
+    @property
+    def body(self) -> str:
+        return "".join(self._pieces[self._body :])
+
+    @property
+    def untold(self) -> str:
+        """Return the text that has not left."""
+        return self.raw[self.told :]
+
+    def add(self, text: str) -> None:
+        self._pieces.append(text)
+        self.size += len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+    def ends_with(self, text: str) -> bool:
+        """Tell if it ends with a text, white space aside."""
+        end = ""
+        for piece in reversed(self._pieces):
+            end = (piece + end).rstrip()
+            if len(end) >= len(text):
+                break
+        return end.endswith(text)
+
+    def begin_body(self) -> None:
+        """Begin the body: the text so far is the head."""
+        self._body = len(self._pieces)
+
+    def end_head(self, text: str) -> None:
+        """Take a text off the end of the head, which is all so far."""
+        self._pieces[:] = [self.raw.removesuffix(text)]
+
+    def replace_body(self, body: str) -> None:
+        self._pieces[self._body :] = [body]
+
+    def tell(self, but: str = "") -> str:
+        """Return the text since the last time, which leaves now, `but` for this at its end."""
+        until = len(self._pieces)
+        if but and (last := self._pieces[-1]).endswith(but):
+            self._pieces[-1:] = [last.removesuffix(but), but]
+        text = "".join(self._pieces[self._told : until])
+        self._told = until
+        self.told += len(text)
+        return text
+
+    def spill(self) -> None:
+        """Keep none of it, and none of what follows: it is given back."""
+        self.spilled = True
+        self._pieces.clear()
 
 
 class PossibleEnds:
@@ -243,7 +312,10 @@ class OpenCall:
         if isinstance(pieces, JsonPieces):
             assert isinstance(self.json, JsonBody)
             pieces.feed(self.json.take())
-        return pieces.leave(self.text)
+        if (piece := pieces.leave(first=not self.text.told)) is None:
+            return None
+        raw = self.text.tell(but=pieces.held)
+        return replace(piece, raw=raw) if raw or not pieces.as_text else None
 
     def wait(self) -> None:
         """Let no more of it leave before it is complete: what its value holds may be its end."""

@@ -11,7 +11,7 @@ from typing import Any
 from vtc.dialects.arguments import envelope, parameter, typed_tags
 from vtc.dialects.arguments.json_object import dumped
 from vtc.dialects.reading import repairs
-from vtc.dialects.reading.held_text import TaggedPieces, TextPieces
+from vtc.dialects.reading.call_pieces import TaggedPieces, TextPieces
 from vtc.dialects.repair import Repair
 from vtc.dialects.syntax import tool_names
 from vtc.dialects.syntax.description import SYNONYMS

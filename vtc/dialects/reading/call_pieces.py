@@ -1,4 +1,15 @@
-"""The characters of a call while it is read: it is given back as this text if it does not complete."""
+"""Tell what of a call's arguments may leave while the call is read (`deliver: incremental`).
+
+    <function=write><parameter=content>     {"content":"          the name is known, and the value is text
+    def f():                                def f():
+      ret                                   \n  ret
+    </para                                                        held: a closing tag may begin here
+    meter></function>                       "}                    the call is complete
+
+A value that is text leaves as it comes, but for what may belong to its end: white space, tags and halves of tags,
+which a repair may take for the end. All else waits for the next text, or for the end of the call. So does everything
+from a tag on that the value may hold or end with.
+"""
 
 from __future__ import annotations
 
@@ -14,92 +25,6 @@ from vtc.dialects.reading.context import WHITE
 from vtc.dialects.syntax.description import AROUND, Envelope
 from vtc.dialects.syntax.forms import CallSyntax
 from vtc.events import CallPiece, Tool
-
-
-class HeldText:
-    """A text in pieces: a head, and the body after it."""
-
-    __slots__ = ("_body", "_pieces", "_told", "before", "size", "spilled", "told")
-
-    def __init__(self) -> None:
-        self._pieces: list[str] = []
-        self._body = 0  # of these, the first of the body
-        self._told = 0  # of these, how many have left
-        self.before = 0
-        """Characters of white space, and of markup that shares its fate, before the call."""
-        self.size = 0
-        """In bytes."""
-        self.spilled = False
-        """True if it is too long to hold: the call is read to its end, but as text."""
-        self.told = 0
-        """Characters that have left, of a call that leaves in pieces."""
-
-    @property
-    def raw(self) -> str:
-        """All of it."""
-        return "".join(self._pieces)
-
-    @property
-    def body(self) -> str:
-        return "".join(self._pieces[self._body :])
-
-    @property
-    def untold(self) -> str:
-        """Return the text that has not left."""
-        return self.raw[self.told :]
-
-    def add(self, text: str) -> None:
-        self._pieces.append(text)
-        self.size += len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
-
-    def ends_with(self, text: str) -> bool:
-        """Tell if it ends with a text, white space aside."""
-        end = ""
-        for piece in reversed(self._pieces):
-            end = (piece + end).rstrip()
-            if len(end) >= len(text):
-                break
-        return end.endswith(text)
-
-    def begin_body(self) -> None:
-        """Begin the body: the text so far is the head."""
-        self._body = len(self._pieces)
-
-    def end_head(self, text: str) -> None:
-        """Take a text off the end of the head, which is all so far."""
-        self._pieces[:] = [self.raw.removesuffix(text)]
-
-    def replace_body(self, body: str) -> None:
-        self._pieces[self._body :] = [body]
-
-    def tell(self, but: str = "") -> str:
-        """Return the text since the last time, which leaves now, `but` for this at its end."""
-        until = len(self._pieces)
-        if but and (last := self._pieces[-1]).endswith(but):
-            self._pieces[-1:] = [last.removesuffix(but), but]
-        text = "".join(self._pieces[self._told : until])
-        self._told = until
-        self.told += len(text)
-        return text
-
-    def spill(self) -> None:
-        """Keep none of it, and none of what follows: it is given back."""
-        self.spilled = True
-        self._pieces.clear()
-
-
-# What of a call's arguments may leave while the call is read (`deliver: incremental`).
-#
-#     <function=write><parameter=content>     {"content":"          the name is known, and the value is text
-#     def f():                                def f():
-#       ret                                   \n  ret
-#     </para                                                        held: a closing tag may begin here
-#     meter></function>                       "}                    the call is complete
-#
-# A value that is text leaves as it comes, but for what may belong to its end: white space, tags and halves of tags,
-# which a repair may take for the end. All else waits for the next text, or for the end of the call. So does everything
-# from a tag on that the value may hold or end with.
-
 
 MOST_HELD = 1024
 """Characters of a value that are held as they may belong to its end."""
@@ -162,15 +87,19 @@ class CallPieces:
         """Let nothing more leave before the end of the call."""
         self.halted = self.stopped = True
 
-    def leave(self, text: HeldText) -> CallPiece | None:
-        """Take what may leave now of the call that is written as this text."""
-        arguments, begins = "".join(self._ready), self.begun and not text.told
+    @property
+    def held(self) -> str:
+        """The end of the text that waits, though what comes before it leaves."""
+        return self._content.held if self._content else ""
+
+    def leave(self, *, first: bool) -> CallPiece | None:
+        """Take what may leave now, the `first` of the call or not; the text that leaves with it is not known here."""
+        arguments, begins = "".join(self._ready), self.begun and first
         if self.tool is None or self.stopped or not (arguments or begins):
             return None
         self._ready.clear()
         self.left.append(arguments)
-        raw = text.tell(but=self._content.held if self._content else "")
-        return CallPiece(raw, self.tool.name if begins else "", self.id if begins else None, arguments)
+        return CallPiece("", self.tool.name if begins else "", self.id if begins else None, arguments)
 
     def rest(self, name: str, arguments: str) -> str | None:
         """Return what is missing of the arguments; None if what has left is the beginning of others."""
@@ -491,13 +420,10 @@ class TextPieces(CallPieces):
             self.halted = True  # what was written means another value
         self._is_text, self._waits = True, False
 
-    def leave(self, text: HeldText) -> CallPiece | None:
-        """Take what may leave now of the text of the call."""
+    def leave(self, *, first: bool) -> CallPiece | None:
         if self.tool is None or self._waits or not self._is_text or self.halted or not self.begun:
             return None
-        begins = not text.told
-        raw = text.tell()
-        return CallPiece(raw, self.tool.name if begins else "") if raw else None
+        return CallPiece("", self.tool.name if first else "")
 
     def rest(self, name: str, arguments: str) -> str | None:
         """Return nothing: the arguments stand in the text."""
