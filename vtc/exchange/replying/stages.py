@@ -37,7 +37,7 @@ from vtc.events import (
     Tool,
     ToolCall,
 )
-from vtc.exchange.replying.native_calls import Ended
+from vtc.exchange.replying.streamed_calls import CallEnd
 from vtc.guards.output_filter import leaving
 from vtc.profiles.memory import Learned
 from vtc.profiles.plan import Plan, TextClient
@@ -241,7 +241,7 @@ class RecordCalls(Stage):
                 self._report.intervened("echo", "passed", call.name, NOT_COMPARED)
         return (event,)
 
-    def left(self, ended: Ended) -> None:
+    def left(self, ended: CallEnd) -> None:
         """Note a call that left as it came."""
         call = ended.call
         if ended.repairs or (self._every and not ended.fault):

@@ -10,15 +10,8 @@ from msgspec.structs import replace
 from vtc.dialects.reading.after_call import EXCERPT
 from vtc.dialects.syntax import tool_names
 from vtc.events import NATIVE, Call, CallDelta, Denied, Event, Refusal, Rewritten, Tool, ToolCall
-from vtc.exchange.replying.native_calls import (
-    NO_ARGUMENTS,
-    Ended,
-    NotInOrder,
-    StreamedCalls,
-    as_function,
-    in_order,
-    meant,
-)
+from vtc.exchange.replying.native_calls import NO_ARGUMENTS, NotInOrder, as_function, in_order, meant
+from vtc.exchange.replying.streamed_calls import CallEnd, StreamedCalls
 from vtc.exchange.replying.value_ends import ends_in
 from vtc.profiles.plan import Plan
 
@@ -57,7 +50,7 @@ class UpstreamCalls:
         streamed = StreamedCalls(tools, from_text, taken, lenient=self._lenient, ends=self._ends)
         self.streamed = streamed if as_they_come else None
         """Those that leave piece by piece; None if all wait."""
-        self.ended: list[Ended] = []
+        self.ended: list[CallEnd] = []
         """Those of them that have left, once the message ends."""
         self._waited: list[ToolCall] = []
 
@@ -81,7 +74,7 @@ class UpstreamCalls:
         """Return the calls that stood in the arguments of those that left."""
         return self._others(self.ended)
 
-    def _others(self, ended: Iterable[Ended]) -> list[Event]:
+    def _others(self, ended: Iterable[CallEnd]) -> list[Event]:
         return [event for sent in ended for call in sent.others for event in self.made_anew(call, sent.repairs)]
 
     def meant(self, calls: Sequence[ToolCall], *, complete: bool) -> list[Event]:
