@@ -28,7 +28,7 @@ MOST_CHOICES = 256
 """Choices of one reply that are told apart: twice as many as any server makes."""
 
 
-class Passage(NamedTuple):
+class LastFrame(NamedTuple):
     """The way of a frame that said one thing: what left with it, and what waits now."""
 
     frame: Frame
@@ -66,7 +66,7 @@ class Relay[P: Pipeline]:
         self._pipeline = pipeline
         self._choices: dict[int, Choice] = {}
         self._last = Frame(b"", None)  # the last one with deltas
-        self.passage: Passage | None = None
+        self.last_frame: LastFrame | None = None
         """The way of the last frame, if it said one thing, and text is all that became of it."""
         self.reasonless = False
         """True if the reply ended, and did not break off, without the server's word for why a choice did."""
@@ -98,7 +98,7 @@ class Relay[P: Pipeline]:
             return self.feed(inner)
         if decoded is None or decoded.at_once:
             return self._at_once(frame, decoded)
-        self.passage = None
+        self.last_frame = None
         frame, deltas, metadata = decoded.frame or frame, decoded.deltas, decoded.beside
         last = deltas[-1] if deltas else None
         if decoded.ends and (deltas or metadata):
@@ -135,7 +135,7 @@ class Relay[P: Pipeline]:
             out, choices = writer.leave(index, left), [replace(choice, waiting=waiting)]
             is_text = len(deltas) == 1 and all(type(event) is Text for event in events)
             if last and is_text and not any(isinstance(item, Seal) for item in metadata):  # each of these is heard
-                self.passage = Passage(frame, last, left, out, waiting, not metadata)
+                self.last_frame = LastFrame(frame, last, left, out, waiting, not metadata)
         self.decoder, self.writer = decoder, writer
         for choice in choices:
             self._choices[choice.index] = choice
@@ -191,8 +191,8 @@ class Relay[P: Pipeline]:
 
     def went(self) -> None:
         """Take note that the last frame, which waited, has left by another way."""
-        if self.passage:
-            self._choices[self.passage.delta.choice].waiting.clear()
+        if self.last_frame:
+            self._choices[self.last_frame.delta.choice].waiting.clear()
 
     def release(self) -> list[bytes]:
         """Give back all that waits, as it came; for after a failure."""

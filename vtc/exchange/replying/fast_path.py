@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from vtc.apis.contract import Decoder
-from vtc.apis.relay import Passage, Relay
+from vtc.apis.relay import LastFrame, Relay
 from vtc.apis.told_text import ToldText, learned
 from vtc.dialects.bounded_cache import COMPILED, PER_CHARACTER
 from vtc.dialects.reading.context import CONTEXT
@@ -244,11 +244,11 @@ class Plain(NamedTuple):
     """True if it waits with the white space at its end; all that waited before it has left."""
 
 
-def plain_frame(passage: Passage) -> Plain | None:
+def plain_frame(last: LastFrame) -> Plain | None:
     """Tell what a frame shows if it left whole, or waits for its white space only, and all before it has left."""
-    if not (passage.left and passage.out):
+    if not (last.left and last.out):
         return None
-    frame, delta, left, out, waiting, alone = passage
+    frame, delta, left, out, waiting, alone = last
     entry = left[-1][0]
     is_own = out[-1] is entry.frame.raw
     if not entry.intact or not (is_own or (alone and len(left) == len(out))):
@@ -413,8 +413,8 @@ class FastPath:
         `whole` is False while another frame has only begun there.
         """
         self._check = None
-        passage = self._relay.passage
-        if not whole or passage is None or (plain := plain_frame(passage)) is None:
+        last = self._relay.last_frame
+        if not whole or last is None or (plain := plain_frame(last)) is None:
             return
         frame, delta, left, waits = plain
         pipeline = self._relay.pipelines[delta.choice]
