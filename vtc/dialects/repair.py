@@ -45,6 +45,10 @@ class Repair(StrEnum):
     UNDECLARED = "undeclared", "The tool declares no parameter of this name; it is passed on as an argument."
     REPEATED = "repeated", "The parameter is given several times with one value."
     UNTYPED = "untyped", "The value fits no type that the tool's schema allows; it stays text."
+    BROKEN_VALUE = (
+        "broken-value",
+        "The JSON of a value lacks marks of structure, or has too many; it was put right as that of a whole call is.",
+    )
     ATTRIBUTES = "attributes", "The parameters stand in the opening tag, as attributes."
     CDATA = (
         "cdata",

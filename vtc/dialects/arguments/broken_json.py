@@ -213,6 +213,22 @@ def read(text: str, expected: ExpectedObject, *, closed: bool) -> Reading | None
     return None if reading is _NOTHING else reading
 
 
+def read_value(text: str, schema: Schema) -> str | None:
+    """Read an object or an array that stands alone and is broken, as strict JSON; None if that is not sure.
+
+    Its last braces may be missing, or there may be too many: something else shows where it ends.
+    """
+    if not text.startswith(("{", "[")):
+        return None
+    body = JsonBody()
+    rest = text[body.feed(text, 0, final=True) :].strip()
+    ends = not rest.strip("}]") if body.done else not (rest or body.error or body.in_string) and body.close()
+    if ends:
+        return body.text()
+    reading = read(text, ExpectedObject(schema), closed=True)
+    return reading.text if reading else None
+
+
 _NOTHING = Reading("", [])
 """No reading, whereas None says that there are several."""
 

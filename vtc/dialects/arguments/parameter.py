@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from vtc import json_schema
-from vtc.dialects.arguments import values
+from vtc.dialects.arguments import broken_json, values
 from vtc.dialects.arguments.json_object import dumped, encodable, members, written
 from vtc.dialects.repair import Repair
 from vtc.events import Tool
@@ -87,9 +87,13 @@ def read(
         inner_value, fits = values.read(inner, declared, root, mark=mark)
         if fits:
             return inner_value, repair.of(key) if repair == Repair.TYPED else repair
-    if not fits:
-        return value, Repair.UNTYPED.of(key)
-    return value, Repair.TYPED.of(key) if is_string else ""
+    if fits:
+        return value, Repair.TYPED.of(key) if is_string else ""
+    if lenient and (whole := broken_json.read_value(text.strip(), json_schema.resolved_of(declared, root))) is not None:
+        mended, fits = values.read(whole, declared, root)
+        if fits:
+            return mended, Repair.BROKEN_VALUE.of(key)
+    return value, Repair.UNTYPED.of(key)
 
 
 def _typed(text: str, declared: Schema | None, root: Schema, is_string: bool | None, mark: str) -> tuple[Any, bool]:

@@ -54,12 +54,16 @@ class PythonSyntaxError(ValueError):
     """The text is nothing that models write in Python; the message says why."""
 
 
-def literal(text: str) -> str | None:
-    """Return the JSON of a value, which may have line breaks in its strings; None if it is none."""
-    parser = _Parser(text)
+def literal(text: str, *, strict: bool = False) -> str | None:
+    """Return the JSON of a value, which may have line breaks in its strings; None if it is none.
+
+    A `strict` one is written as Python and JSON both know it. Two strings side by side are none then: they lack a comma
+    more often than they are meant to be one.
+    """
+    parser = _Parser(text, lenient=not strict, joins=not strict)
     try:
         value = parser.value()
-        return value if parser.is_at_end else None
+        return value if parser.is_at_end and not (strict and parser.repairs) else None
     except (PythonSyntaxError, RecursionError):
         return None
 

@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from vtc.dialects.arguments import python
 from vtc.dialects.arguments.json_object import GivenTwiceError, once
 from vtc.json_schema import Schema, as_list, resolved_of, types_of
 
@@ -122,7 +123,8 @@ def _parsed(text: str) -> Any:
     except (ValueError, RecursionError):
         pass
     try:
-        return python_literal(text)
+        # Python makes one of two strings side by side, which lack a comma more often than that is meant.
+        return python_literal(text) if python.literal(text[:MOST_LITERAL], strict=True) else _UNFIT
     except ValueError:
         return _UNFIT
 
