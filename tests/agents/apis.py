@@ -8,8 +8,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import KW_ONLY, dataclass
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 from tests.apis import chat, gemini, messages, ollama, responses
@@ -22,7 +23,7 @@ MODEL = "scripted-model"
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call with a single argument, a string where it is written as text.
+    """A call with an argument that counts, a string where it is written as text, and what the agent demands beside it.
 
     What only Responses has: `namespace` is the group of the tool in a structured call, `flat` is one name for both, as
     text and servers without groups write it, and a `custom` tool takes the bare value in place of arguments.
@@ -34,6 +35,7 @@ class Call:
     namespace: str = ""
     flat: str = ""
     custom: bool = False
+    more: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def written(self) -> str:
@@ -42,7 +44,7 @@ class Call:
 
     @property
     def arguments(self) -> str:
-        return json.dumps({self.key: self.value})
+        return json.dumps({**self.more, self.key: self.value})
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +123,8 @@ def _whole_chat(reply: Reply) -> Json:
     message: Json = {"role": "assistant", "content": reply.text}
     if call := reply.call:
         function = {"name": call.name, "arguments": call.arguments}
-        message["tool_calls"] = [{"id": "call_1", "type": "function", "function": function}]
+        ident = re.sub(r"\W+", "_", f"call_{call.arguments.rpartition('/')[2]}")  # one of its own in each turn
+        message["tool_calls"] = [{"id": ident, "type": "function", "function": function}]
     choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if reply.call else "stop"}
     return {"id": "c1", "object": "chat.completion", "created": 1, "model": MODEL, "choices": [choice]}
 
@@ -184,8 +187,13 @@ def _stream_responses(reply: Reply, request: Json) -> Iterable[bytes]:
 def _stream_ollama(reply: Reply, request: Json) -> Iterable[bytes]:
     yield from ollama.said(*reply.pieces)
     if call := reply.call:
-        yield ollama.piece("", ollama.call(call.name, **{call.key: call.value}))
+        yield ollama.piece("", ollama.call(call.name, **json.loads(call.arguments)))
     yield ollama.end()
+
+
+def _whole_ollama(reply: Reply) -> Json:
+    calls = [ollama.call(call.name, **json.loads(call.arguments))] if (call := reply.call) else []
+    return ollama.message(reply.text, *calls)
 
 
 def _parts(request: Json, role: str) -> Iterable[Json]:
@@ -238,5 +246,12 @@ MESSAGES = Api(
     broken=[messages.START, *messages.text_block(0, "I will")[:-1], frame(messages.error())],
 )
 RESPONSES = Api(responses.PATH, _hear_responses, _stream_responses)
-OLLAMA = Api(ollama.PATH, _hear_chat, _stream_ollama, media=ollama.NDJSON["content-type"], by_default=True)
+OLLAMA = Api(
+    ollama.PATH,
+    _hear_chat,
+    _stream_ollama,
+    media=ollama.NDJSON["content-type"],
+    by_default=True,
+    whole=_whole_ollama,
+)
 GEMINI = Api(f"/v1beta/models/{MODEL}:streamGenerateContent", _hear_gemini, _stream_gemini, by_default=True)

@@ -31,12 +31,11 @@ DIALECTS = {
     "tag": "<{name}>\n<{key}>{value}</{key}>\n</{name}>",
     "invoke": '<function_calls>\n<invoke name="{name}">\n<parameter name="{key}">{value}</parameter>\n'
     "</invoke>\n</function_calls>",
-    "hermes": '<tool_call>\n{{"name": "{name}", "arguments": {{"{key}": "{value}"}}}}\n</tool_call>',
-    "tools-tag": '<tools>\n{{"name": "{name}", "arguments": {{"{key}": "{value}"}}}}\n</tools>',
+    "hermes": '<tool_call>\n{{"name": "{name}", "arguments": {arguments}}}\n</tool_call>',
+    "tools-tag": '<tools>\n{{"name": "{name}", "arguments": {arguments}}}\n</tools>',
     "qwen3-coder": "<tool_call>\n<function={name}>\n<parameter={key}>\n{value}\n</parameter>\n"
     "</function>\n</tool_call>",
 }
-JSON_DIALECTS = ("hermes", "tools-tag")
 
 PATIENCE = 8  # requests after which the model gives up: an agent that refuses its calls would never end
 
@@ -108,8 +107,8 @@ class ScriptedModel:
         return Reply(prose, call) if self.dialect == "native" else Reply(prose + self._write(call))
 
     def _write(self, call: Call) -> str:
-        value = json.dumps(call.value)[1:-1] if self.dialect in JSON_DIALECTS else call.value
-        return DIALECTS[self.dialect].format(name=call.written, key=call.key, value=value)
+        written = {"name": call.written, "key": call.key, "value": call.value, "arguments": call.arguments}
+        return DIALECTS[self.dialect].format(**written)
 
 
 class HostedModel(ScriptedModel):

@@ -26,6 +26,8 @@ READS = {
     "vibe": ("read_file", "path"),
 }
 """The tool of each that reads a file, and its parameter."""
+DEMANDED = {"openhands": {"security_risk": "LOW"}}
+"""What else some demand of a call."""
 SCRIPTS = {
     "@anthropic-ai/claude-code": "@anthropic-ai/claude-code/install.cjs",
     "opencode-ai": "opencode-ai/postinstall.mjs",
@@ -48,4 +50,5 @@ def installed(name: str) -> Path:
 def call(name: str, file: Path) -> Call:
     tool, parameter = READS[name]
     value = [{"path": str(file)}] if parameter == "files" else str(file)
-    return Call(tool, parameter, f"cat {file}" if parameter in ("cmd", "command") else value)
+    value = f"cat {file}" if parameter in ("cmd", "command") else value
+    return Call(tool, parameter, value, more=DEMANDED.get(name, {}))

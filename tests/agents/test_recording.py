@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.agents.apis import GEMINI, MESSAGES, RESPONSES, Call, Reply
+from tests.agents.apis import CHAT, GEMINI, MESSAGES, RESPONSES, Call, Reply
 from tests.agents.conftest import PROMPT, Network, Project
 from tests.agents.model_server import ScriptedModel
 from tests.agents.processes import node_22, run_agent
@@ -23,8 +23,9 @@ from tests.agents.table import AGENTS, PATH, QUIET, call, installed
 
 pytestmark = [pytest.mark.agents, pytest.mark.every]
 
-APIS = {"openai-responses": RESPONSES, "anthropic-messages": MESSAGES, "gemini-generate": GEMINI}
-"""The others speak chat completions."""
+APIS = {"openai-chat": CHAT, "openai-responses": RESPONSES, "anthropic-messages": MESSAGES, "gemini-generate": GEMINI}
+WHOLE = {"openhands"}
+"""Agents that do not stream."""
 RENEWED = bool(os.environ.get("VTC_RENEW_AGENTS"))
 
 
@@ -39,19 +40,19 @@ class SeekingModel(ScriptedModel):
         return super().reply(request)
 
 
-def model_of(api: str, read: Call) -> ScriptedModel:
-    """Make a model that calls twice; on chat completions at once, and after some thought."""
-    if api != "openai-chat":
+def model_of(api: str, read: Call, *, streams: bool) -> ScriptedModel:
+    """Make a model that calls twice; in streams of chat completions at once, and after some thought."""
+    if api != "openai-chat" or not streams:
         return SeekingModel("native", read, api=APIS[api])
-    missing = json.dumps(read.value).replace("hello.txt", "no-such-file")
-    return steps([(read.name, {read.key: read.value}), (read.name, {read.key: json.loads(missing)})])
+    missing = read.arguments.replace("hello.txt", "no-such-file")
+    return steps([(read.name, json.loads(written)) for written in (read.arguments, missing)])
 
 
 @pytest.mark.parametrize("name", AGENTS)
 def test_an_agent_still_sends_what_was_recorded(name: str, project: Project, network: Network) -> None:
     agent = AGENTS[name]
     assert agent.tried
-    model = model_of(agent.api, call(name, project.file))
+    model = model_of(agent.api, call(name, project.file), streams=name not in WHOLE)
     folders = [str(folder) for folder in (installed(name), node_22()) if folder]
     command = [sys.executable, "-P", "-m", "vtc", "launch", name, network.model(model), "--api", agent.api, "--"]
     command += [word.replace("{prompt}", PROMPT) for word in agent.headless]

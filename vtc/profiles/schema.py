@@ -396,7 +396,8 @@ class ServerProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=
         """Say what is left out of requests to it, or written otherwise, and why."""
         deeds = {path: f"{path} is left out" for path in self.request.drop}
         deeds |= {path: f"{path} is sent as {name}" for path, name in self.request.rename.items()}
-        deeds |= {name: f"{name}: {self.steps.get(name, 'said')}" for name in self.why if name not in deeds}
+        steps = {name: "true" if value is True else value for name, value in self.steps.items()}
+        deeds |= {name: f"{name}: {steps.get(name, 'said')}" for name in self.why if name not in deeds}
         return [line + (f": {self.why[name]}" if name in self.why else "") for name, line in deeds.items()]
 
     @property
