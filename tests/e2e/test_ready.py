@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from typing import Any
 
 import pytest
@@ -135,6 +136,7 @@ async def test_tools_that_a_server_refuses_stand_in_the_prompt_of_the_same_excha
     server: str, client: str, stream: bool, start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
     """And from then on; it is told once, with what a profile says to keep it."""
+    caplog.set_level(logging.INFO, "vtc")
     lab, shape = await start(without_tools(server, *NO_TOOLS[server]), vtc_upstream_api=server), SHAPES[client]
     for fields, expected, told in (({}, 2, True), ({}, 3, False), (shape.history, 4, False)):
         answer = await lab.post(asked(client, stream=stream, **fields), path=shape.at(stream=stream))

@@ -50,9 +50,10 @@ def test_connections_are_quiet_where_it_was_asked_for_in_mitmweb_too(
     context.options.set(*([f"flow_detail={given}"] if given else []), defer=True)
     context.master.addons.add(VirtualToolCalling())
     try:
-        assert startup.connections.level == level
+        assert {connections.level for connections in startup.CONNECTIONS} == {level}
     finally:
-        startup.connections.setLevel(logging.NOTSET)
+        for connections in startup.CONNECTIONS:
+            connections.setLevel(logging.NOTSET)
 
 
 def record(error: Exception) -> logging.LogRecord:

@@ -149,7 +149,8 @@ def _of_flows(data: bytes, planner: Planner) -> Iterator[GivenReply]:
         if not flows.api(flow):
             continue
         try:
-            reply, case = captured.reply_of(flow), captured.case_of(flow, planner)
+            reply = captured.reply_of(flow)
+            case = captured.case_of(flow, planner, reply)
         except ValueError as error:
             click.echo(f"vtc: flow {flow.id[:SHORT]} is skipped: {error}", err=True)
             continue

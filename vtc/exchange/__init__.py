@@ -36,7 +36,7 @@ from vtc.profiles.memory import Memory
 from vtc.profiles.plan import Plan
 from vtc.profiles.planner import REPLANNED, Planner
 from vtc.reporting.case import Case
-from vtc.reporting.report import Parties, Report
+from vtc.reporting.report import Parties, Report, model_name
 from vtc.scrub import told
 from vtc.wire import compression
 from vtc.wire.sse import EventStream
@@ -306,8 +306,8 @@ class Exchange:
         if call is None or reply is None:
             return None
         self.report.unread = call._asdict()
-        plan, asked, secrets = self.plan, self._request.model, self.report.secrets
-        name = asked if plan.stack.known_model is None and asked else plan.stack.model.name
+        plan, parties, secrets = self.plan, self.report.parties, self.report.secrets
+        name = model_name(parties.model, parties.asked)
         return lambda id_: Case.of_reply(f"{name} {id_}", reply, plan.reading, secrets)
 
     def _forget(self) -> None:

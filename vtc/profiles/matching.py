@@ -225,6 +225,11 @@ def _matcher(glob: str) -> Callable[[str], object]:
 
 
 @lru_cache(maxsize=4096)
+def is_glob(text: str) -> bool:
+    """True if a text stands for others than itself."""
+    return not {*text}.isdisjoint("*?[")
+
+
 def _literal(glob: str) -> int:
     """Count the characters of a glob that stand for themselves."""
     return len(re.sub(r"\[!?]?[^\]]*\]|[*?]", "", glob))

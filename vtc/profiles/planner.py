@@ -21,7 +21,7 @@ from vtc.guards.chain import Guards
 from vtc.guards.guard import ToolNames
 from vtc.guards.reactors import as_written
 from vtc.profiles.loader import Profiles
-from vtc.profiles.matching import Facts, Matched, ProfileChoice, best, every, plain_model
+from vtc.profiles.matching import Facts, Matched, ProfileChoice, best, every, is_glob, plain_model
 from vtc.profiles.memory import Learned, Lessons, Memory, renewed
 from vtc.profiles.plan import Plan, ReadingPlan, StandIn, TextClient, Thinking, ToolProtocol
 from vtc.profiles.schema import Form, Marks, ModelProfile, ServerProfile
@@ -464,7 +464,7 @@ class Planner:
 
     def models(self, facts: Facts) -> list[str]:
         """List the names of models that stand for others, but for globs."""
-        return [glob for glob, _ in self._aliases(facts) if not {*glob} & {*"*?["}]
+        return [glob for glob, _ in self._aliases(facts) if not is_glob(glob)]
 
     def tokenizes(self, facts: Facts) -> bool:
         """True if the server counts tokens when it is asked."""

@@ -42,12 +42,12 @@ from vtc.proxy.reload import Reloader
 from vtc.proxy.secret import derived
 from vtc.proxy.server_keys import ServerKeys
 from vtc.proxy.startup import Startup
-from vtc.proxy.stats import Metrics, Stats, model_name
+from vtc.proxy.stats import Metrics, Stats
 from vtc.proxy.status_endpoint import StatusEndpoint
 from vtc.proxy.stream_callable import HOLDING, LiveExchange, broken_off, observing, rewriting, withholding
 from vtc.proxy.unread_calls import UnreadCalls
 from vtc.proxy.whole import dealt_with, done, is_long
-from vtc.reporting.report import Report
+from vtc.reporting.report import Report, model_name
 from vtc.scrub import escaped, scrub, scrubbed
 from vtc.wire.compression import UnsupportedEncoding
 

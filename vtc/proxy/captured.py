@@ -11,8 +11,8 @@ from vtc.apis.contract import Reply
 from vtc.profiles.plan import Plan
 from vtc.profiles.planner import Planner
 from vtc.proxy import flows
-from vtc.proxy.stats import model_name
 from vtc.reporting.case import Case
+from vtc.reporting.report import model_name
 
 
 def plan_of(flow: http.HTTPFlow, planner: Planner) -> Plan:
@@ -34,9 +34,9 @@ def reply_of(flow: http.HTTPFlow) -> Reply:
     return replies[0]
 
 
-def case_of(flow: http.HTTPFlow, planner: Planner) -> Case:
-    """Record the reply of a flow as it is read today, scrubbed of secrets; raises ValueError."""
+def case_of(flow: http.HTTPFlow, planner: Planner, reply: Reply | None = None) -> Case:
+    """Record the `reply` of a flow, or else its first one, as it is read today, scrubbed; raises ValueError."""
     plan = plan_of(flow, planner)
     name = model_name(plan.stack.model.name, (flows.report(flow) or {}).get("asked", ""))
-    case = Case.of_reply(f"{name} {flow.id[:8]}", reply_of(flow), plan.reading, flows.secrets(flow))
+    case = Case.of_reply(f"{name} {flow.id[:8]}", reply or reply_of(flow), plan.reading, flows.secrets(flow))
     return case.shortened(planner.profiles)

@@ -14,6 +14,7 @@ from mitmproxy.utils import typecheck
 
 from vtc.profiles import loader as profile_loader
 from vtc.profiles.document import ProfileError, nearest
+from vtc.profiles.matching import is_glob
 from vtc.profiles.memory import Memory
 from vtc.profiles.planner import Planner
 from vtc.profiles.schema import API_NAMES, VARIABLE
@@ -372,7 +373,7 @@ def planner(options: OptManager) -> Planner:
 def _is_alias(entry: str) -> bool:
     """True if it names a model that stands for others: for those that a glob finds, or for all."""
     glob, is_pair, name = entry.partition("=")
-    return bool(glob.strip() and name.strip()) if is_pair else bool(glob.strip()) and not {*glob} & {*"*?["}
+    return bool(glob.strip() and name.strip()) if is_pair else bool(glob.strip()) and not is_glob(glob)
 
 
 def _apis(text: str) -> tuple[str, ...]:

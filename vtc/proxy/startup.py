@@ -27,8 +27,8 @@ from vtc.proxy.reload import Planned
 
 logger = logging.getLogger(__name__)
 
-connections = logging.getLogger("mitmproxy.proxy.server")
-"""Says each connection, which are many lines for one of ours; with `flow_detail=0` that is too much."""
+CONNECTIONS = [logging.getLogger(f"mitmproxy.{name}") for name in ("proxy.server", "addons.clientplayback")]
+"""Say each connection, of clients and of VTC itself: many lines for one of ours; with `flow_detail=0` too much."""
 
 EVERYWHERE = ("", "0.0.0.0", "::")
 """Addresses that stand for all network interfaces."""
@@ -64,7 +64,8 @@ class Startup:
             self._hush(ctx.options.flow_detail == 0)
 
     def _hush(self, quiet: bool) -> None:
-        connections.setLevel(logging.WARNING if quiet else logging.NOTSET)
+        for connections in CONNECTIONS:
+            connections.setLevel(logging.WARNING if quiet else logging.NOTSET)
 
     def running(self) -> None:
         server = ctx.master.addons.get("proxyserver")

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 from mitmproxy import ctx, exceptions
 
 from vtc.profiles.document import counted
-from vtc.profiles.settings import UNKNOWN_MODEL
-from vtc.reporting.report import OTHERS
+from vtc.reporting.report import OTHERS, model_name
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
@@ -26,15 +25,6 @@ type Report = Mapping[str, Any]
 
 MOST_NAMES = 100
 """Models without a profile that are counted by the names that were asked; clients may ask for any."""
-LONGEST_NAME = 64
-"""Characters of such a name."""
-
-
-def model_name(profile: str, asked: str) -> str:
-    """Return the name by which a model is counted: that of its profile, or else the one that was asked."""
-    if profile != UNKNOWN_MODEL.name or not asked:
-        return profile
-    return asked if len(asked) <= LONGEST_NAME else f"{asked[: LONGEST_NAME - 1]}…"
 
 
 @dataclass(slots=True)

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from vtc.events import Refusal
 from vtc.profiles.document import counted
+from vtc.profiles.settings import UNKNOWN_MODEL
 from vtc.scrub import escaped, scrub, scrubbed
 
 type Outcome = Literal["failed", "error", "denied", "refused", "repaired", "rewritten", ""]
@@ -26,6 +27,8 @@ LONGEST = 500
 SHORT = 64
 """Of changes that are named in it rather than counted."""
 
+LONGEST_NAME = 64
+"""Characters of the name of a model that no profile knows."""
 MOST_NAMES = 4
 """Names of tools that a summary has."""
 LEFT_AS_TEXT, LEFT_OUT = "left as text", "left out"
@@ -41,6 +44,13 @@ def as_entry(refusal: Refusal) -> dict[str, Any]:
 def fate(entry: Mapping[str, Any]) -> str:
     """Say what became of its text."""
     return LEFT_OUT if entry.get("left_out") else LEFT_AS_TEXT
+
+
+def model_name(profile: str, asked: str) -> str:
+    """Return the name by which a model is told: that of its profile, or else the one that was asked."""
+    if profile != UNKNOWN_MODEL.name or not asked:
+        return profile
+    return asked if len(asked) <= LONGEST_NAME else f"{asked[: LONGEST_NAME - 1]}…"
 
 
 @dataclass(slots=True)

@@ -263,10 +263,10 @@ class RequestEncoder:
         steps = {**taught.steps} if taught else {}
         if grammars := {step: value for step, value in steps.items() if step in GRAMMARS}:
             plan.lessons.learn(grammars)
-            self._say("the server refused to decode by a grammar, amid its reply: all that follows is asked without")
+            self._note("the server refused to decode by a grammar, amid its reply: all that follows is asked without")
         if PROMPT in steps and plan.offered and not plan.protocol.write and plan.stack.settings.tools != "native":
             plan.lessons.learn({PROMPT: True})
-            self._say("the server refused `tools`, amid its reply: what follows is asked with them in the prompt")
+            self._note("the server refused `tools`, amid its reply: what follows is asked with them in the prompt")
         return self.full(error, 200)
 
     def again(self, error: bytes, status: int) -> bytes | None:
@@ -344,23 +344,21 @@ class RequestEncoder:
         if self.taught.get(MODEL):
             self._plan.stand_in.names.learn({MODEL: True})
             name, only = self._request.model, self._plan.server_model
-            self._say(f"the server has no model {name}: asked again for {only}, its only one, as is what follows")
+            self._note(f"the server has no model {name}: asked again for {only}, its only one, as is what follows")
         if steps := [line for name, line in listed(taught).items() if name not in (*REPLANNED, *GRAMMARS)]:
-            line = f"asked again, as the server refused it; done at once from now on: {', '.join(steps)}"
-            self._report.notes.append(line)
+            self._note(f"asked again, as the server refused it; done at once from now on: {', '.join(steps)}")
         if PROMPT in taught and (dialect := self._plan.protocol.write):
             line = (
                 "the server refused `tools` for this model: asked again with them in the prompt, as is what follows; "
                 f"to keep that, a profile of the model says `tools: prompt`, `dialect: {dialect.name}`"
             )
-            self._say(line)
+            self._note(line)
         if taught.keys() & {*GRAMMARS}:
-            self._say("the server refused to decode by a grammar: asked again without, as is all that follows")
+            self._note("the server refused to decode by a grammar: asked again without, as is all that follows")
 
-    def _say(self, line: str) -> None:
+    def _note(self, line: str) -> None:
         """Tell people of a change that lasts."""
         self._report.notes.append(line)
-        logger.warning("vtc: %s", line)
 
     def full(self, error: bytes, status: int) -> Failure | None:
         """Read the error of a prompt that is too long; None if it is another, or the client's API says it so itself."""
