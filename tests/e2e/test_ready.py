@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
+from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
+from mitmproxy.http import HTTPFlow
+from mitmproxy.io import FlowWriter
 
 from tests.apis import chat, messages, pairs
 from tests.apis.pairs import READ
@@ -14,6 +19,7 @@ from tests.apis.shapes import SHAPES, asked
 from tests.e2e.conftest import Answer, Start
 from tests.e2e.upstream import JSON, SSE, Reply, Script, Seen
 from tests.exchange.ready.servers import RULES, Server
+from vtc.cli import main
 
 STREAM = pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 NARROW = {"type": "string", "pattern": "a", "maxLength": 65536}
@@ -147,6 +153,25 @@ async def test_tools_that_a_server_refuses_stand_in_the_prompt_of_the_same_excha
         assert not report.get("errors")
         assert any("`tools: prompt`, `dialect: tag`" in line for line in report["notes"]) == told
     assert len([line for line in caplog.messages if "refused `tools`" in line]) == 1
+
+
+@STREAM
+@pytest.mark.parametrize("client", SHAPES)
+async def test_what_was_asked_again_is_the_same_when_it_is_replayed(
+    client: str, stream: bool, start: Start, tmp_path: Path
+) -> None:
+    script, file = without_tools("openai-chat", *NO_TOOLS["openai-chat"]), tmp_path / "flows"
+    lab, flows = await start(script, vtc_upstream_api="openai-chat", vtc_keep_bodies="on"), list[HTTPFlow]()
+    for _ in range(2):
+        await lab.post(asked(client, stream=stream), path=SHAPES[client].at(stream=stream))
+        flows.append(await lab.flow())
+        while "vtc" not in flows[-1].metadata:  # by which VTC asks again
+            flows.append(await lab.flow())
+    with file.open("wb") as opened:
+        for flow in flows:
+            FlowWriter(opened).add(flow)
+    result = await asyncio.to_thread(CliRunner().invoke, main, ["replay", str(file)])
+    assert result.output.splitlines()[-1] == "2 same, 0 changed, 0 skipped", result.output
 
 
 async def test_who_says_that_tools_are_native_gets_the_servers_own_refusal(start: Start) -> None:

@@ -23,15 +23,15 @@ from vtc.dialects.bounded_cache import COMPILED
 from vtc.exchange import Exchange, Opening
 from vtc.profiles.matching import Facts
 from vtc.profiles.memory import Memory
-from vtc.profiles.planner import Planner
+from vtc.profiles.planner import PROMPT, Planner
 from vtc.proxy import beside, bodies, connections, flows, options, views
 from vtc.proxy.beside import Beside
 from vtc.proxy.bodies import BodyRecorder
 from vtc.proxy.commands import Commands
 from vtc.proxy.connections import Turns
 from vtc.proxy.discovery import Discovery
-from vtc.proxy.flows import METADATA
-from vtc.proxy.follow_up import AGAIN, RestOfReplies, hear
+from vtc.proxy.flows import AGAIN, METADATA
+from vtc.proxy.follow_up import RestOfReplies, hear
 from vtc.proxy.going_on import begin
 from vtc.proxy.lines import LogLines
 from vtc.proxy.log import Log
@@ -199,9 +199,7 @@ class VirtualToolCalling:
                 return
             redirect(flow, api.place, exchange)
             if rewritten != body:
-                flow.request.content = rewritten
-                if live.keep and len(body) <= bodies.KEPT:
-                    flow.metadata[flows.CAME["request"]] = body
+                bodies.send_instead(flow, rewritten, body, keep=live.keep)
             if exchange.reads:
                 # A reply that cannot be decoded could not be read; clients take identity as they take any other.
                 flow.request.headers["accept-encoding"] = "identity"
@@ -336,7 +334,7 @@ class VirtualToolCalling:
         summary = report.summary()
         if summary and ctx.options.vtc_mode == "observe":
             summary = summary.replace("vtc: ", "vtc (observing): ", 1)
-        report.parties.keep_model()
+        report.parties.keep_found(prompted=PROMPT in live.exchange.plan.lessons.known())
         data = report.as_dict()
         self._stats.add(data)
         self._say(flow, data, summary, report.outcome)

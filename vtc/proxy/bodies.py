@@ -12,6 +12,7 @@ from functools import cached_property
 
 from mitmproxy import ctx, http
 
+from vtc.proxy.flows import CAME
 from vtc.wire import compression
 
 _SLICE = 1 << 10
@@ -53,6 +54,13 @@ def decoded(message: http.Message, most: int) -> bytes | None:
                 f"it is longer than vtc_max_body_bytes, though it came in {len(body)} bytes", bytes(plain[:BEGINNING])
             )
     return bytes(plain + decoder.finish())
+
+
+def send_instead(flow: http.HTTPFlow, body: bytes, received: bytes, *, keep: bool) -> None:
+    """Give a request another body than the one that was received, which is kept as it came, if any is."""
+    flow.request.content = body
+    if keep and len(received) <= KEPT:
+        flow.metadata.setdefault(CAME["request"], received)
 
 
 class DecodedBody:

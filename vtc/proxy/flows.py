@@ -24,6 +24,10 @@ CAME: Mapping[Side, str] = {"request": "vtc_request", "reply": "vtc_reply"}
 """Keys of a flow's metadata under which a body that was changed is kept as it came."""
 
 
+AGAIN = "vtc.again"
+"""Key of the metadata of a flow that asks again for another; its value is that one's id."""
+
+
 CAME_TO = "vtc_path"
 """Key of a flow's metadata under which the path stands that the client asked, where the server was asked another;
 without the keys of its query."""
@@ -172,10 +176,13 @@ def original(flow: http.HTTPFlow, side: Side) -> bytes:
 
 
 def load(file: BinaryIO) -> Iterator[http.HTTPFlow]:
-    """The HTTP flows of a file that mitmproxy saved, or of a HAR file; raises ValueError."""
+    """The HTTP flows of clients in a file that mitmproxy saved, or in a HAR file; raises ValueError.
+
+    Those by which VTC asked again belong to others.
+    """
     try:
         for flow in FlowReader(file).stream():
-            if isinstance(flow, http.HTTPFlow):
+            if isinstance(flow, http.HTTPFlow) and AGAIN not in flow.metadata:
                 yield flow
     except exceptions.FlowReadException as error:
         raise ValueError(f"cannot be read as flows: {error}") from None

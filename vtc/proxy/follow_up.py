@@ -23,6 +23,7 @@ from mitmproxy.proxy.layers.http import HttpStream, SendHttp
 from mitmproxy.proxy.layers.http._events import RequestProtocolError, ResponseData
 
 from vtc.exchange import NoAnswer
+from vtc.proxy import flows
 
 # mitmproxy waits with all that happens to an exchange, its client's end too, until its hooks have returned. Meanwhile a
 # server that is asked once more would work for a client that is no longer there: so the client's end is told at once.
@@ -109,8 +110,6 @@ def heeding(flow: http.HTTPFlow, when_gone: Callable[[], object]) -> Iterator[No
         del stream.handle_event
 
 
-AGAIN = "vtc.again"
-"""Key of the metadata of a flow that asks again for another; its value is that one's id."""
 PATIENCE = 600.0
 """Seconds for a reply to a request that was refused first."""
 
@@ -189,7 +188,7 @@ class FollowUpRequests:
         again: http.HTTPFlow = self._flow.copy()
         again.response = again.error = None
         again.comment, again.marked = "", ""
-        again.metadata = {AGAIN: self._flow.id}
+        again.metadata = {flows.AGAIN: self._flow.id}
         again.is_replay = "request"
         again.request.content = body
         return again

@@ -223,7 +223,8 @@ def _asked_again(
         return body
     exchange.learned()
     exchange.report.errors.clear()
-    flow.request.content = again
+    bodies.send_instead(flow, again, flow.request.content or b"", keep=live.keep)
+    exchange.report.measures.sizes["request_went"] = len(again)
     sent = exchange.whole.rewrite(received)
     _replace(live, response, received, LocalReply(exchange.whole.media_type(sent), sent))
     return None

@@ -74,8 +74,10 @@ class Parties:
     form: str = "tool_calls"
     """What calls become: `tool_calls`, or the dialect of a client that reads text."""
 
-    def keep_model(self) -> None:
-        """Keep as a setting, for a replay, which model was asked for: which ones the server has is not known then."""
+    def keep_found(self, *, prompted: bool) -> None:
+        """Keep as settings what the server showed, for a replay: which model is asked for, and where its tools are."""
+        if prompted:
+            self.settings = {"tools": "prompt", **self.settings}
         if self.server_model or "models" in self.settings:
             kept = [f"{as_glob(self.asked)}={self.server_model}"] if self.server_model else []
             self.settings = {**self.settings, "models": kept}
