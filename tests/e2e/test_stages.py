@@ -25,7 +25,7 @@ from vtc.apis import calls as tool_calls
 from vtc.apis import fields, relay
 from vtc.apis.openai_chat import Decoder, Encoder
 from vtc.apis.openai_chat import request as chat_request
-from vtc.apis.relay import choice, writer
+from vtc.apis.relay import choice, frames
 from vtc.dialects import Reader
 from vtc.dialects.reading import open_call, parameters
 from vtc.dialects.reading.context import Cursor, Speech
@@ -81,7 +81,7 @@ REPLY = [
     *(Stage(Encoder, "follow", call) for call in (0, 2)),
     *(Stage(Encoder, "write", call) for call in (0, 1)),
     *(Stage(Encoder, name) for name in ("_start", "_call")),
-    *(Stage(writer.FrameWriter, name, call) for name in ("leave", "whole", "written") for call in (0, 1)),
+    *(Stage(frames.FrameWriter, name, call) for name in ("leave", "whole", "written") for call in (0, 1)),
     *(Stage(EventStream, "write", call) for call in (0, 1)),
     Stage(relay.Relay, "_begin"),
     *(Stage(owner, name) for owner, name in ((relay, "read"), (relay, "settle"), (fast_path, "plain_frame"))),
