@@ -13,6 +13,7 @@ import subprocess
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import pytest
 
@@ -98,6 +99,19 @@ def modules(tree: Tree) -> Iterator[tuple[str, ast.Module]]:
 _parsed = lru_cache(maxsize=1024)(ast.parse)
 
 
+@lru_cache(maxsize=1024)
+def _by_class(module: ast.Module) -> Mapping[type[ast.AST], list[Any]]:
+    nodes: dict[type[ast.AST], list[Any]] = {}
+    for node in ast.walk(module):
+        nodes.setdefault(type(node), []).append(node)
+    return nodes
+
+
+def nodes[N: ast.AST](module: ast.Module, *classes: type[N]) -> Iterator[N]:
+    """All nodes of a module that are of these classes, in no order."""
+    return (node for name in classes for node in _by_class(module).get(name, ()))
+
+
 def layer(path: str) -> str:
     """The layer of a module: `vtc/wire/sse.py` -> `wire`, `vtc/cli_explain.py` -> `cli`."""
     parts = PurePosixPath(path).with_suffix("").parts[1:]
@@ -111,7 +125,7 @@ def layer(path: str) -> str:
 
 @lru_cache(maxsize=1024)
 def _imports(module: ast.Module) -> list[ast.Import | ast.ImportFrom]:
-    return [node for node in ast.walk(module) if isinstance(node, ast.Import | ast.ImportFrom)]
+    return [*nodes(module, ast.Import, ast.ImportFrom)]
 
 
 @lru_cache(maxsize=256)
@@ -212,11 +226,12 @@ def check_purity(tree: Tree) -> list[str]:
                     f"{path}:{line}: imports {name}; take times, ids and data as arguments, "
                     "or do this in proxy, cli or demo"
                 )
-        for node in ast.walk(module):
-            if isinstance(node, ast.Attribute) and node.attr in CLOCKS:
+        for node in nodes(module, ast.Attribute):
+            if node.attr in CLOCKS:
                 problems.append(f"{path}:{node.lineno}: calls {ast.unparse(node)}(); take the time as an argument")
-            if here not in READS_FILES and isinstance(node, ast.Call) and touches_a_file(node.func):
-                problems.append(f"{path}:{node.lineno}: calls {ast.unparse(node.func)}(); take the data as an argument")
+        for call in nodes(module, ast.Call) if here not in READS_FILES else ():
+            if touches_a_file(call.func):
+                problems.append(f"{path}:{call.lineno}: calls {ast.unparse(call.func)}(); take the data as an argument")
     return problems
 
 
@@ -233,8 +248,8 @@ def check_class_names(tree: Tree) -> list[str]:
     """One name stands for one thing, but for the halves that each API has."""
     places: dict[str, list[str]] = {}
     for path, module in modules(tree):
-        for node in ast.walk(module):
-            if isinstance(node, ast.ClassDef) and node.name not in OF_EACH_API:
+        for node in nodes(module, ast.ClassDef):
+            if node.name not in OF_EACH_API:
                 places.setdefault(node.name, []).append(f"{path}:{node.lineno}")
     return [
         f"{later}: {name} is a class in {first.partition(':')[0]}, too; name what sets it apart"
@@ -248,13 +263,13 @@ def check_size(tree: Tree) -> list[str]:
     problems = []
     actions = {f"{name[1]}.{name[2]}" for name in IN_TABLE.finditer(tree.get(READER_TABLE, ""))}
     for path, module in modules(tree):
-        for node in ast.walk(module):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        for node in nodes(module, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef):
+            if not isinstance(node, ast.ClassDef):
                 assert node.end_lineno is not None
                 if (lines := node.end_lineno - node.lineno + 1) > MAX_FUNCTION_LINES:
                     over = f"over {MAX_FUNCTION_LINES}; part it"
                     problems.append(f"{path}:{node.lineno}: {node.name} has {lines} lines, {over}")
-            elif isinstance(node, ast.ClassDef):
+            else:
                 have, limits = members(node, actions), LARGER.get(node.name, (MAX_ATTRIBUTES, MAX_PUBLIC_METHODS))
                 if mirrors_keys(node):
                     limits = (len(node.body), limits[1])
@@ -340,8 +355,8 @@ def inner_names(path: str, module: ast.Module, tree: Tree) -> Iterator[tuple[int
 
 
 def _patched(module: ast.Module, tree: Tree) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(module):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("vtc."):
+    for node in nodes(module, ast.Constant):
+        if isinstance(node.value, str) and node.value.startswith("vtc."):
             *names, _ = node.value.split(".")
             while names and not module_file(".".join(names), tree):
                 names.pop()
