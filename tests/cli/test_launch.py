@@ -188,7 +188,10 @@ def test_options_go_to_vtc_and_the_key_of_a_variable_to_the_agent_and_what_went_
     assert seen["proxies"] == "127.0.0.1"
 
 
-@pytest.mark.parametrize("api", [CHAT, OLLAMA], ids=["the agent's API", "another API"])
+@pytest.mark.parametrize(
+    "api",
+    [pytest.param(CHAT, id="the agent's API", marks=pytest.mark.rest), pytest.param(OLLAMA, id="another API")],
+)
 def test_a_path_that_the_servers_apis_stand_below_goes_to_the_agent(api: Api, machine: Machine) -> None:
     api = replace(api, path=f"/openai{api.path}")
     model = ScriptedModel("hermes", Call("read_file", "path", "hello.txt"), api=api)

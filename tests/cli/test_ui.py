@@ -88,6 +88,7 @@ def ask(port: int) -> None:
                 sent = client.post(f"http://127.0.0.1:{port}/v1/chat/completions", content=body, timeout=PATIENCE)
             except httpx.ConnectError:
                 assert time.monotonic() - begun < PATIENCE
+                time.sleep(0.05)  # what is waited for needs the processor, too
                 continue
             assert sent.status_code == 200
             return

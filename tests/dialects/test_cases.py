@@ -55,7 +55,7 @@ def test_a_reply_reads_as_recorded_and_is_all_there(case: Case) -> None:
 @pytest.mark.parametrize("case", ALL, scope="module")
 def test_a_cut_anywhere_changes_nothing(case: Case, some: Any) -> None:
     whole = merged(case.read([case.text]))
-    for cut in chain([[*case.text]], some(single_cuts(case.text), 8), random_cuts(case.text, 2)):
+    for cut in chain([[*case.text]], some(single_cuts(case.text), 16), random_cuts(case.text, 2)):
         events = case.read(cut)
         assert merged(events) == whole, cut
         assert raw(events) == case.text, cut

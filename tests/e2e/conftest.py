@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import ssl
+import textwrap
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -152,9 +153,13 @@ def by_turn(*replies: Replies) -> Script:
 def read_once() -> Iterator[None]:
     """The built-in profiles and mitmproxy's CA are read once for all tests: that is most of starting a proxy."""
     load, builtin = loader.load, loader.builtin_directory()
-    profiles = load([builtin])
+    profiles, signature = load([builtin]), loader.signature
+    written = signature([builtin])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loader, "load", lambda some: profiles if list(some) == [builtin] else load(some))
+        patch.setattr(loader, "signature", lambda some: written if list(some) == [builtin] else signature(some))
+        # Each option's help is written anew where options are copied, as they are with each change of one.
+        patch.setattr(textwrap, "dedent", cache(textwrap.dedent))
         patch.setattr(CertStore, "from_store", cache(CertStore.from_store))
         yield
 

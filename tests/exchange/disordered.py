@@ -5,18 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from tests.apis import chat, named_events
 from tests.apis.shapes import SHAPES
+from tests.dialects.material import plain
 from tests.exchanges import FILE, declared, fed, planner
 from vtc.apis import APIS
 from vtc.exchange import Exchange
 from vtc.profiles import Facts
 
-CASES: dict[str, list[dict[str, Any]]] = yaml.safe_load(
-    (Path(__file__).parents[1] / "cases" / "own_calls.yaml").read_text()
-)
+CASES: dict[str, list[dict[str, Any]]] = plain((Path(__file__).parents[1] / "cases" / "own_calls.yaml").read_text())
 TOOLS = {"write": FILE, "any": {"type": "object"}}
 
 

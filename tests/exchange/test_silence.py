@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from tests.apis import chat
 from tests.apis.conversations import BY_NAME
+from tests.dialects.material import plain
 from tests.exchanges import AGENT, planner
 from vtc.exchange import Exchange, NoAnswer
 
-CASES = yaml.safe_load((Path(__file__).parents[1] / "cases" / "silence.yaml").read_text())
+CASES = plain((Path(__file__).parents[1] / "cases" / "silence.yaml").read_text())
 
 
 def is_asked(text: str, **fields: Any) -> bool:

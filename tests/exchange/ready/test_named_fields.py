@@ -9,12 +9,12 @@ from typing import Any
 
 import msgspec
 import pytest
-import yaml
 from hypothesis import given as over
 from hypothesis import strategies as st
 
 from tests.apis import chat
 from tests.apis.shapes import SHAPES, asked
+from tests.dialects.material import plain
 from tests.exchanges import agent, planner
 from tests.known import MOST_ASKED
 from vtc.apis import APIS
@@ -24,7 +24,7 @@ from vtc.profiles import Memory, Planner, Settings, builtin_directory, load
 type Json = dict[str, Any]
 
 BY_NAME = {api.name: api for api in APIS}
-CASES = yaml.safe_load((Path(__file__).parents[2] / "cases/refusals/named_fields.yaml").read_text("utf-8"))
+CASES = plain((Path(__file__).parents[2] / "cases/refusals/named_fields.yaml").read_text("utf-8"))
 
 
 def opened(client: str, server: str, fields: Json, memory: Memory | None = None, *, stream: bool = False) -> Exchange:

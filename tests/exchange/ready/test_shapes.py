@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from tests.apis import chat, pairs
 from tests.apis.shapes import SHAPES
+from tests.dialects.material import plain
 from tests.exchange.ready.steps import BY_NAME
 from tests.exchanges import agent, planner
 from vtc.apis import BadRequest
@@ -23,7 +23,7 @@ REQUESTS = Path(__file__).parents[2] / "cases" / "requests"
 
 
 def table(name: str) -> list[dict[str, Any]]:
-    return yaml.safe_load((REQUESTS / name).read_text("utf-8"))
+    return plain((REQUESTS / name).read_text("utf-8"))
 
 
 def named(case: dict[str, Any]) -> str:
