@@ -87,7 +87,7 @@ def refusal(target: Json, body: Json) -> str:
     roles = {"system", "user", "assistant", "tool", *target.get("roles", ())}
     if other := {message["role"] for message in body["messages"]} - roles:
         return f"role: {other}"
-    schemas = [tool.get("input_schema") or tool["function"]["parameters"] for tool in body.get("tools", ())]
+    schemas = [tool.get("input_schema") or tool["function"].get("parameters", {}) for tool in body.get("tools", ())]
     words = next(filter(None, (beyond(schema, target.get("schemas", "")) for schema in schemas)), "")
     return words or (RULES[target["rule"]](body) if "rule" in target else "")
 
