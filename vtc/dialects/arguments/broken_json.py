@@ -203,14 +203,25 @@ class _ParseState(NamedTuple):
         )
 
 
-def read(text: str, expected: ExpectedObject, *, closed: bool) -> Reading | None:
-    """Read an object or an array; None if that is not sure. The last braces may be missing only if it is `closed`."""
+def read(text: str, expected: ExpectedObject, *, closed: bool, listed: bool = False) -> Reading | None:
+    """Read an object or an array; None if that is not sure. The last braces may be missing only if it is `closed`.
+
+    If it is `listed` the text may also be the rest of a list: that comes before strings that hold quotes, which could
+    take the next object in.
+    """
     if sum(map(text.count, "\"'{}\\\n\r\t")) > MOST_MARKS:
         return None
-    reading = _JsonSearch(text, expected, closed=closed, inner=False).reading()
-    if reading is _NOTHING and text.count('"') + text.count("'") <= MOST_QUOTES:
-        reading = _JsonSearch(text, expected, closed=closed, inner=True).reading()
-    return None if reading is _NOTHING else reading
+    texts = [text, f"[{text}]"] if listed else [text]
+    for inner in (False, True):
+        if inner and text.count('"') + text.count("'") > MOST_QUOTES:
+            return None
+        for tried in [*texts]:
+            reading = _JsonSearch(tried, expected, closed=closed, inner=inner).reading()
+            if reading is None:
+                texts.remove(tried)
+            elif reading is not _NOTHING:
+                return reading
+    return None
 
 
 def read_value(text: str, schema: Schema) -> str | None:

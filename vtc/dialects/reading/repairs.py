@@ -138,8 +138,7 @@ def _mended(
     if (straight := _with_straight_quotes(body)) is not None:
         body, notes = straight, [*notes, Repair.JSON_TYPOGRAPHIC_QUOTES]
     mended = _tolerated(body, closers, cut="anywhere" if in_string else "behind")
-    mended = mended or _searched(body, expected, closed=closed or corrupt)
-    mended = mended or _searched(f"[{body}]", expected, closed=closed or corrupt)  # the rest of a list
+    mended = mended or _searched(body, expected, closed=closed or corrupt, listed=True)
     if mended and escaped and twice and {Repair.JSON_CONTROL_CHARACTER, Repair.JSON_BAD_ESCAPE} & {*mended[1]}:
         return None  # escaped in part: is the rest?
     return (mended[0], [*notes, *mended[1]]) if mended else None
@@ -216,9 +215,12 @@ def _tolerated(
 _GAP = re.compile(r"[ \t\r\n,;]*")
 
 
-def _searched(body: str, expected: ExpectedObject, *, closed: bool) -> tuple[list[str], list[str]] | None:
+def _searched(
+    body: str, expected: ExpectedObject, *, closed: bool, listed: bool = False
+) -> tuple[list[str], list[str]] | None:
     """Search for the one reading of JSON that lacks commas, colons or quotes; None if there is none."""
-    read = broken_json.read(body, expected, closed=closed) if body.startswith(("{", "[")) else None
+    is_json = listed or body.startswith(("{", "["))
+    read = broken_json.read(body, expected, closed=closed, listed=listed) if is_json else None
     return (_each([read.text]), read.repairs) if read else None
 
 
@@ -383,9 +385,10 @@ def _closed_value(piece: str, closer: str, tail: Sequence[str], openings: Sequen
     value, corrupt = without_corrupt_closer(piece, [closer])
     if corrupt:
         return _with_space(value, piece), Repair.CORRUPT_PARAMETER_CLOSER
-    before, bracket, tag = piece.rstrip().rpartition("<")
-    if bracket and _TAG.fullmatch(bracket + tag):
-        if f"<{tag.strip('/>')}>" in before:
+    mark = closer[: closer.find("</")] if "</" in closer else ""
+    before, bracket, tag = piece.rstrip().rpartition(f"{mark}<")
+    if bracket and _TAG.fullmatch(f"<{tag}"):
+        if f"{mark}<{tag.strip('/>')}>" in before:
             return None, ""  # that closes what was opened in the value
         return before, Repair.WRONG_PARAMETER_CLOSER
     if _BEGUN.search(piece.rstrip()):
@@ -394,7 +397,7 @@ def _closed_value(piece: str, closer: str, tail: Sequence[str], openings: Sequen
 
 
 _BEGUN = re.compile(r"</?[\w:.-]{0,64}\Z")
-_TAG = re.compile(r"</?[\w:.-]{1,64}>")
+_TAG = re.compile(r"</?[\w:.｜-]{1,64}>")
 
 
 def _with_space(value: str, piece: str) -> str:
