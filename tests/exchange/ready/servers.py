@@ -20,7 +20,7 @@ REPEATED = 2000
 def grammar(body: Json) -> str:
     """Refuse what is beyond llama.cpp's converter or the parser of its grammars."""
     for tool in body.get("tools") or ():
-        schema = tool["function"]["parameters"]
+        schema = tool["function"].get("parameters", {})
         if told := _beyond(schema):
             return told
     return ""
