@@ -460,7 +460,8 @@ class Grammar:
         listed = numbered(TokenKind.NEXT_IN_LIST, ((*between, *parts) for parts in next_heads(syntax)))
         # After a line that leads to it a full stop shows that the sentence goes on to there.
         ends = END_OF_LINE if syntax.in_paragraph else END_OF_SENTENCE
-        return ExpressionScan(*ends, expecting(listed, r"[ \t\r]{0,256}"))
+        turn_ends = numbered(TokenKind.CALL_CLOSER, ((Lit(end),) for end in TURN_ENDS))
+        return ExpressionScan(*ends, expecting([*listed, *turn_ends], r"[ \t\r]{0,256}"))
 
     @_kept
     def after(self, syntax: CallSyntax) -> Scan:
