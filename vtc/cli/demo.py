@@ -7,6 +7,8 @@ import sys
 
 import click
 
+from vtc.proxy import launch
+
 
 @click.command(short_help="Show one turn of an agent through the proxy.")
 @click.option("--web", is_flag=True, help="In mitmweb, which stays open until Ctrl-C.")
@@ -17,9 +19,7 @@ def demo(web: bool) -> None:
     else is asked. Ends with 1 if the agent did not get through.
     """
     if importlib.util.find_spec("openai") is None:
-        raise click.ClickException(
-            f"the demonstration needs the package openai: {sys.executable} -m pip install openai"
-        )
+        raise click.ClickException(f"the demonstration needs the package openai: {launch.installing('openai')}")
     from vtc.demo import show  # mitmproxy takes a second to load
 
     sys.exit(0 if show.show(web=web) else 1)

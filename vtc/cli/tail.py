@@ -53,7 +53,7 @@ def watch(file: Path, folders: Sequence[Path], is_over: Callable[[], bool] = lam
 def check_terminal(otherwise: str) -> None:
     """End the program with an error where nothing can be shown in a terminal; `otherwise` says what can be done."""
     if find_spec("textual") is None:
-        raise click.UsageError(f"this {NEEDED}: {sys.executable} -m pip install textual")
+        raise click.UsageError(f"this {NEEDED}: {launch.installing('textual')}")
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise click.UsageError(f"this needs a terminal; {otherwise}")
 

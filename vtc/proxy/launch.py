@@ -6,12 +6,13 @@ import argparse
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
 from mitmproxy.version import VERSION as MITMPROXY
 
-__all__ = ["MITMPROXY", "PORT", "as_set", "certificate", "command", "settings"]
+__all__ = ["MITMPROXY", "PORT", "as_set", "certificate", "command", "installing", "settings"]
 
 # Where the script lies that mitmproxy loads (`mitmdump -s …`).
 
@@ -84,6 +85,12 @@ def certificate() -> Path:
     from mitmproxy.options import CONF_BASENAME, CONF_DIR  # that loads much of mitmproxy
 
     return Path(CONF_DIR).expanduser() / f"{CONF_BASENAME}-ca-cert.pem"
+
+
+def installing(package: str) -> str:
+    """Write the line that puts a package beside those of VTC; programs of uv have no pip."""
+    pip = f"{sys.executable} -m pip install" if find_spec("pip") else f"uv pip install --python {sys.executable}"
+    return f"{pip} {package}"
 
 
 def _path(program: str) -> str:

@@ -7,7 +7,6 @@ Counts reports as the plain data that they are kept as, so that a log of them (`
 from __future__ import annotations
 
 import logging
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 from mitmproxy import ctx, exceptions
 
 from vtc.profiles.document import counted
+from vtc.proxy import launch
 from vtc.reporting.report import OTHERS, model_name
 
 if TYPE_CHECKING:
@@ -270,10 +270,8 @@ class Metrics:
         try:
             from prometheus_client import CollectorRegistry, start_http_server
         except ImportError:
-            message = (
-                f"vtc_metrics needs the package prometheus-client: {sys.executable} -m pip install prometheus-client"
-            )
-            raise exceptions.OptionsError(message) from None
+            how = launch.installing("prometheus-client")
+            raise exceptions.OptionsError(f"vtc_metrics needs the package prometheus-client: {how}") from None
         registry = CollectorRegistry()
         registry.register(self)
         try:
