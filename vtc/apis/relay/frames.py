@@ -158,6 +158,7 @@ def _shares(frames: Sequence[PendingFrame], events: Read) -> list[PendingFrame]:
     here, last = next(rest), frames[-1]
     decided, share, intact = here.decided, [*here.events], here.intact
     pieces: list[ReplyEvent] = []  # of calls, which stand in the last frame, after its text
+    is_silent = False  # the last share says nothing
     for event in events:
         if isinstance(event, CallDelta):
             pieces.append(event)
@@ -182,7 +183,10 @@ def _shares(frames: Sequence[PendingFrame], events: Read) -> list[PendingFrame]:
             # An event that stands for no characters belongs after all that are decided.
             if not left and (size or decided < len(here.text) or here is last):
                 break
-            shares.append(replace(here, decided=decided, events=tuple(share), intact=intact))
+            says = share or intact or here.before or here.calls or here.after or here.begun or here.shared
+            if says or not is_silent:  # of those in the middle of a call one is enough
+                shares.append(replace(here, decided=decided, events=tuple(share), intact=intact))
+            is_silent = not says
             here = next(rest)
             decided, share, intact = here.decided, [*here.events], here.intact and not changes
         if isinstance(event, Call | Rewritten):
