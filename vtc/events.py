@@ -19,7 +19,7 @@ import msgspec
 from vtc.json_schema import ObjectSchema
 
 
-class Tool(msgspec.Struct, frozen=True, dict=True):
+class Tool(msgspec.Struct, frozen=True, dict=True, weakref=True):
     """A tool that the client offers; `parameters` is its JSON Schema."""
 
     name: str

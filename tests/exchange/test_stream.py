@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import gzip
 import tracemalloc
+import weakref
 from itertools import cycle, pairwise
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,24 @@ def test_a_stream_does_not_hold_the_conversation_that_it_answers() -> None:
         tracemalloc.stop()
     assert stream.feed(BODY)
     assert held - left > sum(len(turn["content"]) for turn in turns)
+
+
+def offered(**schema: Any) -> Any:
+    function = {"name": "read", "description": "Reads.", "parameters": {"type": "object", **schema}}
+    exchange = opened(tools=[{"type": "function", "function": function}])
+    return exchange.plan.offered[0], exchange.stream()
+
+
+def test_streams_that_are_open_hold_equal_tools_once() -> None:
+    """The schemas of forty tools are more than all else that a stream holds."""
+    (tool, stream), (same, _), (other, _) = offered(), offered(), offered(default=None)
+    (no_number, _), (again, _) = offered(default=float("nan")), offered(default=float("nan"))
+    assert same is tool
+    assert len({id(one) for one in (tool, other, no_number, again)}) == 4
+    gone = weakref.ref(tool)
+    del tool, same, stream, _
+    gc.collect()
+    assert gone() is None
 
 
 SETTINGS = st.sampled_from([{}, {"lenient": "off"}, {"model": "qwen3"}, {"model": "qwen2.5"}])

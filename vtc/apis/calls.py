@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from vtc.apis.contract import Chain, joined
+from vtc.apis.fields import part_of
 from vtc.events import CallDelta, Tool, ToolCall
 from vtc.json_text import decode
 
@@ -64,8 +65,9 @@ def in_words(call: ToolCall) -> str | None:
 
 def lacks_arguments(call: Any) -> bool:
     """True if a call, as an API spells it, has null or an empty text where its arguments should be."""
-    fields = call if isinstance(call, Mapping) else {}
-    fields = next((fields[key] for key in ("function", "functionCall") if isinstance(fields.get(key), Mapping)), fields)
+    fields = part_of(call, "function") or part_of(call, "functionCall") or call
+    if not isinstance(fields, dict):
+        return False
     written = [fields[key] for key in ("arguments", "input", "args") if key in fields]
     return any(value is None or (isinstance(value, str) and not value.strip()) for value in written)
 

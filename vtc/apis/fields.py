@@ -126,8 +126,8 @@ def is_error(value: Mapping[str, Any]) -> bool:
 
 def part_of(value: Any, key: str) -> Mapping[str, Any]:
     """Return the object that stands in another one under a key; empty if there is none."""
-    part = value.get(key) if isinstance(value, Mapping) else None
-    return part if isinstance(part, Mapping) else {}
+    part = value.get(key) if isinstance(value, dict) else None
+    return part if isinstance(part, dict) else {}
 
 
 def text_at(value: Mapping[str, Any], key: str) -> str | None:

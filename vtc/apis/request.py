@@ -13,6 +13,7 @@ from functools import cached_property
 from itertools import compress, takewhile
 from operator import is_, not_
 from typing import Any, ClassVar
+from weakref import WeakValueDictionary
 
 import msgspec
 from msgspec.structs import replace
@@ -21,6 +22,7 @@ from vtc.apis import content, generation
 from vtc.apis.fields import UNFIT, changed, items, raws, told
 from vtc.apis.layout import BodyLayout, ShapedBody, in_shape
 from vtc.events import GenerationConfig, Media, Message, Opaque, Seal, Thought, Tool, ToolCall, ToolOffer
+from vtc.json_text import encode
 
 CHOSEN = ("tool", "function", "custom", "namespace")
 """The types of a choice of one tool; any other is of none, or of what the server runs."""
@@ -336,7 +338,7 @@ class Request(ABC):
 
     def _offer(self) -> ToolOffer:
         """Read the tools, and which calls are allowed."""
-        layout, tools = self.LAYOUT, self._tools(self.fields)
+        layout, tools = self.LAYOUT, [*map(_shared, self._tools(self.fields))]
         declared = [name for entries in self._declarations() for name in self._names(entries)]
         choice, allowed = self._demand((layout.choice and self.fields.get(layout.choice)) or "auto", declared)
         return ToolOffer(
@@ -443,6 +445,16 @@ class Request(ABC):
         if changes.messages is not None:
             self._put(kept, changes.messages)
         return changed(kept, drop, set_)
+
+
+_OPEN: WeakValueDictionary[bytes, Tool] = WeakValueDictionary()
+"""The tools of the exchanges that go on, by all that is said of them."""
+
+
+def _shared(tool: Tool) -> Tool:
+    """Return the tool that an exchange which goes on has like this one: agents declare the same in every turn."""
+    found = _OPEN.setdefault(encode([tool.name, tool.description, tool.parameters, tool.strict]), tool)
+    return found if found == tool else tool  # JSON has no word for what is no number
 
 
 def _are(messages: Sequence[Message], others: Sequence[Message]) -> bool:

@@ -180,6 +180,7 @@ ROLES = {"developer": "system"}
 """Roles by another name."""
 THOUGHTS = (*FIELDS, "thinking")
 """Fields that hold what the model thought, by servers."""
+_SAY_THOUGHTS = {*THOUGHTS, words.FIELD}
 OWN_FIELDS = ("role", "content", "tool_calls", "tool_call_id", "name")
 """What a message says of itself."""
 
@@ -359,14 +360,19 @@ def _function(entry: Any) -> Tool | None:
 def _custom(entry: Mapping[str, Any]) -> Tool | None:
     """Read the declaration of a custom tool; None if it is another."""
     tool = _function(entry.get("custom")) if entry.get("type") == "custom" else None
+    if tool is None:
+        return None
     grammar = part_of(part_of(part_of(entry, "custom"), "format"), "grammar")
-    return freeform(tool.name, tool.description, grammar.get("definition")) if tool else None
+    return freeform(tool.name, tool.description, grammar.get("definition"))
 
 
 def _message(entry: Mapping[str, Any]) -> Message:
     """Read a message, with the fields that Ollama has for the same."""
     role = str(entry.get("role") or "")
-    thought = next((entry[key] for key in THOUGHTS if entry.get(key)), None) or words.text_of(words.entries_of(entry))
+    thought: Any = ""
+    if not entry.keys().isdisjoint(_SAY_THOUGHTS):
+        said = (entry[key] for key in THOUGHTS if entry.get(key))
+        thought = next(said, None) or words.text_of(words.entries_of(entry))
     return Message(
         role=ROLES.get(role, role),
         content=content.read(entry.get("content")),

@@ -262,7 +262,8 @@ def found(
     marker = _marker(dialects)
 
     def holds(text: str) -> bool:
-        return marker.search(text, final=True) is not None or any(_names(text, name) for name in tools)
+        begun = marker.search(text, final=True) is not None
+        return begun or any(_names(text, name) for name in [name for name in tools if name in text])
 
     if client and any(
         message.role == "user" and (_is_escaped(message.text) or holds(message.text)) for message in messages
