@@ -262,9 +262,10 @@ class Exchange:
         return media_type == self.server.framing.media_type and (self._request.stream or not self.crosses)
 
     def warm(self) -> None:
-        """Compile what reading the reply takes before it comes: for the first with a model that is a tenth of a second.
+        """Make what reading the reply takes before it comes.
 
-        It is done once for all exchanges of the kind (`Opening.is_warm`).
+        To look at a long conversation takes milliseconds, to compile for the first reply of a model a tenth of a second
+        (`Opening.is_warm`).
         """
         try:
             self._factory.warm()
@@ -311,7 +312,8 @@ class Exchange:
         return lambda id_: Case.of_reply(f"{name} {id_}", reply, plan.reading, secrets)
 
     def _forget(self) -> None:
-        """Let go of the conversation."""
+        """Let go of the conversation, when the factory of the reply has looked at it."""
+        _ = self._factory.own
         self._request.forget()
         self._encoder.forget()
         self._planned = None

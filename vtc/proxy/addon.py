@@ -203,8 +203,12 @@ class VirtualToolCalling:
             if exchange.reads:
                 # A reply that cannot be decoded could not be read; clients take identity as they take any other.
                 flow.request.headers["accept-encoding"] = "identity"
-        if exchange.reads and not is_warm:
-            live.warming = self._warmer.submit(exchange.warm)
+        if exchange.reads and (long or not is_warm):
+            # When this is done the request leaves, and then there is time.
+            asyncio.get_running_loop().call_soon(self._warm, live)
+
+    def _warm(self, live: LiveExchange) -> None:
+        live.warming = self._warmer.submit(live.exchange.warm)
 
     def _left_alone(self, flow: http.HTTPFlow, why: str) -> None:
         left, known = f"left alone: {why}", flows.secrets(flow)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 
 from msgspec.structs import replace as replace_fields
 
@@ -90,17 +90,27 @@ class ReplyFactory:
         form = ("", 9) if plan.stack.ids == "alphanumeric9" else (client.call_ids, 24)  # the former for Mistral
         self._ids = Ids(seed, request.call_ids, *form)
         self._budget = Budget()
-        blank = BLANK if plan.protocol.prompt_tools else ""
-        steers = plan.reading.echo == "steer"
-        self._own = ModelFacts(plan.reading.own, self._echoes(request), steers, steers or fate.strict, blank)
+        self._results = self._in_results(request)
 
-    def _echoes(self, request: Request) -> Echoes | None:
-        """Look for calls in the results of the request."""
+    def _in_results(self, request: Request) -> Callable[[], Echoes | None] | None:
+        """Make what looks for calls in the results of the request, which the server need not wait for."""
         reading, client = self._plan.reading, self._plan.protocol.client_text
         if not (reading.dialects and self._tools) or reading.echo == "call":
             return None
         dialect = client.dialect if client else None
-        return echoes.found(request.messages, reading.dialects, self._tools, dialect, self._tools_written)
+        return partial(echoes.found, request.messages, reading.dialects, self._tools, dialect, self._tools_written)
+
+    @cached_property
+    def own(self) -> ModelFacts:
+        """What decides of its writing what is a call; the conversation is looked at, once, and then let go."""
+        look, self._results = self._results, None
+        return self._model_facts(look() if look else None)
+
+    def _model_facts(self, found: Echoes | None) -> ModelFacts:
+        plan = self._plan
+        steers = plan.reading.echo == "steer"
+        blank = BLANK if plan.protocol.prompt_tools else ""
+        return ModelFacts(plan.reading.own, found, steers, steers or self._fate.strict, blank)
 
     def stream(
         self,
@@ -227,12 +237,13 @@ class ReplyFactory:
 
     def warm(self) -> None:
         """Compile what reading the reply takes, unless it is there: read one such as the model may write."""
+        _ = self.own
         if not is_warm(self._plan.reading):
             COMPILED.get_or_make(_warmth(self._plan.reading), self._read_sample, lambda _: 0, lasting=True)
 
     def _read_sample(self) -> bool:
         """Read calls of a tool of ours, in small pieces: the names of a client's own are not to be kept for it."""
-        plan, thinking, own = self._plan.reading, self._plan.reading.thinking, self._own._replace(echoes=None)
+        plan, thinking, own = self._plan.reading, self._plan.reading.thinking, self._model_facts(None)
         grammar = compiled(plan.dialects, thinking.tags, plan.markers, plan.answer)
         call = written(plan.dialects[0], SAMPLE, {"path": "a", "text": "b < c"})
         for begins in dict.fromkeys(thinking.begins(whole=whole) for whole in (False, True)):
@@ -283,6 +294,6 @@ class ReplyFactory:
             think=think.to,
             begins=begins,
             incremental=incremental,
-            own=self._own,
+            own=self.own,
             client_dialect=client.dialect.name if client else None,
         )
