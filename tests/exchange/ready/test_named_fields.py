@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.apis import chat
 from tests.apis.shapes import SHAPES, asked
-from tests.dialects.material import plain
+from tests.dialects import material
 from tests.exchanges import agent, planner
 from tests.known import MOST_ASKED
 from vtc.apis import APIS
@@ -24,17 +24,13 @@ from vtc.profiles import Memory, Planner, Settings, builtin_directory, load
 type Json = dict[str, Any]
 
 BY_NAME = {api.name: api for api in APIS}
-CASES = plain((Path(__file__).parents[2] / "cases/refusals/named_fields.yaml").read_text("utf-8"))
+CASES = material.plain((Path(__file__).parents[2] / "cases/refusals/named_fields.yaml").read_text("utf-8"))
 
 
 def opened(client: str, server: str, fields: Json, memory: Memory | None = None, *, stream: bool = False) -> Exchange:
     body = asked(client, **({} if client == "gemini-generate" else {"stream": stream}), **fields)
     way = {"upstream_api": (server,)} if client != server else {}
     return Exchange.open(BY_NAME[client], body, agent(client, stream=stream), planner(**way), "seed", memory)
-
-
-def plain(fields: Json) -> bytes:
-    return asked("openai-chat", stream=False, **fields)
 
 
 def error_of(error: Any) -> bytes:
@@ -183,12 +179,15 @@ REFUSED_WORDS = sorted(
 
 
 @over(
-    fields=st.sampled_from(sorted({json.dumps(case["fields"]) for case in CASES if case["server"] == "openai-chat"})),
+    case=st.sampled_from(APIS).flatmap(
+        lambda api: st.sampled_from([one for one in CASES if one["server"] == api.name])
+    ),
     refusals=st.lists(st.sampled_from(REFUSED_WORDS), min_size=1, max_size=3),
+    stream=st.booleans(),
 )
-def test_any_refusals_over_and_over_come_to_an_end(fields: str, refusals: list[str]) -> None:
+def test_any_refusals_over_and_over_come_to_an_end(case: Json, refusals: list[str], stream: bool) -> None:
     """A request is asked again only where its body is another one, and what is refused by turns ends, too."""
-    exchange = opened("openai-chat", "openai-chat", json.loads(fields))
+    exchange = opened(case.get("client", case["server"]), case["server"], case["fields"], stream=stream)
     sent = exchange.request()
     for words in (refusals * MOST_ASKED)[: MOST_ASKED - 1]:
         again = exchange.again(error_of(json.loads(words)), 400)
