@@ -122,6 +122,12 @@ def squeezed(text: str) -> str:
     return re.sub(r"\s+", "", text)
 
 
+@pytest.fixture(autouse=True)
+def nothing_is_read_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fault meets the reply: not the sample that a thread may read before it comes."""
+    monkeypatch.setattr(exchange.Exchange, "warm", lambda _: None)
+
+
 @pytest.mark.one_in(6)
 @pytest.mark.parametrize("size", [1, 9])
 @pytest.mark.parametrize("stage", REPLY, ids=str)
