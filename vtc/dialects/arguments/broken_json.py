@@ -382,6 +382,8 @@ class _JsonSearch:
             yield node.put(",", at + 1, f"next {opened.mark}")
         elif char == closer:
             yield from self._closed(node, at)
+        elif char and char in "}]" and not self.inner:
+            yield from self._miscounted(node, at)
         elif not char:
             if self.closed and not node.bare:
                 yield from self._closed(node, at, Repair.JSON_CUT)
@@ -389,6 +391,15 @@ class _JsonSearch:
             # In a list, a quote and a value directly after it may as well be a string's.
             doubt = node.doubt or (opened.mark == "[" and at == node.at)
             yield node.put(",", at, f"next {opened.mark}", Repair.JSON_MISSING_COMMA, no_comma=True, doubt=doubt)
+
+    def _miscounted(self, node: _ParseState, at: int) -> Iterator[_ParseState]:
+        """Pass over a brace too many in the outermost list, or add one that is missing before the end of a list."""
+        opened = node.open
+        assert opened is not None
+        if opened.mark == "[" and opened.around is None:
+            yield node._replace(at=at + 1, repairs=(*node.repairs, Repair.EXTRA_BRACE))
+        elif opened.mark == "{" and opened.around and opened.keys >= opened.required:
+            yield node.put("}", at, "after", Repair.JSON_CUT, open=opened.around, no_comma=False, bare=False)
 
     def _closed(self, node: _ParseState, at: int, *repairs: str) -> Iterator[_ParseState]:
         """Close the innermost object or array, if nothing is missing in it."""
