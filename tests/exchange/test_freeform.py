@@ -21,8 +21,8 @@ INPUT = '*** Begin\n+"é"\\n\U0001f600\n'
 MADE = {"id": "k", "type": "custom", "custom": {"name": "apply.patch", "input": INPUT}}
 HISTORY = [
     {"role": "user", "content": "Look."},
-    {"role": "assistant", "content": None, "tool_calls": [MADE]},
-    {"role": "tool", "tool_call_id": "k", "content": "Done."},
+    {"role": "assistant", "content": None, "tool_calls": [{**MADE, "id": "past"}]},
+    {"role": "tool", "tool_call_id": "past", "content": "Done."},
 ]
 SERVERS = pytest.mark.parametrize("server", [name for name in pairs.NAMES if name != "openai-chat"])
 

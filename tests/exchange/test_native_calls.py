@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
 
-from tests.apis import chat, gemini, messages, ollama, responses
-from tests.apis.shapes import SHAPES
-from tests.exchanges import fed, planner
+from tests.apis import chat, gemini, messages, ollama, pairs, responses
+from tests.apis.shapes import SHAPES, asked
+from tests.exchange.ready.steps import BY_NAME
+from tests.exchanges import agent, fed, planner
 from vtc.apis import APIS
 from vtc.apis.calls import INPUT
 from vtc.dialects import Repair
@@ -315,3 +317,28 @@ def test_a_custom_call_of_a_function_reaches_the_client_as_one_of_the_function(s
     whole = chat.encoded(chat.completion(None, "tool_calls", message={"tool_calls": [entry]}))
     out = fed(exchange.stream(), *frames) if stream else exchange.whole.rewrite(whole)
     assert chat.read(out).calls == [("read", A)]
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("client", ["openai-chat", "anthropic-messages", "openai-responses"])
+@pytest.mark.parametrize("server", pairs.NAMES)
+def test_an_id_that_a_past_call_has_is_made_anew(server: str, client: str, stream: bool) -> None:
+    """Servers number the calls of each reply from zero, or have one id for all; agents pair by it, and lose results."""
+    reply = pairs.streamed(server, ["I look."], pairs.READ) if stream else pairs.whole(server, "I look.", pairs.READ)
+    written = re.search(rb'"(?:call_id|id)": ?"((?:call|toolu)_[^"]*)"', reply)
+    used = written[1].decode() if written else "call_0"
+    history = json.dumps(SHAPES[client].history)
+    past = re.search('"(?:tool_call_id|tool_use_id|call_id)": "([^"]*)"', history)
+    assert past
+    history = history.replace(past[1], used)
+    exchange = Exchange.open(
+        BY_NAME[client],
+        asked(client, stream=stream, **json.loads(history)),
+        agent(client, stream=stream),
+        planner(**({} if client == server else {"upstream_api": (server,)})),
+        "seed",
+    )
+    exchange.request()
+    out = fed(exchange.stream(), reply) if stream else exchange.whole.rewrite(reply)
+    assert pairs.read(client, out, stream=stream) == pairs.said("I look.", pairs.READ)
+    assert f'"{used}"'.encode() not in out

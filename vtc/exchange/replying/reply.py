@@ -109,7 +109,9 @@ class ReplyPipeline:
         ]
         self._reads_text = any(stage.reads_text for stage in self._stages)
         as_they_come = guards is None and structured and not (self.guarded or plan.protocol.limits_native)
-        self._calls = UpstreamCalls(plan, tools, limit.from_text, taken, read_name=read_name, as_they_come=as_they_come)
+        self._calls = UpstreamCalls(
+            plan, tools, limit.from_text, taken, ids.used, read_name=read_name, as_they_come=as_they_come
+        )
 
     @property
     def plain(self) -> PlainRule | None:

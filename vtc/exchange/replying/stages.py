@@ -172,18 +172,19 @@ class Ids:
     def __init__(self, seed: str, used: Iterable[str], prefix: str = "call_", length: int = 24) -> None:
         """An id is `prefix` and as many hex digits as `length` says."""
         self._seed = seed
-        self._used = {*used}
+        self.used = {*used}
+        """The ids that calls have, in what is past and in this reply."""
         self._prefix = prefix
         self._length = length
         self._count = 0
 
     def take(self, id_: str | None) -> str:
         """Return a call's own id, or one derived from the seed if it has none or another call has it."""
-        while not id_ or id_ in self._used:
+        while not id_ or id_ in self.used:
             self._count += 1
             digest = hashlib.sha256(f"{self._seed}:{self._count}".encode()).hexdigest()
             id_ = f"{self._prefix}{digest[: self._length]}"
-        self._used.add(id_)
+        self.used.add(id_)
         return id_
 
 
@@ -211,7 +212,7 @@ class Identify(Stage):
         if self._structured and event.dialect == NATIVE:
             if event.spelled and not event.changed:
                 call, id_ = event.spelled, event.spelled.id
-            if id_ and id_ not in self._taken:  # upstream's own, also where a past turn had it
+            if id_ and id_ not in self._taken and id_ not in self._ids.used:
                 self._taken.add(id_)
                 return (replace(event, call=call),)
             id_ = None

@@ -14,7 +14,7 @@ continues what has left, else as it came.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -301,7 +301,8 @@ class _CallInPieces:
 class StreamedCalls:
     """The calls of one message of upstream's that leave as they come.
 
-    `from_text` holds, at each time, the calls that were read in the text; `taken` gets the ids of those that leave.
+    `from_text` holds, at each time, the calls that were read in the text; `taken` gets the ids of those that leave;
+    `used` are those of past calls.
     """
 
     def __init__(
@@ -309,6 +310,7 @@ class StreamedCalls:
         tools: Mapping[str, Tool],
         from_text: Sequence[ToolCall],
         taken: set[str],
+        used: Collection[str],
         *,
         lenient: bool,
         ends: ValueEnds = NO_MARKERS,
@@ -320,7 +322,7 @@ class StreamedCalls:
         self._ends = ends if lenient else NO_MARKERS
         self._calls: dict[int, _CallInPieces] = {}
         self._held: set[int] = set()
-        self._ids: set[str] = set()
+        self._ids = {*used}
 
     def piece(self, delta: CallDelta) -> CallDelta | None:
         """Take a piece; return what may leave of it now. None if its call waits, or may have to."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -27,7 +27,8 @@ def _is_json(text: str) -> bool:
 class UpstreamCalls:
     """Makes events of upstream's own calls.
 
-    `from_text` holds, at each time, the calls that were read in the text, and `taken` the ids of upstream's that left.
+    `from_text` holds, at each time, the calls that were read in the text, and `taken` the ids of upstream's that left;
+    `used` are those of past calls.
     """
 
     def __init__(
@@ -36,6 +37,7 @@ class UpstreamCalls:
         tools: Mapping[str, Tool],
         from_text: Sequence[ToolCall],
         taken: set[str],
+        used: Collection[str],
         *,
         read_name: Callable[[str], Call | None],
         as_they_come: bool,
@@ -47,7 +49,7 @@ class UpstreamCalls:
         self._as_text = plan.protocol.client_text is not None
         self._hides_arguments = plan.checks_calls
         self._ends = ends_in(plan.reading.dialects)
-        streamed = StreamedCalls(tools, from_text, taken, lenient=self._lenient, ends=self._ends)
+        streamed = StreamedCalls(tools, from_text, taken, used, lenient=self._lenient, ends=self._ends)
         self.streamed = streamed if as_they_come else None
         """Those that leave piece by piece; None if all wait."""
         self.ended: list[CallEnd] = []
