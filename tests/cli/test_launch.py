@@ -296,6 +296,7 @@ def called(machine: Machine, *arguments: str, monkeypatch: pytest.MonkeyPatch) -
         (["lab", "http://me:open-sesame@127.0.0.1:9"], 2, "leave out user and password"),
         (["lab", "http://127.0.0.1:9", "--key-env", "NOT_SET"], 2, "the variable NOT_SET is not set, or empty"),
         (["labb"], 2, "there is no agent 'labb' (did you mean 'lab'?)"),
+        (["lab", "--modl", "x"], 2, "there is no option --modl (did you mean --model?); the agent's own go after"),
         (["lab", "--print"], 2, "there is no option --print; the agent's own go after `--`"),
         ([], 2, "Missing argument 'AGENT'"),
     ],

@@ -7,6 +7,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -108,6 +109,12 @@ class CommandGroup(click.Group):
             if error.errno == errno.EPIPE:  # what reads our output has seen enough
                 raise
             raise click.ClickException(f"{error.filename or 'a file'}: {error.strerror or error}") from None
+
+
+def nearest_option(error: click.NoSuchOption) -> str:
+    """Suggest the option that is meant; empty if none is close."""
+    near = get_close_matches(error.option_name, error.possibilities or (), n=1, cutoff=0.8)
+    return "".join(f" (did you mean {name}?)" for name in near)
 
 
 json_output = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")

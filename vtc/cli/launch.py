@@ -61,7 +61,7 @@ class LaunchCommand(click.Command):
             return super().parse_args(context, arguments[:at])
         except click.NoSuchOption as error:
             raise click.UsageError(
-                f"there is no option {error.option_name}; the agent's own go after `--`: "
+                f"there is no option {error.option_name}{common.nearest_option(error)}; the agent's own go after `--`: "
                 f"vtc launch AGENT URL -- {error.option_name}",
                 context,
             ) from None

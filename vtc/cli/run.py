@@ -11,7 +11,6 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 from urllib.parse import urlsplit
@@ -58,10 +57,8 @@ class RunCommand(click.Command):
             name = error.option_name
             at = next(index for index, argument in enumerate(given) if argument.startswith(name))
             value = [word for word in given[at + 1 : at + 2] if given[at] == name and not re.match(r"-|\w+://", word)]
-            names = [option.opts[0].strip("-") for option in self.params if isinstance(option, click.Option)]
-            near = "".join(f" (did you mean --{near}?)" for near in get_close_matches(name.strip("-"), names, n=1))
             raise click.UsageError(
-                f"there is no option {name}{near}; arguments of mitmproxy go after `--`: "
+                f"there is no option {name}{common.nearest_option(error)}; arguments of mitmproxy go after `--`: "
                 f"vtc run URL -- {shlex.join([given[at], *value])}",
                 context,
             ) from None
