@@ -139,7 +139,7 @@ def text_at(value: Mapping[str, Any], key: str) -> str | None:
 def at(value: Any, path: str) -> Any:
     """Return what stands at a dotted path in an object; None if nothing does."""
     for key in path.split("."):
-        value = value.get(key) if isinstance(value, Mapping) else None
+        value = value.get(key) if isinstance(value, dict) else None
     return value
 
 

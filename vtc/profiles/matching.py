@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from vtc.profiles.loader import Source
 from vtc.profiles.schema import Match, names_hosts
@@ -73,8 +73,13 @@ class ProfileChoice[T]:
 
     profile: T | None
     why: tuple[str, ...]
-    others: tuple[str, ...] = ()
-    """A line for each that did not match, with the test that failed."""
+    missed: Sequence[tuple[str, Source, _Missed]] = ()
+    """The name and the source of each that did not match, with the test that failed."""
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """A line for each that did not match."""
+        return tuple(f"profile {name} ({source}) does not match: {test.line}" for name, source, test in self.missed)
 
 
 def best[T: Matched](
@@ -85,27 +90,27 @@ def best[T: Matched](
     `why` never shows what a header or the body holds, which may be secret.
     """
     matched: list[_Candidate[T]] = []
-    others: list[str] = []
+    missed: list[tuple[str, Source, _Missed]] = []
     for profile in profiles.values():
         source = sources[profile.kind, profile.name]
         held: list[_Held] = []
         for test in _tests(profile.match, facts):
-            if isinstance(test, str):
-                others.append(f"profile {profile.name} ({source}) does not match: {test}")
+            if isinstance(test, _Missed):
+                missed.append((profile.name, source, test))
                 break
             held.append(test)
         else:
             matched.append(_Candidate(profile, source, held))
     matched.sort(key=lambda candidate: candidate.rank)
     if not matched:
-        return ProfileChoice(None, (), tuple(others))
+        return ProfileChoice(None, (), missed)
     winner, *losers = matched
     lines = [f"{winner.line} of profile {winner.profile.name} ({winner.source})"]
     lines += [
         f"{loser.line} of profile {loser.profile.name} ({loser.source}) too, but {winner.advantage(loser)}"
         for loser in losers
     ]
-    return ProfileChoice(winner.profile, tuple(lines), tuple(others))
+    return ProfileChoice(winner.profile, tuple(lines), missed)
 
 
 def every[T: Matched](profiles: Mapping[str, T], facts: Facts) -> list[tuple[T, str]]:
@@ -125,6 +130,20 @@ class _Held:
 
     line: str
     literal: int
+
+
+class _Missed(NamedTuple):
+    """A test that did not hold; most do not, and few are told of."""
+
+    subject: str
+    globs: Sequence[str]
+    absent: bool
+
+    @property
+    def line(self) -> str:
+        if self.absent:
+            return f"{self.subject} is absent"
+        return f"{self.subject} matches none of {', '.join(map(repr, self.globs))}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +192,7 @@ class _Candidate[T: Matched]:
         return f"{name} comes first by name"
 
 
-def _tests(match: Match, facts: Facts) -> Iterator[_Held | str]:
+def _tests(match: Match, facts: Facts) -> Iterator[_Held | _Missed]:
     """Yield for each test of a profile how it held, or why it did not."""
     path = facts.path.partition("?")[0]
     for name, value, globs in (
@@ -208,15 +227,14 @@ def is_at(match: Match, host: str, port: int) -> bool:
     return any(_matcher(glob)(text) for glob in globs for text in (host, f"{host}:{port}"))
 
 
-def _test(subject: str, texts: Iterable[str], globs: tuple[str, ...] | str) -> _Held | str:
+def _test(subject: str, texts: Iterable[str], globs: tuple[str, ...] | str) -> _Held | _Missed:
     globs = (globs,) if isinstance(globs, str) else globs
     texts = list(texts)
-    if not texts:
-        return f"{subject} is absent"
-    for glob in sorted(globs, key=_literal, reverse=True):
-        if any(map(_matcher(glob), texts)):
-            return _Held(f"{subject} matches glob {glob!r}", _literal(glob))
-    return f"{subject} matches none of {', '.join(map(repr, globs))}"
+    held = [glob for glob in globs if any(map(_matcher(glob), texts))]
+    if not held:
+        return _Missed(subject, globs, not texts)
+    glob = max(held, key=_literal)
+    return _Held(f"{subject} matches glob {glob!r}", _literal(glob))
 
 
 @lru_cache(maxsize=4096)

@@ -216,7 +216,7 @@ def read_call(call: Mapping[str, Any], choice: int, known: int = 0) -> CallDelta
 def function_of(entry: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return what an entry of `tool_calls` calls, or one of `tools` declares: a function or a custom tool."""
     part = entry.get("function") or entry.get("custom")
-    return part if isinstance(part, Mapping) else {}
+    return part if isinstance(part, dict) else {}
 
 
 def entry_of(call: ToolCall, custom: Collection[str] = ()) -> dict[str, Any]:
