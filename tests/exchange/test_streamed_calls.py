@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -181,6 +182,38 @@ def test_what_stands_for_a_call_does_not_leave_before_text_that_is_undecided(tmp
     found = chat.read(b"".join(through(stream, [first, *chat.said("`"), *frames])))
     assert found.content == "`\n\nThe tool `read` may not be used here, so the call was not carried out."
     assert found.calls == [("list_files", {"path": "."})]
+
+
+@each
+def test_what_mends_a_call_stands_before_the_next_one(api: str) -> None:
+    """It came at the end of the reply, after the next call had begun."""
+    frames = calling(api, ("read", ['{"filePath": "a', '\nb"', ', "limit": 1}']), WRITE)
+    calls = said(api, b"".join(through(exchange(api).stream(), frames)))
+    assert calls == [("read", {"filePath": "a\nb", "limit": 1}), ("write", json.loads("".join(WRITE[1])))]
+
+
+def test_text_after_a_long_call_that_waits_costs_no_more_than_after_a_short_one() -> None:
+    def copies(size: int) -> int:
+        """Count the values that are copied for a text after a call in so many pieces, which waits for its end."""
+        count = 0
+
+        def note(_: object, event: str, function: Any) -> None:
+            nonlocal count
+            count += event == "c_call" and function.__name__ == "replace"
+
+        stream = exchange("openai-chat").stream()
+        call = calling("openai-chat", ("read", ['{"unknown": "', *["x"] * size, '"}']))[:-3]
+        *texts, last = chat.said("One ", "two ", "three ", "four ")
+        for frame in [*call, *texts]:
+            stream.feed(frame)
+        sys.setprofile(note)
+        try:
+            stream.feed(last)
+        finally:
+            sys.setprofile(None)
+        return count
+
+    assert 0 < copies(200) == copies(20)
 
 
 @each

@@ -127,7 +127,11 @@ def settle(frames: Sequence[PendingFrame], events: Read, *, ended: bool) -> tupl
         first, event = frames[0], events[0]
         if type(event) is Text and event.raw == first.text and not (first.calls or first.refusal):
             return [(first, [*first.before, event, *first.after])], deque()  # nothing waits or changes, as mostly
-    shares = _shares(frames, events)
+    start = len(frames) - 1
+    # All before a text that is decided wait for calls only, and after a long call they are many.
+    while start and not 0 < len(frames[start - 1].text) == frames[start - 1].decided:
+        start -= 1
+    shares = [*frames[:start], *_shares(frames[start:], events)]
     leave: list[Left] = []
     for share in shares:
         if share.decided < len(share.text) or (share.calls and not ended):
