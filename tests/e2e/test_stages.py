@@ -187,7 +187,6 @@ async def test_a_text_clients_stream(
     text = f"Look:\n{call}\nDone."
     frames = chat.streamed(*text)
     lab = await start(frames)
-    await lab.post(request(stream=True), headers=AGENT)  # what reads this model's replies is made, which reads a sample
     calls = stage.plant(monkeypatch)
     answer = await lab.post(request(stream=True), headers=AGENT)
     if fails := calls() > stage.call:
