@@ -11,6 +11,9 @@ from typing import Any
 
 type Json = dict[str, Any]
 
+NO_OBJECT = "arguments that are no object"
+"""A server may write some that no one can mend."""
+
 
 def problems(api: str, body: bytes) -> list[str]:
     """All that is out of order in a stream."""
@@ -27,12 +30,26 @@ def _frames(body: bytes, *, lines: bool) -> list[Json]:
     return [json.loads(entry) for entry in data if entry and entry != b"[DONE]"]
 
 
+def _fails(frames: list[Json]) -> bool:
+    """Whether the stream ends in an error, after which nothing else has to end."""
+    last = frames[-1] if frames else {}
+    return bool(last.get("error")) or last.get("type") in ("error", "response.failed")
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text or "{}"), dict)
+    except ValueError:
+        return False
+
+
 def _said(value: Any) -> bool:
     return isinstance(value, str) and value.strip() not in ("", "null")
 
 
 def _chat(frames: list[Json]) -> Iterator[str]:
     calls: dict[tuple[int, int], Json] = {}
+    arguments: dict[tuple[int, int], str] = {}
     ends: list[int] = []
     for choice in (choice for frame in frames for choice in frame.get("choices") or ()):
         index, delta = choice.get("index", 0), choice.get("delta") or {}
@@ -51,14 +68,20 @@ def _chat(frames: list[Json]) -> Iterator[str]:
                 calls[key] = entry
             elif "name" in function or "id" in entry:
                 yield "a later piece has a name or an id"
+            if "function" in entry:
+                arguments[key] = arguments.get(key, "") + (function.get("arguments") or "")
         if (reason := choice.get("finish_reason")) is not None:
             if not _said(reason) or index in ends:
                 yield f"a second end, or one that says nothing: {reason!r}"
             ends.append(index)
             if any(of == index for of, _ in calls) and reason == "stop":
                 yield "calls were made, and stop is the reason"
-    if not {index for index, _ in calls} <= {*ends}:
-        yield "calls, and no end"
+            if not any(of == index for of, _ in calls) and reason == "tool_calls":
+                yield "no call was made, and calls are the reason"
+    if not _fails(frames) and not ({index for index, _ in calls} <= {*ends} and ends):
+        yield "no end"
+    if ends and "length" not in _reasons(frames) and not all(map(_is_object, arguments.values())):
+        yield NO_OBJECT
     ids = [entry.get("id") for entry in calls.values()]
     if len({*ids}) != len(ids):
         yield "two calls of one id"
@@ -66,10 +89,23 @@ def _chat(frames: list[Json]) -> Iterator[str]:
         yield "the usage comes twice"
 
 
+def _reasons(frames: list[Json]) -> set[Any]:
+    return {choice.get("finish_reason") for frame in frames for choice in frame.get("choices") or ()}
+
+
+_DELTAS = {
+    "text_delta": ("text",),
+    "input_json_delta": ("tool_use", "server_tool_use"),
+    "thinking_delta": ("thinking",),
+    "signature_delta": ("thinking",),
+}
+
+
 def _messages(frames: list[Json]) -> Iterator[str]:
     open_: int | None = None
     blocks: list[Json] = []
-    ends = starts = 0
+    inputs: dict[int, str] = {}
+    ends = starts = stops = 0
     for event in frames:
         kind = event["type"]
         if ends and kind not in ("ping", "message_stop"):
@@ -86,8 +122,14 @@ def _messages(frames: list[Json]) -> Iterator[str]:
                 yield "arguments in the start of a block"
             blocks.append(block)
             open_ = event["index"]
-        elif kind == "content_block_delta" and event["index"] != open_:
-            yield f"a delta of block {event['index']}, which is not open"
+        elif kind == "content_block_delta":
+            if event["index"] != open_:
+                yield f"a delta of block {event['index']}, which is not open"
+            elif blocks[open_]["type"] not in _DELTAS.get(event["delta"]["type"], (blocks[open_]["type"],)):
+                yield f"a {event['delta']['type']} in a block of {blocks[open_]['type']}"
+            inputs[event["index"]] = inputs.get(event["index"], "") + event["delta"].get("partial_json", "")
+        elif kind == "message_stop":
+            stops += 1
         elif kind == "content_block_stop":
             if event["index"] != open_:
                 yield f"block {event['index']} ends, which is not open"
@@ -97,6 +139,11 @@ def _messages(frames: list[Json]) -> Iterator[str]:
             if open_ is not None or not _said(event["delta"].get("stop_reason")):
                 yield "the end comes in a block, or says nothing"
     ids = [block["id"] for block in blocks if block["type"] == "tool_use"]
+    cut = any(event.get("delta", {}).get("stop_reason") == "max_tokens" for event in frames)
+    if not cut and not _fails(frames) and not all(map(_is_object, inputs.values())):
+        yield NO_OBJECT
+    if not _fails(frames) and (open_ is not None or stops != 1 or ends != 1):
+        yield f"no end: block {open_} is open, {ends} ends, {stops} stops"
     if starts != 1 or ends > 1 or len({*ids}) != len(ids):
         yield f"{starts} starts, {ends} ends, calls {ids}"
 
@@ -104,6 +151,7 @@ def _messages(frames: list[Json]) -> Iterator[str]:
 def _responses(frames: list[Json]) -> Iterator[str]:
     items: dict[int, Json] = {}
     done: dict[int, Json] = {}
+    arguments: dict[int, str] = {}
     last: list[Json] = []
     numbers = [event["sequence_number"] for event in frames if "sequence_number" in event]
     if numbers != [*range(numbers[0] if numbers else 0, len(numbers) + (numbers[0] if numbers else 0))]:
@@ -122,6 +170,8 @@ def _responses(frames: list[Json]) -> Iterator[str]:
                 yield f"item {place} is done, and never began"
         elif place is not None and place not in items:
             yield f"{kind} of item {place}, which did not begin"
+        if kind == "response.function_call_arguments.delta":
+            arguments[place] = arguments.get(place, "") + event["delta"]
         if kind in ("response.completed", "response.incomplete", "response.failed"):
             last = event["response"].get("output") or [{}]
     calls = [item for item in (*items.values(), *done.values(), *last) if item.get("type") == "function_call"]
@@ -131,14 +181,20 @@ def _responses(frames: list[Json]) -> Iterator[str]:
         begun = items.get(place, item)
         if any(begun.get(key) != item.get(key) for key in ("id", "type", "call_id", "name")):
             yield f"item {place} ends as another one"
-    if items.keys() != done.keys():
-        yield "an item is never done"
+        if item.get("type") == "function_call" and arguments.get(place, item.get("arguments")) != item.get("arguments"):
+            yield f"the pieces of item {place} are not its arguments"
+    if not _fails(frames) and (items.keys() != done.keys() or not last):
+        yield "an item is never done, or the response"
+    if done and last and [item.get("id") for item in last] != [done[place].get("id") for place in sorted(done)]:
+        yield "the response ends with other items"
 
 
 def _ollama(frames: list[Json]) -> Iterator[str]:
     for line in frames[:-1]:
         if line.get("done"):
             yield "a line after the last one"
+    if frames and not (frames[-1].get("done") or _fails(frames)):
+        yield "no end"
     for call in (call for line in frames for call in line.get("message", {}).get("tool_calls") or ()):
         if not (_said(call["function"].get("name")) and isinstance(call["function"].get("arguments"), dict)):
             yield "a call without its name or an object"
@@ -150,8 +206,9 @@ def _gemini(frames: list[Json]) -> Iterator[str]:
         call = part.get("functionCall")
         if call and not (_said(call.get("name")) and isinstance(call.get("args", {}), dict)):
             yield "a call without its name or an object"
-    if sum(bool(candidate.get("finishReason")) for candidate in candidates) > 1:
-        yield "two ends"
+    ends = sum(bool(candidate.get("finishReason")) for candidate in candidates)
+    if ends > 1 or not (ends or _fails(frames) or any("promptFeedback" in event for event in frames)):
+        yield f"{ends} ends"
 
 
 _CHECKS: Mapping[str, Callable[[list[Json]], Iterator[str]]] = {
