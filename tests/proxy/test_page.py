@@ -46,6 +46,12 @@ def test_an_exchange_that_is_left_alone_is_listed_with_the_reason() -> None:
     assert "this is not read" in page.detail(left)
 
 
+def test_what_vtc_asked_by_itself_is_no_exchange() -> None:
+    again = captured("Hello", seen=False)
+    again.metadata["vtc.again"] = "the flow of a client"
+    assert "1 exchange, 1 call" in overview(captured(CALL), again)
+
+
 def test_an_exchange_under_way_is_told_as_such_with_its_model() -> None:
     flow = captured("Hello", seen=False, model="model-one")
     flow.response = None

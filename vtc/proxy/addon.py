@@ -152,7 +152,7 @@ class VirtualToolCalling:
     # The request
 
     async def request(self, flow: http.HTTPFlow) -> None:
-        api = self._api(flow)
+        api = flows.api(flow)
         if self.planner is None or ctx.options.vtc_mode == "off":
             return
         planner = self._discovery.informed(flow, self.planner)
@@ -220,9 +220,6 @@ class VirtualToolCalling:
         if ctx.options.vtc_mode == "rewrite" and self.planner and self.planner.refuses(flows.facts(flow)):
             refuse(flow, why)
 
-    def _api(self, flow: http.HTTPFlow) -> Api | None:
-        return None if AGAIN in flow.metadata else flows.api(flow)
-
     # The reply
 
     async def responseheaders(self, flow: http.HTTPFlow) -> None:
@@ -276,7 +273,7 @@ class VirtualToolCalling:
         live, response = self._live.get(flow), flow.response
         self._keep_unread(flow)
         missed = live is None and flow.live and METADATA not in flow.metadata and ctx.options.vtc_mode != "off"
-        if missed and self._api(flow):
+        if missed and flows.api(flow):
             self._left_alone(flow, "its request was not read: it was edited afterwards, or VTC was off then")
         if live is None or response is None:
             return

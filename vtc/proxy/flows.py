@@ -44,8 +44,8 @@ LONGEST_MODEL = 40
 
 
 def api(flow: http.HTTPFlow) -> apis.Api | None:
-    """The API that the client of a flow speaks, or None."""
-    return apis.find(flow.request.method, _asked(flow))
+    """The API that the client of a flow speaks, or None; what VTC asks by itself has no client."""
+    return None if AGAIN in flow.metadata else apis.find(flow.request.method, _asked(flow))
 
 
 def asked_path(flow: http.HTTPFlow) -> str:
@@ -176,13 +176,10 @@ def original(flow: http.HTTPFlow, side: Side) -> bytes:
 
 
 def load(file: BinaryIO) -> Iterator[http.HTTPFlow]:
-    """The HTTP flows of clients in a file that mitmproxy saved, or in a HAR file; raises ValueError.
-
-    Those by which VTC asked again belong to others.
-    """
+    """The HTTP flows of a file that mitmproxy saved, or of a HAR file; raises ValueError."""
     try:
         for flow in FlowReader(file).stream():
-            if isinstance(flow, http.HTTPFlow) and AGAIN not in flow.metadata:
+            if isinstance(flow, http.HTTPFlow):
                 yield flow
     except exceptions.FlowReadException as error:
         raise ValueError(f"cannot be read as flows: {error}") from None
