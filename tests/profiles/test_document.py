@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vtc.profiles import ProfileError, builtin_directory, document
+from vtc.profiles import ProfileError, builtin_directory, document, loader
 from vtc.profiles.document import read
 
 
@@ -197,3 +197,28 @@ def test_deep_nesting_is_kept_from_libyaml(text: str, tmp_path: Path, monkeypatc
     monkeypatch.undo()
     assert document.read(file) == without
     assert without[1]
+
+
+def test_built_in_documents_are_read_anew_only_when_they_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An edit of a profile of one's own holds up streams no longer than that takes to read."""
+
+    def write(folder: str, name: str, description: str) -> None:
+        (tmp_path / folder / f"{name}.yaml").write_text(
+            f"kind: client\nname: {name}\ndescription: {description}\nmatch: {{}}\n"
+        )
+
+    folders = [tmp_path / "builtin", tmp_path / "own"]
+    for folder in folders:
+        folder.mkdir()
+        write(folder.name, folder.name, "first")
+    monkeypatch.setattr(loader, "builtin_directory", lambda: folders[0])
+    first = loader.load(folders)
+    write("own", "own", "second")
+    second = loader.load(folders)
+    assert second.clients["own"].description == "second"
+    assert second.clients["builtin"] is first.clients["builtin"]
+    assert second.sources["client", "builtin"].builtin
+    write("builtin", "builtin", "anew")
+    assert loader.load(folders).clients["builtin"].description == "anew"

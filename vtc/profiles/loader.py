@@ -11,9 +11,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from vtc.dialects.syntax.description import Description
 from vtc.profiles import document as validation
@@ -108,38 +109,15 @@ def load(directories: Sequence[Path]) -> Profiles:
     Hidden files are skipped, and folders named `examples`: those are to be copied, or named themselves.
     Raises `ProfileError` with every problem found.
     """
-    unreadable: list[Problem] = []
-    problems: list[Problem] = []
-    documents: list[Document] = []
+    folders = [_folder(directory) for directory in directories]
+    unreadable = [problem for folder in folders for problem in folder.unreadable]
+    problems = [problem for folder in folders for problem in folder.problems]
     merged: dict[tuple[str, str], tuple[Profile, Source]] = {}
-    for directory in directories:
-        sources: dict[tuple[str, str], Source] = {}
-        if not directory.exists():
-            unreadable.append(Problem(str(directory), 0, "", "no such directory; create it or correct the path"))
-            continue
-        is_builtin = directory.resolve() == builtin_directory()
-        for document in _documents(directory, unreadable):
-            documents.append(document)
-            profile = _profile(document, problems, is_builtin=is_builtin)
-            if profile is None:
-                continue
-            key = (profile.kind, profile.name)
-            source = Source(document.file, document.lines["name",], is_builtin)
-            if key in sources:
-                first = sources[key]
-                problems.append(
-                    document.problem(
-                        ("name",),
-                        f"{profile.kind} {profile.name!r} is already defined at {first.path}:{first.line}; "
-                        "rename or remove one of the two",
-                    )
-                )
-                continue
-            sources[key] = source
-            merged[key] = (profile, source)
+    for folder in folders:
+        merged |= folder.profiles
     # What seems to be missing may stand in a file that could not be read.
     if not unreadable:
-        problems += _dangling_names(documents)
+        problems += _dangling_names([document for folder in folders for document in folder.documents])
     if unreadable or problems:
         raise ProfileError([*unreadable, *problems])
     profiles = [profile for profile, _ in merged.values()]
@@ -152,6 +130,56 @@ def load(directories: Sequence[Path]) -> Profiles:
         agents={profile.name: profile for profile in profiles if isinstance(profile, AgentProfile)},
         sources={key: source for key, (_, source) in merged.items()},
     )
+
+
+class _Folder(NamedTuple):
+    """What stands in a directory of profiles, or in a file of them."""
+
+    documents: Sequence[Document] = ()
+    profiles: Mapping[tuple[str, str], tuple[Profile, Source]] = MappingProxyType({})
+    unreadable: Sequence[Problem] = ()
+    problems: Sequence[Problem] = ()
+
+
+def _folder(directory: Path) -> _Folder:
+    if not directory.exists():
+        problem = Problem(str(directory), 0, "", "no such directory; create it or correct the path")
+        return _Folder(unreadable=[problem])
+    if directory.resolve() == builtin_directory():
+        folder = _builtin(directory, tuple(signature([directory]).items()))
+        return _contents(directory, is_builtin=True) if folder.unreadable else folder
+    return _contents(directory, is_builtin=False)
+
+
+@lru_cache(maxsize=1)
+def _builtin(directory: Path, _: object) -> _Folder:
+    """Read the built-in profiles once in each of their states: they stay what they are while the user's are edited."""
+    return _contents(directory, is_builtin=True)
+
+
+def _contents(directory: Path, *, is_builtin: bool) -> _Folder:
+    """Read the profiles of a directory, each with its place."""
+    unreadable: list[Problem] = []
+    problems: list[Problem] = []
+    profiles: dict[tuple[str, str], tuple[Profile, Source]] = {}
+    documents = [*_documents(directory, unreadable)]
+    for document in documents:
+        profile = _profile(document, problems, is_builtin=is_builtin)
+        if profile is None:
+            continue
+        key = (profile.kind, profile.name)
+        if key in profiles:
+            first = profiles[key][1]
+            problems.append(
+                document.problem(
+                    ("name",),
+                    f"{profile.kind} {profile.name!r} is already defined at {first.path}:{first.line}; "
+                    "rename or remove one of the two",
+                )
+            )
+            continue
+        profiles[key] = (profile, Source(document.file, document.lines["name",], is_builtin))
+    return _Folder(documents, profiles, unreadable, problems)
 
 
 def signature(directories: Sequence[Path]) -> Mapping[str, tuple[int, int]]:
