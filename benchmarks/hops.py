@@ -88,13 +88,13 @@ CASES = (
         "delivers a call (hermes) that came in two chunks",
         ("I will write it.", "\n\n", CALL[:-8]),
         [CALL[-8:]],
-        {CHAT: Limits(77, 27, 24), OLLAMA: Limits(82, 28, 28)},
+        {CHAT: Limits(75, 27, 22), OLLAMA: Limits(80, 27, 27)},
     ),
     Case(
         "a call (hermes) in pieces of four characters, and the end of the reply",
         ("I will write it.", "\n\n"),
         samples.pieces(CALL),
-        {CHAT: Limits(1068, 36, 746), OLLAMA: Limits(1307, 37, 902)},
+        {CHAT: Limits(1066, 36, 744), OLLAMA: Limits(1305, 36, 901)},
         ends=True,
     ),
     Case(
