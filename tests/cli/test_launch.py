@@ -175,6 +175,7 @@ def test_an_agent_asks_the_server_by_way_of_vtc_and_nothing_is_left(
     assert [*machine.temporary.iterdir()] == [log]
 
 
+@pytest.mark.rest
 def test_options_go_to_vtc_and_the_key_of_a_variable_to_the_agent_and_what_went_well_is_not_told(
     machine: Machine, server: str
 ) -> None:
@@ -241,6 +242,7 @@ def test_vtc_ends_with_a_launch_that_is_killed(machine: Machine, server: str) ->
                 os.killpg(process.pid, signal.SIGKILL)  # the agent, whom no one asked to end
 
 
+@pytest.mark.rest
 def test_a_vtc_that_runs_before_that_very_server_is_used_and_a_signal_is_an_exit_code(
     machine: Machine, server: str
 ) -> None:

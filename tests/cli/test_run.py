@@ -275,6 +275,7 @@ async def test_it_runs(confdir: Path, tmp_path: Path) -> None:
     assert "tag" in result.output
 
 
+@pytest.mark.rest
 async def test_ctrl_c_says_nothing_of_clients_that_are_connected_but_what_was_under_way(confdir: Path) -> None:
     """Python 3.12.1 prints a trace for each task of theirs that is cancelled."""
 

@@ -110,6 +110,7 @@ def test_exchanges_are_shown_and_vtc_ends_with_the_page(tmp_path: Path, confdir:
     assert not [*tmp_path.glob("vtc-ui-*")]
 
 
+@pytest.mark.rest
 def test_vtc_ends_with_a_page_that_is_killed(tmp_path: Path, confdir: Path) -> None:
     port = free_port()
     with (

@@ -35,6 +35,7 @@ CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", 
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here (on Debian: apt-get install chromium)"),
     pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.rest,  # a browser: ten seconds of a processor
 ]
 
 CALL = chat.DIALECTS["qwen3-coder"]("read", {"filePath": "note.txt"})
@@ -253,7 +254,6 @@ async def test_a_reply_is_shown_as_what_it_says(mitmweb: Mitmweb) -> None:
     await shoot(mitmweb.page, "mitmweb-response")
 
 
-@pytest.mark.rest
 async def test_the_raw_stream_is_one_click_away(mitmweb: Mitmweb) -> None:
     await mitmweb.open("rewritten")
     await mitmweb.tab("Response")
@@ -262,7 +262,6 @@ async def test_the_raw_stream_is_one_click_away(mitmweb: Mitmweb) -> None:
     await expect(mitmweb.pane).to_contain_text('data: {"id"')
 
 
-@pytest.mark.rest
 @pytest.mark.parametrize(
     ("what", "said"),
     [("repaired", "repaired: missing-closer"), ("refused", "left as text: sh.rm, qwen3-coder: no tool 'sh.rm'")],
@@ -273,7 +272,6 @@ async def test_each_repair_and_refusal_has_its_reason(what: str, said: str, mitm
     await shoot(mitmweb.page, f"mitmweb-{what}")
 
 
-@pytest.mark.rest
 async def test_a_request_is_shown_as_it_came_and_as_it_went(mitmweb: Mitmweb) -> None:
     await mitmweb.open("rewritten")
     text = await mitmweb.tab("Request")
@@ -283,7 +281,6 @@ async def test_a_request_is_shown_as_it_came_and_as_it_went(mitmweb: Mitmweb) ->
     await shoot(mitmweb.page, "mitmweb-request")
 
 
-@pytest.mark.rest
 async def test_options_are_edited_with_their_help(mitmweb: Mitmweb) -> None:
     await mitmweb.page.get_by_role("link", name="Options").click()
     await mitmweb.page.get_by_text("Edit Options").click()
@@ -300,7 +297,6 @@ async def test_options_are_edited_with_their_help(mitmweb: Mitmweb) -> None:
     await expect(mitmweb.page.get_by_text("vtc (observing): ").first).to_be_attached()
 
 
-@pytest.mark.rest
 async def test_commands_are_run_from_the_command_bar(mitmweb: Mitmweb) -> None:
     await mitmweb.page.get_by_role("link", name="Options").click()
     await mitmweb.page.get_by_text("Display Command Bar").click()
@@ -348,7 +344,6 @@ async def test_an_exchange_is_shown_side_by_side_and_leads_to_its_flow(exchanges
     await expect(Mitmweb(page, exchanges.client).pane).to_contain_text("What VTC did")
 
 
-@pytest.mark.rest
 async def test_an_exchange_under_way_is_shown_to_its_end(exchanges: Exchanges) -> None:
     page = exchanges.page
     asking = asyncio.create_task(ask(exchanges.client, "slow"))
@@ -364,7 +359,6 @@ async def test_an_exchange_under_way_is_shown_to_its_end(exchanges: Exchanges) -
     await expect(page.locator("td.went.changed", has_text="-> read")).to_have_count(1)
 
 
-@pytest.mark.rest
 async def test_exchanges_are_chosen_with_the_keyboard(exchanges: Exchanges) -> None:
     page = exchanges.page
     assert page.url.endswith("/vtc")  # without the token that it was opened with
@@ -385,7 +379,6 @@ async def test_exchanges_are_chosen_with_the_keyboard(exchanges: Exchanges) -> N
     await expect(exchanges.rows).to_contain_text("no tool 'sh.rm' is offered")
 
 
-@pytest.mark.rest
 async def test_the_page_fits_and_can_be_read(exchanges: Exchanges) -> None:
     page, before = exchanges.page, await exchanges.rows.count()
     for what, agent, model in SESSION:
@@ -469,7 +462,6 @@ async def test_a_call_that_was_not_read_becomes_a_dialect_when_the_button_is_pre
     assert file.read_text() == text
 
 
-@pytest.mark.rest
 async def test_a_flow_from_a_file_is_shown_too(mitmweb: Mitmweb, tmp_path: Path) -> None:
     """One that VTC never saw. Late: mitmweb forgets its own flows when it opens a file."""
     path = await asyncio.to_thread(saved, tmp_path, "Read from a file.", seen=False)
@@ -482,7 +474,6 @@ async def test_a_flow_from_a_file_is_shown_too(mitmweb: Mitmweb, tmp_path: Path)
     assert "[assistant]\n  Read from a file.\n  finish_reason: stop" in await mitmweb.tab("Response")
 
 
-@pytest.mark.rest
 async def test_mitmweb_ends_with_a_page_open(exchanges: Exchanges, started: Started) -> None:
     """The last test: there is no other mitmweb."""
     feed = exchanges.page.locator("#feed")

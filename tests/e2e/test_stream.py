@@ -54,7 +54,7 @@ def call(index: int, **function: str) -> Any:
 async def test_markup_may_be_cut_anywhere(dialect: str, start: Start, some: Any) -> None:
     """Each place at which a reply's text can be cut in two, and all of them at once, give the same message."""
     text = "Let me look.\n\n" + chat.DIALECTS[dialect]("read", {"filePath": "/a"})
-    cuts = [*some(range(1, len(text)), 3)]
+    cuts = [*some(range(1, len(text)), 6)]
     replies = [chat.streamed(text[:cut], text[cut:]) for cut in cuts]
     lab = await start(by_turn(*replies, chat.streamed(*text)), vtc_dialect=dialect)
     for cut in [*cuts, len(text)]:
