@@ -77,6 +77,8 @@ class Server:
     """The field of reasoning that the server parts off."""
     remembers: int = 1 << 20
     """Characters of the conversation that the model sees, from its end."""
+    counts: bool = True
+    """It tells how many tokens a whole reply took."""
     key: str = ""
     models: tuple[str, ...] = ()
 
@@ -113,7 +115,7 @@ class Server:
         thought = {self.parted: "Let me see."} if self.parted else {}
         if not body.get("stream"):
             said = {**thought, **({"tool_calls": names} if names else {})}
-            usage = {"prompt_tokens": self._counted(body), "completion_tokens": 9}
+            usage = {"prompt_tokens": self._counted(body), "completion_tokens": 9} if self.counts else None
             return whole(chat.completion(text, reason, message=said, usage=usage))
         frames = [chat.ROLE, *([chat.chunk(thought)] if thought else []), *chat.said(*filter(None, [text]))]
         frames += [chat.chunk({"tool_calls": [{"index": at, **one}]}) for at, one in enumerate(names)]

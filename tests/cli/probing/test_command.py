@@ -111,6 +111,12 @@ CASES: dict[str, tuple[Server, int, dict[str, Any], str]] = {
         {"tools": "leaked", "reasoning": "raw", "dialect": "hermes"},
         "failed to parse grammar",
     ),
+    "a model that forgets, of a server that counts nothing": (
+        Server(parses=True, counts=False, remembers=9000),
+        0,
+        {"tools": "parsed"},
+        "not known: it was not remembered",
+    ),
     "a model that never calls": (
         Server(writes=None),
         1,
@@ -145,6 +151,7 @@ async def test_what_a_server_does_is_found_out_and_becomes_profiles(case: str, t
     assert (result.exit_code, found["works"]) == (code, code == 0), found["reason"]
     assert said in result.stdout.replace('\\"', '"')
     assert found["requests"] == len(upstream.seen) <= 30
+    assert [finding for finding in found["findings"] if finding["evidence"].startswith(";")] == []
     assert "at most 30 requests" in result.stderr
 
     assert all(

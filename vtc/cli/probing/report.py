@@ -331,7 +331,7 @@ def _cut(heard: ProbeReply, flag: str) -> tuple[str, Outcome, str, str]:
     if heard.problem:
         return "no: it refuses" if heard.refused else "no reply", "seen", heard.problem, ""
     if heard.misses:
-        return "not known: it was not remembered", "seen", "; ".join([counted, heard.saw]), ""
+        return "not known: it was not remembered", "seen", "; ".join(filter(None, [counted, heard.saw])), ""
     return "no", "works", counted, ""
 
 
