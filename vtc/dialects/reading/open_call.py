@@ -428,7 +428,9 @@ class OpenCall:
             if self.json is None:
                 events, rest = self._repaired_tags(body, closers, unknown_tools)
             elif end := self.ends.wrong_closer:
-                if any(closer in body[end:] for closer in closers):
+                after, opening = body[end:].lstrip(), self.syntax.opening
+                at_once = after.startswith(tuple(closers)) or (opening and opening.match(after))
+                if not at_once and any(closer in after for closer in closers):
                     return [], ""
                 self.text.replace_body(body[:end])
                 self.repairs[Repair.WRONG_CLOSER] = None
