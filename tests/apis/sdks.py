@@ -29,7 +29,7 @@ async def read_messages(pieces: Iterable[bytes], *, stream: bool = True) -> mess
     """Read with anthropic-python."""
     reply = _reply(pieces, stream, SSE)
     async with serving(lambda _: reply) as upstream:
-        transport = anthropic.DefaultAsyncHttpxClient(trust_env=False)
+        transport = anthropic.DefaultAsyncHttpxClient(trust_env=False, verify=False)
         key: Json = {"base_url": upstream.url, "api_key": "sk-none", "max_retries": 0}
         async with anthropic.AsyncAnthropic(http_client=transport, **key) as client:
             body = _without_stream(messages.request())
@@ -51,7 +51,7 @@ async def read_responses(pieces: Iterable[bytes], *, stream: bool = True) -> res
     """Read with openai-python, whose `.stream()` is the strictest reader that we know of."""
     reply = _reply(pieces, stream, SSE)
     async with serving(lambda _: reply) as upstream:
-        transport = openai.DefaultAsyncHttpxClient(trust_env=False)
+        transport = openai.DefaultAsyncHttpxClient(trust_env=False, verify=False)
         key: Json = {"base_url": f"{upstream.url}/v1", "api_key": "sk-none", "max_retries": 0}
         async with openai.AsyncOpenAI(http_client=transport, **key) as client:
             body = _without_stream(responses.request(tools=None))
@@ -72,7 +72,7 @@ async def read_ollama(pieces: Iterable[bytes], *, stream: bool = True) -> ollama
     """Read with ollama-python, which has no accumulator: its lines are added up here."""
     reply = _reply(pieces, stream, ollama.NDJSON)
     async with serving(lambda _: reply) as upstream:
-        client = ollama_sdk.AsyncClient(upstream.url, trust_env=False)
+        client = ollama_sdk.AsyncClient(upstream.url, trust_env=False, verify=False)
         try:
             body = _without_stream(ollama.request())
             if stream:

@@ -262,7 +262,7 @@ async def test_it_runs(confdir: Path, tmp_path: Path) -> None:
     async with serving(lambda request: unread if b"again" in request.body else reply) as upstream:
         arguments = [upstream.url, "--log", str(log), "--", "--set", f"confdir={confdir}"]
         async with running(*arguments) as (process, address):
-            async with httpx.AsyncClient(base_url=address, trust_env=False, timeout=PATIENCE) as client:
+            async with httpx.AsyncClient(base_url=address, trust_env=False, verify=False, timeout=PATIENCE) as client:
                 response = await client.post(PATH, json=chat.request(stream=True))
                 await client.post(PATH, json=chat.request(stream=True, user="again"))
             process.terminate()
@@ -288,7 +288,7 @@ async def test_ctrl_c_says_nothing_of_clients_that_are_connected_but_what_was_un
     async with (
         serving(lambda _: Reply(without_end())) as upstream,
         running(upstream.url, "--", "--set", f"confdir={confdir}") as (process, address),
-        httpx.AsyncClient(base_url=address, trust_env=False, timeout=PATIENCE) as client,
+        httpx.AsyncClient(base_url=address, trust_env=False, verify=False, timeout=PATIENCE) as client,
     ):
         url = urlsplit(address)
         _, idle = await asyncio.open_connection(url.hostname, url.port)

@@ -32,7 +32,7 @@ def test_without_tools_it_says_so_and_with_the_result_it_answers() -> None:
 
 
 def test_it_refuses_tools_and_serves_both_forms() -> None:
-    with running() as model, httpx.Client(base_url=model.url, trust_env=False) as client:
+    with running() as model, httpx.Client(base_url=model.url, trust_env=False, verify=False) as client:
         body = {"model": "m", "messages": [ASK]}
         assert client.post("/v1/chat/completions", json={**body, "tools": []}).status_code == 400
         whole = client.post("/v1/chat/completions", json=body).json()

@@ -40,7 +40,9 @@ async def _chat(lab: Lab, stream: bool) -> tuple[list[tuple[str, Any]], str]:
 async def _messages(lab: Lab, stream: bool) -> tuple[list[tuple[str, Any]], str]:
     conversation = [messages.user("Read it")]
     key: Any = {"base_url": lab.proxy.url, "api_key": "sk-none", "max_retries": 0, "timeout": PATIENCE}
-    async with anthropic.AsyncAnthropic(http_client=anthropic.DefaultAsyncHttpxClient(trust_env=False), **key) as sdk:
+    async with anthropic.AsyncAnthropic(
+        http_client=anthropic.DefaultAsyncHttpxClient(trust_env=False, verify=False), **key
+    ) as sdk:
         body = {"model": messages.MODEL, "max_tokens": 99, "messages": conversation, "tools": messages.TOOLS}
         said = await sdks.read_message(sdk, body, stream=stream)
         conversation.append(messages.assistant(*said.blocks))
@@ -62,7 +64,7 @@ async def _responses(lab: Lab, stream: bool) -> tuple[list[tuple[str, Any]], str
 
 async def _ollama(lab: Lab, stream: bool) -> tuple[list[tuple[str, Any]], str]:
     conversation: list[Any] = [ollama.user("Read it")]
-    sdk = ollama_sdk.AsyncClient(lab.proxy.url, trust_env=False)
+    sdk = ollama_sdk.AsyncClient(lab.proxy.url, trust_env=False, verify=False)
 
     async def ask() -> tuple[str, list[Any]]:
         body: Any = {"model": ollama.MODEL, "messages": conversation, "tools": ollama.TOOLS}
@@ -93,7 +95,11 @@ async def _gemini(lab: Lab, stream: bool) -> tuple[list[tuple[str, Any]], str]:
             return [await sdk.models.generate_content(**asked)]
         return [one async for one in await sdk.models.generate_content_stream(**asked)]
 
-    options = {"base_url": lab.proxy.url, "api_version": "v1beta", "async_client_args": {"trust_env": False}}
+    options = {
+        "base_url": lab.proxy.url,
+        "api_version": "v1beta",
+        "async_client_args": {"trust_env": False, "verify": False},
+    }
     async with genai.Client(api_key="sk-none", http_options=options).aio as sdk:
         said = [part for one in await ask(sdk) for part in one.candidates[0].content.parts]
         made = [one.function_call for one in said if one.function_call]

@@ -171,9 +171,11 @@ async def test_models_are_listed_in_the_form_of_the_clients_api(start: Start) ->
         vtc_models=["claude-sonnet-4-5=qwen3-coder", "claude-*=qwen3-coder"],
     )
     key: Any = {"base_url": lab.proxy.url, "api_key": "sk-none", "max_retries": 0}
-    async with anthropic.AsyncAnthropic(http_client=anthropic.DefaultAsyncHttpxClient(trust_env=False), **key) as sdk:
+    async with anthropic.AsyncAnthropic(
+        http_client=anthropic.DefaultAsyncHttpxClient(trust_env=False, verify=False), **key
+    ) as sdk:
         assert [one.id async for one in sdk.models.list()] == ["claude-sonnet-4-5", "qwen3-coder"]
-    client = ollama_sdk.AsyncClient(lab.proxy.url, trust_env=False)
+    client = ollama_sdk.AsyncClient(lab.proxy.url, trust_env=False, verify=False)
     try:
         assert [one.model for one in (await client.list()).models] == ["claude-sonnet-4-5", "qwen3-coder"]
     finally:

@@ -208,7 +208,7 @@ async def test_it_goes_over_no_network_unencrypted_where_a_client_names_the_serv
     lab = await start([], vtc_profiles=profile(tmp_path, match={"host": "192.0.2.7"}), mode=["regular"])
     elsewhere = Elsewhere()
     lab.proxy.master.addons.add(elsewhere)
-    async with httpx.AsyncClient(proxy=lab.proxy.url, trust_env=False) as client:
+    async with httpx.AsyncClient(proxy=lab.proxy.url, trust_env=False, verify=False) as client:
         await client.post(f"http://192.0.2.7{PATH}", content=asked("openai-chat"))
     assert "authorization" not in elsewhere.seen[0]
     assert "is not encrypted" in json.dumps(await lab.report())

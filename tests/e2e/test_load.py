@@ -111,7 +111,9 @@ async def loaded(script: Any, confdir: Path, directory: Path) -> AsyncIterator[L
         try:
             limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
             base = f"http://{await listening}"
-            async with httpx.AsyncClient(base_url=base, trust_env=False, timeout=PATIENCE, limits=limits) as client:
+            async with httpx.AsyncClient(
+                base_url=base, trust_env=False, verify=False, timeout=PATIENCE, limits=limits
+            ) as client:
                 yield Load(client, process, lines, reading)
         finally:
             if process.returncode is None:

@@ -39,7 +39,7 @@ async def ask(lab: Lab, stream: bool, said: list[Json] | None = None, agent: str
         api_key="sk-none",
         max_retries=0,
         timeout=PATIENCE,
-        http_client=anthropic.DefaultAsyncHttpxClient(trust_env=False),
+        http_client=anthropic.DefaultAsyncHttpxClient(trust_env=False, verify=False),
         default_headers={"user-agent": agent} if agent else {},
     )
     body = {key: one for key, one in {**ASKED, "messages": said or QUESTION, **fields}.items() if one is not None}

@@ -195,7 +195,7 @@ async def started(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sta
     async with (
         serving(answer) as upstream,
         running(upstream.url, folder := tmp_path_factory.mktemp("mitmproxy")) as (proxy, url, process),
-        httpx.AsyncClient(base_url=proxy, trust_env=False, timeout=PATIENCE) as client,
+        httpx.AsyncClient(base_url=proxy, trust_env=False, verify=False, timeout=PATIENCE) as client,
         async_playwright() as playwright,
     ):
         found = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
@@ -420,7 +420,7 @@ TOO_FAINT = """() => {
 
 
 async def test_the_page_is_behind_mitmwebs_token(started: Started) -> None:
-    async with httpx.AsyncClient(base_url=started.address, trust_env=False) as stranger:
+    async with httpx.AsyncClient(base_url=started.address, trust_env=False, verify=False) as stranger:
         for path in ("/vtc", "/vtc/said", "/vtc/page.js", "/vtc/00000000-0000-0000-0000-000000000000"):
             answer = await stranger.get(path)
             assert answer.status_code == 403
@@ -444,7 +444,7 @@ async def test_a_call_that_was_not_read_becomes_a_dialect_when_the_button_is_pre
     await shoot(page, "mitmweb-dialect")
     file = started.profiles / "lab-model.yaml"
     assert not file.exists()
-    async with httpx.AsyncClient(base_url=started.address, trust_env=False) as stranger:
+    async with httpx.AsyncClient(base_url=started.address, trust_env=False, verify=False) as stranger:
         pressed = {"name": file.name}
         path = page.url.removeprefix(started.address)
         assert (await stranger.post(path, data=pressed)).status_code == 403

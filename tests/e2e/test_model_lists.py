@@ -198,20 +198,26 @@ async def test_a_model_of_gemini_is_asked_for_in_both_forms_of_its_name(name: st
 async def test_official_clients_read_it(start: Start) -> None:
     lab = await start(serving("ollama-chat"), vtc_upstream_api="ollama-chat")
     key: Any = {"base_url": lab.proxy.url, "api_key": "sk-none", "max_retries": 0}
-    async with anthropic.AsyncAnthropic(http_client=anthropic.DefaultAsyncHttpxClient(trust_env=False), **key) as sdk:
+    async with anthropic.AsyncAnthropic(
+        http_client=anthropic.DefaultAsyncHttpxClient(trust_env=False, verify=False), **key
+    ) as sdk:
         assert (await sdk.models.retrieve(NAME)).max_input_tokens == 32768
         with pytest.raises(anthropic.NotFoundError):
             await sdk.models.retrieve("nobodys")
     async with lab.sdk() as sdk:
         assert (await sdk.models.retrieve(NAME)).id == NAME
-    options: Any = {"base_url": lab.proxy.url, "async_client_args": {"trust_env": False}, "timeout": PATIENCE * 1000}
+    options: Any = {
+        "base_url": lab.proxy.url,
+        "async_client_args": {"trust_env": False, "verify": False},
+        "timeout": PATIENCE * 1000,
+    }
     async with genai.Client(api_key="none", http_options=options).aio as google:
         assert (await google.models.get(model=NAME)).input_token_limit == 32768
 
 
 async def test_ollamas_client_reads_it(start: Start) -> None:
     lab = await start(serving("openai-chat"), vtc_upstream_api="openai-chat")
-    client = ollama_sdk.AsyncClient(lab.proxy.url, trust_env=False)
+    client = ollama_sdk.AsyncClient(lab.proxy.url, trust_env=False, verify=False)
     try:
         found = await client.show(NAME)
     finally:

@@ -359,7 +359,7 @@ async def test_no_model_server(confdir: Path, unused_tcp_port: int) -> None:
     """The request was rewritten, and the report says so, though nobody was there to read it."""
     mode = [f"reverse:http://127.0.0.1:{unused_tcp_port}"]
     async with running_proxy(confdir, mode=mode, connection_strategy="lazy", vtc_tools="prompt") as proxy:
-        async with httpx.AsyncClient(base_url=proxy.url, trust_env=False, timeout=PATIENCE) as client:
+        async with httpx.AsyncClient(base_url=proxy.url, trust_env=False, verify=False, timeout=PATIENCE) as client:
             assert (await client.post(PATH, json=ASK)).status_code == 502
         flow = proxy.flows.ended.get_nowait()
         assert flow.metadata["vtc"]["request"] == ["3 tools -> tag prompt"]

@@ -149,7 +149,7 @@ async def site(
         workers = [await stack.enter_async_context(worker(upstream.url, confdir, log)) for log in logs]
         url = await stack.enter_async_context(nginx(directory, *(one.port for one in workers)))
         limits = httpx.Limits(max_connections=None)
-        client = httpx.AsyncClient(base_url=url, trust_env=False, timeout=PATIENCE, limits=limits)
+        client = httpx.AsyncClient(base_url=url, trust_env=False, verify=False, timeout=PATIENCE, limits=limits)
         yield Site(workers, await stack.enter_async_context(client))
 
 

@@ -55,7 +55,7 @@ async def before(upstream: str, confdir: Path, **settings: Any) -> AsyncIterator
     settings = {"mode": [f"reverse:{upstream}"], "vtc_discover": "on", **LAZY, **settings}
     async with (
         running_proxy(confdir, **settings) as proxy,
-        httpx.AsyncClient(base_url=proxy.url, trust_env=False, timeout=PATIENCE) as client,
+        httpx.AsyncClient(base_url=proxy.url, trust_env=False, verify=False, timeout=PATIENCE) as client,
     ):
         yield proxy, client
 
