@@ -343,7 +343,7 @@ async def test_what_looks_like_a_call_is_told_whatever_the_apis_are(
     flow = await lab.flow()
     assert "a possible call was not read: @@read( …" in flow.comment
     assert flow.marked == ":warning:"
-    assert flow.metadata["vtc"]["outcome"] == "refused"
+    assert flow.metadata["vtc"]["outcome"] == "unread"
     assert json.loads((tmp_path / "log").read_text())["unread"] is True
 
 

@@ -54,7 +54,7 @@ def test_calls_are_parted_by_what_became_of_them() -> None:
     samples = [
         Sample(0, "left as text", made=3, repaired=1, refused=2),
         Sample(0, "rewritten", made=1),
-        Sample(0, "left as text", unread=1),
+        Sample(0, "unread", unread=1),
     ]
     expected = {"without repair": 4, "repaired": 1, "left as text": 2, "unread": 1}
     assert drawn(*samples)["calls"].sums == expected

@@ -36,6 +36,8 @@ REFUSAL = {"reason": "r", "dialect": "tag", "name": "f", "excerpt": "x"}
         ({"request": ["3 tools -> tag prompt"]}, "rewritten"),
         ({"calls": [CALL, REPAIRED]}, "repaired"),
         ({"calls": [REPAIRED], "refusals": [REFUSAL]}, "refused"),
+        ({"unread": {"at": "@@read"}, "request": ["3 tools -> tag prompt"]}, "unread"),
+        ({"unread": {"at": "@@read"}, "refusals": [REFUSAL]}, "refused"),
         ({"policies": [{**POLICY, "action": "changed"}]}, "rewritten"),
         ({"policies": [{**POLICY, "action": "changed"}], "calls": [REPAIRED]}, "repaired"),
         ({"policies": [POLICY], "refusals": [REFUSAL]}, "denied"),

@@ -57,6 +57,7 @@ MARKS = {
     "rewritten": ":hammer:",
     "repaired": ":wrench:",
     "refused": ":warning:",
+    "unread": ":warning:",
     "denied": ":no_entry:",
     "failed": ":boom:",
     "error": ":x:",

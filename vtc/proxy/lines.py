@@ -18,7 +18,7 @@ from vtc.reporting.report import named_changes
 
 logger = logging.getLogger(__name__)
 
-LEVELS = {"error": logging.ERROR, **dict.fromkeys(("failed", "refused", "denied"), logging.WARNING)}
+LEVELS = {"error": logging.ERROR, **dict.fromkeys(("failed", "refused", "unread", "denied"), logging.WARNING)}
 """By outcome, of the line in the log, which mitmproxy colours; a fault has its trace beside it."""
 MOST_KNOWN = 1 << 14
 """Changes that are known; after them all are written once more."""

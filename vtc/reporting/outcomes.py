@@ -19,6 +19,7 @@ OUTCOMES: Mapping[str, Look] = {
     "error": Look("✕", "server error", "bad"),
     "denied": Look("⊘", "denied", "warn"),
     "refused": Look("△", "left as text", "warn"),
+    "unread": Look("?", "unread", "warn"),
     "repaired": Look("✚", "repaired", "mended"),
     "rewritten": Look("✓", "rewritten", "good"),
     "": Look("○", "unchanged", "quiet"),

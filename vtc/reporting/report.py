@@ -13,7 +13,7 @@ from vtc.profiles.document import counted
 from vtc.profiles.settings import UNKNOWN_MODEL
 from vtc.scrub import escaped, scrub, scrubbed
 
-type Outcome = Literal["failed", "error", "denied", "refused", "repaired", "rewritten", ""]
+type Outcome = Literal["failed", "error", "denied", "refused", "unread", "repaired", "rewritten", ""]
 
 DENYING = ("refused", "stopped", "dropped", "exhausted")
 """What policies do that leaves a call, or a whole request, undone."""
@@ -139,8 +139,10 @@ class Report:
             return "error"
         if actions.intersection(DENYING):
             return "denied"
-        if self.refusals or self.unread:
+        if self.refusals:
             return "refused"
+        if self.unread:
+            return "unread"
         if self.repaired:
             return "repaired"
         parties = self.parties

@@ -7,8 +7,8 @@ from itertools import combinations
 from typing import Any
 
 import pytest
+from hypothesis import example, settings
 from hypothesis import given as over
-from hypothesis import settings
 from hypothesis import strategies as st
 
 from tests.apis import chat
@@ -60,6 +60,7 @@ SCHEMA = st.recursive(
     ),
     max_leaves=5,
 )
+NO_OBJECT: Json = {"type": "function", "function": {"name": "read", "parameters": {"type": ["string", "null"]}}}
 _DEFS = {"one": {"type": "string", "minLength": 1}, "two": {"$ref": "#/$defs/two"}}
 
 
@@ -124,6 +125,7 @@ def test_a_step_done_twice_is_a_step_done_once(name: str, value: Any, fields: Js
 
 @WITH_OTHERS
 @over(fields=requests())
+@example(fields={"messages": [], "tools": [NO_OBJECT], "tool_choice": "auto", "max_tokens": 100})
 def test_all_steps_done_twice_are_done_once(steps: Json, fields: Json) -> None:
     asked, given = read(fields)
     once, _ = made_ready(asked, steps, given)

@@ -101,9 +101,9 @@ def _written(parameters: Json, words: Any, most: int) -> _Written:
 
 
 def _is_object(schema: Json) -> bool:
-    """False if the type of a tool's arguments is said, and is no object."""
-    kinds = schema.get("type")
-    return not isinstance(kinds, str) or kind_named(kinds) == "object"
+    """False if the type of a tool's arguments is said, and is no object: in a list of types none is."""
+    kinds = _types(schema)
+    return not kinds or "object" in kinds
 
 
 class SchemaWriter:
@@ -430,12 +430,17 @@ def _is_null(schema: Any) -> bool:
     )
 
 
+def _types(schema: Mapping[str, Any]) -> list[str]:
+    """List the types that `type` names."""
+    named = schema.get("type")
+    return [kind_named(kind) for kind in (named if isinstance(named, list) else [named]) if isinstance(kind, str)]
+
+
 def _kinds(schema: Any) -> list[str]:
     """List the types that a schema names, or that its keywords and choices are of; none if it says nothing."""
     if not isinstance(schema, Mapping):
         return []
-    named = schema.get("type")
-    kinds = [kind_named(kind) for kind in (named if isinstance(named, list) else [named]) if isinstance(kind, str)]
+    kinds = _types(schema)
     if not kinds or not all(kind in _BARE for kind in kinds):
         choices = schema["enum"] if isinstance(schema.get("enum"), list) else []
         choices = choices or ([schema["const"]] if "const" in schema else [])
