@@ -218,7 +218,7 @@ class TerminalPage(App[None]):
 
     def look(self) -> None:
         """Show what is new in the log."""
-        if not self.screen_stack:  # a last look while the page is closed
+        if not (self.screen_stack and self.screen_stack[0].query("#total")):  # a last look while the page is closed
             return
         if self._is_over():
             self.exit()
