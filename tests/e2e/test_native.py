@@ -175,7 +175,7 @@ async def test_a_whole_reply_with_calls_passes_as_it_came(content: str | None, s
 async def test_no_calls_are_none(empty: Any, start: Start) -> None:
     """Servers write `tool_calls: []` into everything: that does not switch the reading off."""
     frames = [chat.chunk({"role": "assistant", "content": "", "tool_calls": empty, "function_call": None})]
-    frames += [chat.chunk({"content": piece, "tool_calls": empty}) for piece in CALL]
+    frames += [chat.chunk({"content": piece, "tool_calls": empty}) for piece in ["I ", "look ", "at it.\n", *CALL]]
     lab = await start([*frames, chat.chunk({"tool_calls": empty}, "stop"), chat.DONE])
     found = (await lab.post(ASK)).message
     assert (found.calls, found.finish_reason) == ([("read", {"filePath": "/a"})], "tool_calls")

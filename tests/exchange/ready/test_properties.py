@@ -60,8 +60,21 @@ SCHEMA = st.recursive(
     ),
     max_leaves=5,
 )
-NO_OBJECT: Json = {"type": "function", "function": {"name": "read", "parameters": {"type": ["string", "null"]}}}
 _DEFS = {"one": {"type": "string", "minLength": 1}, "two": {"$ref": "#/$defs/two"}}
+
+
+NO_OBJECTS: Json = {
+    "messages": [],
+    "tools": [
+        {"type": "function", "function": {"name": f"read{number}", "parameters": parameters}}
+        for number, parameters in enumerate(
+            [{"type": ["string", "null"]}, {"$ref": "#/$defs/one", "maxLength": 0, "$defs": _DEFS}, {"enum": ["a"]}]
+        )
+    ],
+    "tool_choice": "auto",
+    "max_tokens": 100,
+}
+"""Tools whose arguments are no objects."""
 
 
 @st.composite
@@ -125,7 +138,7 @@ def test_a_step_done_twice_is_a_step_done_once(name: str, value: Any, fields: Js
 
 @WITH_OTHERS
 @over(fields=requests())
-@example(fields={"messages": [], "tools": [NO_OBJECT], "tool_choice": "auto", "max_tokens": 100})
+@example(fields=NO_OBJECTS)
 def test_all_steps_done_twice_are_done_once(steps: Json, fields: Json) -> None:
     asked, given = read(fields)
     once, _ = made_ready(asked, steps, given)

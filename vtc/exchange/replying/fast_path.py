@@ -137,7 +137,10 @@ def expression_of(decoder: Decoder, frame: Frame, delta: TextDelta | ReasoningDe
 
     def decode(tokens: Sequence[bytes]) -> tuple[Sequence[Delta], Sequence[Any], bool] | None:
         data, trial = b"".join(tokens), copy.copy(decoder)
-        decoded = trial.decode(Frame(before + data + after, data))
+        try:
+            decoded = trial.decode(Frame(before + data + after, data))
+        except Exception:  # a value in the place of another may make what is none of the API's
+            return None
         if decoded is None or decoded.frame is not None or trial != decoder:
             return None
         # The values of the frame's metadata make no difference.

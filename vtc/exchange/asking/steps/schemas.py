@@ -64,10 +64,10 @@ def schemas(request: CanonicalRequest, value: Any, _context: StepContext) -> tup
     left_out: list[str] = []
     left = MOST_PARTS_OF_ALL
     for tool in request.tools:
-        if not _is_object(tool.parameters) and tool.name != request.choice:
+        written = _written(tool.parameters, value, min(left, MOST_PARTS))
+        if tool.name != request.choice and not all(map(_is_object, (tool.parameters, written.parameters or {}))):
             left_out.append(tool.name)
             continue
-        written = _written(tool.parameters, value, min(left, MOST_PARTS))
         left -= written.parts
         if written.parameters is not None:
             lines.append(f"{tool.name}: {', '.join(written.gone)}" if written.gone else tool.name)
