@@ -139,7 +139,7 @@ def expression_of(decoder: Decoder, frame: Frame, delta: TextDelta | ReasoningDe
         data, trial = b"".join(tokens), copy.copy(decoder)
         try:
             decoded = trial.decode(Frame(before + data + after, data))
-        except Exception:  # a value in the place of another may make what is none of the API's
+        except (AttributeError, LookupError, TypeError, ValueError):  # with another value it is none of the API
             return None
         if decoded is None or decoded.frame is not None or trial != decoder:
             return None
