@@ -94,7 +94,7 @@ CASES = (
         "a call (hermes) in pieces of four characters, and the end of the reply",
         ("I will write it.", "\n\n"),
         samples.pieces(CALL),
-        {CHAT: Limits(1066, 36, 744), OLLAMA: Limits(1305, 36, 901)},
+        {CHAT: Limits(911, 36, 465), OLLAMA: Limits(922, 36, 470)},
         ends=True,
     ),
     Case(

@@ -277,6 +277,67 @@ def test_same_frames_leave_where_white_space_waits_from_the_beginning(texts: lis
     assert chat.read(b"".join(fast.finish())) == chat.read(b"".join(slow.finish()))
 
 
+def call_in(dialect: str, size: int, content: str = "") -> list[str]:
+    """Write a call in pieces of a size, after text where that may stand before it."""
+    call = chat.DIALECTS[dialect]("write", {"filePath": "/a", "content": content or WRITTEN})
+    text = call if dialect == "bare-json" else f"I will write it.\n\n{call}"
+    return [text[at : at + size] for at in range(0, len(text), size)]
+
+
+WRITTEN = 'def f(x):\n    return {"a": [1, "\\n"], "b": x < 3 and x > 1, "ä": "C:\\new"}  # é\n\n' * 8
+
+
+@pytest.mark.parametrize("dialect", chat.DIALECTS)
+@pytest.mark.parametrize("size", [1, 4, 17])
+@pytest.mark.parametrize("cut", [None, -9, -200])
+def test_same_frames_of_a_call_leave_at_the_same_time_with_and_without_it(
+    dialect: str, size: int, cut: int | None
+) -> None:
+    fast, slow = opened().stream(), opened().stream()
+    slow._fast = None
+    for chunk in [chat.ROLE, *chat.said(*call_in(dialect, size)[:cut], *[" more", "\n"] * 4)]:
+        assert fast.feed(chunk) == slow.feed(chunk)
+    assert fast.finish() == slow.finish()
+
+
+@pytest.mark.parametrize("dialect", chat.DIALECTS)
+@pytest.mark.parametrize("together", [1, 3])
+def test_frames_of_a_call_that_waits_are_hardly_decoded(dialect: str, together: int) -> None:
+    watched = Watched(opened().stream())
+    frames = [chat.ROLE, *chat.said(*call_in(dialect, 4))]
+    chunks = [b"".join(frames[at : at + together]) for at in range(0, len(frames), together)]
+    out = b"".join(data for chunk in chunks for data in watched.stream.feed(chunk))
+    assert watched.read < 40
+    ((_, arguments),) = chat.read(out + b"".join(watched.stream.finish())).calls
+    assert arguments["content"] == WRITTEN
+
+
+@pytest.mark.parametrize("end", ["break_off", "lose", "give_up", "fault"])
+def test_frames_of_a_call_are_given_back_once_however_the_stream_goes_on(
+    end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = opened().stream()
+    frames = [chat.ROLE, *chat.said(*call_in("tag", 4)[:-9])]
+    out = [data for frame in frames for data in stream.feed(frame)]
+    assert len(out) < 10
+    match end:
+        case "break_off":
+            out += stream.break_off("it broke")
+        case "lose":
+            out += stream.lose(ValueError("a gap"))
+        case "give_up":
+            out += stream.give_up(b"", ValueError("a fault"))
+        case "fault":
+            monkeypatch.setattr(stream._relay.pipelines[0], "feed", raising)
+            frames += chat.said(" <a>", "b")
+            out += [data for frame in frames[-2:] for data in stream.feed(frame)] + stream.finish()
+    assert b"".join(out) == b"".join(frames)
+
+
+def raising(*_: object) -> None:
+    raise ValueError("a fault")
+
+
 @pytest.mark.parametrize("end", ["keep_alive", "break_off", "lose"])
 def test_frame_that_waits_leaves_once_however_the_stream_goes_on(end: str) -> None:
     stream = opened().stream()

@@ -18,9 +18,9 @@ from msgspec.structs import replace
 
 from vtc.apis.contract import Decoded, Decoder, Encoder, ReplyEvent
 from vtc.apis.fields import in_envelope, object_of
-from vtc.apis.relay.choice import Choice, Part, Pipeline, as_said, finish, read, told_reason
+from vtc.apis.relay.choice import Choice, Part, Pipeline, as_said, finish, has_calls, read, told_reason
 from vtc.apis.relay.frames import FrameWriter, Left, PendingFrame, after, before, pending, settle
-from vtc.events import Beside, CallDelta, Delta, Failure, Finish, Seal, Text, Usage
+from vtc.events import Beside, CallDelta, Delta, Event, Failure, Finish, Seal, Text, Usage
 from vtc.json_text import encode
 from vtc.wire.framing import Frame
 
@@ -127,8 +127,9 @@ class Relay[P: Pipeline]:
             choice, entry, events = read(choice, entry, deltas)
             if not (events or choice.ended) and choice.waiting is waiting and (waiting or entry.text or entry.calls):
                 waiting.append(entry)  # as for each frame of a long call; nothing can fail any more
-                self.decoder, self._choices[index] = decoder, choice
-                self._last = frame if deltas else self._last
+                self.decoder, self._choices[index], self._last = decoder, choice, frame if deltas else self._last
+                if last and len(deltas) == 1 and decoded.clean and not metadata:
+                    self.last_frame = LastFrame(frame, last, (), (), waiting, True)
                 return []
             writer = copy.copy(self.writer)
             left, waiting = settle([*choice.waiting, entry], events, ended=choice.ended)
@@ -187,6 +188,22 @@ class Relay[P: Pipeline]:
         out += [*([] if breaks else writer.end()), *writer.close()]
         self.writer = writer
         self._choices.update((choice.index, choice) for choice in choices)
+        return out
+
+    def say(self, index: int, frame: Frame, text: str, events: Sequence[Event]) -> list[bytes]:
+        """Take a frame like the last one, which waits: it says nothing but this text, which became events, and with it
+        that of those which wait. Return what may leave now.
+        """
+        choice, entry = self._choices[index], PendingFrame(frame, text)
+        self._last = frame
+        if not events:
+            choice.waiting.append(entry)
+            return []
+        self.last_frame, writer = None, copy.copy(self.writer)
+        left, waiting = settle([*choice.waiting, entry], [*events], ended=False)
+        out = writer.leave(index, left)
+        self.writer = writer
+        self._choices[index] = replace(choice, waiting=waiting, lifted=choice.lifted or has_calls(events))
         return out
 
     def went(self) -> None:

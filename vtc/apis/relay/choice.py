@@ -190,10 +190,10 @@ def _read_each(choice: Choice, entry: PendingFrame, deltas: Sequence[Delta]) -> 
             case BlockEnd():
                 choice = replace(choice, paused=True)
                 after.append(delta)
-            case Finish(early=True) if not (choice.lifted or _calls(events)):
+            case Finish(early=True) if not (choice.lifted or has_calls(events)):
                 choice, intact = replace(choice, owed=True), False
             case Finish(reason=reason):
-                choice, waited = replace(choice, lifted=choice.lifted or _calls(events)), len(calls)
+                choice, waited = replace(choice, lifted=choice.lifted or has_calls(events)), len(calls)
                 choice, more, pieces, calls, fate = finish(choice, calls, complete=reason not in CUT_OFF)
                 client_reason = told_reason(reason, choice, fate)
                 events += more
@@ -202,7 +202,7 @@ def _read_each(choice: Choice, entry: PendingFrame, deltas: Sequence[Delta]) -> 
                 after.append(delta if client_reason == reason else replace(delta, reason=client_reason))
                 intact = intact and client_reason == reason and not (calls and fate == "written")
                 calls = [] if fate == "written" else calls
-    if not choice.lifted and _calls(events):
+    if not choice.lifted and has_calls(events):
         choice = replace(choice, lifted=True)
     before = entry.before
     if thoughts:
@@ -253,7 +253,7 @@ def _refusal(deltas: Sequence[Delta]) -> int:
     return sum(len(delta.text) for delta in texts[begun:])
 
 
-def _calls(events: Sequence[object]) -> bool:
+def has_calls(events: Iterable[object]) -> bool:
     """True if the client is given a call, or a piece of one."""
     kinds = [*map(type, events)]
     return Call in kinds or CallPiece in kinds
@@ -350,13 +350,13 @@ def _decided(
     they are for a client of another API, which is told them whole.
     """
     if not gathered:
-        return replace(choice, lifted=choice.lifted or _calls(events)), [*events], "none"
+        return replace(choice, lifted=choice.lifted or has_calls(events)), [*events], "none"
     left = [event.call for event in events if isinstance(event, Call)]
     rewritten = any(isinstance(event, Rewritten) for event in events)
     if clean and not rewritten and not choice.anew and _is_same(left, gathered):
         return choice, [event for event in events if not isinstance(event, Call)], "kept"
     waiting = deque(map(_without_calls, choice.waiting))
-    return replace(choice, waiting=waiting, lifted=choice.lifted or _calls(events)), [*events], "written"
+    return replace(choice, waiting=waiting, lifted=choice.lifted or has_calls(events)), [*events], "written"
 
 
 def _begun(entry: PendingFrame, piece: CallDelta) -> PendingFrame:

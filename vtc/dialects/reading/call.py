@@ -60,6 +60,8 @@ type Body = JsonBody | PythonBody | GemmaBody
 type Search = Callable[[str], object]
 _IN_STRING: Search = re.compile(r'["\\\x00-\x1f]').search
 """Finds what is more than text in a JSON string."""
+ENDS_STRING: Search = re.compile(r'(?!(?:[^"\\\x00-\x1f]++|\\["\\/bfnrt])*+\Z)').match
+"""Matches what may be more than text in a JSON string and escapes that are whole."""
 
 
 type BeginsJson = tuple[Literal[Verdict.JSON], OpenCall]

@@ -13,7 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from vtc.dialects.reading.call import InJson
+import msgspec
+
+from vtc.dialects.reading.call import ENDS_STRING, InCall, InJson
 from vtc.dialects.reading.context import (
     CONTEXT,
     KNOWN_NOTHING,
@@ -32,6 +34,7 @@ from vtc.dialects.reading.context import (
 )
 from vtc.dialects.reading.text import KINDS, InReasoning, InText
 from vtc.dialects.reading.transitions import TABLE, State, StateRow, Step
+from vtc.dialects.reading.value import InValue
 from vtc.dialects.syntax.grammar import Grammar
 from vtc.dialects.syntax.scan import PlainRule
 from vtc.events import Event, Reasoning, Text, Tool
@@ -49,6 +52,15 @@ SPARE = 64
 """Steps that a text of any length may take."""
 
 _TEXT = Last.TEXT
+
+
+class HeldCall(msgspec.Struct, frozen=True, gc=False):
+    """What may be told later of a call that is held."""
+
+    more: Callable[[str], object] | None
+    """Finds what is more than text of the call; None if all text is to be read."""
+    room: int
+    """Bytes of such text that it may yet have."""
 
 
 class Livelock(RuntimeError):
@@ -278,6 +290,15 @@ class Reader:
         if not line.strip(INDENTING) or ": |" in line or ": >" in line:
             return None  # at the beginning of a line, where more is markup than within it, or after a key of YAML
         return self._scan.plain if self._scan else None
+
+    @property
+    def held_call(self) -> HeldCall | None:
+        """Tell which text only makes the call longer that is held; None if no call is, or not as a whole."""
+        inside = self._inside
+        if not isinstance(inside, InCall | InJson | InValue) or inside.call.pieces or inside.call.text.spilled:
+            return None
+        more = ENDS_STRING if self._first and isinstance(inside, InJson) else self._first
+        return HeldCall(more, self._context.most_held - inside.call.text.size)
 
     def _begin(self) -> None:
         self._inside = InText(self._context)

@@ -13,6 +13,9 @@ ends in white space waits for the next one, and the beginning of a frame for its
 does one that went the long way and waits there as the only one: it leaves from here, and the reader is told. It is also
 told the end of the text that left unread, once there is something to read; or at once, where a code span begins or ends
 in it: that text is as plain as any, but in a span the reader looks for something else.
+
+Of a call that is delivered whole no frame leaves before its end. Those that look alike are not decoded either: they
+wait in the relay, as on the long way, and texts that only make the call longer are read with the next that may do more.
 """
 
 from __future__ import annotations
@@ -32,8 +35,9 @@ from vtc.apis.relay import LastFrame, Relay
 from vtc.apis.told_text import ToldText, learned
 from vtc.dialects.bounded_cache import COMPILED, PER_CHARACTER
 from vtc.dialects.reading.context import CONTEXT
+from vtc.dialects.reading.reader import HeldCall
 from vtc.dialects.syntax.scan import INDENT, PlainRule
-from vtc.events import Delta, ReasoningDelta, TextDelta
+from vtc.events import Delta, Event, ReasoningDelta, TextDelta
 from vtc.exchange.remembering.thoughts import ThoughtRecorder
 from vtc.exchange.replying.reply import ReplyPipeline
 from vtc.wire.framing import Frame
@@ -49,7 +53,7 @@ _CODE = rb" {0,3}(?:\\t|>)|    "
 _BLOCK = rb": [|>]|(?:\A| )[|>][-+1-9]{0,2}(?:\\n|\Z)"
 """The end of a line that may open a block of text in YAML: the reader says whether it does."""
 _INDENT = rb"(?: |\\t|>){0,%d}" % INDENT
-_SPACE, _BACKSLASH = b" \\"
+_SPACE = ord(" ")
 
 
 class TextCheck(msgspec.Struct, frozen=True):
@@ -123,6 +127,26 @@ _PROBES = {hole: {_STRING: b'"vtc"', _NUMBERS: b"[-70707]", _NUMBER: b"-70707"}[
 _NAME_END = re.compile(rb"\s*:")
 
 type Match = Callable[[bytes], re.Match[bytes] | None]
+_is_string = re.compile(_CHARACTERS).fullmatch
+
+
+class FrameShape(NamedTuple):
+    """How the frame looks that was read last, and others like it."""
+
+    before: bytes
+    """What stood before its text."""
+    after: bytes
+    match: Match
+    """Matches frames that differ from it in other values, too."""
+
+    def text(self, frame: bytes, check: TextCheck | None = None) -> bytes:
+        """Return the text of a frame, as JSON has it; none if it looks otherwise, or must be read by a `check`."""
+        before, after, match = self
+        text = frame[len(before) : -len(after)] if frame.startswith(before) and frame.endswith(after) else b""
+        if not (text and _is_string(text)):
+            found = match(frame)
+            text = found["text"] if found else b""
+        return b"" if len(text) > MOST_TEXT or (check and check.odd(text) and check.stops(text)) else text
 
 
 def expression_of(decoder: Decoder, frame: Frame, delta: TextDelta | ReasoningDelta) -> bytes | None:
@@ -211,11 +235,12 @@ class Shapes:
         self._known: dict[type[Delta], Match] = {}
         self._patience = self._failures = 0
 
-    def match(self, decoder: Decoder, frame: Frame, delta: TextDelta | ReasoningDelta) -> re.Match[bytes] | None:
-        """Match a frame by an expression for those like it; None if none is known."""
+    def of(self, decoder: Decoder, frame: Frame, delta: TextDelta | ReasoningDelta) -> FrameShape | None:
+        """Tell how a frame looks; None if that is not known."""
+        raw = frame.raw
         known = self._known.get(type(delta))
-        if known and (found := known(frame.raw)):
-            return found
+        if known and (found := known(raw)):
+            return FrameShape(raw[: found.start("text")], raw[found.end("text") :], known)
         if self._patience:
             self._patience -= 1
             return None
@@ -226,10 +251,11 @@ class Shapes:
         match = COMPILED.get_or_make(
             ("shape", expression), lambda: _compiled(expression), lambda _: len(expression) * PER_CHARACTER
         )
-        found = match(frame.raw)  # none if its data stand in several lines
-        if found:
-            self._known[type(delta)] = match
-        return found
+        found = match(raw)  # none if its data stand in several lines
+        if found is None:
+            return None
+        self._known[type(delta)] = match
+        return FrameShape(raw[: found.start("text")], raw[found.end("text") :], match)
 
 
 def _compiled(expression: bytes) -> Match:
@@ -272,25 +298,109 @@ MOST_TEXT = 1 << 12
 """Bytes of a frame's text beyond which it is read: the last ones are kept here."""
 
 
+MOST_BEFORE_CALL = 4
+"""Frames that wait for what may begin with them; a call is longer."""
+MOST_UNTOLD = 1 << 12
+"""Characters of a call that wait until the reader is told them."""
+_PER_CHARACTER = 4
+"""Bytes of UTF-8 at the most."""
+_decoded = msgspec.json.Decoder(str).decode
+
+
+class HeldFrames:
+    """Takes the frames of a choice of which nothing leaves, as they are a call that is delivered whole."""
+
+    __slots__ = ("_around", "_call", "_end", "_index", "_pipeline", "_relay", "_room", "_shape", "_texts", "taken")
+
+    def __init__(
+        self,
+        relay: Relay[ReplyPipeline],
+        pipeline: ReplyPipeline,
+        shape: FrameShape,
+        frame: Frame,
+        index: int,
+        call: HeldCall,
+    ) -> None:
+        """They look like this frame."""
+        self._relay = relay
+        self._pipeline = pipeline
+        self._shape = shape
+        self._index = index
+        self._call: HeldCall | None = call
+        self._room = 0  # characters that it may have before the reader is told
+        before, _, after = frame.raw.partition(frame.data or b"")
+        self._around = len(before), len(after)
+        self._end = relay.decoder.framing.end
+        self._texts: list[str] = []  # those that the reader was not told
+        self.taken = 0
+        """Bytes of the chunk at hand that the relay has."""
+
+    def feed(self, chunk: bytes) -> list[bytes] | None:
+        """Take frames; return what leaves, None if they must be read."""
+        if self._call is None:
+            return None
+        if chunk.find(self._end) + len(self._end) == len(chunk):
+            text = self._text(chunk)
+            if text is None or not (left := self._take(chunk, text)):
+                return None if text is None else []
+            return [b"".join(left)]
+        *parts, begun = chunk.split(self._end)
+        frames = [part + self._end for part in parts]
+        texts = [*map(self._text, frames)]
+        if begun or None in texts:
+            return None
+        out: list[bytes] = []
+        for frame, text in zip(frames, texts, strict=True):
+            out += self._take(frame, text or "")
+            self.taken += len(frame)
+        self.taken = 0
+        return [b"".join(out)] if out else out
+
+    def _text(self, frame: bytes) -> str | None:
+        """Return the text of a frame; None if it must be read."""
+        try:
+            return _decoded(b'"%b"' % self._shape.text(frame)) or None
+        except msgspec.DecodeError:
+            return None
+
+    def _take(self, raw: bytes, text: str) -> list[bytes]:
+        """Take a frame; return what leaves."""
+        call, (before, after) = self._call, self._around
+        self._texts.append(text)
+        self._room -= len(text)
+        is_more = self._room < 0 or call is None or call.more is None or call.more(text)
+        events = self.tell() if is_more else []
+        return self._relay.say(self._index, Frame(raw, raw[before : len(raw) - after]), text, events)
+
+    def tell(self) -> list[Event]:
+        """Tell the reader all that it was not told; return what becomes of it."""
+        text = "".join(self._texts)
+        self._texts.clear()
+        events = self._pipeline.feed(text) if text else []
+        self._call = call = None if events else self._pipeline.held_call
+        self._room = min(call.room // _PER_CHARACTER, MOST_UNTOLD) if call else 0
+        return events
+
+
 class FastPath:
     """Forwards chunks of one reply that need not be read."""
 
     __slots__ = (
-        "_around",
         "_begun",
         "_check",
         "_end",
         "_followers",
         "_frames",
         "_heard",
-        "_match",
         "_owed",
         "_reading",
         "_relay",
+        "_shape",
         "_shapes",
         "_tail",
         "_texts",
         "_told",
+        "held",
     )
 
     def __init__(self, relay: Relay[ReplyPipeline], heard: ThoughtRecorder | None = None) -> None:
@@ -299,8 +409,9 @@ class FastPath:
         self._end = relay.decoder.framing.end
         self._shapes = Shapes()
         self._check: TextCheck | None = None  # None while every frame must be read
-        self._match: Match | None = None
-        self._around = b"", b""  # what stood around the text of the frame that was read last
+        self._shape = FrameShape(b"", b"", lambda _: None)
+        self.held: HeldFrames | None = None
+        """Takes the frames of a call that waits, and reads them."""
         self._begun = b""  # the beginning of a frame
         self._frames: list[bytes] = []  # those before it that wait for what follows
         self._texts: list[bytes] = []
@@ -314,15 +425,15 @@ class FastPath:
         """Return what may leave of the chunk and of those before it; None if they must be read (`take`)."""
         check = self._check
         if check is None:
-            return None
-        data, (before, after) = self._begun + chunk, self._around
+            return self.held.feed(chunk) if self.held else None
+        data, (before, after, _) = self._begun + chunk, self._shape
         start, end = len(before), len(data) - len(after)
         text: bytes | None = None  # of the only frame
         if start < end < MOST_TEXT and data[:start] == before and data[end:] == after:
             text = data[start:end]  # mostly the next frame is the same but for its text
         if text is None or check.odd(text):
             is_one = data.find(b"\n", start) == len(data) - len(self._end) > 0
-            text = self._text(data) if is_one else None
+            text = self._shape.text(data, check) if is_one else None
             is_alone = text is not None and not check.joined(text)
         else:
             is_alone = text[-1] != _SPACE
@@ -334,7 +445,7 @@ class FastPath:
         if text is None:
             *parts, begun = data.split(self._end)
             frames = [part + self._end for part in parts]
-            texts = [*map(self._text, frames)]
+            texts = [self._shape.text(frame, check) for frame in frames]
         else:
             frames, texts, begun = [data], [text], b""
         if b"" in texts or len(begun) > MOST_BEGUN or b"\r" in begun:
@@ -362,17 +473,6 @@ class FastPath:
                 self._check = check_of(rule) if (rule := self._reading.plain) else None
         return out
 
-    def _text(self, frame: bytes) -> bytes:
-        """Return the text of a frame, as JSON has it; none if the frame must be read."""
-        check, (before, after) = self._check, self._around
-        assert check is not None
-        assert self._match is not None
-        text = frame[len(before) : -len(after)] if frame.startswith(before) and frame.endswith(after) else b""
-        if not text or b'"' in text or text[-1] == _BACKSLASH:
-            match = self._match(frame)
-            text = match["text"] if match else b""
-        return b"" if len(text) > MOST_TEXT or (check.odd(text) and check.stops(text)) else text
-
     def _left(self, frames: Sequence[bytes], texts: Sequence[bytes]) -> list[bytes] | None:
         """Let frames leave, with these texts; None if they must be read after all."""
         data = b"".join(frames)
@@ -392,19 +492,30 @@ class FastPath:
         return [data]
 
     def take(self, chunk: bytes) -> bytes:
-        """Hand over what waits here, and the chunk."""
+        """Hand over what waits here, and the chunk, when the readers were told what came unread."""
+        if self.held or self._tail:
+            self._tell()
         data = b"".join([*self._frames[self._owed :], self._begun, chunk])
         self._frames, self._texts, self._begun, self._owed = [], [], b"", 0
-        if self._tail:
-            self._tell()
         return data
 
-    def _tell(self) -> None:
-        """Tell the reader the end of what left unread."""
-        if self._reading and (reader := self._reading.text.reader):
-            text = b"".join(self._tail).decode(errors="replace")
-            reader.passed(_ESCAPE.sub(lambda escape: _ESCAPED[escape[0]], text) if "\\" in text else text)
+    def give_back(self, chunk: bytes) -> bytes:
+        """Hand over the same after a fault: the readers are told nothing."""
+        if self.held:
+            chunk = chunk[self.held.taken :]
+        self.held = None
         self._tail.clear()
+        return self.take(chunk)
+
+    def _tell(self) -> None:
+        """Tell the readers what came unread: the end of what left, or all of a call."""
+        held, self.held = self.held, None
+        text = b"".join(self._tail).decode(errors="replace")
+        self._tail.clear()
+        if held and held.tell():
+            raise ValueError("text that only makes a call longer became something else")
+        if text and self._reading and (reader := self._reading.text.reader):
+            reader.passed(_ESCAPE.sub(lambda escape: _ESCAPED[escape[0]], text) if "\\" in text else text)
 
     def rest(self) -> None:
         """Forward nothing until a frame was read: the numbers of frames have changed."""
@@ -417,21 +528,28 @@ class FastPath:
         """
         self._check = None
         last = self._relay.last_frame
-        if not whole or last is None or (plain := plain_frame(last)) is None:
+        if not whole or last is None:
+            return
+        if not last.left:
+            if len(last.waiting) > MOST_BEFORE_CALL:
+                self._hold(last)
+            return
+        if (plain := plain_frame(last)) is None:
             return
         frame, delta, left, waits = plain
         pipeline = self._relay.pipelines[delta.choice]
         if not isinstance(delta, TextDelta | ReasoningDelta) or (isinstance(delta, TextDelta) and delta.refusal):
             return
         rule = pipeline.plain if isinstance(delta, TextDelta) else pipeline.plain_reasoning
-        match = self._shapes.match(self._relay.decoder, frame, delta) if rule else None
-        if rule is None or match is None:
+        shape = self._shapes.of(self._relay.decoder, frame, delta) if rule else None
+        if rule is None or shape is None:
             return
+        text = frame.raw[len(shape.before) : -len(shape.after)]
         if not isinstance(delta, TextDelta):
             rule = rule._replace(stop=rule.stop + rule.later, later="")  # no reader is told of reasoning that left
         check = check_of(rule)
         self._reading = pipeline if isinstance(delta, TextDelta) and check.ends else None
-        if waits and check.stops(match["text"]):
+        if waits and check.stops(text):
             return
         self._followers = [*self._who_follow(delta)]
         if left is frame.raw:
@@ -440,10 +558,20 @@ class FastPath:
             self._told = learned(self._relay.writer, delta)
             if self._told is None or not self._told.goes_on(left):
                 return
-        self._check, self._match = check, match.re.fullmatch
-        self._around = frame.raw[: match.start("text")], frame.raw[match.end("text") :]
+        self._check, self._shape = check, shape
         if waits:
-            self._frames, self._texts, self._owed = [frame.raw], [match["text"]], 1
+            self._frames, self._texts, self._owed = [frame.raw], [text], 1
+
+    def _hold(self, last: LastFrame) -> None:
+        """Take the frames that follow one of a call which waits, if it is one."""
+        frame, delta, pipeline = last.frame, last.delta, self._relay.pipelines[last.delta.choice]
+        if not isinstance(delta, TextDelta) or delta.refusal or (call := pipeline.held_call) is None:
+            return
+        if _string(b'"%b"' % self._shape.text(frame.raw)) != delta.text:
+            if (shape := self._shapes.of(self._relay.decoder, frame, delta)) is None:
+                return
+            self._shape = shape
+        self.held = HeldFrames(self._relay, pipeline, self._shape, frame, delta.choice, call)
 
     def _who_follow(self, delta: Delta) -> Iterator[Callable[[bytes, Sequence[bytes]], None]]:
         """Find who must know of the frames that leave and of their texts."""

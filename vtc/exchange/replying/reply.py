@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec.structs import replace
 
+from vtc.dialects.reading.reader import HeldCall
 from vtc.dialects.syntax.scan import PlainRule
 from vtc.dialects.text_client import conversation
 from vtc.events import Call, CallDelta, Event, Intervention, Markup, Reasoning, Rewritten, Text, Tool, ToolCall
@@ -135,6 +136,11 @@ class ReplyPipeline:
             return ANYTHING
         reader = self.text.thoughts.reader
         return None if reader.waits else reader.plain
+
+    @property
+    def held_call(self) -> HeldCall | None:
+        """Tell which text only makes the call longer that is held; None if none is."""
+        return self.text.reader.held_call if self.text.reader else None
 
     def feed(self, text: str) -> list[Event]:
         reading = self.text

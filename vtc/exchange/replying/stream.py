@@ -84,14 +84,17 @@ class Stream:
         """Take the next bytes of the body."""
         if (fast := self._fast) is None:
             return [data] if (data := self._read(chunk, final=False)) else []
+        started = self._clock() if fast.held else 0.0
         try:
             if (out := fast.feed(chunk)) is not None:
+                self.seconds += self._clock() - started if started else 0.0
                 return out
+            rest = fast.take(chunk)
         except Exception as error:
-            data = self._fail(error) + (fast.take(chunk) if self.failed else b"")
+            data = self._fail(error) + (fast.give_back(chunk) if self.failed else b"")
             return [data] if data else []
         started = self._clock()
-        data = self._read(fast.take(chunk), final=False)
+        data = self._read(rest, final=False)
         try:
             if self._fast is fast:
                 fast.learn(whole=not self._frames.held)
@@ -115,7 +118,7 @@ class Stream:
             return []
         self._finished = True
         started = self._clock()
-        data = self._read(self._fast.take(b"") if self._fast else b"", final=True, breaks=breaks)
+        data = self._read_rest(final=True, breaks=breaks)
         if self._relay.reasonless and not (self.failed or self.broken):
             self._report.errors.append(REASONLESS)
         if (breaks or self.failed) and self.turn:
@@ -152,7 +155,7 @@ class Stream:
 
     def lose(self, fault: Exception) -> list[bytes]:
         """End the body at a fault of ours after which there is a gap in it."""
-        data = self._read(self._fast.take(b""), final=False) if self._fast else b""
+        data = self._read_rest(final=False) if self._fast else b""
         data += b"" if self.broken else self._fail(fault)
         self.broken = True
         return [data] if data else []
@@ -161,12 +164,23 @@ class Stream:
         """Rewrite no more of the body, from these bytes on."""
         if self._body is not None:  # which is no work
             return Stream.feed(self, data)
-        chunk = self._fast.take(data) if self._fast else data
+        chunk = self._fast.give_back(data) if self._fast else data
         out = self._fail(fault)
         if self.failed and self._in_step:
             out += b"".join(frame.raw for frame in self._given_back(self._frames.finish))
         out += self._read(chunk, final=False)
         return [out] if out else []
+
+    def _read_rest(self, *, final: bool, breaks: bool = False) -> bytes:
+        """Take what waits on the fast path the long way."""
+        rest = failed = b""
+        if fast := self._fast:
+            try:
+                rest = fast.take(b"")
+            except Exception as error:
+                failed = self._fail(error)
+                rest = fast.give_back(b"")
+        return failed + self._read(rest, final=final, breaks=breaks)
 
     def _read(self, rest: bytes, *, final: bool, breaks: bool = False) -> bytes:
         """Take a chunk the long way."""
