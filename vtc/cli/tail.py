@@ -17,7 +17,9 @@ from vtc.cli.common import base_url, profile_directories
 from vtc.cli.replies import given
 from vtc.profiles import loader
 from vtc.proxy import launch
+from vtc.proxy.asker import Asker
 from vtc.proxy.draft_file import DraftFile
+from vtc.proxy.status import status_of
 
 NEEDED = "needs the package textual"
 
@@ -95,9 +97,6 @@ def _draft(flow: str, port: int, folders: Sequence[Path]) -> DraftFile:
 
 def _log_of(url: str) -> Path:
     """Ask a VTC of this machine where it writes its log."""
-    from vtc.proxy.asker import Asker
-    from vtc.proxy.status import status_of
-
     status, answer = status_of(Asker(url))
     if answer.error:
         raise click.ClickException(f"nothing answers at {url} ({answer.why}): name its URL, or the file of its log")

@@ -27,14 +27,14 @@ def _other_scheme(asker: Asker, answer: ServerAnswer) -> str:
     is_mixed_up = is_mixed_up or (url.scheme == "https" and isinstance(answer.error, TimeoutError))  # it waits for more
     if not (is_mixed_up or answer.status == 400):
         return ""
-    other = url._replace(scheme="http" if url.scheme == "https" else "https").geturl()
-    tried = Asker(other, seconds=min(1, asker.seconds), trust=Trust(ssl_insecure=True)).ask(LIST)
-    return "" if tried.error else other
+    other_url = url._replace(scheme="http" if url.scheme == "https" else "https").geturl()
+    tried = Asker(other_url, seconds=min(1, asker.seconds), trust=Trust(ssl_insecure=True)).ask(LIST)
+    return "" if tried.error else other_url
 
 
-def mixed_up(url: str, other: str) -> str:
+def mixed_up(url: str, other_url: str) -> str:
     """Say that a server speaks the other one of http and https than its URL says."""
-    return f"{url} speaks {urlsplit(other).scheme}: start VTC with `vtc run {other}`"
+    return f"{url} speaks {urlsplit(other_url).scheme}: start VTC with `vtc run {other_url}`"
 
 
 STARTING = (502, 503, 504)
@@ -73,14 +73,14 @@ def recognised(asker: Asker, profiles: Profiles) -> ServerIdentity:
     if named and not profiles.sources["server", named.name].builtin:
         return ServerIdentity(named.name, f"{upstream} has a profile of yours: {named.name}")
     if named and url.scheme == "https":
-        told = f"{upstream} is one of: {named.description or named.name}"
-        return ServerIdentity(named.name, told, is_hosted=True)
+        line = f"{upstream} is one of: {named.description or named.name}"
+        return ServerIdentity(named.name, line, is_hosted=True)
     answer = asker.ask(LIST)
     if isinstance(answer.error, ssl.SSLCertVerificationError):
         why = f"({answer.error.verify_message}): {ADVICE}"
         return ServerIdentity(None, f"the certificate of {upstream} is not trusted {why}")
-    if other := _other_scheme(asker, answer):
-        return ServerIdentity(None, mixed_up(upstream, other), is_there=False, is_mixed_up=True)
+    if other_url := _other_scheme(asker, answer):
+        return ServerIdentity(None, mixed_up(upstream, other_url), is_there=False, is_mixed_up=True)
     if answer.error and not isinstance(answer.error, OSError):
         return ServerIdentity(None, f"{upstream} does not answer in HTTP: is it the model server?", is_there=False)
     if answer.error:
@@ -95,10 +95,10 @@ def recognised(asker: Asker, profiles: Profiles) -> ServerIdentity:
     models = tuple(names_of(answer.body))
     owner = owned(answer.json, profiles)
     if server := owner or named:
-        told = f"{upstream} is {server.description or server.name}"
-        return ServerIdentity(server.name, told, models=models, answers=True, is_listed=owner is not None)
-    told = "its kind was not recognised, which is fine for most servers (--server names it)"
-    return ServerIdentity(None, f"{upstream} answers; {told}", models=models, answers=True)
+        line = f"{upstream} is {server.description or server.name}"
+        return ServerIdentity(server.name, line, models=models, answers=True, is_listed=owner is not None)
+    line = f"{upstream} answers; its kind was not recognised, which is fine for most servers (--server names it)"
+    return ServerIdentity(None, line, models=models, answers=True)
 
 
 def owned(listed: Any, profiles: Profiles) -> ServerProfile | None:

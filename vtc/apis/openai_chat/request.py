@@ -371,8 +371,8 @@ def _message(entry: Mapping[str, Any]) -> Message:
     role = str(entry.get("role") or "")
     thought: Any = ""
     if not entry.keys().isdisjoint(_SAY_THOUGHTS):
-        said = (entry[key] for key in THOUGHTS if entry.get(key))
-        thought = next(said, None) or words.text_of(words.entries_of(entry))
+        thoughts = (entry[key] for key in THOUGHTS if entry.get(key))
+        thought = next(thoughts, None) or words.text_of(words.entries_of(entry))
     return Message(
         role=ROLES.get(role, role),
         content=content.read(entry.get("content")),

@@ -55,7 +55,7 @@ _TEXT = Last.TEXT
 
 
 class HeldCall(msgspec.Struct, frozen=True, gc=False):
-    """What may be told later of a call that is held."""
+    """Tells which text of a call that is held the reader may be told later."""
 
     more: Callable[[str], object] | None
     """Finds what is more than text of the call; None if all text is to be read."""

@@ -102,7 +102,7 @@ class ReplyFactory:
 
     @cached_property
     def own(self) -> ModelFacts:
-        """What decides of its writing what is a call; the conversation is looked at, once, and then let go."""
+        """Tell what decides which of its texts are calls; the conversation is looked at, once, and then let go."""
         look, self._results = self._results, None
         return self._model_facts(look() if look else None)
 

@@ -384,7 +384,7 @@ class StreamedCalls:
                 )
                 more = _after(left, result.calls[0].arguments)
                 if not call.has_told:
-                    others = tuple(replace(other, source=None) for other in result.calls[1:])
+                    others = tuple(replace(following, source=None) for following in result.calls[1:])
                 call.repairs |= dict.fromkeys(result.repairs)
             except (NotInOrder, ValueError) as error:
                 rest = call.waiting.text + (call.rest if call.waiting.until == "value" else "") + call.came.again
