@@ -99,7 +99,7 @@ def brought(client: str, out: bytes, result: str, *, stream: bool) -> list[Any]:
 
 
 def of_message(out: bytes, *, stream: bool) -> Json:
-    """What a client of chat completions sends back that keeps all of a message: its calls, its `reasoning_details`."""
+    """What a client of chat completions sends back that keeps all of a message: its calls, what was sealed."""
     deltas = [one["choices"][0]["delta"] for one in chat.events(out)[:-1] if one["choices"]] if stream else []
     deltas = deltas or [json.loads(out)["choices"][0]["message"]]
     calls: dict[int, Any] = {}
@@ -110,7 +110,9 @@ def of_message(out: bytes, *, stream: bool) -> Json:
         call |= {**piece, "function": {**call["function"], **function}}
     details = [entry for delta in deltas for entry in delta.get("reasoning_details") or ()]
     kept = [{key: value for key, value in call.items() if key != "index"} for call in calls.values()]
-    return {"tool_calls": kept, **({"reasoning_details": details} if details else {})}
+    texts = {key: "".join(delta.get(key) or "" for delta in deltas) for key in ("reasoning_text", "reasoning_opaque")}
+    sealed = {"reasoning_details": details, **texts}
+    return {"tool_calls": kept, **{key: value for key, value in sealed.items() if value}}
 
 
 def parts_of(out: bytes, *, stream: bool) -> list[Json]:

@@ -118,21 +118,24 @@ def of_chat(model: str, host: str, said: Json, extra: Json) -> Form:
     def back(body: Json) -> list[Json]:
         past = [one for one in body["messages"] if one["role"] == "assistant"]
         found = [entry for one in past for entry in one.get("reasoning_details") or ()]
+        found += [{key: one[key] for key in COPILOT if key in one} for one in past if one.keys() & COPILOT]
         return [*found, *({"extra_content": call["extra_content"]} for call in past[0]["tool_calls"] if extra)]
 
-    expected = {"extra_content": extra["extra_content"]} if extra else said["reasoning_details"][0]
+    own = {key: said[key] for key in COPILOT if key in said} or said.get("reasoning_details", [None])[0]
+    expected = {"extra_content": extra["extra_content"]} if extra else own
     return Form(
         *("openai-chat", model, host),
         chat.completion(None, "tool_calls", message=message),
         b"".join([*frames, chat.chunk({}, "tool_calls"), chat.DONE]),
         back,
         expected,
-        THOUGHT if "reasoning" in said else "",
+        THOUGHT if said.keys() & {"reasoning", "reasoning_text"} else "",
     )
 
 
 GOOGLE = {"extra_content": {"google": {"thought_signature": SEAL}}}
 ENTRY = {"type": "reasoning.encrypted", "data": SEAL, "id": "rs_1", "format": "anthropic-claude-v1", "index": 0}
+COPILOT = {"reasoning_opaque", "reasoning_text"}
 REDACTED = {"type": "redacted_thinking", "data": SEAL}
 FORMS = {
     "gemini": of_gemini(),
@@ -146,6 +149,10 @@ FORMS = {
     "chat of OpenRouter": of_chat("anthropic/claude-sonnet-4-6", "openrouter.ai", {"reasoning_details": [ENTRY]}, {}),
     "chat of OpenRouter, with a thought": of_chat(
         *("anthropic/claude-sonnet-4-6", "openrouter.ai"), {"reasoning": THOUGHT, "reasoning_details": [ENTRY]}, {}
+    ),
+    "chat of Copilot": of_chat("gemini-3-pro", "api.githubcopilot.com", {"reasoning_opaque": SEAL}, {}),
+    "chat of Copilot, with a thought": of_chat(
+        *("gemini-3-pro", "api.githubcopilot.com"), {"reasoning_text": THOUGHT, "reasoning_opaque": SEAL}, {}
     ),
 }
 CLIENT = pytest.mark.parametrize("client", [*BY_NAME])

@@ -283,6 +283,49 @@ def test_entries_pass_a_client_of_chat_completions_as_they_came(
     assert (fed(exchange.stream(), reply) if stream else exchange.whole.rewrite(reply)) == reply
 
 
+def of_copilot(texts: list[str], seals: list[str], *, stream: bool) -> bytes:
+    """A reply of GitHub Copilot: what it sealed comes in pieces, beside other things (agents join them)."""
+    call = chat.native(0, id="toolu_1", name="read", arguments=READ)
+    if not stream:
+        fields = {"reasoning_text": "".join(texts), "reasoning_opaque": "".join(seals)}
+        return chat.encoded(chat.completion(None, "tool_calls", message={**fields, "tool_calls": [call]}))
+    places: list[dict[str, Any]] = [{"content": ""}, {"tool_calls": [call]}, {}]
+    sealed = [{**place, "reasoning_opaque": seal} for place, seal in zip(places, seals, strict=False)]
+    *deltas, end = [*sealed, *places[len(seals) :]]
+    thoughts = [chat.chunk({"content": "", "reasoning_text": text}) for text in texts]
+    return b"".join([chat.ROLE, *thoughts, *map(chat.chunk, deltas), chat.chunk(end, "tool_calls"), chat.DONE])
+
+
+COPILOT = given(st.lists(TEXTS, max_size=3), st.lists(TEXTS, min_size=1, max_size=3), st.booleans())
+
+
+@COPILOT
+@pytest.mark.parametrize("client", [M, R])
+def test_what_copilot_seals_comes_back_whole(client: str, texts: list[str], seals: list[str], stream: bool) -> None:
+    """In one field, with the text that it is for: its models refuse a conversation without."""
+    reply = of_copilot(texts, seals, stream=stream)
+    exchange = opened(client, "openai-chat", stream=stream)
+    out = fed(exchange.stream(), reply) if stream else exchange.whole.rewrite(reply)
+    assert (messages.read(out) if client == M else responses.read(out)).reasoning == "".join(texts)
+    body = next_turn(client, "openai-chat", reply, stream=stream)
+    (past,) = [one for one in body["messages"] if one["role"] == "assistant"]
+    assert past["reasoning_opaque"] == "".join(seals)
+    assert past.get("reasoning_text", "") == "".join(texts)
+    assert not past.keys() & {"reasoning", "reasoning_content", "reasoning_details"}
+    elsewhere = next_turn(client, "openai-chat", reply, stream=stream, host="elsewhere")
+    assert "reasoning_opaque" not in json.dumps(elsewhere["messages"])
+
+
+@COPILOT
+def test_what_copilot_seals_passes_a_client_of_chat_completions(
+    texts: list[str], seals: list[str], stream: bool
+) -> None:
+    body = chat.encoded(chat.request(stream=stream))
+    exchange = Exchange.open(BY_NAME["openai-chat"], body, AGENT, planner(), "seed")
+    reply = of_copilot(texts, seals, stream=stream)
+    assert (fed(exchange.stream(), reply) if stream else exchange.whole.rewrite(reply)) == reply
+
+
 @STREAM
 @pytest.mark.parametrize("client", [M, R])
 @pytest.mark.parametrize("thought", ["", "Hm."])

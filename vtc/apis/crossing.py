@@ -47,9 +47,9 @@ FAILED = "Error:"
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
-type Field = Literal["reasoning_content", "reasoning"]
+type Field = Literal["reasoning_content", "reasoning", "reasoning_text"]
 """Where servers of chat completions want the reasoning of a past message."""
-FIELDS: tuple[Field, ...] = ("reasoning_content", "reasoning")
+FIELDS: tuple[Field, ...] = ("reasoning_content", "reasoning", "reasoning_text")
 
 
 def read(

@@ -63,13 +63,13 @@ _HARMLESS = {
         "hidden_states",
         "content_filter_results",
     },
-    "delta": {"annotations", words.FIELD, "token_ids"},
+    "delta": {"annotations", words.FIELD, *words.COPILOT, "token_ids"},
 }
 """Fields in which no client finds a call, by where they stand."""
 _READ = {
     "chunk": {*_HEAD, "choices", "usage", "error"},
     "choice": {"index", "delta", "finish_reason"},
-    "delta": {"content", "role", "reasoning", "reasoning_content", "refusal", "tool_calls"},
+    "delta": {"content", "role", *FIELDS, "refusal", "tool_calls"},
 }
 _TOLD = ("annotations", "audio", "logprobs", "images", "citations", "function_call")
 """Fields that tell a client more of the reply."""

@@ -126,10 +126,9 @@ def _entry(message: Message, thoughts: str) -> Mapping[str, Any]:
     ]
     entry: dict[str, Any] = {"role": message.role, "content": _text(message) if plain else parts}
     past = words.past(message)
-    if past.own:
-        entry[words.FIELD] = past.own
-    if message.reasoning and _squeezed(words.text_of(past.own)) != _squeezed(message.reasoning):
+    if message.reasoning and _squeezed(words.text_of(words.entries_of(past.fields))) != _squeezed(message.reasoning):
         entry[thoughts] = message.reasoning
+    entry |= past.fields
     if message.calls:
         entry["tool_calls"] = [
             {**call.as_openai(), **on_call} for call, on_call in zip(message.calls, past.on_calls, strict=True)
@@ -242,7 +241,7 @@ class Request(request.Request):
             ),
         ),
     )
-    SAID: ClassVar[Collection[str]] = ("refusal", words.FIELD, "cache_control")
+    SAID: ClassVar[Collection[str]] = ("refusal", words.FIELD, *words.COPILOT, "cache_control")
     """Fields of a message besides those of every one, that other APIs are told of, or that mean nothing to them."""
     meaning = staticmethod(meaning)
 
@@ -285,7 +284,7 @@ class Request(request.Request):
 
     def without_thoughts(self, message: Message) -> Message:
         message = super().without_thoughts(message)
-        gone = (*THOUGHTS, words.FIELD)
+        gone = (*THOUGHTS, words.FIELD, *words.COPILOT)
         if isinstance(message.source, dict) and any(key in message.source for key in gone):
             source = {key: value for key, value in message.source.items() if key not in gone}
             message = replace(message, source=source)
@@ -295,7 +294,7 @@ class Request(request.Request):
         return isinstance(part, dict) and part.get("type") == "thinking"
 
     def with_thoughts(self, message: Message, field: str) -> Message:
-        if not message.reasoning or words.past(message).own:  # whose entries say the same
+        if not message.reasoning or words.past(message).fields:  # which say the same
             return message
         source = message.source if isinstance(message.source, dict) else {}
         return replace(message, source={**source, field: message.reasoning})
@@ -407,8 +406,7 @@ def _encoded(message: Message) -> dict[str, Any]:
     past = words.past(message)
     written = content.written(words.spoken(message), None if was_result else source.get("content"), {"type": "text"})
     entry: dict[str, Any] = {"role": role if same_role else message.role, "content": written}
-    if past.own:
-        source = {**source, words.FIELD: past.own}
+    source = {**source, **past.fields}
     if message.calls:
         entry["tool_calls"] = [
             {**entry_of(call), **on_call} for call, on_call in zip(message.calls, past.on_calls, strict=True)
@@ -451,7 +449,8 @@ QUESTIONS = (
 # one with the finish reason, the usage if it was asked for, `[DONE]`.
 
 
-OWN_CHUNKS = ("role", "content", *FIELDS, words.FIELD, "tool_calls")
+_OF_THOUGHTS = dict.fromkeys((*FIELDS, words.FIELD, *words.COPILOT))
+OWN_CHUNKS = ("role", "content", *_OF_THOUGHTS, "tool_calls")
 """Fields of a message that get chunks of their own; the others share one."""
 
 
@@ -508,7 +507,7 @@ def _choices(entry: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     index = entry.get("index", 0)
     others = {key: value for key, value in message.items() if key not in OWN_CHUNKS and value not in (None, [])}
     deltas: list[dict[str, Any]] = [{"role": message.get("role") or "assistant", "content": ""}]
-    thoughts: dict[str, Any] = {key: message[key] for key in (*FIELDS, words.FIELD) if message.get(key)}
+    thoughts: dict[str, Any] = {key: message[key] for key in _OF_THOUGHTS if message.get(key)}
     deltas += [thoughts] if thoughts else []  # one thing, whatever its names
     deltas += [{"content": message["content"]}] if message.get("content") else []
     deltas += [others] if others else []

@@ -10,6 +10,7 @@ import msgspec
 from vtc.apis.calls import arguments_text, raw_input
 from vtc.apis.clean import MISSING, NUMBER, OPTIONAL, WRITTEN, Table, is_clean, said
 from vtc.apis.contract import FULL, Json, unchained
+from vtc.apis.whole import add
 from vtc.events import CallDelta, Message, Opaque, Reason, ToolCall
 from vtc.json_text import decode, encode
 from vtc.wire.sse import EventStream
@@ -62,13 +63,17 @@ def error(message: str, kind: str, status: int = 500) -> Json:
 # Google has a signature of what was thought on a call, which must come back there: `extra_content`, with a `google` or
 # `vertex` in it that has the `thought_signature`. It crosses as an entry of our own, `{"extra_content": …}`.
 #
+# Copilot has two fields of the message, which must come back together: `reasoning_text`, and `reasoning_opaque`, which
+# may come in pieces. They cross as an entry of our own with both.
+#
 # In a stream an entry comes in pieces, of one type and index. One with a signature, or encrypted, must come back, with
 # all entries before it; so they are one seal. The others are text, as a field of their own mostly says, too.
 
 
 FIELD = "reasoning_details"
-_TEXTS = ("text", "summary")
-_SEALS = ("signature", "data")
+COPILOT = ("reasoning_text", "reasoning_opaque")
+_TEXTS = ("text", "summary", COPILOT[0])
+_SEALS = ("signature", "data", COPILOT[1])
 EXTRA = "extra_content"
 BETWEEN = "."
 """Parts the seals of a server of another API that clients are told in one signature."""
@@ -80,7 +85,9 @@ type Pieces = tuple[Any, Sequence[Json]] | None
 def entries_of(message: Json) -> list[Json]:
     """Find the entries of a message, or of a delta."""
     entries = message.get(FIELD)
-    return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+    listed: list[Json] = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+    of_copilot: Json = {key: message[key] for key in COPILOT if message.get(key) and isinstance(message[key], str)}
+    return [*listed, of_copilot] if of_copilot else listed
 
 
 def text_of(entries: Sequence[Json]) -> str:
@@ -153,9 +160,9 @@ def signed(signature: str) -> Json:
 
 
 class PastEntries(NamedTuple):
-    """The entries of a past message that must come back: its own, and by call those that stand on it."""
+    """What must come back with a past message: fields of its own, and by call those that stand on it."""
 
-    own: Sequence[Json]
+    fields: Json
     on_calls: Sequence[Json]
 
 
@@ -168,7 +175,8 @@ def spoken(message: Message) -> Sequence[str | Opaque]:
 
 def past(message: Message) -> PastEntries:
     """Find the entries of a past message that must come back."""
-    own: list[Json] = []
+    listed: list[Json] = []
+    fields: dict[str, Any] = {}
     on_calls: list[Json] = []
     here: Json = {}
     for part in message.sequence:
@@ -176,10 +184,14 @@ def past(message: Message) -> PastEntries:
             on_calls.append(here)
             here = {}
         elif isinstance(part, Opaque) and part.thought:
-            entries = opened(part.thought.encrypted)
-            own += [entry for entry in entries if EXTRA not in entry]
-            here = next((entry for entry in entries if EXTRA in entry), here)
-    return PastEntries(own, on_calls)
+            for entry in opened(part.thought.encrypted):
+                if EXTRA in entry:
+                    here = entry
+                elif entry.keys() & COPILOT:
+                    add(fields, entry)
+                else:
+                    listed.append(entry)
+    return PastEntries({**fields, FIELD: listed} if listed else fields, on_calls)
 
 
 def _about(entry: Json) -> tuple[Any, Any]:
