@@ -108,11 +108,13 @@ def of_message(out: bytes, *, stream: bool) -> Json:
         more = piece.get("function", {})
         function = {**more, "arguments": call["function"]["arguments"] + more.get("arguments", "")}
         call |= {**piece, "function": {**call["function"], **function}}
-    details = [entry for delta in deltas for entry in delta.get("reasoning_details") or ()]
+    lists = {
+        key: [entry for delta in deltas for entry in delta.get(key) or ()]
+        for key in ("reasoning_details", "thinking_blocks")
+    }
     kept = [{key: value for key, value in call.items() if key != "index"} for call in calls.values()]
     texts = {key: "".join(delta.get(key) or "" for delta in deltas) for key in ("reasoning_text", "reasoning_opaque")}
-    sealed = {"reasoning_details": details, **texts}
-    return {"tool_calls": kept, **{key: value for key, value in sealed.items() if value}}
+    return {"tool_calls": kept, **{key: value for key, value in (lists | texts).items() if value}}
 
 
 def parts_of(out: bytes, *, stream: bool) -> list[Json]:

@@ -117,11 +117,14 @@ def of_chat(model: str, host: str, said: Json, extra: Json) -> Form:
 
     def back(body: Json) -> list[Json]:
         past = [one for one in body["messages"] if one["role"] == "assistant"]
-        found = [entry for one in past for entry in one.get("reasoning_details") or ()]
+        listed = (one.get(key) for one in past for key in ("reasoning_details", "thinking_blocks"))
+        found = [entry for entries in listed for entry in entries or ()]
         found += [{key: one[key] for key in COPILOT if key in one} for one in past if one.keys() & COPILOT]
         return [*found, *({"extra_content": call["extra_content"]} for call in past[0]["tool_calls"] if extra)]
 
-    own = {key: said[key] for key in COPILOT if key in said} or said.get("reasoning_details", [None])[0]
+    own = {key: said[key] for key in COPILOT if key in said} or next(
+        (said[key][0] for key in said if isinstance(said[key], list)), None
+    )
     expected = {"extra_content": extra["extra_content"]} if extra else own
     return Form(
         *("openai-chat", model, host),
@@ -129,7 +132,7 @@ def of_chat(model: str, host: str, said: Json, extra: Json) -> Form:
         b"".join([*frames, chat.chunk({}, "tool_calls"), chat.DONE]),
         back,
         expected,
-        THOUGHT if said.keys() & {"reasoning", "reasoning_text"} else "",
+        THOUGHT if said.keys() & {"reasoning", "reasoning_text", "reasoning_content"} else "",
     )
 
 
@@ -149,6 +152,12 @@ FORMS = {
     "chat of OpenRouter": of_chat("anthropic/claude-sonnet-4-6", "openrouter.ai", {"reasoning_details": [ENTRY]}, {}),
     "chat of OpenRouter, with a thought": of_chat(
         *("anthropic/claude-sonnet-4-6", "openrouter.ai"), {"reasoning": THOUGHT, "reasoning_details": [ENTRY]}, {}
+    ),
+    "chat of LiteLLM": of_chat("claude-sonnet-4-6", "litellm.test", {"thinking_blocks": [REDACTED]}, {}),
+    "chat of LiteLLM, with a thought": of_chat(
+        *("claude-sonnet-4-6", "litellm.test"),
+        {"reasoning_content": THOUGHT, "thinking_blocks": [messages.thinking(THOUGHT, SEAL)]},
+        {},
     ),
     "chat of Copilot": of_chat("gemini-3-pro", "api.githubcopilot.com", {"reasoning_opaque": SEAL}, {}),
     "chat of Copilot, with a thought": of_chat(

@@ -188,7 +188,7 @@ LAST = {"type": "reasoning.encrypted", "data": "enc", "id": "rs_2", **ABOUT, "in
 
 
 def text_of(entries: list[dict[str, Any]]) -> str:
-    return "".join(one.get("text") or one.get("summary") or "" for one in entries)
+    return "".join(one.get("text") or one.get("summary") or one.get("thinking") or "" for one in entries)
 
 
 def in_pieces(entry: dict[str, Any]) -> list[dict[str, Any]]:
@@ -281,6 +281,40 @@ def test_entries_pass_a_client_of_chat_completions_as_they_came(
     exchange = Exchange.open(BY_NAME["openai-chat"], body, AGENT, planner(), "seed")
     reply = of_chat(entries, named=named, stream=stream)
     assert (fed(exchange.stream(), reply) if stream else exchange.whole.rewrite(reply)) == reply
+
+
+def of_litellm(blocks: list[dict[str, Any]], *, stream: bool, repeats: bool) -> bytes:
+    """A reply of LiteLLM that tells Claude's blocks, of which the piece with the signature `repeats` the text."""
+    call = chat.native(0, id="toolu_1", name="read", arguments=READ)
+    if not stream:
+        fields = {"reasoning_content": text_of(blocks), "thinking_blocks": blocks}
+        return chat.encoded(chat.completion(None, "tool_calls", message={**fields, "tool_calls": [call]}))
+    frames = []
+    for block in blocks:
+        if block["type"] == "thinking":
+            told = [{**block, "thinking": letter, "signature": ""} for letter in block["thinking"]]
+            frames += [chat.chunk({"reasoning_content": one["thinking"], "thinking_blocks": [one]}) for one in told]
+            block = {**block, "thinking": block["thinking"] if repeats else ""}
+        frames.append(chat.chunk({"thinking_blocks": [block]}))
+    ends = [chat.chunk({"tool_calls": [call]}), chat.chunk({}, "tool_calls"), chat.DONE]
+    return b"".join([chat.ROLE, *frames, *ends])
+
+
+@given(THOUGHTS, st.booleans(), st.booleans())
+@pytest.mark.parametrize("client", [M, R])
+def test_blocks_that_litellm_tells_come_back_whole(
+    client: str, blocks: list[dict[str, Any]], stream: bool, repeats: bool
+) -> None:
+    reply = of_litellm(blocks, stream=stream, repeats=repeats)
+    exchange = opened(client, "openai-chat", stream=stream)
+    out = fed(exchange.stream(), reply) if stream else exchange.whole.rewrite(reply)
+    assert (messages.read(out) if client == M else responses.read(out)).reasoning == text_of(blocks)
+    body = next_turn(client, "openai-chat", reply, stream=stream)
+    (past,) = [one for one in body["messages"] if one["role"] == "assistant"]
+    assert past["thinking_blocks"] == blocks
+    assert not past.keys() & {"reasoning", "reasoning_content", "reasoning_details"}
+    passed = Exchange.open(BY_NAME["openai-chat"], chat.encoded(chat.request(stream=stream)), AGENT, planner(), "seed")
+    assert (fed(passed.stream(), reply) if stream else passed.whole.rewrite(reply)) == reply
 
 
 def of_copilot(texts: list[str], seals: list[str], *, stream: bool) -> bytes:

@@ -63,7 +63,7 @@ _HARMLESS = {
         "hidden_states",
         "content_filter_results",
     },
-    "delta": {"annotations", words.FIELD, *words.COPILOT, "token_ids"},
+    "delta": {"annotations", *words.SEALED, "token_ids"},
 }
 """Fields in which no client finds a call, by where they stand."""
 _READ = {
@@ -137,9 +137,9 @@ class Decoder(msgspec.Struct):
     numbers: dict[int, int] = {}
     """By choice, the number that upstream's next call should have."""
     named: frozenset[int] = frozenset()
-    """The choices whose reasoning has a field of its own: their `reasoning_details` say the same."""
+    """The choices whose reasoning has a field of its own: their entries of reasoning say the same."""
     details: dict[int, Pieces] = {}
-    """By choice, the `reasoning_details` since the last seal."""
+    """By choice, the entries of reasoning since the last seal."""
 
     def decode(self, frame: Frame) -> Decoded | None:
         """Read a chunk.
@@ -235,12 +235,14 @@ class Decoder(msgspec.Struct):
         calls = [self._call(call, index) for call in part.get("tool_calls") or ()]
         early = self.sole and not self.numbers.get(index)
         deltas = _deltas(index, entry, part, calls, early=early)
-        if index not in self.named and (text := words.text_of(words.entries_of(part))):
-            return [ReasoningDelta(text, index, _IN_DETAILS), *deltas]
+        entries = [] if index in self.named else words.entries_of(part)
+        if text := words.text_of(entries):
+            own = Origin(NAME, f"delta.{words.field_of(entries[0])}", [], harmless=True)  # the entries stand beside it
+            return [ReasoningDelta(text, index, own), *deltas]
         return deltas
 
     def _seals(self, choice: int, part: Json) -> Iterator[BlockStart | Seal]:
-        """Take the `reasoning_details` of a delta; tell those that must come back, once they are whole.
+        """Take the entries of reasoning of a delta; tell those that must come back, once they are whole.
 
         What follows a seal is another block.
         """
@@ -277,10 +279,6 @@ class Decoder(msgspec.Struct):
             return piece
         self.numbers = {**self.numbers, choice: max(next_, piece.index + 1)}
         return replace(piece, clean=False) if piece.index != next_ else piece
-
-
-_IN_DETAILS = Origin(NAME, f"delta.{words.FIELD}", [], harmless=True)
-"""Stands for reasoning in entries, which stand beside it."""
 
 
 def _failure(chunk: Json) -> Failure:

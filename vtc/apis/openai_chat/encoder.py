@@ -142,7 +142,7 @@ class Encoder(msgspec.Struct):
     def _tells(self, event: ReplyEvent) -> bool:
         """True for reasoning that is not told as the server's own."""
         own = event.own if isinstance(event, ReasoningDelta) else None
-        in_details = bool(self.form.thoughts) and own is not None and own.kind == f"delta.{words.FIELD}"
+        in_details = bool(self.form.thoughts) and own is not None and own.kind.removeprefix("delta.") in words.SEALED
         return (own is None or in_details or self._renamed(event)) and FIELDS[0] not in self.drop
 
     def _start(self, start: Start) -> None:

@@ -179,7 +179,7 @@ ROLES = {"developer": "system"}
 """Roles by another name."""
 THOUGHTS = (*FIELDS, "thinking")
 """Fields that hold what the model thought, by servers."""
-_SAY_THOUGHTS = {*THOUGHTS, words.FIELD}
+_SAY_THOUGHTS = {*THOUGHTS, *words.SEALED}
 OWN_FIELDS = ("role", "content", "tool_calls", "tool_call_id", "name")
 """What a message says of itself."""
 
@@ -241,7 +241,7 @@ class Request(request.Request):
             ),
         ),
     )
-    SAID: ClassVar[Collection[str]] = ("refusal", words.FIELD, *words.COPILOT, "cache_control")
+    SAID: ClassVar[Collection[str]] = ("refusal", *words.SEALED, "cache_control")
     """Fields of a message besides those of every one, that other APIs are told of, or that mean nothing to them."""
     meaning = staticmethod(meaning)
 
@@ -284,7 +284,7 @@ class Request(request.Request):
 
     def without_thoughts(self, message: Message) -> Message:
         message = super().without_thoughts(message)
-        gone = (*THOUGHTS, words.FIELD, *words.COPILOT)
+        gone = (*THOUGHTS, *words.SEALED)
         if isinstance(message.source, dict) and any(key in message.source for key in gone):
             source = {key: value for key, value in message.source.items() if key not in gone}
             message = replace(message, source=source)
@@ -449,7 +449,7 @@ QUESTIONS = (
 # one with the finish reason, the usage if it was asked for, `[DONE]`.
 
 
-_OF_THOUGHTS = dict.fromkeys((*FIELDS, words.FIELD, *words.COPILOT))
+_OF_THOUGHTS = dict.fromkeys((*FIELDS, *words.SEALED))
 OWN_CHUNKS = ("role", "content", *_OF_THOUGHTS, "tool_calls")
 """Fields of a message that get chunks of their own; the others share one."""
 

@@ -54,11 +54,16 @@ def error(message: str, kind: str, status: int = 500) -> Json:
     return {"message": message, "type": type_, "param": None, "code": None}
 
 
-# Reads and writes what a model thought, as OpenRouter tells it and wants it back: `reasoning_details`.
+# Reads and writes what a model thought, as servers tell it and want it back. OpenRouter has `reasoning_details`:
 #
 #     {"type": "reasoning.text", "text": …, "signature": …, "format": …, "index": 0}
 #     {"type": "reasoning.summary", "summary": …, …}
 #     {"type": "reasoning.encrypted", "data": …, …}
+#
+# LiteLLM has Claude's blocks in `thinking_blocks`; that with the signature may repeat the text of those before it:
+#
+#     {"type": "thinking", "thinking": …, "signature": …}
+#     {"type": "redacted_thinking", "data": …}
 #
 # Google has a signature of what was thought on a call, which must come back there: `extra_content`, with a `google` or
 # `vertex` in it that has the `thought_signature`. It crosses as an entry of our own, `{"extra_content": …}`.
@@ -71,8 +76,12 @@ def error(message: str, kind: str, status: int = 500) -> Json:
 
 
 FIELD = "reasoning_details"
+_BLOCKS = "thinking_blocks"
 COPILOT = ("reasoning_text", "reasoning_opaque")
-_TEXTS = ("text", "summary", COPILOT[0])
+SEALED = (FIELD, _BLOCKS, *COPILOT)
+"""The fields of a message that hold entries."""
+_BLOCK_TYPES = ("thinking", "redacted_thinking")
+_TEXTS = ("text", "summary", "thinking", COPILOT[0])
 _SEALS = ("signature", "data", COPILOT[1])
 EXTRA = "extra_content"
 BETWEEN = "."
@@ -84,10 +93,15 @@ type Pieces = tuple[Any, Sequence[Json]] | None
 
 def entries_of(message: Json) -> list[Json]:
     """Find the entries of a message, or of a delta."""
-    entries = message.get(FIELD)
-    listed: list[Json] = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+    lists = (message[key] for key in (FIELD, _BLOCKS) if isinstance(message.get(key), list))
+    listed: list[Json] = [entry for entries in lists for entry in entries if isinstance(entry, dict)]
     of_copilot: Json = {key: message[key] for key in COPILOT if message.get(key) and isinstance(message[key], str)}
     return [*listed, of_copilot] if of_copilot else listed
+
+
+def field_of(entry: Json) -> str:
+    """Name the field of a message that has an entry."""
+    return _BLOCKS if entry.get("type") in _BLOCK_TYPES else FIELD
 
 
 def text_of(entries: Sequence[Json]) -> str:
@@ -118,6 +132,8 @@ def sealed(pieces: Pieces) -> str:
             whole.append({**entry})
             texts = []
         if key:
+            if key == "thinking" and is_sealed([entry]) and entry[key] == "".join(texts):
+                texts.clear()
             texts.append(entry[key])
             whole[-1][key] = texts  # joined once, as there may be thousands
     for entry in whole:
@@ -175,7 +191,6 @@ def spoken(message: Message) -> Sequence[str | Opaque]:
 
 def past(message: Message) -> PastEntries:
     """Find the entries of a past message that must come back."""
-    listed: list[Json] = []
     fields: dict[str, Any] = {}
     on_calls: list[Json] = []
     here: Json = {}
@@ -187,11 +202,9 @@ def past(message: Message) -> PastEntries:
             for entry in opened(part.thought.encrypted):
                 if EXTRA in entry:
                     here = entry
-                elif entry.keys() & COPILOT:
-                    add(fields, entry)
                 else:
-                    listed.append(entry)
-    return PastEntries({**fields, FIELD: listed} if listed else fields, on_calls)
+                    add(fields, entry if entry.keys() & COPILOT else {field_of(entry): [entry]})
+    return PastEntries(fields, on_calls)
 
 
 def _about(entry: Json) -> tuple[Any, Any]:
