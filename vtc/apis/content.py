@@ -94,7 +94,7 @@ def written(content: Sequence[str | Opaque], original: Any, new: Mapping[str, An
     A mark for the cache on a text that is not said any more moves to the last part.
     """
     if not isinstance(original, list) and Opaque not in map(type, content):
-        return "".join(map(str, content))
+        return "".join(content)  # type: ignore[arg-type]
     out = _parts(content, known := _known(original), new)
     marks = [part["cache_control"] for part in known if part.get("cache_control")]
     if marks and out and isinstance(out[-1], Mapping):

@@ -180,7 +180,7 @@ ROLES = {"developer": "system"}
 THOUGHTS = (*FIELDS, "thinking")
 """Fields that hold what the model thought, by servers."""
 _SAY_THOUGHTS = {*THOUGHTS, *words.SEALED}
-OWN_FIELDS = ("role", "content", "tool_calls", "tool_call_id", "name")
+OWN_FIELDS = frozenset(("role", "content", "tool_calls", "tool_call_id", "name"))
 """What a message says of itself."""
 
 
@@ -336,8 +336,9 @@ class Request(request.Request):
 
     def as_text(self, message: Message, *, or_null: bool = False) -> Message:
         source = message.source if isinstance(message.source, dict) else {}
-        is_null = or_null and source.get("content") is not None
-        listed = isinstance(source.get("content"), list) and all(isinstance(part, str) for part in message.content)
+        came = source.get("content")
+        is_null = or_null and came is not None
+        listed = isinstance(came, list) and all(isinstance(part, str) for part in message.content)
         return replace(message, source={**source, "content": None}) if listed or is_null else message
 
     def _lacks_call(self, result: Message) -> bool:
@@ -397,6 +398,9 @@ def _call(entry: Mapping[str, Any]) -> ToolCall:
     return ToolCall(str(function.get("name")), arguments_text(arguments) or "{}", text_at(entry, "id"), entry)
 
 
+_TEXT = {"type": "text"}
+
+
 def _encoded(message: Message) -> dict[str, Any]:
     """Write a message that was changed: what it says now, and all fields of its source that say nothing of that."""
     source = message.source if isinstance(message.source, dict) else {}
@@ -404,9 +408,9 @@ def _encoded(message: Message) -> dict[str, Any]:
     same_role = ROLES.get(role, role) == message.role
     was_result = role == "tool" and not same_role
     past = words.past(message)
-    written = content.written(words.spoken(message), None if was_result else source.get("content"), {"type": "text"})
+    written = content.written(words.spoken(message), None if was_result else source.get("content"), _TEXT)
     entry: dict[str, Any] = {"role": role if same_role else message.role, "content": written}
-    source = {**source, **past.fields}
+    source = {**source, **past.fields} if past.fields else source
     if message.calls:
         entry["tool_calls"] = [
             {**entry_of(call), **on_call} for call, on_call in zip(message.calls, past.on_calls, strict=True)
@@ -419,7 +423,9 @@ def _encoded(message: Message) -> dict[str, Any]:
     elif message.role != "tool" and same_role and "name" in source:
         entry["name"] = source["name"]
     if same_role:
-        entry |= {key: value for key, value in source.items() if key not in OWN_FIELDS}
+        for key in source:
+            if key not in OWN_FIELDS:
+                entry[key] = source[key]
     return entry
 
 

@@ -182,6 +182,9 @@ class PastEntries(NamedTuple):
     on_calls: Sequence[Json]
 
 
+_NO_ENTRIES = PastEntries({}, ())
+
+
 def spoken(message: Message) -> Sequence[str | Opaque]:
     """Return the content of a past message but for what was thought."""
     if Opaque not in map(type, message.content):
@@ -191,10 +194,13 @@ def spoken(message: Message) -> Sequence[str | Opaque]:
 
 def past(message: Message) -> PastEntries:
     """Find the entries of a past message that must come back."""
+    sequence = message.sequence if message.calls else message.content
+    if Opaque not in map(type, sequence):
+        return PastEntries({}, ({},) * len(message.calls)) if message.calls else _NO_ENTRIES
     fields: dict[str, Any] = {}
     on_calls: list[Json] = []
     here: Json = {}
-    for part in message.sequence:
+    for part in sequence:
         if isinstance(part, ToolCall):
             on_calls.append(here)
             here = {}
@@ -214,8 +220,8 @@ def _about(entry: Json) -> tuple[Any, Any]:
 # Calls of chat completions: entries of `tool_calls`.
 
 
-_KNOWN = ("index", "id", "type", "function", "custom", "name", "arguments")
-HARMLESS = frozenset((*_KNOWN, EXTRA))
+_KNOWN = frozenset(("index", "id", "type", "function", "custom", "name", "arguments"))
+HARMLESS = _KNOWN | {EXTRA}
 """The fields of a call in which no client finds another one."""
 
 
@@ -254,4 +260,4 @@ def entry_of(call: ToolCall, custom: Collection[str] = ()) -> dict[str, Any]:
     if "custom" in source or call.name in custom:
         custom_tool = {"name": call.name, "input": raw_input(call.arguments)}
         return {**rest, "id": call.id, "type": "custom", "custom": custom_tool}
-    return {**rest, **call.as_openai()}
+    return rest | call.as_openai()

@@ -49,9 +49,10 @@ def _numbered(messages: Iterable[Message], form: Callable[[str], str]) -> Iterat
     waiting: list[tuple[str | None, ToolCall]] = []  # calls without a result, with the id that they came with
     before = ""
     for message in messages:
-        calls: list[ToolCall] = []
         if message.calls and before != "assistant":
             waiting = [(id_, call) for id_, call in waiting if id_ is None]
+        before = message.role
+        calls: list[ToolCall] = []
         for call in message.calls:
             count += 1
             id_ = call.id or f"call_vtc{count}"
@@ -60,19 +61,15 @@ def _numbered(messages: Iterable[Message], form: Callable[[str], str]) -> Iterat
             taken[call.id or id_] = taken[id_] = new = form(id_)
             calls.append(call if new == call.id else replace(call, id=new))
             waiting.append((call.id, calls[-1]))
-        before = message.role
         if message.role != "tool":
             yield message if all(map(is_, calls, message.calls)) else replace(message, calls=tuple(calls))
             continue
         wanted = message.call_id or None
-        fits = (
-            (id_, call)
-            for id_, call in waiting
-            if (id_ or None) == wanted and (id_ or message.name in (None, call.name))
-        )
-        if answered := next(fits, None):
-            waiting.remove(answered)
-            yield _answering(message, answered[1].id, answered[1].name)
+        for place, (came, call) in enumerate(waiting):
+            if (came or None) == wanted and (came or message.name in (None, call.name)):
+                del waiting[place]
+                yield _answering(message, call.id, call.name)
+                break
         else:
             came = message.call_id
             yield _answering(message, taken.get(came, form(came)) if came else came, message.name)
@@ -240,7 +237,7 @@ def names(request: CanonicalRequest, _value: Any, context: StepContext) -> tuple
 
     def renamed(message: Message) -> Message:
         name = changed.get(message.name or "", message.name) if message.role == "tool" else message.name
-        if name == message.name and not any(call.name in changed for call in message.calls):
+        if name == message.name and not (message.calls and any(call.name in changed for call in message.calls)):
             return message
         calls = tuple(map(renamed_one, message.calls))
         return replace(message, calls=calls, name=name)

@@ -6,8 +6,8 @@ And what every step is: a function that takes a request, the value of its key an
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import dropwhile, groupby, takewhile
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import groupby, takewhile
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from vtc.apis import Api, Request
 from vtc.apis.content import BILLING, note, without_billing
 from vtc.apis.crossing import WireNames
-from vtc.events import CanonicalRequest, Media, Message, Opaque
+from vtc.events import CanonicalRequest, Media, Message, Opaque, ToolCall
 from vtc.profiles.document import counted
 
 
@@ -46,7 +46,7 @@ def with_messages(
 
 def said_in(message: Message, between: str) -> tuple[str | Opaque, ...]:
     """Join the texts of a message that stand side by side; the same parts if none do."""
-    if sum(isinstance(part, str) for part in message.content) < 2:
+    if len(message.content) < 2:
         return message.content
     parts: list[str | Opaque] = []
     for part in message.content:
@@ -64,10 +64,10 @@ def joined(messages: Sequence[Message], between: str) -> Message:
     """Make one message of some of one role, with the other fields of the first that thought, or else of the first."""
     if len(messages) == 1:
         return messages[0]
-    after_calls = [*dropwhile(lambda message: not message.calls, messages)][1:]
-    messages = [*messages[: len(messages) - len(after_calls)], *map(_sealed_at_calls, after_calls)]
     parts: list[str | Opaque] = []
-    for message in messages:
+    calls: list[ToolCall] = []
+    for came in messages:
+        message = _sealed_at_calls(came) if calls else came
         begun = len(parts)
         for part in message.content:
             if isinstance(part, str) and 0 < begun == len(parts) and isinstance(parts[-1], str):
@@ -75,11 +75,11 @@ def joined(messages: Sequence[Message], between: str) -> Message:
                 begun = 0
             else:
                 parts.append(part)
+        calls += message.calls
     thoughts = [message for message in messages if message.reasoning]
     first, recalled = (thoughts or messages)[0], any(message.recalled for message in thoughts)
-    reasoning = "\n".join(message.reasoning for message in messages if message.reasoning)
-    calls = tuple(call for message in messages for call in message.calls)
-    return Message(messages[0].role, tuple(parts), calls, source=first.source, reasoning=reasoning, recalled=recalled)
+    reasoning = "\n".join([message.reasoning for message in thoughts])
+    return Message(first.role, tuple(parts), tuple(calls), source=first.source, reasoning=reasoning, recalled=recalled)
 
 
 def _sealed_at_calls(message: Message) -> Message:
@@ -95,7 +95,7 @@ def _sealed_at_calls(message: Message) -> Message:
 
 def may_join(messages: Sequence[Message]) -> bool:
     """True if nothing is lost: what was thought stands in fields of its own, of which a message has one."""
-    return len(messages) > 1 and sum(bool(message.reasoning and message.source is not None) for message in messages) < 2
+    return sum(bool(message.reasoning and message.source is not None) for message in messages) < 2
 
 
 # The model's turns: all that it said between two messages of others is one, so that its results follow it.
@@ -103,20 +103,18 @@ def may_join(messages: Sequence[Message]) -> bool:
 
 def turns(request: CanonicalRequest, _value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
     """Join messages of the model that follow each other."""
-    return joined_where(request, lambda role: role == "assistant", " of the model")
+    return joined_where(request, ("assistant",), " of the model")
 
 
 _ROLE = operator.attrgetter("role")
 
 
-def joined_where(
-    request: CanonicalRequest, is_one: Callable[[str], bool], of: str = ""
-) -> tuple[CanonicalRequest, str]:
-    """Join neighbours of each such role."""
+def joined_where(request: CanonicalRequest, roles: Collection[str], of: str = "") -> tuple[CanonicalRequest, str]:
+    """Join neighbours of each of these roles."""
     out: list[Message] = []
     for role, some in groupby(request.messages, _ROLE):
         turn = [*some]
-        out += [joined(turn, "\n")] if may_join(turn) and is_one(role) else turn
+        out += [joined(turn, "\n")] if len(turn) > 1 and role in roles and may_join(turn) else turn
     if not (gone := len(request.messages) - len(out)):
         return request, ""
     return replace(request, messages=tuple(out)), f"{counted(gone, 'message')}{of} joined to the one before"
@@ -127,7 +125,7 @@ def joined_where(
 
 def alternate(request: CanonicalRequest, _value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
     """Join them; results stay apart, as each answers a call."""
-    return joined_where(request, lambda role: role in ("user", "assistant"))
+    return joined_where(request, ("user", "assistant"))
 
 
 # System messages: one at the beginning, and a place for those amid the conversation.

@@ -65,7 +65,7 @@ def schemas(request: CanonicalRequest, value: Any, _context: StepContext) -> tup
     left = MOST_PARTS_OF_ALL
     for tool in request.tools:
         written = _written(tool.parameters, value, min(left, MOST_PARTS))
-        if tool.name != request.choice and not all(map(_is_object, (tool.parameters, written.parameters or {}))):
+        if not written.is_object and tool.name != request.choice:
             left_out.append(tool.name)
             continue
         left -= written.parts
@@ -86,6 +86,8 @@ class _Written(NamedTuple):
     parameters: Json | None
     gone: Collection[str]
     parts: int
+    is_object: bool
+    """False if the arguments that they describe are no object."""
 
 
 def _written(parameters: Json, words: Any, most: int) -> _Written:
@@ -95,7 +97,8 @@ def _written(parameters: Json, words: Any, most: int) -> _Written:
     def make() -> _Written:
         writer = SchemaWriter(parameters, most=most)
         new = writer.written(words)
-        return _Written(None if new is parameters else new, tuple(writer.gone), writer.parts)
+        is_object = _is_object(parameters) and _is_object(new)
+        return _Written(None if new is parameters else new, tuple(writer.gone), writer.parts, is_object)
 
     return COMPILED.get_or_make((SchemaWriter, source, words, most), make, lambda _: PER_CHARACTER * len(source))
 
