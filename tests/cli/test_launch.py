@@ -225,7 +225,7 @@ def test_the_terminal_is_the_agents(machine: Machine, server: str) -> None:
     assert machine.is_over()
 
 
-def test_vtc_ends_with_a_launch_that_is_killed(machine: Machine, server: str) -> None:
+def test_vtc_ends_with_a_launch_that_is_killed_and_leaves_no_key(machine: Machine, server: str) -> None:
     command = machine.command("lab", server, "--profiles", str(machine.profiles), "--", "wait")
     with subprocess.Popen(
         command, env=machine.variables(), cwd=machine.work, stdout=subprocess.PIPE, text=True, start_new_session=True
@@ -237,6 +237,7 @@ def test_vtc_ends_with_a_launch_that_is_killed(machine: Machine, server: str) ->
             with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as connection:
                 process.kill()
                 assert connection.recv(1) == b""  # VTC closes it when it ends
+                assert not Path(machine.seen["folder"]).parent.exists()
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)  # the agent, whom no one asked to end

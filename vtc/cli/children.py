@@ -1,7 +1,7 @@
 """A VTC that a command starts beside itself, in a session of its own, and that ends with the command.
 
-It has a pipe for its standard input, and ends when that does. So nothing is left of a command that was killed, and on
-Windows, where a program can be asked for nothing by a signal, VTC still ends as it should.
+It has a pipe for its standard input, and ends when that does. So nothing is left of a command that was killed, nor of
+its folder; and on Windows, where a program can be asked for nothing by a signal, VTC still ends as it should.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 import signal
 import subprocess
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import FrameType
 from typing import IO
 
@@ -21,11 +22,14 @@ ENDING = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(sig
 """The signals that end a program, and do not come from keys of its terminal."""
 
 
-def started(command: Sequence[str], output: IO[bytes]) -> subprocess.Popen[bytes]:
-    """Start a VTC that Ctrl-C does not reach; all that it says goes to `output`."""
+def started(command: Sequence[str], output: IO[bytes], folder: Path | None = None) -> subprocess.Popen[bytes]:
+    """Start a VTC that Ctrl-C does not reach; all that it says goes to `output`.
+
+    It removes the `folder` if this program is killed.
+    """
     return subprocess.Popen(
         command,
-        env=parent.environment(),
+        env=parent.environment(folder),
         stdin=subprocess.PIPE,
         stdout=output,
         stderr=output,
@@ -36,8 +40,9 @@ def started(command: Sequence[str], output: IO[bytes]) -> subprocess.Popen[bytes
 
 def end(process: subprocess.Popen[bytes]) -> None:
     """End a VTC that was started, by force if it does not end by itself."""
-    if process.stdin:
-        process.stdin.close()
+    if process.stdin and not process.stdin.closed:
+        with suppress(OSError), process.stdin as pipe:
+            pipe.write(parent.IN_ORDER)
     try:
         process.wait(LEAVE)
     except subprocess.TimeoutExpired:

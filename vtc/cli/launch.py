@@ -199,7 +199,7 @@ class OwnProxy:
         command = [sys.executable, "-P", "-m", "vtc", "run", server, "--host", "127.0.0.1", "--port", str(port)]
         command += arguments if own_log else [*arguments, "--log", str(folder / "exchanges.jsonl")]
         with (folder / "vtc.log").open("wb") as log:
-            process = children.started(command, log)
+            process = children.started(command, log, folder)
         proxy = cls(process, f"http://127.0.0.1:{port}", folder)
         try:
             proxy._wait(server)

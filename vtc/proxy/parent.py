@@ -1,15 +1,17 @@
 """End mitmproxy with the program that started it beside itself (`vtc launch`, `vtc run --ui`), however that ends.
 
-The standard input is then a pipe whose other end that program holds, and never writes to. The system closes it with the
-program, which may have been killed without a chance to do anything.
+The standard input is then a pipe whose other end that program holds. It writes a byte there before it ends VTC. Where
+the pipe ends without one, the program was killed: then VTC does what that could not, and removes its folder.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING
 
@@ -19,11 +21,14 @@ if TYPE_CHECKING:  # the commands that start VTC load this module, and mitmproxy
     from mitmproxy.master import Master
 
 VARIABLE = "VTC_ENDS_WITH_STDIN"
+"""Names the folder of the program that started VTC; `-` where it has none."""
+IN_ORDER = b"."
+"""What that writes before it ends VTC."""
 
 
-def environment() -> Mapping[str, str]:
-    """Return the environment of a VTC that ends when its standard input does."""
-    return {**os.environ, VARIABLE: "on"}
+def environment(folder: Path | None = None) -> Mapping[str, str]:
+    """Return the environment of a VTC that ends when its standard input does, for a program with that folder."""
+    return {**os.environ, VARIABLE: str(folder or "-")}
 
 
 class Parent:
@@ -32,16 +37,19 @@ class Parent:
     name = "vtc-parent"
 
     def running(self) -> None:
-        if os.environ.pop(VARIABLE, "") and sys.stdin is not None:  # not again where the script is loaded anew
+        folder = os.environ.pop(VARIABLE, "")  # not again where the script is loaded anew
+        if folder and sys.stdin is not None:
             # A thread: asyncio on Windows waits for no pipe that was there before it.
-            Thread(target=_end_with, args=(sys.stdin.fileno(), ctx.master), name=self.name, daemon=True).start()
+            arguments = sys.stdin.fileno(), None if folder == "-" else Path(folder), ctx.master
+            Thread(target=_end_with, args=arguments, name=self.name, daemon=True).start()
 
 
-def _end_with(pipe: int, master: Master) -> None:
-    """End mitmproxy when a pipe does."""
-    # Not by `sys.stdin`, whose lock Python wants when it ends.
+def _end_with(pipe: int, folder: Path | None, master: Master) -> None:
+    """End mitmproxy when a pipe does; remove the folder of a program that was killed, which may hold a key."""
+    said = b""
     with suppress(OSError):
-        while os.read(pipe, 1):
-            pass
+        said = os.read(pipe, 1)  # not by `sys.stdin`, whose lock Python wants when it ends
+    if folder and said != IN_ORDER:
+        shutil.rmtree(folder, ignore_errors=True)
     with suppress(RuntimeError):  # it ends already
         master.shutdown()
