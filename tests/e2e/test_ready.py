@@ -249,6 +249,79 @@ async def test_what_refusals_name_is_corrected_in_the_same_exchange_and_from_the
     assert any("done at once from now on: max_tokens sent as max_completion_tokens" in flow.comment for flow in flows)
 
 
+SENT = {
+    "authorization": "Bearer sk-secret-0123456789abcdef",
+    "x-api-key": "sk-ant-secret-0123456789",
+    "cookie": "session=s-0123456789abcdef",
+    "anthropic-version": "2023-06-01",
+    "anthropic-beta": "claude-code-20250219,prompt-caching-scope-2026-01-05,effort-2025-11-24",
+    "x-app": "prompt-caching-scope-2026-01-05",
+}
+
+
+def like_vertex(seen: Seen) -> Reply:
+    """Refuse flags that the model does not know by name, and the rest, `claude-code`, as Bedrock does."""
+    flags = seen.headers.get("anthropic-beta", "").split(",")
+    unknown = [flag for flag in flags if flag.startswith(("prompt-", "effort-"))]
+    words = "Unexpected value(s) {} for the `anthropic-beta` header. Please try again without the header."
+    if unknown:
+        return refused(words.format(", ".join(f"`{flag}`" for flag in unknown)))
+    if "claude-code-20250219" in flags and seen.json["max_tokens"] == 7:
+        return refused("invalid beta flag")
+    if seen.json.get("stream"):
+        return Reply([pairs.streamed("anthropic-messages", ["I look."], READ)], SSE)
+    return Reply([pairs.whole("anthropic-messages", "I look.", READ)], JSON)
+
+
+def refused(words: str) -> Reply:
+    error = {"type": "error", "error": {"type": "invalid_request_error", "message": words}}
+    return Reply([json.dumps(error).encode()], JSON, 400, framing="length")
+
+
+@STREAM
+@pytest.mark.parametrize(("limit", "left"), [(50, "claude-code-20250219"), (7, None)])
+async def test_flags_that_a_server_refuses_are_left_out_of_the_header_from_then_on(
+    limit: int, left: str | None, stream: bool, start: Start
+) -> None:
+    """And nothing else of any header changes; where no flag is left, or none is named, the header is left out."""
+    lab = await start(like_vertex)
+    body = messages.request(stream=stream, max_tokens=limit)
+    for expected, told in ((2 if left else 3, True), (1, False)):
+        before = len(lab.upstream.seen)
+        answer = await lab.post(body, path=messages.PATH, headers=SENT)
+        assert pairs.read("anthropic-messages", answer.body, stream=stream) == pairs.said("I look.", READ)
+        assert (answer.status, len(lab.upstream.seen) - before) == (200, expected)
+        first, last = lab.upstream.seen[0], lab.upstream.seen[-1]
+        assert last.headers.get("anthropic-beta") == left
+        assert {**last.headers, "anthropic-beta": ""} == {**first.headers, "anthropic-beta": ""}
+        assert (last.body, last.path) == (first.body, first.path)
+        report = (await lab.asked_for()).metadata["vtc"]
+        line = "header anthropic-beta: prompt-caching-scope-2026-01-05 left out"
+        assert f"{line}, as the server wants it" in report["request"]
+        assert any(f"from now on: {line}" in note for note in report["notes"]) == told
+        assert not [name for name in ("authorization", "x-api-key", "cookie") if SENT[name][-10:] in json.dumps(report)]
+    assert lab.upstream.seen[0].headers["anthropic-beta"] == SENT["anthropic-beta"]
+    # Another client, which may use another credential, is asked for as it asks.
+    before = len(lab.upstream.seen)
+    await lab.post(body, path=messages.PATH, headers={**SENT, "x-api-key": "sk-ant-other-0123456789"})
+    assert lab.upstream.seen[before].headers["anthropic-beta"] == SENT["anthropic-beta"]
+
+
+@STREAM
+async def test_of_a_clients_headers_a_server_of_another_api_gets_no_flags(stream: bool, start: Start) -> None:
+    lab = await start(keeping(), vtc_upstream_api="openai-chat")
+    answer = await lab.post(messages.request(stream=stream), path=messages.PATH, headers=SENT)
+    assert (answer.status, len(lab.upstream.seen)) == (200, 1)
+    assert not [name for name in lab.upstream.seen[0].headers if name.startswith("anthropic-")]
+
+
+async def test_who_wants_no_corrections_gets_the_refusal_of_a_flag(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "own.yaml").write_text("kind: server\nname: own\nmatch: {host: ['*']}\nready: {corrections: false}\n")
+    lab = await start(like_vertex, vtc_profiles=[str(tmp_path)], vtc_server="own")
+    answer = await lab.post(messages.request(), path=messages.PATH, headers=SENT)
+    assert (answer.status, len(lab.upstream.seen)) == (400, 1)
+
+
 async def test_who_observes_asks_nothing_again(start: Start) -> None:
     lab = await start(keeping("grammar"), vtc_mode="observe")
     answer = await lab.post(chat.request(**ASKED))

@@ -23,7 +23,7 @@ from vtc.apis import Api, BadRequest, Request, named
 from vtc.apis.seals import SealKey
 from vtc.exchange.asking import prompt
 from vtc.exchange.asking.reminder import Reminder
-from vtc.exchange.asking.request import Outgoing, RequestEncoder, SentRequest, as_it_came
+from vtc.exchange.asking.request import Outgoing, ReceivedRequest, RequestEncoder, SentRequest, as_it_came
 from vtc.exchange.remembering.past import History, Planned, planning
 from vtc.exchange.remembering.thoughts import opening
 from vtc.exchange.replying.factory import ReplyFactory, is_warm
@@ -93,8 +93,9 @@ class Exchange:
         apis = plan.stack.apis
         self.server = api if not apis or api.name in apis else named(apis[0]) or api
         self._request = request
-        self._body = body
         self._own = partial(OwnReplies, api, request, seed=seed, created=facts.time)
+        # Of the headers of another API the server gets none that lists flags (`proxy.refusing.translate_headers`).
+        self._received = ReceivedRequest(body, {} if self.crosses else facts.headers)
         if self.crosses:
             self.report.parties.server_api = self.server.name
         # Not of all facts: they hold the request.
@@ -114,7 +115,7 @@ class Exchange:
         sides = (self._api, self.server, self._request)
         seals = self._sealed(plan) if self.crosses else None
         self._factory = ReplyFactory(*sides, plan, self.fate, own.seed, seals, past.thoughts if past else None)
-        self._encoder = RequestEncoder(*sides, self._body, plan, self._factory, self.report, seals, taught)
+        self._encoder = RequestEncoder(*sides, self._received, plan, self._factory, self.report, seals, taught)
         reminder = Reminder(self._request, self._encoder, past, self.report)
         self.whole = WholeReplies(*sides, plan, self._factory, self._encoder, self.fate, self.report, reminder)
         self._outgoing: Outgoing | None = None  # when it was asked for
@@ -199,7 +200,7 @@ class Exchange:
             except BadRequest as error:
                 self.fate.of_request(error, self.report)
                 self._encoder.forget()
-                stop, body = "", self._body  # its reply is held to the policies all the same
+                stop, body = "", self._received.body  # its reply is held to the policies all the same
             self._outgoing = Outgoing(body, stop)
             if self._past and not stop:
                 self.report.prefix = self._past.kept_prefix(*self._encoder.left, request)
@@ -237,7 +238,7 @@ class Exchange:
 
     @property
     def asked(self) -> SentRequest:
-        """Return the model and the form of the reply that the server is asked for."""
+        """Return the model and the form of the reply that the server is asked for, and the headers that are changed."""
         return self._encoder.asked
 
     @property
@@ -317,3 +318,4 @@ class Exchange:
         self._request.forget()
         self._encoder.forget()
         self._planned = None
+        self._received = ReceivedRequest(self._received.body)

@@ -116,8 +116,9 @@ class Ready(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     max_tokens: Tokens | Literal[False] | None = None
     """The longest reply that may be asked for: `the valid range of max_tokens is [1, 8192]`."""
     corrections: bool | None = None
-    """False: no field is left out, renamed or given another value because a refusal names it; the client gets the
-    refusal. Steps are taught all the same, and what profiles say themselves (`request.rename`) is done."""
+    """False: no field is left out, renamed or given another value because a refusal names it, nor is a flag left out
+    of a header (``Unexpected value(s) `x` for the `anthropic-beta` header``); the client gets the refusal. Steps are
+    taught all the same, and what profiles say themselves (`request.rename`) is done."""
 
     strict: bool | None = None
     """Declare tools as strict, with closed objects, so that the server decodes their calls by a grammar of its own

@@ -41,8 +41,16 @@ OWN = tuple({api.place.own_headers for api in APIS} - {""})
 
 
 def redirect(flow: http.HTTPFlow, client: Place, exchange: Exchange) -> None:
-    """Send a flow to where its server has its API: at the profile's path, or beside where the client's would be."""
-    request, server, (model, streams) = flow.request, exchange.server.place, exchange.asked
+    """Send a flow to where its server has its API: at the profile's path, or beside where the client's would be.
+
+    With the headers that this server takes.
+    """
+    request, server, (model, streams, changed) = flow.request, exchange.server.place, exchange.asked
+    for name, value in changed.items():
+        if value is None:
+            request.headers.pop(name, None)
+        else:
+            request.headers[name] = value
     path, _, query = request.path.partition("?")
     asked = client.found(path)
     if not exchange.crosses:

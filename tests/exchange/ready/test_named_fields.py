@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -27,10 +29,24 @@ BY_NAME = {api.name: api for api in APIS}
 CASES = material.plain((Path(__file__).parents[2] / "cases/refusals/named_fields.yaml").read_text("utf-8"))
 
 
-def opened(client: str, server: str, fields: Json, memory: Memory | None = None, *, stream: bool = False) -> Exchange:
+def opened(
+    client: str,
+    server: str,
+    fields: Json,
+    memory: Memory | None = None,
+    *,
+    stream: bool = False,
+    headers: Mapping[str, str] = {},
+) -> Exchange:
     body = asked(client, **({} if client == "gemini-generate" else {"stream": stream}), **fields)
     way = {"upstream_api": (server,)} if client != server else {}
-    return Exchange.open(BY_NAME[client], body, agent(client, stream=stream), planner(**way), "seed", memory)
+    facts = replace(agent(client, stream=stream), headers=headers)
+    return Exchange.open(BY_NAME[client], body, facts, planner(**way), "seed", memory)
+
+
+def opened_for(case: Json, memory: Memory | None = None) -> Exchange:
+    server, stream, headers = case["server"], case.get("stream", False), case.get("headers", {})
+    return opened(case.get("client", server), server, case["fields"], memory, stream=stream, headers=headers)
 
 
 def error_of(error: Any) -> bytes:
@@ -46,10 +62,10 @@ def at(value: Any, path: str) -> Any:
 @pytest.mark.every
 @pytest.mark.parametrize("case", CASES, ids=[f"{case['source']}: {str(case['error'])[:40]}" for case in CASES])
 def test_what_a_refusal_names_is_corrected(case: Json) -> None:
-    memory, server = Memory(), case["server"]
-    client = case.get("client", server)
-    exchange = opened(client, server, case["fields"], memory, stream=case.get("stream", False))
+    memory = Memory()
+    exchange = opened_for(case, memory)
     exchange.request()
+    assert exchange.asked.headers == {}
     again = exchange.again(error_of(case["error"]), case.get("status", 400))
     if case["sent"] is None:
         assert again is None
@@ -57,11 +73,12 @@ def test_what_a_refusal_names_is_corrected(case: Json) -> None:
     assert again is not None
     sent = json.loads(again)
     assert {path: at(sent, path) for path in case["sent"]} == case["sent"]
+    assert exchange.asked.headers == case.get("changed", {})
     exchange.learned()
     assert "done at once from now on" in exchange.report.notes[-1]
-    later = opened(client, server, case["fields"], memory, stream=case.get("stream", False))
-    assert later.request() == again
-    assert later.again(error_of(case["error"]), case.get("status", 400)) != again
+    later = opened_for(case, memory)
+    assert (later.request(), later.asked) == (again, exchange.asked)
+    assert (later.again(error_of(case["error"]), case.get("status", 400)), later.asked) != (again, exchange.asked)
 
 
 OTHERS = [
@@ -187,14 +204,14 @@ REFUSED_WORDS = sorted(
 )
 def test_any_refusals_over_and_over_come_to_an_end(case: Json, refusals: list[str], stream: bool) -> None:
     """A request is asked again only where its body is another one, and what is refused by turns ends, too."""
-    exchange = opened(case.get("client", case["server"]), case["server"], case["fields"], stream=stream)
-    sent = exchange.request()
+    exchange = opened_for({**case, "stream": stream})
+    sent = exchange.request(), exchange.asked
     for words in (refusals * MOST_ASKED)[: MOST_ASKED - 1]:
         again = exchange.again(error_of(json.loads(words)), 400)
         if again is None:
             break
-        assert again != sent
-        sent = again
+        assert (again, exchange.asked) != sent
+        sent = again, exchange.asked
 
 
 def renaming(name: str, to: str) -> bytes:

@@ -1,10 +1,11 @@
-"""Correct the body of a request: leave a field out, rename it, move it to a bound, drop one of two.
+"""Correct a request: leave a field out, rename it, move it to a bound, drop one of two; leave a flag out of a header.
 
-    body -> Correction, Correction, … -> the body that is sent
+    body, flags in headers -> Correction, Correction, … -> those that are sent
 
-A refusal teaches them (`named_fields.py`). They work on the body as its server is sent it, so that a path is what the
-server calls it, whatever the client speaks. None touches what is said: no text, call, result, tool, schema, model, or
-form of the answer (`CorrectionScope`). The names of what is never touched stand in `corrections.yaml`.
+A refusal teaches them (`named_fields.py`). They work on the request as its server is sent it, so that a path is what
+the server calls it, whatever the client speaks. None touches what is said: no text, call, result, tool, schema, model,
+or form of the answer (`CorrectionScope`). The names of what is never touched stand in `corrections.yaml`, and those of
+the headers that list flags of features: a flag may be left out of these, and nothing else of any header.
 """
 
 from __future__ import annotations
@@ -23,14 +24,23 @@ from vtc.json_text import decode, encode
 from vtc.profiles.document import table
 
 type Deed = Literal["leave_out", "rename", "keep_within", "spell", "give"]
+type Part = Literal["body", "headers"]
 type Fields = Mapping[str, Any]
 """An object of the body: its fields, each as plain data or, where nobody changed it, as the bytes in which it came."""
 EVERY = "*"
 """Stands in a path for any index."""
 
 
+class RequestParts(NamedTuple):
+    """The parts of a request that are corrected."""
+
+    body: Fields
+    headers: Fields
+    """Those that list flags, by name: each flag as it is spelled, by its name."""
+
+
 class Correction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A change to one field of the body, wherever its path leads."""
+    """A change to one field of a request, wherever its path leads."""
 
     do: Deed
     path: tuple[str, ...]
@@ -42,9 +52,11 @@ class Correction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Only in objects of which these fields have one of these values; None for one that is not there."""
     kept: bool = True
     """False for what lies in the conversation: another one is sent as it comes."""
+    of: Part = "body"
+    """The part of the request in which the path leads."""
 
     def __str__(self) -> str:
-        path = ".".join(self.path)
+        path = ".".join(self.path) if self.of == "body" else f"header {': '.join(self.path)}"
         match self.do:
             case "leave_out":
                 return f"{path} left out" + (f" beside {self.beside}" if self.beside else "")
@@ -59,10 +71,14 @@ class Correction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             case "give":
                 return f"{path} {self.to!r} where there is none"
 
-    def applied(self, top: Fields, scope: CorrectionScope) -> Fields:
-        """Correct the fields of a body; the very object if it changes nothing."""
+    def applied(self, parts: RequestParts, scope: CorrectionScope) -> RequestParts:
+        """Correct a request; the very object if it changes nothing."""
+        if self.of == "headers" and self.do != "leave_out":
+            return parts
+        before = getattr(parts, self.of)
         to_objects = self.path if self.path[-1] == EVERY else self.path[:-1]
-        return _edited_in(top, to_objects, lambda fields: self._changed(fields, scope, top)) or {}
+        after = _edited_in(before, to_objects, lambda fields: self._changed(fields, scope, parts.body))
+        return parts if after is before else parts._replace(**{self.of: after or {}})
 
     def _changed(self, fields: Fields, scope: CorrectionScope, top: Fields) -> Fields | None:
         """Change an object that the path leads to; return the very one if nothing changes, None to leave it out."""
@@ -77,7 +93,7 @@ class Correction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if key not in fields:
             return fields
         if self.do in ("leave_out", "rename"):
-            may = scope.allows(self.path, value, top, by_rule=bool(self.where))
+            may = self.of == "headers" or scope.allows(self.path, value, top, by_rule=bool(self.where))
             if not may or (self.do == "rename" and scope.is_of_policies((*self.path[:-1], self.to))):
                 return fields
             if self.do == "leave_out" or self.to in fields:
@@ -130,14 +146,34 @@ class CorrectionScope(NamedTuple):
         return any(f"{name}.".startswith(f"{dotted}.") or dotted.startswith(f"{name}.") for name in self.policies)
 
 
-def corrected(top: Fields, corrections: Iterable[Correction], scope: CorrectionScope) -> tuple[Fields, dict[str, str]]:
-    """Correct the fields of a body; return the very ones if none changes, and a line about each that changed some."""
+def corrected(
+    parts: RequestParts, corrections: Iterable[Correction], scope: CorrectionScope
+) -> tuple[RequestParts, dict[str, str]]:
+    """Correct a request; return the very parts that do not change, and a line about each correction that did."""
     lines: dict[str, str] = {}
     for correction in corrections:
-        if (new := correction.applied(top, scope)) is not top:
+        if (new := correction.applied(parts, scope)) is not parts:
             lines[str(correction)] = f"{correction}, as the server wants it"
-        top = new
-    return top, lines
+        parts = new
+    return parts, lines
+
+
+# The headers that list flags
+
+
+def flags_in(headers: Mapping[str, str | None]) -> Fields:
+    """Read the headers that list flags, by name in lower case; of a flag with a version (`x=v1`) `x` is the name."""
+    listed = {name: value.split(",") for name in limits().flags if (value := headers.get(name)) is not None}
+    return {
+        name: {flag.partition("=")[0].strip(): flag.strip() for flag in flags if flag.strip()}
+        for name, flags in listed.items()
+    }
+
+
+def changed_headers(before: Fields, after: Fields) -> dict[str, str | None]:
+    """Write the headers whose flags are others now; None for one that is left out."""
+    changed = {name: after.get(name) for name, flags in before.items() if after.get(name) is not flags}
+    return {name: ",".join(flags.values()) if flags else None for name, flags in changed.items()}
 
 
 # What is beside the meaning
@@ -156,6 +192,8 @@ class CorrectionLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     """Names of those of them that hold JSON in any form, of a user, a model or a tool."""
     beside: str
     """Names of fields that may hold text, and stand beside that."""
+    flags: tuple[str, ...]
+    """Names of headers, in lower case, that list flags of features, with commas between them."""
 
     @cached_property
     def meaning_names(self) -> frozenset[str]:

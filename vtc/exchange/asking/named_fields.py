@@ -1,6 +1,6 @@
 """Read which parts of a request a server's refusal names, and what corrects it.
 
-    error of the server -> statements -> rows of words -> places in the body that was sent -> corrections
+    error of the server -> statements -> rows of words -> places in what was sent -> corrections
 
 The words of servers stand in `named_fields.yaml`.
 """
@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from vtc.apis.fields import raw_fields
-from vtc.exchange.asking.corrections import EVERY, Correction, CorrectionScope, Deed, Fields, limits
+from vtc.exchange.asking.corrections import EVERY, Correction, CorrectionScope, Deed, Fields, Part, RequestParts, limits
 from vtc.json_text import decode
 from vtc.profiles.document import table
 
@@ -33,8 +33,11 @@ _QUOTES = re.compile(r"[`'\"“”‘’\\]+")
 
 
 _NUMBER = r"-?\d+(?:\.\d+)?"
+_LISTED = r"(?:⟨[^⟩]*⟩|'[^'\n]{1,80}'|(?<![⟨'\w=.-])[\w=.-]+\d)"
+"""An entry of a list of names, of which some may be no field of the request."""
 _HOLES = {
     **{name: rf"⟨(?P<{name}>[^⟩]*)⟩" for name in ("name", "at", "second")},
+    "names": rf"(?P<names>{_LISTED}(?:(?:,\s?| )(?:and |or )?{_LISTED})*+)",
     "use": r"['⟨](?P<use>[A-Za-z_]\w*)['⟩]",
     **{name: rf"(?P<{name}>{_NUMBER})(?!\w)" for name in ("least", "most")},
     "words": r"(?P<words>'?[\w-]++'?(?:(?:,? (?:and|or) |, ?|\|)'?[\w-]++'?)*)",
@@ -58,6 +61,8 @@ class CorrectionRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     words: tuple[str, ...]
     paths: tuple[str, ...] = ()
     """Dotted ones, where the words name none."""
+    headers: tuple[str, ...] = ()
+    """The same in headers: `header.flag`."""
     where: dict[str, tuple[Any, ...]] = {}
     to: Any = None
     kept: bool = True
@@ -67,22 +72,31 @@ class CorrectionRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         for words in self.words:
             _pattern(words)
 
-    def corrections(self, text: str, marked: str, sent: Any) -> Iterator[Correction]:
-        """List what an error, whose names are `marked`, teaches about the body that was `sent`."""
-        text = text if self.paths else marked
-        matches = (match for words in self.words for match in _pattern(words).finditer(text))
-        if self.paths:
-            paths = (tuple(path.split(".")) for path in self.paths * any(True for _ in matches))
-            yield from (Correction(self.do, path, self.to, where=self.where, kept=self.kept) for path in paths)
+    def corrections(self, text: str, marked: str, sent: Mapping[Part, Any]) -> Iterator[Correction]:
+        """List what an error, whose names are `marked`, teaches about the parts of the request that was `sent`."""
+        if not (fixed := self._fixed):
+            for match in chain.from_iterable(_pattern(words).finditer(marked) for words in self.words):
+                yield from self._named(match.groupdict(), sent)
+        elif any(_pattern(words).search(text) for words in self.words):
+            yield from (
+                Correction(self.do, path, self.to, where=self.where, kept=self.kept, of=part) for part, path in fixed
+            )
+
+    @property
+    def _fixed(self) -> list[tuple[Part, tuple[str, ...]]]:
+        """List the places of a row whose words name none."""
+        paths: dict[Part, tuple[str, ...]] = {"body": self.paths, "headers": self.headers}
+        return [(part, tuple(path.split("."))) for part in paths for path in paths[part]]
+
+    def _named(self, named: Mapping[str, str | None], sent: Mapping[Part, Any]) -> Iterator[Correction]:
+        """List the corrections of what was named."""
+        name, second = named.get("name"), named.get("second")
+        if name and second:
+            yield from _one_of_two(sent["body"], _keys(name), _keys(second))
             return
-        for match in matches:
-            named = match.groupdict()
-            name = _keys(named.get("at") or "") + _keys(named["name"])
-            if second := named.get("second"):
-                yield from _one_of_two(sent, name, _keys(second))
-                continue
-            for path in _places(sent, name):
-                yield Correction(self.do, path, self._to(named))
+        for each in [name] if name else re.findall("⟨([^⟩]*)⟩", named.get("names") or ""):
+            part, paths = _places_in(sent, _keys(named.get("at") or "") + _keys(each))
+            yield from (Correction(self.do, path, self._to(named), of=part) for path in paths)
 
     def _to(self, named: Mapping[str, str | None]) -> Any:
         """Return what the value or the name is to be, by what was named."""
@@ -118,20 +132,23 @@ def _named_fields() -> NamedFields:
     return table(Path(__file__).with_suffix(".yaml"), NamedFields)
 
 
-def taught(error: bytes, body: bytes, scope: CorrectionScope) -> Mapping[str, Correction]:
-    """Read which parts of a body that was sent an error names; return what corrects it, by its words for people.
+def taught(error: bytes, body: bytes, headers: Fields, scope: CorrectionScope) -> Mapping[str, Correction]:
+    """Read which parts of a request that was sent an error names; return what corrects it, by its words for people.
 
-    Nothing that changes nothing is returned, and one correction for each path.
+    `headers` are the flags of its headers (`corrections.flags_in`). Nothing that changes nothing is returned, and one
+    correction for each path.
     """
-    text, sent = statements(error), decode(body)
-    top: Fields = raw_fields(body) or {}
+    text = statements(error)
+    sent: Mapping[Part, Any] = {"body": decode(body), "headers": headers}
+    parts = RequestParts(raw_fields(body) or {}, headers)
     marked = _marked(text, sent)
     corrections: dict[str, Correction] = {}
-    paths: set[tuple[str, ...]] = set()
+    paths: set[tuple[Part, tuple[str, ...]]] = set()
     for correction in chain.from_iterable(row.corrections(text, marked, sent) for row in _named_fields().rows):
-        if correction.path not in paths and (new := correction.applied(top, scope)) is not top:
-            corrections[str(correction)], top = correction, new
-            paths.add(correction.path)
+        place = correction.of, correction.path
+        if place not in paths and (new := correction.applied(parts, scope)) is not parts:
+            corrections[str(correction)], parts = correction, new
+            paths.add(place)
     return corrections
 
 
@@ -191,9 +208,9 @@ _UNMARKED = str.maketrans({"⟨": "'", "⟩": "'"})
 _PATH = re.compile(r"(')?(?<![\w$])([A-Za-z_$][\w$-]*+(?:[.\[][\w$*-]++\]?+)*+)(?(1)'?)")
 
 
-def _marked(text: str, sent: Any) -> str:
+def _marked(text: str, sent: Mapping[Part, Any]) -> str:
     """Mark what may be the name of a field that was sent, or a path to one: `⟨name⟩` in the place of its quotes."""
-    known, prose = {*map(_folded, _names(sent))}, _named_fields().prose
+    known, prose = {*map(_folded, chain.from_iterable(map(_names, sent.values())))}, _named_fields().prose
 
     def mark(match: re.Match[str]) -> str:
         path = match[2]
@@ -205,7 +222,7 @@ def _marked(text: str, sent: Any) -> str:
 
 
 def _names(sent: Any) -> Iterator[str]:
-    """List the names of all fields of a body, but for those of what a user or a model wrote."""
+    """List the names of all fields of a part, but for those of what a user or a model wrote."""
     return (path[-1] for path in _below(sent, ()))
 
 
@@ -223,6 +240,12 @@ def _one_of_two(sent: Any, first: tuple[str, ...], second: tuple[str, ...]) -> I
 def _spelling(sent: Any, path: Sequence[str], name: str) -> str:
     """Spell a field as it is spelled beside what a path leads to."""
     return next((place[-1] for place in _places(sent, (*path[:-1], name)) if place[:-1] == path[:-1]), name)
+
+
+def _places_in(sent: Mapping[Part, Any], names: Sequence[str]) -> tuple[Part, Sequence[tuple[str, ...]]]:
+    """Find the part of a request that has what is named, and where it stands there: the body, else the headers."""
+    places = {part: [*_places(value, names)] for part, value in sent.items()}
+    return ("body", places["body"]) if places["body"] else ("headers", places["headers"])
 
 
 def _places(sent: Any, names: Sequence[str]) -> Iterator[tuple[str, ...]]:

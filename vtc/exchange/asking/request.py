@@ -19,7 +19,15 @@ from vtc.apis.seals import SealKey
 from vtc.dialects.syntax import tool_names
 from vtc.dialects.writing.history import usage
 from vtc.events import MAX_TOKENS, CanonicalRequest, Failure, Message, Silence, Tool
-from vtc.exchange.asking.corrections import Correction, CorrectionScope, corrected
+from vtc.exchange.asking.corrections import (
+    Correction,
+    CorrectionScope,
+    Fields,
+    RequestParts,
+    changed_headers,
+    corrected,
+    flags_in,
+)
 from vtc.exchange.asking.named_fields import taught as taught_by
 from vtc.exchange.asking.refusals import GRAMMARS, lesson, listed
 from vtc.exchange.asking.steps import BRIDGED, CERTAIN, StepContext, made_ready
@@ -49,11 +57,21 @@ NOTHING = "(nothing)"
 """Stands for a reply without a word: servers refuse an empty message."""
 
 
+class ReceivedRequest(NamedTuple):
+    """A request as its client sent it."""
+
+    body: bytes
+    headers: Mapping[str, str] = {}
+    """By name in lower case, those that go on to the server as they came; none where it speaks another API."""
+
+
 class SentRequest(NamedTuple):
-    """The parts of a request that stand in the path, in some APIs."""
+    """The parts of a request that do not stand in its body, or not in all APIs."""
 
     model: str
     streams: bool
+    headers: Mapping[str, str | None] = {}
+    """Those that are sent otherwise than they came, by name in lower case; None for one that is left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +91,7 @@ class RequestEncoder:
         client: Api,
         server: Api,
         request: Request,
-        body: bytes,
+        received: ReceivedRequest,
         plan: Plan,
         factory: ReplyFactory,
         report: Report,
@@ -84,7 +102,7 @@ class RequestEncoder:
         self._client = client
         self._server = server
         self._request = request
-        self._body = body
+        self._received = received
         self._messages: Sequence[Message] | None = None  # the request's own
         self._plan = plan
         self._factory = factory
@@ -104,7 +122,7 @@ class RequestEncoder:
         self._took: Collection[str] = ()
         """The steps that changed what it was sent last."""
         self.asked = SentRequest(request.model, request.stream)
-        """The model and the form of the reply that the server was asked for last."""
+        """The model and the form of the reply that the server was asked for last, and the headers that are changed."""
         self.sent = b""
         """The body that it was sent last."""
         self.left: tuple[Sequence[Message], Sequence[Tool]] = (), ()
@@ -144,13 +162,16 @@ class RequestEncoder:
         renames = plan.stack.request.rename.items()
         corrections = [Correction("rename", tuple(path.split(".")), to) for path, to in renames]
         corrections += [step for step in self._steps.values() if isinstance(step, Correction) and self._corrects]
+        headers: Mapping[str, str | None] = {}
         if corrections:
-            before = (raw_fields(self._body) or {}) if out is None else out
+            fields = (raw_fields(self._received.body) or {}) if out is None else out
+            before = RequestParts(fields, flags_in(self._received.headers))
             after, changed_by = corrected(before, corrections, self._scope)
-            out = out if after is before else after
+            out = out if after.body is fields else after.body
+            headers = changed_headers(before.headers, after.headers)
             took |= changed_by
             lines += changed_by.values()
-        body = self._body if out is None else encode(out)
+        body = self._received.body if out is None else encode(out)
         strict = {names.back(tool.name): tool for tool in ready.tools if tool.strict}
         constrained = ready.constraint is not None
         length = 0 if plan.stack.as_is else size(given, plan.offered)
@@ -162,7 +183,7 @@ class RequestEncoder:
         )
         self._report.request += [line for line in lines if line not in self._report.request]
         self._took = took
-        self.asked = SentRequest(ready.model or request.model, request.stream and not plan.buffered)
+        self.asked = SentRequest(ready.model or request.model, request.stream and not plan.buffered, headers)
         self.sent, self.left = body, (ready.messages, ready.tools)
         return body
 
@@ -242,6 +263,11 @@ class RequestEncoder:
             self._server.layout, [path for change in changes for path in (*change.set, *change.drop)]
         )
 
+    @property
+    def _flags(self) -> Fields:
+        """Read the flags in the headers that the server was sent last."""
+        return flags_in({**self._received.headers, **self.asked.headers})
+
     def _grammar(self, ready: CanonicalRequest) -> Mapping[str, Any]:
         """Write the fields that tell the server the grammar of its reply."""
         return self._server.constrain(*ready.constraint) if ready.constraint else {}
@@ -277,9 +303,9 @@ class RequestEncoder:
         """
         words, before = hints.words_of(error, WORDS), [*self._report.request]
         # What is said of a prompt that is too long names no field that were better left out.
-        is_full = full(status, error, len(self._body)) is not None
+        is_full = full(status, error, len(self._received.body)) is not None
         is_named = self._corrects and not is_full
-        named = partial(taught_by, error, self.sent, self._scope) if is_named else dict
+        named = partial(taught_by, error, self.sent, self._flags, self._scope) if is_named else dict
         tried: list[Mapping[str, Any]] = []
         # Words may teach two lessons by turns, of which neither changes this request.
         while (taught := lesson(status, words, self._steps, named)) and taught.steps not in tried:
@@ -288,12 +314,12 @@ class RequestEncoder:
                 self.taught |= anew
                 self._steps |= anew
                 return None
-            last, self._report.request[:] = self.sent, before
+            last, self._report.request[:] = (self.sent, self.asked), before
             if taught.kept:
                 self.taught = renewed(self.taught, taught.steps)
             self._steps = renewed(self._steps, taught.steps if taught.once is None else {MAX_TOKENS: taught.once})
             body = self._encoded(self._messages)
-            if self.sent != last:
+            if (self.sent, self.asked) != last:
                 return body
             self._report.request[:] = before
             if taught.once is not None:
@@ -335,6 +361,7 @@ class RequestEncoder:
     def forget(self) -> None:
         """Keep nothing of the conversation."""
         self.left, self._messages, self.sent = ((), ()), None, b""
+        self._received = ReceivedRequest(self._received.body)
 
     def learned(self) -> None:
         """Take note that the server took it with what its refusals taught."""
@@ -362,7 +389,7 @@ class RequestEncoder:
 
     def full(self, error: bytes, status: int) -> Failure | None:
         """Read the error of a prompt that is too long; None if it is another, or the client's API says it so itself."""
-        tokens, client = full(status, error, len(self._body)), self._client.layout.full
+        tokens, client = full(status, error, len(self._received.body)), self._client.layout.full
         if tokens is None:
             return None
         is_own = status in (200, 400) and client.sign in error.decode(errors="replace")
