@@ -49,7 +49,7 @@ class Correction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     beside: str = ""
     """Only where this field stands beside it."""
     where: Mapping[str, Sequence[Any]] = {}
-    """Only in objects of which these fields have one of these values; None for one that is not there."""
+    """Only in objects of which these fields (dotted paths) have one of these values; None for one that is not there."""
     kept: bool = True
     """False for what lies in the conversation: another one is sent as it comes."""
     of: Part = "body"
@@ -105,7 +105,7 @@ class Correction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return fields if new == value else {**fields, key: new}
 
     def _fits(self, fields: Fields) -> bool:
-        return all(_value(fields, name) in values for name, values in self.where.items())
+        return all(_at(fields, path) in values for path, values in self.where.items())
 
 
 class CorrectionScope(NamedTuple):
@@ -315,6 +315,13 @@ def _edited(value: Any, path: Sequence[str], change: Callable[[Fields], Fields |
         return value
     new = _edited_in(fields, path, change)
     return value if new is fields else new
+
+
+def _at(fields: Fields, path: str) -> Any:
+    """Return what stands at a dotted path, as plain data."""
+    key, _, below = path.partition(".")
+    value = _value(fields, key)
+    return at(value, below) if below else value
 
 
 def _value(fields: Fields, key: str) -> Any:
