@@ -319,7 +319,7 @@ class Request(ABC):
 
     def _entries(self, messages: Sequence[Message]) -> list[Any]:
         """Write messages as entries of the conversation; what is unchanged keeps its own."""
-        entries = items(self.body.raw.get(self.LAYOUT.entries, b"[]"), self._conversation)
+        entries: Sequence[msgspec.Raw] = ()  # as they came, where one keeps its bytes
         groups = {id(group[0]): (group, places) for group, places in self._groups if group}
         called = {call.id for message in messages for call in message.calls if call.id}
         written: list[Any] = []
@@ -327,6 +327,7 @@ class Request(ABC):
         while at < len(messages):
             group, places = groups.get(id(messages[at]), ((), ()))
             if group and _are(messages[at : at + len(group)], group):
+                entries = entries or items(self.body.raw.get(self.LAYOUT.entries, b"[]"), self._conversation)
                 written += [entries[place] for place in places]
                 at += len(group)
             else:

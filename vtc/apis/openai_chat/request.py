@@ -130,9 +130,7 @@ def _entry(message: Message, thoughts: str) -> Mapping[str, Any]:
         entry[thoughts] = message.reasoning
     entry |= past.fields
     if message.calls:
-        entry["tool_calls"] = [
-            {**call.as_openai(), **on_call} for call, on_call in zip(message.calls, past.on_calls, strict=True)
-        ]
+        entry["tool_calls"] = past.put_on([call.as_openai() for call in message.calls])
         entry["content"] = entry["content"] or ("" if message.content == ("",) else None)
     return entry
 
@@ -412,9 +410,7 @@ def _encoded(message: Message) -> dict[str, Any]:
     entry: dict[str, Any] = {"role": role if same_role else message.role, "content": written}
     source = {**source, **past.fields} if past.fields else source
     if message.calls:
-        entry["tool_calls"] = [
-            {**entry_of(call), **on_call} for call, on_call in zip(message.calls, past.on_calls, strict=True)
-        ]
+        entry["tool_calls"] = past.put_on([*map(entry_of, message.calls)])
         is_text = source.get("content") == "" or message.content == ("",)
         entry["content"] = entry["content"] or ("" if is_text else None)
     if message.role == "tool" and message.call_id:

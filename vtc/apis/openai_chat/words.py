@@ -176,13 +176,20 @@ def signed(signature: str) -> Json:
 
 
 class PastEntries(NamedTuple):
-    """What must come back with a past message: fields of its own, and by call those that stand on it."""
+    """What must come back with a past message: fields of its own, and those that stand on its calls."""
 
     fields: Json
-    on_calls: Sequence[Json]
+    on_calls: Mapping[int, Json]
+    """By the place of the call."""
+
+    def put_on(self, calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Put what stands on the calls on their entries; return these."""
+        for place, fields in self.on_calls.items():
+            calls[place] |= fields
+        return calls
 
 
-_NO_ENTRIES = PastEntries({}, ())
+_NO_ENTRIES = PastEntries({}, {})
 
 
 def spoken(message: Message) -> Sequence[str | Opaque]:
@@ -194,16 +201,16 @@ def spoken(message: Message) -> Sequence[str | Opaque]:
 
 def past(message: Message) -> PastEntries:
     """Find the entries of a past message that must come back."""
-    sequence = message.sequence if message.calls else message.content
-    if Opaque not in map(type, sequence):
-        return PastEntries({}, ({},) * len(message.calls)) if message.calls else _NO_ENTRIES
+    if Opaque not in map(type, message.sequence if message.calls else message.content):
+        return _NO_ENTRIES
     fields: dict[str, Any] = {}
-    on_calls: list[Json] = []
+    on_calls: dict[int, Json] = {}
     here: Json = {}
-    for part in sequence:
+    calls = 0
+    for part in message.sequence:
         if isinstance(part, ToolCall):
-            on_calls.append(here)
-            here = {}
+            on_calls[calls], here = here, {}
+            calls += 1
         elif isinstance(part, Opaque) and part.thought:
             for entry in opened(part.thought.encrypted):
                 if EXTRA in entry:

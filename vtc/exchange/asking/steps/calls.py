@@ -127,41 +127,45 @@ def after_results(request: CanonicalRequest, _value: Any, _context: StepContext)
     return replace(request, messages=tuple(out)), f"`{DONE}` said between results and the user {more} times"
 
 
-def _answered(messages: Sequence[Message]) -> Iterator[Message]:
+def _answered(messages: Sequence[Message]) -> list[Message]:
+    out: list[Message] = []
     at = 0
     while at < len(messages):
         message = messages[at]
         at += 1
         if message.role == "tool":
-            yield _orphan(message)
+            out.append(_orphan(message))
             continue
-        yield message
+        out.append(message)
         if message.calls:
             begin, is_said_by_model = at, message.role == "assistant"
             while is_said_by_model and at < len(messages) and messages[at].role != "assistant":
                 at += 1
-            yield from _after(message.calls, messages[begin:at])
+            out += _after(message.calls, messages[begin:at])
+    return out
 
 
-def _after(calls: Sequence[ToolCall], messages: Sequence[Message]) -> Iterator[Message]:
+def _after(calls: Sequence[ToolCall], messages: Sequence[Message]) -> Sequence[Message]:
     """Put results of calls first among the messages that follow these."""
     ids = [call.id for call in calls]
     if len({*ids}) < len(ids):
-        yield from messages  # which result is whose is told by ids alone
-        return
+        return messages  # which result is whose is told by ids alone
     by_id: dict[str | None, Message] = {}
     for message in messages:
         if message.role == "tool" and message.call_id in ids:
             by_id.setdefault(message.call_id, message)
     answers = [by_id.get(call.id) or Message("tool", (NO_RESULT,), call_id=call.id, name=call.name) for call in calls]
     # Some APIs want them all in one entry, so they are written together if one of them is new or moves.
-    in_order = len(messages) >= len(answers) and all(map(is_, answers, messages))
-    yield from answers if in_order else map(replace, answers)
+    if not (len(messages) >= len(answers) and all(map(is_, answers, messages))):
+        answers = [*map(replace, answers)]
+    elif len(messages) == len(answers):
+        return messages
     for message in messages:
         if message.role != "tool":
-            yield message
+            answers.append(message)
         elif message.call_id not in by_id or by_id[message.call_id].content != message.content:
-            yield _orphan(message)
+            answers.append(_orphan(message))
+    return answers
 
 
 def _orphan(result: Message) -> Message:
