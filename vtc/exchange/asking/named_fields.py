@@ -135,20 +135,21 @@ def _named_fields() -> NamedFields:
 def taught(error: bytes, body: bytes, headers: Fields, scope: CorrectionScope) -> Mapping[str, Correction]:
     """Read which parts of a request that was sent an error names; return what corrects it, by its words for people.
 
-    `headers` are the flags of its headers (`corrections.flags_in`). Nothing that changes nothing is returned, and one
-    correction for each path.
+    `headers` are the flags of its headers (`corrections.flags_in`). Nothing that changes nothing is returned, one
+    correction for each path, and none for what holds a part that is corrected.
     """
     text = statements(error)
     sent: Mapping[Part, Any] = {"body": decode(body), "headers": headers}
     parts = RequestParts(raw_fields(body) or {}, headers)
     marked = _marked(text, sent)
     corrections: dict[str, Correction] = {}
-    paths: set[tuple[Part, tuple[str, ...]]] = set()
+    places: set[tuple[str, ...]] = set()
     for correction in chain.from_iterable(row.corrections(text, marked, sent) for row in _named_fields().rows):
-        place = correction.of, correction.path
-        if place not in paths and (new := correction.applied(parts, scope)) is not parts:
+        place = correction.of, *correction.path
+        is_new = not any(corrected[: len(place)] == place for corrected in places)
+        if is_new and (new := correction.applied(parts, scope)) is not parts:
             corrections[str(correction)], parts = correction, new
-            paths.add(place)
+            places.add(place)
     return corrections
 
 
