@@ -256,6 +256,27 @@ async def test_what_each_refusal_taught_is_shown_with_its_words() -> None:
     assert sum("max_tokens" in body for body in asked) == 1
 
 
+async def test_a_flag_that_agents_send_in_a_header_is_shown_where_it_is_refused() -> None:
+    server, flag = Server(parses=True, paths=("/v1/messages",)), "prompt-caching-scope-2026-01-05"
+    words = f"Unexpected value(s) `{flag}` for the `anthropic-beta` header."
+
+    def script(seen: Seen) -> Reply:
+        return error(words) if flag in seen.headers.get("anthropic-beta", "") else server(seen)
+
+    async with serving(script) as upstream:
+        found = told(await probed(upstream.url, "--json"))
+    assert found["works"]
+    lesson = f"header anthropic-beta: {flag} left out"
+    assert found["taught"] == [lesson]
+    (evidence,) = [finding["evidence"] for finding in found["findings"] if finding["answer"] == lesson]
+    assert evidence == f"status 400: {words}"
+    first, *rest = [
+        seen.headers["anthropic-beta"].split(",") for seen in upstream.seen if "tools" in seen.body.decode()
+    ]
+    assert {flag, "claude-code-20250219"} < {*first}
+    assert {*map(tuple, rest)} == {tuple(name for name in first if name != flag)}
+
+
 async def test_a_key_is_sent_and_never_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_KEY", key := "open-sesame-4711")
     async with serving(Server(key=key, refuses=f"tools are not supported for {key}")) as upstream:

@@ -86,11 +86,13 @@ class ScenarioTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The scenarios, in the order in which they are asked."""
 
     scenarios: tuple[Scenario, ...]
+    headers: dict[str, dict[str, str]]
+    """The headers of agents, by API."""
 
 
-SCENARIOS = {
-    scenario.name: scenario for scenario in table(Path(__file__).with_suffix(".yaml"), ScenarioTable).scenarios
-}
+_TABLE = table(Path(__file__).with_suffix(".yaml"), ScenarioTable)
+HEADERS = _TABLE.headers
+SCENARIOS = {scenario.name: scenario for scenario in _TABLE.scenarios}
 SINGLE = SCENARIOS["single-call"]
 PARALLEL = SCENARIOS["parallel-calls"]
 FOLLOWED_UP = SCENARIOS["tool-result-followup"]

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from vtc.apis import Api, Reply, whole
-from vtc.cli.probing.scenarios import Scenario
+from vtc.cli.probing.scenarios import HEADERS, Scenario
 from vtc.cli.probing.template import BoundedAsker, NotAskedError
 from vtc.events import NATIVE, CanonicalRequest, Message
 from vtc.exchange import Exchange
@@ -328,11 +328,12 @@ class Talk:
         place = self.api.place
         path = place.written(place.version, self.server.model, streams=scenario.stream)
         body = encode(self.api.ask(asked))
-        facts = replace(self.server.facts, path=path)
+        headers = {**place.headers, **HEADERS.get(self.api.name, {})}
+        facts = replace(self.server.facts, path=path, headers=headers)
         exchange = Exchange.open(self.api, body, facts, planner, f"probe {self.seeds}", self.memory)
         sent = exchange.request()
         self.asker.about = scenario.asks
-        answer = self.asker.ask(path, body if bare else sent, place.headers, place.key)
+        answer = self.asker.ask(path, body if bare else sent, _changed(headers, exchange.asked.headers), place.key)
         refusals: dict[str, str] = {}
         refusal = ""
         for _ in range(MOST_ASKED - 1):
@@ -341,7 +342,7 @@ class Talk:
                 break
             refusal = refusal or _words(answer)
             refusals = {**dict.fromkeys(exchange.taught, _words(answer)), **refusals}
-            answer = self.asker.ask(path, again, place.headers, place.key)
+            answer = self.asker.ask(path, again, _changed(headers, exchange.asked.headers), place.key)
         self.replied = self.replied or answer.ok
         self._stop_if_unknown(answer, path)
         if refusal and answer.ok:
@@ -381,6 +382,11 @@ class Talk:
         else:
             return
         self.asker.stopped = f"{why} ({_words(answer)}): name {named}{listed}"
+
+
+def _changed(headers: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
+    """Return headers with changes; None leaves one out."""
+    return {name: value for name, value in {**headers, **changes}.items() if value is not None}
 
 
 def _leaks(reply: Reply) -> list[str]:
