@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -73,39 +73,53 @@ class Correction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def applied(self, parts: RequestParts, scope: CorrectionScope) -> RequestParts:
         """Correct a request; the very object if it changes nothing."""
-        if self.of == "headers" and self.do != "leave_out":
+        if not self._may_change(scope):
             return parts
         before = getattr(parts, self.of)
         to_objects = self.path if self.path[-1] == EVERY else self.path[:-1]
-        after = _edited_in(before, to_objects, lambda fields: self._changed(fields, scope, parts.body))
+        after = _edit_at(to_objects, partial(self._changed, scope=scope, top=parts.body))(before)
         return parts if after is before else parts._replace(**{self.of: after or {}})
+
+    def _may_change(self, scope: CorrectionScope) -> bool:
+        """False if nothing that stands at its path may be changed so, whatever it is."""
+        if self.of == "headers":
+            return self.do == "leave_out"
+        match self.do:
+            case "leave_out":
+                return self.path[-1] == EVERY or scope.may_leave_out(self.path)
+            case "rename":
+                return scope.may_leave_out(self.path) and not scope.is_of_policies((*self.path[:-1], self.to))
+            case "give":
+                return True
+        return scope.sets(self.path)
 
     def _changed(self, fields: Fields, scope: CorrectionScope, top: Fields) -> Fields | None:
         """Change an object that the path leads to; return the very one if nothing changes, None to leave it out."""
-        *_, key = self.path
-        if not self._fits(fields) or (self.beside and self.beside not in fields):
+        key = self.path[-1]
+        if not self._fits(fields) or (key not in fields and self.do != "give" and key != EVERY):
             return fields
         if key == EVERY:
             return None if self.where else fields
         value = _value(fields, key)
-        if self.do == "give":
-            return {**fields, key: self.to} if value in (None, "") and value != self.to else fields
-        if key not in fields:
-            return fields
-        if self.do in ("leave_out", "rename"):
-            may = self.of == "headers" or scope.allows(self.path, value, top, by_rule=bool(self.where))
-            if not may or (self.do == "rename" and scope.is_of_policies((*self.path[:-1], self.to))):
-                return fields
-            if self.do == "leave_out" or self.to in fields:
-                return {name: field for name, field in fields.items() if name != key}
-            return {self.to if name == key else name: field for name, field in fields.items()}
-        if not scope.sets(self.path):
-            return fields
+        match self.do:
+            case "give":
+                return {**fields, key: self.to} if value in (None, "") and value != self.to else fields
+            case "leave_out" | "rename":
+                if self.of == "body" and not (self.where or scope.is_beside(self.path, value, top)):
+                    return fields
+                if self.do == "leave_out" or self.to in fields:
+                    rest = {**fields}
+                    del rest[key]
+                    return rest
+                return {self.to if name == key else name: field for name, field in fields.items()}
         new = _within(value, *self.to) if self.do == "keep_within" else _spelled(value, self.to)
         return fields if new == value else {**fields, key: new}
 
     def _fits(self, fields: Fields) -> bool:
-        return all(_at(fields, path) in values for path, values in self.where.items())
+        """True for an object of which the field is to be changed."""
+        if self.beside and self.beside not in fields:
+            return False
+        return not self.where or all(_at(fields, path) in values for path, values in self.where.items())
 
 
 class CorrectionScope(NamedTuple):
@@ -115,25 +129,26 @@ class CorrectionScope(NamedTuple):
     policies: Collection[str] = ()
     """The dotted paths that policies set or leave out."""
 
-    def allows(self, path: Sequence[str], value: Any, top: Fields, *, by_rule: bool) -> bool:
-        """True if what stands at a path may be left out, or have another name.
+    def may_leave_out(self, path: Sequence[str]) -> bool:
+        """True if what stands at a path may be left out, or have another name, where it is beside what is said."""
+        if self.is_of_policies(path) or (len(path) == 1 and path[0] in (self.layout.entries, "model", "stream")):
+            return False
+        return not self._leads_to_what_is_said(path) or limits().free_names.isdisjoint(path[1:])
 
-        `by_rule` says that a row of ours names the place, and not a server.
-        """
-        root, layout = path[0], self.layout
-        is_said = root in (layout.entries, layout.prompt, "tools")
-        if self.is_of_policies(path) or (len(path) == 1 and root in (layout.entries, "model", "stream")):
-            return False
-        if is_said and not limits().free_names.isdisjoint(path[1:]):
-            return False
-        if by_rule or _is_nothing(value):
+    def is_beside(self, path: Sequence[str], value: Any, top: Fields) -> bool:
+        """True if a value at a path that a server named is beside what is said."""
+        if _is_nothing(value):
             return True
-        if root == layout.choice:
+        if path[0] == self.layout.choice:
             return not _demands(value) or _is_nothing(_value(top, "tools"))
-        if is_said:
+        if self._leads_to_what_is_said(path):
             return len(path) > 1 and _is_beside(path[-1], value)
         dotted = ".".join(path)
         return not any(_says(never, dotted, value) for never in limits().never)
+
+    def _leads_to_what_is_said(self, path: Sequence[str]) -> bool:
+        """True if a path leads into what messages and tools say."""
+        return path[0] in (self.layout.entries, self.layout.prompt, "tools")
 
     def sets(self, path: Sequence[str]) -> bool:
         """True if what stands at a path may get another value: a number, or a word."""
@@ -286,35 +301,51 @@ def _spelled(value: Any, words: Sequence[str]) -> Any:
 # The fields of the body
 
 
-def _edited_in(fields: Fields, path: Sequence[str], change: Callable[[Fields], Fields | None]) -> Fields | None:
-    """Change the objects that a path leads to; the very object if nothing changes, None if it is left out itself.
+type Edit = Callable[[Any], Any]
+"""Changes a value; returns the very one if nothing changes, None if it is left out itself.
 
-    What nobody touches stays the bytes that it was.
-    """
-    if not path:
-        return change(fields)
-    key, *rest = path
-    if key not in fields or (edited := _edited(fields[key], rest, change)) is fields[key]:
-        return fields
-    return {**fields, key: edited} if edited is not None else fields
+What nobody touches stays the bytes that it was.
+"""
 
 
-def _edited(value: Any, path: Sequence[str], change: Callable[[Fields], Fields | None]) -> Any:
-    """Do that in a value."""
-    is_raw = isinstance(value, msgspec.Raw)
-    if path[:1] == [EVERY]:
-        items = raw_items(value) if is_raw else value
-        if not isinstance(items, list):
-            return value
-        edited = [_edited(item, path[1:], change) for item in items]
-        if all(map(operator.is_, edited, items)):
-            return value
-        return [new for new, item in zip(edited, items, strict=True) if new is not None or item is None]
-    fields = raw_fields(value) if is_raw else value
-    if not (fields and isinstance(fields, Mapping)):
+def _edit_at(path: Iterable[str], change: Callable[[Fields], Fields | None]) -> Edit:
+    """Make what changes the objects that a path leads to."""
+    edit: Edit = partial(_of_object, change=change)
+    for key in reversed([*path]):
+        below = edit
+        edit = (
+            partial(_of_each, edit=below)
+            if key == EVERY
+            else partial(_of_object, change=partial(_of_field, key=key, edit=below))
+        )
+    return edit
+
+
+def _of_object(value: Any, change: Callable[[Fields], Fields | None]) -> Any:
+    """Change an object; any other value stays."""
+    fields = raw_fields(value) if isinstance(value, msgspec.Raw) else value
+    if not (fields and isinstance(fields, dict)):
         return value
-    new = _edited_in(fields, path, change)
+    new = change(fields)
     return value if new is fields else new
+
+
+def _of_field(fields: Fields, key: str, edit: Edit) -> Fields:
+    """Change a field of an object."""
+    if key not in fields or (new := edit(fields[key])) is fields[key]:
+        return fields
+    return {**fields, key: new} if new is not None else fields
+
+
+def _of_each(values: Any, edit: Edit) -> Any:
+    """Change each entry of a list."""
+    entries = raw_items(values) if isinstance(values, msgspec.Raw) else values
+    if not isinstance(entries, list):
+        return values
+    edited = [*map(edit, entries)]
+    if all(map(operator.is_, edited, entries)):
+        return values
+    return [new for new, entry in zip(edited, entries, strict=True) if new is not None or entry is None]
 
 
 def _at(fields: Fields, path: str) -> Any:
