@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -60,6 +60,8 @@ class ScriptedModel:
     breaks: bool = False
     requests: list[dict[str, Any]] = field(default_factory=list)
     """Those to the API's path, in order."""
+    flags: list[Sequence[str]] = field(default_factory=list)
+    """The flags of features in the header `anthropic-beta` of each."""
     strays: list[str] = field(default_factory=list)
     """Method and path of every other request."""
 
@@ -141,6 +143,35 @@ _REFUSED = {
 }
 
 
+class OlderClaude(ScriptedModel):
+    """A Claude on another cloud that does not know the newest flags, and thinks with a budget alone."""
+
+    refused: int = 0
+
+    def refusal(self, request: dict[str, Any]) -> str | None:
+        words = self._refused(request, [flag for flag in self.flags[-1] if flag and flag not in _KNOWN])
+        self.refused += words is not None
+        return words
+
+    def _refused(self, request: dict[str, Any], unknown: Sequence[str]) -> str | None:
+        thinks = request.get("thinking", {}).get("type")
+        edits = [edit["type"] for edit in request.get("context_management", {}).get("edits", ())]
+        if unknown:
+            named = ", ".join(f"`{flag}`" for flag in unknown)
+            return f"Unexpected value(s) {named} for the `anthropic-beta` header. Please try again without the header."
+        if "context_management" in request and "context-management-2025-06-27" not in self.flags[-1]:
+            return "context_management: Extra inputs are not permitted"
+        if thinks == "adaptive":
+            return "adaptive thinking is not supported on this model"
+        if "clear_thinking_20251015" in edits and thinks != "enabled":
+            return "`clear_thinking_20251015` strategy requires `thinking` to be enabled or adaptive"
+        has_effort = "effort" in request.get("output_config", {})
+        return "This model does not support the effort parameter." if has_effort else None
+
+
+_KNOWN = ("claude-code-20250219", "interleaved-thinking-2025-05-14", "context-management-2025-06-27")
+
+
 class SigningModel(ScriptedModel):
     """A model of Gemini's API that takes back no call without its signature. It reads the file twice."""
 
@@ -199,6 +230,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._error(400, "messages: field required")
             return
         self.script.requests.append(request)
+        self.script.flags.append(self.headers.get("anthropic-beta", "").split(","))
         if refusal := self.script.refusal(request):
             self._error(400, refusal)
         elif not request.get("stream", api.by_default):

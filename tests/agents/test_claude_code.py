@@ -17,10 +17,11 @@ import pytest
 
 from tests.agents.apis import CHAT, MESSAGES, MODEL, OLLAMA, RESPONSES, Api, Call
 from tests.agents.conftest import PROMPT, Network, Project
-from tests.agents.model_server import HostedModel, ScriptedModel
+from tests.agents.model_server import HostedModel, OlderClaude, ScriptedModel
 from tests.agents.processes import npm_install, run_agent
 from tests.apis import pairs
 from tests.apis.messages import check_request
+from tests.known import MOST_ASKED
 
 pytestmark = pytest.mark.agents
 
@@ -214,3 +215,19 @@ def test_with_vtc_it_works_on_a_hosted_api_that_knows_not_all_fields(
     assert (done.returncode, project.word in done.stdout) == (0, True), done
     assert hosted.refused > 0
     assert (len(hosted.requests) - hosted.refused, hosted.strays) == (2, [])
+
+
+def test_with_vtc_a_claude_that_does_not_know_its_flags_does_the_task(
+    claude_code: ClaudeCode, project: Project, network: Network
+) -> None:
+    """It refuses flags in a header, and then fields, one at a time; Claude Code sees none of that.
+
+    This version would leave them out by itself, after errors; older ones end with the first.
+    """
+    older = OlderClaude("native", Call("Read", "file_path", str(project.file)), api=MESSAGES)
+    done = claude_code(network.vtc(network.model(older)))
+    assert (done.returncode, project.word in done.stdout) == (0, True), done
+    assert (len(older.requests) - older.refused, older.strays) == (2, [])
+    assert older.refused < MOST_ASKED
+    assert {*older.flags[-1]} < {*older.flags[0]}
+    assert "claude-code-20250219" in older.flags[-1]
