@@ -77,7 +77,7 @@ class Correction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             return parts
         before = getattr(parts, self.of)
         to_objects = self.path if self.path[-1] == EVERY else self.path[:-1]
-        after = _edit_at(to_objects, partial(self._changed, scope=scope, top=parts.body))(before)
+        after = _edit_at(to_objects, partial(self._changed, scope, parts.body))(before)
         return parts if after is before else parts._replace(**{self.of: after or {}})
 
     def _may_change(self, scope: CorrectionScope) -> bool:
@@ -93,10 +93,10 @@ class Correction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 return True
         return scope.sets(self.path)
 
-    def _changed(self, fields: Fields, scope: CorrectionScope, top: Fields) -> Fields | None:
+    def _changed(self, scope: CorrectionScope, top: Fields, fields: Fields) -> Fields | None:
         """Change an object that the path leads to; return the very one if nothing changes, None to leave it out."""
         key = self.path[-1]
-        if not self._fits(fields) or (key not in fields and self.do != "give" and key != EVERY):
+        if (key not in fields and key != EVERY and self.do != "give") or not self._fits(fields):
             return fields
         if key == EVERY:
             return None if self.where else fields
@@ -144,7 +144,7 @@ class CorrectionScope(NamedTuple):
         if self._leads_to_what_is_said(path):
             return len(path) > 1 and _is_beside(path[-1], value)
         dotted = ".".join(path)
-        return not any(_says(never, dotted, value) for never in limits().never)
+        return not any(_says(never, dotted, value) for never in limits().never if never.startswith(path[0]))
 
     def _leads_to_what_is_said(self, path: Sequence[str]) -> bool:
         """True if a path leads into what messages and tools say."""
@@ -310,18 +310,14 @@ What nobody touches stays the bytes that it was.
 
 def _edit_at(path: Iterable[str], change: Callable[[Fields], Fields | None]) -> Edit:
     """Make what changes the objects that a path leads to."""
-    edit: Edit = partial(_of_object, change=change)
+    edit: Edit = partial(_of_object, change)
     for key in reversed([*path]):
         below = edit
-        edit = (
-            partial(_of_each, edit=below)
-            if key == EVERY
-            else partial(_of_object, change=partial(_of_field, key=key, edit=below))
-        )
+        edit = partial(_of_each, below) if key == EVERY else partial(_of_object, partial(_of_field, key, below))
     return edit
 
 
-def _of_object(value: Any, change: Callable[[Fields], Fields | None]) -> Any:
+def _of_object(change: Callable[[Fields], Fields | None], value: Any) -> Any:
     """Change an object; any other value stays."""
     fields = raw_fields(value) if isinstance(value, msgspec.Raw) else value
     if not (fields and isinstance(fields, dict)):
@@ -330,14 +326,14 @@ def _of_object(value: Any, change: Callable[[Fields], Fields | None]) -> Any:
     return value if new is fields else new
 
 
-def _of_field(fields: Fields, key: str, edit: Edit) -> Fields:
+def _of_field(key: str, edit: Edit, fields: Fields) -> Fields:
     """Change a field of an object."""
     if key not in fields or (new := edit(fields[key])) is fields[key]:
         return fields
     return {**fields, key: new} if new is not None else fields
 
 
-def _of_each(values: Any, edit: Edit) -> Any:
+def _of_each(edit: Edit, values: Any) -> Any:
     """Change each entry of a list."""
     entries = raw_items(values) if isinstance(values, msgspec.Raw) else values
     if not isinstance(entries, list):
@@ -355,7 +351,10 @@ def _at(fields: Fields, path: str) -> Any:
     return at(value, below) if below else value
 
 
+_PLAIN = str | int | float | None
+
+
 def _value(fields: Fields, key: str) -> Any:
     """Return a field as plain data, of which any part may be as it came."""
     value = fields.get(key)
-    return value if isinstance(value, str | int | float | None) else decode(encode(value))
+    return value if isinstance(value, _PLAIN) else decode(encode(value))
