@@ -139,6 +139,8 @@ def taught(error: bytes, body: bytes, headers: Fields, scope: CorrectionScope) -
     correction for each path, and none for what holds a part that is corrected.
     """
     text = statements(error)
+    for name in headers:  # which has no upper and lower case
+        text = re.sub(re.escape(name), name, text, flags=re.IGNORECASE)
     sent: Mapping[Part, Any] = {"body": decode(body), "headers": headers}
     parts = RequestParts(raw_fields(body) or {}, headers)
     marked = _marked(text, sent)
