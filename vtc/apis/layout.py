@@ -177,20 +177,20 @@ def _at(path: str, mend: Mend) -> Mend:
     """Make the function that puts in shape what stands at a path."""
     for key in reversed(path.split(".") if path else ()):
         if key == "*":
-            mend = partial(each, mend=mend)
+            mend = partial(each, mend)
         elif key.startswith("["):
-            mend = partial(_of_type, types=key.strip("[]").split("|"), mend=mend)
+            mend = partial(_of_type, key.strip("[]").split("|"), mend)
         else:
-            mend = partial(within, key=key, mend=mend)
+            mend = partial(within, key, mend)
     return mend
 
 
-def _of_type(value: Any, types: Collection[str], mend: Mend) -> Any:
+def _of_type(types: Collection[str], mend: Mend, value: Any) -> Any:
     """Put in shape an object of one of these types."""
     return mend(value) if isinstance(value, dict) and value.get("type") in types else value
 
 
-def within(value: Any, key: str, mend: Mend) -> Any:
+def within(key: str, mend: Mend, value: Any) -> Any:
     """Put in shape what an object has in this field."""
     if not isinstance(value, dict) or key not in value:
         return value
@@ -198,7 +198,7 @@ def within(value: Any, key: str, mend: Mend) -> Any:
     return value if new is value[key] else {**value, key: new}
 
 
-def each(values: Any, mend: Mend) -> Any:
+def each(mend: Mend, values: Any) -> Any:
     """Put each entry of a list in shape."""
     if not isinstance(values, list):
         return values

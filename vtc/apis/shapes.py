@@ -55,6 +55,7 @@ _SCHEMAS = ("items", "additionalProperties", "not", "if", "then", "else", "conta
 """Those that hold one."""
 _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
 """Those that hold a list of some."""
+_KEYWORDS = frozenset((*_OBJECTS, *_SCHEMAS, *_LISTS))
 NO_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}}
 
 
@@ -66,7 +67,7 @@ def parameters(schema: Any) -> Any:
 def _schema(schema: Any) -> Any:
     if schema == []:
         return {}
-    if not isinstance(schema, dict):
+    if not isinstance(schema, dict) or _KEYWORDS.isdisjoint(schema):
         return schema
     changed: dict[str, Any] = {}
     for key, value in schema.items():
@@ -76,7 +77,7 @@ def _schema(schema: Any) -> Any:
         elif key in _SCHEMAS:
             new = _schema(value)
         elif key in _LISTS:
-            new = each(value, _schema)
+            new = each(_schema, value)
         if new is not value:
             changed[key] = new
     return {**schema, **changed} if changed else schema

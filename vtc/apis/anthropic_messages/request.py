@@ -370,7 +370,7 @@ type Block = dict[str, Any]
 def _own_result(value: Any) -> Any:
     """Write what a tool returned as a text or as a list of blocks, which texts alone are not."""
     return each(
-        shapes.result(value), lambda part: {"type": "text", "text": part} if isinstance(part, str) else _own_part(part)
+        lambda part: {"type": "text", "text": part} if isinstance(part, str) else _own_part(part), shapes.result(value)
     )
 
 

@@ -192,7 +192,7 @@ def _own_tool(entry: Any) -> Any:
 def _own_result(message: Any) -> Any:
     """Write what a tool returned as text or as parts."""
     is_result = isinstance(message, dict) and message.get("role") in ("tool", "function")
-    return within(message, "content", shapes.result) if is_result else message
+    return within("content", shapes.result, message) if is_result else message
 
 
 def _own_part(part: Any) -> Any:

@@ -231,7 +231,7 @@ def _own_parts(item: Any) -> Any:
     text, foreign = ("output_text", "input_text") if role == "assistant" else ("input_text", "output_text")
     own = partial(shapes.own_part, kinds=("text", foreign, "image_url", "image"), text=text, write=_part)
     field = "content" if role else "output" if item.get("type") in OUTPUTS else ""
-    return within(item, field, partial(each, mend=own))
+    return within(field, partial(each, own), item)
 
 
 class Request(request.Request):
