@@ -227,6 +227,15 @@ def test_the_answer_itself_is_no_field_to_drop(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "flag", ["x-api-key", "authorization", "anthropic-version", "anthropic-beta.", "x-beta.y", "a"]
+)
+def test_of_headers_that_list_no_flags_no_profile_drops_anything(flag: str, tmp_path: Path) -> None:
+    write(tmp_path, x=f"kind: server\nname: x\nmatch: {{}}\nrequest:\n  drop_flags: [anthropic-beta.x-1, '{flag}']\n")
+    (line,) = problems_of(tmp_path)
+    assert line.startswith(f"{tmp_path}/x.yaml:5: request.drop_flags[1]: ")
+
+
+@pytest.mark.parametrize(
     ("key", "problem"),
     [
         ("markers: ['{name}<|message|>']", "markers: '{name}<|message|>' must begin with literal text"),

@@ -15,6 +15,7 @@ from vtc.apis.whole import NoReply, answer, failed, folded, joined, opened, repl
 
 __all__ = [
     "APIS",
+    "FLAGS",
     "Api",
     "BadRequest",
     "Changes",
@@ -36,6 +37,8 @@ __all__ = [
 ]
 
 APIS = (openai_chat.API, anthropic_messages.API, openai_responses.API, ollama_chat.API, gemini_generate.API)
+FLAGS = tuple(sorted({api.place.flags for api in APIS} - {""}))
+"""The headers that list flags of features: no others are ever corrected."""
 
 
 def plain_path(path: str) -> str:

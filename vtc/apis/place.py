@@ -53,6 +53,8 @@ class Place:
     """Headers that its servers want."""
     own_headers: str = ""
     """How the headers of clients begin that mean nothing to servers of other APIs."""
+    flags: str = ""
+    """The one of them that lists flags of features, with commas between them."""
     own_query: Collection[str] = ()
     """Parameters of the query that mean nothing to these, besides the ones above."""
     lists: str = "/v1/models"

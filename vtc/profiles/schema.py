@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 
-from vtc.apis import APIS
+from vtc.apis import APIS, FLAGS
 from vtc.apis.fields import ANSWER
 from vtc.dialects.syntax.markup import marker
 from vtc.dialects.text_client.documented_tools import TOOL_SECTIONS
@@ -207,6 +207,10 @@ class Marks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     """Texts with which no other model begins a reply."""
 
 
+type Flag = Annotated[str, msgspec.Meta(pattern=rf"^({'|'.join(FLAGS)})(\.[^.,\s]+)?$")]
+"""A header that lists flags, or one of its flags."""
+
+
 class RequestChanges(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Changes to the request's JSON before it goes upstream."""
 
@@ -215,6 +219,9 @@ class RequestChanges(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     drop: tuple[str, ...] = ()
     """Fields that the server refuses, by dotted path as in `match.body`: `stream_options`,
     `messages.*.reasoning_content`, `tools.*.function.strict`."""
+    drop_flags: tuple[Flag, ...] = ()
+    """Flags of features that the server refuses, after the header that lists them:
+    `anthropic-beta.prompt-caching-scope-2026-01-05`. `anthropic-beta` alone: the whole header."""
     rename: dict[str, str] = {}
     """Fields by dotted path, and the names that the server has for them: `{max_tokens: max_completion_tokens}`. Where a
     field of that name stands already, the other is left out."""
@@ -362,7 +369,7 @@ class ServerProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=
     taken, too."""
     why: dict[str, Text] = {}
     """Why it needs that, and who says so, by the names of steps (`ready`), of fields (`request.drop`, `request.rename`)
-    and of keys of this profile; `vtc explain` shows it."""
+    or flags, and of keys of this profile; `vtc explain` shows it."""
     parts_reasoning: bool = False
     """It takes the reasoning out of the text itself, so that a reply does not begin inside of it."""
     skips_billing: bool = False
@@ -383,7 +390,13 @@ class ServerProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=
                 "key_env: match.host must say whose key it is: `api.example.com`, `*.example.com`, `127.0.0.1:8000`"
             )
 
-        known = {*self.__struct_fields__, *self.steps, *self.request.drop, *self.request.rename}
+        known = {
+            *self.__struct_fields__,
+            *self.steps,
+            *self.request.drop,
+            *self.request.drop_flags,
+            *self.request.rename,
+        }
         if dangling := [name for name in self.why if name not in known]:
             raise ValueError(f"why: {dangling[0]}: no such step, field or key in this profile")
 
@@ -395,7 +408,7 @@ class ServerProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=
     @property
     def told(self) -> list[str]:
         """Say what is left out of requests to it, or written otherwise, and why."""
-        deeds = {path: f"{path} is left out" for path in self.request.drop}
+        deeds = {path: f"{path} is left out" for path in (*self.request.drop, *self.request.drop_flags)}
         deeds |= {path: f"{path} is sent as {name}" for path, name in self.request.rename.items()}
         steps = {name: "true" if value is True else value for name, value in self.steps.items()}
         deeds |= {name: f"{name}: {steps.get(name, 'said')}" for name in self.why if name not in deeds}

@@ -177,6 +177,7 @@ class ProfileStack(msgspec.Struct, frozen=True, kw_only=True):
         return RequestChanges(
             set={key: value for some in fields for key, value in some.items()},
             drop=tuple(path for changes in requests for path in changes.drop),
+            drop_flags=tuple(flag for changes in requests for flag in changes.drop_flags),
             rename={path: name for changes in requests for path, name in changes.rename.items()},
         )
 

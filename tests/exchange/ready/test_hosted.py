@@ -178,7 +178,7 @@ def test_what_gpt_oss_thinks_is_told_apart_where_bedrock_writes_it_into_the_text
 def test_each_thing_that_a_hosted_server_needs_has_a_source_and_a_date() -> None:
     hosted = [server for server in PROFILES.servers.values() if server.why]
     for server in hosted:
-        changes = {*server.request.drop, *server.request.rename}
+        changes = {*server.request.drop, *server.request.drop_flags, *server.request.rename}
         assert changes <= {*server.why}, server.name
     assert all("2026-11" in why for server in hosted for why in server.why.values())
 

@@ -186,6 +186,30 @@ def test_a_profile_may_want_no_corrections(client: str, tmp_path: Path) -> None:
     assert exchange.again(error_of("Conversation roles must alternate user/assistant"), 400)  # which teaches a step
 
 
+@pytest.mark.parametrize(
+    ("server", "flags", "changed"),
+    [
+        ("anthropic-messages", "anthropic-beta.b-2", {"anthropic-beta": "a-1,c-3"}),
+        ("anthropic-messages", "anthropic-beta.b-2, anthropic-beta.a-1, anthropic-beta.c-3", {"anthropic-beta": None}),
+        ("anthropic-messages", "anthropic-beta", {"anthropic-beta": None}),
+        ("anthropic-messages", "anthropic-beta.d-4, openai-beta", {}),
+        ("openai-chat", "anthropic-beta", {}),  # to whose servers none goes
+    ],
+)
+def test_a_profile_says_which_flags_a_server_refuses(server: str, flags: str, changed: Json, tmp_path: Path) -> None:
+    (tmp_path / "own.yaml").write_text(
+        "kind: server\nname: own\nmatch: {host: ['*']}\nready: {corrections: false}\n"
+        f"request: {{drop_flags: [{flags}]}}\n"
+    )
+    own = Planner(load([builtin_directory(), tmp_path]), Settings(server="own", upstream_api=(server,)))
+    facts = replace(agent("anthropic-messages"), headers={"anthropic-beta": "a-1, b-2,c-3", "x-api-key": "b-2"})
+    body = asked("anthropic-messages", stream=False)
+    exchange = Exchange.open(BY_NAME["anthropic-messages"], body, facts, own, "seed")
+    assert (exchange.request() == body) is (server == "anthropic-messages")
+    assert exchange.asked.headers == changed
+    assert bool([line for line in exchange.report.request if line.startswith("header ")]) is bool(changed)
+
+
 REFUSED_WORDS = sorted(
     {json.dumps(case["error"]) for case in CASES if isinstance(case["error"], str)}
     | {

@@ -19,6 +19,7 @@ API = Api(
         key="x-api-key",
         headers={"anthropic-version": "2023-06-01"},
         own_headers="anthropic-",
+        flags="anthropic-beta",  # docs.anthropic.com, "Beta headers"
         own_query=("beta",),
         lists="/v1/models?limit=1000",
     ),

@@ -12,7 +12,7 @@ __all__ = ["API", "NAME", "ChatForm", "Decoder", "Encoder", "Request"]
 
 API = Api(
     NAME,
-    Place("/chat/completions", version="/v1", own_headers="openai-"),
+    Place("/chat/completions", version="/v1", own_headers="openai-", flags="openai-beta"),
     Request,
     lambda form, drop: Decoder(drop, thoughts=form.thoughts if form else (), sole=form.sole if form else False),
     lambda form, drop: Encoder(form or ChatForm(), drop),

@@ -12,7 +12,7 @@ __all__ = ["API", "NAME", "Decoder", "Encoder", "Request", "ResponseForm"]
 
 API = Api(
     NAME,
-    Place("/responses", version="/v1", own_headers="openai-"),
+    Place("/responses", version="/v1", own_headers="openai-", flags="openai-beta"),
     Request,
     lambda form, drop: Decoder(form or ResponseForm(), drop),
     lambda form, drop: Encoder(form or ResponseForm(), drop),

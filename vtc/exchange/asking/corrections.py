@@ -4,8 +4,8 @@
 
 A refusal teaches them (`named_fields.py`). They work on the request as its server is sent it, so that a path is what
 the server calls it, whatever the client speaks. None touches what is said: no text, call, result, tool, schema, model,
-or form of the answer (`CorrectionScope`). The names of what is never touched stand in `corrections.yaml`, and those of
-the headers that list flags of features: a flag may be left out of these, and nothing else of any header.
+or form of the answer (`CorrectionScope`). The names of what is never touched stand in `corrections.yaml`. Of headers
+that list flags of features (`apis.FLAGS`) a flag may be left out, and nothing else of any header.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from vtc.apis import FLAGS
 from vtc.apis.fields import at, raw_fields, raw_items
 from vtc.apis.layout import BodyLayout
 from vtc.json_text import decode, encode
@@ -178,7 +179,7 @@ def corrected(
 
 def flags_in(headers: Mapping[str, str | None]) -> Fields:
     """Read the headers that list flags, by name in lower case; of a flag with a version (`x=v1`) `x` is the name."""
-    listed = {name: value.split(",") for name in limits().flags if (value := headers.get(name)) is not None}
+    listed = {name: value.split(",") for name in FLAGS if (value := headers.get(name)) is not None}
     return {
         name: {flag.partition("=")[0].strip(): flag.strip() for flag in flags if flag.strip()}
         for name, flags in listed.items()
@@ -207,8 +208,6 @@ class CorrectionLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     """Names of those of them that hold JSON in any form, of a user, a model or a tool."""
     beside: str
     """Names of fields that may hold text, and stand beside that."""
-    flags: tuple[str, ...]
-    """Names of headers, in lower case, that list flags of features, with commas between them."""
 
     @cached_property
     def meaning_names(self) -> frozenset[str]:

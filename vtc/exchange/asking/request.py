@@ -144,7 +144,7 @@ class RequestEncoder:
         return body
 
     def _encoded(self, messages: Sequence[Message] | None) -> bytes:
-        plan, request = self._plan, self._request
+        plan, request, changes = self._plan, self._request, self._plan.stack.request
         names = WireNames(request.offer.declared if self._steps.get("names") else ())
         context = StepContext(request, self._server, names)
         given = request.messages if messages is None else messages
@@ -152,15 +152,15 @@ class RequestEncoder:
         ready, took = made_ready(canonical, self._steps, context)
         lines = [*request.body.lines, *took.values()]
         fields = self._server.ask(ready) if self._crosses else request.fields
-        drop = [path for path in plan.stack.request.drop if holds(fields, path.split("."))]
+        drop = [path for path in changes.drop if holds(fields, path.split("."))]
         lines += [f"{path} left out, as a profile says" for path in drop]
         if self._crosses:
             out: Mapping[str, Any] | None = self._translated(fields, ready, drop)
             lines += self._untold(canonical, ready, names)
         else:
             out = self._changed(messages, canonical, ready, names, drop)
-        renames = plan.stack.request.rename.items()
-        corrections = [Correction("rename", tuple(path.split(".")), to) for path, to in renames]
+        corrections = [Correction("rename", tuple(path.split(".")), to) for path, to in changes.rename.items()]
+        corrections += [Correction("leave_out", (*path.split("."),), of="headers") for path in changes.drop_flags]
         corrections += [step for step in self._steps.values() if isinstance(step, Correction) and self._corrects]
         headers: Mapping[str, str | None] = {}
         if corrections:
