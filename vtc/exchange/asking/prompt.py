@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -23,7 +22,7 @@ from vtc.guards import loops
 from vtc.profiles.plan import Plan, TextClient
 from vtc.reporting.report import Report
 
-_decode_object = msgspec.json.Decoder(dict[str, Any]).decode
+_skip_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 def prepared(
@@ -110,7 +109,7 @@ def _is_broken(call: ToolCall) -> bool:
     if lacks_arguments(call.source):
         return True
     try:
-        _decode_object(call.arguments)
+        _skip_object(call.arguments)
     except (msgspec.DecodeError, UnicodeError):
         try:
             return not isinstance(json.loads(call.arguments), dict)  # half a surrogate pair, a number beyond any type

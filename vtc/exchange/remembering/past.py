@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import takewhile
 from typing import Any, NamedTuple
 
 from vtc.apis import Request
@@ -76,9 +75,10 @@ def prompt(
             return encode({key: value for key, value in part.part.items() if key != "cache_control"}).decode()
         return f"({content.kind} {_digest(content.data or content.url)})"
 
-    declared = tuple(Unit(f"tool {tool.name}", _tool(tool)) for tool in tools)
-    spoken = tuple(Unit(message.role, _text(message, written)) for message in messages)
-    return SentPrompt(declared, spoken, sum(sys.getsizeof(unit.text) + ENTRY for unit in (*declared, *spoken)))
+    declared = [Unit(f"tool {tool.name}", _tool(tool)) for tool in tools]
+    spoken = [Unit(message.role, _text(message, written)) for message in messages]
+    size = sum([sys.getsizeof(unit.text) + ENTRY for unit in (*declared, *spoken)])
+    return SentPrompt(tuple(declared), tuple(spoken), size)
 
 
 def _text(message: Message, written: Callable[[str | Opaque], str]) -> str:
@@ -224,7 +224,8 @@ def first_difference(text: str, other_text: str) -> int:
 
 
 def _common(before: Sequence[Unit], now: Sequence[Unit]) -> int:
-    return len([*takewhile(lambda pair: pair[0] == pair[1], zip(before, now, strict=False))])
+    differ = (place for place, (old, new) in enumerate(zip(before, now, strict=False)) if old != new)
+    return next(differ, min(len(before), len(now)))
 
 
 def _at(units: Sequence[Unit], place: int) -> Unit | None:

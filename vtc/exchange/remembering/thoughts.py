@@ -20,7 +20,7 @@ import logging
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import groupby, islice
+from itertools import islice
 
 import msgspec
 from msgspec.structs import replace
@@ -373,12 +373,18 @@ def _as_written(message: Message, text: str) -> Message:
 
 def _turns(messages: Sequence[Message]) -> Iterator[tuple[int, list[Message]]]:
     """Part a conversation into turns: neighbours of one role, with the place of the first. Prompts are none."""
-    for is_model, some in groupby(enumerate(messages), lambda numbered: numbered[1].role == "assistant"):
-        turn = [*some]
-        if is_model:
-            yield turn[0][0], [message for _, message in turn]
-        else:
-            yield from ((place, [message]) for place, message in turn if message.role != "system")
+    turn: list[Message] = []
+    for place, message in enumerate(messages):
+        if message.role == "assistant":
+            turn.append(message)
+            continue
+        if turn:
+            yield place - len(turn), turn
+            turn = []
+        if message.role != "system":
+            yield place, [message]
+    if turn:
+        yield len(messages) - len(turn), turn
 
 
 def _said(message: Message) -> tuple[bytes, ...]:
@@ -388,7 +394,7 @@ def _said(message: Message) -> tuple[bytes, ...]:
         text = _REMINDER.sub("", text)
     if not (text := text.strip()) and message.role == "user":
         return ()
-    calls = (f"{call.id}\0{call.name}\0{call.arguments}" for call in message.calls)
+    calls = [f"{call.id}\0{call.name}\0{call.arguments}" for call in message.calls]
     about = "\0".join((message.role, str(message.call_id), str(len(text)), *calls))
     return about.encode("utf-8", "surrogatepass"), text.encode("utf-8", "surrogatepass")
 
