@@ -93,6 +93,9 @@ class Ready(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     something: Literal["first"] | bool | None = None
     """Add a message, `Hello.`, to a request that has none, which servers refuse. `first`: also where the model speaks
     first: `Conversation roles must alternate user/assistant/user/assistant/...`, `No user query found in messages.`"""
+    user_last: bool | None = None
+    """Have the user ask the model to go on where it spoke last, as in a prefill: `This model does not support assistant
+    message prefill. The conversation must end with a user message.`"""
     declared: bool | None = None
     """Declare the tools that the conversation calls, where a request declares none: `The toolConfig field must be
     defined when using toolUse and toolResult content blocks.`"""

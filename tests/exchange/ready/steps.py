@@ -17,7 +17,9 @@ BY_NAME = {api.name: api for api in APIS}
 ALL: dict[str, Any] = {
     **CERTAIN,
     **BRIDGED,
-    **dict.fromkeys(("declared", "developer", "single", "after_results", "nulls", "choice", "signatures"), True),
+    **dict.fromkeys(
+        ("declared", "developer", "single", "after_results", "nulls", "choice", "signatures", "user_last"), True
+    ),
     "something": "first",
     "ids": "alphanumeric9",
     "images": "noted",

@@ -108,7 +108,8 @@ def test_errors_that_refuse_no_field_correct_nothing(words: str) -> None:
 def test_what_was_taught_touches_no_byte_of_a_request_without_it() -> None:
     memory = Memory()
     for case in CASES:
-        if case["sent"] and case["server"] == case.get("client", case["server"]) == "openai-chat":
+        is_of_chat = case["server"] == case.get("client", case["server"]) == "openai-chat"
+        if case["sent"] and is_of_chat and not case.get("adds"):
             exchange = opened("openai-chat", "openai-chat", case["fields"], memory)
             exchange.request()
             exchange.again(error_of(case["error"]), case.get("status", 400))
@@ -131,7 +132,8 @@ def test_what_is_not_corrected_keeps_its_bytes() -> None:
 
 def test_what_a_policy_sets_or_leaves_out_stays(tmp_path: Path) -> None:
     (tmp_path / "own.yaml").write_text(
-        "kind: policy\nname: own\nmatch: {host: ['*']}\nrequest: {set: {seed: 1}, drop: [max_completion_tokens]}\n"
+        "kind: policy\nname: own\nmatch: {host: ['*']}\n"
+        "request: {set: {seed: 1}, drop: [max_completion_tokens, reasoning_effort]}\n"
     )
     held = Planner(load([builtin_directory(), tmp_path]), Settings())
     body = asked("openai-chat", max_tokens=5)
@@ -140,6 +142,8 @@ def test_what_a_policy_sets_or_leaves_out_stays(tmp_path: Path) -> None:
     assert exchange.again(error_of("Unsupported parameter: 'seed'"), 400) is None
     renamed = "Unsupported parameter: 'max_tokens' is not supported. Use 'max_completion_tokens' instead."
     assert b"max_completion_tokens" not in (exchange.again(error_of(renamed), 400) or b"")
+    beside_tools = "Function tools with reasoning_effort are not supported for m in /v1/chat/completions."
+    assert exchange.again(error_of(beside_tools), 400) is None
 
 
 def test_a_lesson_does_not_reach_what_another_request_says_there() -> None:

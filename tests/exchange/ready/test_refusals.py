@@ -136,6 +136,33 @@ REFUSALS: list[tuple[str, object, str]] = [
     ("results", True, "Please ensure that the number of function response parts is equal to the number of function"),
     ("images", "noted", "Only text tool_result blocks are supported"),
     ("prompt", True, "The model produced output that does not match the expected peg-native format"),
+    (
+        "prompt",
+        True,
+        "1 validation error for Message\nrole\n  Value error, tool must be one of user,assistant,system,function",
+    ),
+    ("turns", True, "Cannot have 2 or more assistant messages at the end of the list."),
+    (
+        "user_last",
+        True,
+        "This model does not support assistant message prefill. The conversation must end with a user message.",
+    ),
+    ("user_last", True, "When using tools, pre-filling the `assistant` response is not supported."),
+    ("user_last", True, "Assistant response prefill is incompatible with enable_thinking."),
+    (
+        "user_last",
+        True,
+        "Expected last role User or Tool (or Assistant with prefix True) for serving but got assistant",
+    ),
+    (
+        "choice",
+        True,
+        "The tool_choice parameter does not support being set to required or object in thinking mode",
+    ),
+    ("choice", True, "tool_choice 'required' is incompatible with thinking enabled"),
+    ("choice", True, "This model doesn't support the toolConfig.toolChoice.any field."),
+    ("schemas", "plain", "Invalid function format: unhashable type: 'list'"),
+    ("schemas", "plain", "Unsupported JSON schema fields: {'minItems', 'items'}"),
 ]
 
 

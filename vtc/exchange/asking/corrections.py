@@ -24,7 +24,7 @@ from vtc.apis.layout import BodyLayout
 from vtc.json_text import decode, encode
 from vtc.profiles.document import table
 
-type Deed = Literal["leave_out", "rename", "keep_within", "spell", "give"]
+type Deed = Literal["leave_out", "rename", "keep_within", "spell", "give", "set"]
 type Part = Literal["body", "headers"]
 type Fields = Mapping[str, Any]
 """An object of the body: its fields, each as plain data or, where nobody changed it, as the bytes in which it came."""
@@ -71,6 +71,8 @@ class Correction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 return f"{path} one of {', '.join(self.to)}"
             case "give":
                 return f"{path} {self.to!r} where there is none"
+            case "set":
+                return f"{path} set to {encode(self.to).decode()}"
 
     def applied(self, parts: RequestParts, scope: CorrectionScope) -> RequestParts:
         """Correct a request; the very object if it changes nothing."""
@@ -91,13 +93,13 @@ class Correction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             case "rename":
                 return scope.may_leave_out(self.path) and not scope.is_of_policies((*self.path[:-1], self.to))
             case "give":
-                return True
+                return not scope.is_of_policies(self.path)
         return scope.sets(self.path)
 
     def _changed(self, scope: CorrectionScope, top: Fields, fields: Fields) -> Fields | None:
         """Change an object that the path leads to; return the very one if nothing changes, None to leave it out."""
         key = self.path[-1]
-        if (key not in fields and key != EVERY and self.do != "give") or not self._fits(fields):
+        if (key not in fields and key != EVERY and self.do not in ("give", "set")) or not self._fits(fields):
             return fields
         if key == EVERY:
             return None if self.where else fields
@@ -105,6 +107,8 @@ class Correction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         match self.do:
             case "give":
                 return {**fields, key: self.to} if value in (None, "") and value != self.to else fields
+            case "set":
+                return {**fields, key: self.to} if value != self.to else fields
             case "leave_out" | "rename":
                 if self.of == "body" and not (self.where or scope.is_beside(self.path, value, top)):
                     return fields
@@ -290,7 +294,7 @@ def _within(value: Any, least: float | None, most: float | None) -> Any:
 def _spelled(value: Any, words: Sequence[str]) -> Any:
     """Return the word that is taken and nearest to a value in a scale; the value itself if there is none."""
     scale = next((scale for scale in limits().scales if value in scale), ())
-    taken = [word for word in scale if word in words]
+    taken = [word for word in scale if word in words and (word != "none" or value == word)]  # which asks for nothing
     if not taken or value in words:
         return value
     place = scale.index(value)

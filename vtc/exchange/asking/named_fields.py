@@ -8,7 +8,7 @@ The words of servers stand in `named_fields.yaml`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache, cached_property, lru_cache
 from itertools import chain, islice
 from pathlib import Path
@@ -64,6 +64,7 @@ class CorrectionRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     headers: tuple[str, ...] = ()
     """The same in headers: `header.flag`."""
     where: dict[str, tuple[Any, ...]] = {}
+    beside: str = ""
     to: Any = None
     kept: bool = True
     """False for what lies in the conversation, where the words name no path."""
@@ -74,17 +75,23 @@ class CorrectionRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 
     def corrections(self, text: str, marked: str, sent: Mapping[Part, Any]) -> Iterator[Correction]:
         """List what an error, whose names are `marked`, teaches about the parts of the request that was `sent`."""
-        if not (fixed := self._fixed):
+        if not self.is_fixed:
             for match in chain.from_iterable(_pattern(words).finditer(marked) for words in self.words):
                 yield from self._named(match.groupdict(), sent)
         elif any(_pattern(words).search(text) for words in self.words):
             yield from (
-                Correction(self.do, path, self.to, where=self.where, kept=self.kept, of=part) for part, path in fixed
+                Correction(self.do, path, self.to, self.beside, self.where, kept=self.kept, of=part)
+                for part, path in self._fixed
             )
 
     @property
+    def is_fixed(self) -> bool:
+        """True if its words name no place."""
+        return bool(self.paths or self.headers)
+
+    @property
     def _fixed(self) -> list[tuple[Part, tuple[str, ...]]]:
-        """List the places of a row whose words name none."""
+        """List the places of such a row."""
         paths: dict[Part, tuple[str, ...]] = {"body": self.paths, "headers": self.headers}
         return [(part, tuple(path.split("."))) for part in paths for path in paths[part]]
 
@@ -121,8 +128,8 @@ class NamedFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
     @cached_property
     def prose(self) -> frozenset[str]:
-        """The words of the expressions: where no quotes stand around it, such a word is prose and no name."""
-        expressions = " ".join(words for row in self.rows for words in row.words)
+        """The words of expressions with holes: where no quotes stand around it, such a word is prose and no name."""
+        expressions = " ".join(words for row in self.rows if not row.is_fixed for words in row.words)
         return frozenset(re.findall("[a-z]+", re.sub(r"\{\w+\}", " ", expressions)))
 
 
@@ -213,7 +220,10 @@ _PATH = re.compile(r"(')?(?<![\w$])([A-Za-z_$][\w$-]*+(?:[.\[][\w$*-]++\]?+)*+)(
 
 def _marked(text: str, sent: Mapping[Part, Any]) -> str:
     """Mark what may be the name of a field that was sent, or a path to one: `⟨name⟩` in the place of its quotes."""
-    known, prose = {*map(_folded, chain.from_iterable(map(_names, sent.values())))}, _named_fields().prose
+    paths = [path for part in sent.values() for path in _below(part, ())]
+    known, prose = {_folded(path[-1]) for path in paths}, _named_fields().prose
+    # Of messages and tools much is said in such words that names no field.
+    text = _with_spaced(text.translate(_UNMARKED), {path[-1] for path in paths if EVERY not in path})
 
     def mark(match: re.Match[str]) -> str:
         path = match[2]
@@ -221,12 +231,21 @@ def _marked(text: str, sent: Mapping[Part, Any]) -> str:
         is_prose = not match[1] and path in prose
         return match[0] if is_prose or _folded(name) not in known else f"⟨{path}⟩"
 
-    return _PATH.sub(mark, text.translate(_UNMARKED))
+    return _PATH.sub(mark, text)
 
 
-def _names(sent: Any) -> Iterator[str]:
-    """List the names of all fields of a part, but for those of what a user or a model wrote."""
-    return (path[-1] for path in _below(sent, ()))
+def _with_spaced(text: str, names: Collection[str]) -> str:
+    """Quote, as they are spelled, names that a text has in several words: `Thinking level` for `thinkingLevel`."""
+    spelled = {_SEAM.sub(" ", name).lower(): name for name in names if _SEAM.search(name)}
+    if not spelled:
+        return text
+    longest_first = sorted(spelled, key=len, reverse=True)
+    pattern = re.compile(rf"\b(?:{'|'.join(map(re.escape, longest_first))})\b", re.I)
+    return pattern.sub(lambda match: f"'{spelled[match[0].lower()]}'", text)
+
+
+_SEAM = re.compile(r"(?<=[a-z])(?:_|(?=[A-Z]))")
+"""Where a name of several words is parted."""
 
 
 def _keys(path: str) -> tuple[str, ...]:
@@ -255,9 +274,12 @@ def _places(sent: Any, names: Sequence[str]) -> Iterator[tuple[str, ...]]:
     """Find where in a body that was sent a part stands, by its name or by its path in the server's words."""
     if place := _place(sent, names):
         yield place
-    elif len(names) == 1:
-        name = _folded(names[0])
-        yield from dict.fromkeys(path for path in _below(sent, ()) if _folded(path[-1]) == name)
+    elif names:
+        # Of a path that is nowhere, as a server behind the one that is asked names it, the ends count.
+        first, last = _folded(names[0]), _folded(names[-1])
+        below = ((path, _folded(path[-1])) for path in _below(sent, ()))
+        found = (path for path, name in below if name == last and (len(names) == 1 or _folded(path[0]) == first))
+        yield from dict.fromkeys(found)
 
 
 def _place(node: Any, names: Sequence[str]) -> tuple[str, ...] | None:

@@ -28,6 +28,7 @@ from vtc.exchange.asking.steps.messages import (
     system,
     text,
     turns,
+    user_last,
 )
 from vtc.exchange.asking.steps.schemas import schemas
 from vtc.exchange.asking.steps.tools import choice, constrain, declared, strict
@@ -48,6 +49,7 @@ STEPS: Mapping[str, Step] = {
     "choice": choice,
     "after_results": after_results,
     "something": something,
+    "user_last": user_last,
     "alternate": alternate,
     "nulls": nulls,
     "text": text,

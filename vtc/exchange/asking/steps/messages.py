@@ -293,6 +293,21 @@ def something(request: CanonicalRequest, value: Any, _context: StepContext) -> t
     return replace(request, messages=(*head, Message("user", (SOMETHING,)), *rest)), f"{reason}: {SOMETHING!r} added"
 
 
+# A reply that the model is to go on with (a prefill), and what is left of a conversation that a client cut.
+
+
+CONTINUE = "Continue your last message where it ends, and repeat nothing of it."
+
+
+def user_last(request: CanonicalRequest, _value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
+    """Have the user ask the model to go on, where it spoke last."""
+    last = request.messages[-1] if request.messages else None
+    if last is None or last.role != "assistant" or last.calls:
+        return request, ""
+    line = "the model spoke last: the user asks it to go on"
+    return replace(request, messages=(*request.messages, Message("user", (CONTINUE,)))), line
+
+
 # Contents that are lists of texts, where a template adds them to a text.
 
 
