@@ -91,7 +91,9 @@ def shapes(request: CanonicalRequest, _value: Any, context: StepContext) -> tupl
     All else that is out of shape was put right when the request was decoded.
     """
     is_unclear = context.request.is_unclear
-    messages = (replace(message) if is_unclear(message) else message for message in request.messages)
+    messages = [
+        replace(message) if message.role == "tool" and is_unclear(message) else message for message in request.messages
+    ]
     return with_messages(request, messages, "result", "the call of {} named, as the conversation tells it")
 
 
@@ -249,4 +251,5 @@ def names(request: CanonicalRequest, _value: Any, context: StepContext) -> tuple
     tools = tuple(map(renamed_one, request.tools))
     chosen = request.choice if request.choice in _WORDS else changed.get(request.choice, request.choice)
     line = f"{counted(len(changed), 'name')} of tools made one that the server takes ({', '.join(sorted(changed))})"
-    return replace(request, messages=tuple(map(renamed, request.messages)), tools=tools, choice=chosen), line
+    messages = tuple([renamed(message) if message.calls or message.name else message for message in request.messages])
+    return replace(request, messages=messages, tools=tools, choice=chosen), line

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from itertools import groupby, takewhile
+from itertools import compress, groupby, takewhile
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -114,7 +114,7 @@ def joined_where(request: CanonicalRequest, roles: Collection[str], of: str = ""
     out: list[Message] = []
     for role, some in groupby(request.messages, _ROLE):
         turn = [*some]
-        out += [joined(turn, "\n")] if len(turn) > 1 and role in roles and may_join(turn) else turn
+        out += [joined(turn, "\n")] if role in roles and len(turn) > 1 and may_join(turn) else turn
     if not (gone := len(request.messages) - len(out)):
         return request, ""
     return replace(request, messages=tuple(out)), f"{counted(gone, 'message')}{of} joined to the one before"
@@ -143,14 +143,15 @@ def system(request: CanonicalRequest, value: Any, _context: StepContext) -> tupl
     messages = request.messages
     opening = [*takewhile(_is_system, messages)]
     rest = messages[len(opening) :]
-    late = sum(map(_is_system, rest)) if value != "kept" else 0
+    is_late = [_is_system(message) for message in rest] if value != "kept" else []
+    late = sum(is_late)
     if len(opening) < (1 if value == "user" else 2) and not late:
         return request, ""
     if value == "first":
-        opening += filter(_is_system, rest)
-        rest = tuple(message for message in rest if not _is_system(message))
+        opening += compress(rest, is_late)
+        rest = tuple(compress(rest, map(operator.not_, is_late)))
     elif value != "kept":
-        rest = tuple(map(_spoken, rest))
+        rest = tuple([_spoken(message) if this else message for message, this in zip(rest, is_late, strict=True)])
     if value == "user":
         return replace(request, messages=_opened(opening, rest)), "system messages sent with the role user"
     becomes = "put first" if value == "first" else "sent with the role user"
@@ -175,8 +176,6 @@ def _is_system(message: Message) -> bool:
 
 
 def _spoken(message: Message) -> Message:
-    if not _is_system(message):
-        return message
     return Message("user", tuple(REMINDER.format(part) if isinstance(part, str) else part for part in message.content))
 
 
@@ -185,8 +184,9 @@ def _spoken(message: Message) -> Message:
 
 def developer(request: CanonicalRequest, _value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
     """Call roles by their usual names."""
-    usual = map(context.request.usual, request.messages)
-    return with_messages(request, usual, "message", "{} of the developer sent as the system's")
+    usual = context.request.usual
+    messages = [usual(message) if message.role == "system" else message for message in request.messages]
+    return with_messages(request, messages, "message", "{} of the developer sent as the system's")
 
 
 # Messages that say nothing.
@@ -205,11 +205,9 @@ def empty(request: CanonicalRequest, value: Any, context: StepContext) -> tuple[
         return part.media is not None or part.part is not None
 
     def says(message: Message) -> bool:
-        if message.calls or message.role == "tool":
-            return True
         return any(map(part_says, message.content)) or bool(context.request.beside(message))
 
-    kept = tuple(filter(says, request.messages))
+    kept = tuple([message for message in request.messages if message.calls or message.role == "tool" or says(message)])
     line = f"{counted(gone, 'empty message')} left out" if (gone := len(request.messages) - len(kept)) else ""
     request = replace(request, messages=kept) if gone else request
     if blank_counts:
@@ -233,10 +231,13 @@ def _is_blank(part: str | Opaque) -> bool:
 def nulls(request: CanonicalRequest, value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
     """Write an empty text for each; `wanted`: write null for a blank text beside calls."""
     if value == "wanted":
-        messages = (_with_null(message, context) for message in request.messages)
+        messages = [_with_null(message, context) for message in request.messages]
         return with_messages(request, messages, "blank content", "{} beside calls written as null")
     is_null = context.request.is_null
-    messages = (replace(message, content=("",)) if is_null(message) else message for message in request.messages)
+    messages = [
+        message if message.content or not is_null(message) else replace(message, content=("",))
+        for message in request.messages
+    ]
     return with_messages(request, messages, "null content", "{} written as an empty text")
 
 
@@ -367,11 +368,10 @@ def billing(request: CanonicalRequest, _value: Any, context: StepContext) -> tup
         return without_billing(text) or None
 
     def without(message: Message) -> Message:
-        if message.role != "system":
-            return message
         parts = [left(part) for part in message.content]
         if all(new is old for new, old in zip(parts, message.content, strict=True)):
             return message
         return replace(message, content=tuple(part for part in parts if part is not None))
 
-    return with_messages(request, map(without, request.messages), "", "the billing line left out")
+    messages = [without(message) if message.role == "system" else message for message in request.messages]
+    return with_messages(request, messages, "", "the billing line left out")
