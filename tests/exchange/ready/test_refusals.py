@@ -108,6 +108,7 @@ REFUSALS: list[tuple[str, object, str]] = [
     ("thinking", "unsaid", "Unsupported parameter: 'reasoning_effort' is not supported with this model."),
     ("signatures", "anew", "messages.1.content.0: Invalid `signature` in `thinking` block"),
     ("signatures", "anew", "ValidationException: ***.content.0: Invalid signature in thinking block"),
+    ("signatures", "anew", "The encrypted content gAAA...ehIc could not be verified."),
     ("signatures", "anew", "Corrupted thought signature."),
     ("signatures", "anew", "Unable to submit request because Thought signature is not valid."),
     ("signatures", True, "Function call is missing a thought_signature in functionCall parts."),
