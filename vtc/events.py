@@ -9,12 +9,13 @@ All are structs, which are made and changed many times as fast as dataclasses.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from vtc.json_schema import ObjectSchema
 
@@ -138,6 +139,16 @@ class Message(msgspec.Struct, frozen=True):
     def text(self) -> str:
         """The text parts, joined."""
         return "".join([part for part in self.content if isinstance(part, str)])
+
+    def keeping(self, stays: Callable[[str | Opaque], bool]) -> Message:
+        """Leave out the parts that do not stay, of the content and beside the calls; the very message if all do."""
+        if all(isinstance(part, ToolCall) or stays(part) for part in self.sequence):
+            return self
+        calls = [
+            replace(call, before=tuple(filter(stays, call.before)), after=tuple(filter(stays, call.after)))
+            for call in self.calls
+        ]
+        return replace(self, content=tuple(filter(stays, self.content)), calls=tuple(calls))
 
     @property
     def told_again(self) -> str:

@@ -564,28 +564,47 @@ OF_CHAT: Json = {
         }
     ],
 }
-BROUGHT: dict[str, tuple[list[Any], str]] = {
-    "anthropic-messages": (
-        [
-            messages.assistant(
-                {"type": "thinking", "thinking": "Hm.", "signature": "THEIRS"}, messages.call("read", filePath="/a")
-            ),
-            messages.user([messages.result("found")]),
-        ],
+
+
+def of_claude(**signature: str) -> list[Any]:
+    thought = {"type": "thinking", "thinking": "Hm. THEIRS", **signature}
+    return [
+        messages.assistant(thought, messages.call("read", filePath="/a")),
+        messages.user([messages.result("found")]),
+    ]
+
+
+OF_RESPONSES: list[Any] = [
+    {**responses.reasoning("Hm."), "encrypted_content": "THEIRS"},
+    responses.call("read", filePath="/a"),
+    {"type": "function_call_output", "call_id": "call_1", "output": "found"},
+]
+BROUGHT: dict[str, tuple[str, list[Any], str]] = {
+    "Claude": (
+        "anthropic-messages",
+        of_claude(signature="THEIRS"),
         "messages.1.content.0: Invalid `signature` in `thinking` block",
     ),
-    "openai-chat": (
+    "Claude, empty": (
+        "anthropic-messages",
+        of_claude(signature=""),
+        "messages.1.content.0: Invalid `signature` in `thinking` block",
+    ),
+    "Claude, none": ("anthropic-messages", of_claude(), "messages.1.content.0.thinking.signature: Field required"),
+    "OpenAI": ("openai-responses", OF_RESPONSES, "The encrypted content gAAA...ehIc could not be verified."),
+    "Google, by chat completions": (
+        "openai-chat",
         [OF_CHAT, {"role": "tool", "tool_call_id": "c1", "content": "found"}],
         "Unable to submit request because Thought signature is not valid",
     ),
-    "gemini-generate": ([OF_GEMINI, gemini.user(gemini.result("found"))], "Corrupted thought signature."),
+    "Google": ("gemini-generate", [OF_GEMINI, gemini.user(gemini.result("found"))], "Corrupted thought signature."),
 }
-"""A turn that another server signed, as clients of its API bring it, and the words by which a server refuses that."""
+"""A turn that another server signed, or nobody, as clients bring it, and the words by which a server refuses that."""
 
 
-@pytest.mark.parametrize("api", BROUGHT)
-def test_signatures_that_the_server_refuses_are_left_out_of_this_conversation(api: str) -> None:
-    turn, words = BROUGHT[api]
+@pytest.mark.parametrize("case", BROUGHT)
+def test_signatures_that_the_server_refuses_are_left_out_of_this_conversation(case: str) -> None:
+    api, turn, words = BROUGHT[case]
     error = chat.encoded({"error": {"code": 400, "message": words}})
     talk = Talk(api, facts=Facts(user_agent="OpenAI/Python 3", host="gateway.test", port=443))
     for _ in range(2):  # it is not kept: others have signatures that are good
@@ -595,11 +614,35 @@ def test_signatures_that_the_server_refuses_are_left_out_of_this_conversation(ap
         assert again is not None
         assert b"THEIRS" not in again
         assert (b"Hm." in again, b"found" in again, b'"read"' in again) == (False, True, True)
-        if api != "anthropic-messages":
+        if case.startswith("Google"):
             assert signatures(api, json.loads(again)) == [STAND_IN]
         assert "without the signatures that the server refuses" in str(talk.exchange.report.request)
         assert talk.exchange.again(error, 400) is None
         talk.exchange.learned()
+
+
+UNVERIFIED = {
+    "anthropic-messages": "messages.1.content.0: Invalid `signature` in `thinking` block",
+    "openai-responses": "The encrypted content U0VBTA... could not be verified. Reason: it could not be parsed.",
+    "gemini-generate": "Corrupted thought signature.",
+    "openai-chat": "Unable to submit request because Thought signature is not valid.",
+}
+
+
+@CLIENT
+@FORM
+def test_a_seal_that_is_given_back_and_refused_is_left_out(client: str, form: Form) -> None:
+    """A gateway before several accounts, say, asks another one in the next turn: the client can do nothing about it."""
+    talk, said = begun(client, form, stream=False)
+    talk.entries += answered(client, said, "found")
+    first = json.dumps(talk.ask())
+    assert SEAL in first
+    error = chat.encoded({"error": {"message": UNVERIFIED[form.server]}})
+    again = (talk.exchange.again(error, 400) or b"").decode()
+    assert [word in again for word in ("I look.", "found", '"read"', SEAL)] == ["I look." in first, True, True, False]
+    assert talk.exchange.again(error, 400) is None
+    talk.exchange.learned()
+    assert SEAL in json.dumps(talk.ask())
 
 
 def test_a_turn_without_what_was_thought_is_asked_about_without_thinking_and_the_next_one_with_it() -> None:

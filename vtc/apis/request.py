@@ -183,11 +183,7 @@ class Request(ABC):
         def stays(part: str | Opaque) -> bool:
             return isinstance(part, str) or not self._is_thought(part.part)
 
-        calls = [
-            replace(call, before=tuple(filter(stays, call.before)), after=tuple(filter(stays, call.after)))
-            for call in message.calls
-        ]
-        return replace(message, content=tuple(filter(stays, message.content)), calls=tuple(calls), reasoning="")
+        return replace(message.keeping(stays), reasoning="")
 
     @abstractmethod
     def _is_thought(self, part: Any) -> bool:

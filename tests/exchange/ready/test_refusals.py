@@ -86,6 +86,7 @@ REFUSALS: list[tuple[str, object, str]] = [
         "short",
         "Invalid 'messages[3].tool_calls[0].id': string too long. Expected maximum length 40",
     ),
+    ("ids", "short", "messages.1.content.1.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'"),
     ("names", True, "Invalid 'tools[0].function.name': string does not match pattern. Expected '^[a-zA-Z0-9_-]+$'."),
     (
         "names",

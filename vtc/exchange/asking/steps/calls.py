@@ -181,21 +181,28 @@ def _orphan(result: Message) -> Message:
 def signatures(request: CanonicalRequest, value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
     """Put the value that Google documents for such calls on the first call of each step: its server checks no other.
 
-    `anew`: the seals that the client brought are left out before, where it speaks the server's API.
+    `anew`: what is sealed is left out before: what VTC gave back, and what a client of the server's API brought.
     """
-    is_own = context.request.LAYOUT is context.server.layout
-    request, left_out = _unsealed(request, context.request) if value == "anew" and is_own else (request, "")
+    own = context.request if context.request.LAYOUT is context.server.layout else None
+    request, left_out = _unsealed(request, own) if value == "anew" else (request, "")
     signed, line = _signed(request, context)
     return signed, ", ".join(filter(None, [left_out, line]))
 
 
-def _unsealed(request: CanonicalRequest, own: Request) -> tuple[CanonicalRequest, str]:
-    """Leave out the seals in past messages, with what they sign; a message that says nothing else stays as it is."""
+def _unsealed(request: CanonicalRequest, own: Request | None) -> tuple[CanonicalRequest, str]:
+    """Leave out of past messages what is sealed, or should be; a message that says nothing else stays as it is.
+
+    `own` is the client's request, if it speaks the server's API.
+    """
 
     def unsealed(message: Message) -> Message:
-        if message.role != "assistant" or not any(own.seals(message)):
+        if message.role != "assistant":
             return message
-        bare = own.without_thoughts(message)
+        bare = message.keeping(lambda part: isinstance(part, str) or part.thought is None)
+        if own:
+            thoughtless = own.without_thoughts(bare)
+            has_thoughts = (thoughtless.content, thoughtless.calls) != (bare.content, bare.calls)
+            bare = thoughtless if has_thoughts or any(own.seals(message)) else bare
         return bare if bare.content or bare.calls else message
 
     messages = map(unsealed, request.messages)
