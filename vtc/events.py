@@ -39,7 +39,7 @@ class Tool(msgspec.Struct, frozen=True, dict=True, weakref=True):
         return {"type": "function", "function": {**data, "strict": True} if self.strict else data}
 
 
-class ToolCall(msgspec.Struct, frozen=True):
+class ToolCall(msgspec.Struct, frozen=True, gc=False):
     """One call in its structured form; `arguments` is the text of a JSON object.
 
     `source` is the API's own object, for the fields unknown to VTC (Gemini's thought signatures). Two calls are equal
@@ -101,7 +101,7 @@ class Thought(msgspec.Struct, frozen=True, array_like=True):
     on: Place = ""
 
 
-class Opaque(msgspec.Struct, frozen=True):
+class Opaque(msgspec.Struct, frozen=True, gc=False):
     """A part of a message's content that is no text: the API's own object, or on the way to another API what it is."""
 
     part: Any = None
@@ -109,7 +109,7 @@ class Opaque(msgspec.Struct, frozen=True):
     thought: Thought | None = None
 
 
-class Message(msgspec.Struct, frozen=True):
+class Message(msgspec.Struct, frozen=True, gc=False):
     """One message of a conversation.
 
     `role` is `system`, `user`, `assistant` or `tool`; `content` holds text and opaque parts in order. A message

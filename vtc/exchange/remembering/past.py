@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 from vtc.apis import Request
 from vtc.apis.content import is_billing
 from vtc.apis.seals import SealKey
@@ -28,7 +30,7 @@ ENTRY = 100
 """Bytes that a tool or message takes beside its text."""
 
 
-class Unit(NamedTuple):
+class Unit(msgspec.Struct, frozen=True, gc=False):
     """A tool or a message."""
 
     name: str
