@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from benchmarks import engine, exchange, figures, frames, hops, hostile, samples
+from benchmarks import engine, exchange, figures, frames, hops, hostile
 from benchmarks.figures import Figure
 from benchmarks.proxy import exchanges
 from vtc.profiles import builtin_directory, load
@@ -32,9 +32,9 @@ after a change of the reply's way:
   python -m benchmarks hops frames                   what changed?
   python -m benchmarks --trace                       the functions that a chunk goes through, in order
   git worktree add ../before main
-  python -m benchmarks --against ../before frames    this commit and that one at the same time; also proxy
+  python -m benchmarks --against ../before frames    this commit and that one at the same time; also request, proxy
 """
-COMPARED = ("proxy", "frames")
+COMPARED = ("proxy", "frames", "request")
 """Sections that can measure two versions in one run."""
 
 
@@ -44,8 +44,11 @@ def sections(quick: bool, against: Path | None = None) -> Mapping[str, Callable[
     rounds = 3 if quick else 7
 
     def requests() -> Iterator[Figure]:
-        yield from exchange.rewriting(profiles, rounds)
-        yield from exchange.steps(load([builtin_directory(), samples.PROFILES]), rounds)
+        if against:
+            yield from exchange.compared(rounds, against)
+            return
+        yield from exchange.rewriting(rounds)
+        yield from exchange.steps(rounds)
         yield from exchange.new_tools(profiles, rounds)
 
     return {
@@ -69,7 +72,10 @@ def main() -> None:
     )
     parser.add_argument("--quick", action="store_true", help="fewer rounds, and the largest calls in a few dialects")
     parser.add_argument(
-        "--against", type=Path, metavar="FOLDER", help="compare with the VTC in another folder: proxy and frames only"
+        "--against",
+        type=Path,
+        metavar="FOLDER",
+        help="compare with the VTC in another folder: proxy, frames and request only",
     )
     parser.add_argument("--trace", action="store_true", help="print the calls of each chunk of `hops`, in order")
     parser.add_argument("--json", type=Path, default=Path("build/bench.json"), help="where the figures go as JSON")

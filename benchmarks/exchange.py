@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import gc
 import json
+import statistics
 import time
 import tracemalloc
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
-from benchmarks import samples
-from benchmarks.figures import Figure
+from benchmarks import samples, versions
+from benchmarks.figures import Figure, interleaved
 from vtc import apis
 from vtc.exchange import Exchange
-from vtc.profiles import Facts, Memory, Planner, Profiles, Settings
+from vtc.profiles import Facts, Memory, Planner, Profiles, Settings, builtin_directory, load
 
 REQUEST = "a request of 200 messages and 40 tools, 320 KB"
 MEMORY = "memory by open stream"
@@ -40,41 +42,87 @@ def milliseconds(work: Callable[[], object]) -> float:
     return (time.process_time() - started) * 1e3
 
 
-def rewriting(profiles: Profiles, rounds: int) -> Iterator[Figure]:
+WAYS = {
+    "left as it is": Settings(),
+    "tools and calls written as hermes": Settings(tools="prompt", dialect="hermes"),
+    "tools and calls written as qwen3-coder": Settings(tools="prompt", dialect="qwen3-coder"),
+    "made ready for llama.cpp": Settings(server="llama.cpp"),
+    "made ready for Mistral's API": Settings(server="mistral"),
+}
+STEPS, TAUGHT = "all steps alone", "all steps and six corrections alone"
+AT_ONCE = 5
+"""Times that a version takes the steps before it answers: of a difference a single one says little."""
+
+
+@cache
+def _profiles() -> Profiles:
+    """Load the profiles, which the collector of garbage leaves alone from then on, as in a mitmdump with VTC."""
+    profiles = load([builtin_directory(), samples.PROFILES])
+    gc.freeze()
+    return profiles
+
+
+@cache
+def _opening(what: str) -> Callable[..., Exchange]:
+    """Make what opens the long request in one of the ways; the dialect is compiled."""
+    planner = Planner(_profiles(), WAYS[what])
+    opened(planner, encoded(samples.request(messages=4)))
+    return partial(opened, planner, encoded(samples.request(messages=200)))
+
+
+def rewriting(rounds: int) -> Iterator[Figure]:
     """What a turn of a conversation costs: agents send everything again."""
-    for what, settings in (
-        ("left as it is", Settings()),
-        ("tools and calls written as hermes", Settings(tools="prompt", dialect="hermes")),
-        ("tools and calls written as qwen3-coder", Settings(tools="prompt", dialect="qwen3-coder")),
-        ("made ready for llama.cpp", Settings(server="llama.cpp")),
-        ("made ready for Mistral's API", Settings(server="mistral")),
-    ):
-        planner, body = Planner(profiles, settings), encoded(samples.request(messages=200))
-        opened(planner, encoded(samples.request(messages=4)))  # the dialect is compiled
-        taken = [milliseconds(partial(opened, planner, body)) for _ in range(rounds)]
+    for what in WAYS:
+        taken = [milliseconds(_opening(what)) for _ in range(rounds)]
         yield Figure(REQUEST, what, "ms", taken, 10.0)
         memories = [Memory() for _ in range(rounds)]
         for turn in ("first", "next"):
-            taken = [milliseconds(partial(opened, planner, body, memory=one)) for one in memories]
+            taken = [milliseconds(partial(_opening(what), memory=memory)) for memory in memories]
             yield Figure(REQUEST, f"{what}, {turn} turn with memory", "ms", taken, 13.0)
 
 
-def steps(profiles: Profiles, rounds: int) -> Iterator[Figure]:
-    """What the steps and the corrections of a request take, in which all have to act: its time less that without."""
+@cache
+def _unready() -> Mapping[str, Callable[[], Exchange]]:
+    """Make what opens a request in which all steps and corrections have to act: without them, and with each of both.
+
+    Tools that were never seen are compiled.
+    """
     body = encoded(samples.unready())
-    as_it_is, ready = Planner(profiles, Settings()), Planner(profiles, Settings(server="picky"))
+    as_it_is, ready = Planner(_profiles(), Settings()), Planner(_profiles(), Settings(server="picky"))
     taught = Memory()
     for refusal in samples.REFUSALS:
         exchange = opened(ready, body, memory=taught)
         exchange.again(encoded({"error": {"message": refusal}}), 400)
         exchange.learned()
-    ways = [(as_it_is, Memory()), (ready, Memory()), (ready, taught)]
-    taken = [
-        [milliseconds(partial(opened, planner, body, memory=memory)) for planner, memory in ways]
-        for _ in range(rounds + 1)
-    ][1:]  # tools that were never seen are compiled
-    yield Figure(REQUEST, "all steps alone", "ms", [each - none for none, each, _ in taken], 6.0)
-    yield Figure(REQUEST, "all steps and six corrections alone", "ms", [each - none for none, _, each in taken], 6.0)
+    ways = {"": (as_it_is, Memory()), STEPS: (ready, Memory()), TAUGHT: (ready, taught)}
+    openings = {what: partial(opened, planner, body, memory=memory) for what, (planner, memory) in ways.items()}
+    for opening in openings.values():
+        opening()
+    return openings
+
+
+def alone(what: str) -> float:
+    """Measure what the steps, or steps and corrections, take: the time of a request with them less that without."""
+    return milliseconds(_unready()[what]) - milliseconds(_unready()[""])
+
+
+def steps(rounds: int) -> Iterator[Figure]:
+    """What the steps and the corrections of a request take; each is a difference, and so takes more rounds."""
+    for what, taken in zip((STEPS, TAUGHT), interleaved((STEPS, TAUGHT), alone, AT_ONCE * rounds), strict=True):
+        yield Figure(REQUEST, what, "ms", taken, 6.0)
+
+
+def _took(what: str) -> float:
+    """Measure one row, for a comparison."""
+    if what in WAYS:
+        return milliseconds(_opening(what))
+    return statistics.median(alone(what) for _ in range(AT_ONCE))
+
+
+def compared(rounds: int, other: Path) -> Iterator[Figure]:
+    """Measure rewriting in this version and in that of another folder."""
+    rows = {what: (REQUEST, what) for what in (*WAYS, STEPS, TAUGHT)}
+    return versions.compared("benchmarks.exchange", rows, "ms", rounds, other)
 
 
 def new_tools(profiles: Profiles, rounds: int) -> Iterator[Figure]:
@@ -136,3 +184,7 @@ def _memory(planner: Planner, body: bytes, frames: list[bytes]) -> float:
     after, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     return (after - before) / STREAMS / 1024
+
+
+if __name__ == "__main__":
+    versions.answer(_took)

@@ -1,27 +1,19 @@
 """Frames of a reply through `Stream.feed`, without a proxy: microseconds of CPU a frame, by shape of reply.
 
 It takes seconds, and shows what changed. Inside mitmproxy the same code runs cold and costs two to four times as much,
-so the targets are those of `proxy`. As a process of its own (`python -m benchmarks.frames`) it answers each line that
-names a shape with a line of JSON, `{"us": 1.27}`; so two versions of `vtc` can be compared in one run.
+so the targets are those of `proxy`.
 """
 
 from __future__ import annotations
 
-import json
-import statistics
-import sys
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from functools import cache
-from itertools import repeat
 from pathlib import Path
 from unittest.mock import patch
 
-from benchmarks import exchange, samples
-from benchmarks.figures import Figure, interleaved, ratios
-from benchmarks.proxy.processes import ROOT, Process, cpus, running
+from benchmarks import exchange, samples, versions
+from benchmarks.figures import Figure, interleaved
 from benchmarks.samples import SHAPES, Shape
 from vtc.apis.relay import Relay
 from vtc.exchange import Stream
@@ -31,14 +23,6 @@ from vtc.wire import Frame
 
 FRAMES = 8000
 GROUP = "frames: Stream.feed alone, a frame"
-WORKER = """
-import runpy, sys
-sys.path.insert(0, sys.argv[1])
-import vtc
-sys.path[0] = sys.argv[2]
-runpy.run_module("benchmarks.frames", run_name="__main__")
-"""
-"""Takes `vtc` from one folder and the benchmarks from another, so that both versions are given the same."""
 
 
 @cache
@@ -92,26 +76,10 @@ def figures(rounds: int) -> Iterator[Figure]:
 
 
 def compared(rounds: int, other: Path) -> Iterator[Figure]:
-    """Measure this version and that of another folder, both at the same time on one CPU."""
-    with ExitStack() as stack:
-        on, _ = cpus()
-        theirs, ours = (
-            stack.enter_context(running([sys.executable, "-P", "-c", WORKER, str(root), str(ROOT)], on))
-            for root in (other, ROOT)
-        )
-
-        def ask(process: Process, shape: str) -> float:
-            return float(process.ask(shape)["us"])
-
-        with ThreadPoolExecutor(2) as at_once:
-            for name, shape in SHAPES.items():
-                list(at_once.map(ask, (theirs, ours), repeat(name)))
-                pairs = [[*at_once.map(ask, (theirs, ours), repeat(name))] for _ in range(rounds)]
-                before, after = ([pair[side] for pair in pairs] for side in (0, 1))
-                note = f"{statistics.median(after):.2f} / {statistics.median(before):.2f} us"
-                yield Figure(f"{GROUP}, this / {other.name}", shape.what, "x", ratios(after, before), note=note)
+    """Measure this version and that of another folder."""
+    rows = {name: (GROUP, shape.what) for name, shape in SHAPES.items()}
+    return versions.compared("benchmarks.frames", rows, "us", rounds, other)
 
 
 if __name__ == "__main__":
-    for line in sys.stdin:
-        print(json.dumps({"us": per_frame(json.loads(line))}), flush=True)
+    versions.answer(per_frame)
