@@ -165,6 +165,33 @@ REFUSALS: list[tuple[str, object, str]] = [
     ("choice", True, "This model doesn't support the toolConfig.toolChoice.any field."),
     ("schemas", "plain", "Invalid function format: unhashable type: 'list'"),
     ("schemas", "plain", "Unsupported JSON schema fields: {'minItems', 'items'}"),
+    ("schemas", "plain", "invalid request: missing 'type' or 'anyOf' key in parameter type"),
+    *(
+        ("system", "folded", words)
+        for words in (
+            "body -> messages -> 1 -> role: Input should be 'user' or 'assistant'",
+            "1 validation error for Request\nmessages.1.role\n  Input should be 'user' or 'assistant' [type=lite",
+            "invalid params, invalid chat setting (2013)",
+        )
+    ),
+    ("results", True, "invalid params, tool result's tool id(call_9) not found (2013)"),
+    ("results", True, "messages.2: Did not find 1 `tool_result` block(s) at the beginning of this message."),
+    (
+        "results",
+        True,
+        'InvalidParameter: messages with role "tool" must be a response to a preceeding message with "tool_calls".',
+    ),
+    ("after_results", True, "Conversation blocks and tool result blocks cannot be provided in the same turn."),
+    ("nulls", True, "The request failed because it is missing `messages.content` parameter."),
+    ("text", True, "The model expects a single `text` element per message."),
+    ("text", True, "Unable to tokenize message: Invalid 'content' type. Expected one of: ['str'], got list."),
+    ("something", "first", "The input messages do not contain elements with the role of user"),
+    ("user_last", True, "Last message must have role `user` or `tool`."),
+    ("names", True, "tools.0.custom.name: String should have at most 128 characters"),
+    ("images", "noted", "Output of tool call should be 'Input text'"),
+    ("images", "noted", "the message at position 0 with role 'user' contains an invalid part type: image_url"),
+    ("prompt", True, "Value error, Currently only named tools are supported."),
+    ("prompt", True, "body.tools: Extra inputs are not permitted"),
 ]
 
 
@@ -197,6 +224,24 @@ RESULTS = {"results": True, "after_results": True}
         ("Unexpected role: system", [ROLES]),
         ("Jinja Exception: Unexpected role: tool, at row 3", [{"prompt": True}]),
         ("Unexpected role 'tool' after role 'user'", [{"results": True}]),
+        (
+            "After the (optional) system message(s), user and assistant roles should be alternating.",
+            [STRICT, {"prompt": True}],
+        ),
+        *(
+            (words, [{"empty": "parts", "nulls": "wanted"}])
+            for words in (
+                "Each message must have at least one content element.",
+                "The content field in the Message object at messages.1 is empty. Add a ContentBlock object to it.",
+                "Invalid request: the message at position 1 with role 'assistant' must not be empty",
+                "messages[1].content[0].text:text cannot be empty.",
+            )
+        ),
+        (
+            "The messages parameter is illegal. Please check the documentation.",
+            [{"something": "first", "empty": "parts", "nulls": True, "results": True}],
+        ),
+        ("messages.2.assistant.content: Input should be a valid string", [{"text": True, "nulls": True}]),
         ("This model only supports single tool-calls at once!", [{"single": True}, {"prompt": True}]),
         ("System role not supported", [{"system": "user"}]),
         (
@@ -253,6 +298,12 @@ def test_an_error_of_all_words_at_once_comes_to_an_end() -> None:
     [
         *("image_url is not valid", "the image could not be decoded", "no such endpoint", "Internal server error"),
         "The file names.py does not exist",
+        "the message at position 0 with role 'user' contains an invalid part type: video_url",
+        "input.str: Input should be a valid string",
+        "tools.0.type: Input should be 'function'",
+        "tools.0.custom.strict: Extra inputs are not permitted",
+        "messages.0.role: Input should be 'user'",
+        "Invalid API parameter, please check the documentation.",
     ],
 )
 def test_other_errors_teach_nothing(words: str) -> None:

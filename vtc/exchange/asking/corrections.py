@@ -106,7 +106,7 @@ class Correction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         value = _value(fields, key)
         match self.do:
             case "give":
-                return {**fields, key: self.to} if value in (None, "") and value != self.to else fields
+                return {**fields, key: self.to} if _is_nothing(value) and value != self.to else fields
             case "set":
                 return {**fields, key: self.to} if value != self.to else fields
             case "leave_out" | "rename":
@@ -147,7 +147,7 @@ class CorrectionScope(NamedTuple):
         if path[0] == self.layout.choice:
             return not _demands(value) or _is_nothing(_value(top, "tools"))
         if self._leads_to_what_is_said(path):
-            return len(path) > 1 and _is_beside(path[-1], value)
+            return len(path) > 1 and (".".join(path) in limits().beside_paths or _is_beside(path[-1], value))
         dotted = ".".join(path)
         return not any(_says(never, dotted, value) for never in limits().never if never.startswith(path[0]))
 
@@ -212,6 +212,8 @@ class CorrectionLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     """Names of those of them that hold JSON in any form, of a user, a model or a tool."""
     beside: str
     """Names of fields that may hold text, and stand beside that."""
+    beside_paths: tuple[str, ...]
+    """Dotted paths of fields that hold nothing of it, though others of their name do."""
 
     @cached_property
     def meaning_names(self) -> frozenset[str]:

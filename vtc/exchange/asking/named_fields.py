@@ -7,6 +7,7 @@ The words of servers stand in `named_fields.yaml`.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache, cached_property, lru_cache
@@ -145,7 +146,7 @@ def taught(error: bytes, body: bytes, headers: Fields, scope: CorrectionScope) -
     `headers` are the flags of its headers (`corrections.flags_in`). Nothing that changes nothing is returned, one
     correction for each path, and none for what holds a part that is corrected.
     """
-    text = statements(error)
+    text = "\n".join(statements(error))
     for name in headers:  # which has no upper and lower case
         text = re.sub(re.escape(name), name, text, flags=re.IGNORECASE)
     sent: Mapping[Part, Any] = {"body": decode(body), "headers": headers}
@@ -162,22 +163,31 @@ def taught(error: bytes, body: bytes, headers: Fields, scope: CorrectionScope) -
     return corrections
 
 
-def statements(error: bytes) -> str:
-    """Write out what an error says: its texts, and what it names in fields of their own, as if its text named that."""
+def statements(error: bytes) -> Sequence[str]:
+    """List what an error says: its texts, and what it names in fields of their own, as if its text named that."""
     try:
         value = decode(error, "replace")
     except ValueError:
         value = error.decode(errors="replace")
-    lines = "\n".join(dict.fromkeys(islice(_statements(value), MOST_STATEMENTS)))
-    lines = _QUOTES.sub("'", lines[: 2 * MOST_WORDS])
-    lines = _LOC.sub(lambda match: f"\n{_dotted(re.findall(r'[\w$-]+', match[1]))}: ", lines)
-    return re.sub(r"[ \t]+", " ", lines.replace(" -> ", "."))[:MOST_WORDS]
+    left, texts = MOST_WORDS, []
+    for text in dict.fromkeys(islice(_statements(value), MOST_STATEMENTS)):
+        texts.append(_plain(text)[:left])
+        left -= len(texts[-1])
+    return [*filter(None, texts)]
+
+
+def _plain(text: str) -> str:
+    """Write a text with quotes of one kind, and paths with dots."""
+    text = _QUOTES.sub("'", text[: 2 * MOST_WORDS])
+    text = _LOC.sub(lambda match: f"\n{_dotted(re.findall(r'[\w$-]+', match[1]))}: ", text)
+    return re.sub(r"[ \t]+", " ", text.replace(" -> ", "."))
 
 
 _LOC = re.compile(r"'loc': ?[\[(]([^\])]{0,400}+)[\])], ?'msg': ?'")
 """Pydantic's list of errors, as Python prints it."""
-_NO_WORDS = ("input", "ctx", "url", "type")
-"""Fields of Pydantic's errors: what was sent, which may be any text, and what says nothing more."""
+_NO_WORDS = ("input", "ctx", "url", "type", "failed_generation", "flagged_input")
+"""Fields of errors (Pydantic, Groq, OpenRouter) that hold what was sent or generated, which may be any text, or that
+say nothing more."""
 
 
 def _statements(value: Any, depth: int = 0) -> Iterator[str]:
@@ -185,13 +195,10 @@ def _statements(value: Any, depth: int = 0) -> Iterator[str]:
         return
     match value:
         case str():
-            inner = value[value.find("{") :] if "{" in value else ""
-            try:
-                yield from _statements(decode(inner.encode(errors="replace")), depth + 1)
-            except ValueError:
-                yield value
-            else:
-                yield value[: len(value) - len(inner)]
+            before, inner, after = _parted(value)
+            yield from filter(None, (before, after))
+            if inner is not None:
+                yield from _statements(inner, depth + 1)
         case list():
             for part in value:
                 yield from _statements(part, depth + 1)
@@ -203,6 +210,26 @@ def _statements(value: Any, depth: int = 0) -> Iterator[str]:
             for name, part in value.items():
                 if name not in _NO_WORDS:
                     yield from _statements(part, depth + 1)
+
+
+def _parted(text: str) -> tuple[str, Any, str]:
+    """Part a text from an error that it quotes as JSON, as gateways do; None if it quotes none."""
+    for bracket in "[{":
+        begin = text.find(bracket)
+        try:
+            inner, end = _JSON.raw_decode(text, begin) if begin >= 0 else (None, 0)
+        except (ValueError, RecursionError):
+            continue
+        after = text[end:].strip()
+        fields = inner[0] if isinstance(inner, list) and inner else inner
+        if isinstance(fields, dict) and (not after or any(name in fields for name in _ERRORS)):
+            return text[:begin].strip(), inner, after
+    return text, None, ""
+
+
+_JSON = json.JSONDecoder(strict=False)
+_ERRORS = ("error", "message", "detail")
+"""Names of fields in which an error stands."""
 
 
 def _dotted(place: Any) -> str:
@@ -221,14 +248,14 @@ _PATH = re.compile(r"(')?(?<![\w$])([A-Za-z_$][\w$-]*+(?:[.\[][\w$*-]++\]?+)*+)(
 def _marked(text: str, sent: Mapping[Part, Any]) -> str:
     """Mark what may be the name of a field that was sent, or a path to one: `⟨name⟩` in the place of its quotes."""
     paths = [path for part in sent.values() for path in _below(part, ())]
-    known, prose = {_folded(path[-1]) for path in paths}, _named_fields().prose
+    known, prose = {name for path in paths for name in _names_of(path)}, _named_fields().prose
     # Of messages and tools much is said in such words that names no field.
     text = _with_spaced(text.translate(_UNMARKED), {path[-1] for path in paths if EVERY not in path})
 
     def mark(match: re.Match[str]) -> str:
         path = match[2]
         name = next((key for key in reversed(_keys(path)) if not key.isdigit() and key != EVERY), "")
-        is_prose = not match[1] and path in prose
+        is_prose = not match[1] and (path in prose or path.removesuffix("s") in prose)
         return match[0] if is_prose or _folded(name) not in known else f"⟨{path}⟩"
 
     return _PATH.sub(mark, text)
@@ -275,11 +302,20 @@ def _places(sent: Any, names: Sequence[str]) -> Iterator[tuple[str, ...]]:
     if place := _place(sent, names):
         yield place
     elif names:
-        # Of a path that is nowhere, as a server behind the one that is asked names it, the ends count.
-        first, last = _folded(names[0]), _folded(names[-1])
-        below = ((path, _folded(path[-1])) for path in _below(sent, ()))
-        found = (path for path, name in below if name == last and (len(names) == 1 or _folded(path[0]) == first))
-        yield from dict.fromkeys(found)
+        # Of a path that is nowhere, as a server behind the one that is asked names it, the ends count that were sent.
+        paths = [*_below(sent, ())]
+        known = {_folded(path[-1]) for path in paths}
+        *above, last = map(_folded, names)
+        first = next(filter(known.__contains__, above), None)
+        ends = (path for path in paths if last in _names_of(path))
+        yield from dict.fromkeys(path for path in ends if first is None or first in map(_folded, path[:-1]))
+
+
+def _names_of(path: Sequence[str]) -> Iterator[str]:
+    """List how the field at a path may be named: by its name, or with that of its object (`reasoningEffort`)."""
+    yield _folded(path[-1])
+    if len(path) > 1:
+        yield _folded("_".join(path[-2:]))
 
 
 def _place(node: Any, names: Sequence[str]) -> tuple[str, ...] | None:

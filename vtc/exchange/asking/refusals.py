@@ -5,7 +5,7 @@ The words of servers stand in `refusals.yaml`, with their sources.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -94,27 +94,22 @@ def lesson(
     message: str,
     known: Mapping[str, Any],
     named: Callable[[], Mapping[str, Correction]] = dict,
+    more: Sequence[str] = (),
 ) -> Lesson | None:
     """Read a server's refusal; None if it teaches nothing but what is `known`: steps that were taken.
 
-    `named` reads what it names of the request; that comes last, as a field may be named for what a step mends.
+    `named` reads what it names of the request; that comes last, as a field may be named for what a step mends. `more`
+    is what the error says beside its message: in a list, or as another server's error.
     """
-    if status in _NOT_OF_THE_REQUEST or is_limited(message):
+    told = [message, *more]
+    if status in _NOT_OF_THE_REQUEST or any(map(is_limited, told)):
         return None
-    limit = _refusals().limit
-    names_limit = pattern(limit.named).search(message)
-    window, prompt, partly = tokens(message)
-    if partly and window and names_limit:
-        return Lesson({"context": window}) if known.get("context") != window else None
-    if window and prompt and names_limit:
-        # What is left is known for this request; for others it is estimated.
-        return Lesson({"context": window}, window - prompt) if window > prompt else None
-    if most := number(message, limit.most):
-        return Lesson({MAX_TOKENS: most}) if known.get(MAX_TOKENS) != most else None
-    if is_full(message):
+    if of_limit := next(filter(None, (_of_limit(text, known) for text in told)), None):
+        return of_limit if of_limit.steps else None
+    if any(map(is_full, told)):
         return None
     grammar = next((step for step in GRAMMARS if known.get(step)), "")
-    if grammar and pattern(*_refusals().grammars.words).search(message):
+    if grammar and any(map(pattern(*_refusals().grammars.words).search, told)):
         return Lesson({grammar: False})
     for row in _refusals().lessons:
         steps = {
@@ -122,9 +117,24 @@ def lesson(
             for name, value in row.steps.items()
             if known.get(name) not in (value, *_STRONGER.get(value, ()))
         }
-        if steps and pattern(*row.words).search(message):
+        if steps and any(map(pattern(*row.words).search, told)):
             return Lesson(steps, kept=row.kept)
     if corrections := named():
         return Lesson(corrections, kept=all(correction.kept for correction in corrections.values()))
     # A server that does not know the field says so in any words.
     return Lesson({grammar: False}) if grammar and status in _NOT_UNDERSTOOD else None
+
+
+def _of_limit(message: str, known: Mapping[str, Any]) -> Lesson | None:
+    """Read what a text says of the limit on the reply, or of the window beside it; None if it says nothing of that."""
+    limit = _refusals().limit
+    names_limit = pattern(limit.named).search(message)
+    window, prompt, partly = tokens(message)
+    if partly and window and names_limit:
+        return Lesson({"context": window} if known.get("context") != window else {})
+    if window and prompt and names_limit:
+        # What is left is known for this request; for others it is estimated.
+        return Lesson({"context": window}, window - prompt) if window > prompt else Lesson({})
+    if most := number(message, limit.most):
+        return Lesson({MAX_TOKENS: most} if known.get(MAX_TOKENS) != most else {})
+    return None

@@ -28,6 +28,7 @@ from vtc.exchange.asking.corrections import (
     corrected,
     flags_in,
 )
+from vtc.exchange.asking.named_fields import statements
 from vtc.exchange.asking.named_fields import taught as taught_by
 from vtc.exchange.asking.refusals import GRAMMARS, lesson, listed
 from vtc.exchange.asking.steps import BRIDGED, CERTAIN, StepContext, made_ready
@@ -285,7 +286,7 @@ class RequestEncoder:
         That is a full window, in its own API's words.
         """
         plan = self._plan
-        taught = lesson(200, hints.words_of(error, WORDS), self._steps)
+        taught = lesson(200, hints.words_of(error, WORDS), self._steps, more=statements(error))
         steps = {**taught.steps} if taught else {}
         if grammars := {step: value for step, value in steps.items() if step in GRAMMARS}:
             plan.lessons.learn(grammars)
@@ -301,14 +302,14 @@ class RequestEncoder:
         None, too, if it teaches that the tools are to stand in the prompt, or that the server has no such model: then
         it is to be planned anew.
         """
-        words, before = hints.words_of(error, WORDS), [*self._report.request]
+        words, more, before = hints.words_of(error, WORDS), statements(error), [*self._report.request]
         # What is said of a prompt that is too long names no field that were better left out.
         is_full = full(status, error, len(self._received.body)) is not None
         is_named = self._corrects and not is_full
         named = partial(taught_by, error, self.sent, self._flags, self._scope) if is_named else dict
         tried: list[Mapping[str, Any]] = []
         # Words may teach two lessons by turns, of which neither changes this request.
-        while (taught := lesson(status, words, self._steps, named)) and taught.steps not in tried:
+        while (taught := lesson(status, words, self._steps, named, more)) and taught.steps not in tried:
             tried.append(taught.steps)
             if anew := {step: value for step, value in taught.steps.items() if step in REPLANNED}:
                 self.taught |= anew
