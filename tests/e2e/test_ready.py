@@ -174,6 +174,96 @@ async def test_what_was_asked_again_is_the_same_when_it_is_replayed(
     assert result.output.splitlines()[-1] == "2 same, 0 changed, 0 skipped", result.output
 
 
+IN_RESPONSES_ALONE = [
+    ('model "gpt-5.6" is not accessible via the /chat/completions endpoint', 400),
+    ("This model is only supported in v1/responses and not in v1/chat/completions.", 404),
+    (
+        "Function tools with reasoning_effort are not supported for gpt-5.6 in /v1/chat/completions. To use function "
+        "tools, use /v1/responses or set reasoning_effort to 'none'.",
+        400,
+    ),
+]
+
+
+def in_responses(words: str, status: int, *, has_it: bool = True) -> Script:
+    """A server that has its model by Responses alone, if it has that API at all."""
+
+    def script(seen: Seen) -> Reply:
+        path = seen.path.partition("?")[0]
+        if path.endswith("/chat/completions") and seen.json.get("reasoning_effort") != "none":
+            error = {"error": {"message": words, "type": "invalid_request_error", "param": None}}
+            return Reply([json.dumps(error).encode()], JSON, status, framing="length")
+        if path.endswith("/responses") and not has_it:
+            return Reply([b'{"detail": "Not Found"}'], JSON, 404, framing="length")
+        api = "openai-responses" if path.endswith("/responses") else "openai-chat"
+        if seen.json.get("stream"):
+            return Reply([pairs.streamed(api, ["I look."], READ)], SSE)
+        return Reply([pairs.whole(api, "I look.", READ)], JSON)
+
+    return script
+
+
+@STREAM
+@pytest.mark.parametrize(("words", "status"), IN_RESPONSES_ALONE, ids=["Copilot", "OpenAI", "OpenAI, tools"])
+@pytest.mark.parametrize("base", ["", "/v1", "/api/v1"])
+async def test_a_model_that_a_server_has_in_another_api_is_asked_in_that(
+    words: str, status: int, base: str, stream: bool, start: Start
+) -> None:
+    """In the same exchange, and at once from then on; beside the path where its server refused it."""
+    lab = await start(in_responses(words, status))
+    headers = {"authorization": "Bearer sk-mine", "openai-organization": "org-1"}
+    body = chat.request(stream=stream, reasoning_effort="high", **ASKED)
+    for expected in (2, 1):
+        before = len(lab.upstream.seen)
+        answer = await lab.post(body, path=f"{base}/chat/completions", headers=headers)
+        assert answer.status == 200
+        assert pairs.read("openai-chat", answer.body, stream=stream) == pairs.said("I look.", READ)
+        asked_for = lab.upstream.seen[before:]
+        assert len(asked_for) == expected
+        assert asked_for[-1].path == f"{base}/responses"
+        assert asked_for[-1].json["reasoning"] == {"effort": "high"}
+        assert {name: asked_for[-1].headers.get(name) for name in headers} == headers
+    flows = [await lab.flow() for _ in range(3)]
+    assert any("asked again by openai-responses, as is what follows" in str(flow.metadata) for flow in flows)
+
+
+@STREAM
+@pytest.mark.parametrize("client", SHAPES)
+@pytest.mark.parametrize("fields", [{}, {"tools": None}], ids=["tools", "none"])
+async def test_so_is_a_model_whose_clients_speak_any_api(
+    client: str, fields: dict[str, Any], stream: bool, start: Start
+) -> None:
+    """Where the user says that its server speaks chat completions, too."""
+    lab, shape = await start(in_responses(*IN_RESPONSES_ALONE[0]), vtc_upstream_api="openai-chat"), SHAPES[client]
+    asked_for = {key: value for key, value in shape.request(stream=stream, **fields).items() if value is not None}
+    for expected in (2, 1):
+        before = len(lab.upstream.seen)
+        answer = await lab.post(chat.encoded(asked_for), path=shape.at(stream=stream))
+        assert answer.status == 200
+        assert pairs.read(client, answer.body, stream=stream) == pairs.said("I look.", READ)
+        assert lab.upstream.seen[-1].path == "/v1/responses"
+        assert len(lab.upstream.seen) - before == expected
+
+
+@STREAM
+async def test_a_server_without_that_api_is_asked_again_in_the_clients(stream: bool, start: Start) -> None:
+    lab = await start(in_responses(*IN_RESPONSES_ALONE[2], has_it=False))
+    own, other = "/v1/chat/completions", "/v1/responses"
+    for paths in ([own, other, own, own], [own]):
+        before = len(lab.upstream.seen)
+        answer = await lab.post(chat.request(stream=stream, reasoning_effort="high", **ASKED))
+        asked_for = lab.upstream.seen[before:]
+        assert (answer.status, [one.path for one in asked_for]) == (200, paths)
+        assert asked_for[-1].json["reasoning_effort"] == "none"
+
+
+async def test_who_says_that_the_server_has_the_clients_api_is_asked_in_no_other(start: Start) -> None:
+    lab = await start(in_responses(*IN_RESPONSES_ALONE[0]), vtc_upstream_api="same")
+    answer = await lab.post(chat.request(**ASKED))
+    assert (answer.status, len(lab.upstream.seen)) == (400, 1)
+    assert b"is not accessible via" in answer.body
+
+
 async def test_who_says_that_tools_are_native_gets_the_servers_own_refusal(start: Start) -> None:
     words, status = NO_TOOLS["openai-chat"]
     lab = await start(without_tools("openai-chat", words, status), vtc_tools="native")

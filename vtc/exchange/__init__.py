@@ -90,14 +90,9 @@ class Exchange:
         if plan.protocol.client_text:
             self.report.parties.form = plan.protocol.client_text.dialect.name
         self._api = api
-        apis = plan.stack.apis
-        self.server = api if not apis or api.name in apis else named(apis[0]) or api
         self._request = request
         self._own = partial(OwnReplies, api, request, seed=seed, created=facts.time)
-        # Of the headers of another API the server gets none that lists flags (`proxy.refusing.translate_headers`).
-        self._received = ReceivedRequest(body, {} if self.crosses else facts.headers)
-        if self.crosses:
-            self.report.parties.server_api = self.server.name
+        self._received = ReceivedRequest(body, facts.headers)
         # Not of all facts: they hold the request.
         self._sealed = partial(self._seal_key, (facts.host, str(facts.port)), facts.credentials, secret)
         self._planned = planned
@@ -106,7 +101,13 @@ class Exchange:
     def _begin(self, plan: Plan, past: History | None, taught: Mapping[str, Any]) -> None:
         """Make what depends on the plan; `taught` are the steps that refusals of this request taught."""
         self.plan = plan
+        apis = plan.stack.apis
+        self.server = self._api if not apis or self._api.name in apis else named(apis[0]) or self._api
+        # The server gets no header of flags that its API has not (`proxy.refusing.translate_headers`).
+        has_flags = self.server.place.flags == self._api.place.flags
+        received = self._received if has_flags else ReceivedRequest(self._received.body, {})
         self._past = past
+        self.report.parties.server_api = self.server.name if self.crosses else ""
         self.report.parties.model, self.report.parties.server_model = plan.stack.model.name, plan.server_model
         self.report.why[:] = plan.why
         self.report.request[:] = plan.request_lines()
@@ -115,7 +116,7 @@ class Exchange:
         sides = (self._api, self.server, self._request)
         seals = self._sealed(plan) if self.crosses else None
         self._factory = ReplyFactory(*sides, plan, self.fate, own.seed, seals, past.thoughts if past else None)
-        self._encoder = RequestEncoder(*sides, self._received, plan, self._factory, self.report, seals, taught)
+        self._encoder = RequestEncoder(*sides, received, plan, self._factory, self.report, seals, taught)
         reminder = Reminder(self._request, self._encoder, past, self.report)
         self.whole = WholeReplies(*sides, plan, self._factory, self._encoder, self.fate, self.report, reminder)
         self._outgoing: Outgoing | None = None  # when it was asked for

@@ -317,7 +317,10 @@ MODEL = "model"
 """The lesson that the server has no model of the name that was asked: its only one stands for it."""
 PROMPT = "prompt"
 """The lesson that the server cannot read the calls of its own model: the tools are written into the prompt."""
-REPLANNED = (PROMPT, MODEL)
+API = "api"
+"""The lesson that the server has the model in another API alone: its name; `SAME` where it has not that either."""
+SAME = "same"
+REPLANNED = (PROMPT, MODEL, API)
 """The lessons for which a request is planned anew."""
 
 
@@ -360,7 +363,7 @@ class Planner:
         lessons = memory.lessons(*facts.whose, facts.model) if memory else Lessons()
         learned = renewed(lessons.known(), taught or {})
         seen = memory.learned(*facts.whose, facts.model, "thoughts") if memory else Learned()
-        stack, why = self._stack(facts, prompted=bool(learned.get(PROMPT)))
+        stack, why = self._stack(facts, prompted=bool(learned.get(PROMPT)), api=learned.get(API, SAME))
         if stack.known_model is None and (model := shown_model(self._marked, request.messages, seen)):
             stack = replace(stack, model=model)
             why.append(f"its replies are those of {model.description}, and are read so")
@@ -401,7 +404,7 @@ class Planner:
             why.append(f"model {request.model}: the server is asked for {server_model}")
         if steps.get("corrections") is False:
             why.append("fields that a refusal names are not corrected, as a profile says (ready.corrections: false)")
-        if needed := [name for name in learned if name not in ("constrain", "strict", MODEL)]:
+        if needed := [name for name in learned if name not in ("constrain", "strict", MODEL, API)]:
             why.append(f"done since the server refused a request: {', '.join(needed)}")
         if withheld:
             why.append(f"not offered to the model: {', '.join(sorted(withheld))}")
@@ -506,7 +509,7 @@ class Planner:
         """True if a policy that refuses calls holds for a request of which only these facts are known."""
         return any(guards.is_strict for guards in self._stack(facts)[0].guards)
 
-    def _stack(self, facts: Facts, *, prompted: bool = False) -> tuple[ProfileStack, list[str]]:
+    def _stack(self, facts: Facts, *, prompted: bool = False, api: str = SAME) -> tuple[ProfileStack, list[str]]:
         """Find the profiles for a request, and why it is these, in lines for people."""
         settings, profiles = self.settings, self.profiles
         clients, models, servers = self.choices(facts).values()
@@ -526,8 +529,9 @@ class Planner:
             server=server or profiles.unknown_server,
             policies=tuple(policy for policy, _ in policies),
             prompted=prompted,
+            taught_api="" if api == SAME else api,
         )
-        return stack, why
+        return stack, [*why, *[f"asked by {api}: the server refused this model by another API"] * (api != SAME)]
 
     def choices(self, facts: Facts) -> dict[str, ProfileChoice[Any]]:
         """Choose the profiles of client, model and server."""

@@ -59,6 +59,8 @@ def redirect(flow: http.HTTPFlow, client: Place, exchange: Exchange) -> None:
         return
     rest, key = client.without_own(query)
     base = f"{client.root(asked.base) if asked else ''}{server.version}"
+    if asked and exchange.plan.stack.taught_api and server.version == client.version:
+        base = asked.base  # where the server has the client's API, too
     configured = exchange.plan.stack.server.api_path
     place = server.found(configured) if configured else None
     if configured and not place:
@@ -72,7 +74,8 @@ def redirect(flow: http.HTTPFlow, client: Place, exchange: Exchange) -> None:
 def translate_headers(headers: http.Headers, key: str, server: Place) -> None:
     """Put the client's key where servers of the API look for it, and leave out what only its own API knows."""
     keys = [*(headers.pop(name, "") for name in sorted(KEYS)), key]
-    for name in [name for name in headers if name.lower().startswith(OWN)]:
+    own = tuple(start for start in OWN if start != server.own_headers)
+    for name in [name for name in headers if name.lower().startswith(own)]:
         del headers[name]
     key = next(filter(None, keys), "")
     if server.key == BEARER:

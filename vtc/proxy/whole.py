@@ -197,13 +197,14 @@ def _asked_again(
     Where each was another one, the client's next request goes with what all of them taught.
     """
     exchange, status, client = live.exchange, response.status_code, flows.api(flow)
-    asked = exchange.asked
+    asked = exchange.asked, exchange.server
     ask = partial(answered, FollowUpRequests(flow, PATIENCE))
     for _ in range(MOST_ASKED - 1):
         again = exchange.again(body.beginning, status) if _rewrites() else None
         if again is None:
             return body
-        if client and exchange.asked != asked:  # which the path may say
+        before, asked = asked, (exchange.asked, exchange.server)
+        if client and asked != before:  # which path and headers may say
             flows.move_back(flow)
             redirect(flow, client.place, exchange)
         try:

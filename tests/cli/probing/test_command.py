@@ -18,9 +18,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.apis import pairs
 from tests.cli.probing.servers import Server, error
 from tests.e2e.conftest import PATIENCE
-from tests.e2e.upstream import JSON, Reply, Script, Seen, serving
+from tests.e2e.upstream import JSON, SSE, Reply, Script, Seen, serving
 from vtc.cli import main
 
 TEMPLATE = """\
@@ -254,6 +255,26 @@ async def test_what_each_refusal_taught_is_shown_with_its_words() -> None:
     assert [finding["evidence"] for finding in findings] == [f"status 400: {said}" for said in words.values()]
     asked = [seen.json for seen in upstream.seen if seen.path == "/v1/chat/completions"]
     assert sum("max_tokens" in body for body in asked) == 1
+
+
+async def test_a_model_that_the_server_has_in_another_api_is_probed_in_that() -> None:
+    server, api = Server(parses=True), "openai-responses"
+
+    def script(seen: Seen) -> Reply:
+        if seen.path == "/v1/responses":
+            is_stream = seen.json.get("stream")
+            return Reply(
+                [pairs.streamed(api, ["Hi."]) if is_stream else pairs.whole(api, "Hi.")], SSE if is_stream else JSON
+            )
+        refuses = seen.path == "/v1/chat/completions" and "messages" in seen.json
+        return error('model "m" is not accessible via the /chat/completions endpoint') if refuses else server(seen)
+
+    async with serving(script) as upstream:
+        found = told(await probed(upstream.url, "--json"))
+    assert found["taught"] == [f"api: {api}"]
+    asked = [seen.path for seen in upstream.seen if seen.path in ("/v1/chat/completions", "/v1/responses")]
+    # To see whether it is there, and where it is asked without VTC.
+    assert asked.count("/v1/responses") > 2 * asked.count("/v1/chat/completions")
 
 
 async def test_a_flag_that_agents_send_in_a_header_is_shown_where_it_is_refused() -> None:

@@ -333,7 +333,14 @@ class Talk:
         exchange = Exchange.open(self.api, body, facts, planner, f"probe {self.seeds}", self.memory)
         sent = exchange.request()
         self.asker.about = scenario.asks
-        answer = self.asker.ask(path, body if bare else sent, _changed(headers, exchange.asked.headers), place.key)
+
+        def put(body: bytes) -> ServerAnswer:
+            server = exchange.server.place  # another one's, once the server has taught that
+            is_own = exchange.server is self.api or bare
+            at = path if is_own else server.written(server.version, self.server.model, streams=scenario.stream)
+            return self.asker.ask(at, body, _changed(headers, exchange.asked.headers), server.key)
+
+        answer = put(body if bare else sent)
         refusals: dict[str, str] = {}
         refusal = ""
         for _ in range(MOST_ASKED - 1):
@@ -342,7 +349,7 @@ class Talk:
                 break
             refusal = refusal or _words(answer)
             refusals = {**dict.fromkeys(exchange.taught, _words(answer)), **refusals}
-            answer = self.asker.ask(path, again, _changed(headers, exchange.asked.headers), place.key)
+            answer = put(again)
         self.replied = self.replied or answer.ok
         self._stop_if_unknown(answer, path)
         if refusal and answer.ok:
@@ -360,7 +367,7 @@ class Talk:
             mended = exchange.whole.from_error(answer.body, answer.status)
             through = mended and _read(self.api, mended.body)
             return _with(heard, exchange, through=through or NOTHING), answer
-        direct = _read(self.api, answer.body)
+        direct = _read(exchange.server, answer.body)
         if direct is None:
             words = hints.words_of(answer.body) or "nothing"
             return _with(heard, exchange, problem=f"no reply of {self.api.name}: {words}"), answer

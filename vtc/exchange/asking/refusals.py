@@ -18,7 +18,7 @@ from vtc.exchange.asking.window import is_full, is_limited, tokens
 from vtc.exchange.asking.words import Expressions, RefusalWords, number, pattern
 from vtc.guards.patterns import Expression, naming
 from vtc.profiles.document import table
-from vtc.profiles.planner import REPLANNED
+from vtc.profiles.planner import API, REPLANNED, SAME
 from vtc.profiles.schema import Ready
 
 
@@ -62,10 +62,13 @@ _STRONGER: Mapping[Any, tuple[str, ...]] = {
     "object": ("grammar", "plain"),
     "grammar": ("plain",),
     "short": ("alphanumeric9",),
+    "openai-responses": (SAME,),
 }
 """By the value of a step, those that do the same and more: what teaches both must not go from one to the other."""
 _NOT_OF_THE_REQUEST = (401, 402, 403, 405, 408, 429, 502, 503, 504)
 """Statuses of what no other request would mend."""
+_NOTHING_THERE = (404, 405, 501)
+"""Statuses of an API that a server has not."""
 _NOT_UNDERSTOOD = (400, 422, 501)
 GRAMMARS = ("constrain", "strict")
 """The steps that have the server decode by a grammar: any refusal may be due to them."""
@@ -102,6 +105,8 @@ def lesson(
     is what the error says beside its message: in a list, or as another server's error.
     """
     told = [message, *more]
+    if status in _NOTHING_THERE and known.get(API) not in (None, SAME):
+        return Lesson({API: SAME})
     if status in _NOT_OF_THE_REQUEST or any(map(is_limited, told)):
         return None
     if of_limit := next(filter(None, (_of_limit(text, known) for text in told)), None):

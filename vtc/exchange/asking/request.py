@@ -42,7 +42,7 @@ from vtc.json_text import encode
 from vtc.profiles.document import counted
 from vtc.profiles.memory import renewed
 from vtc.profiles.plan import Plan
-from vtc.profiles.planner import MODEL, PROMPT, REPLANNED
+from vtc.profiles.planner import API, MODEL, PROMPT, REPLANNED, SAME
 from vtc.reporting import hints
 from vtc.reporting.report import Report
 from vtc.scrub import told as told_of
@@ -50,7 +50,7 @@ from vtc.scrub import told as told_of
 logger = logging.getLogger(__name__)
 MOST_ASKED = 4
 """Requests in the place of one, as the server refuses one after the other."""
-_ALWAYS = (PROMPT, "context", MAX_TOKENS)
+_ALWAYS = (PROMPT, API, "context", MAX_TOKENS)
 """What is learned though it is no step of its own in the request that was taken."""
 WORDS = 2000
 """Characters of a server's error that are looked at."""
@@ -116,6 +116,8 @@ class RequestEncoder:
             **taught,
             MODEL: not plan.stand_in.model,
         }
+        if SAME in plan.stack.settings.upstream_api:
+            self._steps[API] = SAME
         if self._crosses and server.layout.choice is None:
             self._steps["choice"] = True
         self.taught: dict[str, Any] = {**taught}
@@ -375,6 +377,8 @@ class RequestEncoder:
             self._note(f"the server has no model {name}: asked again for {only}, its only one, as is what follows")
         if steps := [line for name, line in listed(taught).items() if name not in (*REPLANNED, *GRAMMARS)]:
             self._note(f"asked again, as the server refused it; done at once from now on: {', '.join(steps)}")
+        if (api := taught.get(API)) not in (None, SAME):
+            self._note(f"the server has {self._request.model} in another API: asked again by {api}, as is what follows")
         if PROMPT in taught and (dialect := self._plan.protocol.write):
             line = (
                 "the server refused `tools` for this model: asked again with them in the prompt, as is what follows; "
