@@ -246,6 +246,39 @@ async def test_so_is_a_model_whose_clients_speak_any_api(
 
 
 @STREAM
+async def test_so_is_one_that_the_server_has_by_chat_completions_alone(stream: bool, start: Start) -> None:
+    def script(seen: Seen) -> Reply:
+        if seen.path.endswith("/responses"):
+            error = {"error": {"message": "model claude-haiku-4.5 does not support Responses API."}}
+            return Reply([json.dumps(error).encode()], JSON, 400, framing="length")
+        return keeping()(seen)
+
+    lab, shape = await start(script), SHAPES["openai-responses"]
+    for expected in (2, 1):
+        before = len(lab.upstream.seen)
+        answer = await lab.post(chat.encoded(shape.request(stream=stream)), path="/responses")
+        assert (answer.status, len(lab.upstream.seen) - before) == (200, expected)
+        assert pairs.read("openai-responses", answer.body, stream=stream) == pairs.said("I look.", READ)
+        assert lab.upstream.seen[-1].path == "/chat/completions"
+
+
+async def test_a_model_that_a_server_has_in_neither_api_is_asked_in_each_once(start: Start) -> None:
+    def script(seen: Seen) -> Reply:
+        name = "/responses" if seen.path.endswith("/responses") else "/chat/completions"
+        error = {"error": {"message": f'model "m" is not accessible via the {name} endpoint'}}
+        return Reply([json.dumps(error).encode()], JSON, 400, framing="length")
+
+    lab = await start(script)
+    answer = await lab.post(chat.request(**ASKED))
+    assert (answer.status, b"/chat/completions endpoint" in answer.body) == (400, True)
+    assert [seen.path for seen in lab.upstream.seen] == [
+        "/v1/chat/completions",
+        "/v1/responses",
+        "/v1/chat/completions",
+    ]
+
+
+@STREAM
 async def test_a_server_without_that_api_is_asked_again_in_the_clients(stream: bool, start: Start) -> None:
     lab = await start(in_responses(*IN_RESPONSES_ALONE[2], has_it=False))
     own, other = "/v1/chat/completions", "/v1/responses"
@@ -255,6 +288,21 @@ async def test_a_server_without_that_api_is_asked_again_in_the_clients(stream: b
         asked_for = lab.upstream.seen[before:]
         assert (answer.status, [one.path for one in asked_for]) == (200, paths)
         assert asked_for[-1].json["reasoning_effort"] == "none"
+
+
+async def test_a_server_that_has_that_api_no_longer_is_asked_in_the_clients(start: Start) -> None:
+    scripts = [in_responses(*IN_RESPONSES_ALONE[2]), keeping()]
+
+    def script(seen: Seen) -> Reply:
+        is_gone = len(scripts) == 1 and seen.path == "/v1/responses"
+        return Reply([b"404 page not found"], JSON, 404, framing="length") if is_gone else scripts[0](seen)
+
+    lab = await start(script)
+    assert (await lab.post(chat.request(**ASKED))).status == 200
+    scripts.pop(0)
+    assert (await lab.post(chat.request(**ASKED))).status == 200
+    paths = [seen.path.removeprefix("/v1/") for seen in lab.upstream.seen]
+    assert paths == ["chat/completions", "responses", "responses", "chat/completions"]
 
 
 async def test_who_says_that_the_server_has_the_clients_api_is_asked_in_no_other(start: Start) -> None:

@@ -62,7 +62,7 @@ _STRONGER: Mapping[Any, tuple[str, ...]] = {
     "object": ("grammar", "plain"),
     "grammar": ("plain",),
     "short": ("alphanumeric9",),
-    "openai-responses": (SAME,),
+    **dict.fromkeys(("openai-responses", "openai-chat"), (SAME,)),
 }
 """By the value of a step, those that do the same and more: what teaches both must not go from one to the other."""
 _NOT_OF_THE_REQUEST = (401, 402, 403, 405, 408, 429, 502, 503, 504)

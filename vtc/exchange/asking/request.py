@@ -116,8 +116,8 @@ class RequestEncoder:
             **taught,
             MODEL: not plan.stand_in.model,
         }
-        if SAME in plan.stack.settings.upstream_api:
-            self._steps[API] = SAME
+        if api := SAME if SAME in plan.stack.settings.upstream_api else plan.stack.taught_api:
+            self._steps[API] = api
         if self._crosses and server.layout.choice is None:
             self._steps["choice"] = True
         self.taught: dict[str, Any] = {**taught}
@@ -314,6 +314,8 @@ class RequestEncoder:
         while (taught := lesson(status, words, self._steps, named, more)) and taught.steps not in tried:
             tried.append(taught.steps)
             if anew := {step: value for step, value in taught.steps.items() if step in REPLANNED}:
+                if API in anew and API in self.taught:  # which brought it here
+                    anew[API] = SAME
                 self.taught |= anew
                 self._steps |= anew
                 return None
