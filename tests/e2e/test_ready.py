@@ -155,25 +155,6 @@ async def test_tools_that_a_server_refuses_stand_in_the_prompt_of_the_same_excha
     assert len([line for line in caplog.messages if "refused `tools`" in line]) == 1
 
 
-@STREAM
-@pytest.mark.parametrize("client", SHAPES)
-async def test_what_was_asked_again_is_the_same_when_it_is_replayed(
-    client: str, stream: bool, start: Start, tmp_path: Path
-) -> None:
-    script, file = without_tools("openai-chat", *NO_TOOLS["openai-chat"]), tmp_path / "flows"
-    lab, flows = await start(script, vtc_upstream_api="openai-chat", vtc_keep_bodies="on"), list[HTTPFlow]()
-    for _ in range(2):
-        await lab.post(asked(client, stream=stream), path=SHAPES[client].at(stream=stream))
-        flows.append(await lab.flow())
-        while "vtc" not in flows[-1].metadata:  # by which VTC asks again
-            flows.append(await lab.flow())
-    with file.open("wb") as opened:
-        for flow in flows:
-            FlowWriter(opened).add(flow)
-    result = await asyncio.to_thread(CliRunner().invoke, main, ["replay", str(file)])
-    assert result.output.splitlines()[-1] == "2 same, 0 changed, 0 skipped", result.output
-
-
 IN_RESPONSES_ALONE = [
     ('model "gpt-5.6" is not accessible via the /chat/completions endpoint', 400),
     ("This model is only supported in v1/responses and not in v1/chat/completions.", 404),
@@ -201,6 +182,30 @@ def in_responses(words: str, status: int, *, has_it: bool = True) -> Script:
         return Reply([pairs.whole(api, "I look.", READ)], JSON)
 
     return script
+
+
+@STREAM
+@pytest.mark.parametrize("client", SHAPES)
+@pytest.mark.parametrize(
+    "script",
+    [without_tools("openai-chat", *NO_TOOLS["openai-chat"]), in_responses(*IN_RESPONSES_ALONE[0])],
+    ids=["tools", "another API"],
+)
+async def test_what_was_asked_again_is_the_same_when_it_is_replayed(
+    script: Script, client: str, stream: bool, start: Start, tmp_path: Path
+) -> None:
+    lab, flows = await start(script, vtc_upstream_api="openai-chat", vtc_keep_bodies="on"), list[HTTPFlow]()
+    file = tmp_path / "flows"
+    for _ in range(2):
+        await lab.post(asked(client, stream=stream), path=SHAPES[client].at(stream=stream))
+        flows.append(await lab.flow())
+        while "vtc" not in flows[-1].metadata:  # by which VTC asks again
+            flows.append(await lab.flow())
+    with file.open("wb") as opened:
+        for flow in flows:
+            FlowWriter(opened).add(flow)
+    result = await asyncio.to_thread(CliRunner().invoke, main, ["replay", str(file)])
+    assert result.output.splitlines()[-1] == "2 same, 0 changed, 0 skipped", result.output
 
 
 @STREAM

@@ -336,7 +336,8 @@ class VirtualToolCalling:
         summary = report.summary()
         if summary and ctx.options.vtc_mode == "observe":
             summary = summary.replace("vtc: ", "vtc (observing): ", 1)
-        report.parties.keep_found(prompted=PROMPT in live.exchange.plan.lessons.known())
+        plan = live.exchange.plan
+        report.parties.keep_found(prompted=PROMPT in plan.lessons.known(), api=plan.stack.taught_api)
         data = report.as_dict()
         self._stats.add(data)
         self._say(flow, data, summary, report.outcome)

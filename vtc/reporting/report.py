@@ -74,8 +74,10 @@ class Parties:
     form: str = "tool_calls"
     """What calls become: `tool_calls`, or the dialect of a client that reads text."""
 
-    def keep_found(self, *, prompted: bool) -> None:
-        """Keep as settings what the server showed, for a replay: which model is asked for, and where its tools are."""
+    def keep_found(self, *, prompted: bool, api: str) -> None:
+        """Keep as settings what the server showed, for a replay: its API, the model, and where the tools are."""
+        if api:
+            self.settings = {**self.settings, "upstream_api": [api]}
         if prompted:
             self.settings = {"tools": "prompt", **self.settings}
         if self.server_model or "models" in self.settings:
