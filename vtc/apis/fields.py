@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -42,17 +43,36 @@ _raw_object = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _raw_list = msgspec.json.Decoder(list[msgspec.Raw])
 
 
-def raws(body: bytes) -> tuple[dict[str, msgspec.Raw], dict[str, Any]]:
-    """Split a body into the bytes of every field and what the fields say. Raises ValueError."""
+_ESCAPE = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
+)
+"""An escape of JSON; of half a surrogate pair the group."""
+WHOLE_CHARACTERS = "halves of characters, as of an emoji that was cut, written as U+FFFD"
+"""The line that tells people of it."""
+
+
+def _whole(body: bytes) -> bytes:
+    """Write halves of surrogate pairs as U+FFFD; the same bytes if there are none."""
+    return _ESCAPE.sub(lambda match: rb"\ufffd" if match[1] else match[0], body)
+
+
+def raws(body: bytes, *, mend: bool = False) -> tuple[dict[str, msgspec.Raw], dict[str, Any], bool]:
+    """Split a body into the bytes of every field and what the fields say. Raises ValueError.
+
+    `mend`: halves of characters, as of an emoji that was cut, become U+FFFD. Return, too, if there were any.
+    """
     try:
         raw = _raw_object.decode(body)
     except msgspec.ValidationError:
         raise
     except msgspec.DecodeError:
-        # It takes Python's own decoder, so there are no bytes to keep: JavaScript cuts emoji in two when it cuts text.
+        # JavaScript cuts emoji in two when it cuts text.
+        if mend and (whole := _whole(body)) != body:
+            return *raws(whole)[:2], True
+        # It takes Python's own decoder, so there are no bytes to keep.
         fields: dict[str, Any] = decode(body)
-        return {key: msgspec.Raw(encode(value)) for key, value in fields.items()}, fields
-    return raw, {key: decode(bytes(value)) for key, value in raw.items()}
+        return {key: msgspec.Raw(encode(value)) for key, value in fields.items()}, fields, False
+    return raw, {key: decode(bytes(value)) for key, value in raw.items()}, False
 
 
 def items(raw: bytes, values: Sequence[Any]) -> list[msgspec.Raw]:

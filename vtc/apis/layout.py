@@ -144,13 +144,15 @@ class ShapedBody(NamedTuple):
     """Tell people what was put in shape."""
 
 
-def in_shape(raw: Mapping[str, msgspec.Raw], fields: dict[str, Any], shapes: Iterable[Shape]) -> ShapedBody:
-    """Put the fields of a body in shape."""
+def in_shape(
+    raw: Mapping[str, msgspec.Raw], fields: dict[str, Any], shapes: Iterable[Shape], before: Sequence[str] = ()
+) -> ShapedBody:
+    """Put the fields of a body in shape; the lines about what was done `before` come first."""
     shaped = fields
-    lines: dict[str, None] = {}
+    lines: dict[str, None] = dict.fromkeys(before)
     for shape in shapes:
-        before, shaped = shaped, _at(shape.path, shape.mend)(shaped)
-        if shaped is not before:
+        last, shaped = shaped, _at(shape.path, shape.mend)(shaped)
+        if shaped is not last:
             lines[shape.line] = None
     return ShapedBody(shaped, _raws(raw, fields, shaped), (*lines,)) if lines else ShapedBody(fields, raw)
 

@@ -19,7 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from vtc.apis import content, generation
-from vtc.apis.fields import UNFIT, changed, items, raws, told
+from vtc.apis.fields import UNFIT, WHOLE_CHARACTERS, changed, items, raws, told
 from vtc.apis.layout import BodyLayout, ShapedBody, in_shape
 from vtc.events import GenerationConfig, Media, Message, Opaque, Seal, Thought, Tool, ToolCall, ToolOffer
 from vtc.json_text import encode
@@ -104,8 +104,9 @@ class Request(ABC):
         What is not in shape is put so, unless it is to be read `as_it_came`.
         """
         with self._fit():
-            raw, fields = self._split(body)
-            self.body = in_shape(raw, fields, () if as_it_came else self.LAYOUT.shapes)
+            raw, fields, halved = self._split(body, mend=not as_it_came)
+            lines = (WHOLE_CHARACTERS,) if halved else ()
+            self.body = in_shape(raw, fields, () if as_it_came else self.LAYOUT.shapes, lines)
             self.fields = self.body.fields
             if not isinstance(self._conversation, list):
                 raise TypeError(f"`{self.LAYOUT.entries}` is no list")
@@ -226,9 +227,9 @@ class Request(ABC):
     # What an API reads and writes
 
     @staticmethod
-    def _split(body: bytes) -> tuple[dict[str, msgspec.Raw], dict[str, Any]]:
-        """Split a body into the bytes of every field and what the fields say. Raises ValueError."""
-        return raws(body)
+    def _split(body: bytes, *, mend: bool) -> tuple[dict[str, msgspec.Raw], dict[str, Any], bool]:
+        """Split a body into the bytes of every field and what the fields say (`raws`). Raises ValueError."""
+        return raws(body, mend=mend)
 
     @abstractmethod
     def _decode(self, path: str) -> None:

@@ -40,8 +40,9 @@ class Ready(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     """Put right what has not the shape that its API demands, where it is certain what it says; on unless a profile says
     false. Arguments as text or as an object, lists where objects belong (PHP), contents that are no text, images amid
     parts on Ollama's API, tools in the form of another API, empty text blocks of Messages, results without the id or
-    the name of their call, an empty `tools`: `cannot unmarshal string into Go struct field`, `[] is not of type
-    'object'`, ``missing field `function` ``, `cache_control cannot be set for empty text blocks`."""
+    the name of their call, an empty `tools`, halves of characters: `cannot unmarshal string into Go struct field`, `[]
+    is not of type 'object'`, ``missing field `function` ``, `cache_control cannot be set for empty text blocks`, `no
+    low surrogate in string`."""
     billing: bool | None = None
     """Leave out the line with which Claude Code begins its prompt: it differs in each request, so that the server
     computes the whole prompt again."""

@@ -99,6 +99,7 @@ REFUSALS: list[tuple[str, object, str]] = [
     ("results", True, "Not the same number of function calls and responses"),
     ("empty", True, "Assistant message must have either content or tool_calls, but not none."),
     ("choice", True, "deepseek-reasoner does not support this tool_choice"),
+    ("choice", True, "Error from provider (DeepSeek): deepseek-reasoner does not support this `tool_choice`"),
     ("max_tokens", 8192, "Invalid max_tokens value, the valid range of max_tokens is [1, 8192]"),
     ("max_tokens", 16384, "max_tokens is too large: 64000. This model supports at most 16384 completion tokens"),
     ("images", "noted", "image input is not supported - hint: you may need to provide the mmproj"),
@@ -172,6 +173,7 @@ REFUSALS: list[tuple[str, object, str]] = [
             "body -> messages -> 1 -> role: Input should be 'user' or 'assistant'",
             "1 validation error for Request\nmessages.1.role\n  Input should be 'user' or 'assistant' [type=lite",
             "invalid params, invalid chat setting (2013)",
+            "messages[1].role: unknown variant `system`, expected `user` or `assistant` at line 1 column 90",
         )
     ),
     ("results", True, "invalid params, tool result's tool id(call_9) not found (2013)"),
@@ -235,6 +237,7 @@ RESULTS = {"results": True, "after_results": True}
                 "The content field in the Message object at messages.1 is empty. Add a ContentBlock object to it.",
                 "Invalid request: the message at position 1 with role 'assistant' must not be empty",
                 "messages[1].content[0].text:text cannot be empty.",
+                "The text field in the ContentBlock object at messages.1.content.0 is blank. Add text to the field.",
             )
         ),
         (
@@ -247,6 +250,14 @@ RESULTS = {"results": True, "after_results": True}
         (
             "tools.0.custom.input_schema: JSON schema is invalid. It must match JSON Schema draft 2020-12",
             [{"schemas": "object"}, {"schemas": "grammar"}, {"schemas": "plain"}],
+        ),
+        *(
+            (words, [{"schemas": "object"}])
+            for words in (
+                "The value at toolConfig.tools.0.toolSpec.inputSchema.json.type must be one of the following: object.",
+                "0.function.parameters.type: Invalid discriminator value. Expected 'object'",
+                "Unable to submit request because `a` functionDeclaration parameters schema should be of type OBJECT.",
+            )
         ),
         *(
             (words, [{"schemas": "object"}, {"schemas": "plain"}])

@@ -124,3 +124,19 @@ def test_what_is_put_right_in_one_turn_begins_the_next(case: dict[str, Any]) -> 
         sent = json.loads(opened(case["api"], body).request())[field]
         assert sent[: len(before) - 1] == before[:-1]
         before = sent
+
+
+HALVES = (
+    rb'{"model": "m", "messages": [{"role": "user", "content": "a\ud83d b\uDC00 \ud83d\ude00 \\ud83d"}, '
+    rb'{"role": "user", "content": "c"}]}'
+)
+WHOLE = HALVES.replace(rb"a\ud83d b\uDC00", rb"a\ufffd b\ufffd")
+
+
+@pytest.mark.parametrize("api", ["openai-chat", "anthropic-messages", "ollama-chat"])
+def test_halves_of_characters_are_written_as_such_and_told(api: str) -> None:
+    """Servers refuse them (`no low surrogate in string`, Anthropic), so that a conversation with one is dead."""
+    exchange = opened(api, HALVES)
+    assert json.loads(exchange.request()) == json.loads(WHOLE)
+    assert exchange.report.request == ["halves of characters, as of an emoji that was cut, written as U+FFFD"]
+    assert opened(api, WHOLE).request() == WHOLE

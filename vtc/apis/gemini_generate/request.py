@@ -330,11 +330,11 @@ class Request(request.Request):
     kind = staticmethod(kind)
 
     @staticmethod
-    def _split(body: bytes) -> tuple[dict[str, msgspec.Raw], dict[str, Any]]:
-        raw, fields = raws(body)
+    def _split(body: bytes, *, mend: bool) -> tuple[dict[str, msgspec.Raw], dict[str, Any], bool]:
+        raw, fields, halved = raws(body, mend=mend)
         if inner := raw.get("generateContentRequest"):  # whose tokens are to be counted
-            raw, fields = raws(bytes(inner))
-        return camel_fields(raw), camel(fields)
+            raw, fields, _ = raws(bytes(inner))
+        return camel_fields(raw), camel(fields), halved
 
     def _decode(self, path: str) -> None:
         own_path = path.partition("?")[0]

@@ -5,6 +5,7 @@ The words of servers stand in `refusals.yaml`, with their sources.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -74,6 +75,10 @@ GRAMMARS = ("constrain", "strict")
 """The steps that have the server decode by a grammar: any refusal may be due to them."""
 
 
+_QUOTES = re.compile(r"(?<!\w)[`'\"“”‘’]+|[`'\"“”‘’]+(?!\w)")
+"""Quotes around what is named: some servers write them, and some do not."""
+
+
 class Lesson(NamedTuple):
     """The steps that a refusal teaches, by name."""
 
@@ -105,6 +110,7 @@ def lesson(
     is what the error says beside its message: in a list, or as another server's error.
     """
     told = [message, *more]
+    told += [unquoted for text in told if (unquoted := _QUOTES.sub("", text)) != text]
     if status in _NOTHING_THERE and known.get(API) not in (None, SAME):
         return Lesson({API: SAME})
     if status in _NOT_OF_THE_REQUEST or any(map(is_limited, told)):
