@@ -194,6 +194,19 @@ REFUSALS: list[tuple[str, object, str]] = [
     ("images", "noted", "the message at position 0 with role 'user' contains an invalid part type: image_url"),
     ("prompt", True, "Value error, Currently only named tools are supported."),
     ("prompt", True, "body.tools: Extra inputs are not permitted"),
+    *(
+        ("api", "openai-chat", words)
+        for words in (
+            "This model is not supported by the Responses API",
+            "'type' of tool must be 'function'",
+            "tools.14.type: Invalid",
+            "tools.6.type: Invalid discriminator value. Expected 'function' | 'mcp'",
+            "tools[1].type: Invalid value: 'namespace'. Supported values are: 'function', 'mcp', and 'web_search'.",
+            "body.tools.1.FunctionTool.type: Input should be 'function'",
+            'Only `type:"function"` tools are supported on this endpoint.',
+            "malformed request: failed to parse JSON for /v1/responses: unknown tool type",
+        )
+    ),
 ]
 
 
@@ -311,7 +324,8 @@ def test_an_error_of_all_words_at_once_comes_to_an_end() -> None:
         "The file names.py does not exist",
         "the message at position 0 with role 'user' contains an invalid part type: video_url",
         "input.str: Input should be a valid string",
-        "tools.0.type: Input should be 'function'",
+        "tools.0.custom.type: Invalid input",
+        "tools[0].type: Invalid value: 'web_search_preview'.",
         "tools.0.custom.strict: Extra inputs are not permitted",
         "messages.0.role: Input should be 'user'",
         "Invalid API parameter, please check the documentation.",
