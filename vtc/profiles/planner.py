@@ -87,8 +87,9 @@ _BEGINNING = 80
 def _beginnings(messages: Iterable[Message]) -> Iterator[tuple[str, str]]:
     """Yield how each past reply of a conversation begins, and its first text."""
     for message in messages:
-        if message.role == "assistant" and (text := next((part for part in message.content if type(part) is str), "")):
-            yield text[:_BEGINNING].lstrip(), text
+        texts = [part for part in message.content if type(part) is str] if message.role == "assistant" else ()
+        if texts and texts[0]:
+            yield texts[0][:_BEGINNING].lstrip(), texts[0]
 
 
 def thinks(messages: Iterable[Message]) -> bool:
