@@ -262,7 +262,7 @@ FOREIGN = "1 seal of past reasoning left out: VTC gave the client none like it i
 @CARRIES
 @FORM
 @pytest.mark.parametrize(
-    "differs", ["", "credential", "upstream", "model", "conversation", "API", "secret", "a letter"], ids=str
+    "differs", ["", "credential", "upstream", "model", "conversation", "API", "own API", "secret", "a letter"], ids=str
 )
 def test_a_seal_that_a_client_brings_goes_to_whom_it_is_from_alone(client: str, form: Form, differs: str) -> None:
     """It is signed, also for those who know nothing of it any more."""
@@ -281,12 +281,15 @@ def test_a_seal_that_a_client_brings_goes_to_whom_it_is_from_alone(client: str, 
             text = json.dumps(entries)
             place = text.index("dnRjM") + 36  # base64 of `vtc2.`, and beyond its signature
             entries = json.loads(f"{text[:place]}{'A' if text[place] != 'A' else 'B'}{text[place + 1 :]}")
-    server = next(name for name in BY_NAME if name not in (client, form.server)) if differs == "API" else form.server
+    others = {"own API": client, "API": next(name for name in BY_NAME if name not in (client, form.server))}
+    server = others.get(differs, form.server)
     other = Talk(client, server, Memory(), facts)
     other.model = "another-model" if differs == "model" else form.model
     other.secret = b"of another" if differs == "secret" else talk.secret
     other.ask(*entries, **ASKED[client])
     assert other.sent.count(SEAL.encode()) == (not differs)
+    assert b"dnRjM" not in other.sent
+    assert b"found" in other.sent
     assert (FOREIGN in other.exchange.report.request) is bool(differs)
 
 

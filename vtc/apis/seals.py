@@ -21,6 +21,8 @@ from vtc.events import Thought
 from vtc.json_text import decode, encode
 
 _HEAD = b"vtc2."
+MARK = b64encode(_HEAD)[:6].decode()
+"""Begins each value that VTC wrote."""
 _SIZE = 16
 """Bytes of a signature."""
 _OF_URLS = str.maketrans("-_", "+/")

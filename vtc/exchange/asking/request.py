@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from operator import is_not
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -15,7 +16,7 @@ from vtc.apis import Api, BadRequest, Changes, Request, crossing
 from vtc.apis.contract import FULL
 from vtc.apis.crossing import WireNames
 from vtc.apis.fields import changed, holds, raw_fields
-from vtc.apis.seals import SealKey
+from vtc.apis.seals import MARK, SealKey
 from vtc.dialects.syntax import tool_names
 from vtc.dialects.writing.history import usage
 from vtc.events import MAX_TOKENS, CanonicalRequest, Failure, Message, Silence, Tool
@@ -32,6 +33,7 @@ from vtc.exchange.asking.named_fields import statements
 from vtc.exchange.asking.named_fields import taught as taught_by
 from vtc.exchange.asking.refusals import GRAMMARS, lesson, listed
 from vtc.exchange.asking.steps import BRIDGED, CERTAIN, StepContext, made_ready
+from vtc.exchange.asking.steps.calls import without_seals_of_vtc
 from vtc.exchange.asking.steps.limits import size
 from vtc.exchange.asking.window import LEAST, PLAIN, cut, full
 from vtc.exchange.replying.expectation import Expectation, GrammarCheck
@@ -150,10 +152,11 @@ class RequestEncoder:
         plan, request, changes = self._plan, self._request, self._plan.stack.request
         names = WireNames(request.offer.declared if self._steps.get("names") else ())
         context = StepContext(request, self._server, names)
+        messages, lines = (messages, []) if self._crosses else self._without_foreign(messages)
         given = request.messages if messages is None else messages
         canonical = self._read(tuple(given))
         ready, took = made_ready(canonical, self._steps, context)
-        lines = [*request.body.lines, *took.values()]
+        lines += [*request.body.lines, *took.values()]
         fields = self._server.ask(ready) if self._crosses else request.fields
         drop = [path for path in changes.drop if holds(fields, path.split("."))]
         lines += [f"{path} left out, as a profile says" for path in drop]
@@ -189,6 +192,15 @@ class RequestEncoder:
         self.asked = SentRequest(ready.model or request.model, request.stream and not plan.buffered, headers)
         self.sent, self.left = body, (ready.messages, ready.tools)
         return body
+
+    def _without_foreign(self, messages: Sequence[Message] | None) -> tuple[Sequence[Message] | None, list[str]]:
+        """Leave out what VTC sealed for a server of another API, as the client does not know that it asks this one."""
+        if MARK.encode() not in self._received.body:
+            return messages, []
+        given = self._request.messages if messages is None else messages
+        own = [without_seals_of_vtc(message, self._request) for message in given]
+        count = sum(map(is_not, own, given))
+        return (own, [_foreign(count)]) if count else (messages, [])
 
     def _read(self, messages: tuple[Message, ...]) -> CanonicalRequest:
         """Read what is asked; where the API stays, only what steps look at."""
@@ -254,8 +266,7 @@ class RequestEncoder:
         untold += ["JSON without a schema"] * bool(ready.answer and not ready.answer.schema and not layout.any_json)
         lines = [f"left out, as the server's API has no such field: {', '.join(untold)}"] if untold else []
         if ready.foreign_seals:
-            seals = counted(ready.foreign_seals, "seal")
-            lines.append(f"{seals} of past reasoning left out: VTC gave the client none like it in this conversation")
+            lines.append(_foreign(ready.foreign_seals))
         return lines
 
     @property
@@ -419,3 +430,8 @@ def as_it_came(known: Iterable[str] = ()) -> Iterator[None]:
     except Exception as error:
         logger.error("vtc: the request is passed on as it came\n%s", told_of(error, known))
         raise BadRequest(f"{type(error).__name__}: {error}") from error
+
+
+def _foreign(count: int) -> str:
+    """Tell people of seals of another server, model or conversation."""
+    return f"{counted(count, 'seal')} of past reasoning left out: VTC gave the client none like it in this conversation"

@@ -11,6 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from vtc.apis import Request
+from vtc.apis.seals import MARK
 from vtc.events import CanonicalRequest, Message, Opaque, Tool, ToolCall
 from vtc.exchange.asking.steps.messages import StepContext, with_messages
 from vtc.profiles.document import counted
@@ -187,6 +188,14 @@ def signatures(request: CanonicalRequest, value: Any, context: StepContext) -> t
     request, left_out = _unsealed(request, own) if value == "anew" else (request, "")
     signed, line = _signed(request, context)
     return signed, ", ".join(filter(None, [left_out, line]))
+
+
+def without_seals_of_vtc(message: Message, own: Request) -> Message:
+    """Leave out of a past message what the model thought, if VTC sealed that for a server of another API."""
+    if message.role != "assistant" or not any(seal.startswith(MARK) for seal in own.seals(message)):
+        return message
+    bare = own.without_thoughts(message)
+    return bare if bare.content or bare.calls else message
 
 
 def _unsealed(request: CanonicalRequest, own: Request | None) -> tuple[CanonicalRequest, str]:
