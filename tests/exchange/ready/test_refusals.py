@@ -194,6 +194,24 @@ REFUSALS: list[tuple[str, object, str]] = [
     ("images", "noted", "the message at position 0 with role 'user' contains an invalid part type: image_url"),
     ("prompt", True, "Value error, Currently only named tools are supported."),
     ("prompt", True, "body.tools: Extra inputs are not permitted"),
+    ("choice", True, "body.tool_choice: Input should be 'auto', 'none', 'any' or 'required'"),
+    ("system", "user", "Unsupported value: 'messages[0].role' does not support 'system' with this model."),
+    ("developer", True, "Unsupported value: 'messages[0].role' does not support 'developer' with this model."),
+    ("nulls", True, "Invalid type for 'messages[2].content': expected one of a string or array, but got null instead."),
+    ("nulls", True, "Failed to deserialize the JSON body: messages[1]: missing field `content` at line 1 column 400"),
+    ("nulls", True, "messages[1].content: invalid type: null, expected a string at line 1 column 9"),
+    ("user_last", True, "Please ensure that multiturn requests end with a user role or a function response."),
+    ("user_last", True, "messages: final assistant content cannot end with trailing whitespace"),
+    ("something", True, "* GenerateContentRequest.contents: contents is not specified"),
+    ("images", "noted", "Invalid content type. image_url is only supported by certain models."),
+    ("ids", "short", "messages.3.content.0: `tool_use` ids must be unique"),
+    (
+        "ids",
+        "short",
+        "Value 'call:1' at 'messages.2.toolUse.toolUseId' failed to satisfy constraint: Member must match",
+    ),
+    ("max_tokens", 8192, "<400> InternalError.Algo.InvalidParameter: Range of max_tokens should be [1, 8192]"),
+    ("schemas", "plain", "function_declarations[0].parameters.properties[x].enum[0]: cannot be empty"),
     *(
         ("api", "openai-chat", words)
         for words in (
@@ -247,6 +265,8 @@ RESULTS = {"results": True, "after_results": True}
             (words, [{"empty": "parts", "nulls": "wanted"}])
             for words in (
                 "Each message must have at least one content element.",
+                "Unable to submit request because it must have a text parameter. Add a text parameter and try again.",
+                "Unable to submit request because it must include at least one parts field, which describes it.",
                 "The content field in the Message object at messages.1 is empty. Add a ContentBlock object to it.",
                 "Invalid request: the message at position 1 with role 'assistant' must not be empty",
                 "messages[1].content[0].text:text cannot be empty.",

@@ -53,6 +53,8 @@ class Correction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Only in objects of which these fields (dotted paths) have one of these values; None for one that is not there."""
     kept: bool = True
     """False for what lies in the conversation: another one is sent as it comes."""
+    values: tuple[Any, ...] = ()
+    """Only where the field has one of these, if there are any."""
     of: Part = "body"
     """The part of the request in which the path leads."""
 
@@ -60,7 +62,10 @@ class Correction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         path = ".".join(self.path) if self.of == "body" else f"header {': '.join(self.path)}"
         match self.do:
             case "leave_out":
-                return f"{path} left out" + (f" beside {self.beside}" if self.beside else "")
+                which = (
+                    f" beside {self.beside}" if self.beside else f" where it is {self.values[0]}" if self.values else ""
+                )
+                return f"{path} left out{which}"
             case "rename":
                 return f"{path} sent as {self.to}"
             case "keep_within":
@@ -92,7 +97,7 @@ class Correction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 return self.path[-1] == EVERY or scope.may_leave_out(self.path)
             case "rename":
                 return scope.may_leave_out(self.path) and not scope.is_of_policies((*self.path[:-1], self.to))
-            case "give":
+            case "give" | "set":  # where rows of the table say so alone
                 return not scope.is_of_policies(self.path)
         return scope.sets(self.path)
 
@@ -104,6 +109,8 @@ class Correction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if key == EVERY:
             return None if self.where else fields
         value = _value(fields, key)
+        if self.values and value not in self.values:
+            return fields
         match self.do:
             case "give":
                 return {**fields, key: self.to} if _is_nothing(value) and value != self.to else fields
@@ -137,6 +144,8 @@ class CorrectionScope(NamedTuple):
     def may_leave_out(self, path: Sequence[str]) -> bool:
         """True if what stands at a path may be left out, or have another name, where it is beside what is said."""
         if self.is_of_policies(path) or (len(path) == 1 and path[0] in (self.layout.entries, "model", "stream")):
+            return False
+        if ".".join(path) in limits().required:
             return False
         return not self._leads_to_what_is_said(path) or limits().free_names.isdisjoint(path[1:])
 
@@ -212,6 +221,8 @@ class CorrectionLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     """Names of those of them that hold JSON in any form, of a user, a model or a tool."""
     beside: str
     """Names of fields that may hold text, and stand beside that."""
+    required: tuple[str, ...]
+    """Dotted paths of what is never left out, even where it says nothing."""
     beside_paths: tuple[str, ...]
     """Dotted paths of fields that hold nothing of it, though others of their name do."""
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from vtc.apis.fields import raw_fields
+from vtc.apis.fields import at, raw_fields
 from vtc.exchange.asking.corrections import EVERY, Correction, CorrectionScope, Deed, Fields, Part, RequestParts, limits
 from vtc.json_text import decode
 from vtc.profiles.document import table
@@ -69,6 +69,8 @@ class CorrectionRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     to: Any = None
     kept: bool = True
     """False for what lies in the conversation, where the words name no path."""
+    value_alone: bool = False
+    """True if the value that was sent is what is refused, and no other one of the field."""
 
     def __post_init__(self) -> None:
         for words in self.words:
@@ -104,7 +106,8 @@ class CorrectionRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
             return
         for each in [name] if name else re.findall("⟨([^⟩]*)⟩", named.get("names") or ""):
             part, paths = _places_in(sent, _keys(named.get("at") or "") + _keys(each))
-            yield from (Correction(self.do, path, self._to(named), of=part) for path in paths)
+            values = {path: (at(sent[part], ".".join(path)),) if self.value_alone else () for path in paths}
+            yield from (Correction(self.do, path, self._to(named), of=part, values=values[path]) for path in paths)
 
     def _to(self, named: Mapping[str, str | None]) -> Any:
         """Return what the value or the name is to be, by what was named."""

@@ -6,7 +6,7 @@ The words of servers stand in `refusals.yaml`, with their sources.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,6 +29,8 @@ class LessonRow(RefusalWords, frozen=True, kw_only=True):
     steps: dict[str, Any]
     kept: bool = True
     """False for what lies in the conversation: another one is sent as it comes."""
+    last: bool = False
+    """True where what the refusal names is corrected first."""
 
     def __post_init__(self) -> None:
         with naming("steps"):
@@ -58,7 +60,7 @@ def _refusals() -> Refusals:
 
 
 _STRONGER: Mapping[Any, tuple[str, ...]] = {
-    True: ("parts", "anew"),
+    True: ("parts", "anew", "first"),
     "folded": ("user",),
     "object": ("grammar", "plain"),
     "grammar": ("plain",),
@@ -122,7 +124,19 @@ def lesson(
     grammar = next((step for step in GRAMMARS if known.get(step)), "")
     if grammar and any(map(pattern(*_refusals().grammars.words).search, told)):
         return Lesson({grammar: False})
-    for row in _refusals().lessons:
+    if of_row := _of_rows((row for row in _refusals().lessons if not row.last), told, known):
+        return of_row
+    if corrections := named():
+        return Lesson(corrections, kept=all(correction.kept for correction in corrections.values()))
+    if of_row := _of_rows((row for row in _refusals().lessons if row.last), told, known):
+        return of_row
+    # A server that does not know the field says so in any words.
+    return Lesson({grammar: False}) if grammar and status in _NOT_UNDERSTOOD else None
+
+
+def _of_rows(rows: Iterable[LessonRow], told: Sequence[str], known: Mapping[str, Any]) -> Lesson | None:
+    """Find the first of the rows whose words fit and that holds a step that is not known yet."""
+    for row in rows:
         steps = {
             name: value
             for name, value in row.steps.items()
@@ -130,10 +144,7 @@ def lesson(
         }
         if steps and any(map(pattern(*row.words).search, told)):
             return Lesson(steps, kept=row.kept)
-    if corrections := named():
-        return Lesson(corrections, kept=all(correction.kept for correction in corrections.values()))
-    # A server that does not know the field says so in any words.
-    return Lesson({grammar: False}) if grammar and status in _NOT_UNDERSTOOD else None
+    return None
 
 
 def _of_limit(message: str, known: Mapping[str, Any]) -> Lesson | None:
