@@ -588,12 +588,6 @@ BROUGHT: dict[str, tuple[str, list[Any], str]] = {
         of_claude(signature="THEIRS"),
         "messages.1.content.0: Invalid `signature` in `thinking` block",
     ),
-    "Claude, empty": (
-        "anthropic-messages",
-        of_claude(signature=""),
-        "messages.1.content.0: Invalid `signature` in `thinking` block",
-    ),
-    "Claude, none": ("anthropic-messages", of_claude(), "messages.1.content.0.thinking.signature: Field required"),
     "OpenAI": ("openai-responses", OF_RESPONSES, "The encrypted content gAAA...ehIc could not be verified."),
     "Google, by chat completions": (
         "openai-chat",
@@ -622,6 +616,26 @@ def test_signatures_that_the_server_refuses_are_left_out_of_this_conversation(ca
         assert "without the signatures that the server refuses" in str(talk.exchange.report.request)
         assert talk.exchange.again(error, 400) is None
         talk.exchange.learned()
+
+
+@pytest.mark.parametrize("signature", [{}, {"signature": ""}], ids=["none", "empty"])
+@pytest.mark.parametrize("host", ["gateway.test", "api.anthropic.com"])
+def test_what_nobody_signed_is_left_out_of_all_conversations_with_a_server_that_signs(
+    signature: dict[str, str], host: str
+) -> None:
+    """Another model thought it, in a conversation that goes on with Claude: a refusal teaches that, or its host."""
+    api, facts = "anthropic-messages", Facts(user_agent="OpenAI/Python 3", host=host, port=443)
+    words = "Invalid `signature` in `thinking` block" if signature else "thinking.signature: Field required"
+    talk = Talk(api, facts=facts)
+    turn = [*asks(api, "Read it"), *of_claude(**signature)]
+    if host == "gateway.test":
+        assert "Hm." in json.dumps(talk.ask(*turn))
+        again = talk.exchange.again(chat.encoded({"error": {"message": f"messages.1.content.0: {words}"}}), 400)
+        assert (b"Hm." in (again or b"Hm."), b"found" in (again or b"")) == (False, True)
+        talk.exchange.learned()
+    other = Talk(api, memory=talk.memory, facts=facts)
+    sent = json.dumps(other.ask(*turn, *of_claude(signature="GOOD")))
+    assert (sent.count("Hm."), sent.count("GOOD"), sent.count("found")) == (1, 1, 2)
 
 
 UNVERIFIED = {

@@ -63,6 +63,8 @@ class BodyLayout(msgspec.Struct, frozen=True, kw_only=True):
     """The `form` for the decoder of a reply whose client speaks another API."""
     unsigned: Thought | None = None
     """The seal that Google's servers accept on a call which none of them signed; None if the API has no such seal."""
+    signed: tuple[str, ...] = ()
+    """The type of a part that its servers sign, and the field of that: they refuse one that nobody signed."""
 
     def read_limits(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Read limits and sampling; `stop` is a list."""

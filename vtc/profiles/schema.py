@@ -71,10 +71,11 @@ class Ready(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     supports single tool-calls at once!`"""
     signatures: Literal["anew"] | bool | None = None
     """Mark past calls that have no signature (made by another model, read from text, or older than a restart) with the
-    value that Google documents for them: `Function call is missing a thought_signature in functionCall parts.` `anew`:
-    leave out what is sealed, too, with what that signs: what VTC gives back, and what a client of the server's API
-    brings: ``Invalid `signature` in `thinking` block``, `Corrupted thought signature.`, `The encrypted content could
-    not be verified.`"""
+    value that Google documents for them: `Function call is missing a thought_signature in functionCall parts.` Of
+    Messages: leave out what was thought and has no signature, `thinking.signature: Field required`. `anew`: leave out
+    what is sealed, too, with what that signs: what VTC gives back, and what a client of the server's API brings:
+    ``Invalid `signature` in `thinking` block``, `Corrupted thought signature.`, `The encrypted content could not be
+    verified.`"""
     after_results: bool | None = None
     """Let the model say `Done.` between results and what the user says: `Unexpected role 'user' after role 'tool'`."""
     alternate: bool | None = None

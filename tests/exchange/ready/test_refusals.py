@@ -108,8 +108,6 @@ REFUSALS: list[tuple[str, object, str]] = [
     ("images", "noted", "This model does not support image inputs"),
     ("thinking", "unsaid", '"llama3.1:8b" does not support thinking'),
     ("thinking", "unsaid", "Unsupported parameter: 'reasoning_effort' is not supported with this model."),
-    ("signatures", "anew", "messages.1.content.0: Invalid `signature` in `thinking` block"),
-    ("signatures", "anew", "ValidationException: ***.content.0: Invalid signature in thinking block"),
     ("signatures", "anew", "The encrypted content gAAA...ehIc could not be verified."),
     ("signatures", "anew", "Corrupted thought signature."),
     ("signatures", "anew", "Unable to submit request because Thought signature is not valid."),
@@ -253,6 +251,14 @@ RESULTS = {"results": True, "after_results": True}
         ),
         ("Only user, assistant and tool roles are supported!", [ROLES, {"prompt": True}]),
         ("Unexpected message role.", [ROLES]),
+        *(
+            (words, [{"signatures": True}, {"signatures": "anew"}])
+            for words in (
+                "messages.1.content.0: Invalid `signature` in `thinking` block",
+                "ValidationException: ***.content.0: Invalid signature in thinking block",
+            )
+        ),
+        ("messages.1.content.0.thinking.signature: Field required", [{"signatures": True}]),
         ("Unknown role: developer", [ROLES]),
         ("Unexpected role: system", [ROLES]),
         ("Jinja Exception: Unexpected role: tool, at row 3", [{"prompt": True}]),

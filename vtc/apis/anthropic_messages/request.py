@@ -202,6 +202,7 @@ LAYOUT = BodyLayout(
     prompt="system",
     parallel=None,  # stands in the choice
     any_json=False,
+    signed=("thinking", "signature"),
     limits={**{name: (name,) for name in ("max_tokens", "temperature", "top_p", "top_k")}, "stop": ("stop_sequences",)},
     carried=(
         *("thinking.type", "thinking.display", "output_config.effort", "output_config.format", "output_format"),

@@ -182,12 +182,28 @@ def _orphan(result: Message) -> Message:
 def signatures(request: CanonicalRequest, value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
     """Put the value that Google documents for such calls on the first call of each step: its server checks no other.
 
-    `anew`: what is sealed is left out before: what VTC gave back, and what a client of the server's API brought.
+    Of thoughts that nobody signed no server takes any that signs them: they are left out. `anew`: so is what is sealed:
+    what VTC gave back, and what a client of the server's API brought.
     """
     own = context.request if context.request.LAYOUT is context.server.layout else None
     request, left_out = _unsealed(request, own) if value == "anew" else (request, "")
+    messages = [_without_unsigned(message, *own.LAYOUT.signed) for message in request.messages] if own else ()
+    line = "{} without thoughts that nobody signed"
+    request, unsaid = with_messages(request, messages or request.messages, "past message", line)
     signed, line = _signed(request, context)
-    return signed, ", ".join(filter(None, [left_out, line]))
+    return signed, ", ".join(filter(None, [left_out, unsaid, line]))
+
+
+def _without_unsigned(message: Message, kind: str = "", signature: str = "") -> Message:
+    if not kind or message.role != "assistant":
+        return message
+
+    def stays(part: str | Opaque) -> bool:
+        block = part.part if isinstance(part, Opaque) else None
+        return not isinstance(block, dict) or block.get("type") != kind or bool(block.get(signature))
+
+    bare = message.keeping(stays)
+    return bare if bare.content or bare.calls else message
 
 
 def without_seals_of_vtc(message: Message, own: Request) -> Message:
