@@ -186,7 +186,7 @@ def _plain(text: str) -> str:
     return re.sub(r"[ \t]+", " ", text.replace(" -> ", "."))
 
 
-_LOC = re.compile(r"'loc': ?[\[(]([^\])]{0,400}+)[\])], ?'msg': ?'")
+_LOC = re.compile(r"'loc': ?[\[(]([^()]{0,600}?)[\])], ?'msg': ?'")
 """Pydantic's list of errors, as Python prints it."""
 _NO_WORDS = ("input", "ctx", "url", "type", "failed_generation", "flagged_input")
 """Fields of errors (Pydantic, Groq, OpenRouter) that hold what was sent or generated, which may be any text, or that
