@@ -111,15 +111,17 @@ def lesson(
     `named` reads what it names of the request; that comes last, as a field may be named for what a step mends. `more`
     is what the error says beside its message: in a list, or as another server's error.
     """
-    told = [message, *more]
-    told += [unquoted for text in told if (unquoted := _QUOTES.sub("", text)) != text]
+    texts: dict[str, str] = {}
+    for text in (message, *more):
+        texts.setdefault(_QUOTES.sub("", " ".join(text.split())), text)
+    said, told = [*texts.values()], [*dict.fromkeys((*texts.values(), *texts))]
     if status in _NOTHING_THERE and known.get(API) not in (None, SAME):
         return Lesson({API: SAME})
-    if status in _NOT_OF_THE_REQUEST or any(map(is_limited, told)):
+    if status in _NOT_OF_THE_REQUEST or any(map(is_limited, said)):
         return None
-    if of_limit := next(filter(None, (_of_limit(text, known) for text in told)), None):
+    if of_limit := next(filter(None, (_of_limit(text, known) for text in said)), None):
         return of_limit if of_limit.steps else None
-    if any(map(is_full, told)):
+    if any(map(is_full, said)):
         return None
     grammar = next((step for step in GRAMMARS if known.get(step)), "")
     if grammar and any(map(pattern(*_refusals().grammars.words).search, told)):
