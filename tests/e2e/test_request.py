@@ -210,11 +210,11 @@ async def test_fields_that_nobody_knows_are_kept(mark: str, start: Start) -> Non
 
 
 async def test_half_a_character_is_no_hindrance(start: Start) -> None:
-    """JavaScript cuts emoji in two when it cuts text: such a request is written as any other."""
+    """JavaScript cuts emoji in two when it cuts text; servers refuse a half, so that it is written as such."""
     lab = await prompting(start)
     messages = [called(("a", "read", {"filePath": "/a"})), result("a", "cut \ud83d")]
     *_, half = (await sent(lab, messages=messages))["messages"]
-    assert half == {"role": "user", "content": "Tool Result from read:\ncut \ud83d"}
+    assert half == {"role": "user", "content": "Tool Result from read:\ncut \ufffd"}
 
 
 async def test_an_encoded_request_stays_encoded(start: Start) -> None:
