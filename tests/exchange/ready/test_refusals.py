@@ -351,6 +351,7 @@ def test_an_error_of_all_words_at_once_comes_to_an_end() -> None:
         "The file names.py does not exist",
         "the message at position 0 with role 'user' contains an invalid part type: video_url",
         "input.str: Input should be a valid string",
+        "Invalid type for 'messages[0].content[0].text': expected a string, but got null instead.",
         "body.messages.1.content.str: Input should be a valid string",
         "tools.0.custom.type: Invalid input",
         "tools[0].type: Invalid value: 'web_search_preview'.",
