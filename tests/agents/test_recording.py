@@ -58,7 +58,9 @@ def test_an_agent_still_sends_what_was_recorded(name: str, project: Project, net
     command += [word.replace("{prompt}", PROMPT) for word in agent.headless]
     done = run_agent(command, project.directory, project.home, {**QUIET, "PATH": ":".join([*folders, *PATH])})
     assert project.word in done.stdout, done
-    body = next(request for request in reversed(model.requests) if project.word in json.dumps(request))
+    # Some ask for a title of the whole conversation last, without tools.
+    offering = (request for request in reversed(model.requests) if request.get("tools"))
+    body = next(request for request in offering if project.word in json.dumps(request))
     if RENEWED:
         FOLDER.mkdir(exist_ok=True)
         title = f"{agent.title} {agent.tried.version}"
