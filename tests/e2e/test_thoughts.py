@@ -211,6 +211,25 @@ async def test_a_server_that_wants_its_seals_back_gets_them(
     assert len(lab.upstream.seen) == 3
 
 
+@STREAM
+async def test_a_model_that_is_asked_by_responses_since_its_server_said_so_gets_its_seals_back(
+    stream: bool, start: Start
+) -> None:
+    """Though its client of chat completions names no effort."""
+
+    def script(seen: Seen) -> Reply:
+        if seen.path.endswith("/chat/completions"):
+            return refusal('model "gpt-5.6" is not accessible via the /chat/completions endpoint')
+        assert seen.json["include"] == ["reasoning.encrypted_content"]
+        return openai(seen)
+
+    lab = await start(script)
+    answers = await talk("openai-chat", lab, "gpt-5.6", stream=stream)
+    assert [answer.status for answer in answers] == [200, 200, 200]
+    assert told("openai-chat", answers[-1].body).text == "It says hello."
+    assert len(lab.upstream.seen) == 4
+
+
 @SERVER
 @pytest.mark.parametrize("client", [*ASKED])
 async def test_what_a_client_brings_is_known_after_a_restart(client: str, server: str, start: Start) -> None:

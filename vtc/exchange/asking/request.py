@@ -217,7 +217,9 @@ class RequestEncoder:
         canonical = crossing.read(request, messages, tools, plan.tool_choice, plan.thoughts, self.seals)
         # `[1m]` is how Claude Code asks for a longer context.
         model = plan.server_model or canonical.model.removesuffix("[1m]")
-        return replace(canonical, model=model, stream=canonical.stream and not plan.buffered)
+        # A model that its server has by Responses alone thinks; what it seals of that is told where it is asked for.
+        effort = canonical.effort or ("auto" if plan.stack.taught_api else None)
+        return replace(canonical, model=model, stream=canonical.stream and not plan.buffered, effort=effort)
 
     def _changed(
         self,
