@@ -107,7 +107,6 @@ class BoundedCache:
 
 # Python's own cache holds the patterns that were compiled last: without the purge, evicting one would free nothing.
 COMPILED = BoundedCache(MOST_COMPILED, on_evict=re.purge)
-"""Patterns, some with names of tools and parameters in them, and tools as servers and models are shown them: nothing
-else of a client."""
+"""Patterns, some with names of tools and parameters in them, and schemas of tools: nothing else of a client."""
 PER_CHARACTER = 12
 """Bytes that a compiled pattern takes for each character of its text."""

@@ -240,9 +240,9 @@ OPTIONS = (
         str,
         "on",
         "Whether anything is kept in memory between exchanges: facts about upstreams (whether their replies begin with "
-        "reasoning, what they refused), search patterns with names of tools, tools as servers and models are shown "
-        "them, what models thought before their calls and the last prompt of each conversation. off: nothing; thoughts "
-        "that a client loses stay lost, and exchanges take longer.",
+        "reasoning, what they refused), search patterns with names of tools, what models thought before their calls "
+        "and the last prompt of each conversation. off: nothing; thoughts that a client loses stay lost, and exchanges "
+        "take longer.",
         choices=("on", "off"),
     ),
     DeclaredOption(

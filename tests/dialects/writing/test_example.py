@@ -10,7 +10,7 @@ import pytest
 
 from tests.dialects.material import AGENT, DIALECTS, calls, read
 from tests.known import NAMELESS
-from vtc.dialects.writing import example, tool_list, with_tools
+from vtc.dialects.writing import example, tool_list
 from vtc.events import Tool
 
 PROMPTED = [name for name, dialect in DIALECTS.items() if dialect.prompt]
@@ -133,27 +133,3 @@ def test_a_placeholder_is_found(text: str) -> None:
 )
 def test_the_markup_of_a_result_is_found(text: str) -> None:
     assert RESULT_TAG.search(text)
-
-
-def test_equal_tools_are_written_once_and_others_anew() -> None:
-    def written(dialect: str, *tools: Tool, choice: str = "auto") -> Any:
-        (message,) = with_tools([], DIALECTS[dialect], tools, choice)
-        return message.content[0]
-
-    hermes = written("hermes", READ, WRITE)
-    again = tool("read", ["path"], path={**TEXT}), tool("write", ["path", "text"], path=TEXT, text=TEXT, mode=TEXT)
-    assert hermes == tool_list(DIALECTS["hermes"], again)
-    assert written("hermes", *again) is hermes
-    other_words = Tool("read", "Reads.", READ.parameters)
-    other_order = tool("write", ["path", "text"], mode=TEXT, path=TEXT, text=TEXT)
-    strict = Tool(READ.name, READ.description, READ.parameters, strict=True)
-    others = [
-        written("invoke", READ, WRITE),
-        written("hermes", WRITE, READ),
-        written("hermes", READ),
-        written("hermes", READ, WRITE, choice="read"),
-        written("hermes", other_words, WRITE),
-        written("hermes", READ, other_order),
-        written("hermes", strict, WRITE),
-    ]
-    assert len({hermes, *others}) == len(others) + 1

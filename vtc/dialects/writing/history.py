@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -12,12 +11,10 @@ from msgspec.structs import replace
 
 from vtc import json_schema
 from vtc.dialects.arguments.json_object import dumped
-from vtc.dialects.bounded_cache import COMPILED
 from vtc.dialects.syntax import description, pattern
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.writing.calls import RoundTrip, write_calls, write_result
 from vtc.events import Message, Opaque, Tool, ToolCall
-from vtc.json_text import encode
 
 # The example of a call in a prompt, as the dialect writes it, with nothing in it that means anything.
 #
@@ -148,16 +145,10 @@ def with_tools(
 ) -> list[Message]:
     """The tools and the rules of `dialect`, added to the system message or put in one of their own.
 
-    The same tools give the same text, so that prompt caches hold. It is written once: agents declare them in each turn.
+    The same tools give the same text, so that prompt caches hold.
     """
     must_call = {"auto": "", "required": "at least one function"}.get(tool_choice, f"the function {tool_choice}")
-    declared = encode([(tool.name, tool.description, tool.parameters, tool.strict) for tool in tools])
-    text = COMPILED.get_or_make(
-        (tool_list, dialect, must_call, declared),
-        lambda: tool_list(dialect, tools, must_call),
-        lambda text: sys.getsizeof(text) + len(declared),
-    )
-    return with_rule(messages, text)
+    return with_rule(messages, tool_list(dialect, tools, must_call))
 
 
 def tool_list(dialect: Description, tools: Sequence[Tool], must_call: str = "") -> str:
