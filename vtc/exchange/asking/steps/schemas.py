@@ -207,10 +207,11 @@ class SchemaWriter:
             self.gone["items"] = None
             rest = schema.get("additionalItems")
             schema = {key: value for key, value in schema.items() if key != "additionalItems"}
-            schema = {**schema, "prefixItems": entries, "items": rest if isinstance(rest, Mapping) else {}}
+            more = {"items": rest} if isinstance(rest, Mapping) else _open_list(schema, rest, entries)
+            schema = {**schema, "prefixItems": entries, **more}
         elif "array" in _kinds(schema) and not isinstance(entries, Mapping):
             self.gone["items"] = None
-            schema = {**schema, "items": {}}
+            schema = {**schema, **_open_list(schema, entries, schema.get("prefixItems"))}
         return schema
 
     def _parted(self, schema: Json) -> Json:
@@ -412,6 +413,14 @@ def _properties(schema: Json) -> Json:
 def _required(schema: Json) -> list[str]:
     required = schema.get("required")
     return [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
+
+
+def _open_list(schema: Json, rest: Any, first: Any) -> dict[str, Any]:
+    """Let a list have any entries after its first ones; none if the `rest` is ruled out."""
+    if rest is not False:
+        return {"items": {}}
+    size, most = len(first) if isinstance(first, list) else 0, schema.get("maxItems")
+    return {"items": {}, "maxItems": min(size, most) if isinstance(most, int) else size}
 
 
 def _either(some: Sequence[Any]) -> Any:
