@@ -317,6 +317,41 @@ async def test_who_says_that_the_server_has_the_clients_api_is_asked_in_no_other
     assert b"is not accessible via" in answer.body
 
 
+STREAMS_ALONE = {
+    "openai-chat": {"message": "This model only support stream mode, please enable the stream parameter to access it."},
+    "openai-responses": {"message": "Stream must be set to true"},
+    "anthropic-messages": {"type": "invalid_request_error", "message": "Non-streaming requests are not supported."},
+}
+
+
+def in_streams(api: str, calls: pairs.Calls) -> Script:
+    """A server that answers in streams alone."""
+
+    def script(seen: Seen) -> Reply:
+        if not seen.json.get("stream"):
+            return Reply([json.dumps({"error": STREAMS_ALONE[api]}).encode()], JSON, 400, framing="length")
+        return Reply([pairs.streamed(api, ["I ", "look."], calls)], SSE)
+
+    return script
+
+
+@pytest.mark.parametrize("client", SHAPES)
+@pytest.mark.parametrize("server", STREAMS_ALONE)
+@pytest.mark.parametrize("calls", [READ, []], ids=["calls", "no calls"])
+async def test_who_wants_a_whole_reply_of_a_server_of_streams_gets_it(
+    server: str, calls: pairs.Calls, client: str, start: Start
+) -> None:
+    """Asked in a stream at once from then on, with or without tools; who asks in a stream gets that as it comes."""
+    lab, shape = await start(in_streams(server, calls), vtc_upstream_api=server), SHAPES[client]
+    for stream, fields, expected in ((False, {}, 2), (False, {} if calls else {"tools": None}, 1), (True, {}, 1)):
+        before = len(lab.upstream.seen)
+        answer = await lab.post(asked(client, stream=stream, **fields), path=shape.at(stream=stream))
+        assert (answer.status, len(lab.upstream.seen) - before) == (200, expected)
+        media_type = answer.headers["content-type"].partition(";")[0]
+        assert media_type == (shape.media_type if stream else "application/json")
+        assert pairs.read(client, answer.body, stream=stream) == pairs.said("I look.", calls)
+
+
 async def test_who_says_that_tools_are_native_gets_the_servers_own_refusal(start: Start) -> None:
     words, status = NO_TOOLS["openai-chat"]
     lab = await start(without_tools("openai-chat", words, status), vtc_tools="native")

@@ -61,6 +61,8 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
     """The name of another model; empty if it stays."""
     unstreamed: bool = False
     """True to ask for a whole reply."""
+    streamed: bool = False
+    """True to ask for a stream."""
     limits: Mapping[str, Any] = {}
     """By the names of `BodyLayout.limits`."""
     drop: Sequence[str] = ()
@@ -421,12 +423,19 @@ class Request(ABC):
 
     # Encoding
 
+    @staticmethod
+    def _in_a_stream() -> dict[str, Any]:
+        """Write the fields that ask for a stream which says as much as a whole reply."""
+        return {"stream": True}
+
     def changed(self, changes: Changes = NO_CHANGES) -> dict[str, Any]:
         """Change the request; return its fields, of which that keeps its bytes which is not changed."""
         drop, set_ = changes.drop, changes.set
         if changes.unstreamed and not self.LAYOUT.in_path:
             drop = (*drop, *ABOUT_STREAMS)
             set_ = {key: value for key, value in set_.items() if key not in ABOUT_STREAMS} | {"stream": False}
+        if changes.streamed and not self.LAYOUT.in_path:
+            set_ = {**self._in_a_stream(), **set_}
         kept: dict[str, Any] = {key: raw for key, raw in self.body.raw.items() if key not in drop}
         if changes.model and not self.LAYOUT.in_path:
             kept["model"] = changes.model

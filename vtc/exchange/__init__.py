@@ -252,7 +252,7 @@ class Exchange:
     @property
     def reads(self) -> bool:
         """True if this plan can change the reply. If False, the body is streamed through unread."""
-        return self.plan.may_change_reply or self.crosses
+        return self.plan.may_change_reply or self.crosses or self._folds
 
     @property
     def media_type(self) -> str:
@@ -261,7 +261,13 @@ class Exchange:
 
     def streams(self, media_type: str) -> bool:
         """True if a reply of this media type leaves as the stream that it is."""
-        return media_type == self.server.framing.media_type and (self._request.stream or not self.crosses)
+        is_as_asked = self._request.stream or not (self.crosses or self._folds)
+        return media_type == self.server.framing.media_type and is_as_asked
+
+    @property
+    def _folds(self) -> bool:
+        """True if the server was asked for a stream where the client wants a whole reply."""
+        return self.asked.streams and not self._request.stream
 
     def warm(self) -> None:
         """Make what reading the reply takes before it comes.

@@ -192,12 +192,17 @@ class WholeReplies:
     def declared(self, body: bytes) -> str:
         """Return the media type to declare for a reply that was changed; empty where the server's stands."""
         media_type = self.media_type(body)
-        is_free = self._crosses or (self._fate.strict if media_type == JSON else self._plan.buffered)
+        is_free = self._crosses or self._folds or (self._fate.strict if media_type == JSON else self._plan.buffered)
         return media_type if is_free else ""
 
     @property
     def _crosses(self) -> bool:
         return self._server is not self._client
+
+    @property
+    def _folds(self) -> bool:
+        """True if the server was asked for a stream where the client wants a whole reply."""
+        return self._encoder.asked.streams and not self._request.stream
 
     def _rewritten(self, body: bytes, more: bytes | None = None) -> WholeReply:
         """Rewrite a reply, with what the model said `more` in its turn; never raises."""
@@ -241,7 +246,7 @@ class WholeReplies:
             return WholeReply(self._fate.own.error(failure, 502).body, report)
         if stream.failed and not is_stream:  # what was read of it is not what is sent
             return WholeReply(body, Report(failures=report.failures))
-        if self._crosses:
+        if self._crosses or (is_stream and self._folds):
             sent = joined(self._client, sent)
         elif not is_stream:
             keeps = self._fate.keeps(body, unchanged=received == sent)

@@ -93,6 +93,8 @@ class Ready(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     prompt. For servers that ignore it, or refuse it: `does not support this tool_choice`."""
     thinking: Literal["unsaid"] | None = None
     """Do not say how much to think, if its clients speak another API: `"m" does not support thinking`."""
+    streamed: bool | None = None
+    """Ask in a stream for clients that want a whole reply, too, which they get: `Stream must be set to true`."""
     something: Literal["first"] | bool | None = None
     """Add a message, `Hello.`, to a request that has none, which servers refuse. `first`: also where the model speaks
     first: `Conversation roles must alternate user/assistant/user/assistant/...`, `No user query found in messages.`"""

@@ -18,7 +18,8 @@ ALL: dict[str, Any] = {
     **CERTAIN,
     **BRIDGED,
     **dict.fromkeys(
-        ("declared", "developer", "single", "after_results", "nulls", "choice", "signatures", "user_last"), True
+        ("declared", "developer", "single", "after_results", "nulls", "choice", "signatures", "user_last", "streamed"),
+        True,
     ),
     "something": "first",
     "ids": "alphanumeric9",

@@ -150,6 +150,9 @@ REFUSALS: list[tuple[str, object, str]] = [
     ),
     ("user_last", True, "When using tools, pre-filling the `assistant` response is not supported."),
     ("user_last", True, "Assistant response prefill is incompatible with enable_thinking."),
+    ("streamed", True, "Stream must be set to true"),
+    ("streamed", True, "This model only support stream mode, please enable the stream parameter to access the model. "),
+    ("streamed", True, "Non-streaming requests are not supported."),
     (
         "user_last",
         True,

@@ -339,6 +339,10 @@ class Request(request.Request):
         listed = isinstance(came, list) and all(isinstance(part, str) for part in message.content)
         return replace(message, source={**source, "content": None}) if listed or is_null else message
 
+    @staticmethod
+    def _in_a_stream() -> dict[str, Any]:
+        return {"stream": True, "stream_options": {"include_usage": True}}
+
     def _lacks_call(self, result: Message) -> bool:
         return bool(result.call_id) and not result.source.get("tool_call_id")
 

@@ -189,7 +189,7 @@ class RequestEncoder:
         )
         self._report.request += [line for line in lines if line not in self._report.request]
         self._took = took
-        self.asked = SentRequest(ready.model or request.model, request.stream and not plan.buffered, headers)
+        self.asked = SentRequest(ready.model or request.model, ready.stream, headers)
         self.sent, self.left = body, (ready.messages, ready.tools)
         return body
 
@@ -211,6 +211,7 @@ class RequestEncoder:
                 model=plan.server_model,
                 messages=messages,
                 tools=tools,
+                stream=request.stream and not plan.buffered,
                 choice=plan.tool_choice,
                 limits=request.generation.limits,
             )
@@ -246,6 +247,7 @@ class RequestEncoder:
             undemanded=ready.choice != request.choice and ready.choice == "auto",
             model=plan.server_model,
             unstreamed=plan.buffered,
+            streamed=ready.stream and not request.stream,
             limits={name: limit for name, limit in ready.limits.items() if request.limits.get(name) != limit},
             drop=drop,
             set={**self._grammar(ready), **stack.request.set},

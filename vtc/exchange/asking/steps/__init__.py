@@ -13,7 +13,7 @@ from typing import Any
 
 from vtc.events import MAX_TOKENS, CanonicalRequest
 from vtc.exchange.asking.steps.calls import after_results, ids, names, results, shapes, signatures
-from vtc.exchange.asking.steps.limits import context, max_tokens, thinking
+from vtc.exchange.asking.steps.limits import context, max_tokens, streamed, thinking
 from vtc.exchange.asking.steps.messages import (
     Step,
     StepContext,
@@ -55,6 +55,7 @@ STEPS: Mapping[str, Step] = {
     "text": text,
     "signatures": signatures,
     "thinking": thinking,
+    "streamed": streamed,
     "declared": declared,
     "schemas": schemas,
     "strict": strict,

@@ -62,6 +62,13 @@ def size(messages: Iterable[Message], tools: Iterable[Tool]) -> int:
 # How much to think, for a model that cannot.
 
 
+def streamed(request: CanonicalRequest, _value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
+    """Ask in a stream, whatever the client wants: it gets its reply whole, once all of that is there."""
+    if request.stream:
+        return request, ""
+    return replace(request, stream=True), "asked in a stream, as the server answers in no other way"
+
+
 def thinking(request: CanonicalRequest, _value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
     """Say nothing of it to a server of another API."""
     if request.effort is None:
