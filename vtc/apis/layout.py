@@ -64,7 +64,7 @@ class BodyLayout(msgspec.Struct, frozen=True, kw_only=True):
     unsigned: Thought | None = None
     """The seal that Google's servers accept on a call which none of them signed; None if the API has no such seal."""
     signed: tuple[str, ...] = ()
-    """The type of a part that its servers sign, and the field of that: they refuse one that nobody signed."""
+    """The type of a part that servers of the API sign, and the field of the signature. They refuse one without it."""
 
     def read_limits(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Read limits and sampling; `stop` is a list."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # the commands that start VTC load this module, and mitmproxy
 VARIABLE = "VTC_ENDS_WITH_STDIN"
 """Names the folder of the program that started VTC; `-` where it has none."""
 IN_ORDER = b"."
-"""What that writes before it ends VTC."""
+"""The byte that this program writes before it ends VTC."""
 
 
 def environment(folder: Path | None = None) -> Mapping[str, str]:
@@ -46,10 +46,10 @@ class Parent:
 
 def _end_with(pipe: int, folder: Path | None, master: Master) -> None:
     """End mitmproxy when a pipe does; remove the folder of a program that was killed, which may hold a key."""
-    said = b""
+    written = b""
     with suppress(OSError):
-        said = os.read(pipe, 1)  # not by `sys.stdin`, whose lock Python wants when it ends
-    if folder and said != IN_ORDER:
+        written = os.read(pipe, 1)  # not by `sys.stdin`, whose lock Python wants when it ends
+    if folder and written != IN_ORDER:
         shutil.rmtree(folder, ignore_errors=True)
     with suppress(RuntimeError):  # it ends already
         master.shutdown()

@@ -334,9 +334,9 @@ class Request(request.Request):
 
     def as_text(self, message: Message, *, or_null: bool = False) -> Message:
         source = message.source if isinstance(message.source, dict) else {}
-        came = source.get("content")
-        is_null = or_null and came is not None
-        listed = isinstance(came, list) and all(isinstance(part, str) for part in message.content)
+        sent = source.get("content")
+        is_null = or_null and sent is not None
+        listed = isinstance(sent, list) and all(isinstance(part, str) for part in message.content)
         return replace(message, source={**source, "content": None}) if listed or is_null else message
 
     @staticmethod

@@ -176,7 +176,7 @@ def signed(signature: str) -> Json:
 
 
 class PastEntries(NamedTuple):
-    """What must come back with a past message: fields of its own, and those that stand on its calls."""
+    """Hold what must come back with a past message: fields of its own, and those that stand on its calls."""
 
     fields: Json
     on_calls: Mapping[int, Json]

@@ -50,7 +50,7 @@ class Correction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     beside: str = ""
     """Only where this field stands beside it."""
     where: Mapping[str, Sequence[Any]] = {}
-    """Only in objects of which these fields (dotted paths) have one of these values; None for one that is not there."""
+    """Change only objects whose fields, by dotted path, have one of these values; None stands for no field."""
     kept: bool = True
     """False for what lies in the conversation: another one is sent as it comes."""
     values: tuple[Any, ...] = ()
@@ -200,7 +200,7 @@ def flags_in(headers: Mapping[str, str | None]) -> Fields:
 
 
 def changed_headers(before: Fields, after: Fields) -> dict[str, str | None]:
-    """Write the headers whose flags are others now; None for one that is left out."""
+    """Write the headers whose flags changed; None for a header that is left out."""
     changed = {name: after.get(name) for name, flags in before.items() if after.get(name) is not flags}
     return {name: ",".join(flags.values()) if flags else None for name, flags in changed.items()}
 
@@ -320,7 +320,7 @@ def _spelled(value: Any, words: Sequence[str]) -> Any:
 type Edit = Callable[[Any], Any]
 """Changes a value; returns the very one if nothing changes, None if it is left out itself.
 
-What nobody touches stays the bytes that it was.
+What does not change keeps its bytes.
 """
 
 

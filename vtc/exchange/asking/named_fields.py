@@ -143,13 +143,13 @@ def _named_fields() -> NamedFields:
     return table(Path(__file__).with_suffix(".yaml"), NamedFields)
 
 
-def taught(error: bytes, body: bytes, headers: Fields, scope: CorrectionScope) -> Mapping[str, Correction]:
+def taught(error: Sequence[str], body: bytes, headers: Fields, scope: CorrectionScope) -> Mapping[str, Correction]:
     """Read which parts of a request that was sent an error names; return what corrects it, by its words for people.
 
-    `headers` are the flags of its headers (`corrections.flags_in`). Nothing that changes nothing is returned, one
-    correction for each path, and none for what holds a part that is corrected.
+    `error` is what it says (`statements`), `headers` are the flags of the request (`corrections.flags_in`). Nothing
+    that changes nothing is returned, one correction for each path, and none for what holds a part that is corrected.
     """
-    text = "\n".join(statements(error))
+    text = "\n".join(error)
     for name in headers:  # which has no upper and lower case
         text = re.sub(re.escape(name), name, text, flags=re.IGNORECASE)
     sent: Mapping[Part, Any] = {"body": decode(body), "headers": headers}
@@ -305,7 +305,7 @@ def _places(sent: Any, names: Sequence[str]) -> Iterator[tuple[str, ...]]:
     if place := _place(sent, names):
         yield place
     elif names:
-        # Of a path that is nowhere, as a server behind the one that is asked names it, the ends count that were sent.
+        # A server behind the one that is asked may name a path that is not in this body: look for its end.
         paths = [*_below(sent, ())]
         known = {_folded(path[-1]) for path in paths}
         *above, last = map(_folded, names)

@@ -114,29 +114,29 @@ def lesson(
     texts: dict[str, str] = {}
     for text in (message, *more):
         texts.setdefault(_QUOTES.sub("", " ".join(text.split())), text)
-    said, told = [*texts.values()], [*dict.fromkeys((*texts.values(), *texts))]
+    as_said, spellings = [*texts.values()], [*dict.fromkeys((*texts.values(), *texts))]
     if status in _NOTHING_THERE and known.get(API) not in (None, SAME):
         return Lesson({API: SAME})
-    if status in _NOT_OF_THE_REQUEST or any(map(is_limited, said)):
+    if status in _NOT_OF_THE_REQUEST or any(map(is_limited, as_said)):
         return None
-    if of_limit := next(filter(None, (_of_limit(text, known) for text in said)), None):
+    if of_limit := next(filter(None, (_of_limit(text, known) for text in as_said)), None):
         return of_limit if of_limit.steps else None
-    if any(map(is_full, said)):
+    if any(map(is_full, as_said)):
         return None
     grammar = next((step for step in GRAMMARS if known.get(step)), "")
-    if grammar and any(map(pattern(*_refusals().grammars.words).search, told)):
+    if grammar and any(map(pattern(*_refusals().grammars.words).search, spellings)):
         return Lesson({grammar: False})
-    if of_row := _of_rows((row for row in _refusals().lessons if not row.last), told, known):
+    if of_row := _of_rows((row for row in _refusals().lessons if not row.last), spellings, known):
         return of_row
     if corrections := named():
         return Lesson(corrections, kept=all(correction.kept for correction in corrections.values()))
-    if of_row := _of_rows((row for row in _refusals().lessons if row.last), told, known):
+    if of_row := _of_rows((row for row in _refusals().lessons if row.last), spellings, known):
         return of_row
     # A server that does not know the field says so in any words.
     return Lesson({grammar: False}) if grammar and status in _NOT_UNDERSTOOD else None
 
 
-def _of_rows(rows: Iterable[LessonRow], told: Sequence[str], known: Mapping[str, Any]) -> Lesson | None:
+def _of_rows(rows: Iterable[LessonRow], spellings: Sequence[str], known: Mapping[str, Any]) -> Lesson | None:
     """Find the first of the rows whose words fit and that holds a step that is not known yet."""
     for row in rows:
         steps = {
@@ -144,7 +144,7 @@ def _of_rows(rows: Iterable[LessonRow], told: Sequence[str], known: Mapping[str,
             for name, value in row.steps.items()
             if known.get(name) not in (value, *_STRONGER.get(value, ()))
         }
-        if steps and any(map(pattern(*row.words).search, told)):
+        if steps and any(map(pattern(*row.words).search, spellings)):
             return Lesson(steps, kept=row.kept)
     return None
 

@@ -74,7 +74,7 @@ class SentRequest(NamedTuple):
     model: str
     streams: bool
     headers: Mapping[str, str | None] = {}
-    """Those that are sent otherwise than they came, by name in lower case; None for one that is left out."""
+    """Those that are changed, by name in lower case; None for one that is left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,14 +319,14 @@ class RequestEncoder:
         None, too, if it teaches that the tools are to stand in the prompt, or that the server has no such model: then
         it is to be planned anew.
         """
-        words, more, before = hints.words_of(error, WORDS), statements(error), [*self._report.request]
+        words, said, before = hints.words_of(error, WORDS), statements(error), [*self._report.request]
         # What is said of a prompt that is too long names no field that were better left out.
         is_full = full(status, error, len(self._received.body)) is not None
         is_named = self._corrects and not is_full
-        named = partial(taught_by, error, self.sent, self._flags, self._scope) if is_named else dict
+        named = partial(taught_by, said, self.sent, self._flags, self._scope) if is_named else dict
         tried: list[Mapping[str, Any]] = []
         # Words may teach two lessons by turns, of which neither changes this request.
-        while (taught := lesson(status, words, self._steps, named, more)) and taught.steps not in tried:
+        while (taught := lesson(status, words, self._steps, named, said)) and taught.steps not in tried:
             tried.append(taught.steps)
             if anew := {step: value for step, value in taught.steps.items() if step in REPLANNED}:
                 if API in anew and API in self.taught:  # which brought it here

@@ -134,7 +134,7 @@ class FrameShape(NamedTuple):
     """How the frame looks that was read last, and others like it."""
 
     before: bytes
-    """What stood before its text."""
+    """The bytes before its text."""
     after: bytes
     match: Match
     """Matches frames that differ from it in other values, too."""
@@ -373,7 +373,7 @@ class HeldFrames:
         return self._relay.say(self._index, Frame(raw, raw[before : len(raw) - after]), text, events)
 
     def tell(self) -> list[Event]:
-        """Tell the reader all that it was not told; return what becomes of it."""
+        """Feed the reader the text that it has not read yet; return the events."""
         text = "".join(self._texts)
         self._texts.clear()
         events = self._pipeline.feed(text) if text else []

@@ -66,8 +66,8 @@ def _numbered(messages: Iterable[Message], form: Callable[[str], str]) -> Iterat
             yield message if all(map(is_, calls, message.calls)) else replace(message, calls=tuple(calls))
             continue
         wanted = message.call_id or None
-        for place, (came, call) in enumerate(waiting):
-            if (came or None) == wanted and (came or message.name in (None, call.name)):
+        for place, (given_id, call) in enumerate(waiting):
+            if (given_id or None) == wanted and (given_id or message.name in (None, call.name)):
                 del waiting[place]
                 yield _answering(message, call.id, call.name)
                 break
@@ -182,8 +182,8 @@ def _orphan(result: Message) -> Message:
 def signatures(request: CanonicalRequest, value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
     """Put the value that Google documents for such calls on the first call of each step: its server checks no other.
 
-    Of thoughts that nobody signed no server takes any that signs them: they are left out. `anew`: so is what is sealed:
-    what VTC gave back, and what a client of the server's API brought.
+    Leave out thoughts that nobody signed, as a server that signs them takes no others. `anew`: leave out, too, what is
+    sealed by VTC or by a server of the client's API.
     """
     own = context.request if context.request.LAYOUT is context.server.layout else None
     request, left_out = _unsealed(request, own) if value == "anew" else (request, "")

@@ -66,8 +66,8 @@ def joined(messages: Sequence[Message], between: str) -> Message:
         return messages[0]
     parts: list[str | Opaque] = []
     calls: list[ToolCall] = []
-    for came in messages:
-        message = _sealed_at_calls(came) if calls else came
+    for joining in messages:
+        message = _sealed_at_calls(joining) if calls else joining
         begun = len(parts)
         for part in message.content:
             if isinstance(part, str) and 0 < begun == len(parts) and isinstance(parts[-1], str):
