@@ -24,6 +24,8 @@ QUOTES = [*dict.fromkeys((*MARKS, *MARKS.values())), "`", "``", "```", "~~~\n", 
 TAGS = [*(f"</{name}>" for name in ELEMENTS), *(f"<{name}>" for name in THOUGHTS), "<code>", "<pre>", "<!--", "-->"]
 WORDS = [" now.", " and ", "word", "1. ", "> ", "\n> ", "\n    ", "| a | ", "docs/a.md:12: ", "[12:00:01] INFO "]
 """What stands about a call on its line."""
+BLOCKS = ["> ```\n> x\n> ```\n", "> ~~~\n>x\n", "\n>", "> > ```\n", "\n```\nx\n```\n", "\n  ```\n> x\n  ```\n"]
+"""Quoted lines and fences, whole and begun."""
 
 
 def about(bound: int, text: str) -> list[str]:
@@ -43,8 +45,8 @@ RUNS = [
 ]
 LONG = [*about(MOST_GUESS, "x"), *about(MOST_HELD, "x "), *about(MOST_IN_DOUBT, "</parameter>\n")]
 """Of which a text needs one at most."""
-RULES = [*QUOTES, *TAGS, *WORDS, *RUNS]
-rules = st.one_of(*map(st.sampled_from, (QUOTES, TAGS, WORDS, RUNS)))
+RULES = [*QUOTES, *TAGS, *WORDS, *BLOCKS, *RUNS]
+rules = st.one_of(*map(st.sampled_from, (QUOTES, TAGS, WORDS, BLOCKS, RUNS)))
 
 
 def spoken(pieces: Sequence[str], calls: Sequence[str], most: int) -> st.SearchStrategy[list[str]]:

@@ -10,7 +10,7 @@ from itertools import cycle
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.apis import chat
@@ -158,11 +158,24 @@ def test_line_of_code_or_a_quotation_is_read_wherever_frames_end(texts: list[str
     assert watched.reads(*([b"".join(frames)] if together else frames)) > 0
 
 
-@given(texts=st.lists(st.text("a >\t\n`~", min_size=1, max_size=4), max_size=8))
-def test_calls_after_any_lines_are_those_of_a_whole_body(texts: list[str]) -> None:
-    texts = ["It", " works", *texts, "<tool_call><function=read>", "<parameter=filePath>a</parameter></function>"]
-    streamed = fed(opened().stream(), *chat.streamed(*texts))
-    whole = opened().whole.rewrite(chat.encoded(chat.completion("".join(texts))))
+LINES = [f"{begins}{more}\n" for begins in ("", ">", "> ", "> > ", "  ", "    ") for more in ("```", "~~~", "x", "")]
+
+
+@pytest.mark.parametrize("begins", ["", "It works\n"])
+@given(
+    texts=st.lists(st.sampled_from(LINES) | st.text("a >\t\n`~", min_size=1, max_size=4), max_size=8),
+    size=st.sampled_from([0, 1, 2, 3]),
+)
+@example(texts=["> ```\n", "> x\n", "> ```\n"], size=1)
+@example(texts=[">~~~\n", ">x\n", ">~~~\n", "x\n"], size=1)
+@example(texts=["> > ```\n", ">", " ", ">", " ", "x\n", "> > ", "```\n"], size=0)
+def test_calls_after_any_lines_are_those_of_a_whole_body(texts: list[str], size: int, begins: str) -> None:
+    """In pieces as drawn, and in pieces of each size: a quoted fence may be cut after its `>`."""
+    text = "".join(texts)
+    pieces = [text[at : at + size] for at in range(0, len(text), size)] if size else texts
+    pieces = [begins, *pieces, "<tool_call><function=read>", "<parameter=filePath>a</parameter></function>"]
+    streamed = fed(opened().stream(), *chat.streamed(*filter(None, pieces)))
+    whole = opened().whole.rewrite(chat.encoded(chat.completion("".join(pieces))))
     assert chat.read(streamed) == chat.read(whole)
 
 
@@ -216,7 +229,7 @@ def test_white_space_alone_waits_with_the_frames_before_it(texts: list[str], lef
 @given(
     chunks=st.lists(
         st.lists(
-            st.sampled_from(["a", " b", "c ", "\n", " ", "x >", ">", "<", "`d` e", "`f", "<read>\n"]),
+            st.sampled_from(["a", " b", "c ", "\n", " ", "x >", ">", "<", "`d` e", "`f", "<read>\n", "> x", ">\n"]),
             min_size=1,
             max_size=4,
         )

@@ -53,6 +53,8 @@ _CODE = rb" {0,3}(?:\\t|>)|    "
 _BLOCK = rb": [|>]|(?:\A| )[|>][-+1-9]{0,2}(?:\\n|\Z)"
 """The end of a line that may open a block of text in YAML: the reader says whether it does."""
 _INDENT = rb"(?: |\\t|>){0,%d}" % INDENT
+_QUOTE_BEGUN = rb"(?: |\\t)*+>(?: |\\t|>)*+\Z"
+"""A line of which nothing but the `>` of a quotation was received: the next text may still begin with its markup."""
 _SPACE = ord(" ")
 
 
@@ -87,7 +89,9 @@ def check_of(rule: PlainRule) -> TextCheck:
     if is_read:
         stops.append(rb'(?<!\\)(?:\\\\)*+\\[^"\\/nt]')  # no escape that is not known
     starts = b"|".join(_written(rule.starts))
-    lines = [*([_CODE] if rule.lines else []), *([b"%b(?:%b)" % (_INDENT, starts)] if starts else [])]
+    lines = [_CODE] if rule.lines else []
+    if starts:
+        lines += [b"%b(?:%b)" % (_INDENT, starts), _QUOTE_BEGUN]
     joined = [rb" \Z", rb"\\[nt]", *([re.escape(later)] if later else [])]
     ends = (b" ", b"\\n", b"\\t", *([later] if later else [])) if is_read else ()
     odd = re.compile(b"[%b]" % b"".join(rb"\x%02x" % byte for byte in sorted(bytes_)))
