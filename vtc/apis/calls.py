@@ -101,6 +101,37 @@ class JsonNesting(msgspec.Struct, frozen=True, gc=False):
         return JsonNesting(depth, bool(quote), rest.endswith("\\"), self.begun or not piece.isspace())
 
 
+MAX_OPEN_CALLS = 16
+"""Calls of one message whose arguments are followed at once; of more, those that began first are not."""
+
+
+class OpenCalls(msgspec.Struct, frozen=True, gc=False):
+    """The calls of one message whose arguments are not complete yet, in the order in which they began."""
+
+    nestings: tuple[tuple[int, JsonNesting], ...] = ()
+    """The number of each, and the place in its JSON."""
+
+    @property
+    def last(self) -> int | None:
+        """Return the number of the call that began last; None if all are complete."""
+        return self.nestings[-1][0] if self.nestings else None
+
+    def after(self, piece: CallDelta) -> OpenCalls:
+        """Follow a piece of a numbered call. A piece with a name begins one."""
+        assert piece.index is not None
+        numbers = [number for number, _ in self.nestings]
+        if piece.index in numbers:
+            place = numbers.index(piece.index)
+            nesting = self.nestings[place][1]
+        elif piece.name:
+            place, nesting = len(numbers), JsonNesting()
+        else:
+            return self
+        nesting = nesting.after(piece.arguments)
+        here = () if nesting.is_whole else ((piece.index, nesting),)
+        return OpenCalls((*self.nestings[:place], *here, *self.nestings[place + 1 :])[-MAX_OPEN_CALLS:])
+
+
 class _Pieces:
     """One call so far. Its arguments are joined only at the end, since those of a long call come in thousands."""
 

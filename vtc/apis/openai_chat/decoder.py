@@ -17,6 +17,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 from msgspec.structs import replace
 
+from vtc.apis.calls import OpenCalls
 from vtc.apis.clean import MISSING, NOTHING, NULL, WRITTEN, Table, is_clean
 from vtc.apis.contract import Decoded, Json
 from vtc.apis.crossing import FIELDS
@@ -136,6 +137,8 @@ class Decoder(msgspec.Struct):
     """True if the client asks for one choice."""
     numbers: dict[int, int] = {}
     """By choice, the number that upstream's next call should have."""
+    open_calls: dict[int, OpenCalls] = {}
+    """By choice, the calls whose arguments are not complete yet."""
     named: frozenset[int] = frozenset()
     """The choices whose reasoning has a field of its own: their entries of reasoning say the same."""
     details: dict[int, Pieces] = {}
@@ -272,13 +275,23 @@ class Decoder(msgspec.Struct):
                 yield Start(id_, str(head.get("model") or ""), created, index, own)
 
     def _call(self, entry: Json, choice: int) -> CallDelta:
-        """Read a piece of a call; one that leaves numbers out, or takes one again, is not clean."""
+        """Read a piece of a call; one that leaves numbers out, or takes one again, is not clean.
+
+        Arguments without a name, under a new number, continue the last incomplete call: servers lose count.
+        """
         next_ = self.numbers.get(choice, 0)
         piece = read_call(entry, choice, next_)
-        if piece.index is None or not piece.name:
+        if piece.index is None:
             return piece
-        self.numbers = {**self.numbers, choice: max(next_, piece.index + 1)}
-        return replace(piece, clean=False) if piece.index != next_ else piece
+        open_calls = self.open_calls.get(choice, OpenCalls())
+        number, last = piece.index, open_calls.last
+        if number >= next_ and piece.arguments and not piece.name and last is not None:
+            number, piece = last, replace(piece, index=last, clean=False)
+        self.open_calls = {**self.open_calls, choice: open_calls.after(piece)}
+        if not piece.name:
+            return piece
+        self.numbers = {**self.numbers, choice: max(next_, number + 1)}
+        return replace(piece, clean=False) if number != next_ else piece
 
 
 def _failure(chunk: Json) -> Failure:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import copy
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from itertools import takewhile
 from typing import Any
 
 import msgspec
@@ -136,8 +137,7 @@ def settle(frames: Sequence[PendingFrame], events: Read, *, ended: bool) -> tupl
     for share in shares:
         if share.decided < len(share.text) or (share.calls and not ended):
             break
-        middle = _by_call(share) if share.calls and share.intact else [*share.events, *share.calls]
-        leave.append((share, [*share.before, *middle, *share.after]))
+        leave.append((share, _all_of(share)))
     wait = deque(shares[len(leave) :])
     if wait and wait[0].events and not wait[0].calls:
         first = wait[0]
@@ -148,11 +148,20 @@ def settle(frames: Sequence[PendingFrame], events: Read, *, ended: bool) -> tupl
     return leave, wait
 
 
-def _by_call(frame: PendingFrame) -> list[ReplyEvent]:
-    """Return the text of a frame that leaves as it came, and the pieces of calls in the order of these."""
-    text = [event for event in frame.events if not isinstance(event, CallDelta)]
-    pieces = [piece for piece in (*frame.events, *frame.calls) if isinstance(piece, CallDelta)]
-    return [*text, *sorted(pieces, key=lambda piece: piece.index or 0)]
+def _all_of(frame: PendingFrame) -> list[ReplyEvent]:
+    """List what a frame says. If pieces of its calls waited, its calls are in the order of their numbers."""
+    if not frame.calls:
+        return [*frame.before, *frame.events, *frame.after]
+    # Those of a call that was let go later than another of the same frame stand behind its text already.
+    begun = [*takewhile(_is_piece, frame.after)]
+    left = [event for event in frame.events if frame.intact and _is_piece(event)]
+    text = [event for event in frame.events if not (frame.intact and _is_piece(event))]
+    pieces = sorted((*left, *begun, *frame.calls), key=lambda piece: getattr(piece, "index", None) or 0)
+    return [*frame.before, *text, *pieces, *frame.after[len(begun) :]]
+
+
+def _is_piece(event: ReplyEvent) -> bool:
+    return isinstance(event, CallDelta)
 
 
 def _shares(frames: Sequence[PendingFrame], events: Read) -> list[PendingFrame]:
