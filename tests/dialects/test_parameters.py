@@ -297,6 +297,34 @@ def test_two_values_for_one_parameter_are_refused(dialect: Description) -> None:
     assert "'command' is given twice" in [event.reason for event in events if isinstance(event, Refusal)]
 
 
+AGAIN: list[list[tuple[str, str]]] = [
+    [("filePath", "a"), ("content", "x"), ("filePath", "b")],
+    [("content", "x"), ("filePath", "a"), ("content", "y")],
+    [("filePath", "a"), ("content", "x"), ("filePath", "b"), ("content", "y")],
+    [("filePath", "a"), ("other", "x"), ("filePath", "b"), ("content", "y")],
+    [("filePath", "a"), ("content", "<x>"), ("other", "y"), ("filePath", "b")],
+    [("filePath", "a"), ("content", "x"), ("filePath", "a")],
+]
+
+
+@EACH_WITH_TAGS
+@pytest.mark.parametrize("given", AGAIN, ids=["".join(key[0] for key, _ in given) for given in AGAIN])
+def test_a_parameter_that_is_given_again_later_is_no_part_of_a_value(
+    dialect: Description, given: list[tuple[str, str]]
+) -> None:
+    """With the same value it changes nothing; with another the call stays text."""
+    written = "".join(f"{opener(dialect, key)}{value}{closer(dialect, key)}" for key, value in given)
+    text = reply(dialect, call(dialect, "write", {}, last=written))
+    events = every_cut(dialect, text)
+    assert calls(events) == ([("write", dict(given))] if len(given) == len({*given}) + 1 else [])
+    whole = f"{opener(dialect, 'filePath').strip()}b{closer(dialect, 'filePath').strip()}"
+    for value in (f"a {whole} b", f"a {closer(dialect, 'content').strip()} b", f"{whole}\n{whole}"):
+        arguments = {"filePath": "a", "content": value}
+        assert calls(read([reply(dialect, call(dialect, "write", arguments))], [dialect], TOOLS)) == [
+            ("write", arguments)
+        ]
+
+
 ALIKE = [name for name, one in WITH_TAGS.items() if CallSyntax(one, one.calls[0]).parameters.closers_alike]
 
 

@@ -291,10 +291,10 @@ BODIES: list[tuple[Mapping[str, Tool], str, dict[str, Any], str]] = [
         "write_to_file",
         {
             "path": "a.html",
-            "content": "<p>x</p>\n</content>\n<path>b</path>\n&lt;\n",
+            "content": "<p>x</p>\n</content> and <path>b</path>\n&lt;\n",
             "task_progress": "- [x] a\n- [ ] b",
         },
-        "<write_to_file>\n<path>a.html</path>\n<content>\n<p>x</p>\n</content>\n<path>b</path>\n&lt;\n\n</content>\n"
+        "<write_to_file>\n<path>a.html</path>\n<content>\n<p>x</p>\n</content> and <path>b</path>\n&lt;\n\n</content>\n"
         "<task_progress>\n- [x] a\n- [ ] b\n</task_progress>\n</write_to_file>",
     ),
     (

@@ -218,15 +218,8 @@ class Parameters:
         return not self.given.keys() & declared.keys()
 
     def quotes(self, key: str) -> bool:
-        """True if a parameter's opener after a closer is content all the same: its name says that it is none.
-
-        That is so if the parameter was given before, or if the bare tag is another tool's. It is no sign if the open
-        parameter may be quoted itself, or is the same one.
-        """
-        declared = self._named.declared
-        if key in self.given and key != self._begun.key:
-            return self._begun.key in declared or not declared
-        bare = self._syntax.dialect.names == "declared" and key not in declared
+        """Return True if a bare tag after a closer is content: it is no parameter's but another tool's."""
+        bare = self._syntax.dialect.names == "declared" and key not in self._named.declared
         return bare and self._named.offered(key) is not None
 
     # At the end of the call
