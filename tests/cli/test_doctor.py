@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import ssl
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -198,3 +200,37 @@ async def test_nothing_secret_is_printed(here: Path, monkeypatch: pytest.MonkeyP
     done = await doctor("--port", "9")
     assert "abcdefghijklmnop" not in done.output
     assert str(here) not in done.output
+
+
+# Whose VTC listens
+
+STRANGER = "it does not prove that it is yours"
+
+
+async def test_a_vtc_proves_to_programs_of_its_user_whose_it_is(start: Start, confdir: Path, here: Path) -> None:
+    lab = await start(chat.streamed("Hi"), vtc_log=str(here / "vtc.jsonl"))
+    port = lab.proxy.url.rpartition(":")[2]
+    shutil.copy(confdir / "mitmproxy-ca-cert.pem", here / "mitmproxy-ca.pem")  # which anyone may read
+    for folder, is_own in ((confdir, True), (here, False), (here / "none", False)):
+        (here / "vtc.yaml").write_text(f"options: {{confdir: '{folder}'}}")
+        done = await doctor("--port", port)
+        assert (f"VTC {__version__} listens at" in done.output, STRANGER in done.output) == (True, not is_own)
+
+
+async def test_another_listener_cannot_pass_the_question_on_or_repeat_an_answer(
+    start: Start, confdir: Path, here: Path
+) -> None:
+    (here / "vtc.yaml").write_text(f"options: {{confdir: '{confdir}'}}")
+    lab = await start(chat.streamed("Hi"))
+    answers: list[bytes] = []
+
+    async def relayed(seen: Seen) -> AsyncIterator[bytes]:
+        answer = await lab.client.get(seen.path, headers={"vtc-nonce": seen.headers["vtc-nonce"]})
+        answers.append(answer.content)
+        yield answers[0]
+
+    async with serving(lambda seen: Reply(relayed(seen), JSON)) as impostor:
+        port = impostor.url.rpartition(":")[2]
+        for _ in range(2):
+            assert STRANGER in (await doctor("--port", port)).output
+    assert all(b'"proof"' in answer for answer in answers)

@@ -11,9 +11,11 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ from tests.cli.conftest import UsualPorts
 from vtc.cli import main
 
 PATIENCE = 60
+HOSTS = ("127.0.0.1", "localhost")
 AGENT = """\
 import json, os, signal, sys, urllib.request
 from pathlib import Path
@@ -263,7 +266,7 @@ def test_a_vtc_that_runs_before_that_very_server_is_used_and_a_signal_is_an_exit
         try:
             assert any("listening" in line for line in running.stdout)
             done = subprocess.run(
-                machine.command("lab", server, "--", "killed"),
+                machine.command("lab", server, "--key-env", "MY_KEY", "--", "killed"),
                 env=machine.variables(),
                 cwd=machine.work,
                 stdin=subprocess.DEVNULL,
@@ -273,11 +276,75 @@ def test_a_vtc_that_runs_before_that_very_server_is_used_and_a_signal_is_an_exit
             )
             assert done.returncode == 128 + signal.SIGKILL, done
             assert done.stderr == f"vtc: the VTC at http://127.0.0.1:{port} is used\n"
-            assert machine.seen["url"] == f"http://127.0.0.1:{port}/v1"
+            assert (machine.seen["url"], machine.seen["key"]) == (f"http://127.0.0.1:{port}/v1", "sk-mine")
             assert running.poll() is None
         finally:
             running.terminate()
             running.stdout.read()
+
+
+@pytest.mark.parametrize(
+    ("host", "named"),
+    [("127.0.0.1", ["--key-env", "MY_KEY"]), *(pytest.param(host, [], marks=pytest.mark.rest) for host in HOSTS)],
+)
+def test_another_program_that_says_it_is_vtc_gets_neither_key_nor_traffic(
+    host: str, named: list[str], machine: Machine, server: str
+) -> None:
+    server = server.replace("127.0.0.1", host)
+    with impostor(server) as seen:
+        (machine.work / "vtc.yaml").write_text(f"port: {seen.server_address[1]}\nprofiles: ['{machine.profiles}']\n")
+        done = subprocess.run(
+            machine.command("lab", server, *named),
+            env=machine.variables(),
+            cwd=machine.work,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+        )
+        assert seen.asked == ["GET /.vtc"]
+    address = f"http://127.0.0.1:{seen.server_address[1]}"
+    why = "it does not prove that it is yours (by the key in ~/.mitmproxy)"
+    assert (done.returncode, done.stderr) == (0, f"vtc: the VTC at {address} is not used: {why}\n")
+    assert machine.seen["url"] != f"{address}/v1"
+    assert machine.seen["key"] == ("sk-mine" if named else "any")
+
+
+class Impostor(ThreadingHTTPServer):
+    """Answers as the VTC would that a launch looks for, and records what it is asked."""
+
+    def __init__(self, upstream: str) -> None:
+        super().__init__(("127.0.0.1", 0), _Impostor)
+        self.upstream = upstream
+        self.asked: list[str] = []
+
+
+class _Impostor(BaseHTTPRequestHandler):
+    server: Impostor
+
+    def do_GET(self) -> None:
+        self.server.asked.append(f"{self.command} {self.path}")
+        value = {"name": "vtc", "version": "0.1.0", "mode": "rewrite", "upstream": self.server.upstream}
+        body = json.dumps({**value, "log": "", "proof": "0" * 64}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_POST = do_GET
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Write nothing."""
+
+
+@contextmanager
+def impostor(upstream: str) -> Iterator[Impostor]:
+    with Impostor(upstream) as server:
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
 
 
 # Mistakes, before anything is started
@@ -298,6 +365,7 @@ def called(machine: Machine, *arguments: str, monkeypatch: pytest.MonkeyPatch) -
         (["lab"], 2, "no model server answers on ports 9 of this machine: vtc launch lab URL"),
         (["lab", "http://me:open-sesame@127.0.0.1:9"], 2, "leave out user and password"),
         (["lab", "http://127.0.0.1:9", "--key-env", "NOT_SET"], 2, "the variable NOT_SET is not set, or empty"),
+        (["lab", "--key-env", "MY_KEY"], 2, "--key-env: name the server whose key it is: vtc launch lab URL"),
         (["labb"], 2, "there is no agent 'labb' (did you mean 'lab'?)"),
         (["lab", "--modl", "x"], 2, "there is no option --modl (did you mean --model?); the agent's own go after"),
         (["lab", "--print"], 2, "there is no option --print; the agent's own go after `--`"),

@@ -435,4 +435,5 @@ def test_without_an_upstream_the_one_that_answers_on_a_usual_port_is_taken(usual
         assert f"reverse:{url}" in command()
         assert "--mode" not in command("--proxy")
         assert "reverse:" not in " ".join(command("--", "--mode", "socks5"))
+        assert "whose key it is must be said" in run("--key-env", "PATH").output
     assert "--mode" not in command()  # now no one answers

@@ -203,9 +203,16 @@ def test_what_cannot_be_watched_is_said_in_one_line(tmp_path: Path, monkeypatch:
     )
 
 
-async def test_a_vtc_that_runs_says_where_its_log_is(start: Start, tmp_path: Path) -> None:
+async def test_a_vtc_that_runs_says_where_its_log_is(
+    start: Start, confdir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If it is one of this user's, as the key in his folder of certificates shows."""
+    monkeypatch.chdir(tmp_path)
     log = tmp_path / "vtc.jsonl"
     lab = await start(chat.streamed("Hi"), vtc_log=str(log))
+    result = await asyncio.to_thread(run, lab.proxy.url)
+    assert (result.exit_code, f"names {log} as its log, but it does not prove that it is" in result.output) == (1, True)
+    (tmp_path / "vtc.yaml").write_text(f"options: {{confdir: {confdir}}}")
     result = await asyncio.to_thread(run, lab.proxy.url)
     assert f"this needs a terminal; for programs each line of {log} is JSON" in result.output
     lab = await start(chat.streamed("Hi"))

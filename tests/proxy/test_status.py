@@ -84,3 +84,13 @@ async def test_programs_of_this_machine_alone_are_told_where_the_log_is(start: S
     assert (await lab.client.get("/.vtc")).json()["log"] == str(log)
     far = await lab.client.get("/.vtc", headers={"x-forwarded-for": "192.0.2.1"})
     assert (far.status_code, "log" in far.json()) == (200, False)
+
+
+@pytest.mark.parametrize(
+    "headers", [{}, {"vtc-nonce": "x" * 32}, {"vtc-nonce": "0" * 32, "x-forwarded-for": "192.0.2.1"}], ids=str
+)
+async def test_only_programs_of_this_machine_that_send_a_nonce_get_a_proof(
+    headers: dict[str, str], start: Start
+) -> None:
+    lab = await start(chat.streamed("Hi"))
+    assert "proof" not in (await lab.client.get("/.vtc", headers=headers)).json()

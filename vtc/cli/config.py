@@ -74,6 +74,10 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         """Say whose certificates are trusted; what is typed wins."""
         return Trust.of([*launch.settings(self.arguments()), *sets])
 
+    def confdir(self, sets: Sequence[str]) -> str:
+        """Name the folder of mitmproxy's certificates; what is typed wins."""
+        return launch.confdir([*launch.settings(self.arguments()), *sets])
+
     def specs(self) -> dict[KeyPath, list[str]]:
         """List by its key what each setting makes of mitmproxy's options, as `NAME=VALUE`."""
         own: dict[KeyPath, list[str]] = {(key,): as_options({key: getattr(self, key)}) for key in OPTIONS}

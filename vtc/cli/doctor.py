@@ -26,7 +26,7 @@ from vtc.profiles.settings import Settings
 from vtc.proxy import launch
 from vtc.proxy.asker import Asker, ServerAnswer
 from vtc.proxy.findings import findings
-from vtc.proxy.status import PATH, status_of
+from vtc.proxy.status import PATH, ownership_fault, status_of
 from vtc.proxy.trust import TrustError
 from vtc.reporting import hints
 from vtc.scrub import escaped, scrub
@@ -109,22 +109,25 @@ def _findings(
             yield _escaped(CheckLine("wrong", str(error)))
     else:
         yield CheckLine("note", "no model server was named: vtc doctor http://127.0.0.1:8000")
-    yield from map(_escaped, _proxy(port or settings.port or launch.PORT, url, models if call else []))
+    at = port or settings.port or launch.PORT
+    yield from map(_escaped, _proxy(at, url, models if call else [], settings.confdir(())))
 
 
-def _proxy(port: int, server: str, models: Sequence[str]) -> Iterator[CheckLine]:
+def _proxy(port: int, server: str, models: Sequence[str], confdir: str) -> Iterator[CheckLine]:
     """Look at what listens where VTC does, and have the first of these models of its server make a call through it."""
     at = f"127.0.0.1:{port}"
     if not _listens(port):
         yield CheckLine("note", f"nothing listens at {at}: VTC does not run there")
         return
-    status, answer = status_of(Asker(f"http://{at}"))
+    status, answer = status_of(Asker(f"http://{at}"), confdir)
     if status is None:
         yield CheckLine("wrong", _stranger(at, answer))
         return
     yield CheckLine("ok", f"VTC {status.version} listens at {at}, mode {status.mode}, before {status.upstream}")
     if status.version != __version__:
         yield CheckLine("note", f"it is not the VTC {__version__} that is asked here: start it again after an update")
+    if not status.is_own:
+        yield CheckLine("note", f"{ownership_fault(confdir)}: `vtc launch` starts another")
     if server and not status.is_before(server):
         yield CheckLine(
             "wrong", f"it stands before another server than {server}: vtc run {server}, with another --port"

@@ -22,7 +22,7 @@ from vtc.profiles.schema import VARIABLE
 from vtc.proxy import launch
 from vtc.proxy.address import Address
 from vtc.proxy.asker import Asker
-from vtc.proxy.status import status_of
+from vtc.proxy.status import ownership_fault, status_of
 
 KEY = "any"
 """What an agent sends as its key where the server wants none: most do not start without one."""
@@ -191,15 +191,27 @@ def env(
     server, path = server_and_path(upstream)
     at = host or "127.0.0.1"
     address = f"http://{f'[{at}]' if ':' in at else at}:{port or settings.port or launch.PORT}"
-    if _is_own(server) and not (host or port):
+    if _is_vtc(server) and not (host or port):
         address = server
+    _warn_of_strangers(address, settings.confdir(()))
     key: Value = Variable(key_env) if key_env else KEY
     for line in lines(profile, SHELLS[shell or _shell()], f"{address}{path}", model, key):
         click.echo(line)
 
 
-def _is_own(server: str) -> bool:
+def _is_vtc(server: str) -> bool:
     """True if a VTC of this machine answers at a URL; servers elsewhere are not asked."""
+    return _is_near(server) and status_of(Asker(server, seconds=1))[0] is not None
+
+
+def _warn_of_strangers(address: str, confdir: str) -> None:
+    """Warn of a listener of this machine that the agent would ask and that may be another user's."""
+    if _is_near(address):
+        status, answer = status_of(Asker(address, seconds=1), confdir)
+        if not (answer.error or (status and status.is_own)):
+            click.echo(f"vtc: something listens at {address}, but {ownership_fault(confdir)}", err=True)
+
+
+def _is_near(server: str) -> bool:
     url = urlsplit(server)
-    near = url.scheme == "http" and Address(url.hostname or "", 0).is_loopback
-    return near and status_of(Asker(server, seconds=1))[0] is not None
+    return url.scheme == "http" and Address(url.hostname or "", 0).is_loopback

@@ -36,7 +36,7 @@ from vtc.proxy.asker import Asker
 from vtc.proxy.findings import listed as models_of
 from vtc.proxy.findings import recognised, spoken
 from vtc.proxy.stats import Figures
-from vtc.proxy.status import status_of
+from vtc.proxy.status import ownership_fault, status_of
 
 STARTUP = 60.0
 """Seconds after which a VTC that does not answer is given up."""
@@ -91,8 +91,8 @@ def launch(
     """Start AGENT so that it asks the model server at URL by way of VTC, and end VTC after it.
 
     Without URL, the server is that of vtc.yaml, or one that answers on a usual port of this machine. What stands after
-    `--` goes to the agent: `vtc launch codex http://127.0.0.1:8000 -- exec "Tidy up"`. A VTC that runs before that
-    server is used, if no option asks for another. No file of yours is changed.
+    `--` goes to the agent: `vtc launch codex http://127.0.0.1:8000 -- exec "Tidy up"`. A VTC of yours that runs before
+    that server is used, if no option asks for another. No file of yours is changed.
     """
     file, settings = config.loaded(None)
     profiles = common.loaded(directories or config.directories(file, settings))
@@ -105,6 +105,8 @@ def launch(
     if not key:
         raise CannotLaunch(f"--key-env: the variable {key_env} is not set, or empty")
     server, path = server_and_path(upstream or settings.upstream)
+    if key_env and not server:
+        raise CannotLaunch(f"--key-env: name the server whose key it is: vtc launch {profile.name} URL")
     server = server or local_servers.chosen(f"vtc launch {profile.name}")
     if not server:
         raise CannotLaunch(
@@ -121,8 +123,9 @@ def launch(
         stack.enter_context(children.ended_by_signals())
         folder = Path(tempfile.mkdtemp(prefix="vtc-launch-"))
         stack.callback(_remove, folder)
-        address = None if asked else _running(settings.port or programs.PORT, server)
-        proxy = None if address else stack.enter_context(OwnProxy.started(server, given, folder, own_log=settings.log))
+        confdir = settings.confdir(options["sets"])
+        address = None if asked else _find_running(settings.port or programs.PORT, server, confdir)
+        proxy = None if address else stack.enter_context(OwnProxy.started(server, given, folder, settings.log, confdir))
         at = (address or (proxy.address if proxy else "")) + path
         setup = profile.setup({"address": at, "model": chosen, "key": key, "folder": str(folder / "agent")})
         _write(setup, folder / "agent")
@@ -170,28 +173,37 @@ def _model(names: Sequence[str], agent: AgentProfile, server: str) -> str:
 # VTC.
 
 
-def _running(port: int, server: str) -> str | None:
-    """Find the address of a VTC that runs already before that very server."""
+def _find_running(port: int, server: str, confdir: str) -> str | None:
+    """Find the address of a VTC of this user that runs already before that very server.
+
+    Any user of this machine may listen there, and would be sent the key and all prompts.
+    """
     address = f"http://127.0.0.1:{port}"
-    status, _ = status_of(Asker(address, seconds=1))
-    if status and status.mode == "rewrite" and status.is_before(server):
-        click.echo(f"vtc: the VTC at {address} is used", err=True)
-        return address
-    return None
+    status, _ = status_of(Asker(address, seconds=1), confdir)
+    if not (status and status.mode == "rewrite" and status.is_before(server)):
+        return None
+    if not status.is_own:
+        click.echo(f"vtc: the VTC at {address} is not used: {ownership_fault(confdir)}", err=True)
+        return None
+    click.echo(f"vtc: the VTC at {address} is used", err=True)
+    return address
 
 
 class OwnProxy:
     """A VTC that was started for one run of an agent; its lines go to a file."""
 
-    def __init__(self, process: subprocess.Popen[bytes], address: str, folder: Path) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], address: str, folder: Path, confdir: str) -> None:
         self.address = address
+        self._confdir = confdir
         self._process = process
         self._log = folder / "vtc.log"
         self._exchanges = folder / "exchanges.jsonl"
 
     @classmethod
     @contextmanager
-    def started(cls, server: str, arguments: Sequence[str], folder: Path, *, own_log: str | None) -> Iterator[OwnProxy]:
+    def started(
+        cls, server: str, arguments: Sequence[str], folder: Path, own_log: str | None, confdir: str
+    ) -> Iterator[OwnProxy]:
         """Start it on a free port before a server, and end it however the block is left."""
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
@@ -200,7 +212,7 @@ class OwnProxy:
         command += arguments if own_log else [*arguments, "--log", str(folder / "exchanges.jsonl")]
         with (folder / "vtc.log").open("wb") as log:
             process = children.started(command, log, folder)
-        proxy = cls(process, f"http://127.0.0.1:{port}", folder)
+        proxy = cls(process, f"http://127.0.0.1:{port}", folder, confdir)
         try:
             proxy._wait(server)
             yield proxy
@@ -210,8 +222,8 @@ class OwnProxy:
     def _wait(self, server: str) -> None:
         begun = time.monotonic()
         while self._process.poll() is None and time.monotonic() - begun < STARTUP:
-            status, _ = status_of(Asker(self.address, seconds=1))
-            if status and status.is_before(server):
+            status, _ = status_of(Asker(self.address, seconds=1), self._confdir)
+            if status and status.is_before(server) and status.is_own:  # another program may have taken the port
                 return
             time.sleep(PAUSE)
         lines = self._log.read_text("utf-8", "replace").strip()

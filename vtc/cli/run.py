@@ -121,7 +121,8 @@ def run(
     program: Literal["mitmweb", "mitmdump"] = "mitmweb" if web or settings.web else "mitmdump"
     with _said_in(file, () if upstream else ("upstream",)):
         server = server_url(upstream or settings.upstream)
-    if not (server or proxy or _has_mode([*settings.arguments(), *more])):
+    # The key of a server that nobody named is lent to none that happens to answer.
+    if not (server or proxy or options["key_env"] or _has_mode([*settings.arguments(), *more])):
         server = _nearby(quiet=dry_run)
     address = host or settings.host or "127.0.0.1"
     at = next(choice for choice in (port, settings.port, launch.PORT) if choice is not None)

@@ -19,7 +19,7 @@ from vtc.profiles import loader
 from vtc.proxy import launch
 from vtc.proxy.asker import Asker
 from vtc.proxy.draft_file import DraftFile
-from vtc.proxy.status import status_of
+from vtc.proxy.status import ownership_fault, status_of
 
 NEEDED = "needs the package textual"
 
@@ -97,7 +97,8 @@ def _draft(flow: str, port: int, folders: Sequence[Path]) -> DraftFile:
 
 def _log_of(url: str) -> Path:
     """Ask a VTC of this machine where it writes its log."""
-    status, answer = status_of(Asker(url))
+    confdir = config.loaded(None)[1].confdir(())
+    status, answer = status_of(Asker(url), confdir)
     if answer.error:
         raise click.ClickException(f"nothing answers at {url} ({answer.why}): name its URL, or the file of its log")
     if status is None:
@@ -105,5 +106,9 @@ def _log_of(url: str) -> Path:
     if not status.log:
         raise click.ClickException(
             f"VTC at {url} writes no log that you may read here: start it with `vtc run --log FILE`"
+        )
+    if not status.is_own:
+        raise click.ClickException(
+            f"VTC at {url} names {status.log} as its log, but {ownership_fault(confdir)}: name the file if you trust it"
         )
     return Path(status.log)

@@ -33,6 +33,8 @@ class ServerAnswer:
     """By name in lower case."""
     error: OSError | HTTPException | None = None
     seconds: float = 0.0
+    peer: tuple[object, ...] = ()
+    """The address that was connected to: the number of its host, the port."""
 
     @property
     def ok(self) -> bool:
@@ -94,13 +96,15 @@ class Asker:
             sent = {"content-type": "application/json", "accept": "*/*", **(headers or {})}
             if self._key:
                 sent[key] = f"Bearer {self._key}" if key == BEARER else self._key
+            connection.connect()
+            peer = connection.sock.getpeername()
             connection.request("GET" if body is None else "POST", f"{self._at.path}{path}", body, sent)
             response = connection.getresponse()
             data = response.read(MOST)
             if late.is_set():
                 raise TimeoutError
             by_name = {name.lower(): value for name, value in response.getheaders()}
-            return ServerAnswer(response.status, data, by_name, None, time.monotonic() - begun)
+            return ServerAnswer(response.status, data, by_name, None, time.monotonic() - begun, peer)
         except (OSError, HTTPException) as error:
             if late.is_set() or isinstance(error, TimeoutError):
                 error = TimeoutError(None, f"no answer within {self.seconds:g} seconds")

@@ -12,7 +12,7 @@ from typing import Literal
 
 from mitmproxy.version import VERSION as MITMPROXY
 
-__all__ = ["MITMPROXY", "PORT", "as_set", "certificate", "command", "installing", "settings"]
+__all__ = ["MITMPROXY", "PORT", "as_set", "certificate", "command", "confdir", "installing", "settings"]
 
 # Where the script lies that mitmproxy loads (`mitmdump -s …`).
 
@@ -85,6 +85,14 @@ def certificate() -> Path:
     from mitmproxy.options import CONF_BASENAME, CONF_DIR  # that loads much of mitmproxy
 
     return Path(CONF_DIR).expanduser() / f"{CONF_BASENAME}-ca-cert.pem"
+
+
+def confdir(settings: Iterable[str]) -> str:
+    """Name the folder of certificates that these `NAME=VALUE`s choose; the last one counts."""
+    from mitmproxy.options import CONF_DIR  # that loads much of mitmproxy
+
+    given = dict(setting.partition("=")[::2] for setting in settings)
+    return given.get("confdir") or CONF_DIR
 
 
 def installing(package: str) -> str:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from mitmproxy.options import CONF_DIR
+
 from vtc.proxy.address import Address
 from vtc.proxy.address import upstream as address_of
 from vtc.proxy.asker import Asker, ServerAnswer
+from vtc.proxy.ownership import NONCE_HEADER, is_proof, make_nonce
 
 PATH = "/.vtc"
 NAME = "vtc"
 """The `name` by which its answer is known."""
+CLAIMS = ("version", "mode", "upstream", "log")
+"""The fields of its answer that its proof covers."""
 
 
 class ProxyStatus(NamedTuple):
@@ -21,6 +26,8 @@ class ProxyStatus(NamedTuple):
     upstream: str
     log: str
     """The file with a line for each exchange, for programs of its machine; empty if there is none."""
+    is_own: bool = False
+    """True if it proved that its user is that of this program; all else is what any listener may say."""
 
     def is_before(self, server: str) -> bool:
         """True if it stands before the server of this URL, as far as URLs show it."""
@@ -31,10 +38,22 @@ class ProxyStatus(NamedTuple):
         return here == there
 
 
-def status_of(asker: Asker) -> tuple[ProxyStatus | None, ServerAnswer]:
-    """Ask what listens whether it is VTC before a model server; None if it is not, and what it answered."""
-    answer = asker.ask(PATH)
+def ownership_fault(confdir: str = CONF_DIR) -> str:
+    """Say that a listener is not known to be of this user, and why."""
+    return f"it does not prove that it is yours (by the key in {confdir})"
+
+
+def status_of(asker: Asker, confdir: str = CONF_DIR) -> tuple[ProxyStatus | None, ServerAnswer]:
+    """Ask what listens whether it is VTC before a model server; None if it is not, and what it answered.
+
+    `confdir` is the folder whose key proves that it is a VTC of this user.
+    """
+    nonce = make_nonce()
+    answer = asker.ask(PATH, headers={NONCE_HEADER: nonce})
     value = answer.json
     if not isinstance(value, dict) or value.get("name") != NAME:
         return None, answer
-    return ProxyStatus(*(str(value.get(key) or "") for key in ProxyStatus._fields)), answer
+    claims = [str(value.get(key) or "") for key in CLAIMS]
+    is_own = is_proof(str(value.get("proof")), confdir, nonce, answer.peer, claims)
+    version, mode, upstream, log = claims
+    return ProxyStatus(version, mode, upstream, log, is_own), answer

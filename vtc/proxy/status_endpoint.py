@@ -1,13 +1,14 @@
 """Tell who asks a reverse proxy that it is VTC, which version, and before which model server: `GET /.vtc`.
 
 `vtc doctor` and `vtc launch` ask it, and so may whoever watches over the process. No other reply says that VTC was
-there. Programs of this machine are also told where the log is, for `vtc tail`: who may read it is for its file to say.
+there. Programs of this machine are also told where the log is, for `vtc tail`: who may read it is for its file to say;
+and those of the same user get a proof that this VTC is theirs, too (`ownership`).
 Exchanges themselves are told to no one who may only connect, as ids are, by which an unread reply is asked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from vtc import __version__
 from vtc.json_text import encode
 from vtc.proxy.address import url_of
 from vtc.proxy.nearness import is_near, may_be_page
-from vtc.proxy.status import NAME, PATH
+from vtc.proxy.ownership import NONCE_HEADER, prove_ownership
+from vtc.proxy.status import CLAIMS, NAME, PATH
 
 
 class StatusEndpoint:
@@ -34,9 +36,18 @@ class StatusEndpoint:
         value: Mapping[str, Any] = {"error": {"message": "VTC: pages of the web are not told this"}}
         if status == 200:
             value = {"name": NAME, "version": __version__, "mode": ctx.options.vtc_mode, "upstream": upstream}
-            if ctx.options.vtc_log and is_near(flow):
-                value = {**value, "log": str(Path(ctx.options.vtc_log).expanduser().absolute())}
+            if is_near(flow):
+                value = {**value, **dict(_facts_for_this_machine(flow, value))}
         flow.response = http.Response.make(status, encode(value), {**headers, "cache-control": "no-store"})
+
+
+def _facts_for_this_machine(flow: http.HTTPFlow, value: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield where the log is, and the proof for whoever sent a nonce."""
+    log = str(Path(ctx.options.vtc_log).expanduser().absolute()) if ctx.options.vtc_log else ""
+    claims = [{**value, "log": log}[key] for key in CLAIMS]
+    nonce = flow.request.headers.get(NONCE_HEADER, "")
+    proof = prove_ownership(ctx.options.confdir, nonce, flow.client_conn.sockname, claims)
+    yield from ((key, text) for key, text in (("log", log), ("proof", proof)) if text)
 
 
 def asks(request: http.Request) -> bool:
