@@ -295,10 +295,10 @@ def _is_nothing(value: Any) -> bool:
 # The values that are set
 
 
-def _within(value: Any, least: float | None, most: float | None) -> Any:
+def _within(value: Any, least: int | float | None, most: int | float | None) -> Any:
     """Move a number to the bound beyond which it lies; of a list the first entries stay."""
     if isinstance(value, list):
-        return value if most is None else value[: max(int(most), 0)]
+        return value[: max(most, 0)] if isinstance(most, int) else value
     if isinstance(value, bool) or not isinstance(value, int | float):
         return value
     return least if least is not None and value < least else most if most is not None and value > most else value

@@ -9,7 +9,10 @@ import msgspec
 
 from vtc.guards.patterns import Expression
 
-_THOUSANDS = re.compile(r"\b\d{1,3}(?:,\d{3})+\b")
+_THOUSANDS = re.compile(r"\b[0-9]{1,3}(?:,[0-9]{3}){1,6}(?![\w,])")
+_NUMBER = re.compile(r"-?[0-9]{1,19}(\.[0-9]{1,19})?")
+MAX_INTEGER = (1 << 63) - 1
+"""The greatest whole number that an error may tell: what servers keep in 64 bits."""
 
 
 @cache
@@ -38,8 +41,21 @@ class RefusalWords(Expressions, frozen=True, kw_only=True):
     words: tuple[Expression, ...]
 
 
+def read_number(text: str | None) -> int | float | None:
+    """Read a number that an error tells: at most 19 ASCII digits on either side of the point, within 64 bits.
+
+    Return None for any other text. It is never parsed as JSON or by Python's own rules, which raise for some digits.
+    """
+    match = _NUMBER.fullmatch(text or "")
+    if not match:
+        return None
+    value = float(match[0]) if match[1] else int(match[0])
+    return value if abs(value) <= MAX_INTEGER else None
+
+
 def number(message: str, *expressions: str) -> int:
-    """Find a number by the first expression that fits; 0 if a message tells none."""
+    """Find a whole number by the first expression that fits; 0 if a message tells none."""
     message = _THOUSANDS.sub(lambda match: match[0].replace(",", ""), message)
     matches = (match for words in expressions if (match := pattern(words).search(message)))
-    return next((int(group) for match in matches for group in match.groups() if group), 0)
+    told = (read_number(group) for match in matches for group in match.groups() if group)
+    return next((value for value in told if isinstance(value, int)), 0)

@@ -1,0 +1,189 @@
+"""Errors that are made to hurt: odd numbers, thousands of names, words of all tables at once."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given as over
+from hypothesis import strategies as st
+
+from tests.apis.shapes import SHAPES, asked
+from tests.exchanges import agent, planner
+from vtc.apis import APIS
+from vtc.exchange import Exchange
+from vtc.profiles import Memory
+
+type Json = dict[str, Any]
+
+BY_NAME = {api.name: api for api in APIS}
+TABLES = Path(__file__).parents[3] / "vtc/exchange/asking"
+LONGEST = 9223372036854775807
+
+
+def opened(api: str, memory: Memory | None = None, **fields: Any) -> Exchange:
+    exchange = Exchange.open(BY_NAME[api], asked(api, **fields), agent(api), planner(), "seed", memory)
+    exchange.request()
+    return exchange
+
+
+def error_of(words: str) -> bytes:
+    return json.dumps({"error": {"message": words}}).encode()
+
+
+@pytest.mark.parametrize(
+    ("words", "fields", "sent"),
+    [
+        ("temperature at most 01", {"temperature": 1.5}, {"temperature": 1}),
+        ("temperature at most 0.5", {"temperature": 1.5}, {"temperature": 0.5}),
+        (f"seed at least {LONGEST}", {"seed": 1}, {"seed": LONGEST}),
+        ("stop at most 1", {"stop": ["a", "b"]}, {"stop": ["a"]}),
+        *(
+            (words, fields, None)
+            for words, fields in (
+                ("temperature at most ٣", {"temperature": 4.5}),
+                (f"temperature at most 0.{'5' * 20}", {"temperature": 1.5}),
+                (f"temperature at least {'9' * 400}.5", {"temperature": 1.5}),
+                (f"stop at most {'9' * 400}.5", {"stop": ["a", "b"]}),
+                ("stop at most 1.5", {"stop": ["a", "b"]}),
+                (f"seed at least {LONGEST + 1}", {"seed": 1}),
+                (f"seed at least {'9' * 300}", {"seed": 1}),
+                (f"max_tokens at most {'9' * 5000}", {"max_tokens": 5}),
+                (f"prompt is too long: n_prompt_tokens: {'9' * 5000}", {"max_tokens": 5}),
+                ("max_tokens: 5 > ٣", {"max_tokens": 5}),
+            )
+        ),
+    ],
+)
+def test_a_number_of_an_error_has_19_ascii_digits_and_64_bits(words: str, fields: Json, sent: Json | None) -> None:
+    exchange = opened("openai-chat", **fields)
+    again = exchange.again(error_of(words), 400)
+    assert (again and {name: json.loads(again)[name] for name in fields}) == sent
+    exchange.whole.error(error_of(words), 400)
+
+
+def calls_made(work: Callable[[], object]) -> int:
+    """Count the functions of VTC and of Python that are called."""
+    count = 0
+
+    def tally(_frame: FrameType, event: str, _arg: object) -> None:
+        nonlocal count
+        count += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(tally)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+def names(count: int) -> bytes:
+    return error_of(f"unexpected value(s) {', '.join(f"'z{n}.name'" for n in range(count))} for the")
+
+
+def test_the_work_for_an_error_does_not_grow_with_the_names_in_it() -> None:
+    """The paths of the body are listed once, and each name is looked up once."""
+
+    def work(error: bytes, messages: int) -> int:
+        exchange = opened("openai-chat", messages=[{"role": "user", "name": "a", "content": "x"}] * messages)
+        return calls_made(lambda: exchange.again(error, 400))
+
+    work(names(1), 1)  # which compiles the tables
+    assert work(names(250), 500) < 1.5 * work(names(1), 500) < 25 * 500
+    assert work(names(250), 2000) < 5 * work(names(250), 500)
+
+
+def test_a_name_of_many_parts_is_followed_once() -> None:
+    """A body that nests a name, and an error that repeats it, have more ways than there is time for."""
+    nested: Any = {"x": 1}
+    for _ in range(20):
+        nested = {"a": [nested]}
+    exchange = opened("openai-chat", metadata=nested)
+    assert calls_made(lambda: exchange.again(error_of(f"x is not supported; {'a.' * 30}x is unknown"), 400)) < 20_000
+
+
+NUMBERS = ["1", "01", "-1", "0.5", "٣", "9" * 19, "9" * 20, "9" * 5000, f"{'9' * 400}.5", "1e999", "NaN", "1,000,000"]
+
+
+def expressions() -> list[str]:
+    """List the expressions of all three tables; those with holes as they are."""
+    found: list[str] = []
+
+    def gather(value: Any) -> None:
+        if isinstance(value, dict):
+            for key, part in value.items():
+                if key not in ("steps", "paths", "headers", "where", "to", "do", "pairs"):
+                    gather(part)
+        elif isinstance(value, list):
+            for part in value:
+                gather(part)
+        elif isinstance(value, str):
+            found.append(value)
+
+    for name in ("refusals", "named_fields", "window"):
+        gather(yaml.safe_load((TABLES / f"{name}.yaml").read_text("utf-8")))
+    return found
+
+
+NAMES = [
+    "temperature",
+    "'max_tokens'",
+    "`stop`",
+    "messages.0.content",
+    "tools[0].x",
+    "*.*",
+    "thinKing level",
+    "max tokenſ",
+]
+
+
+@st.composite
+def sayings(draw: st.DrawFn) -> str:
+    """Words that an expression finds, with odd names and numbers in its holes."""
+    words = draw(st.sampled_from(EXPRESSIONS))
+    holes = {f"{{{name}}}": draw(st.sampled_from(NAMES)) for name in ("name", "at", "second")}
+    holes |= {f"{{{name}}}": draw(st.sampled_from(NUMBERS)) for name in ("least", "most")}
+    holes |= {"{names}": "'a', 'b'", "{use}": "'system'", "{words}": "low, high"}
+    marks = {hole: chr(0xE000 + number) for number, hole in enumerate(holes)}
+    for hole, mark in marks.items():
+        words = words.replace(hole, mark)
+    text = draw(st.from_regex(words, fullmatch=True))
+    for hole, mark in marks.items():
+        text = text.replace(mark, holes[hole])
+    return text
+
+
+EXPRESSIONS = expressions()
+SHAPED: list[Callable[[str], Any]] = [
+    lambda text: text,
+    lambda text: {"error": text},
+    lambda text: {"error": {"message": text, "param": text, "code": 400}},
+    lambda text: {"detail": [{"loc": ["body", text, 0], "msg": text}]},
+    lambda text: {"error": {"message": "Provider returned error", "metadata": {"raw": json.dumps({"message": text})}}},
+]
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@over(
+    said=st.lists(st.one_of(sayings(), st.text(max_size=20)), min_size=1, max_size=3).map(" ".join),
+    shape=st.sampled_from(SHAPED),
+    status=st.sampled_from([200, 400, 404, 413, 422, 500]),
+    raw=st.booleans(),
+)
+def test_no_text_of_an_error_raises(name: str, said: str, shape: Callable[[str], Any], status: int, raw: bool) -> None:
+    exchange = opened(name, Memory(), **SHAPES[name].history)
+    error = said.encode("utf-8", "replace") if raw else json.dumps(shape(said)).encode()
+    for _ in range(3):
+        if exchange.again(error, status) is None:
+            break
+    exchange.whole.error(error, status)
+    exchange.whole.from_error(error, status)
+    exchange.learned()

@@ -1,0 +1,164 @@
+"""The fields of a request that was sent, as an error may name them: each place once, however many messages have it.
+
+messages: [{role, content}, {role, content, name}]  ->  messages, messages.*.role, messages.*.content, messages.*.name
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property, lru_cache
+from typing import Any
+
+from vtc.exchange.asking.corrections import EVERY, Part, limits
+
+MAX_NAMES_PER_ERROR = 20
+"""Names that are looked up for one error; further ones name nothing."""
+MAX_KEYS_PER_NAME = 32
+MAX_DEPTH_BY_PATH = 32
+"""Levels of a body in which a whole path is followed."""
+MAX_DEPTH_BY_NAME = 12
+"""Levels of a body in which a name alone is found."""
+
+type Tree = dict[str, "Tree"]
+"""The fields of an object, with theirs; the entries of a list share the field `EVERY`."""
+type Path = tuple[str, ...]
+
+
+class RequestOutline:
+    """Finds the fields of one request by their names in one error."""
+
+    def __init__(self, sent: Mapping[Part, Any]) -> None:
+        self._trees: dict[Part, Tree] = {part: {} for part in sent}
+        for part, value in sent.items():
+            _add(value, self._trees[part], 0)
+        self._found: dict[Path, tuple[Part, Sequence[Path]]] = {}
+        self._spelled: dict[int, dict[str, str]] = {}
+
+    @cached_property
+    def paths(self) -> Mapping[Part, Sequence[Path]]:
+        """All paths, by the part of the request; what users and models wrote in free form has none."""
+        return {part: [*_below(tree, ())] for part, tree in self._trees.items()}
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """All names, folded."""
+        return frozenset(name for paths in self.paths.values() for path in paths for name in names_of(path))
+
+    @cached_property
+    def _by_name(self) -> Mapping[Part, Mapping[str, Sequence[Path]]]:
+        """List the paths of each folded name."""
+        index: dict[Part, dict[str, list[Path]]] = {part: {} for part in self._trees}
+        for part, paths in self.paths.items():
+            for path in paths:
+                for name in dict.fromkeys(names_of(path)):
+                    index[part].setdefault(name, []).append(path)
+        return index
+
+    @cached_property
+    def _last_names(self) -> Mapping[Part, frozenset[str]]:
+        """The folded last keys of all paths."""
+        return {part: frozenset(folded(path[-1]) for path in paths) for part, paths in self.paths.items()}
+
+    def find(self, names: Path) -> tuple[Part, Sequence[Path]]:
+        """Find a field by its name or by its path in the server's words: in the body, else in the headers.
+
+        Finds nothing for an empty path, and beyond `MAX_NAMES_PER_ERROR`.
+        """
+        if names not in self._found:
+            if not 0 < len(names) <= MAX_KEYS_PER_NAME or len(self._found) >= MAX_NAMES_PER_ERROR:
+                return "body", ()
+            found = {part: self._find_in(part, names) for part in self._trees}
+            self._found[names] = ("headers", found["headers"]) if not found["body"] else ("body", found["body"])
+        return self._found[names]
+
+    def spelling_beside(self, path: Path, name: str) -> str:
+        """Return the spelling of a field of the body next to the one at a path; the name itself if there is none."""
+        beside = self._follow(self._trees["body"], (*path[:-1], name), set())
+        return beside[-1] if beside and beside[:-1] == path[:-1] else name
+
+    def _find_in(self, part: Part, names: Path) -> Sequence[Path]:
+        if path := self._follow(self._trees[part], names, set()):
+            return [path]
+        # A server behind the one that is asked may name a path that is not in this body: look for its end.
+        *above, last = map(folded, names)
+        first = next(filter(self._last_names[part].__contains__, above), None)
+        ends = self._by_name[part].get(last, ())
+        return [path for path in ends if first is None or first in map(folded, path[:-1])]
+
+    def _follow(self, tree: Tree, names: Path, dead: set[tuple[int, int]]) -> Path | None:
+        """Follow a path. A server may name what no body has (a kind of message, `body`); any index means all.
+
+        `dead` holds the places that lead nowhere, by the names that remain: each is tried once.
+        """
+        if not names:
+            return ()
+        here = id(tree), len(names)
+        if here in dead:
+            return None
+        head, rest = names[0], names[1:]
+        if EVERY in tree:
+            is_index = head == EVERY or head.isdigit()
+            below = self._follow(tree[EVERY], rest if is_index else names, dead)
+            if below is not None:
+                return (EVERY, *below)
+        key = self._key(tree, head)
+        below = self._follow(tree[key], rest, dead) if key is not None else None
+        if key is not None and below is not None:
+            return (key, *below)
+        below = self._follow(tree, rest, dead) if rest else None
+        if below is None:
+            dead.add(here)
+        return below
+
+    def _key(self, tree: Tree, name: str) -> str | None:
+        """Find the field of a name, also in the other spelling (`top_k`, `topK`)."""
+        if name in tree:
+            return name
+        if id(tree) not in self._spelled:
+            self._spelled[id(tree)] = {folded(key): key for key in reversed(tree)}
+        return self._spelled[id(tree)].get(folded(name))
+
+
+def _add(value: Any, tree: Tree, depth: int) -> None:
+    """Add the fields of a value to a tree."""
+    if depth >= MAX_DEPTH_BY_PATH:
+        return
+    if isinstance(value, dict):
+        for key, part in value.items():
+            _add(part, tree.setdefault(key, {}), depth + 1)
+    elif isinstance(value, list) and value:
+        entries = tree.setdefault(EVERY, {})
+        for part in value:
+            if isinstance(part, dict | list):
+                _add(part, entries, depth + 1)
+
+
+def _below(tree: Tree, above: Path) -> Iterator[Path]:
+    """List the paths of all fields of a tree."""
+    if len(above) >= MAX_DEPTH_BY_NAME:
+        return
+    for key, below in tree.items():
+        path = (*above, key)
+        if key != EVERY:
+            yield path
+        if not (above and key in limits().free_names):
+            yield from _below(below, path)
+
+
+def names_of(path: Path) -> Iterator[str]:
+    """List how the field at a path may be named: by its name, or with that of its object (`reasoningEffort`)."""
+    yield folded(path[-1])
+    if len(path) > 1:
+        yield folded("_".join(path[-2:]))
+
+
+def keys_of(path: str) -> Path:
+    """Split a path into its keys."""
+    return tuple(re.findall(r"[\w$*-]+", path))
+
+
+@lru_cache(1024)
+def folded(name: str) -> str:
+    """Fold a name to the form that its spellings share: `top_k`, `topK`."""
+    return name[:1] + name[1:].replace("_", "").lower()
