@@ -186,15 +186,17 @@ def test_json_without_a_closer_that_seems_to_end_in_a_string(dialect: str, conte
 SPACES = ["", "\n", "\n\n", "\r\n", "  ", "\t", "\n  ", " \n", "\n \n"]
 
 
-def without_closer(dialect: str, space: str, order: tuple[str, ...]) -> tuple[Call, str]:
-    """A call without the closing tag of `content`, the line break before it that is none of the value included, and
-    its text; empty if the dialect writes no tags around values, or the value not so.
+def without_closer(dialect: str, space: str, order: tuple[str, ...], *, alone: bool = False) -> tuple[Call, str]:
+    """A call without the closing tag of `content`, the line break before it that is none of the value included if that
+    is not left `alone`, and its text; empty if the dialect writes no tags around values, or the value not so.
     """
     call = ("write_file", {key: f"  x{space}" if key == "content" else "a.py" for key in order})
     param = next(iter(DIALECTS[dialect].params), "")
     text = write_calls([ToolCall(call[0], dumps(call[1]))], DIALECTS[dialect], TOOLS)
     closer = param.partition("{value}")[2].rstrip().replace("{key}", "content")
     before, found, after = text.partition(call[1]["content"])
+    if alone:
+        return call, before + found + after.replace(closer.lstrip(), "", 1)
     multiline = DIALECTS[dialect].frame == "multiline" and "\n" in space
     closer = "\n" * multiline + closer
     return call, before + found + after.removeprefix(closer) if len(closer) > 1 and after.startswith(closer) else ""
@@ -213,13 +215,25 @@ ORDERS = [("path", "content"), ("content", "path"), ("path", "content", "mode")]
 @pytest.mark.every
 @pytest.mark.parametrize("dialect", TAGGED)
 def test_a_value_without_its_closer_keeps_its_white_space(dialect: str, some: Any) -> None:
-    """Where the closer has a line of its own, the line break before the tag that follows is what is left of that."""
+    """If the closer has a line of its own, the line break before the tag that follows is what is left of that, and
+    before a second one the value may have ended: the call is none.
+    """
     for _, space, order in some(product([dialect], SPACES, ORDERS), 9):
         call, text = without_closer(dialect, space, order)
         assert text
-        assert [outcome(call, text, dialect, cuts=cuts) for cuts in (0, 1, 7)] == ["right"] * 3, text
+        own_line = "\n</" in DIALECTS[dialect].params[0] or (DIALECTS[dialect].frame == "multiline" and "\n" in space)
+        wanted = "refused" if own_line and space.endswith("\n") else "right"
+        assert [outcome(call, text, dialect, cuts=cuts) for cuts in (0, 1, 7)] == [wanted] * 3, text
         whole = merged(read([text], [DIALECTS[dialect]], TOOLS))
         assert all(merged(read(cut, [DIALECTS[dialect]], TOOLS)) == whole for cut in random_cuts(text)), text
+
+
+@pytest.mark.every
+@pytest.mark.parametrize("dialect", TAGGED)
+def test_a_value_takes_no_line_break_of_a_closer_that_is_missing_alone(dialect: str, some: Any) -> None:
+    for _, space, order in some(product([dialect], SPACES, ORDERS), 9):
+        call, text = without_closer(dialect, space, order, alone=True)
+        assert {outcome(call, text, dialect, cuts=cuts) for cuts in (0, 1, 7)} in ({"right"}, {"refused"}), text
 
 
 @pytest.mark.parametrize("dialect", ["qwen3-coder", "tag", "glm-4.5", "invoke"])

@@ -23,6 +23,7 @@ from vtc.json_schema import ObjectSchema, Schema
 
 
 _INDENTS = re.compile(r"\n[ \t]+\Z")
+_TWO_BREAKS = re.compile(r"\n\r?\n\Z")
 
 
 def unframed(text: str, frame: str, param: str) -> str:
@@ -41,18 +42,18 @@ def unframed(text: str, frame: str, param: str) -> str:
 
 
 def unclosed(text: str, frame: str, param: str, more: str = "") -> str | None:
-    """A value whose closing tag is missing, up to the tag that follows; its frame is still to be taken off.
+    """Return a value whose closing tag is missing, up to the tag that follows; its frame is still to be taken off.
 
-    Where the dialect writes that tag on a line of its own, one newline is no part of the value: `more` is the white
-    space that it writes after the parameter. None if the tag that follows may be indented: where the value ends is not
-    sure then.
+    If the dialect writes that tag on a line of its own, one newline is no part of the value: `more` is the white
+    space that it writes after the parameter. None if the end of the value is in doubt: the tag that follows may be
+    indented, or two newlines may be the dialect's, one before the closing tag and one after it.
     """
     after = param.partition("{value}")[2]
     own_line = after.startswith("\n") or (frame == "multiline" and text.startswith(("\n", "\r\n")))
     follows = after.rstrip() + "\n" in after + more
     if not (own_line or follows):
         return text
-    if _INDENTS.search(text):
+    if _INDENTS.search(text) or (own_line and follows and _TWO_BREAKS.search(text)):
         return None
     if own_line:
         return text  # that newline is the frame's
