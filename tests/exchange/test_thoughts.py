@@ -111,19 +111,21 @@ def test_a_request_to_which_nothing_is_given_back_keeps_its_bytes(api: str) -> N
     assert talk.sent == talk.came
 
 
-@pytest.mark.parametrize("differs", ["credential", "upstream", "model", "conversation", "arguments"])
+@pytest.mark.parametrize(
+    "differs", ["authorization", "x-litellm-api-key", "cookie", "upstream", "model", "conversation", "arguments"]
+)
 def test_thoughts_are_given_back_to_their_own_conversation_alone(differs: str) -> None:
     """Though the ids of its calls are those of every conversation."""
 
     def begun(**facts: Any) -> Talk:
-        headers = {"authorization": "Bearer sk-mine"}
+        headers = {"authorization": "Bearer sk-mine"} if differs in ("upstream", "model") else {differs: "session=mine"}
         return Talk("openai-chat", memory=memory, facts=Facts(**{"host": "one", "headers": headers, **facts}))
 
     memory = Memory()
     talk, other = begun(), begun()
     match differs:
-        case "credential":
-            other = begun(headers={"authorization": "Bearer sk-other"})
+        case "authorization" | "x-litellm-api-key" | "cookie":
+            other = begun(headers={differs: "session=other"})
         case "upstream":
             other = begun(host="another")
         case "model":
@@ -135,6 +137,15 @@ def test_thoughts_are_given_back_to_their_own_conversation_alone(differs: str) -
     other.reply(pairs.streamed("openai-chat", [], calls))
     assert thoughts("openai-chat", other.ask()) == []
     assert thoughts("openai-chat", talk.ask()) == ["Mine."]
+
+
+def test_a_cookie_of_a_load_balancer_that_changes_leaves_a_conversation_its_thoughts() -> None:
+    talk = Talk("openai-chat", facts=Facts(headers={"cookie": "session=mine"}))
+    talk.ask(*asks("openai-chat", "Read it"))
+    talk.reply(pairs.streamed("openai-chat", [], CALLS, reasoning="Mine."))
+    for cookies in ("session=mine; __cf_bm=1", "__cf_bm=2; session=mine; AWSALB=3"):
+        talk.facts = Facts(headers={"cookie": cookies})
+        assert thoughts("openai-chat", talk.ask()) == ["Mine."]
 
 
 def test_of_two_thoughts_that_led_to_the_same_call_none_is_given_back() -> None:

@@ -245,3 +245,63 @@ def test_every_policy_that_matches_in_the_order_of_priorities() -> None:
         ("b", "user agent 'Cline/3' matches glob 'cl*' and model 'm' matches glob '*'"),
         ("last", "every request matches"),
     ]
+
+
+# Whose requests they are
+
+HEADERS_OF_KEYS = (
+    *("authorization", "x-api-key", "api-key", "x-goog-api-key", "proxy-authorization", "x-litellm-api-key"),
+    *("x-portkey-api-key", "ocp-apim-subscription-key", "x-amz-security-token", "x-goog-iam-authorization-token"),
+    *("cf-access-client-secret", "cf-access-jwt-assertion", "x-auth-token", "helicone-auth", "x-signature"),
+)
+DIFFERENT = {
+    **{name: ({name: "of-alice"}, {name: "of-bob"}) for name in HEADERS_OF_KEYS},
+    "two headers": ({"x-api-key": "same"}, {"api-key": "same"}),
+    "none": ({"x-api-key": "of-alice"}, {}),
+    "one cookie of two": ({"cookie": "theme=dark; session=a"}, {"cookie": "theme=dark; session=b"}),
+    "a session of a load balancer": (
+        {"cookie": "AWSELBAuthSessionCookie-0=a"},
+        {"cookie": "AWSELBAuthSessionCookie-0=b"},
+    ),
+    "parts of one": ({"authorization": "OAuth k=a, oauth_nonce=1"}, {"authorization": "OAuth k=b, oauth_nonce=1"}),
+    "a token that ends as a name": ({"authorization": "Bearer aXnonce=="}, {"authorization": "Bearer bXnonce=="}),
+    "a token alone that ends so": ({"x-api-key": "anonce="}, {}),
+}
+"""By what differs, headers of two clients."""
+SAME = {
+    **{
+        name: ({"cookie": f"session=a; {name}=1"}, {"cookie": f"{name}=2; session=a"})
+        for name in ("__cf_bm", "_cfuvid", "cf_clearance", "AWSALB", "AWSALBCORS", "GCLB", "ARRAffinitySameSite")
+    },
+    "a first cookie": ({}, {"cookie": "__cf_bm=1; _cfuvid=2"}),
+    "two, over HTTP/2": ({"cookie": "session=a; __cf_bm=1"}, {"cookie": "__cf_bm=2, session=a"}),
+    "a nonce": ({"authorization": "OAuth k=a, oauth_nonce=1"}, {"authorization": "OAuth k=a, oauth_nonce=2"}),
+    "a time": ({"cookie": "session=a; x-timestamp=1"}, {"cookie": "session=a; x-timestamp=2"}),
+    "a number": ({"x-request-id": "1", "x-nonce": "1", "idempotency-key": "1"}, {"cookie": "request_id=3"}),
+}
+"""By what differs, headers of two requests of one client."""
+
+
+@pytest.mark.parametrize(
+    ("headers", "is_same"),
+    [pytest.param(pair, cases is SAME, id=name) for cases in (DIFFERENT, SAME) for name, pair in cases.items()],
+)
+def test_clients_differ_by_each_credential_and_by_nothing_that_changes_within_a_conversation(
+    headers: tuple[dict[str, str], dict[str, str]], is_same: bool
+) -> None:
+    one, other = (Facts(headers=one) for one in headers)
+    assert (one.whose == other.whose, one.credentials == other.credentials) == (is_same, is_same)
+
+
+@pytest.mark.parametrize(
+    ("query", "other", "is_same"),
+    [
+        ("key=a", "key=b", False),
+        ("alt=sse&api_key=a", "api-key=a", False),
+        ("sig=a&x=1", "x=1", False),
+        ("key=a&alt=sse&nonce=1&request_id=1", "alt=json&key=a&nonce=2&timestamp=3", True),
+        ("key=", "", True),
+    ],
+)
+def test_credentials_of_a_query_tell_clients_apart(query: str, other: str, is_same: bool) -> None:
+    assert (Facts(query=query).credentials == Facts(query=other).credentials) == is_same

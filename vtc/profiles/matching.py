@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple, Protocol
 
+from vtc.profiles.identity import credentials_of
 from vtc.profiles.loader import Source
 from vtc.profiles.schema import Match, names_hosts
-from vtc.scrub import CREDENTIALS, in_query, secrets
+from vtc.scrub import secrets
 
 
 @dataclass(frozen=True)
@@ -43,10 +44,10 @@ class Facts:
         """Tell one upstream, as one client saw it, from all others: no reply to a client counts for another one."""
         return (self.host, str(self.port), self.path, self.user_agent, *self.credentials)
 
-    @property
+    @cached_property
     def credentials(self) -> tuple[str, ...]:
-        """Return what it carries where credentials stand, empty texts for what it does not carry."""
-        return (*(self.headers.get(name, "") for name in CREDENTIALS), *in_query(self.query))
+        """Collect the credentials that tell this client from others, with their names."""
+        return tuple(credentials_of(self.headers, self.query))
 
     @cached_property
     def secrets(self) -> tuple[str, ...]:
