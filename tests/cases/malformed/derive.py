@@ -148,10 +148,10 @@ def _closers(dialect: str, tags: Tags, sample: tuple[str, Json]) -> Iterator[Jso
         yield case(f"{name}: closer {which} missing", dialect, joined(without_lines(pieces, at)), [sample])
         empty = joined(without(pieces, at))
         if empty != joined(without_lines(pieces, at)):
-            # One line break sets the value off; the other one is its own, unless it is a number.
-            key, value = list(arguments.items())[which - 1]
-            meant = {**arguments, key: f"{value}\n" if isinstance(value, str) else value}
-            yield case(f"{name}: closer {which} is an empty line", dialect, empty, [(name, meant)])
+            # Both line breaks may only set the value off: text may end before either.
+            value = [*arguments.values()][which - 1]
+            meant = None if isinstance(value, str) else [sample]
+            yield case(f"{name}: closer {which} is an empty line", dialect, empty, meant)
         for how, text in garbled(pieces[at][1]):
             yield case(f"{name}: closer {which} {how}", dialect, joined(other(pieces, at, text)), [sample])
         for wrong in ("</value>", "</arg>"):
