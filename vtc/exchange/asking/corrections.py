@@ -4,15 +4,17 @@
 
 A refusal teaches them (`named_fields.py`). They work on the request as its server is sent it, so that a path is what
 the server calls it, whatever the client speaks. None touches what is said: no text, call, result, tool, schema, model,
-or form of the answer (`CorrectionScope`). The names of what is never touched stand in `corrections.yaml`. Of headers
-that list flags of features (`apis.FLAGS`) a flag may be left out, and nothing else of any header.
+or form of the answer, nor what protects the user or limits the server (`CorrectionScope`). `corrections.yaml` has the
+closed lists: what is never touched, and the names along which a field is renamed. Of headers that list flags of
+features (`apis.FLAGS`) a flag may be left out, and nothing else of any header.
 """
 
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cache, cached_property, partial
+from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -26,6 +28,7 @@ from vtc.profiles.document import table
 
 type Deed = Literal["leave_out", "rename", "keep_within", "spell", "give", "set"]
 type Part = Literal["body", "headers"]
+type Speaker = Literal["", "server", "provider"]
 type Fields = Mapping[str, Any]
 """An object of the body: its fields, each as plain data or, where nobody changed it, as the bytes in which it came."""
 EVERY = "*"
@@ -57,6 +60,8 @@ class Correction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Only where the field has one of these, if there are any."""
     of: Part = "body"
     """The part of the request in which the path leads."""
+    unknown_to: Speaker = ""
+    """Who said that it does not know the field: the server, or a provider whose error a gateway quotes."""
 
     def __str__(self) -> str:
         path = ".".join(self.path) if self.of == "body" else f"header {': '.join(self.path)}"
@@ -92,6 +97,8 @@ class Correction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """False if nothing that stands at its path may be changed so, whatever it is."""
         if self.of == "headers":
             return self.do == "leave_out"
+        if any(map(limits().protects, self.path)):
+            return False
         match self.do:
             case "leave_out":
                 return self.path[-1] == EVERY or scope.may_leave_out(self.path)
@@ -119,13 +126,28 @@ class Correction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             case "leave_out" | "rename":
                 if self.of == "body" and not (self.where or scope.is_beside(self.path, value, top)):
                     return fields
+                if holds_protected(value) or (self.do == "leave_out" and self._lifts_a_limit(value)):
+                    return fields
                 if self.do == "leave_out" or self.to in fields:
                     rest = {**fields}
                     del rest[key]
                     return rest
                 return {self.to if name == key else name: field for name, field in fields.items()}
-        new = _within(value, *self.to) if self.do == "keep_within" else _spelled(value, self.to)
+        if self.do == "keep_within":
+            new = _within(value, *self.to, shortens=folded(key) in limits().shortened_names)
+        else:
+            new = value if scope.is_limiting_choice(self.path, value) else _spelled(value, self.to)
         return fields if new == value else {**fields, key: new}
+
+    def _lifts_a_limit(self, value: Any) -> bool:
+        """True if leaving out a value has the server store a conversation, or reply without a limit, unless it must."""
+        name = folded(self.path[-1])
+        if self.path == ("store",):
+            return value is False and self.unknown_to != "server"
+        names, objects = limits().names_unless_unknown, ("generationConfig", "options")
+        if name not in names or folded(self.beside) in names or not (len(self.path) == 1 or self.path[0] in objects):
+            return False
+        return isinstance(value, int) and value > 0 and not self.unknown_to
 
     def _fits(self, fields: Fields) -> bool:
         """True for an object of which the field is to be changed."""
@@ -155,6 +177,8 @@ class CorrectionScope(NamedTuple):
             return True
         if path[0] == self.layout.choice:
             return not _demands(value) or _is_nothing(_value(top, "tools"))
+        if path[0] == "tools":
+            return any(map(limits().tool_names.__contains__, map(folded, path)))
         if self._leads_to_what_is_said(path):
             return len(path) > 1 and (".".join(path) in limits().beside_paths or _is_beside(path[-1], value))
         dotted = ".".join(path)
@@ -166,8 +190,14 @@ class CorrectionScope(NamedTuple):
 
     def sets(self, path: Sequence[str]) -> bool:
         """True if what stands at a path may get another value: a number, or a word."""
-        layout = self.layout
+        layout, dotted = self.layout, f"{'.'.join(path)}."
+        if any(dotted.startswith(f"{never}.") for never in limits().never):
+            return False
         return not self.is_of_policies(path) and path[0] not in (layout.entries, layout.prompt, "tools", "model")
+
+    def is_limiting_choice(self, path: Sequence[str], value: Any) -> bool:
+        """True for a choice of a tool that has no other word for the same."""
+        return path[0] == self.layout.choice and value not in ("required", "any")
 
     def is_of_policies(self, path: Sequence[str]) -> bool:
         """True if a policy sets or leaves out what stands at a path."""
@@ -182,7 +212,13 @@ def corrected(
     lines: dict[str, str] = {}
     for correction in corrections:
         if (new := correction.applied(parts, scope)) is not parts:
-            lines[str(correction)] = f"{correction}, as the server wants it"
+            is_stored = _value(parts.body, "store") is False and "store" not in new.body
+            why = (
+                "as the server does not know it; it may store the conversation"
+                if is_stored
+                else "as the server wants it"
+            )
+            lines[str(correction)] = f"{correction}, {why}"
         parts = new
     return parts, lines
 
@@ -211,6 +247,16 @@ def changed_headers(before: Fields, after: Fields) -> dict[str, str | None]:
 class CorrectionLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict=True):
     """`corrections.yaml`."""
 
+    renames: tuple[tuple[str, ...], ...]
+    """Names of the same thing."""
+    shortened: tuple[str, ...]
+    """Names of lists that a bound may shorten."""
+    protected: tuple[str, ...]
+    """Names of what no correction touches, with `*` for any ending."""
+    unless_unknown: tuple[str, ...]
+    """Names of numbers that are left out only if the server does not know the field."""
+    of_tools: tuple[str, ...]
+    """Names of what may be left out of a tool."""
     scales: tuple[tuple[str, ...], ...]
     """Words in order of how much they ask for."""
     never: tuple[str, ...]
@@ -225,6 +271,38 @@ class CorrectionLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     """Dotted paths of what is never left out, even where it says nothing."""
     beside_paths: tuple[str, ...]
     """Dotted paths of fields that hold nothing of it, though others of their name do."""
+
+    def may_rename(self, name: str, to: str) -> bool:
+        """True if two names are of the same thing, in any spelling."""
+        name, to = folded(name), folded(to)
+        return name == to or any({name, to} <= {*map(folded, names)} for names in self.renames)
+
+    def protects(self, name: str) -> bool:
+        """True for the name of what no correction touches."""
+        return self._protected.fullmatch(folded(name).lower()) is not None
+
+    def is_on_a_scale(self, value: object) -> bool:
+        """True for a word that says how much."""
+        return any(value in scale for scale in self.scales)
+
+    @cached_property
+    def _protected(self) -> re.Pattern[str]:
+        return re.compile("|".join(re.escape(folded(name)).replace(r"\*", ".*") for name in self.protected), re.S)
+
+    @cached_property
+    def shortened_names(self) -> frozenset[str]:
+        """The names of `shortened`, folded."""
+        return frozenset(map(folded, self.shortened))
+
+    @cached_property
+    def names_unless_unknown(self) -> frozenset[str]:
+        """The names of `unless_unknown`, folded."""
+        return frozenset(map(folded, self.unless_unknown))
+
+    @cached_property
+    def tool_names(self) -> frozenset[str]:
+        """The names of `of_tools`, folded."""
+        return frozenset(map(folded, self.of_tools))
 
     @cached_property
     def meaning_names(self) -> frozenset[str]:
@@ -255,6 +333,26 @@ def _says(never: str, path: str, value: Any) -> bool:
     elif not f"{path}.".startswith(f"{never}."):
         return False
     return not _is_nothing(value) and value != {"type": "text"}
+
+
+def holds_protected(value: Any) -> bool:
+    """True if an object, at any depth, has a field that no correction touches."""
+    rest = [value]
+    while rest:
+        node = rest.pop()
+        if isinstance(node, dict):
+            if any(map(limits().protects, node)):
+                return True
+            rest += node.values()
+        elif isinstance(node, list):
+            rest += node
+    return False
+
+
+@lru_cache(1024)
+def folded(name: str) -> str:
+    """Fold a name to the form that its spellings share: `top_k`, `topK`."""
+    return name[:1] + name[1:].replace("_", "").lower()
 
 
 def _is_beside(name: str, value: Any) -> bool:
@@ -295,10 +393,10 @@ def _is_nothing(value: Any) -> bool:
 # The values that are set
 
 
-def _within(value: Any, least: int | float | None, most: int | float | None) -> Any:
-    """Move a number to the bound beyond which it lies; of a list the first entries stay."""
+def _within(value: Any, least: int | float | None, most: int | float | None, *, shortens: bool) -> Any:
+    """Move a number to the bound beyond which it lies; of a list that it `shortens` the first entries remain."""
     if isinstance(value, list):
-        return value[: max(most, 0)] if isinstance(most, int) else value
+        return value[: max(most, 0)] if shortens and isinstance(most, int) else value
     if isinstance(value, bool) or not isinstance(value, int | float):
         return value
     return least if least is not None and value < least else most if most is not None and value > most else value

@@ -7,31 +7,36 @@ The words of servers stand in `named_fields.yaml`.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache, cached_property
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from vtc.apis.fields import at, raw_fields
-from vtc.exchange.asking.corrections import EVERY, Correction, CorrectionScope, Deed, Fields, Part, RequestParts
+from vtc.exchange.asking.corrections import (
+    EVERY,
+    Correction,
+    CorrectionScope,
+    Deed,
+    Fields,
+    Part,
+    RequestParts,
+    Speaker,
+    folded,
+    limits,
+)
 from vtc.exchange.asking.outline import Path as KeyPath
-from vtc.exchange.asking.outline import RequestOutline, folded, keys_of
+from vtc.exchange.asking.outline import RequestOutline, keys_of
+from vtc.exchange.asking.server_error import ServerError
 from vtc.exchange.asking.words import read_number
 from vtc.json_text import decode
 from vtc.profiles.document import table
 
-MOST_WORDS = 4000
-"""Characters of a server's error that are looked at."""
-MOST_STATEMENTS = 64
 NO_BOUNDS = (None, None)
-MAX_DEPTH_OF_ERROR = 12
-"""Levels of an error that are read."""
-_QUOTES = re.compile(r"[`'\"“”‘’\\]+")
 
 
 # The words
@@ -76,6 +81,8 @@ class CorrectionRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     """False for what lies in the conversation, where the words name no path."""
     value_alone: bool = False
     """True if the value that was sent is what is refused, and no other one of the field."""
+    unknown: bool = False
+    """True if the words say that the server does not know the field."""
 
     def __post_init__(self) -> None:
         for words in self.words:
@@ -108,18 +115,30 @@ class CorrectionRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     def _named(
         self, named: Mapping[str, str | None], sent: Mapping[Part, Any], outline: RequestOutline
     ) -> Iterator[Correction]:
-        """List the corrections of what was named."""
+        """List the corrections of the fields that a match names."""
         name, second = named.get("name"), named.get("second")
         if name and second:
             yield from _one_of_two(outline, keys_of(name), keys_of(second))
             return
         to = self._to(named)
-        if to == NO_BOUNDS:
-            return
         for each in [name] if name else re.findall("⟨([^⟩]*)⟩", named.get("names") or ""):
             part, paths = outline.find(keys_of(named.get("at") or "") + keys_of(each))
-            values = {path: (at(sent[part], ".".join(path)),) if self.value_alone else () for path in paths}
-            yield from (Correction(self.do, path, to, of=part, values=values[path]) for path in paths)
+            for path in paths:
+                if self._is_of_use(path[-1], to):
+                    values = (at(sent[part], ".".join(path)),) if self.value_alone else ()
+                    if all(map(_is_no_secret, values)):
+                        yield Correction(self.do, path, to, of=part, values=values)
+
+    def _is_of_use(self, name: str, to: Any) -> bool:
+        """False for a new name, a bound or words that no correction may set."""
+        match self.do:
+            case "rename":
+                return limits().may_rename(name, str(to))
+            case "keep_within":
+                return tuple(to) != NO_BOUNDS
+            case "spell":
+                return bool(to)
+        return True
 
     def _to(self, named: Mapping[str, str | None]) -> Any:
         """Return what the value or the name is to be, by what was named."""
@@ -130,15 +149,19 @@ class CorrectionRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
                 least, most = read_number(named.get("least")), read_number(named.get("most"))
                 return least, most - 1 if named.get("exclusive") and isinstance(most, int) else most
             case "spell":
-                return tuple(re.findall(r"[\w-]+", re.sub(r"\b(?:and|or)\b", " ", named["words"] or "")))
+                words = re.findall(r"[\w-]+", re.sub(r"\b(?:and|or)\b", " ", named["words"] or ""))
+                return tuple(filter(limits().is_on_a_scale, words))
         return None
+
+
+def _is_no_secret(value: Any) -> bool:
+    """True for a value that may be logged and remembered: a number, true, false, or a word that says how much."""
+    return isinstance(value, int | float) or limits().is_on_a_scale(value)
 
 
 class NamedFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict=True):
     """`named_fields.yaml`."""
 
-    pairs: tuple[tuple[str, str], ...]
-    """Fields of an error: one that says where, and one that says what is wrong there."""
     rows: tuple[CorrectionRow, ...]
 
     @cached_property
@@ -154,104 +177,43 @@ def _named_fields() -> NamedFields:
     return table(Path(__file__).with_suffix(".yaml"), NamedFields)
 
 
-def taught(error: Sequence[str], body: bytes, headers: Fields, scope: CorrectionScope) -> Mapping[str, Correction]:
+def taught(error: ServerError, body: bytes, headers: Fields, scope: CorrectionScope) -> Mapping[str, Correction]:
     """Read which parts of a request that was sent an error names; return what corrects it, by its words for people.
 
-    `error` is what it says (`statements`), `headers` are the flags of the request (`corrections.flags_in`). Nothing
-    that changes nothing is returned, one correction for each path, and none for what holds a part that is corrected.
+    `headers` are the flags of the request (`corrections.flags_in`). Nothing that changes nothing is returned, one
+    correction for each path, and none for what holds a part that is corrected.
     """
-    text = "\n".join(error)
-    for name in headers:  # which has no upper and lower case
-        text = re.sub(re.escape(name), name, text, flags=re.IGNORECASE)
     sent: Mapping[Part, Any] = {"body": decode(body), "headers": headers}
     parts, outline = RequestParts(raw_fields(body) or {}, headers), RequestOutline(sent)
-    marked = _marked(text, outline)
     corrections: dict[str, Correction] = {}
     places: set[tuple[str, ...]] = set()
-    rows = (row.corrections(text, marked, sent, outline) for row in _named_fields().rows)
-    # A place that many names lead to is looked at once.
-    for correction in {(str(each), each.of): each for each in chain.from_iterable(rows)}.values():
+    seen: set[str] = set()
+    for correction in _named_by(error, sent, outline):
+        if (line := str(correction)) in seen:  # many names may lead to one place
+            continue
+        seen.add(line)
         place = correction.of, *correction.path
         is_new = not any(corrected[: len(place)] == place for corrected in places)
         if is_new and (new := correction.applied(parts, scope)) is not parts:
-            corrections[str(correction)], parts = correction, new
+            corrections[line], parts = correction, new
             places.add(place)
     return corrections
 
 
-def statements(error: bytes) -> Sequence[str]:
-    """List what an error says: its texts, and what it names in fields of their own, as if its text named that."""
-    try:
-        value = decode(error, "replace")
-    except ValueError:
-        value = error.decode(errors="replace")
-    left, texts = MOST_WORDS, []
-    for text in dict.fromkeys(islice(_statements(value), MOST_STATEMENTS)):
-        texts.append(_plain(text)[:left])
-        left -= len(texts[-1])
-    return [*filter(None, texts)]
-
-
-def _plain(text: str) -> str:
-    """Write a text with quotes of one kind, and paths with dots."""
-    text = _QUOTES.sub("'", text[: 2 * MOST_WORDS])
-    text = _LOC.sub(lambda match: f"\n{_dotted(re.findall(r'[\w$-]+', match[1]))}: ", text)
-    return re.sub(r"[ \t]+", " ", text.replace(" -> ", "."))
-
-
-_LOC = re.compile(r"'loc': ?[\[(]([^()]{0,600}?)[\])], ?'msg': ?'")
-"""Pydantic's list of errors, as Python prints it."""
-_NO_WORDS = ("input", "ctx", "url", "type", "failed_generation", "flagged_input")
-"""Fields of errors (Pydantic, Groq, OpenRouter) that hold what was sent or generated, which may be any text, or that
-say nothing more."""
-
-
-def _statements(value: Any, depth: int = 0) -> Iterator[str]:
-    if depth > MAX_DEPTH_OF_ERROR:
-        return
-    match value:
-        case str():
-            before, inner, after = _parted(value)
-            yield from filter(None, (before, after))
-            if inner is not None:
-                yield from _statements(inner, depth + 1)
-        case list():
-            for part in value:
-                yield from _statements(part, depth + 1)
-        case dict():
-            for where, says in _named_fields().pairs:
-                place, words = value.get(where), value.get(says)
-                if place and isinstance(words, str):
-                    yield f"{_dotted(place)}: {words}"
-            for name, part in value.items():
-                if name not in _NO_WORDS:
-                    yield from _statements(part, depth + 1)
-
-
-def _parted(text: str) -> tuple[str, Any, str]:
-    """Part a text from an error that it quotes as JSON, as gateways do; None if it quotes none."""
-    for bracket in "[{":
-        begin = text.find(bracket)
-        try:
-            inner, end = _JSON.raw_decode(text, begin) if begin >= 0 else (None, 0)
-        except (ValueError, RecursionError):
-            continue
-        after = text[end:].strip()
-        fields = inner[0] if isinstance(inner, list) and inner else inner
-        if isinstance(fields, dict) and (not after or any(name in fields for name in _ERRORS)):
-            return text[:begin].strip(), inner, after
-    return text, None, ""
-
-
-_JSON = json.JSONDecoder(strict=False)
-_ERRORS = ("error", "message", "detail")
-"""Names of fields in which an error stands."""
-
-
-def _dotted(place: Any) -> str:
-    """Write the place of a part as a path; what is no name in it, as the kinds of Pydantic, is left out."""
-    parts = place if isinstance(place, list) else [place]
-    return ".".join(str(part) for part in parts if re.fullmatch(r"[\w$.\[\]-]+", str(part)))
+def _named_by(error: ServerError, sent: Mapping[Part, Any], outline: RequestOutline) -> Iterator[Correction]:
+    """List the corrections of all that an error names."""
+    speakers: Mapping[Speaker, Sequence[str]] = {
+        "server": [statement.text for statement in error.statements if statement.is_own],
+        "provider": [statement.text for statement in error.statements if not statement.is_own],
+    }
+    for speaker, texts in speakers.items():
+        text = "\n".join(texts)
+        for name in sent["headers"]:  # which has no upper and lower case
+            text = re.sub(re.escape(name), name, text, flags=re.IGNORECASE)
+        marked = _marked(text, outline)
+        for row in _named_fields().rows if text else ():
+            for correction in row.corrections(text, marked, sent, outline):
+                yield msgspec.structs.replace(correction, unknown_to=speaker) if row.unknown else correction
 
 
 # Where in the body that is

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
-from vtc.exchange.asking.corrections import EVERY, Part, limits
+from vtc.exchange.asking.corrections import EVERY, Part, folded, limits
 
 MAX_NAMES_PER_ERROR = 20
 """Names that are looked up for one error; further ones name nothing."""
@@ -156,9 +156,3 @@ def names_of(path: Path) -> Iterator[str]:
 def keys_of(path: str) -> Path:
     """Split a path into its keys."""
     return tuple(re.findall(r"[\w$*-]+", path))
-
-
-@lru_cache(1024)
-def folded(name: str) -> str:
-    """Fold a name to the form that its spellings share: `top_k`, `topK`."""
-    return name[:1] + name[1:].replace("_", "").lower()

@@ -29,9 +29,9 @@ from vtc.exchange.asking.corrections import (
     corrected,
     flags_in,
 )
-from vtc.exchange.asking.named_fields import statements
 from vtc.exchange.asking.named_fields import taught as taught_by
 from vtc.exchange.asking.refusals import GRAMMARS, lesson, listed
+from vtc.exchange.asking.server_error import read_error
 from vtc.exchange.asking.steps import BRIDGED, CERTAIN, StepContext, made_ready
 from vtc.exchange.asking.steps.calls import without_seals_of_vtc
 from vtc.exchange.asking.steps.limits import size
@@ -303,7 +303,7 @@ class RequestEncoder:
         That is a full window, in its own API's words.
         """
         plan = self._plan
-        taught = lesson(200, hints.words_of(error, WORDS), self._steps, more=statements(error))
+        taught = lesson(200, hints.words_of(error, WORDS), self._steps, more=read_error(error).texts)
         steps = {**taught.steps} if taught else {}
         if grammars := {step: value for step, value in steps.items() if step in GRAMMARS}:
             plan.lessons.learn(grammars)
@@ -319,14 +319,14 @@ class RequestEncoder:
         None, too, if it teaches that the tools are to stand in the prompt, or that the server has no such model: then
         it is to be planned anew.
         """
-        words, said, before = hints.words_of(error, WORDS), statements(error), [*self._report.request]
+        words, said, before = hints.words_of(error, WORDS), read_error(error), [*self._report.request]
         # What is said of a prompt that is too long names no field that were better left out.
         is_full = full(status, error, len(self._received.body)) is not None
         is_named = self._corrects and not is_full
         named = partial(taught_by, said, self.sent, self._flags, self._scope) if is_named else dict
         tried: list[Mapping[str, Any]] = []
         # Words may teach two lessons by turns, of which neither changes this request.
-        while (taught := lesson(status, words, self._steps, named, said)) and taught.steps not in tried:
+        while (taught := lesson(status, words, self._steps, named, said.texts)) and taught.steps not in tried:
             tried.append(taught.steps)
             if anew := {step: value for step, value in taught.steps.items() if step in REPLANNED}:
                 if API in anew and API in self.taught:  # which brought it here

@@ -1,0 +1,131 @@
+"""The statements of a server's error: its texts, and what it names in fields of their own, as if its text named that.
+
+{"error": {"message": "not permitted", "param": "seed"}}  ->  "seed: not permitted", "not permitted", "seed"
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+from vtc.json_text import decode
+
+MAX_ERROR_CHARACTERS = 4000
+"""Characters of the statements of an error that are read."""
+MAX_STATEMENTS = 64
+MAX_DEPTH_OF_ERROR = 12
+
+_PLACES = (("param", "message"), ("loc", "msg"), ("field", "description"), ("path", "message"), ("param", "code"))
+"""Fields of an error, of OpenAI, FastAPI, Google, Zod and OpenAI: the place, and what is wrong there."""
+_NO_STATEMENTS = ("input", "ctx", "url", "type", "failed_generation", "flagged_input")
+"""Fields of errors (Pydantic, Groq, OpenRouter) that hold what was sent or generated, which may be any text, or that
+say nothing more."""
+_QUOTED_IN = ("metadata",)
+"""Fields in which a gateway quotes the error of its provider (OpenRouter)."""
+_ERRORS = ("error", "message", "detail")
+"""Names of fields that hold an error."""
+_QUOTES = re.compile(r"[`'\"“”‘’\\]+")
+_LOC = re.compile(r"'loc': ?[\[(]([^()]{0,600}?)[\])], ?'msg': ?'")
+"""Pydantic's list of errors, as Python prints it."""
+_RELAYED = re.compile(r"\w(?:Exception|Error) - |provider|upstream", re.I)
+"""Text in which a gateway repeats the error of its provider (LiteLLM)."""
+_JSON = json.JSONDecoder(strict=False)
+
+
+class Statement(NamedTuple):
+    """One text of an error, with quotes of one kind, and paths with dots."""
+
+    text: str
+    is_own: bool
+    """False for what a gateway quotes of its provider's error."""
+
+
+class ServerError(NamedTuple):
+    """What a server's error says."""
+
+    statements: Sequence[Statement]
+    places: frozenset[str]
+    """The paths that it names in fields of their own: `param`, `loc` …"""
+
+    @property
+    def texts(self) -> Sequence[str]:
+        """The texts of all statements."""
+        return [statement.text for statement in self.statements]
+
+
+def read_error(error: bytes) -> ServerError:
+    """Read the statements of an error; of what is no JSON the text is one."""
+    try:
+        value = decode(error, "replace")
+    except ValueError:
+        value = error.decode(errors="replace")
+    reader = _Reader()
+    found = dict.fromkeys(islice(reader.statements(value), MAX_STATEMENTS))
+    left, statements = MAX_ERROR_CHARACTERS, []
+    for text, is_own in found:
+        plain = reader.plain(text)[:left]
+        left -= len(plain)
+        if plain:
+            statements.append(Statement(plain, is_own))
+    return ServerError(statements, frozenset(reader.places))
+
+
+class _Reader:
+    """Reads one error."""
+
+    def __init__(self) -> None:
+        self.places: set[str] = set()
+
+    def statements(self, value: Any, depth: int = 0, *, is_own: bool = True) -> Iterator[tuple[str, bool]]:
+        """List the texts of a value, and whether they are the server's own."""
+        if depth > MAX_DEPTH_OF_ERROR:
+            return
+        match value:
+            case str():
+                before, inner, after = _split_quoted(value)
+                own = is_own and not _RELAYED.search(before)
+                yield from ((text, own) for text in (before, after) if text)
+                if inner is not None:
+                    yield from self.statements(inner, depth + 1, is_own=False)
+            case list():
+                for part in value:
+                    yield from self.statements(part, depth + 1, is_own=is_own)
+            case dict():
+                for where, says in _PLACES:
+                    place, words = value.get(where), value.get(says)
+                    if place and isinstance(words, str) and (path := self._dotted(place)):
+                        yield f"{path}: {words}", is_own
+                for name, part in value.items():
+                    if name not in _NO_STATEMENTS:
+                        yield from self.statements(part, depth + 1, is_own=is_own and name not in _QUOTED_IN)
+
+    def plain(self, text: str) -> str:
+        """Write a text with quotes of one kind, and paths with dots."""
+        text = _QUOTES.sub("'", text[: 2 * MAX_ERROR_CHARACTERS])
+        text = _LOC.sub(lambda match: f"\n{self._dotted(re.findall(r'[\w$-]+', match[1]))}: ", text)
+        return re.sub(r"[ \t]+", " ", text.replace(" -> ", "."))
+
+    def _dotted(self, place: Any) -> str:
+        """Write the place of a part as a path; what is no name in it, as the kinds of Pydantic, is left out."""
+        parts = place if isinstance(place, list) else [place]
+        path = ".".join(str(part) for part in parts if re.fullmatch(r"[\w$.\[\]-]{1,200}", str(part)))
+        self.places.add(path)
+        return path
+
+
+def _split_quoted(text: str) -> tuple[str, Any, str]:
+    """Split a text from an error that it quotes as JSON, as gateways do; None if it quotes none."""
+    for bracket in "[{":
+        begin = text.find(bracket)
+        try:
+            inner, end = _JSON.raw_decode(text, begin) if begin >= 0 else (None, 0)
+        except (ValueError, RecursionError):
+            continue
+        after = text[end:].strip()
+        fields = inner[0] if isinstance(inner, list) and inner else inner
+        if isinstance(fields, dict) and (not after or any(name in fields for name in _ERRORS)):
+            return text[:begin].strip(), inner, after
+    return text, None, ""
