@@ -192,7 +192,8 @@ class ReasoningTags(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     """Texts that end it, too, where the model leaves `close` out or writes a part of it."""
     prefilled: bool | Literal["asked"] = False
     """The prompt ends with `open`, so the reply begins inside, unless the request turns thinking off. `asked`: only if
-    it turns thinking on."""
+    it turns thinking on. A stream without `close` that stops, or that has a native call, was text: what was sent of it
+    as reasoning is sent again as that."""
     to: Literal["reasoning_content", "keep", "drop"] = "reasoning_content"
     """Where it goes: into the API's own field for reasoning, nowhere (it stays in the text), or away."""
 

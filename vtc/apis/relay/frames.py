@@ -137,7 +137,8 @@ def settle(frames: Sequence[PendingFrame], events: Read, *, ended: bool) -> tupl
     for share in shares:
         if share.decided < len(share.text) or (share.calls and not ended):
             break
-        leave.append((share, _all_of(share)))
+        middle = _by_call(share) if share.calls else [*share.events, *share.after]
+        leave.append((share, [*share.before, *middle]))
     wait = deque(shares[len(leave) :])
     if wait and wait[0].events and not wait[0].calls:
         first = wait[0]
@@ -148,16 +149,14 @@ def settle(frames: Sequence[PendingFrame], events: Read, *, ended: bool) -> tupl
     return leave, wait
 
 
-def _all_of(frame: PendingFrame) -> list[ReplyEvent]:
-    """List what a frame says. If pieces of its calls waited, its calls are in the order of their numbers."""
-    if not frame.calls:
-        return [*frame.before, *frame.events, *frame.after]
+def _by_call(frame: PendingFrame) -> list[ReplyEvent]:
+    """List what a frame says after its beginning, its calls in the order of their numbers, as pieces of some waited."""
     # Those of a call that was let go later than another of the same frame stand behind its text already.
     begun = [*takewhile(_is_piece, frame.after)]
     left = [event for event in frame.events if frame.intact and _is_piece(event)]
     text = [event for event in frame.events if not (frame.intact and _is_piece(event))]
     pieces = sorted((*left, *begun, *frame.calls), key=lambda piece: getattr(piece, "index", None) or 0)
-    return [*frame.before, *text, *pieces, *frame.after[len(begun) :]]
+    return [*text, *pieces, *frame.after[len(begun) :]]
 
 
 def _is_piece(event: ReplyEvent) -> bool:

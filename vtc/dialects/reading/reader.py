@@ -224,11 +224,20 @@ class Reader:
         The next block is read from the start, and does not begin inside the reasoning.
         """
         events = self.finish()
+        self._restart()
+        return events
+
+    def restart(self) -> list[Event]:
+        """Give back what is held, and parse what follows as the beginning of a text, which is outside of reasoning."""
+        events = self.release()
+        self._restart()
+        return events
+
+    def _restart(self) -> None:
         self._cursor.final = False
         self._cursor.text = ""
         self._cursor.at = self._cursor.seek = 0
         self._begin()
-        return events
 
     def release(self) -> list[Event]:
         """Give back what is held as text, and read no more (upstream turned out to send `tool_calls` itself)."""

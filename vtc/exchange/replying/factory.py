@@ -32,7 +32,7 @@ from vtc.exchange.replying.reply import ReplyPipeline
 from vtc.exchange.replying.silence import silence
 from vtc.exchange.replying.stages import Ids
 from vtc.exchange.replying.stream import CodedStream, Stream
-from vtc.exchange.replying.text_reading import LateCalls, TextReading, Thoughts
+from vtc.exchange.replying.text_reading import Guess, LateCalls, TextReading, Thoughts
 from vtc.guards.chain import chain_of
 from vtc.guards.patterns import Budget
 from vtc.profiles.plan import Plan, ReadingPlan
@@ -219,7 +219,7 @@ class ReplyFactory:
         text = TextReading()
         if reads:
             reader = self.reader(think.begins(whole=whole), incremental=in_pieces)
-            thoughts = Thoughts(self.reader(), guessed, think.may_show, kept)
+            thoughts = Thoughts(self.reader(), Guess() if guessed and not kept else None, think.may_show, kept)
             text = TextReading(reader, thoughts, think.learned, beside_calls)
         return ReplyPipeline(
             plan,

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from msgspec.structs import replace
-
 from vtc.dialects.reading.reader import HeldCall
 from vtc.dialects.syntax.scan import PlainRule
 from vtc.dialects.text_client import conversation
-from vtc.events import Call, CallDelta, Event, Intervention, Markup, Reasoning, Rewritten, Text, Tool, ToolCall
+from vtc.events import Call, CallDelta, Event, Intervention, Reasoning, Text, Tool, ToolCall
 from vtc.exchange.replying.expectation import NO_GRAMMAR, GrammarCheck
 from vtc.exchange.replying.stages import (
     MOST_GAP,
@@ -34,20 +32,6 @@ from vtc.guards.chain import Chain, refusable
 from vtc.guards.output_filter import OutputFilter
 from vtc.profiles.plan import Plan
 from vtc.reporting.report import Report
-
-
-def _again(event: Event) -> Event:
-    """Say something whose characters were passed on before, as something else."""
-    match event:
-        case Text(raw):
-            return Rewritten("", raw)
-        case Rewritten():
-            return Rewritten("", event.text)
-        case Call():
-            return replace(event, raw="")
-        case Markup():
-            return Markup("")
-    return event
 
 
 class ReplyPipeline:
@@ -147,14 +131,20 @@ class ReplyPipeline:
         if self._hear:
             self._hear(text)
         events: list[Event] = reading.reader.feed(text) if reading.reader else [Text(text)]
-        if reading.leftovers or (reading.thoughts and reading.thoughts.kept):
+        thoughts = reading.thoughts
+        if reading.leftovers or (thoughts and (thoughts.kept or thoughts.guess)):
             events = reading.more(text, events)
+            thoughts = None
         if not self._reads_text:
             if not events:
                 return events
             if len(events) == 1 and type(events[0]) is Text:  # as nearly always
                 self._text_end.extend(events[0].raw[-MOST_GAP:])
                 return events
+        if thoughts:
+            for event in events:
+                if isinstance(event, Reasoning):
+                    thoughts.feed(event.raw)
         return self._staged(events)
 
     def reasoned(self, text: str) -> None:
@@ -166,7 +156,8 @@ class ReplyPipeline:
         return streamed.piece(delta) if streamed else None
 
     def upstream(self, calls: Sequence[ToolCall]) -> list[Event]:
-        return self._staged(self._calls.whole(calls))
+        again, rest = self.text.settle()
+        return [*self._staged([*again, *rest]), *self._staged(self._calls.whole(calls))]
 
     def pause(self) -> list[Event]:
         return self._staged(self.text.pause())
@@ -187,10 +178,11 @@ class ReplyPipeline:
 
     def finish(self, *, complete: bool, calls: Sequence[ToolCall] = ()) -> list[Event]:
         text, delivered, ended = self.text, self._limit.delivered, self._calls.ended
-        out = self._staged(text.finish([*self._calls.made, *calls], complete=complete))
+        again, rest = text.settle() if calls else ((), ())
+        out = self._staged([*again, *rest, *text.finish([*self._calls.made, *calls], complete=complete)])
         if not (delivered or ended or calls):
-            thought = text.in_thoughts(spoke=not all(map(str.isspace, self._text_end)), complete=complete)
-            out += map(_again, self._staged(thought))
+            spoke = not all(map(str.isspace, self._text_end))
+            out += self._staged(text.end_thoughts(spoke=spoke, complete=complete))
         out += self._staged([*self._calls.others(), *self._calls.meant(calls, complete=complete)], ends=True)
         text.learn(complete=complete)
         for call in ended:
@@ -205,14 +197,10 @@ class ReplyPipeline:
         return out
 
     def _staged(self, events: Sequence[Event], *, ends: bool = False) -> list[Event]:
-        """Put events through the stages, the last of the reply if it `ends`; calls are looked for in reasoning, too."""
-        if self.text.thoughts:
-            for event in events:
-                if isinstance(event, Reasoning):
-                    self.text.thoughts.feed(event.raw)
+        """Put events through the stages, the last of the reply if it `ends`."""
         staged = [*events]
         for stage in self._stages:
             staged = [out for event in staged for out in stage.feed(event)]
             if ends:
                 staged += stage.finish()
-        return staged
+        return self.text.without_repeated(staged) if self.text.repeated else staged

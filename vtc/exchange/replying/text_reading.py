@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import takewhile
 
 from msgspec.structs import replace
 
@@ -15,7 +16,7 @@ from vtc.dialects.reading.reader import Begins, Reader
 from vtc.dialects.syntax import pattern
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.scan import PlainRule
-from vtc.events import Call, Event, Markup, Refusal, Text, ToolCall
+from vtc.events import Call, Event, Markup, Reasoning, Refusal, Rewritten, Text, ToolCall
 from vtc.profiles.memory import Learned
 
 # Text beside calls that upstream made itself: markup that its parser left over is no speech.
@@ -109,48 +110,89 @@ ANYTHING = PlainRule("")
 """The rule for what is not read."""
 
 
+def _of(kind: type[Reasoning | Markup | Text], text: str) -> list[Event]:
+    return [kind(text)] if text else []
+
+
+@dataclass(slots=True)
+class Guess:
+    """The beginning of a reply that is taken for reasoning although nothing in it has shown yet that it is.
+
+    It is sent as reasoning up to the first call in it. The rest is buffered, because if the guess is wrong that is a
+    call, and its markup belongs neither into the reasoning nor into the text.
+    """
+
+    kind: type[Reasoning | Markup | Text] = Reasoning
+    """What it is taken for: reasoning, or what is dropped as that."""
+    sent: list[Event] = field(default_factory=list)
+    """What was sent of it, as text."""
+    buffered: list[Event] = field(default_factory=list)
+    """The events from the first call on."""
+    text: list[str] = field(default_factory=list)
+    """All of it, in pieces."""
+    _sent_characters: int = 0
+
+    def take(self, part: Event, events: Iterable[Event]) -> list[Event]:
+        """Take the next part, and the `events` that it makes as text; return what is sent now."""
+        self.kind = Markup if isinstance(part, Markup) else Reasoning
+        self.text.append(part.raw)
+        self.buffered += events
+        now = [*takewhile(lambda event: not isinstance(event, Call), self.buffered)]
+        del self.buffered[: len(now)]
+        # Reasoning inside of it has its own tags, and is not said again.
+        self.sent += [Markup(event.raw) if isinstance(event, Reasoning) else event for event in now]
+        self._sent_characters += sum(len(event.raw) for event in now)
+        return [self.kind(event.raw) for event in now if event.raw]
+
+    @property
+    def rest(self) -> str:
+        """Return the text that was not sent."""
+        return "".join(self.text)[self._sent_characters :]
+
+
 @dataclass(slots=True)
 class Thoughts:
     """Looks for calls at the end of the reasoning, for a reply that stops there."""
 
     reader: Reader
-    guessed: bool = False
-    """The reply was taken to begin inside of its reasoning; if that never ends, it is the answer."""
+    guess: Guess | None = None
+    """The text so far of a reply that may have begun inside of its reasoning; None once that is settled."""
     learned: bool = False
     """Only replies before it make that guess, so it may be wrong where the reply was cut off, too."""
     kept: bool = False
     """It was guessed, and stays text: it has left already."""
-    events: list[Event] = field(default_factory=list)
-    """All of it, if it was guessed."""
+    calls: list[Call] = field(default_factory=list)
+    """All calls in it, if it is kept."""
     last: list[Call] = field(default_factory=list)
     """The calls after which no text came so far."""
     refusals: list[Refusal] = field(default_factory=list)
     """Why others are none."""
 
-    def feed(self, text: str) -> None:
-        """Read a part of the reasoning."""
-        self._note(self.reader.feed(text))
+    def feed(self, text: str) -> list[Event]:
+        """Read a part of the reasoning; return what it would be as text."""
+        return self._note(self.reader.feed(text))
 
-    def finish(self, *, in_reasoning: bool, complete: bool) -> list[Event]:
-        """Return the calls that the reasoning ends with, or why it makes none; their text stays in it.
+    def finish(self, *, complete: bool) -> list[Event]:
+        """End the reasoning; return what its end is as text."""
+        return self._note(self.reader.finish(complete=complete))
 
-        If the guess was wrong, which shows as the reply ends `in_reasoning`, return what the reply says. One that is
-        not `complete` has been cut off: it may have been thinking still, so nothing in it is a call.
-        """
-        self._note(self.reader.finish(complete=complete))
-        if not complete:
-            is_said = self.guessed and self.learned and in_reasoning and not self.kept
-            return [Text("".join(event.raw for event in self.events))] if is_said else []
-        if self.guessed and in_reasoning and not self.kept:
-            return self.events
-        calls = [replace(event, raw="") for event in self.events if in_reasoning and isinstance(event, Call)]
-        return [*(calls if self.kept else out_of_reasoning(self.last))] or [*self.refusals]
+    def ending(self, *, in_reasoning: bool) -> list[Event]:
+        """Return the calls with which the reasoning ends, or why they are none; their text stays in it."""
+        calls = [*(self.calls if in_reasoning else ())] if self.kept else out_of_reasoning(self.last)
+        return [replace(call, raw="") for call in calls] or [*self.refusals]
 
-    def _note(self, events: Sequence[Event]) -> None:
-        if self.guessed:
-            self.events += events
+    def forget(self) -> None:
+        """Forget the calls so far: they were text."""
+        self.reader.restart()
+        self.last.clear()
+        self.refusals.clear()
+
+    def _note(self, events: list[Event]) -> list[Event]:
+        if self.kept:
+            self.calls += [event for event in events if isinstance(event, Call)]
         self.refusals += [replace(event, left_out=False) for event in events if isinstance(event, Refusal)]
         note_last_calls(self.last, events)
+        return events
 
 
 @dataclass(slots=True)
@@ -164,14 +206,72 @@ class TextReading:
     """Makes what reads the text after upstream made calls itself."""
     leftovers: LateCalls | None = None
     """Of the text beside these calls."""
+    repeated: int = 0
+    """Characters of events that are said once more: they were sent as reasoning before."""
     _native: bool = False
     """True once upstream made calls itself."""
 
     def more(self, text: str, events: list[Event]) -> list[Event]:
-        """Return what may leave of the events that the reader made of a text."""
+        """Return what may leave of the events that the reader made of a text, if more than these counts."""
         if self.thoughts and self.thoughts.kept and self.reader and self.reader.began_inside is None:
             self.thoughts.feed(text)  # no end of it came yet
+        else:
+            events = self._heard(events)
         return self.leftovers.feed(events) if self.leftovers else events
+
+    def _heard(self, events: list[Event]) -> list[Event]:
+        """Look for calls in the reasoning among some events; return what may leave of them."""
+        thoughts, said = self.thoughts, [*events]
+        if thoughts is None:
+            return said
+        if thoughts.guess and events:
+            guess = thoughts.guess
+            if self._is_guessed:
+                return [out for event in events for out in guess.take(event, thoughts.feed(event.raw))]
+            said, thoughts.guess = [*_of(guess.kind, guess.rest), *events], None
+        for event in events:
+            if isinstance(event, Reasoning):
+                thoughts.feed(event.raw)
+        return said
+
+    @property
+    def _is_guessed(self) -> bool:
+        """True if the text so far is taken for reasoning, and may be text."""
+        return self.reader is not None and self.reader.in_reasoning and self.reader.began_inside is None
+
+    def settle(self) -> tuple[list[Event], list[Event]]:
+        """End the guess that the reply began inside of its reasoning, because upstream makes calls itself.
+
+        The text before them is text: return what was sent of it as reasoning, and the rest. As in the reasoning of a
+        reply that goes on, no call in it is one: it may be quoted.
+        """
+        if not (self.thoughts and self.thoughts.guess and self.reader and self._is_guessed):
+            return [], []
+        guess, self.thoughts.guess = self.thoughts.guess, None
+        for event in self.reader.restart():
+            guess.text.append(event.raw)
+        self.thoughts.forget()
+        if self.learned:
+            self.learned.note(inside=False)
+            self.learned = None
+        return self._again(guess.sent), _of(Text, guess.rest)
+
+    def _again(self, events: list[Event]) -> list[Event]:
+        """Say as text what was sent as reasoning."""
+        self.repeated += sum(len(event.raw) for event in events)
+        return events
+
+    def without_repeated(self, events: Iterable[Event]) -> list[Event]:
+        """Take the characters that were sent before out of the `raw` of events."""
+        out: list[Event] = []
+        for event in events:
+            count = min(self.repeated, len(event.raw))
+            self.repeated -= count
+            if count and isinstance(event, Text):
+                out += [Rewritten("", event.raw[:count]), *_of(Text, event.raw[count:])]
+            else:
+                out.append(replace(event, raw=event.raw[count:]) if count else event)
+        return out
 
     def reasoned(self, text: str) -> None:
         """Take reasoning that upstream parted off."""
@@ -181,30 +281,50 @@ class TextReading:
             self.thoughts.feed(text)
 
     def pause(self) -> list[Event]:
-        """End one block of the text."""
-        events = self.reader.pause() if self.reader else []
+        """End one block of the text. One that was taken for reasoning, and did not end that, is text."""
+        if self.reader is None:
+            return []
+        again, rest = self.settle()
+        events = [*again, *rest, *self._heard(self.reader.pause())]
         return self.leftovers.feed(events) if self.leftovers else events
 
     def release(self) -> list[Event]:
         """Give back what is held: upstream makes calls itself."""
+        again, rest = self.settle()
         reader, self._native = self.reader, True
         if reader is None or self.beside_calls is None:
             self.reader = None
-            return reader.release() if reader else []
+            return [*again, *rest, *self._heard(reader.release())] if reader else []
         self._learn(reader, complete=False)
         self.reader, self.leftovers = self.beside_calls(reader.begins)
-        return self.leftovers.feed(reader.release())
+        return [*again, *self.leftovers.feed([*rest, *self._heard(reader.release())])]
 
     def finish(self, calls: Sequence[ToolCall], *, complete: bool) -> list[Event]:
         """End the text; `calls` are those that upstream itself made."""
         events = self.reader.finish(complete=complete) if self.reader else []
+        events = self._heard(events) if events else events
         return [*self.leftovers.feed(events), *self.leftovers.finish(calls)] if self.leftovers else events
 
-    def in_thoughts(self, *, spoke: bool, complete: bool) -> list[Event]:
-        """End the reasoning; return the calls in it, for a reply that made no others, and `spoke` or not."""
-        if not self.thoughts or not self.reader or (spoke and not self.thoughts.kept):
+    def end_thoughts(self, *, spoke: bool, complete: bool) -> list[Event]:
+        """End the reasoning; return the calls in it, for a reply without other calls that holds no text (`spoke`).
+
+        A reply that was taken to begin inside of its reasoning, and never ended that, is text. One that is not
+        `complete` has been cut off: it may have been thinking still, so nothing in it is a call.
+        """
+        thoughts = self.thoughts
+        if thoughts is None or self.reader is None:
             return []
-        return self.thoughts.finish(in_reasoning=self.reader.in_reasoning, complete=complete)
+        if thoughts.guess and self._is_guessed:
+            guess, thoughts.guess = thoughts.guess, None
+            if complete:
+                return [*self._again(guess.sent), *guess.buffered, *thoughts.finish(complete=True)]
+            if thoughts.learned:
+                return [*self._again(guess.sent), *_of(Text, guess.rest)]
+            return _of(guess.kind, guess.rest)
+        if spoke and not thoughts.kept:
+            return []
+        thoughts.finish(complete=complete)
+        return thoughts.ending(in_reasoning=self.reader.in_reasoning) if complete else []
 
     def learn(self, *, complete: bool) -> None:
         """Note what the end of the reply shows of its beginning."""

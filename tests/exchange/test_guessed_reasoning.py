@@ -1,0 +1,143 @@
+"""Streams that are taken to begin inside of their reasoning, as the model's prompt opens its tag, and do not.
+
+Thinking is off at such a server, or the server parts it off: what its replies say is text.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.apis import chat, pairs
+from tests.apis.pairs import PAIRS, READ
+from tests.apis.shapes import THINKING
+from tests.exchange.crossings import BY_NAME, crossing, told
+from tests.exchanges import AGENT, PROFILES, fed, opened
+from tests.known import AGREEING
+from vtc.exchange import Exchange
+from vtc.guards import Guards
+from vtc.profiles import Match, Memory, Planner, PolicyProfile, Settings
+
+MODEL = "qwen3.5"
+CALL = "<tool_call>\n<function=read>\n<parameter=filePath>\n/a\n</parameter>\n</function>\n</tool_call>"
+NATIVE = {"index": 0, "id": "c1", "type": "function", "function": {"name": "read", "arguments": '{"filePath": "/b"}'}}
+BEGINS = {  # how a client is told the text, and a call
+    "openai-chat": (b'"content":"I look', b'"name":"read"'),
+    "anthropic-messages": (b'"text_delta"', b'"tool_use"'),
+    "openai-responses": (b'"response.output_text.delta"', b'"function_call"'),
+    "ollama-chat": (b'"content":"I look', b'"name":"read"'),
+    "gemini-generate": (b'{"text":"I look', b'"name":"read"'),
+}
+
+
+def planned(model: dict[str, Any] | None = None, guards: dict[str, Any] | None = None) -> Planner:
+    """A planner with another reading of the model's reasoning, or with a policy."""
+    profile = PROFILES.models[MODEL]
+    changed = msgspec.structs.replace(profile, reasoning=msgspec.structs.replace(profile.reasoning, **model or {}))
+    policy = PolicyProfile(name="mine", match=Match(), guards=msgspec.convert(guards or {}, Guards))
+    policies = {"mine": policy} if guards else {}
+    return Planner(
+        dataclasses.replace(PROFILES, models={**PROFILES.models, MODEL: changed}, policies=policies),
+        Settings(model=MODEL),
+    )
+
+
+def answered(
+    *pieces: str, calls: bool = False, end: str = "", planner: Planner | None = None, memory: Memory | None = None
+) -> chat.Read:
+    """Read the stream of a reply in these pieces, before a call of the server's own if there are `calls`."""
+    body = chat.encoded(chat.request(stream=True, model="any"))
+    exchange = Exchange.open(BY_NAME["openai-chat"], body, AGENT, planner or planned(), "seed", memory)
+    native = [chat.chunk({"tool_calls": [NATIVE]})] if calls else []
+    finish = end or ("tool_calls" if calls else "stop")
+    frames = [chat.ROLE, *chat.said(*pieces), *native, chat.chunk({}, finish), chat.DONE]
+    found = chat.read(fed(exchange.stream(), *frames))
+    assert exchange.report.failures == []
+    return found
+
+
+def parted(text: str, size: int) -> list[str]:
+    return [text[at : at + size] for at in range(0, len(text), size)]
+
+
+@pytest.mark.every
+@pytest.mark.parametrize(("client", "server"), PAIRS, ids=lambda name: name)
+def test_text_before_a_native_call_is_text(client: str, server: str) -> None:
+    body = pairs.streamed(server, ["I look ", "at the file."], READ)
+    for cuts in (0, 9):
+        exchange = crossing(client, server, stream=True, settings={"model": MODEL}, **THINKING.get(client, {}))
+        assert exchange.plan.reading.thinking.begins_inside
+        found = told(exchange, client, body, stream=True, cuts=cuts)
+        assert (found.text, found.calls, found.end) == ("I look at the file.", pairs.said("", READ).calls, "calls")
+        assert exchange.report.failures == []
+    out = fed(crossing(client, server, stream=True, settings={"model": MODEL}).stream(), body)
+    out = out.replace(b'": ', b'":')
+    said, called = BEGINS[client]
+    assert -1 < out.find(said) < out.find(called)
+
+
+def test_such_replies_are_observations_of_the_server_and_the_model() -> None:
+    memory = Memory()
+    for _ in range(AGREEING):
+        assert answered("I look", " there.", calls=True, memory=memory).reasoning == "I look there."
+    found = answered("I look", " there.", calls=True, memory=memory)
+    assert (found.reasoning, found.content) == ("", "I look there.")
+
+
+@pytest.mark.parametrize("size", [1, 4, 1000])
+def test_no_markup_of_a_call_is_sent_as_reasoning(size: int) -> None:
+    found = answered(*parted(f"I look.\n{CALL}\nAnd then.", size))
+    assert (found.content, found.reasoning) == ("I look.\nAnd then.", "I look.")
+    assert found.calls == [("read", {"filePath": "/a"})]
+    found = answered(*parted(CALL, size))
+    assert (found.content, found.reasoning, found.calls) == ("", "", [("read", {"filePath": "/a"})])
+    # Of a call in text before one of the server's own no one knows whether it is quoted.
+    found = answered(*parted(f"I look.\n{CALL}\nAnd then.", size), calls=True)
+    assert (found.content, found.reasoning) == (f"I look.\n{CALL}\nAnd then.", "I look.")
+    assert found.calls == [("read", {"filePath": "/b"})]
+    # Their parser left the tag of a call behind.
+    found = answered(*parted("I look.\n<tool_call>\n", size), calls=True)
+    assert (found.content.rstrip(), found.reasoning) == ("I look.", "I look.")
+
+
+@pytest.mark.parametrize("size", [1, 4, 1000])
+@pytest.mark.parametrize("calls", [False, True])
+def test_reasoning_that_ends_is_reasoning_with_the_calls_in_it(size: int, calls: bool) -> None:
+    thought = f"Shall I?\n{CALL}\nNo."
+    found = answered(*parted(f"{thought}\n</think>\n\nHello.", size), calls=calls)
+    assert (found.reasoning.strip(), found.content) == (thought, "Hello.")
+    assert found.calls == ([("read", {"filePath": "/b"})] if calls else [])
+
+
+@pytest.mark.parametrize("size", [1, 1000])
+def test_a_reply_that_is_cut_off_may_think_still(size: int) -> None:
+    found = answered(*parted(f"Hm.\n{CALL}\nSo", size), end="length")
+    assert (found.content, found.reasoning, found.calls) == ("", f"Hm.\n{CALL}\nSo", [])
+
+
+@pytest.mark.parametrize("size", [1, 3, 1000])
+@pytest.mark.parametrize("calls", [False, True])
+@pytest.mark.parametrize("to", ["reasoning_content", "drop"])
+def test_policies_look_at_such_text(size: int, calls: bool, to: str) -> None:
+    planner = planned({"to": to}, {"content": [{"pattern": "SECRET\\w+", "replacement": "xxx"}]})
+    found = answered(*parted(f"It is SECRETabc now. {CALL}\nSECRETdef", size), calls=calls, planner=planner)
+    rest = f" now. {CALL}\nxxx" if calls else " now. \nxxx"
+    assert found.content.split() == f"It is xxx{rest}".split()
+
+
+SNIPPETS = ["I look. ", "\n", "a < b", "`x`", "<", CALL, f"\n{CALL}\n", "é", "```\n"]
+PIECES = st.lists(st.sampled_from(SNIPPETS), max_size=6)
+
+
+@given(pieces=PIECES, size=st.integers(1, 40))
+def test_a_stream_is_read_as_the_whole_reply(pieces: list[str], size: int) -> None:
+    text = "".join(pieces)
+    exchange = opened(settings={"model": MODEL})
+    whole = chat.read(exchange.whole.rewrite(chat.encoded(chat.completion(text))))
+    found = answered(*parted(text, size))
+    assert (found.content.split(), found.calls) == (whole.content.split(), whole.calls)
