@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -11,12 +12,13 @@ from typing import Any
 import pytest
 
 from tests.apis import chat
+from tests.apis.shapes import SHAPES
 from tests.bounds import impatient, steps
 from tests.dialects.material import COMMON, DIALECTS, read
-from tests.exchanges import API, PROFILES, fed, opened, planner
-from vtc.apis import BadRequest
+from tests.exchanges import API, PROFILES, agent, fed, opened, planner
+from vtc.apis import APIS, BadRequest
 from vtc.exchange import Exchange
-from vtc.profiles import Facts, Planner, ProfileError, Settings, UnknownName, builtin_directory, load
+from vtc.profiles import Facts, Memory, Planner, ProfileError, Settings, UnknownName, builtin_directory, load
 
 __all__ = ["impatient"]
 
@@ -70,6 +72,14 @@ def test_work_grows_with_the_text_and_not_faster(head: str, some: Any) -> None:
         works[0]()  # compiles its patterns, which takes far longer while steps are counted
         few, many = map(steps, works)
         assert many < 10 * few + 1_000, fragment
+
+
+def test_a_call_in_doubled_braces_whose_strings_never_end() -> None:
+    text = '<tool_call>\n{{"name": "read", "arguments": {"filePath": ' + '"\\' * 150_000 + "}}\n</tool_call>"
+    streamed, whole = opened(), opened()
+    frames = chat.streamed(*(text[at : at + 999] for at in range(0, len(text), 999)))
+    assert chat.read(fed(streamed.stream(), *frames)).content == text
+    assert chat.read(whole.whole.rewrite(chat.encoded(chat.completion(text)))).content == text
 
 
 CALL = '<tool_call>{{"name": "read", "arguments": {{"filePath": {}}}}}</tool_call>'
@@ -162,6 +172,17 @@ def test_hundreds_of_tools() -> None:
 
 
 # Requests
+
+
+@pytest.mark.parametrize("client", SHAPES)
+def test_reminders_that_never_end(client: str) -> None:
+    """A page of openers may stand in what the user says, and in the result of a tool."""
+    history = json.dumps(SHAPES[client].request(stream=True, **SHAPES[client].history))
+    body = re.sub("Read it|hello", "<system-reminder>" * 50_000, history).encode()
+    (api,) = [api for api in APIS if api.name == client]
+    exchange = Exchange.open(api, body, agent(client, stream=True), planner(), "seed", Memory())
+    assert json.loads(exchange.request()) == json.loads(body)
+
 
 DEEP = "[" * 100_000
 BODIES = {

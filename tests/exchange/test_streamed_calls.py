@@ -67,6 +67,15 @@ WRITE = ("write", ['{"file', 'Path": "a.py", ', '"content": "x = ', '\\"1\\"\\n'
 
 
 @each
+def test_a_value_that_ends_in_one_special_token_again_and_again(api: str) -> None:
+    """As many as a model that loops writes: all of them are left out, in a time that grows with their number alone."""
+    text = '{"filePath": "/a' + "</｜DSML｜parameter>" * 10_000 + '"}'
+    frames = calling(api, ("read", [text[at : at + 200] for at in range(0, len(text), 200)]))
+    body = b"".join(through(exchange(api).stream(), frames))
+    assert said(api, body) == [("read", {"filePath": "/a"})]
+
+
+@each
 def test_pieces_of_a_clean_call_leave_as_they_come(api: str) -> None:
     frames = calling(api, WRITE, WRITE)
     left = through(exchange(api).stream(), frames)

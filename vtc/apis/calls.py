@@ -248,7 +248,7 @@ class ToolCallAccumulator:
 # Servers that know no custom tools are told a function with one text, so they write JSON; the client gets the text.
 
 
-_BEGIN = re.compile(r'\s*\{\s*"input"\s*:\s*"')
+_BEGIN = re.compile(r'\s*\{\s*"input"\s*:\s*"')  # used with match
 _RUN = re.compile(
     r'(?:[^"\\]|\\["\\/bfnrt]|\\u(?![dD][89abAB])[0-9a-fA-F]{4}|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[0-9a-fA-F]{4})*+'
 )

@@ -23,10 +23,10 @@ from vtc.profiles.settings import Settings
 from vtc.proxy import launch
 from vtc.reporting.case import Case, read_cases
 
-HAR = re.compile(rb'\s*\{\s*"log"\s*:')
-FLOWS = re.compile(rb"\d+:")
+HAR = re.compile(rb'\s*\{\s*"log"\s*:')  # used with match
+FLOWS = re.compile(rb"\d+:")  # used with match
 """How the files begin in which flows are saved."""
-CASES = re.compile(rb"(?:\s*(?:#[^\n]*)?\n)*- name:")
+CASES = re.compile(rb"(?:[^\S\n]*+(?:#[^\n]*+)?\n)*+- name:")  # used with match
 """How a file of cases begins."""
 SHORT = 8
 """Characters of a flow's id that people are shown, and that the name of a case ends with."""

@@ -102,9 +102,9 @@ def check_one(pattern: str) -> None:
         expression(pattern[1:-1], pattern)
 
 
-_EXPRESSION = re.compile(
-    r"/.*(?:\.[*+?]|[\\^$(|]).*/"  # between slashes, as rules on arguments have them
-    r"|\^.*|.*\$|\.\*.*|.*(?:\\[bBdDsSwW.]|\.\+|\([^()]*\|[^()]*\)).*",
+_EXPRESSION = re.compile(  # used with match
+    r"(?=/.*(?:\.[*+?]|[\\^$(|])).*/"  # between slashes, as rules on arguments have them
+    r"|\^.*|.*\$|\.\*.*|(?=.*(?:\\[bBdDsSwW.]|\.\+|\([^()|]*+\|[^()]*+\))).*",
     re.DOTALL,
 )
 

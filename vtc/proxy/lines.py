@@ -22,7 +22,7 @@ LEVELS = {"error": logging.ERROR, **dict.fromkeys(("failed", "refused", "unread"
 """By outcome, of the line in the log, which mitmproxy colours; a fault has its trace beside it."""
 MOST_KNOWN = 1 << 14
 """Changes that are known; after them all are written once more."""
-_COUNT = re.compile(r"\d+ (\w+?)s?\b")
+_COUNT = re.compile(r"(?<!\d)\d++ (\w+?)s?\b")
 """A number and its noun: that a longer conversation has more of it is no other change."""
 
 

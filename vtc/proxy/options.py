@@ -318,7 +318,7 @@ def planned(specs: Sequence[str]) -> Planner:
         raise (error.__cause__ if isinstance(error.__cause__, ProfileError) else RefusedOption(str(error))) from None
 
 
-_SEVERAL = re.compile(r"=.*[,;\s][^=]*=")
+_SEVERAL = re.compile(r"=[^=,;\s]*+[,;\s][^=]*+=")
 """Entries of `vtc_models` that are written as one."""
 
 

@@ -121,7 +121,7 @@ _RUN = re.compile(r"(\s{64})\s+|(`{64})`+")
 _QUOTED = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`|<(code|pre|kbd|samp)\b[^<>]*>.{0,400}?</\1>", re.DOTALL)
 _TYPED = str.maketrans("“”„‘’", '"""\'\'')
 """Quotation marks that models write for those of JSON."""
-_BLOCK = re.compile(r"(`{3,})[^\n`]*\n((?:(?!\1).)*)(?:\1(?:\s*\Z)?|\Z)", re.DOTALL)
+_BLOCK = re.compile(r"(`{3,64}+)[^\n`]*\n((?:(?!\1).)*)(?:\1(?:\s*\Z)?|\Z)", re.DOTALL)
 _ARGUMENTS = r"""["'](?:arguments|parameters|params|args|input|kwargs)["']\s*:"""
 _NAMED = r"(?:(?<![\w.-])|(?<=functions\.))(?:{names})(?![\w-])"
 _FORMS = (

@@ -24,7 +24,7 @@ _LF = 10
 _CR = 13  # as a number it is found ten times as fast as b"\r"
 
 _OTHERS = rb"(?:(?!data:)[^\r\n]+(?:\r\n?|\n))*+data:"
-_RUN_ON = re.compile(rb"%b([^\r\n]*+)(\r\n?|\n)(?=%b)" % (_OTHERS, _OTHERS))
+_RUN_ON = re.compile(rb"%b([^\r\n]*+)(\r\n?|\n)(?=%b)" % (_OTHERS, _OTHERS))  # used with match
 """Matches the lines of a frame that more data follow without a blank line."""
 _NEXT_DATA = b"\ndata:"
 _LINE_END = re.compile(rb"\r\n?|\n")
@@ -178,7 +178,7 @@ def _field(line: bytes) -> tuple[bytes, bytes]:
 
 _HIDDEN = re.compile(rb"data:|\{")
 _ODD_LINE_END = re.compile("[\u2028\u2029\x85]\\s*data:".encode())
-_BEGINNING = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:data|event|id|retry)?:")
+_BEGINNING = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:data|event|id|retry)?:")  # used with match
 """How a stream of server-sent events begins, and no JSON does."""
 
 

@@ -125,11 +125,13 @@ LEAST_STEPS, MOST_STEPS = 48, 20_000
 _GAP = r"(?:\s|//[^\n\"]{0,400}+\n|\#[^\n\"]{0,400}+\n|/\*(?:[^*\"]|\*(?!/)){0,400}+\*/)*+"
 _SPACE = re.compile(_GAP)
 _WORD = re.compile(r"[-+.\w]{1,400}")
-_BARE_KEY = re.compile(rf"""(["']?)([^\s"'{{}}\[\],:=\\]{{1,128}}+)(["']?){_GAP}([:=])""")
-_BARE_VALUE = re.compile(
+_BARE_KEY = re.compile(rf"""(["']?)([^\s"'{{}}\[\],:=\\]{{1,128}}+)(["']?){_GAP}([:=])""")  # used with match
+_BARE_VALUE = re.compile(  # used with match
     r"""(?P<text>[^\s"'{}\[\],:\\](?:[^"'{}\[\],:\\\n]{0,1000}[^\s"'{}\[\],:\\])?+)(?=[ \t]{0,99}[,}])"""
 )
-_LAST_QUOTE = re.compile(r"""(?P<text>[^\s"'{}\[\],:\\][^"'{}\[\],:\\\n]{0,1000}+)"(?=\s{0,99}[,}])""")
+_LAST_QUOTE = re.compile(  # used with match
+    r"""(?P<text>[^\s"'{}\[\],:\\][^"'{}\[\],:\\\n]{0,1000}+)"(?=\s{0,99}[,}])"""
+)
 """Finds a value that has lost its first quote."""
 _IDENTIFIER = re.compile(r"[\w.$-]{1,128}\Z")
 _VALUE = frozenset("\"'{[-0123456789tfnTFN")

@@ -20,9 +20,11 @@ MOST_STEPS = 10_000
 """Places at which a value may begin or end that are tried; a value counts for one more for each `PER_STEP` of it."""
 PER_STEP = 50
 """Characters of a value: each is looked at anew for each of the places at which the value may end."""
-_KEY = re.compile(rf"\s*({PARAMETER})\s*=\s*(?!=)")
-_NEXT = re.compile(rf"\s*(,)?\s*(?:(?={PARAMETER}\s*=(?!=))|\Z)")
-_BARE = re.compile(rf"[^'\"\s][^'\"]*?(?=\s*(?:,\s*{PARAMETER}\s*=(?!=)|,?\s*\Z))")
+_KEY = re.compile(rf"\s*({PARAMETER})\s*=\s*(?!=)")  # used with match
+_NEXT = re.compile(rf"\s*+(?:(,)\s*+)?(?:(?={PARAMETER}\s*=(?!=))|\Z)")  # used with match
+_BARE = re.compile(  # used with match
+    rf"[^'\"\s](?:\s*+[^'\"\s])*?(?=\s*+(?:,\s*+{PARAMETER}\s*+=(?!=)|,?\s*+\Z))"
+)
 
 
 class KwargsState(NamedTuple):

@@ -38,14 +38,16 @@ DOUBLED = "{{"
 LITERALS = {"true": "true", "false": "false", "null": "null", "True": "true", "False": "false", "None": "null"}
 
 _TOKEN = re.compile(r"""\s*(?:(?P<mark>[{}\[\],:"])|(?P<word>[-+.\w]{1,400})|(?P<end>\Z)|(?P<other>.))""", re.DOTALL)
-NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?\Z", re.ASCII)
+NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?\Z", re.ASCII)  # used with match
 _IN_STRING = re.compile(
     r"""(?P<run>[^"\\\x00-\x1f]+)|(?P<close>")|(?P<escape>\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))"""
     r"""|(?P<partial>\\(?:u[0-9a-fA-F]{0,3})?\Z)|(?P<bad>\\)|(?P<control>[\x00-\x1f]+)"""
 )
 MOST_PATH = 260
 """Characters of a path on Windows."""
-_PATH = re.compile(r"(?:^|[\s'=(,;])[A-Za-z]:((?:\\(?:u....|.)|[^\s\\'])*)\Z")
+_PATH = re.compile(  # for at most 260 characters
+    r"(?:^|[\s'=(,;])[A-Za-z]:((?:\\(?:u....|.)|[^\s\\'])*)\Z"
+)
 _ESCAPE = re.compile(r"(?<!\\)\\([nrtbf])")
 _WHITE = re.compile(r"\s")
 dumped = json.JSONEncoder(ensure_ascii=False).encode

@@ -60,8 +60,12 @@ def unclosed(text: str, frame: str, param: str, more: str = "") -> str | None:
     return text[:-2] if text.endswith("\r\n") else text.removesuffix("\n")
 
 
-_ATTRIBUTE = re.compile(r"""([\w.:-]+)\s*=\s*(\\?["'])(.*?)\2(?=\s*/?>\s*\Z|\s+[\w.:-]+\s*=\s*\\?["'])\s*""", re.DOTALL)
-_CDATA = re.compile(r"\s*<!\[CDATA\[(.*)\]\]>\s*", re.DOTALL)
+_ATTRIBUTE = re.compile(
+    r"""(?<![\w.:-])([\w.:-]++)\s*=\s*(\\?["'])(.*?)"""
+    r"""(?:\2(?=\s*/?>\s*\Z|\s+[\w.:-]+\s*=\s*\\?["'])\s*|(?P<unclosed>\Z))""",
+    re.DOTALL,
+)
+_CDATA = re.compile(r"\s*<!\[CDATA\[(.*)\]\]>\s*", re.DOTALL)  # used with match
 _CDATA_GOES_ON = "]]]]><![CDATA[>"
 """How `]]>` is written in a CDATA section."""
 
@@ -137,6 +141,7 @@ def in_attributes(tag: str, takes: ObjectSchema) -> dict[str, Any] | None:
     declared = takes.properties
     fits = keys <= declared.keys() and not takes.missing(keys)
     fits = fits and not any(attribute[2][-1] in attribute[3] for attribute in attributes)  # where would that value end?
+    fits = fits and all(attribute["unclosed"] is None for attribute in attributes)
     if rest not in (">", "/>") or len(keys) < len(attributes) or not fits:
         return None
     return {attribute[1]: values.read(attribute[3], declared[attribute[1]], takes.root)[0] for attribute in attributes}

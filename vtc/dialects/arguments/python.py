@@ -33,7 +33,7 @@ _TRIPLE = ('"""', "'''")
 _INNER = {quote: rf"(?:[^{quote}\\]++|\\.)*+" for quote in "\"'"}
 _INNER |= {quote: rf"(?:[^{quote[0]}\\]++|\\.|{quote[0]}{{1,2}}+(?=[^{quote[0]}]))*+" for quote in _TRIPLE}
 _STRINGS = "|".join(f"{quote}{_INNER[quote]}{quote}" for quote in (*_TRIPLE, '"', "'"))
-_TOKEN = re.compile(
+_TOKEN = re.compile(  # used with match
     r"(?:\s|\#[^\n]*+)*+(?:"
     rf"(?P<prefix>[A-Za-z]{{0,2}})(?P<string>{_STRINGS})"
     r"|(?P<number>\.?\d(?:[eE][-+](?=\d)|[\w.])*+)"

@@ -158,7 +158,7 @@ def _children(text: str, kind: str, schema: Schema, root: Schema, depth: int, ma
         names = "item"
     else:
         names = "|".join(map(re.escape, entries)) or "(?!)" if closed else _ANY_KEY
-    opener = re.compile(rf"\s*{re.escape(mark)}<({names})>")
+    opener = re.compile(rf"\s*{re.escape(mark)}<({names})>")  # used with match
     children = _split(text, opener, mark, counted=True) or _split(text, opener, mark, counted=False)
     if not children or (kind == "object" and len({key for key, _ in children}) < len(children)):
         return _UNFIT

@@ -45,7 +45,7 @@ __all__ = ["Demand", "Inexpressible", "Kind", "quoting", "written"]
 
 LEAST_TRIGGER = 5
 """Characters without which text may begin so by accident."""
-_MARKER = re.compile(rf"[^>\]]{{{LEAST_TRIGGER - 1},}}?[>\]]")
+_MARKER = re.compile(rf"[^>\]]{{{LEAST_TRIGGER - 1},}}?[>\]]")  # used with match
 """Finds the first tag or marker of an opening."""
 ID = CharRun("0-9A-Za-z_.:-", 1, 64)
 WORD = CharRun("A-Za-z_", 1, 64)

@@ -257,7 +257,7 @@ class _Rules:
         return RuleMember(name, member.required)
 
 
-_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"|\[(?:[^\]\\]|\\.)*\]')
+_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\Z)|\[(?:[^\]\\]|\\.)*+(?:\]|\Z)')
 
 
 def _words(text: str) -> set[str]:

@@ -48,11 +48,11 @@ MORE_ON_LINE = "more stands on its line"
 MOST_ENDS = 16
 """Places at which an opening tag with attributes is taken to end."""
 
-_PROSE = re.compile(r"[ \t\r]*\n\s*[^\W\d_]")
+_PROSE = re.compile(r"[ \t\r]*\n\s*[^\W\d_]")  # used with match
 """Words on a line after a call that has lost its closer."""
 _BREAK = re.compile(r"[}\]][ \t\r]{0,256}\n\s{0,256}\Z")
 """The end of JSON that may break off there. After a string a quotation may go on, as its quotes may not be escaped."""
-_PYTHON_OBJECT = re.compile(r"[\[{\s]+'")
+_PYTHON_OBJECT = re.compile(r"[\[{\s]+'")  # used with match
 """The beginning of an object as Python prints it, where JSON should stand."""
 _BEGINS_JSON = re.compile(r'[{"]')
 
@@ -60,7 +60,7 @@ type Body = JsonBody | PythonBody | GemmaBody
 type Search = Callable[[str], object]
 _IN_STRING: Search = re.compile(r'["\\\x00-\x1f]').search
 """Finds what is more than text in a JSON string."""
-ENDS_STRING: Search = re.compile(r'(?!(?:[^"\\\x00-\x1f]++|\\["\\/bfnrt])*+\Z)').match
+ENDS_STRING: Search = re.compile(r'(?!(?:[^"\\\x00-\x1f]++|\\["\\/bfnrt])*+\Z)').match  # used with match
 """Matches what may be more than text in a JSON string and escapes that are whole."""
 
 

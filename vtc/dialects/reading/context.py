@@ -32,7 +32,7 @@ _YAML_KEY = re.compile(
     r"[|>][-+1-9]{0,2}[ \t]*+(?:#[^\n]*+)?\s*\Z"
 )
 """The end of a line that opens a block of text in YAML: `reply: |`."""
-_BLANK = re.compile(rf"[{WHITE}]*+\Z")
+_BLANK = re.compile(rf"[{WHITE}]*+\Z")  # used with match
 
 type TokenMatch = re.Match[str]
 
@@ -127,7 +127,9 @@ _OF_LOG = rf"(?:(?:^|\n)[ \t]*+{_STAMP}[ \t]*+|{_DATED})(?:{_BEGINNING}|{_LEVEL}
 _ITEM = re.compile(r"(?:\A|\n)[ \t]*+-[ \t]++\Z")
 _LED_TO = re.compile(r"[:\uff1a][ \t\r]*\n\s*-[ \t]++\Z")
 _OF_LIST = re.compile(rf"^[ \t]*+{_BEGINNING}", re.MULTILINE)
-_OF_FILE = re.compile(rf"(?:^|\n)[ \t]*+(?:{_BEGINNING})+\Z|\S:\d{{1,9}}:(?:\d{{1,9}}:)?[ \t]*+\Z|{_OF_LOG}")
+_OF_FILE = re.compile(  # for at most 48 characters
+    rf"(?:^|\n)[ \t]*+(?:{_BEGINNING})+\Z|\S:\d{{1,9}}:(?:\d{{1,9}}:)?[ \t]*+\Z|{_OF_LOG}"
+)
 
 
 class CallPlace(NamedTuple):

@@ -552,5 +552,5 @@ class OpenCall:
         return [envelope.read_arguments(named.written, body, named.tool) for body in bodies]
 
 
-_JSON = re.compile(r'\s*\{\s*"')
+_JSON = re.compile(r'\s*\{\s*"')  # used with match
 _FENCE = re.compile(r"\A\s*(?:```|~~~)[^\n]*\n")

@@ -169,7 +169,8 @@ def _with_straight_quotes(body: str) -> str | None:
 
 
 _TYPED = re.compile(r""""(?:[^"\\]|\\.)*+"?|[“”„](?P<typed>[^“”„"\\]*+)[“”„](?=\s*+[:,}\]])|[^“”„"]++""", re.DOTALL)
-_DOUBLED = re.compile(r'"(?:[^"\\]|\\.)*+"|\{\{|\}\}', re.DOTALL)
+_DOUBLED = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|\{\{|\}\}', re.DOTALL)
+"""Finds doubled braces outside of strings; a string that never ends reaches to the end."""
 
 
 def _tolerated(
@@ -360,7 +361,7 @@ def _openers(heads: re.Pattern[str], body: str, closers: Mapping[str, str]) -> d
             continue
         if key in openers:
             return None
-        twice = re.compile(rf"\s*{_choice([*filter(None, (head[0], last_tag(head[0])))])}")
+        twice = re.compile(rf"\s*{_choice([*filter(None, (head[0], last_tag(head[0])))])}")  # used with match
         while again := twice.match(body, end):
             end = again.end()
         openers[key] = _Opener(start, end, end > head.end())

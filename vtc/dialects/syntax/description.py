@@ -360,7 +360,7 @@ class Description(msgspec.Struct, frozen=True, cache_hash=True, forbid_unknown_f
 
     def _check_result_start(self) -> None:
         try:
-            groups = re.compile(self.result_start).groupindex
+            groups = re.compile(self.result_start).groupindex  # used with match
         except re.error as error:
             raise pattern.PatternError("result_start", f"no regular expression: {error}") from None
         if self.result_start and "name" not in groups:

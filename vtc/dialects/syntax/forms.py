@@ -36,7 +36,7 @@ ELEMENT = "<{key}>{value}</{key}>"
 _OPENING_TAG = re.compile(r"<([A-Za-z][\w:.-]*)>")
 _TAG_NAME = re.compile(r"<[\w:.-]{3,}")
 _TAGS = re.compile(r"(?:<[^<>]*>|\S)+")
-_BETWEEN_TAGS = re.compile(r"\s*\n\s*|(?<=>)\s*(?=<)")
+_BETWEEN_TAGS = re.compile(r"(?<!\s)\s*\n\s*|(?<=>)\s*(?=<)")
 _LAST_TAG = re.compile(r"(?<=>)\s*(<[^<>]*>)\Z")
 _BRACKETS = re.compile(r"^[\])}]+(?=<[|/\w]|\[/)")
 COMMENTS = ("//", "/*", "#")

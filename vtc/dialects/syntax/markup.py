@@ -17,7 +17,7 @@ TYPOGRAPHIC = ("“", "”", "„")
 """What stands for those of JSON where a model writes as books are set."""
 QUOTE = Maybe((OneOf(QUOTES),))
 """One of them, which models leave out: `<invoke name=bash>`."""
-_ATTRIBUTE = re.compile(r"<?[\w:.-]+=")
+_ATTRIBUTE = re.compile(r"<?[\w:.-]+=")  # used with match
 _MARKER = r"<\|[\w/:]+\|>"
 """A marker such as `<|tool_call|>`: prose holds none, so it is found with any white space around it."""
 

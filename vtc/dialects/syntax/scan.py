@@ -509,7 +509,7 @@ def _compiled(expression: str) -> re.Pattern[str]:
     """Compile an expression, or get what another scan has of it."""
     pattern = _patterns.get(expression)
     if pattern is None:
-        pattern = _patterns[expression] = re.compile(expression, re.MULTILINE)
+        pattern = _patterns[expression] = re.compile(expression, re.MULTILINE)  # used as recorded
     return pattern
 
 

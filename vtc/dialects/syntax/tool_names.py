@@ -13,7 +13,7 @@ _CALLABLE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
 """The names that all APIs take for a tool's, but none that begins with a dash: that is one of a list or a diff."""
 MOST_OFFERED = 5
 """Names of offered tools that a reason lists."""
-_WITHOUT_NUMBER = re.compile(r"(?:functions?|call)[._](?P<name>.+?)[._:]\d+")
+_WITHOUT_NUMBER = re.compile(r"(?:functions?|call)[._](?P<name>.+?)[._:]\d+")  # used with match
 """The id of a call as Kimi K2 makes them, and variants of it: `functions.read:0`, `functions_read_0`."""
 
 

@@ -191,7 +191,7 @@ NO_RESULT = "(no result)"
 
 def structured(messages: Sequence[Message], dialect: Description, tools: Mapping[str, Tool]) -> list[Message]:
     """The messages with calls and results as such; those that hold neither stay the same objects."""
-    marker = re.compile(dialect.result_start, re.DOTALL) if dialect.result_start else None
+    marker = re.compile(dialect.result_start, re.DOTALL) if dialect.result_start else None  # used with match
     seen: Counter[tuple[str, str]] = Counter()
     open_calls: list[ToolCall] = []
     waiting: list[Message] = []  # what else the client says; it may not stand between calls and their results

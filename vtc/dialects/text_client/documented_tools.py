@@ -46,16 +46,16 @@ MOST_TOOLS = 256
 
 _MARK = re.compile(r"^(?:(?P<level>#{1,6}) ++(?P<title>\S(?:.*\S)?)|====)[ \t\r]*+$", re.MULTILINE)
 """A heading, or the rule between the chapters of a prompt."""
-_FENCE = re.compile(r"[ \t]*(?P<run>`{3,}|~{3,})(?P<info>.*)", re.DOTALL)
+_FENCE = re.compile(r"[ \t]*(?P<run>`{3,}|~{3,})(?P<info>.*)", re.DOTALL)  # used with match
 _TAG = re.compile(r"<(?P<close>/?)(?P<name>[A-Za-z_][\w-]*)>\s*\Z")
 _ELEMENT = re.compile(r"^<[A-Za-z_][\w-]*>[ \t\r]*$", re.MULTILINE)
 _OPENER = re.compile(r"<(?P<name>[A-Za-z_][\w-]*)>")
 _CLOSER = re.compile(r"</(?P<name>[A-Za-z_][\w-]*)>")
 _SAMPLE = re.compile(r"^[ \t]*<(?P<name>[A-Za-z_][\w-]*)>", re.MULTILINE)
-_FENCE_AFTER = re.compile(r"[ \t\r]*\n[ \t]*(?:`{3,}|~{3,})[ \t\r]*$", re.MULTILINE)
+_FENCE_AFTER = re.compile(r"[ \t\r]*\n[ \t]*(?:`{3,}|~{3,})[ \t\r]*$", re.MULTILINE)  # used with match
 """That of the code block around a sample, right after it."""
 _NAME = re.compile(r"[A-Za-z_][\w-]{0,127}")
-_DESCRIPTION = re.compile(r"\s*\**Description\**:\**[ \t]*")
+_DESCRIPTION = re.compile(r"\s*\**Description\**:\**[ \t]*")  # used with match
 _LISTED = re.compile(r"^\**(?:(?P<need>Required|Optional) )?Parameters\**:\**[ \t]*(?:None\b)?", re.MULTILINE)
 _PARAM = re.compile(
     r"^- (?P<name>[A-Za-z_][\w-]*):[ \t]*(?:\((?P<need>required|optional)\b[^)\n]*\))?[ \t]*", re.MULTILINE

@@ -56,7 +56,7 @@ _NEWLINE, _WHITE = re.compile(r"(?<!\\)\\++n"), re.compile(r"(?<!\\)\\++[rt]")
 _WORD = re.compile(r"\w")
 _STRING = re.compile('[:=,[] ?"')
 _BLANKS = "\t\r\f\v\u00a0\u3000"
-_NUMBERS, _LEVELS, _SIGNS = re.compile(r"\w*\d\w*"), re.compile(r"\b[A-Z]{2,}\b"), re.compile("[-+]")
+_NUMBERS, _LEVELS, _SIGNS = re.compile(r"\b[^\W\d]*+\d\w*"), re.compile(r"\b[A-Z]{2,}\b"), re.compile("[-+]")
 
 
 @dataclass

@@ -55,8 +55,9 @@ from vtc.scrub import told
 
 MOST = 1 << 20
 """Characters of the reasoning of one turn beyond which it is not kept."""
-_REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>", re.S)
-"""What agents add to the last message of a request, and take out of it in the next."""
+_REMINDER = re.compile(r"<system-reminder>.*?(?:</system-reminder>|(?P<unclosed>\Z))", re.S)
+"""What agents add to the last message of a request, and take out of it in the next. One that never ends is found once,
+at the first opener, so that a page of openers is not searched to its end from each."""
 MOST_UNREAD = 512
 """Pieces of text that wait until they are counted together."""
 _CHARACTER = re.compile(r"\S\s*")
@@ -391,7 +392,7 @@ def _said(message: Message) -> tuple[bytes, ...]:
     """Write what a message says, and nothing of what clients change from one request to the next."""
     text = message.text
     if "<system-reminder>" in text:
-        text = _REMINDER.sub("", text)
+        text = _REMINDER.sub(lambda match: "" if match["unclosed"] is None else match[0], text)
     if not (text := text.strip()) and message.role == "user":
         return ()
     calls = [f"{call.id}\0{call.name}\0{call.arguments}" for call in message.calls]

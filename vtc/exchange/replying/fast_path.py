@@ -128,7 +128,7 @@ _TEXT = b'"(?P<text>%b)"' % _CHARACTERS
 _TOKEN = re.compile(b"|".join((_STRING, _NUMBERS, _NUMBER, rb'[^"\[0-9-]++|.')), re.DOTALL)
 _HOLES = {b'"': _STRING, b"[": _NUMBERS, **dict.fromkeys([b"%d" % digit for digit in range(10)] + [b"-"], _NUMBER)}
 _PROBES = {hole: {_STRING: b'"vtc"', _NUMBERS: b"[-70707]", _NUMBER: b"-70707"}[kind] for hole, kind in _HOLES.items()}
-_NAME_END = re.compile(rb"\s*:")
+_NAME_END = re.compile(rb"\s*:")  # used with match
 
 type Match = Callable[[bytes], re.Match[bytes] | None]
 _is_string = re.compile(_CHARACTERS).fullmatch

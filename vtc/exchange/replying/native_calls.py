@@ -87,7 +87,7 @@ _AS_ID = re.compile(r"(?P<prefix>(?:functions?|tools?|default_api)[._:/=]+)?(?P<
 _TAG = r"(?:</?[\w:.-]{1,64}/?>|<[|｜][^<>|｜\s]{1,64}[|｜]>)"
 _MARKUP = re.compile(rf"(?:{_TAG}\s*(?:(?:commentary|analysis|final|json)\b)?|</?[\w:.-]*\Z)")
 """A tag, or the beginning of one, and what stands after tags of harmony."""
-_BEFORE = re.compile(rf"(?:\s|{_TAG}|json\b)*+(?=[{{\[`])")
+_BEFORE = re.compile(rf"(?:\s|{_TAG}|json\b)*+(?=[{{\[`])")  # used with match
 _LAST_TAG = re.compile(rf"{_TAG}\Z")
 MOST_TAGS = 16
 """Tags after the arguments of a call that are taken away."""
@@ -211,7 +211,7 @@ def _ended(value: Any, ends: ValueEnds) -> Any:
     return [_ended(entry, ends) for entry in value] if isinstance(value, list) else value
 
 
-_BEFORE_OBJECT = re.compile(r"\s*\.?(?P<name>[\w.:/=-]{1,200}+)\s*(?=[{<])")
+_BEFORE_OBJECT = re.compile(r"\s*\.?(?P<name>[\w.:/=-]{1,200}+)\s*(?=[{<])")  # used with match
 
 
 def _without_name(arguments: str, name: str, tools: Mapping[str, Tool]) -> tuple[str, list[str]]:

@@ -71,7 +71,7 @@ def lexicon() -> Lexicon:
 _CODE = re.compile(r"^ {0,3}(```|~~~).*?(?:^ {0,3}\1|\Z)|`[^`\n]*`", re.M | re.S)
 _QUESTION = re.compile(r"\?[\"'”’)*_]*(?=\s|\Z)|？")
 _END = re.compile(r"(?<=[.!…])[\"'”’)*_]*\s+|(?<=[。！])|(?<=[:：])\s+(?=\S)")
-_NOT_PROSE = re.compile(r"\s*(?:[-+>|#]|\*\s|\d+[.)]\s|```|~~~| {4}|\t)")
+_NOT_PROSE = re.compile(r"\s*(?:[-+>|#]|\*\s|\d+[.)]\s|```|~~~| {4}|\t)")  # used with match
 _EMPHASIS = re.compile(r"[*_]{1,3}")
 
 

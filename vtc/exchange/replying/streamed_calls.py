@@ -38,7 +38,7 @@ MOST_WHOLE = 1 << 10
 
 
 _WORDS = [word[: end + 1] for word in ("true", "false", "null") for end in range(len(word))]
-_BEGINS_WORD = re.compile(rf"\s*(?:-?(?:\d[-+.\deE]*)?|{'|'.join(_WORDS)})\Z", re.ASCII)
+_BEGINS_WORD = re.compile(rf"\s*(?:-?(?:\d[-+.\deE]*)?|{'|'.join(_WORDS)})\Z", re.ASCII)  # used with match
 """The beginning of a number or of a literal that may go on."""
 
 

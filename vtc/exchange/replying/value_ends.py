@@ -20,7 +20,6 @@ _MARKER = re.compile(r"</?\|[^<>\n]{1,60}>")
 _SLOT = re.compile(r"\{(?:value|arguments|params|calls)\}")
 _LEAST = {"</": 3, "<|": 6}
 """Characters of a marker that is cut by which it is known, by how it begins."""
-_BEGUN = re.compile(r"""</?(?:[|｜]|\\uff5c)[^"{}]*\Z""", re.IGNORECASE)
 HERE = re.compile(r"</?(?:[|｜]|\\uff5c)", re.IGNORECASE)
 """Finds where a marker may begin in JSON."""
 MAY_BEGIN = re.compile(r"</?(?:\\(?:u[f5]{0,3})?)?\Z", re.IGNORECASE)
@@ -42,34 +41,57 @@ class ValueEnds:
 
     def stripped(self, value: str) -> str:
         """Return a value without the markers at its end."""
-        left = value
-        while self._closers and (at := left.rfind("<")) >= 0 and self._closes(left[at:], left[:at]):
-            left = left[:at]
-            if (bare := left.rstrip()).endswith(">") and self._closes(bare[bare.rfind("<") :], ""):
-                left = bare
-        return left
+        if not self._closers or "<" not in value:
+            return value
+        text, end = value.translate(_BARS), len(value)
+        counted: dict[str, int] = {}
+        while (at := text.rfind("<", 0, end)) >= 0 and (closer := self._closer(text[at:end])):
+            # The text before is counted for the first marker only: each marker that is left out changes the counts.
+            for opener in counted:
+                counted[opener] -= _unclosed(opener, text, at, end)
+            opener = _opener(closer)
+            if opener not in counted:
+                counted[opener] = _unclosed(opener, text, 0, at)
+            if counted[opener] > 0:
+                break
+            end = at
+            while end and text[end - 1].isspace():
+                end -= 1
+            if not (text.endswith(">", 0, end) and self._closer(text[text.rfind("<", 0, end) : end])):
+                end = at
+        return value[:end]
 
     def ended(self, arguments: str) -> str | None:
         """End an object that stops in a text value at such a marker; None if it does not."""
-        match = _BEGUN.search(arguments)
+        match = HERE.search(arguments, max(map(arguments.rfind, '"{}')) + 1)
         if not match:
             return None
         try:
-            marker = json.loads(f'"{match[0].strip()}"')
+            marker = json.loads(f'"{arguments[match.start() :].strip()}"')
         except ValueError:
             return None
-        return arguments[: match.start()] + '"}' if self._closes(marker, arguments[: match.start()]) else None
+        closer, before = self._closer(marker.translate(_BARS)), arguments[: match.start()]
+        if closer is None or _unclosed(_opener(closer), before.translate(_BARS), 0, len(before)) > 0:
+            return None
+        return before + '"}'
 
-    def _closes(self, marker: str, before: str) -> bool:
-        """True for a marker, whole or cut, that closes what it stands in: all that was opened `before` is closed."""
-        marker, before = marker.rstrip().translate(_BARS), before.translate(_BARS)
-        closer = next((closer for closer in self._closers if closer.startswith(marker)), None)
-        if closer is None or len(marker) < _LEAST.get(marker[:2], 2):
-            return False
-        if marker.startswith("<|"):
-            return "<|" not in before
-        name = closer[2:-1]
-        return before.count(f"<{name}") <= before.count(f"</{name}")
+    def _closer(self, marker: str) -> str | None:
+        """Return the closer that a marker is, whole or cut; None if it is none."""
+        marker = marker.rstrip()
+        if len(marker) < _LEAST.get(marker[:2], 2):
+            return None
+        return next((closer for closer in self._closers if closer.startswith(marker)), None)
+
+
+def _opener(closer: str) -> str:
+    """Return the opener that a closer belongs to; for a marker without a slash, the beginning of any."""
+    return "<|" if closer.startswith("<|") else f"<{closer[2:-1]}"
+
+
+def _unclosed(opener: str, text: str, start: int, end: int) -> int:
+    """Return how many more openers than closers are in a part of a text: one closes what it is in if there are none."""
+    opened = text.count(opener, start, end)
+    return opened if opener == "<|" else opened - text.count(f"</{opener[1:]}", start, end)
 
 
 ends_in = lru_cache(maxsize=64)(ValueEnds)

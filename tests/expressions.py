@@ -1,0 +1,348 @@
+"""Find the regular expressions of VTC that take more than linear time: `python -m tests.expressions` prints them.
+
+All that `re.compile` and `regex.compile` (and `re.search(…)` and its kin) make for a module of `vtc` is recorded while
+all modules are imported, all dialects compiled and all recorded replies read. Each is then searched for in repetitions
+of its own literals. An expression that is safe only in the way it is used says so in a comment at its definition, and
+the recording shows if that is false:
+
+    # used with match              it is tried at one place of a text, not at each
+    # used as recorded             it is tried so with each use that was recorded
+    # for at most N characters     no text that it is given is longer
+"""
+
+from __future__ import annotations
+
+import importlib
+import linecache
+import pkgutil
+import re
+import re._parser as parser  # type: ignore[import-not-found]
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from itertools import pairwise, product
+from re import _constants as ops  # type: ignore[attr-defined]
+from types import FrameType
+from typing import Any
+
+import regex
+
+USED_WITH_MATCH = re.compile(r"# used with match\b|\bre\.(?:full)?match\(|\)\.(?:full)?match$")
+AT_MOST = re.compile(r"# for at most ([\d,]+) characters\b")
+SIZES = (1 << 10, 1 << 12, 1 << 14)
+"""Characters of the texts in which expressions are tried, each four times the one before; the second is tried first."""
+SLOW_SECONDS = 0.001
+"""CPU time for the second size below which growth is not measured: a linear search takes a tenth of it."""
+MAX_GROWTH = 8
+"""By which time may grow between two sizes: linear is 4, quadratic 16."""
+METHODS = {"search", "match", "fullmatch"}
+MAX_UNITS = 12
+MAX_SECONDS = 5
+
+
+class Recorded:
+    """A compiled expression that notes by which methods it is used, and the longest text that it is given."""
+
+    def __init__(self, compiled: Any, place: str, source: str) -> None:
+        self.compiled = compiled
+        self.place = place
+        self.source = source
+        self.used: set[str] = set()
+        self.longest = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.compiled, name)
+
+    def _note(self, method: str, text: Any, pos: int = 0, endpos: int = sys.maxsize) -> None:
+        self.used.add(method)
+        self.longest = max(self.longest, min(len(text), endpos) - pos)
+
+    def search(self, string: Any, *place: int, **more: Any) -> Any:
+        self._note("search", string, *place)
+        return self.compiled.search(string, *place, **more)
+
+    def match(self, string: Any, *place: int, **more: Any) -> Any:
+        self._note("match", string, *place)
+        return self.compiled.match(string, *place, **more)
+
+    def fullmatch(self, string: Any, *place: int, **more: Any) -> Any:
+        self._note("fullmatch", string, *place)
+        return self.compiled.fullmatch(string, *place, **more)
+
+    def finditer(self, string: Any, *place: int, **more: Any) -> Any:
+        self._note("search", string, *place)
+        return self.compiled.finditer(string, *place, **more)
+
+    def findall(self, string: Any, *place: int, **more: Any) -> Any:
+        self._note("search", string, *place)
+        return self.compiled.findall(string, *place, **more)
+
+    def split(self, string: Any, *count: int, **more: Any) -> Any:
+        self._note("search", string)
+        return self.compiled.split(string, *count, **more)
+
+    def sub(self, new: Any, string: Any, *count: int, **more: Any) -> Any:
+        self._note("search", string)
+        return self.compiled.sub(new, string, *count, **more)
+
+    def subn(self, new: Any, string: Any, *count: int, **more: Any) -> Any:
+        self._note("search", string)
+        return self.compiled.subn(new, string, *count, **more)
+
+    @property
+    def at_most(self) -> int:
+        """Characters of the longest text that it is meant for."""
+        said = AT_MOST.search(self.source)
+        return int(said[1].replace(",", "")) if said else sys.maxsize
+
+    @property
+    def by_match(self) -> bool:
+        """True if it is tried at one place alone."""
+        return USED_WITH_MATCH.search(self.source) is not None
+
+
+RECORDED: dict[tuple[Any, int, str], Recorded] = {}
+
+
+def _caller() -> FrameType | None:
+    frame = sys._getframe(2)
+    while frame.f_globals.get("__name__", "").partition(".")[0] in (
+        "re",
+        "regex",
+        "_regex_core",
+        "functools",
+        __name__,
+    ):
+        if frame.f_back is None:
+            return None
+        frame = frame.f_back
+    return frame if frame.f_globals.get("__name__", "").partition(".")[0] == "vtc" else None
+
+
+def _source(frame: FrameType) -> str:
+    """The lines of the call that compiles an expression, with their comments."""
+    positions = list(frame.f_code.co_positions())[frame.f_lasti // 2]
+    lines = linecache.getlines(frame.f_code.co_filename)[(positions[0] or 1) - 1 : positions[1] or 1]
+    return "".join(lines).strip()
+
+
+def record() -> None:
+    """Have all that is compiled for VTC recorded from now on."""
+    for module in (re, sys.modules[regex.compile.__module__]):
+        setattr(module, "_compile", _recording(getattr(module, "_compile")))  # noqa: B009, B010
+
+
+def _recording(compiling: Callable[..., Any]) -> Callable[..., Any]:
+    def compile_recorded(pattern: Any, *arguments: Any, **more: Any) -> Any:
+        if isinstance(pattern, Recorded):
+            return pattern
+        compiled, frame = compiling(pattern, *arguments, **more), _caller()
+        if frame is None or isinstance(pattern, (re.Pattern, regex.Pattern)):
+            return compiled
+        place = f"{frame.f_globals['__name__']}:{frame.f_lineno}"
+        key = (compiled.pattern, compiled.flags, place)
+        if key not in RECORDED:
+            RECORDED[key] = Recorded(compiled, place, _source(frame))
+        return RECORDED[key]
+
+    return compile_recorded
+
+
+def load_all() -> None:
+    """Import all modules, compile all dialects, and read the recorded replies."""
+    import vtc
+
+    for module in pkgutil.walk_packages(vtc.__path__, "vtc."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+    from tests.dialects.material import CASES, cases
+
+    for path in sorted((CASES / "reading").glob("*.yaml")):
+        for case in cases(path.stem):
+            case.read([case.text])
+            case.read(case.text)
+
+
+# The texts that an expression is tried in.
+
+
+def _sample(tree: Any) -> str:
+    """The shortest text that a part of an expression takes."""
+    said = ""
+    for op, value in tree:
+        match op:
+            case ops.LITERAL:
+                said += chr(value)
+            case ops.NOT_LITERAL:
+                said += "!" if value != ord("!") else "a"
+            case ops.ANY:
+                said += "a"
+            case ops.IN:
+                said += _members(value)[0]
+            case ops.BRANCH:
+                said += _sample(value[1][0])
+            case ops.SUBPATTERN:
+                said += _sample(value[3])
+            case ops.ATOMIC_GROUP:
+                said += _sample(value)
+            case ops.MAX_REPEAT | ops.MIN_REPEAT | ops.POSSESSIVE_REPEAT:
+                said += _sample(value[2]) * value[0]
+            case _:
+                pass
+    return said
+
+
+_CATEGORIES = {ops.CATEGORY_SPACE: " \n", ops.CATEGORY_WORD: "a", ops.CATEGORY_DIGIT: "1"}
+_OTHERS = "a1 \n<\"'\\{}`!"
+
+
+def _members(parts: Any) -> str:
+    """Characters of a set."""
+    if parts and parts[0][0] is ops.NEGATE:
+        taken = _members(parts[1:])
+        return "".join(each for each in _OTHERS if each not in taken) or "\u00e9"
+    found = ""
+    for op, value in parts:
+        match op:
+            case ops.LITERAL:
+                found += chr(value)
+            case ops.RANGE:
+                found += chr(value[0])
+            case ops.CATEGORY:
+                found += _CATEGORIES.get(value, "!<")
+    return found
+
+
+def _parts(tree: Any, before: str = "") -> Iterator[tuple[str, str]]:
+    """Parts of an expression that may be repeated in a text, each with what may stand before it."""
+    run = ""
+    for op, value in tree:
+        if op is ops.LITERAL:
+            run += chr(value)
+            continue
+        if run:
+            yield before, run
+            before, run = before + run, ""
+        match op:
+            case ops.MAX_REPEAT | ops.MIN_REPEAT | ops.POSSESSIVE_REPEAT:
+                yield from _parts(value[2], before)
+                if unit := _sample(value[2]):
+                    yield before, unit
+            case ops.SUBPATTERN:
+                yield from _parts(value[3], before)
+            case ops.ATOMIC_GROUP:
+                yield from _parts(value, before)
+            case ops.ASSERT | ops.ASSERT_NOT:
+                yield from _parts(value[1], before)
+            case ops.BRANCH:
+                for branch in value[1]:
+                    yield from _parts(branch, before)
+            case ops.IN:
+                yield from ((before, each) for each in _members(value)[:6])
+            case ops.ANY:
+                yield before, "a"
+        before += _sample([(op, value)])
+    if run:
+        yield before, run
+
+
+def texts(pattern: str, flags: int) -> Iterator[Callable[[int], str]]:
+    """Makers of texts of a size: repetitions of parts of the expression, after what it may begin with, and with an end
+    that does not fit."""
+    try:
+        found = [*_parts(parser.parse(pattern, flags & ~re.DEBUG & 0x1FF))]
+    except (re.error, ValueError):  # it is of `regex` alone
+        found = [("", part) for part in re.findall(r"\w+|[^\w\\]", pattern)]
+    units = {unit for _, unit in found} | {head + unit for head, unit in found}
+    longest = sorted(units, key=lambda unit: (-len(unit), unit))
+    short = sorted((unit for unit in units if len(unit) <= 2), key=lambda unit: (-len(unit), unit))
+    chosen = [*dict.fromkeys((*longest[:MAX_UNITS], *short[:MAX_UNITS], " ", "\n", "a"))]
+    heads = [*dict.fromkeys(("", *sorted((head for head, _ in found), key=len, reverse=True)[:2]))]
+    for head, unit in dict.fromkeys(
+        (*found, *product(heads, chosen), *(("", a + b) for a, b in product(short[:6], short[:6])))
+    ):
+        for tail in ("!", '"'):
+            yield lambda size, head=head, unit=unit, tail=tail: head + (unit * (size // len(unit) + 1))[:size] + tail
+
+
+# The growth of its time.
+
+
+def seconds(work: Callable[[], object], times: int) -> float:
+    """CPU time of this thread for the fastest of some runs."""
+    best = float("inf")
+    for _ in range(times):
+        begun = time.thread_time()
+        work()
+        best = min(best, time.thread_time() - begun)
+    return best
+
+
+def growth(run: Callable[[Any], object], make: Callable[[int], Any], limit: int) -> str:
+    """Say how time grows with the text, if faster than it should."""
+    sizes = [size for size in SIZES if size <= limit]
+    if len(sizes) < 2:
+        return ""
+    for counts in ((1, 1), (9, 5, 2)):  # most are fast, or grow as they should, in one run
+        times = [seconds(partial(run, make(size)), count) for size, count in zip(sizes, counts, strict=False)]
+        if any(many < max(SLOW_SECONDS, MAX_GROWTH * few) for few, many in pairwise(times)):
+            return ""
+    text = make(SIZES[1])
+    said = ", ".join(f"{took * 1000:.2f} ms for {size}" for took, size in zip(times, SIZES, strict=False))
+    return f"{said} characters: {text[:40]!r}…{text[-1:]!r}"
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """Raise TimeoutError after some seconds of CPU time."""
+
+    def give_up(number: int, frame: FrameType | None) -> None:
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGVTALRM, give_up)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+
+
+def slow(one: Recorded) -> str:
+    """Why an expression is not good; empty if it is."""
+    text = one.compiled.pattern
+    is_bytes = isinstance(text, bytes)
+    methods = one.used & METHODS if "# used as recorded" in one.source else set()
+    methods = methods or {"search"}
+    if one.by_match:
+        if "search" in one.used:
+            return "used with search, which its definition denies"
+        methods = one.used & {"match", "fullmatch"} or {"match", "fullmatch"}
+    if one.longest > one.at_most:
+        return f"used on a text of {one.longest} characters, which its definition denies"
+    pattern = text.decode("latin-1") if is_bytes else text
+    for make, method in product(texts(pattern, one.compiled.flags), sorted(methods)):
+        run = getattr(one.compiled, method)
+        made = (lambda size, make=make: make(size).encode("utf-8", "replace")) if is_bytes else make
+        try:
+            with within(MAX_SECONDS):
+                if why := growth(run, made, one.at_most):
+                    return why
+        except TimeoutError:
+            return f"no end in {MAX_SECONDS} s: {make(60)!r}"
+    return ""
+
+
+def main() -> None:
+    record()
+    load_all()
+    for one in [*RECORDED.values()]:
+        if why := slow(one):
+            sys.stdout.write(f"{one.place}: {why}\n    {str(one.compiled.pattern)[:200]}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,43 @@
+"""No regular expression of VTC takes more than linear time: `tests/expressions.py` says how that is measured."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests.expressions import Recorded, slow
+from tests.test_structure import ROOT
+
+QUADRATIC = [
+    r"<system-reminder>.*?</system-reminder>",
+    r'"(?:[^"\\]|\\.)*+"|\{\{|\}\}',
+    r'</?(?:[|｜]|\\uff5c)[^"{}]*\Z',
+    r"\s*\n",
+    r"\w*\d",
+]
+
+
+@pytest.mark.parametrize("pattern", QUADRATIC)
+def test_an_expression_that_is_quadratic_is_found(pattern: str) -> None:
+    assert slow(Recorded(re.compile(pattern, re.DOTALL), "here", ""))
+
+
+def test_what_a_definition_states_is_held_against_its_use() -> None:
+    compiled = re.compile(r"\s*\n")
+    matching = Recorded(compiled, "here", "re.compile(…)  # used with match")
+    bounded = Recorded(compiled, "here", "re.compile(…)  # for at most 1,000 characters")
+    assert not slow(matching)
+    assert not slow(bounded)
+    matching.search("")
+    bounded.match(" " * 1_001)
+    assert slow(matching) == "used with search, which its definition denies"
+    assert slow(bounded) == "used on a text of 1001 characters, which its definition denies"
+
+
+def test_no_expression_takes_more_than_linear_time() -> None:
+    """In a process of its own, as all that is compiled has to be recorded from the first import on."""
+    found = subprocess.run([sys.executable, "-m", "tests.expressions"], cwd=ROOT, capture_output=True, text=True)
+    assert (found.stdout, found.returncode) == ("", 0), found.stdout + found.stderr
