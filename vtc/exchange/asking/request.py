@@ -30,6 +30,7 @@ from vtc.exchange.asking.corrections import (
     flags_in,
 )
 from vtc.exchange.asking.named_fields import taught as taught_by
+from vtc.exchange.asking.quotations import SentText
 from vtc.exchange.asking.refusals import GRAMMARS, lesson, listed
 from vtc.exchange.asking.server_error import read_error
 from vtc.exchange.asking.steps import BRIDGED, CERTAIN, StepContext, made_ready
@@ -40,7 +41,7 @@ from vtc.exchange.replying.expectation import Expectation, GrammarCheck
 from vtc.exchange.replying.factory import ReplyFactory
 from vtc.exchange.replying.silence import lexicon
 from vtc.exchange.replying.stages import ReplyFault
-from vtc.json_text import encode
+from vtc.json_text import decode, encode
 from vtc.profiles.document import counted
 from vtc.profiles.memory import renewed
 from vtc.profiles.plan import Plan
@@ -286,6 +287,13 @@ class RequestEncoder:
         """Read the flags in the headers that the server was sent last."""
         return flags_in({**self._received.headers, **self.asked.headers})
 
+    @property
+    def _sent_text(self) -> SentText:
+        """The texts that the server was sent last; none once they are forgotten."""
+        flags = self._flags
+        names = {self.asked.model, *flags, *(flag for header in flags.values() for flag in header)}
+        return SentText(decode(self.sent) if self.sent else None, names)
+
     def _grammar(self, ready: CanonicalRequest) -> Mapping[str, Any]:
         """Write the fields that tell the server the grammar of its reply."""
         return self._server.constrain(*ready.constraint) if ready.constraint else {}
@@ -319,9 +327,10 @@ class RequestEncoder:
         None, too, if it teaches that the tools are to stand in the prompt, or that the server has no such model: then
         it is to be planned anew.
         """
-        words, said, before = hints.words_of(error, WORDS), read_error(error), [*self._report.request]
+        sent, before = self._sent_text, [*self._report.request]
+        words, said = sent.remove_from(hints.words_of(error, WORDS)), read_error(error, sent)
         # What is said of a prompt that is too long names no field that were better left out.
-        is_full = full(status, error, len(self._received.body)) is not None
+        is_full = full(status, error, len(self._received.body), sent) is not None
         is_named = self._corrects and not is_full
         named = partial(taught_by, said, self.sent, self._flags, self._scope) if is_named else dict
         tried: list[Mapping[str, Any]] = []
@@ -411,7 +420,8 @@ class RequestEncoder:
 
     def full(self, error: bytes, status: int) -> Failure | None:
         """Read the error of a prompt that is too long; None if it is another, or the client's API says it so itself."""
-        tokens, client = full(status, error, len(self._received.body)), self._client.layout.full
+        tokens = full(status, error, len(self._received.body), self._sent_text)
+        client = self._client.layout.full
         if tokens is None:
             return None
         is_own = status in (200, 400) and client.sign in error.decode(errors="replace")

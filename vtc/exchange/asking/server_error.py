@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
+from vtc.exchange.asking.quotations import SentText
 from vtc.json_text import decode
 
 MAX_ERROR_CHARACTERS = 4000
@@ -56,8 +57,11 @@ class ServerError(NamedTuple):
         return [statement.text for statement in self.statements]
 
 
-def read_error(error: bytes) -> ServerError:
-    """Read the statements of an error; of what is no JSON the text is one."""
+def read_error(error: bytes, sent: SentText | None = None) -> ServerError:
+    """Read the statements of an error, without what they repeat of the request that was `sent`.
+
+    An error that is no JSON is one text.
+    """
     try:
         value = decode(error, "replace")
     except ValueError:
@@ -66,7 +70,10 @@ def read_error(error: bytes) -> ServerError:
     found = dict.fromkeys(islice(reader.statements(value), MAX_STATEMENTS))
     left, statements = MAX_ERROR_CHARACTERS, []
     for text, is_own in found:
-        plain = reader.plain(text)[:left]
+        if left <= 0:
+            break
+        said = text[: 2 * MAX_ERROR_CHARACTERS]
+        plain = reader.plain(sent.remove_from(said) if sent else said)[:left]
         left -= len(plain)
         if plain:
             statements.append(Statement(plain, is_own))
@@ -104,7 +111,7 @@ class _Reader:
 
     def plain(self, text: str) -> str:
         """Write a text with quotes of one kind, and paths with dots."""
-        text = _QUOTES.sub("'", text[: 2 * MAX_ERROR_CHARACTERS])
+        text = _QUOTES.sub("'", text)
         text = _LOC.sub(lambda match: f"\n{self._dotted(re.findall(r'[\w$-]+', match[1]))}: ", text)
         return re.sub(r"[ \t]+", " ", text.replace(" -> ", "."))
 

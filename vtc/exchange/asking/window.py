@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from vtc.exchange.asking.quotations import SentText
 from vtc.exchange.asking.words import Expressions, number, pattern
 from vtc.guards.patterns import Expression
 from vtc.json_text import decode, encode
@@ -74,12 +75,14 @@ def is_full(message: str) -> bool:
     return pattern(*_words().full).search(message) is not None
 
 
-def full(status: int, error: bytes, size: int) -> Tokens | None:
+def full(status: int, error: bytes, size: int, sent: SentText | None = None) -> Tokens | None:
     """Read the error of a prompt that is too long: the tokens of window and prompt; None if it is any other.
 
-    `size` are the bytes of the prompt, by which tokens are estimated that the server does not tell.
+    `size` are the bytes of the prompt, by which tokens are estimated that the server does not tell; what the error
+    repeats of the request that was `sent` is not read.
     """
     words = _own_words(error)
+    words = sent.remove_from(words) if sent else words
     if status in _NEVER or is_limited(words) or pattern(_words().reply).search(words):
         return None
     if not (is_full(words) or (status == TOO_LARGE and not words.strip())):
