@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.apis.shapes import asked
+from tests.apis.shapes import SHAPES, asked
 from tests.exchanges import agent, planner
 from vtc.apis import APIS
 from vtc.exchange import Exchange
@@ -237,3 +237,18 @@ def test_nothing_that_is_learned_holds_a_value_of_the_request(words: str, fields
     later = opened("openai-chat", fields, memory)
     learned = [exchange.taught, exchange.report.request, exchange.report.notes, later.plan.steps, later.plan.why]
     assert SECRET not in str([*learned, later.plan.lessons.known()])
+
+
+NO_CHAT = 'model "m" is not accessible via the /chat/completions endpoint'
+NO_RESPONSES = "model claude-haiku-4.5 does not support Responses API."
+
+
+@pytest.mark.parametrize(("words", "api"), [(NO_CHAT, "openai-chat"), (NO_RESPONSES, "openai-responses")])
+@pytest.mark.parametrize("client", SHAPES)
+def test_an_api_is_refused_only_where_it_was_asked(words: str, api: str, client: str) -> None:
+    """A server of Messages that says it of chat completions is not asked by Responses."""
+    exchange = opened(client, SHAPES[client].history)
+    sent = exchange.request()
+    exchange.again(error_of(words), 400)
+    assert (exchange.server.name == client) is (client != api)
+    assert (exchange.request() == sent) is (client != api)

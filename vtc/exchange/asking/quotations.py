@@ -58,11 +58,11 @@ class SentText:
     def _repeated(self, windows: set[str]) -> set[str]:
         """Return those of an error's windows that the conversation has."""
         blocks = {window[:_STEP] for window in windows} | {window[-_STEP:] for window in windows}
-        text, found = self._text, set[str]()
-        for at in (at for at in range(0, len(text), _STEP) if text[at : at + _STEP] in blocks):
-            begins = range(max(at - _STEP, 0), at + 1)
-            found |= {text[begin : begin + MIN_REPEATED_CHARACTERS] for begin in begins} & windows
-        return found
+        text = self._text
+        places = (at for at in range(0, len(text), _STEP) if text[at : at + _STEP] in blocks)
+        around = {text[max(at - _STEP, 0) : at + MIN_REPEATED_CHARACTERS] for at in places}
+        found = (part[at : at + MIN_REPEATED_CHARACTERS] for part in around for at in range(_STEP + 1))
+        return windows.intersection(found)
 
     def _says_more_than_names(self, run: str) -> bool:
         """True if enough of a run remains without the names in it."""

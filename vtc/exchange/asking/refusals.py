@@ -31,6 +31,8 @@ class LessonRow(RefusalWords, frozen=True, kw_only=True):
     """False for what lies in the conversation: another one is sent as it comes."""
     last: bool = False
     """True where what the refusal names is corrected first."""
+    asked: str = ""
+    """The API in which the refused request was sent; empty for any."""
 
     def __post_init__(self) -> None:
         with naming("steps"):
@@ -105,11 +107,13 @@ def lesson(
     known: Mapping[str, Any],
     named: Callable[[], Mapping[str, Correction]] = dict,
     more: Sequence[str] = (),
+    asked: str = "",
 ) -> Lesson | None:
     """Read a server's refusal; None if it teaches nothing but what is `known`: steps that were taken.
 
     `named` reads what it names of the request; that comes last, as a field may be named for what a step mends. `more`
-    is what the error says beside its message: in a list, or as another server's error.
+    is what the error says beside its message: in a list, or as another server's error. `asked` is the API in which the
+    request was sent, if it is known.
     """
     texts: dict[str, str] = {}
     for text in (message, *more):
@@ -126,11 +130,12 @@ def lesson(
     grammar = next((step for step in GRAMMARS if known.get(step)), "")
     if grammar and any(map(pattern(*_refusals().grammars.words).search, spellings)):
         return Lesson({grammar: False})
-    if of_row := _of_rows((row for row in _refusals().lessons if not row.last), spellings, known):
+    rows = [row for row in _refusals().lessons if not (row.asked and asked) or row.asked == asked]
+    if of_row := _of_rows((row for row in rows if not row.last), spellings, known):
         return of_row
     if corrections := named():
         return Lesson(corrections, kept=all(correction.kept for correction in corrections.values()))
-    if of_row := _of_rows((row for row in _refusals().lessons if row.last), spellings, known):
+    if of_row := _of_rows((row for row in rows if row.last), spellings, known):
         return of_row
     # A server that does not know the field says so in any words.
     return Lesson({grammar: False}) if grammar and status in _NOT_UNDERSTOOD else None

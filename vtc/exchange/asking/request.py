@@ -333,9 +333,10 @@ class RequestEncoder:
         is_full = full(status, error, len(self._received.body), sent) is not None
         is_named = self._corrects and not is_full
         named = partial(taught_by, said, self.sent, self._flags, self._scope) if is_named else dict
+        read = partial(lesson, asked=self._server.name)
         tried: list[Mapping[str, Any]] = []
         # Words may teach two lessons by turns, of which neither changes this request.
-        while (taught := lesson(status, words, self._steps, named, said.texts)) and taught.steps not in tried:
+        while (taught := read(status, words, self._steps, named, said.texts)) and taught.steps not in tried:
             tried.append(taught.steps)
             if anew := {step: value for step, value in taught.steps.items() if step in REPLANNED}:
                 if API in anew and API in self.taught:  # which brought it here
