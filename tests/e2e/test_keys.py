@@ -125,7 +125,15 @@ async def test_no_other_host_is_sent_it_even_if_it_is_named_for_all(
 
 
 @pytest.mark.parametrize(
-    "of_page", [{"origin": "https://example.com"}, {"origin": "null"}, {"sec-fetch-site": "cross-site"}], ids=str
+    "of_page",
+    [
+        {"origin": "https://example.com"},
+        {"origin": "null"},
+        {"origin": "http://["},
+        {"origin": "http://[evil]/"},
+        {"sec-fetch-site": "cross-site"},
+    ],
+    ids=str,
 )
 async def test_a_page_of_the_web_is_lent_none(of_page: dict[str, str], start: Start, tmp_path: Path) -> None:
     lab = await start(chat.streamed("Hi"), vtc_profiles=profile(tmp_path))

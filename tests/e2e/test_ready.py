@@ -285,14 +285,20 @@ async def test_a_model_that_a_server_has_in_neither_api_is_asked_in_each_once(st
 
 @STREAM
 async def test_a_server_without_that_api_is_asked_again_in_the_clients(stream: bool, start: Start) -> None:
+    """With the path, the query and the headers that its client sent, also those that the other API has no use for."""
     lab = await start(in_responses(*IN_RESPONSES_ALONE[2], has_it=False))
-    own, other = "/v1/chat/completions", "/v1/responses"
+    own, other = "/v1/chat/completions?a=b&api_key=q", "/v1/responses?a=b&api_key=q"
+    headers = {"x-api-key": "own-key", "anthropic-version": "2023-06-01", "x-goog-api-client": "c", "openai-beta": "o"}
     for paths in ([own, other, own, own], [own]):
         before = len(lab.upstream.seen)
-        answer = await lab.post(chat.request(stream=stream, reasoning_effort="high", **ASKED))
+        ask = chat.request(stream=stream, reasoning_effort="high", **ASKED)
+        answer = await lab.post(ask, path=own, headers=headers)
         asked_for = lab.upstream.seen[before:]
         assert (answer.status, [one.path for one in asked_for]) == (200, paths)
         assert asked_for[-1].json["reasoning_effort"] == "none"
+        for one in (seen for seen in asked_for if seen.path == own):
+            assert headers.items() <= one.headers.items()
+            assert "authorization" not in one.headers
 
 
 async def test_a_server_that_has_that_api_no_longer_is_asked_in_the_clients(start: Start) -> None:

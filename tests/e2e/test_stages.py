@@ -387,7 +387,7 @@ HOOKS = [
     Stage(exchange.Exchange, "open"),
     Stage(exchange.Exchange, "stream"),
     Stage(addon, "rewriting"),
-    Stage(addon.VirtualToolCalling, "_close"),
+    Stage(addon.VirtualToolCalling, "close"),
 ]
 
 

@@ -41,6 +41,7 @@ async def test_no_other_reply_says_that_vtc_was_there(start: Start) -> None:
     [
         {"origin": "https://example.com"},
         {"origin": "null"},
+        {"origin": "http://["},
         {"sec-fetch-site": "cross-site"},
         {"host": "example.com:8088"},  # a name that leads here by now
         {"host": "127.0.0.1.example.com"},

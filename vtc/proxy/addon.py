@@ -26,7 +26,8 @@ from vtc.profiles.memory import Memory
 from vtc.profiles.planner import PROMPT, Planner
 from vtc.proxy import beside, bodies, connections, flows, options, views
 from vtc.proxy.beside import Beside
-from vtc.proxy.bodies import BodyRecorder
+from vtc.proxy.bodies import STREAMED, BodyRecorder
+from vtc.proxy.boundary import Boundary
 from vtc.proxy.commands import Commands
 from vtc.proxy.connections import Turns
 from vtc.proxy.discovery import Discovery
@@ -35,9 +36,10 @@ from vtc.proxy.follow_up import RestOfReplies, hear
 from vtc.proxy.going_on import begin
 from vtc.proxy.lines import LogLines
 from vtc.proxy.log import Log
+from vtc.proxy.originals import OriginalRequest, renew
 from vtc.proxy.page import Page
 from vtc.proxy.parent import Parent
-from vtc.proxy.refusing import redirect, refuse, renew
+from vtc.proxy.refusing import build_request, refuse
 from vtc.proxy.reload import Reloader
 from vtc.proxy.secret import derived
 from vtc.proxy.server_keys import ServerKeys
@@ -65,8 +67,6 @@ MARKS = {
 }
 """By outcome, for the flow list and for `~marker`."""
 
-STREAMED = ("text/event-stream", "application/x-ndjson")
-"""Media types of replies that are passed on as they come, whoever reads them."""
 SLOW = 0.1
 """Seconds of work on one exchange beyond which it is a warning, if they are also more than a 50th of its time."""
 
@@ -125,6 +125,9 @@ class VirtualToolCalling:
         commands = Commands(self, reloader, self._stats, page)
         self.addons = [Startup(self), reloader, commands, self._log, Metrics(self._stats), page, Turns(), self._beside]
         self.addons += [self._unread_calls, StatusEndpoint(), self._discovery, self._keys, RestOfReplies(), Parent()]
+        boundary = Boundary(self)
+        for addon in (self, *self.addons):
+            boundary.enclose(addon)
 
     def load(self, loader: Loader) -> None:
         options.add(loader)
@@ -153,9 +156,11 @@ class VirtualToolCalling:
     # The request
 
     async def request(self, flow: http.HTTPFlow) -> None:
-        api = flows.api(flow)
         if self.planner is None or ctx.options.vtc_mode == "off":
             return
+        if flow.is_replay == "request" and AGAIN not in flow.metadata:
+            renew(flow)
+        api = flows.api(flow)
         planner = self._discovery.informed(flow, self.planner)
         if not flow.live and (flow.response or flow.error):  # opened from a file: mitmproxy runs all hooks again
             return
@@ -164,12 +169,10 @@ class VirtualToolCalling:
             if self._beside.take(flow, planner):
                 return
             if unread := flows.unread(flow):
-                self._left_alone(flow, unread.why)
+                self.leave_alone(flow, unread.why)
                 if unread.may_call and "upgrade" not in flow.request.headers:  # of a WebSocket it is only told
                     self._refuse(flow, unread.why)
             return
-        if flow.is_replay == "request":
-            renew(flow)
         started = time.perf_counter()
         long, secret = is_long(flow.request), derived(ctx.options.confdir)
         of = flows.facts(flow), planner, flow.id, self.memory, secret
@@ -178,12 +181,14 @@ class VirtualToolCalling:
             is_warm = opening.is_warm
             exchange, rewritten = await done(partial(_rewritten, opening), much=long or not is_warm)
         except ValueError as error:
-            self._left_alone(flow, str(error))
+            self.leave_alone(flow, str(error))
             self.forget()
             self._refuse(flow, str(error))
             return
         flows.keep_secrets(flow, exchange.report.secrets)
-        live = self._live[flow] = LiveExchange(exchange, bodies.keep(), time.perf_counter() - started)
+        original = OriginalRequest.of(flow.request)
+        live = LiveExchange(exchange, bodies.keep(), original, time.perf_counter() - started)
+        self._live[flow] = live
         sent = len(rewritten) if ctx.options.vtc_mode == "rewrite" else len(body)
         exchange.report.parties.settings = planner.settings.chosen()
         exchange.report.why += loan.why
@@ -198,12 +203,7 @@ class VirtualToolCalling:
                 flow.response = http.Response.make(answer.status, answer.body, {"content-type": answer.media_type})
                 live.answered = True
                 return
-            redirect(flow, api.place, exchange)
-            if rewritten != body:
-                bodies.send_instead(flow, rewritten, body, keep=live.keep)
-            if exchange.reads:
-                # A reply that cannot be decoded could not be read; clients take identity as they take any other.
-                flow.request.headers["accept-encoding"] = "identity"
+            build_request(flow, original, api, exchange, rewritten, keep=live.keep)
         if exchange.reads and (long or not is_warm):
             # When this is done the request leaves, and then there is time.
             asyncio.get_running_loop().call_soon(self._warm, live)
@@ -211,10 +211,15 @@ class VirtualToolCalling:
     def _warm(self, live: LiveExchange) -> None:
         live.warming = self._warmer.submit(live.exchange.warm)
 
-    def _left_alone(self, flow: http.HTTPFlow, why: str) -> None:
+    def leave_alone(self, flow: http.HTTPFlow, why: str) -> None:
+        """Report that a flow is not read."""
         left, known = f"left alone: {why}", flows.secrets(flow)
         text: dict[str, object] = escaped(scrubbed({"notes": [left]}, known))
         self._say(flow, text, escaped(scrub(f"vtc: {left}", known)), "left alone")
+
+    def live(self, flow: http.HTTPFlow) -> LiveExchange | None:
+        """Return the exchange of a flow, if it has one."""
+        return self._live.get(flow)
 
     def _refuse(self, flow: http.HTTPFlow, why: str) -> None:
         """Answer a request whose reply could not be read, where a policy refuses calls."""
@@ -263,6 +268,7 @@ class VirtualToolCalling:
         if not rewrites:
             response.stream = observing(stream, live, flow)
             return
+        live.original = None
         if exchange.crosses:
             response.headers["content-type"] = exchange.media_type
         live.encoding = response.headers.pop("content-encoding", "")
@@ -275,7 +281,7 @@ class VirtualToolCalling:
         self._keep_unread(flow)
         missed = live is None and flow.live and METADATA not in flow.metadata and ctx.options.vtc_mode != "off"
         if missed and flows.api(flow):
-            self._left_alone(flow, "its request was not read: it was edited afterwards, or VTC was off then")
+            self.leave_alone(flow, "its request was not read: it was edited afterwards, or VTC was off then")
         if live is None or response is None:
             return
         if not live.answered and (response.status_code >= 400 or not response.stream):
@@ -283,7 +289,8 @@ class VirtualToolCalling:
         broken = live.killed or (live.stream and live.stream.broken)
         if broken and flow.killable and ctx.options.vtc_mode == "rewrite":
             flow.kill()  # or the client would take what there is for the whole reply
-        self._close(flow)
+        live.settled = True
+        self.close(flow)
 
     def server_broke_off(self, flow: http.HTTPFlow, why: str) -> list[bytes]:
         """Report it, and return what still leaves for the client (`connections.py`)."""
@@ -310,7 +317,7 @@ class VirtualToolCalling:
         live = self._live.get(flow)
         if live and flow.error and not flow.server_conn.timestamp_tcp_setup:
             live.exchange.report.errors.append(beside.explained(flow, flow.error.msg))
-        self._close(flow)
+        self.close(flow)
 
     def _keep_unread(self, flow: http.HTTPFlow) -> None:
         """Give a flow its reply that was streamed unread, as nothing else keeps it."""
@@ -318,7 +325,8 @@ class VirtualToolCalling:
         if passed and flow.response and flow.response.raw_content is None:
             flow.response.raw_content = passed.kept()
 
-    def _close(self, flow: http.HTTPFlow) -> None:
+    def close(self, flow: http.HTTPFlow) -> None:
+        """Report the exchange of a flow, which has ended."""
         live = self._live.pop(flow, None)
         if live is None:
             return

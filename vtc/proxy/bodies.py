@@ -27,6 +27,8 @@ LONG_CHUNK = 1 << 12
 """Bytes of a chunk that takes the place of all before it."""
 LAST_BYTES = 1 << 17
 """Bytes of that one: those of a chunk from the network, or of a whole reply."""
+STREAMED = ("text/event-stream", "application/x-ndjson")
+"""Media types of replies that are forwarded as they arrive, even if VTC does not read them."""
 
 
 class TooLong(ValueError):

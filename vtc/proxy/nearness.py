@@ -18,8 +18,14 @@ PRIVATE = ("localhost", "local", "internal")
 
 
 def is_page(headers: Mapping[str, str]) -> bool:
-    """True if a browser says that it sends a request for a page that is not of this machine."""
-    origin = urlsplit(headers.get("origin", ""))
+    """True if a browser says that it sends a request for a page that is not of this machine.
+
+    An origin that is no URL counts as one of those.
+    """
+    try:
+        origin = urlsplit(headers.get("origin", ""))
+    except ValueError:
+        return True
     if origin.scheme in ("http", "https"):
         return not Address(origin.hostname or "", 0).is_loopback
     return headers.get("origin") == "null" or headers.get("sec-fetch-site") == "cross-site"

@@ -1,43 +1,52 @@
-"""A request on its way to its server: made what it was when it came, refused, or redirected."""
+"""A request on its way to its server: refused, or sent to where the server has its API."""
 
 from __future__ import annotations
 
 from mitmproxy import http
 
-from vtc.apis import APIS
+from vtc.apis import APIS, Api
 from vtc.apis.place import BEARER, Place
+from vtc.events import Failure
 from vtc.exchange import Exchange
 from vtc.json_text import encode
-from vtc.proxy import flows
-from vtc.proxy.flows import METADATA
-
-
-def renew(flow: http.HTTPFlow) -> None:
-    """Make a flow that is sent again what it was when it came: what was done to it then is done anew."""
-    received = flow.metadata.pop(flows.CAME["request"], None)
-    if isinstance(received, bytes):
-        flow.request.content = received
-    flows.move_back(flow)
-    for key in (METADATA, flows.CAME["reply"]):
-        flow.metadata.pop(key, None)
-    if flow.comment.startswith("vtc"):
-        flow.comment, flow.marked = "", ""
+from vtc.proxy import bodies, flows
+from vtc.proxy.originals import KEYS, OriginalRequest
 
 
 def refuse(flow: http.HTTPFlow, reason: str) -> None:
     """Answer a request whose reply no policy would see."""
-    if flow.request.stream:  # it has gone on already
+    answer_with_error(flow, f"a policy that refuses calls holds here, and this request cannot be read: {reason}", 400)
+
+
+def answer_with_error(flow: http.HTTPFlow, message: str, status: int) -> None:
+    """Answer a request with an error of the client's API; that of chat completions, if it has none."""
+    if flow.request.stream:  # it was forwarded already
         flow.kill()
         return
-    message = f"vtc: a policy that refuses calls holds here, and this request cannot be read: {reason}"
-    body = encode({"error": {"message": message, "type": "invalid_request_error"}})
-    flow.response = http.Response.make(400, body, {"content-type": "application/json"})
+    api = flows.api(flow) or APIS[0]
+    body = encode(api.error(Failure(f"VTC: {message}"), status))
+    flow.response = http.Response.make(status, body, {"content-type": "application/json"})
 
 
-KEYS = {api.place.key for api in APIS} - {BEARER}
-"""The headers that hold a key and nothing else."""
 OWN = tuple({api.place.own_headers for api in APIS} - {""})
 """How headers begin that mean something to servers of one API alone."""
+
+
+def build_request(
+    flow: http.HTTPFlow, original: OriginalRequest, client: Api, exchange: Exchange, body: bytes, *, keep: bool
+) -> None:
+    """Build the request to the server of an exchange in a flow, from the request as it was received.
+
+    The body that the client sent is stored in the flow's metadata if `keep`.
+    """
+    original.restore(flow)
+    redirect(flow, client.place, exchange)
+    if body != (received := flow.request.content or b""):
+        bodies.send_instead(flow, body, received, keep=keep)
+    if exchange.reads:
+        # A reply that cannot be decoded could not be read; clients take identity as they take any other.
+        flow.request.headers["accept-encoding"] = "identity"
+    original.record_changes(flow)
 
 
 def redirect(flow: http.HTTPFlow, client: Place, exchange: Exchange) -> None:

@@ -6,6 +6,7 @@ not return b"" (that ends the body), and its final call may come twice or not at
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -16,6 +17,10 @@ from mitmproxy import ctx, http
 from vtc.exchange import Exchange
 from vtc.exchange.replying.stream import Stream
 from vtc.proxy.bodies import LONG_CHUNK, BodyRecorder
+from vtc.proxy.originals import OriginalRequest
+from vtc.scrub import told
+
+logger = logging.getLogger(__name__)
 
 # An exchange on its way through the proxy.
 
@@ -32,6 +37,8 @@ class LiveExchange:
 
     exchange: Exchange
     keep: bool
+    original: OriginalRequest | None = None
+    """Until its reply is streamed: each further question to the server is made from it."""
     seconds: float = 0.0
     """The time spent on it."""
     answered: bool = False
@@ -46,6 +53,8 @@ class LiveExchange:
     """What reading the reply takes is compiled, beside the event loop, while the server is asked."""
     killed: bool = False
     """Nothing of the reply may leave."""
+    settled: bool = False
+    """What the client gets is decided: a fault after that changes nothing."""
     received: BodyRecorder = field(init=False)
     sent: BodyRecorder = field(init=False)
 
@@ -66,6 +75,23 @@ class LiveExchange:
         for piece in out:
             self.sent.add(piece)
         return [] if self.observed else out
+
+    def fail(self, stream: Stream, chunk: bytes, sent: list[bytes] | None, error: Exception) -> list[bytes]:
+        """Return what is sent of a chunk whose handling raised an exception; `sent` if that was decided before.
+
+        The boundary of the stream callable: mitmproxy would drop the chunk, or never end the reply.
+        """
+        if sent is not None:
+            logger.error("vtc: the record of a reply has a gap\n%s", told(error, self.exchange.report.secrets))
+            return sent
+        try:
+            return stream.give_up(chunk, error) if chunk else stream.finish()
+        except Exception as failed:
+            is_open = self.exchange.fate.is_open
+            becomes = "forwarded unchanged" if is_open else "withheld"
+            logger.error("vtc: the rest of a reply is %s\n%s", becomes, told(failed, self.exchange.report.secrets))
+            self.killed = not is_open
+            return [chunk] if chunk and is_open else []
 
     def _broken_off(self, flow: http.HTTPFlow, why: str) -> list[bytes]:
         line = broken_off(flow, why, self.received.size)
@@ -101,34 +127,38 @@ def rewriting(
 
     def rewrite(chunk: bytes) -> list[bytes]:
         nonlocal quiet, shown, before
-        out = stream.feed(chunk) if chunk else live.end(flow)
-        if not chunk and at_end:
-            at_end()
-        if live.keep:
-            received.add(chunk)
-            for piece in out:
-                sent.add(piece)
-        else:  # called for each chunk of a reply: without a call in nearly no time
-            if len(chunk) > LONG_CHUNK:
+        out: list[bytes] | None = None
+        try:
+            out = stream.feed(chunk) if chunk else live.end(flow)
+            if not chunk and at_end:
+                at_end()
+            if live.keep:
                 received.add(chunk)
-            else:
-                last.append(chunk)
-                received.size += len(chunk)
-            if out:
-                sent.size += len(out[0])
-        if out or not chunk:
-            quiet = 0.0
-            return out
-        now = clock()
-        if not quiet:
-            quiet, shown, before = now, now, received.size - len(chunk)
-        if shows and now - shown >= 1:
-            shown = now
-            _hold(flow, received.size - before)
-        if not keep_alive or now - quiet < keep_alive or (frame := stream.keep_alive()) is None:
-            return out
-        quiet = now
-        return [frame]
+                for piece in out:
+                    sent.add(piece)
+            else:  # called for each chunk of a reply: without a call in nearly no time
+                if len(chunk) > LONG_CHUNK:
+                    received.add(chunk)
+                else:
+                    last.append(chunk)
+                    received.size += len(chunk)
+                if out:
+                    sent.size += len(out[0])
+            if out or not chunk:
+                quiet = 0.0
+                return out
+            now = clock()
+            if not quiet:
+                quiet, shown, before = now, now, received.size - len(chunk)
+            if shows and now - shown >= 1:
+                shown = now
+                _hold(flow, received.size - before)
+            if keep_alive and now - quiet >= keep_alive and (frame := stream.keep_alive()) is not None:
+                quiet = now
+                return [frame]
+        except Exception as error:
+            return live.fail(stream, chunk, out, error)
+        return out
 
     return rewrite
 

@@ -23,7 +23,7 @@ from vtc.exchange.replying.fate import JSON, LocalReply
 from vtc.proxy import bodies, flows
 from vtc.proxy.bodies import DecodedBody
 from vtc.proxy.follow_up import PATIENCE, FollowUpRequests
-from vtc.proxy.refusing import redirect
+from vtc.proxy.refusing import build_request
 from vtc.proxy.stream_callable import LiveExchange
 from vtc.reporting import hints
 
@@ -87,10 +87,11 @@ def _steps(flow: http.HTTPFlow, live: LiveExchange, response: http.Response) -> 
     if is_refusal:
         if response.status_code >= 400 and exchange.reads and _answer_error(live, response, body):
             return
-        again = yield from _asked_again(flow, live, response, body)
-        if again is None:
-            return
-        body = again
+        if not response.stream:  # or the client has it already
+            again = yield from _asked_again(flow, live, response, body)
+            if again is None:
+                return
+            body = again
     if (status := response.status_code) >= 400:
         explained = hints.explained(status, body.beginning, flows.asked_path(flow))
     if is_refusal and _rewrites() and (error := exchange.whole.error(body.beginning, status)):
@@ -196,19 +197,17 @@ def _asked_again(
 
     Where each was another one, the client's next request goes with what all of them taught.
     """
-    exchange, status, client = live.exchange, response.status_code, flows.api(flow)
-    asked = exchange.asked, exchange.server
-    ask = partial(answered, FollowUpRequests(flow, PATIENCE))
+    exchange, status, client, original = live.exchange, response.status_code, flows.api(flow), live.original
+    answer = partial(answered, FollowUpRequests(flow, PATIENCE))
     for _ in range(MOST_ASKED - 1):
         again = exchange.again(body.beginning, status) if _rewrites() else None
         if again is None:
             return body
-        before, asked = asked, (exchange.asked, exchange.server)
-        if client and asked != before:  # which path and headers may say
-            flows.move_back(flow)
-            redirect(flow, client.place, exchange)
+        if client and original:
+            build_request(flow, original, client, exchange, again, keep=live.keep)
+            exchange.report.measures.sizes["request_went"] = len(again)
         try:
-            received = yield from ask(again)
+            received = yield from answer(again)
             break
         except NoAnswer as failed:
             exchange.report.errors.append(f"asked again without what it refused: {failed}")
@@ -224,8 +223,6 @@ def _asked_again(
         return body
     exchange.learned()
     exchange.report.errors.clear()
-    bodies.send_instead(flow, again, flow.request.content or b"", keep=live.keep)
-    exchange.report.measures.sizes["request_went"] = len(again)
     sent = exchange.whole.rewrite(received)
     _replace(live, response, received, LocalReply(exchange.whole.media_type(sent), sent))
     return None

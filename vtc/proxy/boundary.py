@@ -1,0 +1,200 @@
+"""The boundary of mitmproxy's hooks: an exception of VTC ends there, and the policy decides about the flow.
+
+mitmproxy logs what a hook raises and then sends whatever the flow holds: a reply that no policy saw, or half of a
+change. So each hook of the addon, and of the addons in it, runs inside this boundary, which either fails open (the
+messages as the hook received them, and a report) or fails closed (an error of the client's API).
+
+The stream callable, which mitmproxy calls with each chunk, has its own boundary (`stream_callable.py`).
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import wraps
+from inspect import signature
+from typing import Any, Protocol
+
+from mitmproxy import ctx, http
+from mitmproxy.hooks import all_hooks
+
+from vtc.profiles.planner import Planner
+from vtc.proxy import bodies, flows
+from vtc.proxy.flows import METADATA
+from vtc.proxy.originals import OriginalReply, OriginalRequest
+from vtc.proxy.refusing import answer_with_error
+from vtc.proxy.stream_callable import LiveExchange
+from vtc.reporting.report import Report
+from vtc.scrub import scrub, told
+
+logger = logging.getLogger(__name__)
+
+
+def _none() -> None:
+    return None
+
+
+HOLDER_HOOKS: Mapping[str, Callable[[], Any]] = {"server_broke_off": list, "server_gave_none": _none}
+"""What `connections.py` calls instead of mitmproxy, each with what makes its result at a fault."""
+SUBJECTS = {"flow", "data"}
+"""Names of the arguments of hooks that deal with traffic."""
+ENDING = ("response", "error")
+"""The hooks at the end of an exchange."""
+FAILED = 502
+"""Status of an error in the place of a message that VTC failed to handle."""
+
+
+class Bounded(Protocol):
+    """The addon that knows the exchanges and the policies."""
+
+    planner: Planner | None
+
+    def live(self, flow: http.HTTPFlow) -> LiveExchange | None:
+        """Return the exchange of a flow, if it has one."""
+        ...
+
+    def leave_alone(self, flow: http.HTTPFlow, why: str) -> None:
+        """Report that a flow is not read."""
+        ...
+
+    def close(self, flow: http.HTTPFlow) -> None:
+        """Report the exchange of a flow, which has ended."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedFlow:
+    """The messages of a flow as a hook received them."""
+
+    request: OriginalRequest
+    reply: OriginalReply | None
+    stream: Any
+
+    @classmethod
+    def of(cls, flow: object) -> ReceivedFlow | None:
+        """Record the messages of a flow; None for a connection, which has none."""
+        if not isinstance(flow, http.HTTPFlow):
+            return None
+        response = flow.response
+        reply = OriginalReply.of(response) if response else None
+        return cls(OriginalRequest.of(flow.request), reply, response.stream if response else False)
+
+    def restore(self, flow: http.HTTPFlow) -> None:
+        """Give a flow these messages again."""
+        self.request.restore(flow)
+        if self.reply is None:
+            flow.response = None
+        elif flow.response:
+            self.reply.restore(flow.response)
+            flow.response.stream = self.stream
+
+
+class Boundary:
+    """Encloses the hooks of addons."""
+
+    def __init__(self, addon: Bounded) -> None:
+        self._addon = addon
+
+    def enclose(self, addon: object) -> None:
+        """Enclose each hook of an addon that deals with traffic."""
+        hooks = (name for name, hook in all_hooks.items() if not SUBJECTS.isdisjoint(signature(hook).parameters))
+        for name in (*hooks, *HOLDER_HOOKS):
+            if (method := getattr(addon, name, None)) is not None:
+                setattr(addon, name, self._around(method, HOLDER_HOOKS.get(name, _none)))
+
+    def _around[**P](self, hook: Callable[P, Any], default: Callable[[], Any]) -> Callable[P, Any]:
+        """Enclose a function whose first argument is a flow or a connection; `default` makes its result at a fault."""
+        if inspect.iscoroutinefunction(hook):
+
+            @wraps(hook)
+            async def run_async(*args: P.args, **kwargs: P.kwargs) -> Any:
+                received = ReceivedFlow.of(args[0])
+                try:
+                    return await hook(*args, **kwargs)
+                except Exception as error:
+                    self._fail(args[0], received, hook.__name__, error)
+                    return default()
+
+            return run_async
+
+        @wraps(hook)
+        def run(*args: P.args, **kwargs: P.kwargs) -> Any:
+            received = ReceivedFlow.of(args[0])
+            try:
+                return hook(*args, **kwargs)
+            except Exception as error:
+                self._fail(args[0], received, hook.__name__, error)
+                return default()
+
+        return run
+
+    def _fail(self, flow: object, received: ReceivedFlow | None, hook: str, error: Exception) -> None:
+        """Decide about a flow whose hook raised an exception."""
+        if received is None or not isinstance(flow, http.HTTPFlow):
+            logger.error("vtc: %s failed\n%s", hook, told(error))
+            return
+        live = self._addon.live(flow)
+        if _is_settled(flow, hook, live):
+            logger.error("vtc: %s failed; the flow is as it was sent\n%s", hook, told(error, flows.secrets(flow)))
+        elif self._is_open(flow, live, error):
+            received.restore(flow)
+            response = flow.response
+            if hook == "responseheaders" and response and bodies.media_type(response) in bodies.STREAMED:
+                response.stream = response.stream or True
+        else:
+            _withhold(flow, received, hook, live, type(error).__name__)
+        if hook in ENDING:
+            try:
+                self._addon.close(flow)
+            except Exception as failed:
+                logger.error("vtc: an exchange has no whole report\n%s", told(failed))
+            _report(flow, error)
+
+    def _is_open(self, flow: http.HTTPFlow, live: LiveExchange | None, error: Exception) -> bool:
+        """Ask the policy of a flow whether it may pass as it was received, and report the exception."""
+        rewrites, planner = ctx.options.vtc_mode == "rewrite", self._addon.planner
+        if live:
+            return live.exchange.fate.of_fault(error, live.exchange.report) or not rewrites
+        try:
+            unread = flows.unread(flow)
+            may_call = flows.api(flow) is not None or bool(unread and unread.may_call)
+            is_open = not (rewrites and may_call and planner and planner.refuses(flows.facts(flow)))
+        except Exception:  # the decision failed, too
+            is_open = not rewrites
+        becomes = "passes as it was received" if is_open else "is refused"
+        secrets = flows.secrets(flow)
+        logger.error("vtc: handling a flow failed; it %s\n%s", becomes, told(error, secrets))
+        self._addon.leave_alone(flow, scrub(f"{type(error).__name__}: {error}", secrets))
+        return is_open
+
+
+def _is_settled(flow: http.HTTPFlow, hook: str, live: LiveExchange | None) -> bool:
+    """True if nothing is to be decided about a flow any more, or nothing was to be decided."""
+    if hook == "error" or not (flow.live or flow.is_replay):
+        return True
+    return live.settled if live else hook == "response" and METADATA in flow.metadata
+
+
+def _report(flow: http.HTTPFlow, error: Exception) -> None:
+    """Report a fault after which the exchange has no other report."""
+    if METADATA not in flow.metadata:
+        report = Report(secrets=flows.secrets(flow), failures=[f"{type(error).__name__}: {error}"])
+        flow.metadata[METADATA] = {**report.as_dict(), "outcome": report.outcome}
+
+
+def _withhold(flow: http.HTTPFlow, received: ReceivedFlow, hook: str, live: LiveExchange | None, fault: str) -> None:
+    """Keep a message from leaving that no policy saw."""
+    is_headers = hook == "responseheaders"
+    if is_headers and live and not bodies.streams_large():
+        received.restore(flow)
+        if flow.response:
+            flow.response.stream = False  # the hook `response` reads it when it is whole
+    elif flow.response is not None and (is_headers or flow.response.stream):
+        if flow.killable:
+            flow.kill()
+    else:
+        if live:
+            live.answered = True
+        answer_with_error(flow, f"an exchange failed ({fault}), and it may not pass unread", FAILED)

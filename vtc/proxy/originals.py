@@ -1,0 +1,114 @@
+"""Messages as they were received: each question to a server is made from the request, and a fault gives them back."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from urllib.parse import quote_plus, unquote_plus
+
+from mitmproxy import http
+
+from vtc.apis import APIS
+from vtc.apis.place import BEARER
+from vtc.proxy import flows
+from vtc.proxy.flows import METADATA
+from vtc.scrub import parted
+
+type HeaderFields = tuple[tuple[bytes, bytes], ...]
+
+KEYS = {api.place.key for api in APIS} - {BEARER}
+"""The headers that hold a key and nothing else."""
+CHANGED = "vtc_headers"
+"""Key of a flow's metadata: the headers that VTC changed, as they were received (None: it was absent)."""
+QUERY = "?"
+"""The name there of the keys that the query held."""
+KEY = "\0"
+"""Stands there for the key, which the request still holds in another header: metadata hold no secret."""
+
+
+class OriginalRequest(NamedTuple):
+    """A request as it was received."""
+
+    method: str
+    path: str
+    """With its query."""
+    headers: HeaderFields
+    body: bytes | None
+
+    @classmethod
+    def of(cls, request: http.Request) -> OriginalRequest:
+        """Record a request."""
+        return cls(request.method, request.path, request.headers.fields, request.raw_content)
+
+    def restore(self, flow: http.HTTPFlow) -> None:
+        """Give a flow this request again."""
+        request = flow.request
+        request.method, request.path = self.method, self.path
+        request.headers.fields = self.headers
+        request.raw_content = self.body
+        for key in (flows.CAME_TO, CHANGED):
+            flow.metadata.pop(key, None)
+
+    def record_changes(self, flow: http.HTTPFlow) -> None:
+        """Record in the metadata of a flow which headers are sent otherwise than they were received."""
+        received, sent = http.Headers(self.headers), flow.request.headers
+        key = key_in(sent)
+        changed: dict[str, str | None] = {}
+        for name in {name.lower() for name in (*received, *sent)} - {"content-length"}:
+            if (value := received.get(name)) == sent.get(name):
+                continue
+            if name in KEYS or name == BEARER:
+                value = value and (value.replace(key, KEY) if key and key in value else None)
+            changed[name] = value
+        keys = [part.partition("=")[::2] for part in parted(self.path.partition("?")[2])[1]]
+        if moved := [f"{name}={KEY}" for name, value in keys if key and unquote_plus(value) == key]:
+            changed[QUERY] = "&".join(moved)
+        if changed:
+            flow.metadata[CHANGED] = changed
+
+
+class OriginalReply(NamedTuple):
+    """A reply as it was received, or as much of it as there is."""
+
+    status: int
+    reason: str
+    headers: HeaderFields
+    body: bytes | None
+
+    @classmethod
+    def of(cls, response: http.Response) -> OriginalReply:
+        """Record a reply."""
+        return cls(response.status_code, response.reason, response.headers.fields, response.raw_content)
+
+    def restore(self, response: http.Response) -> None:
+        """Give a response its status, headers and body again."""
+        response.status_code, response.reason = self.status, self.reason
+        response.headers.fields = self.headers
+        response.raw_content = self.body
+
+
+def key_in(headers: http.Headers) -> str:
+    """Find the key that a request holds in its headers; empty if there is none."""
+    scheme, _, token = headers.get(BEARER, "").partition(" ")
+    found = (headers.get(name, "") for name in sorted(KEYS))
+    return next(filter(None, found), token if scheme.lower() == "bearer" else "")
+
+
+def renew(flow: http.HTTPFlow) -> None:
+    """Make a flow that is replayed what it was when it was received: all that was done to it then is done again."""
+    request = flow.request
+    received = flow.metadata.pop(flows.CAME["request"], None)
+    if isinstance(received, bytes):
+        request.content = received
+    flows.move_back(flow)
+    key = key_in(request.headers)
+    for name, value in (flow.metadata.pop(CHANGED, None) or {}).items():
+        if name == QUERY:
+            request.path += f"{'&' if '?' in request.path else '?'}{value.replace(KEY, quote_plus(key))}"
+        elif value is None:
+            request.headers.pop(name, None)
+        else:
+            request.headers[name] = value.replace(KEY, key)
+    for metadata in (METADATA, flows.CAME["reply"]):
+        flow.metadata.pop(metadata, None)
+    if flow.comment.startswith("vtc"):
+        flow.comment, flow.marked = "", ""
