@@ -273,9 +273,10 @@ class Origin(msgspec.Struct, frozen=True, gc=False):
     lost: str = ""
 
 
-type Reason = Literal["stop", "length", "tool_calls", "halted", "other"]
-"""Why it ended: `length` and `halted` (a filter, a fault) cut it off. Calls change neither of them, nor `other`."""
-CUT_OFF: frozenset[Reason] = frozenset(("length", "halted"))
+type Reason = Literal["stop", "length", "tool_calls", "halted", "failed", "other"]
+"""Why a reply ended: `length`, `halted` (a filter) and `failed` (a fault, or a word that is on no list) cut it off.
+Calls change none of these, nor `other`."""
+CUT_OFF: frozenset[Reason] = frozenset(("length", "halted", "failed"))
 """The reasons that cut a message off: a call that is open then is none."""
 
 
@@ -317,6 +318,9 @@ class CallDelta(msgspec.Struct, frozen=True):
     """False if the piece breaks a rule of its API that clients rely on."""
     last: bool = False
     """True if no more can come of the call: of some APIs only the end of the message shows that."""
+    complete: bool | None = None
+    """True if the server said that the call is complete, False if it is known to be cut; None if the end of the message
+    decides. A complete call without arguments has the arguments `{}`."""
 
 
 class BlockEnd(msgspec.Struct, frozen=True, gc=False):
@@ -333,6 +337,8 @@ class Finish(msgspec.Struct, frozen=True, gc=False):
     said: str = ""
     early: bool = False
     """True if it tells of calls that have not come: the choice may go on."""
+    assumed: bool = False
+    """True if the server gave no reason, only the end of its stream."""
 
 
 class Failure(msgspec.Struct, frozen=True, gc=False):

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
+from vtc.apis.relay.choice import SentCall
 from vtc.events import Call, CallDelta, Event, Markup, Reasoning, Rewritten, Text, ToolCall
 
 CLOSERS = {"[": "]", "(": ")", "{": "}"}
@@ -46,8 +47,8 @@ class Toy:
         return {}
 
     @property
-    def left_whole(self) -> bool:
-        return True
+    def left(self) -> Sequence[SentCall]:
+        return ()
 
     def upstream(self, calls: Sequence[ToolCall]) -> list[Event]:
         return [*map(self._upstreams, calls)]

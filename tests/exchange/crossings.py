@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -53,3 +54,18 @@ HEAD = {"id": "x", "object": "chat.completion.chunk", "created": 1, "model": "m"
 def call_piece(index: int, **fields: Any) -> bytes:
     function = {key: fields.pop(key) for key in ("name", "arguments") if key in fields}
     return chat.chunk({"tool_calls": [{"index": index, **fields, "function": function}]})
+
+
+def has_whole_call(client: str, body: bytes) -> bool:
+    """True if a client is told that a call is complete, upon which some of them run it."""
+    events = [json.loads(line.removeprefix(b"data: ")) for line in body.splitlines() if line[-1:] == b"}"]
+    match client:
+        case "anthropic-messages":
+            begun = {one["index"] for one in events if one.get("content_block", {}).get("type") == "tool_use"}
+            return any(one["type"] == "content_block_stop" and one["index"] in begun for one in events)
+        case "openai-responses":
+            done = [one["item"] for one in events if one["type"] == "response.output_item.done"]
+            return any(one["type"] == "function_call" for one in done)
+        case "openai-chat":
+            return any(choice["finish_reason"] for one in events for choice in one.get("choices", ()))
+    return b"tool_calls" in body or b"functionCall" in body

@@ -196,6 +196,10 @@ def test_a_cut_call_is_none_for_ollamas_clients(reason: str) -> None:
     """They take whole calls alone: the reply still ends, and what there was of the call is seen."""
     piece = call_piece(0, id="a", type="function", name="read", arguments='{"filePath": "/a')
     frames = [chat.ROLE, piece, chat.chunk({}, reason), chat.DONE]
+    if reason == "tool_calls":
+        with pytest.raises(StreamError, match="in the middle of a tool call"):
+            chat_reply("ollama-chat", *frames, ends=False)
+        return
     found = chat_reply("ollama-chat", *frames, ends=False)
     assert not found.calls
     assert "/a" in found.text
@@ -210,8 +214,9 @@ def test_a_reply_of_nothing_is_an_error(client: str, body: list[bytes]) -> None:
 
 
 @OTHERS
-def test_a_reply_that_just_stops_was_cut_off(client: str) -> None:
-    assert chat_reply(client, chat.ROLE, *chat.said("Hi"), ends=False) == said("Hi", end="length")
+def test_a_reply_that_just_stops_broke_off(client: str) -> None:
+    with pytest.raises(StreamError, match="broke off"):
+        chat_reply(client, chat.ROLE, *chat.said("Hi"), ends=False)
     ended = [chat.ROLE, *chat.said("Hi"), chat.chunk({}, "stop")]
     assert chat_reply(client, *ended, ends=False) == said("Hi")
 

@@ -28,11 +28,12 @@ def arguments_text(arguments: Any) -> str:
 
 
 def raw_input(arguments: str) -> str:
-    """Read the raw input of a custom tool from its arguments, `{"input": …}`; what is no such object is the input."""
+    """Read the raw input of a custom tool from its arguments, `{"input": …}`; any other text is the input itself."""
     try:
         decoded = json.loads(arguments)
     except ValueError:
-        return arguments
+        so_far, begun = RawInput().more(arguments)
+        return begun if so_far.begun and is_cut(arguments) else arguments
     text = decoded.get("input") if isinstance(decoded, dict) else None
     return text if isinstance(text, str) else arguments
 
@@ -56,6 +57,11 @@ def is_whole(arguments: str) -> bool:
     except (ValueError, RecursionError):
         return False
     return isinstance(value, dict | str) and bool(value)
+
+
+def is_cut(arguments: str) -> bool:
+    """True for arguments that lack their end: a JSON value that is not closed, or nothing at all."""
+    return not arguments.strip() or JsonNesting().after(arguments).is_cut
 
 
 def in_words(call: ToolCall) -> str | None:
@@ -135,7 +141,7 @@ class OpenCalls(msgspec.Struct, frozen=True, gc=False):
 class _Pieces:
     """One call so far. Its arguments are joined only at the end, since those of a long call come in thousands."""
 
-    __slots__ = ("arguments", "ended", "id", "name", "nesting", "scanned", "source")
+    __slots__ = ("arguments", "complete", "ended", "id", "name", "nesting", "scanned", "source")
 
     def __init__(self) -> None:
         self.id: str | None = None
@@ -143,6 +149,7 @@ class _Pieces:
         self.arguments: list[str] = []
         self.source: dict[str, Any] = {}
         self.ended = False
+        self.complete: bool | None = None
         self.scanned = 0
         self.nesting = JsonNesting()
 
@@ -199,6 +206,7 @@ class ToolCallAccumulator:
             call.name += piece.name
         call.arguments.append(piece.arguments)
         call.ended = call.ended or piece.last
+        call.complete = call.complete if piece.complete is None else piece.complete
 
     def _place(self, piece: CallDelta) -> int:
         """Find the call of a piece by its number, and by what begins another call of the same number."""
@@ -227,20 +235,25 @@ class ToolCallAccumulator:
         self.clean = False
         return self._last
 
-    def calls(self) -> list[ToolCall]:
-        """Return the calls in the order of their numbers; no arguments at all are `{}`.
+    def calls(self, *, complete: bool = True) -> list[ToolCall]:
+        """Return the calls in the order of their numbers; a complete call without arguments has `{}`, a cut one none.
 
-        Where they are JSON as text, clients expect some.
+        `complete` decides for calls of which the server did not say it: True if it ended the message well.
         """
-        calls = [call for _, call in sorted(self._calls.items())]
-        written = ["".join(call.arguments) for call in calls]
-        if any(not text and "function" in call.source for text, call in zip(written, calls, strict=True)):
-            self.clean = False
-        arguments = [
-            arguments_text({"input": text}) if "custom" in call.source else text or "{}"  # of chat completions: raw
-            for text, call in zip(written, calls, strict=True)
-        ]
-        return [ToolCall(call.name, text, call.id, call.source) for text, call in zip(arguments, calls, strict=True)]
+        return [self._call(call, complete=complete) for _, call in sorted(self._calls.items())]
+
+    def _call(self, call: _Pieces, *, complete: bool) -> ToolCall:
+        text = "".join(call.arguments)
+        is_whole = complete if call.complete is None else call.complete
+        if "custom" in call.source:  # of chat completions, whose input is raw: its JSON is cut where the call is
+            text = arguments_text({"input": text})[: None if is_whole else -len('"}')]
+        elif not text.strip() and not is_whole:
+            text = ""
+        elif not text:
+            text = "{}"
+            # Clients expect arguments in APIs that have them as JSON text.
+            self.clean = self.clean and "function" not in call.source
+        return ToolCall(call.name, text, call.id, call.source)
 
 
 # The raw input of a custom tool, read from the JSON of a call's arguments as it comes: `{"input": "*** Begin…"}`.

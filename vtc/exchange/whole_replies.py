@@ -15,6 +15,7 @@ from typing import Any
 
 from vtc.apis import Api, NoReply, Request, folded, joined, opened, streamed
 from vtc.apis.contract import FULL
+from vtc.apis.relay import REASONLESS
 from vtc.apis.relay.turn import TurnEncoder
 from vtc.apis.whole import text as summary_of
 from vtc.dialects.reading.reader import Reader
@@ -24,7 +25,6 @@ from vtc.exchange.asking.request import RequestEncoder
 from vtc.exchange.replying.factory import ReplyFactory
 from vtc.exchange.replying.fate import JSON, UNREAD, Fate, LocalReply, whole_reply
 from vtc.exchange.replying.stages import ReplyFault
-from vtc.exchange.replying.stream import REASONLESS
 from vtc.json_text import decode
 from vtc.profiles.matching import texts_at
 from vtc.profiles.plan import Plan

@@ -210,7 +210,7 @@ def test_only_the_first_choice_is_told() -> None:
 
 def test_reply_that_ends_without_a_reason_is_ended() -> None:
     assert read(relayed(CHAT, chat.ROLE, *chat.said("a"), chat.DONE)).stop_reason == "end_turn"
-    assert read(relayed(CHAT, chat.ROLE, *chat.said("a[x]"))).stop_reason == "tool_use"
+    assert read(relayed(CHAT, chat.ROLE, *chat.said("a[x]"), chat.DONE)).stop_reason == "tool_use"
 
 
 async def test_reply_of_chat_completions_is_read_by_the_sdk() -> None:

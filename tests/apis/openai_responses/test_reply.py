@@ -304,7 +304,7 @@ def test_events_are_decoded_into_deltas() -> None:
         (CallDelta(2, arguments='{"filePath"'),),
         (CallDelta(2, arguments=': "a"}'),),
         (CallDelta(2, last=True),),
-        (CallDelta(2, source=CALL[-1]["item"], last=True),),
+        (CallDelta(2, source=CALL[-1]["item"], last=True, complete=True),),
         (Finish("other", said="completed"),),
     ]
     assert deltas({"type": "keepalive"}) is None

@@ -26,6 +26,7 @@ from vtc.apis.calls import arguments_text
 from vtc.apis.clean import HOLLOW, MISSING, WRITTEN, Table, is_clean, said
 from vtc.apis.contract import Decoded, Json
 from vtc.apis.fields import cleaned, count_of, is_error, object_of, part_of
+from vtc.apis.reasons import reason_of
 from vtc.events import (
     BlockEnd,
     BlockStart,
@@ -230,8 +231,7 @@ class Decoder(msgspec.Struct):
             return Decoded((BlockEnd(),), more)
         deltas: tuple[Delta, ...] = ()
         if kind == "tool_use":
-            input_ = self.inputs.get(number)
-            deltas = (CallDelta(number, arguments=arguments_text(input_), clean=input_ != "", last=True),)
+            deltas = (replace(self._rest_of(number), last=True),)
             self.inputs = {key: input_ for key, input_ in self.inputs.items() if key != number}
         return Decoded(deltas, (Origin(NAME, "stop", {"type": STOP, "index": number}, harmless=True, ends=True), *more))
 
@@ -244,7 +244,20 @@ class Decoder(msgspec.Struct):
         if usage := part_of(event, "usage"):
             self.usage = {**self.usage, **usage}
             beside.append(_usage(self.usage, Origin(NAME, "usage", usage, harmless=True)))
-        return Decoded((Finish(REASONS.get(reason, "stop"), said=reason),) if ends else (), (*beside,))
+        if not ends:
+            return Decoded((), (*beside,))
+        finish = Finish(reason_of(reason, REASONS) if reason else "stop", said=reason)
+        # Without the end of its block the end of the message does not complete a call that has no arguments.
+        untold = [
+            number for number, kind in self.kinds.items() if kind == "tool_use" and self.inputs[number] is not None
+        ]
+        cut = [replace(self._rest_of(number), complete=False) for number in untold]
+        return Decoded((*cut, finish), (*beside,))
+
+    def _rest_of(self, number: int) -> CallDelta:
+        """Return the arguments in the start of a call, which count if no others were received."""
+        input_ = self.inputs.get(number)
+        return CallDelta(number, arguments=arguments_text(input_), clean=input_ != "")
 
 
 def _is_known(event: Json) -> bool:

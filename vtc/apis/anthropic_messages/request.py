@@ -22,6 +22,7 @@ from vtc.apis.calls import arguments_text
 from vtc.apis.contract import FULL, Json, Question
 from vtc.apis.fields import part_of, text_at
 from vtc.apis.layout import BodyLayout, FullError, Shape, each
+from vtc.apis.reasons import reason_of
 from vtc.apis.whole import add
 from vtc.events import (
     CanonicalRequest,
@@ -57,7 +58,7 @@ REASONS: dict[str, Reason] = {
     "refusal": "halted",
     "compaction": "other",
 }
-"""Stop reasons; any other is a stop."""
+"""Stop reasons of this API; `reasons.py` has those of others."""
 START, DELTA, STOP = (f"content_block_{part}" for part in ("start", "delta", "stop"))
 NO_BLOCK = -2
 """Stands for the number of what is about no block."""
@@ -144,7 +145,7 @@ def events_of(block: Json, index: int) -> Iterator[Json]:
         deltas += [{"type": "citations_delta", "citation": citation} for citation in start.pop("citations", None) or ()]
     if block["type"] in ("tool_use", "server_tool_use", "mcp_tool_use"):
         start["input"] = {}
-        deltas.append({"type": "input_json_delta", "partial_json": arguments_text(block.get("input")) or "{}"})
+        deltas.append({"type": "input_json_delta", "partial_json": arguments_text(block.get("input"))})
     yield {"type": "content_block_start", "index": index, "content_block": start}
     for delta in deltas:
         yield {"type": "content_block_delta", "index": index, "delta": delta}
@@ -162,8 +163,9 @@ def block_of(call: ToolCall) -> dict[str, Any]:
 
 
 def stopped(end: Finish, delta: Json, *, called: bool, refused: bool, native: bool) -> Json:
-    """Write why a message ended, by what was sent: in upstream's own word where that is one of this API and true."""
-    is_own = REASONS.get(end.said, "stop" if native else None) == end.reason
+    """Write why a message ended, by what was sent: in the server's own word if that is one of this API and true."""
+    is_own = (reason_of(end.said, REASONS) if native and end.said else REASONS.get(end.said)) == end.reason
+    is_own = is_own or (native and not end.said and end.reason == "stop")
     if is_own and called is {"stop": False, "tool_calls": True}.get(end.reason, called):
         return {"stop_reason": end.said, "stop_sequence": delta.get("stop_sequence")}
     word = "tool_use" if called else "refusal" if refused else "end_turn"

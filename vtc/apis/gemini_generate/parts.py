@@ -23,8 +23,14 @@ from vtc.wire.sse import EventStream
 
 NAME = "gemini-generate"
 FRAMING = EventStream()
-REASONS: Mapping[str, Reason] = {"STOP": "other", "MAX_TOKENS": "length", "FINISH_REASON_UNSPECIFIED": "other"}
-"""Calls change no reason of this API; all others halt the model."""
+REASONS: Mapping[str, Reason] = {
+    "STOP": "other",
+    "FINISH_REASON_UNSPECIFIED": "other",
+    "MAX_TOKENS": "length",
+    **dict.fromkeys(("SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII"), "halted"),
+    **dict.fromkeys(("IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION", "MODEL_ARMOR"), "halted"),
+}
+"""Calls change no reason of this API; any other word denotes a fault (`MALFORMED_FUNCTION_CALL`)."""
 FREE = frozenset(
     (
         *("args", "response", "parameters", "parametersJsonSchema", "responseSchema", "responseJsonSchema"),

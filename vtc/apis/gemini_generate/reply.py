@@ -127,7 +127,7 @@ def _said(event: Json) -> Iterator[Delta | Seal | Origin]:
         for key in content.keys() - {"parts", "role"}:
             yield origin(f"content.{key}", content[key], choice)
         if reason := candidate.get("finishReason"):
-            yield Finish(REASONS.get(str(reason), "halted"), choice, str(reason))
+            yield Finish(REASONS.get(str(reason), "failed"), choice, str(reason))
 
 
 def _told(part: Json, choice: int) -> Iterator[Delta | Seal | Origin]:
@@ -258,7 +258,7 @@ class Encoder(msgspec.Struct):
 
     def _gathered(self, choice: int) -> list[Json]:
         """Write the calls that came in pieces."""
-        calls = ToolCallAccumulator(self.pieces.get(choice, ())).calls()
+        calls = ToolCallAccumulator(self.pieces.get(choice, ())).calls(complete=False)
         self.pieces = {key: value for key, value in self.pieces.items() if key != choice}
         return self._called(calls)
 
@@ -309,8 +309,8 @@ def _candidate(
 
 
 def _reason(end: Finish) -> str:
-    """Write the reason; upstream's own word where it is one of this API and says the same."""
-    if end.said.isupper():
+    """Write the reason; the server's own word if it is one of this API and says the same."""
+    if end.said and REASONS.get(end.said, "failed") == end.reason:
         return end.said
     return {"length": "MAX_TOKENS", "halted": "SAFETY"}.get(end.reason, "STOP")
 

@@ -21,7 +21,7 @@ from vtc.apis.clean import HOLLOW, OBJECT, WRITTEN, Table, is_clean, said
 from vtc.apis.contract import Decoded, Json, ReplyEvent
 from vtc.apis.fields import cleaned, count_of, is_error, object_of
 from vtc.apis.ollama_chat.request import NAME, entry_of
-from vtc.apis.openai_chat.words import REASONS
+from vtc.apis.reasons import reason_of
 from vtc.apis.request import Request
 from vtc.apis.whole import add
 from vtc.events import (
@@ -33,6 +33,7 @@ from vtc.events import (
     Failure,
     Finish,
     Origin,
+    Reason,
     Reasoning,
     ReasoningDelta,
     RefusalDelta,
@@ -46,6 +47,7 @@ from vtc.events import (
 from vtc.wire.framing import Frame
 from vtc.wire.ndjson import Lines
 
+REASONS: Mapping[str, Reason] = {"stop": "other", "load": "other", "unload": "other", "length": "length"}
 _EVERY_LINE = ("model", "created_at")
 _HARMLESS = (
     *("done_reason", "total_duration", "load_duration", "prompt_eval_count", "prompt_eval_duration", "eval_count"),
@@ -175,11 +177,12 @@ class Encoder(msgspec.Struct):
         """Write the last line, once."""
         self.finish, self.over = None, not self.native
         reason = "length" if end.reason == "length" else "stop"
+        reason = (end.said if self.native else "") or reason
         return [{**self._part(), "done": True, "done_reason": reason, **fields}]
 
     def _gathered(self) -> list[Json]:
         """Write the calls that came in pieces."""
-        calls, self.pieces = ToolCallAccumulator(self.pieces).calls(), ()
+        calls, self.pieces = ToolCallAccumulator(self.pieces).calls(complete=False), ()
         return [*map(self._called, calls)]
 
     def _called(self, call: ToolCall) -> Json:
@@ -226,7 +229,7 @@ def _deltas(line: Mapping[str, Any]) -> list[Delta]:
         deltas.append(TextDelta(str(message.get("content") or "")))
     if line.get("done"):
         reason = str(line.get("done_reason") or "")
-        meaning = REASONS.get(reason, "stop")
+        meaning = reason_of(reason, REASONS) if reason else "other"
         # Calls change no reason of this API.
         deltas.append(Finish(meaning if meaning in CUT_OFF else "other", said=reason))
     return deltas

@@ -12,6 +12,7 @@ from vtc.apis.contract import Json, ReplyEvent
 from vtc.apis.crossing import FIELDS
 from vtc.apis.openai_chat import words
 from vtc.apis.openai_chat.words import FRAMING, HARMLESS, NAME, REASONS, ChatForm, entry_of
+from vtc.apis.reasons import reason_of
 from vtc.events import (
     Call,
     CallDelta,
@@ -210,8 +211,8 @@ class Encoder(msgspec.Struct):
         return self.places[key]
 
     def _reason(self, end: Finish, choice: int) -> str:
-        """Write the finish reason; upstream's own word where it is one of this API and says the same."""
-        if end.said in REASONS and REASONS[end.said] == end.reason:
+        """Write the finish reason; the server's own word if it is one of this API and says the same."""
+        if end.said and (self.native or end.said in REASONS) and reason_of(end.said, REASONS) == end.reason:
             return end.said
         if end.reason == "tool_calls" or (end.reason == "other" and self.calls.get(choice)):
             return "tool_calls"

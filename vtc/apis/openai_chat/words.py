@@ -36,14 +36,17 @@ REASONS: dict[str, Reason] = {
     "stop": "stop",
     "length": "length",
     "model_context_window_exceeded": "length",  # z.ai
+    "model_length": "length",  # Mistral
     "content_filter": "halted",
     "sensitive": "halted",  # z.ai
-    "error": "halted",  # OpenRouter
-    "abort": "halted",  # vLLM, SGLang
+    "error": "failed",  # OpenRouter
+    "abort": "failed",  # vLLM, SGLang
+    "network_error": "failed",  # z.ai
+    "insufficient_system_resource": "failed",  # DeepSeek
     "tool_calls": "tool_calls",
     "function_call": "other",  # the older form of a call, which is not read
 }
-"""Finish reasons; any other is a stop."""
+"""Finish reasons of this API; `reasons.py` has those of others."""
 
 
 def error(message: str, kind: str, status: int = 500) -> Json:

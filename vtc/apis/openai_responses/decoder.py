@@ -15,10 +15,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from vtc.apis.clean import BLANK, WRITTEN, Table, is_clean
 from vtc.apis.contract import Chain, Decoded, Json, joined
-from vtc.apis.fields import cleaned, count_of, is_error, object_of, part_of
+from vtc.apis.fields import cleaned, count_of, is_error, object_of, part_of, text_at
 from vtc.apis.openai_responses.items import (
     ADDED,
     CALLS,
@@ -39,6 +40,7 @@ from vtc.apis.openai_responses.items import (
     text_of,
 )
 from vtc.events import (
+    CUT_OFF,
     Beside,
     BlockEnd,
     BlockStart,
@@ -94,7 +96,9 @@ def told(item: Json, number: int, form: ResponseForm, calls: int) -> Iterator[De
     kind = str(item.get("type") or "message")
     if kind in CALLS:
         call = call_of(item, form)
-        yield CallDelta(number, call.id, call.name, call.arguments, item, last=True)
+        complete = item.get("status") != "incomplete"
+        arguments = call.arguments if complete or item.get(CALLS[kind][1]) else ""
+        yield CallDelta(number, call.id, call.name, arguments, item, last=True, complete=complete)
     elif is_call(kind):
         name = kind.removesuffix("_call")
         yield CallDelta(number, item.get("call_id") or item.get("id"), name, action_of(item), item, last=True)
@@ -124,6 +128,11 @@ def _parts(item: Json, key: str) -> list[Json]:
     return [entry for entry in listed if isinstance(entry, Mapping)] if isinstance(listed, list) else []
 
 
+_REASONS: Mapping[str, Reason] = {
+    **dict.fromkeys(("", "max_output_tokens", "max_tokens", "length"), "length"),
+    "content_filter": "halted",
+}
+"""Why a reply is incomplete; any other word denotes a fault."""
 TEXT = "response.output_text.delta"
 _THOUGHTS = ("response.reasoning_text.delta", "response.reasoning_summary_text.delta")
 _PARTS = ("response.content_part", "response.reasoning_summary_part")
@@ -207,6 +216,8 @@ class Decoder(msgspec.Struct):
     """True in a text."""
     ended: int = 0
     """Items that are done."""
+    complete: frozenset[int] = frozenset()
+    """Calls that are done."""
 
     def decode(self, frame: Frame) -> Decoded | None:
         """Read an event. Nearly all say a piece of text, of an item and a part that hold some."""
@@ -253,6 +264,7 @@ class Decoder(msgspec.Struct):
         events: list[Delta | Beside] = [self._silent()] if items and self.speaking else []
         for item in items:
             events += told(item, len(self.items), self.form, self._calls(len(self.items)))
+            self.complete |= {len(self.items)}
             self.items = (*self.items, str(item.get("type") or "message"))
         return [*events, *self._of_response(value, type_)] if items and type_ in ENDS else events
 
@@ -367,8 +379,10 @@ class Decoder(msgspec.Struct):
             piece = self._piece(number, rest, clean and same, raw)
             end = '"}' if raw and type_ == DONE else ""
             last = type_ == DONE or not raw
-            source, text = item or None, piece.arguments + end
-            yield msgspec.structs.replace(piece, name=name, arguments=text, source=source, last=last)
+            complete = item.get("status") != "incomplete" if type_ == DONE else None
+            self.complete |= {number} if type_ == DONE else set()
+            source, text = item or None, piece.arguments + (end if complete else "")
+            yield replace(piece, name=name, arguments=text, source=source, last=last, complete=complete)
             if type_ != DONE:
                 yield Origin(NAME, "text_done", (number, whole), harmless=True)
         else:
@@ -397,7 +411,9 @@ class Decoder(msgspec.Struct):
         if type_ not in ENDS and known.get("output"):
             del known["output"]  # nothing was said yet
         if type_ in ENDS:
-            yield self._finish(response)
+            finish = self._finish(response, type_)
+            yield from self._open_calls(response.get("output"), complete=finish.reason not in CUT_OFF)
+            yield finish
             yield from usage_in(response.get("usage"))
             yield Origin(NAME, "end", (0, known), harmless=True)
             yield from self._output(response.get("output"))
@@ -420,16 +436,48 @@ class Decoder(msgspec.Struct):
                 odd = [*(item.keys() - _FIELDS["item"]), *_odd(item)]
                 yield from (Origin(NAME, f"output.{key}", None) for key in odd)
 
-    def _finish(self, response: Json) -> Finish:
-        """Read the end of a reply. Some servers do not tell that it was cut off: its length does."""
-        status = str(response.get("status"))
+    def _open_calls(self, output: Any, *, complete: bool) -> Iterator[CallDelta]:
+        """Complete the calls that are not done by what the last event repeats of them; a call not repeated is cut.
+
+        Some servers send the arguments, the name or the id of a call in their last event only.
+        """
+        repeated: dict[int, Json] = {}
+        listed = output if isinstance(output, list) else []
+        for place, item in enumerate(listed):
+            if isinstance(item, Mapping) and item.get("type") in CALLS:
+                names = [name for name in (text_at(item, "call_id"), text_at(item, "id"), place) if name in self.names]
+                repeated.setdefault(self.names[names[0]] if names else place, item)
+        for number, kind in enumerate(self.items):
+            if kind in CALLS and number not in self.complete:
+                yield self._rest_of(number, kind, repeated.get(number, {}), complete=complete)
+
+    def _rest_of(self, number: int, kind: str, item: Json, *, complete: bool) -> CallDelta:
+        """Return what an item says of a call besides what was received; all that was received stays."""
+        raw = kind == "custom_tool_call"
+        so_far, whole = joined(self.pieces.get(number)), text_at(item, CALLS[kind][1]) or ""
+        is_known = item.get("type") == kind and whole.startswith(so_far)
+        complete = complete and is_known and item.get("status") != "incomplete"
+        piece = self._piece(number, whole.removeprefix(so_far) if is_known else "", False, raw)
+        begun, id_ = self.begun.get(number, ("", None))
+        name = name_of(item, self.form) if is_known and not begun else ""
+        id_ = (text_at(item, "call_id") if is_known else None) or id_
+        ends = '"}' if raw and complete else ""
+        return replace(piece, name=name, id=id_, arguments=piece.arguments + ends, last=True, complete=complete)
+
+    def _finish(self, response: Json, type_: str) -> Finish:
+        """Read the end of a reply. Some servers do not tell that it was cut off: its length does.
+
+        An event without a status has that of its type.
+        """
         why = str(part_of(response, "incomplete_details").get("reason") or "")
+        status = str(response.get("status") or type_.removeprefix("response."))
+        status = "incomplete" if why and not response.get("status") else status
         used = part_of(response, "usage").get("output_tokens")
         reason: Reason = "other"  # it does not speak of calls, so that they do not change it
         most = self.form.most
-        if status == "incomplete" and why != "max_output_tokens":
-            reason = "halted"
-        elif status != "completed" or (most and isinstance(used, int) and used >= most):
+        if status != "completed":
+            reason = _REASONS.get(why, "failed") if status == "incomplete" else "failed"
+        elif most and isinstance(used, int) and used >= most:
             reason = "length"
         return Finish(reason, said=f"{status} ({why})" if why else status)
 

@@ -86,8 +86,8 @@ class CallProgress(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def arguments(self) -> str:
-        """Return its arguments so far; no arguments at all are an empty object."""
-        return joined(self.said) or "{}"
+        """Return its arguments so far; a complete call without arguments has an empty object."""
+        return joined(self.said) or ("{}" if self.is_whole else "")
 
     def more(self, piece: CallDelta) -> CallProgress:
         """Add a piece."""
@@ -270,7 +270,7 @@ class Opened(msgspec.Struct):
         open_ = self.open
         assert open_ is not None
         call = self._taken(open_.number)
-        item = {**open_.fields, "status": "completed" if call.is_whole or not call.nesting.begun else "incomplete"}
+        item = {**open_.fields, "status": "completed" if call.is_whole else "incomplete"}
         ours = call.source if str(call.source.get("type")) == open_.kind else {}
         item |= {key: value for key, value in ours.items() if key not in (*open_.fields, "arguments", "input")}
         if open_.kind in CALLS:
@@ -733,7 +733,9 @@ class Encoder(EventCounter):
             return
         self.over = True
         filtered = end is not None and end.reason == "halted"
-        status = closing.get("status") or ("incomplete" if cut or filtered else "completed")
+        status = closing.get("status")
+        if not status or (cut and status == "completed"):
+            status = "incomplete" if cut or filtered else "completed"
         why = {"reason": "max_output_tokens" if cut else "content_filter"} if status == "incomplete" else None
         final = {"status": status, "incomplete_details": closing.get("incomplete_details") or why}
         final |= {"id": self.id, "output": self._output, "usage": usage_of(self.usage or Usage())}

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from vtc.apis.calls import JsonNesting, arguments_text, raw_input
+from vtc.apis.calls import arguments_text, is_cut, raw_input
 from vtc.apis.clean import said
 from vtc.apis.contract import Json
 from vtc.apis.fields import text_at
@@ -150,7 +150,7 @@ def _acting(item: Json, arguments: str) -> dict[str, Any]:
 def done_item(call: ToolCall, form: ResponseForm) -> dict[str, Any]:
     """Write a call as a reply has it, with an id of its own, which is made of the call's."""
     item = item_of(call, form)
-    status = "incomplete" if JsonNesting().after(call.arguments).is_cut else "completed"
+    status = "incomplete" if is_cut(call.arguments) else "completed"
     return {**item, "id": item.get("id") or id_of(item), "status": status}
 
 

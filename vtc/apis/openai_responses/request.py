@@ -535,7 +535,8 @@ def _events(reply: Any) -> Iterator[dict[str, Any]]:
         yield from events_of(item, index)
         output.append(item)
     status = reply.get("status")
-    status = status if status in ("incomplete", *FAILED) else "completed"
+    if status not in ("completed", "incomplete", *FAILED):
+        status = "incomplete" if part_of(reply, "incomplete_details").get("reason") else "completed"
     yield {"type": f"response.{status}", "response": {**reply, "status": status, "output": output}}
 
 

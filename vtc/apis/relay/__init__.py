@@ -19,13 +19,24 @@ from msgspec.structs import replace
 from vtc.apis.contract import Decoded, Decoder, Encoder, ReplyEvent
 from vtc.apis.fields import in_envelope, object_of
 from vtc.apis.relay.choice import Choice, Part, Pipeline, as_said, finish, has_calls, read, told_reason
-from vtc.apis.relay.frames import FrameWriter, Left, PendingFrame, after, before, pending, settle
+from vtc.apis.relay.frames import (
+    FrameWriter,
+    Left,
+    PendingFrame,
+    after,
+    before,
+    failed_end,
+    pending,
+    settle,
+)
 from vtc.events import Beside, CallDelta, Delta, Event, Failure, Finish, Seal, Text, Usage
 from vtc.json_text import encode
 from vtc.wire.framing import Frame
 
 MOST_CHOICES = 256
 """Choices of one reply that are told apart: twice as many as any server makes."""
+REASONLESS = "the reply ended without a reason"
+BROKE_OFF = "the server broke off: its stream ended without a reason and without an end mark"
 
 
 class LastFrame(NamedTuple):
@@ -57,8 +68,12 @@ class Relay[P: Pipeline]:
         *,
         passes: bool = True,
         strict: bool = False,
+        whole: bool = False,
     ) -> None:
-        """`passes` says that both are of one API, `strict` that nothing may leave that was not read."""
+        """`passes` says that both are of one API, `strict` that nothing may leave that was not read.
+
+        `whole` says that the frames stand for a whole reply, whose end is certain.
+        """
         self.decoder = decoder
         self.writer = FrameWriter(encoder, passes, strict)
         self.pipelines: dict[int, P] = {}
@@ -68,8 +83,9 @@ class Relay[P: Pipeline]:
         self._last = Frame(b"", None)  # the last one with deltas
         self.last_frame: LastFrame | None = None
         """The way of the last frame, if it said one thing, and text is all that became of it."""
-        self.reasonless = False
-        """True if the reply ended, and did not break off, without the server's word for why a choice did."""
+        self.fault = ""
+        """Why the reply did not end well though its connection did not break; for people."""
+        self.is_whole = whole
         self.counted: Callable[[int], None] | None = None
         """Takes the tokens that the server counted of the prompt."""
         self.failed: Callable[[bytes], Failure | None] = lambda _: None
@@ -99,16 +115,10 @@ class Relay[P: Pipeline]:
         if decoded is None or decoded.at_once:
             return self._at_once(frame, decoded)
         self.last_frame = None
-        frame, deltas, metadata = decoded.frame or frame, decoded.deltas, decoded.beside
-        last = deltas[-1] if deltas else None
-        if decoded.ends and (deltas or metadata):
+        frame, metadata = decoded.frame or frame, decoded.beside
+        if decoded.ends and (decoded.deltas or metadata):
             raise ValueError("the decoder tells the end of the reply and more in one frame")
-        instead = self._instead(frame, last, deltas) if isinstance(last, Failure) else None
-        if instead:
-            deltas, last = (), instead
-        elif isinstance(last, Failure):
-            deltas = deltas[:-1]
-            last = deltas[-1] if deltas else last
+        deltas, last, instead = self._without_error(frame, decoded.deltas)
         several = {item.choice for item in (*deltas, *metadata)} if metadata or len(deltas) > 1 else ()
         if metadata and self.counted:
             self._count(metadata)
@@ -142,6 +152,20 @@ class Relay[P: Pipeline]:
             self._choices[choice.index] = choice
         self._last = frame if deltas else self._last
         return out
+
+    def _without_error(
+        self, frame: Frame, deltas: Sequence[Delta]
+    ) -> tuple[Sequence[Delta], Delta | None, Failure | None]:
+        """Return the deltas of a frame without its error, the last one or the error, and the error sent instead."""
+        last = deltas[-1] if deltas else None
+        if isinstance(last, Finish) and last.reason == "failed":
+            self.fault = failed_end(last)
+        if not isinstance(last, Failure):
+            return deltas, last, None
+        if instead := self._instead(frame, last, deltas):
+            return (), instead, instead
+        deltas = deltas[:-1]
+        return deltas, deltas[-1] if deltas else last, None
 
     def _instead(self, frame: Frame, failure: Failure, deltas: Sequence[Delta]) -> Failure | None:
         """Return the error that the client is told alone, instead of the frame; None if the frame stands."""
@@ -179,16 +203,24 @@ class Relay[P: Pipeline]:
     def finish(self, *, breaks: bool = False) -> list[bytes]:
         """End the reply: return what the choices that upstream did not finish still have.
 
-        Where it `breaks` off, nothing says to the client that this is the end, and one of another API gets an error.
+        If it `breaks` off, nothing tells the client that this is the end, and a client of another API gets an error.
+        For such a client a stream without a reason and without an end mark has broken off, too.
         """
         writer = copy.copy(self.writer)
-        out, choices = _settled(writer, self._ending(writer, complete=False, breaks=breaks))
+        if not breaks and self._lacks_end(writer):
+            breaks, self.fault = True, BROKE_OFF
+        out, choices = _settled(writer, self._ending(writer, complete=self.is_whole, breaks=breaks))
         if breaks and not writer.passes and not writer.ended:
             out += writer.written((Failure("The model server broke off."),), 0)
         out += [*([] if breaks else writer.end()), *writer.close()]
         self.writer = writer
         self._choices.update((choice.index, choice) for choice in choices)
         return out
+
+    def _lacks_end(self, writer: FrameWriter) -> bool:
+        """True if a stream of another API that said something has neither told a reason nor its end."""
+        choice = self._choices.get(0)
+        return not (writer.passes or writer.ended or self.is_whole or choice is None or choice.ended)
 
     def say(self, index: int, frame: Frame, text: str, events: Sequence[Event]) -> list[bytes]:
         """Take a frame like the last one, which waits: it says nothing but this text, which became events, and with it
@@ -242,7 +274,8 @@ class Relay[P: Pipeline]:
             raise ValueError(f"the reply has more than {MOST_CHOICES} choices")
         pipeline = self.pipelines[index] = self._pipeline()
         anew = self.writer.strict or not self.writer.passes
-        choice = self._choices[index] = Choice(index, pipeline, deque(), anew=anew)
+        crosses = not self.writer.passes
+        choice = self._choices[index] = Choice(index, pipeline, deque(), anew=anew, crosses=crosses)
         return choice
 
     def _several(
@@ -280,19 +313,21 @@ class Relay[P: Pipeline]:
     def _ending(self, writer: FrameWriter, *, complete: bool, breaks: bool = False) -> Iterator[Part]:
         """End the choices that upstream did not finish; one with calls gets a reason, unless it breaks off.
 
-        Upstream's own calls must be whole for that.
+        Native calls must be whole for that, unless the server announced that calls are the reason.
         """
         writer.breaks = breaks
         for choice in self._choices.values():
             if choice.ended:
                 continue
-            self.reasonless = not breaks
-            choice, events, pieces, _, fate = finish(choice, [], complete=complete)
+            self.fault = self.fault or ("" if breaks else REASONLESS)
+            told = choice.owed or self.is_whole
+            choice, events, pieces, _, fate = finish(choice, [], complete=complete, told=told)
             entry = PendingFrame(self._last, after=(*pieces,), intact=False, begun=True)
             is_called = choice.lifted or choice.whole or choice.owed or fate == "written"
+            is_called = is_called and (choice.owed or not choice.cut)
             if (is_called or not writer.passes) and not breaks:
-                reason = told_reason("stop", choice, fate) if is_called or complete else "length"
-                entry = replace(entry, after=(*pieces, Finish(reason, choice.index)))
+                reason = told_reason("stop", choice, fate)
+                entry = replace(entry, after=(*pieces, Finish(reason, choice.index, assumed=True)))
             yield choice, entry, events
 
 

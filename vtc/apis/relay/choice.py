@@ -13,7 +13,7 @@ from typing import Literal, Protocol
 import msgspec
 from msgspec.structs import replace
 
-from vtc.apis.calls import ToolCallAccumulator, is_whole, object_in
+from vtc.apis.calls import ToolCallAccumulator, is_cut, is_whole, object_in
 from vtc.apis.contract import ReplyEvent
 from vtc.apis.relay.frames import PendingFrame, Read
 from vtc.events import (
@@ -38,6 +38,17 @@ from vtc.events import (
 
 MOST_CALLS = 512
 """Calls of upstream's own in one message: they are dealt with at its end, while all other streams wait."""
+
+
+class SentCall(Protocol):
+    """A native call that was sent as it was received."""
+
+    @property
+    def call(self) -> ToolCall: ...
+    @property
+    def fault(self) -> str:
+        """Why its arguments are no object; empty if they are one."""
+        ...
 
 
 class Pipeline(Protocol):
@@ -83,8 +94,8 @@ class Pipeline(Protocol):
         ...
 
     @property
-    def left_whole(self) -> bool:
-        """True if calls of upstream's left as they came, and each of them is whole; for after their end."""
+    def left(self) -> Sequence[SentCall]:
+        """The native calls that were sent as they were received; known after `end_calls`."""
         ...
 
     def finish(self, *, complete: bool, calls: Sequence[ToolCall] = ()) -> list[Event]:
@@ -122,8 +133,12 @@ class Choice(msgspec.Struct, frozen=True):
     ended: bool = False
     whole: bool = False
     """True after its end if upstream made calls, and each of them is whole."""
+    cut: bool = False
+    """True after its end if a native call lacks the end of its arguments."""
     anew: bool = False
     """True if calls that wait leave in frames of our own only."""
+    crosses: bool = False
+    """True if the client speaks another API: there a cut call makes the end of the reply an error (`frames.py`)."""
 
 
 type Fate = Literal["none", "kept", "written"]
@@ -194,7 +209,8 @@ def _read_each(choice: Choice, entry: PendingFrame, deltas: Sequence[Delta]) -> 
                 choice, intact = replace(choice, owed=True), False
             case Finish(reason=reason):
                 choice, waited = replace(choice, lifted=choice.lifted or has_calls(events)), len(calls)
-                choice, more, pieces, calls, fate = finish(choice, calls, complete=reason not in CUT_OFF)
+                complete = reason not in CUT_OFF
+                choice, more, pieces, calls, fate = finish(choice, calls, complete=complete, told=complete)
                 client_reason = told_reason(reason, choice, fate)
                 events += more
                 after += pieces
@@ -260,20 +276,25 @@ def has_calls(events: Iterable[object]) -> bool:
 
 
 def finish(
-    choice: Choice, calls: Sequence[CallDelta], *, complete: bool
+    choice: Choice, calls: Sequence[CallDelta], *, complete: bool, told: bool
 ) -> tuple[Choice, Read, list[CallDelta], list[CallDelta], Fate]:
-    """End a choice; return also the last pieces of calls that have left, and those of `calls` that still wait."""
+    """End a choice; return also the last pieces of calls that have left, and those of `calls` that still wait.
+
+    `told` is True if the server gave a reason that completes calls without arguments.
+    """
     ended = choice.pipeline.end_calls(complete=complete)
     placed: set[int | None] = set()
     if any(entry.calls for entry in choice.waiting):
         choice = replace(choice, waiting=deque(_with_end(entry, ended, placed) for entry in choice.waiting))
     last, calls = _last_pieces(calls, ended, placed)
     pieces = [*last, *(piece for number, piece in ended.items() if piece and number not in placed)]
-    gathered, clean = _gathered(choice, calls)
+    gathered, clean = _gathered(choice, calls, complete=told)
     events = choice.pipeline.finish(complete=complete, calls=gathered)
+    sent = choice.pipeline.left
     are_whole = all(object_in(call.arguments) is not None for call in gathered)
-    whole = are_whole and (choice.pipeline.left_whole if choice.kept else bool(gathered))
-    choice = replace(choice, ended=True, whole=whole)
+    whole = are_whole and bool(gathered if not choice.kept else sent) and not any(call.fault for call in sent)
+    made = [*(call.call for call in sent if call.fault), *(event.call for event in events if isinstance(event, Call))]
+    choice = replace(choice, ended=True, whole=whole, cut=any(is_cut(call.arguments) for call in made))
     choice, left, fate = _decided(choice, gathered, events, clean=clean)
     return choice, left, pieces, calls, fate
 
@@ -324,7 +345,7 @@ def _ended_calls(choice: Choice, begins: CallDelta) -> tuple[Choice, Read]:
         arguments[piece.index] = arguments.get(piece.index, "") + piece.arguments
     if {None, begins.index} & arguments.keys() or not all(map(is_whole, arguments.values())):
         return replace(choice, stuck=True), []
-    gathered, clean = _gathered(choice, ())
+    gathered, clean = _gathered(choice, (), complete=True)
     choice, events, fate = _decided(choice, gathered, choice.pipeline.upstream(gathered), clean=clean)
     if fate == "kept":
         waiting = deque(replace(entry, calls=(), after=(*entry.calls, *entry.after)) for entry in choice.waiting)
@@ -332,10 +353,13 @@ def _ended_calls(choice: Choice, begins: CallDelta) -> tuple[Choice, Read]:
     return choice, events
 
 
-def _gathered(choice: Choice, calls: Sequence[CallDelta]) -> tuple[list[ToolCall], bool]:
-    """Put together the calls that wait; also tell whether their pieces are clean."""
+def _gathered(choice: Choice, calls: Sequence[CallDelta], *, complete: bool) -> tuple[list[ToolCall], bool]:
+    """Put together the calls that wait; also tell whether their pieces are clean.
+
+    `complete` says that the server ended the message well.
+    """
     accumulated = ToolCallAccumulator([*[piece for entry in choice.waiting for piece in entry.calls], *calls])
-    gathered = accumulated.calls()
+    gathered = accumulated.calls(complete=complete)
     if len(gathered) > MOST_CALLS and choice.pipeline.takes_calls:
         raise ValueError(f"the reply has more than {MOST_CALLS} calls")
     return gathered, accumulated.clean
@@ -382,7 +406,9 @@ def _without_calls(entry: PendingFrame) -> PendingFrame:
 
 
 def told_reason(reason: Reason, choice: Choice, fate: Fate) -> Reason:
-    """Tell the reason that goes with the calls that the client is given."""
+    """Return the reason that goes with the calls that the client is given."""
+    if choice.cut and not choice.crosses and reason not in CUT_OFF:
+        return "length"
     if choice.lifted or choice.kept or fate == "kept":
         return reason if reason in CUT_OFF or reason == "other" else "tool_calls"
     return "stop" if reason == "tool_calls" and (fate == "written" or not choice.native) else reason

@@ -7,7 +7,8 @@ It leaves as it came if both APIs are the same, nothing of it changed, no client
 are still the server's; where a policy is strict, only if the decoder knows all that it holds. All else is written anew
 by the encoder of the client's API.
 
-A client of another API is told that a reply was cut off where one of its calls was, whatever the server says of it.
+To a client of another API, a reply that the server ended well in the middle of a native call is an error, and so is
+one that ended for a reason that is on no list: agents then retry.
 
 A frame for which the encoder writes nothing (the start of a block) stays here until something after it leaves. It is
 left out if the encoder has to write in its place.
@@ -24,10 +25,11 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from vtc.apis.calls import JsonNesting
+from vtc.apis.calls import JsonNesting, is_cut
 from vtc.apis.contract import Encoder, ReplyEvent
 from vtc.apis.relay.turn import TurnEncoder
 from vtc.events import (
+    CUT_OFF,
     Beside,
     BlockEnd,
     BlockStart,
@@ -230,6 +232,18 @@ type Entry = tuple[int, PendingFrame, Sequence[ReplyEvent]]
 """One choice's part of a frame that leaves, and all that it says."""
 
 NOTHING = "The server ended the reply before it said anything."
+MAX_REASON_CHARACTERS = 100
+"""Characters of a server's word for the end of a reply that an error quotes."""
+
+
+def failed_end(end: Finish) -> str:
+    """Say for what reason the server ended the reply."""
+    return f"the server ended the reply with the reason {end.said[:MAX_REASON_CHARACTERS]!r}"
+
+
+def _is_cut_off(end: Finish) -> bool:
+    """True if the reply did not end well."""
+    return end.reason in CUT_OFF
 
 
 class FrameWriter(msgspec.Struct):
@@ -257,9 +271,9 @@ class FrameWriter(msgspec.Struct):
     calls: dict[tuple[int, int | None], JsonNesting] = {}
     """The calls that a client of another API was told in pieces, by choice and number."""
     cut: frozenset[int] = frozenset()
-    """The choices in which one such was told whole, and lacks its end."""
+    """The choices in which a native call lacks its end."""
     breaks: bool = False
-    """True where the server broke off: a call that lacks its end is text then, as a client may run what it is told."""
+    """True if the reply ends in an error: a call that lacks its end becomes text, because a client may run any call."""
     left_out: tuple[str, ...] = ()
     """What did not leave, as no encoder or no policy takes it, for people."""
     ending: Frame | None = None
@@ -275,6 +289,9 @@ class FrameWriter(msgspec.Struct):
     def leave(self, choice: int, left: Iterable[Left]) -> list[bytes]:
         """Let leave what is decided of a choice: each frame as it came if nothing of it changed."""
         out: list[bytes] = []
+        if not self.passes:
+            left = [*left]
+            self._note_cut_calls(choice, [event for _, says in left for event in says])
         for pending, says in left:
             if pending.intact:
                 out += self.whole(pending.frame, [(choice, pending, says)])
@@ -305,6 +322,12 @@ class FrameWriter(msgspec.Struct):
                 return out
             self.encoder = before
         return [piece for choice, _, says in entries for piece in self.written(says, choice, frame)]
+
+    def _note_cut_calls(self, choice: int, events: Sequence[ReplyEvent]) -> None:
+        """Record whether a choice that ends well for its server has a call that lacks its end, before that is sent."""
+        if any(isinstance(event, Call) and is_cut(event.call.arguments) for event in events):
+            self.cut |= {choice}
+            self.breaks = self.breaks or any(isinstance(event, Finish) and not _is_cut_off(event) for event in events)
 
     def _hides(self, frame: Frame, entries: Sequence[Entry]) -> bool:
         """True if a client may find more in a frame than the decoder knows."""
@@ -391,6 +414,8 @@ class FrameWriter(msgspec.Struct):
         for event in events:
             known = event
             if not self.passes:
+                if isinstance(event, Finish) and not (event.assumed or _is_cut_off(event)):
+                    yield from self._without_arguments(choice)
                 known = self._crossed(event, choice)
             elif self.strict:
                 known = self._alone(event)
@@ -406,6 +431,12 @@ class FrameWriter(msgspec.Struct):
             if own is not known:
                 yield replace(known, own=None)
 
+    def _without_arguments(self, choice: int) -> Iterable[ReplyEvent]:
+        """Complete the calls sent in pieces that have no arguments, as the server said that the message is complete."""
+        for (of, index), nesting in self.calls.items():
+            if of == choice and not nesting.begun:
+                yield self._crossed(CallDelta(index, arguments="{}", choice=choice), choice)
+
     def _alone(self, event: ReplyEvent) -> ReplyEvent:
         """Part a call from what else its own object says: that may be another call."""
         source = (
@@ -419,6 +450,16 @@ class FrameWriter(msgspec.Struct):
             return replace(event, call=replace(event.call, source=known))
         return replace(event, source=known)
 
+    def _fault(self, end: Finish, choice: int) -> str:
+        """Say what makes the end of a reply an error for clients of another API; empty if nothing does."""
+        if end.reason == "failed":
+            return f"T{failed_end(end)[1:]}."
+        calls = [nesting for (of, _), nesting in self.calls.items() if of == choice]
+        is_cut = choice in self.cut or any(nesting.is_cut or not nesting.begun for nesting in calls)
+        if is_cut and not _is_cut_off(end):
+            return "The server ended the reply in the middle of a tool call."
+        return ""
+
     def _leave_out(self, kind: str) -> None:
         self.left_out = self.left_out if kind in self.left_out else (*self.left_out, kind)
 
@@ -431,14 +472,11 @@ class FrameWriter(msgspec.Struct):
                 self.calls = {**self.calls, key: so_far.after(event.arguments)}
                 return replace(event, source=None)
             case Call(call=call):
-                is_cut = JsonNesting().after(call.arguments).is_cut
-                if not call.name or (is_cut and self.breaks):
-                    return Rewritten(event.raw, f"{call.name} {call.arguments}" if call.name else call.arguments)
-                self.cut |= {choice} if is_cut else set()
+                if not call.name or not call.arguments or (self.breaks and is_cut(call.arguments)):
+                    return Rewritten(event.raw, f"{call.name} {call.arguments}".strip())
                 return replace(event, call=replace(call, source=None))
-            case Finish():
-                is_cut = choice in self.cut or any(call.is_cut for (of, _), call in self.calls.items() if of == choice)
-                return replace(event, reason="length") if is_cut else event
+            case Finish() if reason := self._fault(event, choice):
+                return self._crossed(Failure(reason, choice=choice), choice)
             case Failure():
                 self.failure = event if event.message else Failure("The server broke off with an error.")
         return event

@@ -26,6 +26,7 @@ from vtc.exchange.replying.stages import (
     Stage,
     TextEnd,
 )
+from vtc.exchange.replying.streamed_calls import CallEnd
 from vtc.exchange.replying.text_reading import ANYTHING, TextReading
 from vtc.exchange.replying.upstream_calls import UpstreamCalls
 from vtc.guards.chain import Chain, refusable
@@ -173,8 +174,8 @@ class ReplyPipeline:
         return self._calls.end(complete=complete)
 
     @property
-    def left_whole(self) -> bool:
-        return bool(self._calls.ended) and not any(call.fault for call in self._calls.ended)
+    def left(self) -> Sequence[CallEnd]:
+        return self._calls.ended
 
     def finish(self, *, complete: bool, calls: Sequence[ToolCall] = ()) -> list[Event]:
         text, delivered, ended = self.text, self._limit.delivered, self._calls.ended

@@ -87,6 +87,8 @@ class UpstreamCalls:
                 events += self._nameless(call)
                 continue
             try:
+                if not call.arguments:
+                    raise NotInOrder("it was cut off before its arguments")
                 result = in_order(
                     call, self._tools, lenient=self._lenient, complete=complete, read=self._read_name, ends=self._ends
                 )
