@@ -25,6 +25,7 @@ RESULTS_ARE_TEXT = "results that are no text written as JSON"
 SCHEMAS_HAVE_OBJECTS = "empty lists in schemas written as objects"
 OWN_PARTS = "parts in the form of another API written in that of the server"
 OWN_TOOLS = "tools declared in the form of another API written in that of the server"
+NO_STRICT = "`strict: null` of tools left out"
 """The lines that tell people what was done."""
 
 
@@ -88,6 +89,13 @@ def _by_name(schemas: Any) -> Any:
         return schemas
     changed = {name: new for name, schema in schemas.items() if (new := _schema(schema)) is not schema}
     return {**schemas, **changed} if changed else schemas
+
+
+def without_null_strict(function: Any) -> Any:
+    """Omit a `strict` that is null from a function: Copilot sends it, and servers want true or false."""
+    if not isinstance(function, dict) or function.get("strict", False) is not None:
+        return function
+    return {key: value for key, value in function.items() if key != "strict"}
 
 
 # Contents and results

@@ -438,6 +438,7 @@ class Request(request.Request):
             Shape("messages.*.content.*.[tool_result].content", _without_blank, "empty text blocks left out"),
             Shape("system", _without_blank, "empty text blocks left out"),
             Shape("tools.*", _own_tool, shapes.OWN_TOOLS),
+            Shape("tools.*", shapes.without_null_strict, shapes.NO_STRICT),
             Shape("metadata", shapes.object_for_list, "an empty list in metadata written as an object"),
         ),
     )

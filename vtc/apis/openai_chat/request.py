@@ -210,6 +210,7 @@ def _without_no_tools(fields: Any) -> Any:
 OF_TOOLS = (
     Shape("tools.*", _own_tool, shapes.OWN_TOOLS),
     Shape("tools.*.function.parameters", shapes.parameters, shapes.SCHEMAS_HAVE_OBJECTS),
+    Shape("tools.*.function", shapes.without_null_strict, shapes.NO_STRICT),
 )
 OF_CONTENT = (
     Shape("messages.*.content", shapes.parts, "contents of one part written as lists"),

@@ -247,6 +247,8 @@ class Request(request.Request):
             Shape("tools.*", _own_tool, shapes.OWN_TOOLS),
             Shape("tools.*.parameters", shapes.parameters, shapes.SCHEMAS_HAVE_OBJECTS),
             Shape("tools.*.tools.*.parameters", shapes.parameters, shapes.SCHEMAS_HAVE_OBJECTS),
+            Shape("tools.*", shapes.without_null_strict, shapes.NO_STRICT),
+            Shape("tools.*.tools.*", shapes.without_null_strict, shapes.NO_STRICT),
             Shape("metadata", shapes.object_for_list, "an empty list in metadata written as an object"),
         ),
     )

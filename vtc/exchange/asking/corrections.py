@@ -33,6 +33,8 @@ type Fields = Mapping[str, Any]
 """An object of the body: its fields, each as plain data or, where nobody changed it, as the bytes in which it came."""
 EVERY = "*"
 """Stands in a path for any index."""
+LAST = "-1"
+"""Stands in a path for the index of the model's last message."""
 
 
 class RequestParts(NamedTuple):
@@ -427,7 +429,10 @@ def _edit_at(path: Iterable[str], change: Callable[[Fields], Fields | None]) -> 
     edit: Edit = partial(_of_object, change)
     for key in reversed([*path]):
         below = edit
-        edit = partial(_of_each, below) if key == EVERY else partial(_of_object, partial(_of_field, key, below))
+        if key in (EVERY, LAST):
+            edit = partial(_of_each if key == EVERY else _of_last, below)
+        else:
+            edit = partial(_of_object, partial(_of_field, key, below))
     return edit
 
 
@@ -456,6 +461,20 @@ def _of_each(edit: Edit, values: Any) -> Any:
     if all(map(operator.is_, edited, entries)):
         return values
     return [new for new, entry in zip(edited, entries, strict=True) if new is not None or entry is None]
+
+
+def _of_last(edit: Edit, values: Any) -> Any:
+    """Change the model's last message in a list."""
+    entries = raw_items(values) if isinstance(values, msgspec.Raw) else values
+    if not isinstance(entries, list):
+        return values
+    for place in reversed(range(len(entries))):
+        entry = entries[place]
+        fields = raw_fields(entry) if isinstance(entry, msgspec.Raw) else entry
+        if isinstance(fields, dict) and _value(fields, "role") in ("assistant", "model"):
+            new = edit(entry)
+            return values if new is entry else [*entries[:place], new, *entries[place + 1 :]]
+    return values
 
 
 def _at(fields: Fields, path: str) -> Any:
