@@ -31,11 +31,22 @@ def test_without_tools_it_says_so_and_with_the_result_it_answers() -> None:
     assert "secret word is plum" in reply([ASK, result])
 
 
-def test_it_refuses_tools_and_serves_both_forms() -> None:
+def test_it_refuses_tools_and_serves_both_forms(capsys: pytest.CaptureFixture[str]) -> None:
     with running() as model, httpx.Client(base_url=model.url, trust_env=False, verify=False) as client:
-        body = {"model": "m", "messages": [ASK]}
+        body: dict[str, object] = {"model": "m", "messages": [ASK]}
         assert client.post("/v1/chat/completions", json={**body, "tools": []}).status_code == 400
         whole = client.post("/v1/chat/completions", json=body).json()
         streamed = client.post("/v1/chat/completions", json={**body, "stream": True}).text
+        for path, content, status in (
+            ("/v1/chat/completions", b"{}", 400),
+            ("/v1/chat/completions", b'{"messages": []}', 400),
+            ("/v1/chat/completions", b'{"messages": [1]}', 400),
+            ("/v1/chat/completions", b"", 400),
+            ("/v1/messages", b"{}", 404),
+        ):
+            assert client.post(path, content=content).status_code == status
+        assert client.get("/v1/models").json()["data"][0]["id"] == "demo-model"
+        assert client.get("/api/tags").status_code == 404
+    assert capsys.readouterr().err == ""
     assert whole["choices"][0]["message"]["content"] == model.written[0]
     assert streamed.endswith("data: [DONE]\n\n")

@@ -32,12 +32,20 @@ def test_an_agent_gets_through() -> None:
 
 def test_the_page_of_vtc_and_mitmweb_are_named() -> None:
     command = [sys.executable, "-m", "vtc", "demo", "--web"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "COLUMNS": "40"}) as process:
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "COLUMNS": "40"},
+    ) as process:
         assert process.stdout is not None
+        assert process.stderr is not None
         page = next(line.split()[-1] for line in process.stdout if "/vtc?token=" in line)
         mitmweb = process.stdout.readline()
         shown = httpx.get(page, trust_env=False)
         process.terminate()  # a run in the background has SIGINT ignored, and so would this
+        assert process.stderr.read() == ""
     assert (shown.status_code, "demo-model" in shown.text) == (200, True)
     assert page.replace("/vtc?", "/?") in mitmweb
 

@@ -1,8 +1,8 @@
 """A small scripted model server that knows nothing of tools, as many real ones do.
 
-`python -m vtc.demo.server --port 8000` serves `/v1/chat/completions`, streaming and not. It answers 400 to `tools` and
-to messages of role `tool`. Asked for a file, its model writes a call as text, in the format that its system prompt
-taught it; shown the result, it answers.
+`python -m vtc.demo --port 8000` serves `/v1/chat/completions`, streaming and not, and `/v1/models`. It answers 400 to
+requests without messages, to `tools`, and to messages of role `tool`, and 404 to all other paths. Asked for a file, its
+model writes a call as text, in the format that its system prompt taught it; shown the result, it answers.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+MODEL = "demo-model"
 PIECE = 4
 """Characters a chunk, about what one token of a real model is."""
 
@@ -65,6 +67,11 @@ class DemoServer(ThreadingHTTPServer):
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server_address[1]}"
 
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Print a traceback, unless the client left before its reply had ended."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
@@ -73,13 +80,28 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
         """Say nothing: the demonstration speaks for itself."""
 
+    def do_GET(self) -> None:
+        if self.path == "/v1/models":
+            self._send(200, {"object": "list", "data": [{"id": MODEL, "object": "model", "owned_by": "vtc"}]})
+        else:
+            self._send_error(404, f"there is no {self.path}")
+
     def do_POST(self) -> None:
-        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        refused = "tools" in request or any(message.get("role") == "tool" for message in request["messages"])
-        if refused:
-            self._send(400, {"error": {"message": "this server knows no tools", "type": "invalid_request_error"}})
+        body = self.rfile.read(int(self.headers["Content-Length"] or 0))
+        if self.path != "/v1/chat/completions":
+            self._send_error(404, f"there is no {self.path}")
             return
-        text = reply(request["messages"])
+        try:
+            request = json.loads(body)
+            messages = request["messages"]
+            uses_tools = "tools" in request or any(message.get("role") == "tool" for message in messages)
+            text = "" if uses_tools else reply(messages)
+        except (ValueError, LookupError, TypeError, AttributeError):
+            self._send_error(400, "this is no request with messages")
+            return
+        if uses_tools:
+            self._send_error(400, "this server knows no tools")
+            return
         self.server.written.append(text)
         if request.get("stream"):
             self._stream(request, text)
@@ -108,9 +130,12 @@ class _Handler(BaseHTTPRequestHandler):
             "id": f"chatcmpl-{number}",
             "object": kind,
             "created": number,
-            "model": request.get("model", "demo"),
+            "model": request.get("model", MODEL),
             "choices": [{"index": 0, **choice}],
         }
+
+    def _send_error(self, status: int, message: str) -> None:
+        self._send(status, {"error": {"message": message, "type": "invalid_request_error"}})
 
     def _send(self, status: int, value: dict[str, Any]) -> None:
         body = json.dumps(value).encode()
@@ -145,10 +170,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--port", type=int, default=8000)
     with DemoServer(parser.parse_args().port) as server:
-        print(f"scripted model server at {server.url}/v1 (Ctrl-C ends it)")
+        print(f"scripted model server at {server.url}/v1 (Ctrl-C ends it)", flush=True)
         with suppress(KeyboardInterrupt):
             server.serve_forever()
-
-
-if __name__ == "__main__":
-    main()

@@ -81,7 +81,7 @@ def agent(base_url: str, folder: Path, console: Console, model: server.DemoServe
     client = openai.OpenAI(base_url=f"{base_url}/v1", api_key="not-needed")
     messages: list[Any] = [{"role": "user", "content": "What does note.txt say?"}]
     while True:
-        with client.chat.completions.stream(model="demo-model", messages=messages, tools=[TOOL]) as stream:  # type: ignore[list-item]
+        with client.chat.completions.stream(model=server.MODEL, messages=messages, tools=[TOOL]) as stream:  # type: ignore[list-item]
             choice = stream.get_final_completion().choices[0]
         message = choice.message
         calls = [
