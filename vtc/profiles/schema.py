@@ -109,11 +109,11 @@ class Ready(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     `anyOf`, `allOf` and such at the top, but with the members of all of these, and lists say what their entries are:
     `schema must have type 'object' and not have 'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top level`, `array schema
     missing items`. `grammar`: what only narrows (`pattern`, `format`, bounds) is said in the description, `$ref` is
-    resolved, a union with null becomes the rest, what has no type gets one: `Failed to initialize samplers: failed to
-    parse grammar`, `Unable to generate parser for this template`. `plain`: one type for each value, or `anyOf` alone;
-    `properties`, `required`, `items`, `enum` and `description`, and nothing else: `Unknown name "$schema"`, `not a
-    valid moonshot flavored json schema`. Tools whose arguments are no object are left out. Calls are still checked
-    against, and fitted to, the whole schema."""
+    resolved, a parameter that is not required need not take null, and any value is one of six types: `Failed to
+    initialize samplers: failed to parse grammar`, `Unable to generate parser for this template`. `plain`: one type
+    for each value, or `anyOf` alone; `properties`, `required`, `items`, `enum` and `description`, and nothing else:
+    `Unknown name "$schema"`, `not a valid moonshot flavored json schema`. Tools whose arguments are no object are
+    left out. Calls are still checked against, and fitted to, the whole schema."""
     names: bool | None = None
     """Shorten names of tools to at most 64 letters, digits, `_` and `-`; the client gets its own back: `Function name
     was a.b but must be a-z, A-Z, 0-9, or contain underscores and dashes, with a maximum length of 64`."""

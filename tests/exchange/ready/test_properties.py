@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.apis import chat
 from tests.exchange.ready.steps import ALL, BY_NAME, WireNames
 from tests.exchanges import AGENT, planner
-from vtc.events import CanonicalRequest
+from vtc.events import CanonicalRequest, Message
 from vtc.exchange import Exchange
 from vtc.exchange.asking.steps import STEPS, StepContext, made_ready
 from vtc.profiles import Memory
@@ -84,7 +84,7 @@ def requests(draw: st.DrawFn) -> Json:
         role = draw(st.sampled_from(["user", "user", "assistant", "tool", "system", "developer"]))
         entry: Json = {"role": role, "content": draw(CONTENT)}
         if role == "tool":
-            entry |= {"tool_call_id": draw(ID), "content": draw(WORD)}
+            entry |= {"tool_call_id": draw(ID), "content": draw(WORD | st.sampled_from(["", " "]))}
         if role == "assistant":
             entry["content"] = draw(st.just("") | WORD)
             calls = draw(st.lists(st.tuples(ID, NAME), max_size=2, unique_by=lambda one: one[0]))
@@ -145,6 +145,42 @@ def test_all_steps_done_twice_are_done_once(steps: Json, fields: Json) -> None:
     twice, told = made_ready(once, steps, anew(given, once))
     assert twice.messages == once.messages
     assert (twice.tools, twice.limits, twice.choice, told) == (once.tools, once.limits, once.choice, {})
+
+
+@over(fields=requests(), names=st.sets(st.sampled_from([*STEPS])), other=st.booleans())
+def test_some_steps_done_twice_are_done_once(fields: Json, names: set[str], other: bool) -> None:
+    """Calls are taken apart if their results follow them; no server takes strict tools and only plain words."""
+    values = {**ALL, **OTHERS} if other else {**OTHERS, **ALL}
+    names |= {"results"} if "single" in names else set()
+    steps = {name: values[name] for name in names} | ({"schemas": "object"} if "strict" in names else {})
+    asked, given = read(fields)
+    once, _ = made_ready(asked, steps, given)
+    twice, _ = made_ready(once, steps, anew(given, once))
+    assert [*map(spoken, twice.messages)] == [*map(spoken, once.messages)]
+    assert (twice.tools, twice.limits, twice.choice) == (once.tools, once.limits, once.choice)
+
+
+def spoken(message: Message) -> tuple[Any, ...]:
+    """What a message says, whether an empty text is written or none."""
+    return message.role, [part for part in message.content if part], message.calls, message.call_id, message.name
+
+
+EMPTY_ORPHAN: list[Json] = [
+    {"role": "user", "content": "hi"},
+    {"role": "assistant", "content": "ok"},
+    {"role": "tool", "tool_call_id": "zz", "content": ""},
+    {"role": "assistant", "content": "done"},
+    {"role": "user", "content": "go"},
+]
+
+
+@pytest.mark.parametrize("server", sorted(BY_NAME.keys() - {"openai-chat"}))
+def test_an_empty_result_of_no_call_parts_no_turn(server: str) -> None:
+    body = chat.encoded(chat.request(messages=EMPTY_ORPHAN))
+    exchange = Exchange.open(BY_NAME["openai-chat"], body, AGENT, planner(upstream_api=(server,)), "seed")
+    sent = json.loads(exchange.request())
+    roles = [entry["role"] for entry in sent.get("messages") or sent.get("contents") or sent["input"]]
+    assert roles[-3:] in (["user", "assistant", "user"], ["user", "model", "user"])
 
 
 UNRELATED = [

@@ -338,7 +338,8 @@ class Request(request.Request):
         sent = source.get("content")
         is_null = or_null and sent is not None
         listed = isinstance(sent, list) and all(isinstance(part, str) for part in message.content)
-        return replace(message, source={**source, "content": None}) if listed or is_null else message
+        empty = "" if listed and not (message.content or or_null) else None
+        return replace(message, source={**source, "content": empty}) if listed or is_null else message
 
     @staticmethod
     def _in_a_stream() -> dict[str, Any]:

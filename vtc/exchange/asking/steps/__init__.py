@@ -45,12 +45,12 @@ STEPS: Mapping[str, Step] = {
     "turns": turns,
     "ids": ids,
     "results": results,
-    "single": single,
     "choice": choice,
     "after_results": after_results,
     "something": something,
     "user_last": user_last,
     "alternate": alternate,
+    "single": single,
     "nulls": nulls,
     "text": text,
     "signatures": signatures,
@@ -65,7 +65,8 @@ STEPS: Mapping[str, Step] = {
     MAX_TOKENS: max_tokens,
 }
 """By the keys of profiles (`profiles/schema.py`), in their order: results are found by ids, what asks for a call is
-parted from them, what was folded or put in order may have become a neighbour of its own role, and a note is a text."""
+parted from them, what was folded or put in order may have become a neighbour of its own role, calls are taken apart
+after neighbours were joined, and a note is a text."""
 CERTAIN: Mapping[str, Any] = {"shapes": True}
 """What is done to each request, unless a profile says otherwise."""
 BRIDGED: Mapping[str, Any] = {

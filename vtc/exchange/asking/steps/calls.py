@@ -110,7 +110,8 @@ DONE = "Done."
 def results(request: CanonicalRequest, _value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
     """Put results right after their calls, in their order, one for each.
 
-    One of no call is said by the user, as is a second one of the same call that says something else.
+    One of no call is said by the user, as is a second one of the same call that says something else; an empty one is
+    left out.
     """
     messages, before = tuple(_answered(request.messages)), request.messages
     if len(messages) == len(before) and all(map(is_, messages, before)):
@@ -137,7 +138,7 @@ def _answered(messages: Sequence[Message]) -> list[Message]:
         message = messages[at]
         at += 1
         if message.role == "tool":
-            out.append(_orphan(message))
+            out += _orphan(message)
             continue
         out.append(message)
         if message.calls:
@@ -167,13 +168,16 @@ def _after(calls: Sequence[ToolCall], messages: Sequence[Message]) -> Sequence[M
         if message.role != "tool":
             answers.append(message)
         elif message.call_id not in by_id or by_id[message.call_id].content != message.content:
-            answers.append(_orphan(message))
+            answers += _orphan(message)
     return answers
 
 
-def _orphan(result: Message) -> Message:
+def _orphan(result: Message) -> list[Message]:
+    """Have the user say a result of no call; nothing for one without a word."""
+    if not any(part.strip() if isinstance(part, str) else True for part in result.content):
+        return []
     of = f" of {result.name}" if result.name else ""
-    return Message("user", (f"Result{of}:", *result.content)) if result.content else Message("user")
+    return [Message("user", (f"Result{of}:", *result.content))]
 
 
 # The seals of past calls, where a server refuses a call without: made by another model, read from text, or forgotten.

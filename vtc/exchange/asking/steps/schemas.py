@@ -225,70 +225,97 @@ class SchemaWriter:
 
     # `grammar`: what only narrows is said in the description, the rest as grammars know it.
 
-    def simple(self, schema: Any, within: tuple[str, ...] = ()) -> Any:
+    def simple(self, schema: Any, within: tuple[str, ...] = (), *, optional: bool = False, part: bool = False) -> Any:
         """Simplify a schema and those inside; return the very one if there is nothing to it.
 
-        `within` are the references that led here, and the keys: one that leads to itself ends with its type.
+        `within` are the references that led here, and the keys: one that leads to itself ends with its type. What is
+        `optional` need not take null, as it may be missing. A `part` of a conjunction need not say its type.
         """
         self.parts += 1
         if not isinstance(schema, Mapping):
-            return {"type": "string"} if schema is True else schema
+            return dict(_ANY_VALUE) if schema is True else schema
         reference = schema.get("$ref")
         if len(within) > MOST_DEPTH or self.parts > self._most or reference in within:
             self.gone["depth"] = None
             simple = there if isinstance(there := referred(self.root, reference), Mapping) else schema
-            kind = simple.get("type") if within else "object"  # arguments are one
-            return {"type": kind if isinstance(kind, str) else _kind(simple)}
+            return _of_types(_kinds(simple) if within else ["object"])  # arguments are one
         depth, within = len(within), (*within, reference if isinstance(reference, str) else "")
         keys = schema.keys()
         is_simple = isinstance(schema.get("type"), str) and keys.isdisjoint(_LOOKED_AT)
-        simple = schema if is_simple else self._simplified(schema, depth)
-        inside = {
-            key: new
-            for key in _INSIDE & simple.keys()
-            if (new := _each(key, simple[key], lambda inner: self.simple(inner, within))) is not simple[key]
-        }
-        simple = {**simple, **inside} if inside else simple
+        simple = schema if is_simple else self._simplified(schema, optional=optional or depth == 0)
+        simple = self._inside(simple, within)
+        if not (part or simple.keys() & _TYPED):
+            self.gone["no type"] = None
+            simple = {**simple, **_of_types(["object"] if depth == 0 else _kinds(simple))}
         if depth == 0 and simple.get("type") == "object" and "properties" not in simple:
             simple = {**simple, "properties": {}}
         if depth == 0 and "$ref" in self.gone:
             simple = {key: value for key, value in simple.items() if key not in ("$defs", "definitions")}
         return simple
 
-    def _simplified(self, schema: Json, depth: int) -> Json:
+    def _inside(self, schema: Json, within: tuple[str, ...]) -> Json:
+        """Simplify the schemas inside of one."""
+        required = _required(schema)
+        inside: dict[str, Any] = {}
+        for key in _INSIDE & schema.keys():
+            value = schema[key]
+            if key == "properties" and isinstance(value, Mapping):
+                new: Any = {
+                    name: self.simple(inner, within, optional=name not in required) for name, inner in value.items()
+                }
+                new = value if all(new[name] is inner for name, inner in value.items()) else new
+            elif key == "items" and value is True:
+                new = self.simple(value, within)
+            else:
+                is_part = key == "allOf"
+                new = _each(key, value, lambda inner, part=is_part: self.simple(inner, within, part=part))
+            if new is not value:
+                inside[key] = new
+        if "oneOf" in inside:  # members that lost what they differ in: a value may fit more than one
+            some = inside.pop("oneOf")
+            schema = {key: value for key, value in schema.items() if key != "oneOf"}
+            inside = {"anyOf": some, **inside} if "anyOf" not in schema else inside
+        return {**schema, **inside} if inside else schema
+
+    def _simplified(self, schema: Json, *, optional: bool) -> Json:
         """Simplify a schema, but not those inside."""
-        flat = self._flat(schema)
+        flat = self._flat(schema, optional=optional)
         lost = {key: value for key, value in flat.items() if key in NARROWS}
         kinds = flat.get("type")
-        is_known = isinstance(kinds, str) or not flat.keys().isdisjoint({"enum", "const", "allOf", *_UNIONS})
-        if flat is schema and is_known and not lost:
+        others = [value for value in kinds if value != "null"] if isinstance(kinds, list) else []
+        if flat is schema and not lost and len(others) != 1:
             return schema
         out = {key: value for key, value in flat.items() if key not in lost}
-        others = [value for value in kinds if value != "null"] if isinstance(kinds, list) else []
+        if "patternProperties" in lost and "additionalProperties" in out:
+            out["additionalProperties"] = True
         if len(others) == 1:
             out["type"] = others[0]
             self.gone["null"] = None
-        elif not (is_known or kinds):
-            out["type"] = "object" if depth == 0 else _kind(out)
-            self.gone["no type"] = None
         self.gone.update(dict.fromkeys(lost))
-        return _with_hints(out, lost)
+        out = _with_hints(out, lost)
+        if len(others) == 1 and isinstance(kinds, list) and "null" in kinds and not optional:
+            about = _described(out)
+            out = {**about, "anyOf": [{key: out[key] for key in out if key not in about}, _BARE["null"]]}
+        return out
 
-    def _flat(self, schema: Json) -> Json:
-        """Resolve a reference, and a union of which only one member is not null."""
+    def _flat(self, schema: Json, *, optional: bool) -> Json:
+        """Resolve a reference, and a union of which only one member is not null; null goes from what is `optional`."""
         for _ in range(MOST_DEPTH):
             if "$ref" in schema:
                 self.gone["$ref"] = None
                 there = referred(self.root, schema["$ref"])
                 rest = {key: value for key, value in schema.items() if key != "$ref"}
-                schema = {**there, **rest} if isinstance(there, Mapping) else rest
+                schema = _both(there, rest) if isinstance(there, Mapping) else rest
                 continue
             key = next((key for key in _UNIONS if isinstance(schema.get(key), list)), None)
             others = [value for value in schema[key] if value != {"type": "null"}] if key else []
+            others = [{} if value is True else value for value in others]
             if not key or len(others) != 1 or not isinstance(others[0], Mapping):
                 break
+            if len(schema[key]) > 1 and not optional:
+                break
             self.gone[key] = None
-            schema = {**others[0], **{name: value for name, value in schema.items() if name != key}}
+            schema = _both(others[0], {name: value for name, value in schema.items() if name != key})
         return schema
 
     # `plain`: a type, and what belongs to it; or `anyOf` alone.
@@ -384,6 +411,15 @@ _BARE: Mapping[str, Json] = {
 }
 """Any value of each type."""
 _ANY = ("string", "number", "boolean", "object", "array", "null")
+_ANY_VALUE: Json = {"anyOf": [{"type": kind} for kind in _ANY]}
+"""Any value: llama.cpp makes a grammar of objects alone from `{}`, and none from a description without a type."""
+_TYPED = frozenset(("type", "enum", "const", "allOf", *_UNIONS))
+"""The keywords of which one says what kind of value there is."""
+
+
+def _of_types(kinds: Sequence[str]) -> dict[str, Any]:
+    """Write the schema of any value of these types, of all if there are none."""
+    return {"type": kinds[0]} if len(kinds) == 1 else {"anyOf": [{"type": kind} for kind in kinds or _ANY]}
 
 
 def _is_mapping(value: Any) -> bool:
@@ -413,6 +449,16 @@ def _properties(schema: Json) -> Json:
 def _required(schema: Json) -> list[str]:
     required = schema.get("required")
     return [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
+
+
+def _both(one: Json, other: Json) -> dict[str, Any]:
+    """Put two schemas that a value must fit into one: of a keyword of both the second counts, members are all."""
+    both = {**one, **other}
+    if properties := {**_properties(one), **_properties(other)}:
+        both["properties"] = properties
+    if required := dict.fromkeys([*_required(one), *_required(other)]):
+        both["required"] = [*required]
+    return both
 
 
 def _open_list(schema: Json, rest: Any, first: Any) -> dict[str, Any]:
@@ -478,11 +524,6 @@ def _kind_of(value: Any) -> str:
         case list():
             return "array"
     return "object"
-
-
-def _kind(schema: Json) -> str:
-    """Tell the type of a value by what is said of it; a text if nothing is."""
-    return "object" if "properties" in schema else "array" if "items" in schema else "string"
 
 
 def _with_hints(schema: Json, hints: Json) -> dict[str, Any]:
