@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from mitmproxy import http
+from mitmproxy.addons.save import Save
+from mitmproxy.addons.view import View
 from mitmproxy.io import FlowWriter
 
 from tests.apis import chat, pairs
 from tests.apis.shapes import SHAPES, asked
-from tests.e2e.conftest import PATH, Lab, Start
+from tests.e2e.conftest import PATH, Lab, Replies, Start, by_turn
+from tests.e2e.policies import policy
 from tests.e2e.upstream import JSON, Reply, Seen
 
 KEY = "canary-lent-4f5a6b7c"
@@ -194,6 +199,88 @@ async def test_a_flow_that_is_sent_again_has_it_again(start: Start, tmp_path: Pa
     lab.proxy.master.commands.call("replay.client", [await lab.flow()])
     await lab.flow()
     assert [keys(one) for one in lab.upstream.seen] == 2 * [dict([HEADERS["openai-chat"]])]
+
+
+REFUSED = Reply([b'{"error": {"message": "Unsupported parameter: \'temperature\'"}}'], JSON, 400, framing="length")
+BROKEN = '<tool_call>\n{"name": "read", "arguments": {{{\n</tool_call>'
+
+
+def silent(seen: Seen) -> Reply:
+    """A reply without a word, in the form that the request asks for."""
+    if seen.json.get("stream"):
+        return Reply([pairs.streamed("openai-chat", [])])
+    return Reply([pairs.whole("openai-chat", "")], JSON, framing="length")
+
+
+async def never() -> AsyncIterator[bytes]:
+    """A body that does not begin."""
+    await asyncio.Event().wait()
+    yield b""
+
+
+BROKEN_CALL = Reply([pairs.whole("openai-chat", BROKEN)], JSON)
+FOLLOW_UPS: dict[str, tuple[dict[str, Any], dict[str, Any], list[Replies]]] = {
+    "after a refusal": ({"temperature": 1}, {}, [REFUSED, Reply([pairs.whole("openai-chat", "Hi")], JSON)]),
+    "after a refused stream": ({"temperature": 1, "stream": True}, {}, [REFUSED, chat.streamed("Hi")]),
+    "about a broken call": ({}, {"on": ["malformed"]}, 2 * [BROKEN_CALL]),
+    "in a turn without a word": ({}, {"on": ["empty"]}, 2 * [silent]),
+    "in a stream without a word": ({"stream": True}, {"on": ["empty"]}, 2 * [silent]),
+    "that gets no answer": ({}, {"on": ["malformed"]}, [BROKEN_CALL, Reply(cut="reset")]),
+    "that is too late": ({}, {"on": ["malformed"], "seconds": 0.2}, [BROKEN_CALL, Reply(never())]),
+}
+
+
+def saving(lab: Lab, file: Path) -> None:
+    """Save flows as `-w` does, after the addon, as it comes with `-s`."""
+    addons = lab.proxy.master.addons
+    addons.remove(addons.get("save"))
+    addons.add(Save())
+    lab.set(save_stream_file=str(file))
+
+
+@pytest.mark.every
+@pytest.mark.parametrize("question", FOLLOW_UPS)
+async def test_no_flow_of_a_further_question_keeps_a_key(question: str, start: Start, tmp_path: Path) -> None:
+    """Neither in the file that `-w` writes, nor in the list of flows."""
+    fields, retry, replies = FOLLOW_UPS[question]
+    files = [*profile(tmp_path), *(policy(tmp_path, retry=retry) if retry else [])]
+    lab = await start(by_turn(*replies), vtc_profiles=files)
+    view = View()
+    lab.proxy.master.addons.add(view)
+    saving(lab, tmp_path / "flows")
+    await lab.post(chat.request(**fields))
+    lab.set(save_stream_file=None)
+    assert [keys(one) for one in lab.upstream.seen] == 2 * [dict([HEADERS["openai-chat"]])]
+    assert len(view) == 2
+    assert KEY not in str([flow.get_state() for flow in view])
+    assert KEY.encode() not in (tmp_path / "flows").read_bytes()
+
+
+async def test_a_question_for_another_path_keeps_none(start: Start, tmp_path: Path) -> None:
+    """Such as that for the server's models, or for a count of tokens."""
+    lab = await start(Reply([b'{"data": []}'], JSON), vtc_profiles=profile(tmp_path), vtc_upstream_api="openai-chat")
+    await lab.client.get("/v1/models", headers={"anthropic-version": "2023-06-01"})
+    flow = await lab.flow()
+    assert keys(lab.upstream.seen[-1]) == dict([HEADERS["openai-chat"]])
+    assert KEY not in str(flow.get_state())
+
+
+class Edited:
+    """A person edits a request while it is on its way: mitmproxy keeps the one before."""
+
+    def request(self, flow: http.HTTPFlow) -> None:
+        flow.backup()
+        flow.request.headers["x-mine"] = "edited"
+
+
+async def test_the_copy_before_an_edit_keeps_none(start: Start, tmp_path: Path) -> None:
+    lab = await start(chat.streamed("Hi"), vtc_profiles=profile(tmp_path))
+    lab.proxy.master.addons.add(Edited())
+    assert await sent(lab) == dict([HEADERS["openai-chat"]])
+    flow = await lab.flow()
+    assert KEY not in str(flow.get_state())
+    flow.revert()
+    assert KEY not in str(flow.get_state())
 
 
 class Elsewhere:

@@ -24,6 +24,7 @@ from mitmproxy.proxy.layers.http._events import RequestProtocolError, ResponseDa
 
 from vtc.exchange import NoAnswer
 from vtc.proxy import flows
+from vtc.proxy.server_keys import share_loan, take_back
 
 # mitmproxy waits with all that happens to an exchange, its client's end too, until its hooks have returned. Meanwhile a
 # server that is asked once more would work for a client that is no longer there: so the client's end is told at once.
@@ -191,6 +192,7 @@ class FollowUpRequests:
         again.metadata = {flows.AGAIN: self._flow.id}
         again.is_replay = "request"
         again.request.content = body
+        share_loan(self._flow, again)
         return again
 
     @contextmanager
@@ -206,6 +208,7 @@ class FollowUpRequests:
             for transport in handler.transports.values():
                 if transport.handler:
                     transport.handler.cancel("its reply is of no use any more")
+            take_back(again)  # of a question that is given up no hook is told
 
     def _answer(self, again: http.HTTPFlow, replay: asyncio.Task[None]) -> http.Response:
         if replay.cancelled():

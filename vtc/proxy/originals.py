@@ -104,7 +104,7 @@ def renew(flow: http.HTTPFlow) -> None:
     for name, value in (flow.metadata.pop(CHANGED, None) or {}).items():
         if name == QUERY:
             request.path += f"{'&' if '?' in request.path else '?'}{value.replace(KEY, quote_plus(key))}"
-        elif value is None:
+        elif value is None or (KEY in value and not key):  # the key was lent, and is taken back
             request.headers.pop(name, None)
         else:
             request.headers[name] = value.replace(KEY, key)

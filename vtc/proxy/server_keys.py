@@ -3,15 +3,15 @@
 Its profile names the variable (`key_env`), or an option does for the server of a reverse proxy (`vtc_key_env`).
 
 The key is put into the request before it is read, and taken out when the exchange has ended. Between, it is as if the
-client had sent it: scrubbed, translated for a server of another API, and sent again with follow-ups. A flow that is
-kept holds none.
+client had sent it: scrubbed, translated for a server of another API, and sent again with follow-up requests, which are
+flows of their own (`follow_up.py`). A flow that is kept holds none.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from mitmproxy import ctx, http
@@ -46,13 +46,36 @@ class Loan(NamedTuple):
 NONE = Loan((), ())
 
 
+_lent: WeakKeyDictionary[http.HTTPFlow, str] = WeakKeyDictionary()
+"""The flows that hold a key which was lent, with that key."""
+
+
+def share_loan(flow: http.HTTPFlow, copy: http.HTTPFlow) -> None:
+    """Record that a copy of a flow holds the key that was lent to it."""
+    if key := _lent.get(flow):
+        _lent[copy] = key
+
+
+def take_back(flow: http.HTTPFlow) -> None:
+    """Take the key out of a flow that has ended, and out of what mitmproxy would go back to."""
+    key = _lent.pop(flow, "")
+    if not key:
+        return
+    headers = flow.request.headers
+    for header in [header for header, value in headers.items() if key in value]:
+        headers.pop(header, None)
+    backup: Any = flow._backup
+    if backup:  # a person edited it meanwhile
+        request = backup["request"]
+        request["headers"] = tuple(field for field in request["headers"] if key.encode() not in field[1])
+
+
 class ServerKeys:
     """Lends keys, and takes them back; comes after the addon that reads requests."""
 
     name = "vtc-keys"
 
     def __init__(self) -> None:
-        self._lent: WeakKeyDictionary[http.HTTPFlow, str] = WeakKeyDictionary()
         self._warned: set[str] = set()
         """The obstacles that were logged: each is once."""
 
@@ -78,7 +101,7 @@ class ServerKeys:
             headers.pop(header, None)
         header = profile.key_header.lower() or (beside.api(flow) or _api(planner.apis(facts))).place.key
         headers[header] = f"Bearer {key}" if header == BEARER else key
-        self._lent[flow] = key
+        _lent[flow] = key
         return Loan((f"the client sends no key: that of {name} is sent",), ())
 
     def _obstacle(self, flow: http.HTTPFlow, profile: ServerProfile) -> str:
@@ -99,9 +122,7 @@ class ServerKeys:
 
     def response(self, flow: http.HTTPFlow) -> None:
         """Take the key out of a flow whose exchange has ended."""
-        if key := self._lent.pop(flow, ""):
-            for header in [header for header, value in flow.request.headers.items() if key in value]:
-                flow.request.headers.pop(header, None)
+        take_back(flow)
 
     error = response
 
