@@ -1,4 +1,8 @@
-"""Requests with values of any type in any place: they are asked, or refused in the words of the client's API."""
+"""Requests and replies with values of any type in any place.
+
+Such a request is asked, or refused in the words of the client's API. Of such a reply a decoder may refuse a frame; what
+it took is written without a fault.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +10,19 @@ import json
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import reduce
+from operator import getitem
 from typing import Any
 
 import pytest
 from hypothesis import given as over
 from hypothesis import strategies as st
 
-from tests.apis import chat
+from tests.apis import chat, pairs, responses
 from tests.apis.shapes import SHAPES, asked
+from tests.exchange.crossings import IN_TEXT, crossing
 from tests.exchange.ready.steps import BY_NAME
-from tests.exchanges import agent, planner
+from tests.exchanges import agent, fed, planner
 from vtc.apis import BadRequest
 from vtc.exchange import Exchange
 from vtc.profiles import Memory
@@ -113,3 +120,76 @@ def test_a_name_or_an_id_that_is_no_text_is_no_fault(client: str, value: Any, ke
         put(fields, place, value)
         for server in ("openai-chat", "ollama-chat"):
             check(client, server, fields, {"server": "mistral"}, REFUSALS[0])
+
+
+def frames_of(server: str) -> list[bytes]:
+    """A reply with a call in its text, so that all after it is written anew, and with items that no event began."""
+    body = pairs.streamed(server, ["Hel", IN_TEXT, "\nlo"], reasoning="Hm.")
+    if server == "openai-responses":
+        items = [{"type": "web_search_call", "id": "ws_1"}, responses.call("read", "fc_9", "call_9", filePath="/a")]
+        last = body.rstrip().rpartition(b"\n\n")[0]
+        done = [{"type": "response.output_item.done", "item": item} for item in items]
+        end = {"type": "response.completed", "response": responses.response(*items)}
+        body = b"".join([last, b"\n\n", *map(responses.frame, [*done, end])])
+    cut = b"\n" if server == "ollama-chat" else b"\n\n"
+    return [frame + cut for frame in body.split(cut) if frame]
+
+
+def is_taken(server: str, frames: list[bytes]) -> bool:
+    """True if the decoder refuses none of these frames."""
+    decoder = BY_NAME[server].decoder()
+    try:
+        for frame in decoder.framing.reader().feed(b"".join(frames)):
+            decoder.decode(frame)
+    except (TypeError, AttributeError, KeyError):
+        return False
+    return True
+
+
+def check_reply(client: str, server: str, number: int, place: tuple[Any, ...], value: Any) -> None:
+    """Change a value in one frame of a reply, or leave it out; what the decoder takes of it is no fault."""
+    frames = frames_of(server)
+    before, brace, data = frames[number].partition(b"{")
+    fields = json.loads(brace + data)
+    if value is ... and isinstance(place[-1], str):
+        *above, last = place
+        del reduce(getitem, above, fields)[last]
+    else:
+        put(fields, place, value if value is not ... else None)
+    frames[number] = before + chat.encoded(fields) + frames[number][len(frames[number].rstrip()) :]
+    if is_taken(server, frames):
+        stream = crossing(client, server, stream=True).stream()
+        with no_faults():
+            for frame in frames:
+                stream.feed(frame)
+            stream.finish()
+
+
+@pytest.mark.parametrize("server", SHAPES)
+@over(data=st.data())
+def test_a_reply_with_a_value_of_any_type_is_written_without_a_fault(server: str, data: st.DataObject) -> None:
+    numbered = [(number, frame.partition(b"{")) for number, frame in enumerate(frames_of(server)) if b"{" in frame]
+    number, (_, brace, rest) = data.draw(st.sampled_from(numbered))
+    place = data.draw(st.sampled_from([*places(json.loads(brace + rest))]))
+    value = data.draw(st.one_of(st.just(...), VALUE))
+    check_reply(data.draw(st.sampled_from([*SHAPES, server])), server, number, place, value)
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (("response", "id"), ["a"]),
+        (("sequence_number",), ["a"]),
+        (("sequence_number",), ...),
+        (("response", "model"), {}),
+    ],
+)
+def test_the_beginning_of_a_reply_of_responses_may_say_anything(place: tuple[Any, ...], value: Any) -> None:
+    check_reply("openai-responses", "openai-responses", 0, place, value)
+
+
+def test_an_item_that_no_event_began_is_written_with_its_end() -> None:
+    out = fed(crossing("openai-responses", "openai-responses", stream=True).stream(), *frames_of("openai-responses"))
+    events = chat.events(out)
+    (search,) = [one for one in events if one["type"].endswith("item.done") and "search" in one["item"]["type"]]
+    assert [item["type"] for item in events[-1]["response"]["output"]][search["output_index"]] == "web_search_call"

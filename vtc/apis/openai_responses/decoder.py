@@ -101,7 +101,8 @@ def told(item: Json, number: int, form: ResponseForm, calls: int) -> Iterator[De
         yield CallDelta(number, call.id, call.name, arguments, item, last=True, complete=complete)
     elif is_call(kind):
         name = kind.removesuffix("_call")
-        yield CallDelta(number, item.get("call_id") or item.get("id"), name, action_of(item), item, last=True)
+        id_ = text_at(item, "call_id") or text_at(item, "id")
+        yield CallDelta(number, id_, name, action_of(item), item, last=True)
     elif kind == "reasoning":
         texts = [str(text_of(part) or "") for part in (*_parts(item, "summary"), *_parts(item, "content"))]
         yield ReasoningDelta("".join(texts))
@@ -113,7 +114,7 @@ def told(item: Json, number: int, form: ResponseForm, calls: int) -> Iterator[De
             yield TextDelta(text, refusal=part.get("type") == "refusal")
         yield BlockEnd()
     else:
-        yield Origin(NAME, "event", (None, {"item": item}), lost=kind)
+        yield Origin(NAME, "event", (number, {"type": DONE, "output_index": number, "item": item}), lost=kind)
 
 
 def left(output: Any, begun: Sequence[str]) -> list[Json]:
@@ -361,7 +362,7 @@ class Decoder(msgspec.Struct):
         events, field = CALLS.get(kind, ("", ""))
         raw = field == "input"
         if type_ == ADDED:
-            id_ = item.get("call_id") or item.get("id")
+            id_ = text_at(item, "call_id") or text_at(item, "id")
             name = name_of(item, self.form) if events else kind.removesuffix("_call")
             clean = in_order and is_clean(item, _CLEAN[field]) and is_as_declared(item, self.form)
             self.begun = {**self.begun, number: (name, id_)}
@@ -418,12 +419,9 @@ class Decoder(msgspec.Struct):
             yield Origin(NAME, "end", (0, known), harmless=True)
             yield from self._output(response.get("output"))
         elif type_ == "response.created":
-            yield Start(
-                id_,
-                model,
-                count_of(response, "created_at"),
-                own=Origin(NAME, "head", (value.get("sequence_number"), known), harmless=True),
-            )
+            number = value.get("sequence_number")
+            own = Origin(NAME, "head", (number if isinstance(number, int) else None, known), harmless=True)
+            yield Start(id_, model, count_of(response, "created_at"), own=own)
         else:
             yield Origin(NAME, "status", (0, {"type": type_, "id": id_}), harmless=True)
         kind = "end" if type_ in ENDS else "head"
@@ -444,7 +442,7 @@ class Decoder(msgspec.Struct):
         repeated: dict[int, Json] = {}
         listed = output if isinstance(output, list) else []
         for place, item in enumerate(listed):
-            if isinstance(item, Mapping) and item.get("type") in CALLS:
+            if isinstance(item, Mapping) and str(item.get("type")) in CALLS:
                 names = [name for name in (text_at(item, "call_id"), text_at(item, "id"), place) if name in self.names]
                 repeated.setdefault(self.names[names[0]] if names else place, item)
         for number, kind in enumerate(self.items):

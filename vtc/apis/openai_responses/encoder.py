@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from vtc.apis.calls import JsonNesting, RawInput, raw_input
 from vtc.apis.contract import FULL, Chain, Json, ReplyEvent, joined
+from vtc.apis.fields import text_at
 from vtc.apis.openai_responses.items import (
     ADDED,
     CALLS,
@@ -401,7 +402,8 @@ class EventCounter(Opened):
                     self.indices = {**self.indices, number: self.count}
                     self.count += 1
                     return open_ is None and value.get("output_index") == self.count - 1
-                if value["type"] == DONE and number in self.indices:
+                if value["type"] == DONE and number is not None:
+                    self._index(number)
                     self.done = (*self.done, (self.indices[number], value["item"]))
             case Origin(kind="status", value=(_, fields)):
                 return bool(fields["id"] == self.id)
@@ -455,6 +457,12 @@ class EventCounter(Opened):
     def _is_hidden(self, kind: str) -> bool:
         return kind == "reasoning" and bool(self.drop & _THOUGHTS)
 
+    def _index(self, number: int) -> None:
+        """Give an item that is neither text nor a call the next place, unless it has one."""
+        if number not in self.indices:
+            self.indices = {**self.indices, number: self.count}
+            self.count += 1
+
     def _created(self, start: Start, fields: Json | None = None) -> Iterator[Json]:
         """Begin the reply."""
         if self.head:
@@ -465,7 +473,7 @@ class EventCounter(Opened):
             own = {key: value for key, value in fields.items() if value is not None or key not in _DEMANDED}
             head = {**{key: head[key] for key in _DEMANDED}, **own}
         self.head = self._left(head)
-        self.id = self.head["id"] = self.head["id"] or "resp_vtc"
+        self.id = self.head["id"] = text_at(self.head, "id") or "resp_vtc"
         types = ("response.created",) if fields else ("response.created", "response.in_progress")
         return iter([{"type": type_, "response": self.head} for type_ in types])
 
@@ -662,10 +670,9 @@ class Encoder(EventCounter):
     def _event(self, number: int | None, event: Json) -> Iterator[Json]:
         """Write an event that only this API knows, where the client has its item."""
         more: dict[str, Any] = {}
-        if number is not None and event["type"] == ADDED:
+        if number is not None and event["type"] in (ADDED, DONE):
             yield from self._end()
-            self.indices = {**self.indices, number: self.count}
-            self.count += 1
+            self._index(number)
         if number in self.indices:
             more["output_index"] = self.indices[number]
         elif self.open is not None and self.open.number == number:

@@ -194,15 +194,16 @@ def _part_events(part: Json, at: Json) -> Iterator[dict[str, Any]]:
     yield {"type": f"response.{around}.done", **at, "part": part}
 
 
-def text_of(part: Json) -> Any:
+def text_of(part: Any) -> Any:
     """Return the text of a part, whatever its kind calls it."""
-    return part.get("text", part.get("refusal"))
+    return part.get("text", part.get("refusal")) if isinstance(part, Mapping) else None
 
 
 def essence(item: Json) -> tuple[Any, ...]:
     """Return what a client takes from an item that is done: one that was told otherwise is another."""
     about = [item.get(key) for key in ("type", "id", "call_id", "name", "namespace", "arguments", "input")]
-    parts = [[text_of(part) for part in item.get(key) or ()] for key in ("summary", "content")]
+    lists = (item.get(key) for key in ("summary", "content"))
+    parts = [[text_of(part) for part in listed] if isinstance(listed, list) else [] for listed in lists]
     return (*about, *parts)
 
 

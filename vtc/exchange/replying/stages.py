@@ -236,7 +236,8 @@ class RecordCalls(Stage):
             call, lacks = event.call, list[str]()
             tool = self._tools.get(call.name)
             with contextlib.suppress(ValueError, RecursionError):  # what is no JSON was told as that
-                lacks = tool.schema.missing(loaded(call.arguments)) if tool else []
+                arguments = loaded(call.arguments)
+                lacks = tool.schema.missing(arguments) if tool and isinstance(arguments, dict) else []
             self._report.called(call.name, call.id, event.dialect, event.repairs, lacks)
             if not event.compared:
                 self._report.intervened("echo", "passed", call.name, NOT_COMPARED)
