@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from vtc.events import Refusal
-from vtc.reporting import Parties, Report, count
+from vtc.reporting import Parties, Report, as_report, count
 from vtc.reporting.report import MOST_ENTRIES
 
 
@@ -125,3 +125,20 @@ def test_a_detail_is_in_no_line() -> None:
     report.intervened("arguments", "refused", "f", "reason", "PRIVATE")
     assert "PRIVATE" not in report.summary()
     assert report.as_dict()["policies"][0]["detail"] == "PRIVATE"
+
+
+def test_what_a_report_writes_has_the_shape_of_one_and_nothing_else_has() -> None:
+    report = Report(Parties(client="c", settings={"tools": "prompt"}), why=["w"], errors=["e"], failures=["f"])
+    assert as_report(report.as_dict()) == report.as_dict()
+    report.called("read", None, "hermes", ["json-cut"], ["path"])
+    report.refused(Refusal("reason", "hermes", "excerpt"))
+    for detail in ("", "what a model wrote"):
+        report.intervened("denied_tools", "refused", "bash", "denied", detail)
+    report.prefix = {"kept": 1, "of": 2, "chars": 3, "chars_of": 4, "what": "system", "how": "changed", "at": 0}
+    report.unread = {"tool": "read", "begins": "@@read", "text": "@@read(", "advice": ""}
+    report.measures.sizes["request_came"] = 1
+    plain = report.as_dict()
+    assert as_report(plain) == plain
+    wrong = {key: 5 if not isinstance(value, float) else "x" for key, value in plain.items()}
+    assert [key for key, value in wrong.items() if as_report({**plain, key: value})] == []
+    assert [as_report(value) for value in (None, "x", [plain])] == [None, None, None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import re
 import sys
@@ -99,6 +100,9 @@ class CommandGroup(click.Group):
         return super().resolve_command(context, arguments)
 
     def invoke(self, context: click.Context) -> Any:
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):  # what a model wrote may hold half a character
+                stream.reconfigure(errors="backslashreplace")
         try:
             return super().invoke(context)
         except TrustError as error:

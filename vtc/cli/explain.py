@@ -16,6 +16,7 @@ from vtc.apis import Api, BadRequest
 from vtc.cli.common import completing, forced, json_output, planner, profile_directories, settings, show_json, url
 from vtc.events import Call, Denied, Intervention, Rewritten, Tool, ToolCall
 from vtc.guards.chain import Guards, chain_of
+from vtc.json_text import decode
 from vtc.profiles.matching import Facts, every
 from vtc.profiles.plan import Plan
 from vtc.profiles.planner import Planner
@@ -29,7 +30,7 @@ def call_of(text: str) -> ToolCall:
     """`{"name": …, "arguments": {…}}`, also in the form of the API; raises `click.BadParameter`."""
     problem = ""
     try:
-        match json.loads(text):
+        match decode(text.encode()):
             case {"function": {"name": str(name), **rest}} | {"name": str(name), **rest}:
                 written = rest.get("arguments", {})
                 return ToolCall(name, written if isinstance(written, str) else json.dumps(written, ensure_ascii=False))

@@ -24,7 +24,7 @@ from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.grammar import Tags, compiled
 from vtc.events import CUT_OFF, NATIVE, Call, Event, Reasoning, Refusal, Text, Tool, ToolCall
 from vtc.exchange.replying.stages import Limit
-from vtc.json_text import encode
+from vtc.json_text import decode, encode
 from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import Facts, best
 from vtc.profiles.plan import Plan, ReadingPlan
@@ -272,7 +272,7 @@ def offered(file: Path) -> tuple[dict[str, Tool], frozenset[str]]:
     Also return the names of all that is declared: tools that the server runs are no functions.
     """
     try:
-        value = json.loads(read_text(file))
+        value = decode(read_text(file).encode())
         entries = value["tools"] if isinstance(value, dict) else value
         if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
             raise ValueError("it holds no list of objects")

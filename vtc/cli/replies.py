@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ import click
 from vtc.apis import APIS, Api, whole
 from vtc.apis.contract import Reply
 from vtc.events import ToolCall
-from vtc.json_text import encode
+from vtc.json_text import decode, encode
 from vtc.profiles.loader import Profiles
 from vtc.profiles.planner import Planner
 from vtc.profiles.settings import Settings
@@ -171,7 +170,7 @@ def _of_api(data: bytes) -> list[GivenReply]:
 def _body(api: Api, data: bytes) -> bytes:
     """Return a whole reply on one line, however it was laid out, and a list as the stream that says the same."""
     try:
-        value = json.loads(data)
+        value = decode(data)
     except ValueError:
         return data
     if isinstance(value, list) and all(isinstance(event, dict) for event in value):
@@ -183,10 +182,12 @@ def of_lines(file: Iterable[bytes]) -> Iterator[tuple[GivenReply, str]]:
     """Read replies of JSON Lines, each with its finish reason."""
     for number, line in enumerate(file, 1):
         try:
-            entry = json.loads(line)
-            text = entry["text"] if "text" in entry else entry["content"]
+            entry = decode(line)
+            text, reason = entry["text"] if "text" in entry else entry["content"], entry.get("finish_reason") or ""
+            if not (isinstance(text, str) and isinstance(reason, str)):
+                raise TypeError
         except (ValueError, KeyError, TypeError):
             raise click.BadParameter(
                 f"line {number}: no JSON object with `text` or `content`", param_hint="FILE"
             ) from None
-        yield GivenReply(text), entry.get("finish_reason") or ""
+        yield GivenReply(text), reason

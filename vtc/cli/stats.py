@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 import click
 
 from vtc.cli.common import json_output, show_json, show_table
+from vtc.json_text import decode
 from vtc.proxy.stats import Calls, Figures, Stats
+from vtc.reporting.plain import as_report
 
 
 @click.command(short_help="Count a log of exchanges.")
@@ -21,7 +22,9 @@ def stats(logs: tuple[Any, ...], as_json: bool) -> None:
     for log in logs:
         for number, line in enumerate(log, 1):
             try:
-                entry = json.loads(line)
+                entry = decode(line.encode())
+                if as_report(entry) is None:
+                    raise ValueError
                 if entry["outcome"] != "left alone":
                     stats.add(entry)
             except (ValueError, KeyError, TypeError, AttributeError):

@@ -14,6 +14,7 @@ from vtc import apis
 from vtc.apis.fields import object_of
 from vtc.profiles.matching import Facts
 from vtc.profiles.planner import Planner
+from vtc.reporting.plain import as_report
 from vtc.reporting.view import Bodies, Side
 from vtc.scrub import escaped, parted, scrub
 
@@ -127,9 +128,8 @@ def as_captured(flow: http.HTTPFlow, planner: Planner) -> Planner:
 
 
 def report(flow: http.HTTPFlow) -> Mapping[str, Any] | None:
-    """Return the report of a flow; None if VTC did not see it."""
-    data = flow.metadata.get(METADATA)
-    return data if isinstance(data, Mapping) else None
+    """Return the report of a flow; None if VTC did not see it, or if what a file holds in its place is none."""
+    return as_report(flow.metadata.get(METADATA))
 
 
 def comment(summary: str, model: str) -> str:

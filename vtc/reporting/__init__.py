@@ -14,6 +14,7 @@ from vtc.reporting.drafting import Draft, drafted
 from vtc.reporting.hints import explained, possible_call
 from vtc.reporting.outcomes import LEFT_ALONE, OUTCOMES, UNDER_WAY, Look
 from vtc.reporting.picture import Sample, charts, rows
+from vtc.reporting.plain import as_report
 from vtc.reporting.report import Measures, Parties, Report, broken_prefix, count, summed_up
 from vtc.reporting.view import Bodies, diff, pane, sections
 
@@ -29,6 +30,7 @@ __all__ = [
     "Parties",
     "Report",
     "Sample",
+    "as_report",
     "broken_prefix",
     "charts",
     "count",

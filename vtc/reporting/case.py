@@ -193,6 +193,8 @@ def read_cases(text: str) -> list[Case]:
         raise ValueError(f"no list of cases: {where}{error.problem}") from None
     except (yaml.YAMLError, msgspec.ValidationError) as error:
         raise ValueError(f"no list of cases: {error}") from None
+    except RecursionError:
+        raise ValueError("no list of cases: it is nested too deeply") from None
 
 
 def write_case(case: Case) -> str:

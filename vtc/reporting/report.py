@@ -296,7 +296,8 @@ def broken_prefix(prefix: Mapping[str, Any]) -> str:
     """Say where the prompt broke and by what; empty if it did not."""
     if not prefix.get("what"):
         return ""
-    how = f"{prefix['how']} at {prefix['at']:,}" if prefix["how"] == "changed" else prefix["how"]
+    how = prefix.get("how", "")
+    how = f"{how} at {prefix.get('at', 0):,}" if how == "changed" else how
     return f"prompt cache usable to message {prefix['kept']} of {prefix['of']}: {prefix['what']} {how}"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from vtc.json_text import decode
 from vtc.proxy.stats import Stats
 from vtc.reporting import LEFT_ALONE, OUTCOMES, Look, summed_up
 from vtc.scrub import escaped
@@ -34,7 +34,7 @@ class LoggedExchange:
     @classmethod
     def of(cls, line: bytes) -> LoggedExchange:
         """Read a line; raises one of FAULTS if it is none of a log."""
-        entry = escaped(json.loads(line))  # a name may hold what a terminal would obey
+        entry = escaped(decode(line))  # a name may hold what a terminal would obey
         at = datetime.fromisoformat(entry["time"]).astimezone()
         outcome = entry["outcome"] if entry["outcome"] in OUTCOMES else ""
         return cls(entry, at, outcome, summed_up(entry).removeprefix(f"{LEFT_ALONE}: ") or NOTHING)
