@@ -288,6 +288,7 @@ class Exchange:
         From then on the exchange holds nothing of the conversation, as a stream may go on for long; but for one that
         may have to be asked once more at its end.
         """
+        self._encoder.confirm()
         decoder = compression.decoder(content_encoding)
         if whole or not self.plan.stack.silences:
             self._forget()

@@ -100,6 +100,8 @@ class WholeReplies:
 
     def rewrite(self, body: bytes, *, is_error: bool = False) -> bytes:
         """Rewrite a reply into the form that the client asked for, or leave it in its own if it `is_error`."""
+        if not is_error:
+            self._encoder.confirm()
         reply = self._rewritten(body)
         self._report.adopt(reply.report)
         return reply.body if is_error else self._as_asked(reply.body)

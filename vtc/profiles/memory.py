@@ -28,6 +28,8 @@ MOST_THOUGHTS = 16 << 20
 
 MOST_PROMPTS = 32 << 20
 """Bytes of prompts."""
+MAX_HELD_BYTES = 1 << 20
+"""Bytes of lessons that are held for one conversation each."""
 
 
 def digest(*of: str) -> bytes:
@@ -82,6 +84,57 @@ class Lessons:
         self._known = dict([*known.items()][-MOST_LESSONS:])
 
 
+class ConversationLessons:
+    """The lessons of a client's server and model, and those that hold for one of its conversations alone.
+
+    A lesson is held if the server rejected a request for another reason once it was applied. A request that is accepted
+    with it shows that it helps; then all conversations get it.
+    """
+
+    def __init__(
+        self,
+        all_conversations: Lessons | ConversationLessons | None = None,
+        held: BoundedCache | None = None,
+        key: Callable[[], bytes] = bytes,
+        clock: Callable[[], float] = float,
+    ) -> None:
+        """`held` keeps what holds for one, by its digest: `key` is called only if anything is held or has to be."""
+        self._all = all_conversations or Lessons()
+        self._held = held
+        self._key = key
+        self._clock = clock
+
+    def known(self) -> Mapping[str, Any]:
+        """List the lessons of all conversations, by name."""
+        return self._all.known()
+
+    def learn(self, steps: Mapping[str, Any]) -> None:
+        """Remember steps for all conversations."""
+        self._all.learn(steps)
+
+    def held(self) -> Mapping[str, Any]:
+        """List the lessons that hold for this conversation alone, by name."""
+        lessons = self._find() if self._held is not None and self._held.size else None
+        return lessons.known() if lessons else {}
+
+    def hold(self, steps: Mapping[str, Any]) -> None:
+        """Remember steps for the rest of this conversation."""
+        if self._held is None or not steps:
+            return
+        lessons = self._find() or Lessons(self._clock)
+        lessons.learn(steps)
+        self._held.put(self._key(), lessons, 300 * len(lessons.known()))
+
+    def release(self) -> None:
+        """Hold nothing more, because all conversations have it now."""
+        if self._held is not None and self._held.size:
+            self._held.put(self._key(), None, 0)
+
+    def _find(self) -> Lessons | None:
+        lessons = self._held.get(self._key()) if self._held is not None else None
+        return lessons if isinstance(lessons, Lessons) else None
+
+
 def renewed[Value](known: Mapping[str, Value], learned: Mapping[str, Value]) -> dict[str, Value]:
     """Add what is learned to what is known, as the last: a correction works on what those before it made of a body."""
     return {**{name: value for name, value in known.items() if name not in learned}, **learned}
@@ -96,6 +149,9 @@ class Memory:
         self._lessons = lru_cache(most)(lambda _digest: Lessons(clock))
         self.thoughts = BoundedCache(MOST_THOUGHTS)
         """What models thought, by the turn (`exchange.thoughts`)."""
+        self.held = BoundedCache(MAX_HELD_BYTES)
+        """What holds for one conversation each (`ConversationLessons`)."""
+        self.clock = clock
         self.prompts = BoundedCache(MOST_PROMPTS)
         """The prompts that left last, by client, upstream and model (`exchange.prefix`)."""
 

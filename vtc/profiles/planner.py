@@ -22,7 +22,7 @@ from vtc.guards.guard import ToolNames
 from vtc.guards.reactors import as_written
 from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import Facts, Matched, ProfileChoice, best, every, is_glob, plain_model
-from vtc.profiles.memory import Learned, Lessons, Memory, renewed
+from vtc.profiles.memory import ConversationLessons, Learned, Lessons, Memory, renewed
 from vtc.profiles.plan import Plan, ReadingPlan, StandIn, TextClient, Thinking, ToolProtocol
 from vtc.profiles.schema import Form, Marks, ModelProfile, ServerProfile
 from vtc.profiles.settings import UNKNOWN_CLIENT, UNKNOWN_MODEL, ProfileStack, Settings, UnknownName, first_set
@@ -393,7 +393,7 @@ class Planner:
             unoffered=frozenset(request.offer.declared) - tools.keys(),
             tool_choice=tool_choice,
             learned=seen,
-            lessons=lessons,
+            lessons=ConversationLessons(lessons),
             thoughts=stack.server.thoughts or told_thoughts(seen),
             buffered=stack.unstreamed and request.stream and bool(tools),
             server_model=server_model,

@@ -195,7 +195,7 @@ def _asked_again(
 ) -> Steps[DecodedBody | None]:
     """Ask again with what a refusal teaches, and with what the next one does; return the last error if it stands.
 
-    Where each was another one, the client's next request goes with what all of them taught.
+    If each was another one, the next request of the conversation goes with what those before the last taught.
     """
     exchange, status, client, original = live.exchange, response.status_code, flows.api(flow), live.original
     answer = partial(answered, FollowUpRequests(flow, PATIENCE))
@@ -218,8 +218,7 @@ def _asked_again(
             bodies.replace(response, failed.error, JSON)
             body = DecodedBody(response)
     else:
-        if exchange.again(body.beginning, status) is not None:
-            exchange.learned()
+        exchange.again(body.beginning, status)  # which holds for this conversation what the error before it taught
         return body
     exchange.learned()
     exchange.report.errors.clear()

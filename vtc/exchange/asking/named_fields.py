@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -37,6 +37,8 @@ from vtc.json_text import decode
 from vtc.profiles.document import table
 
 NO_BOUNDS = (None, None)
+FIELDS_OF_THE_ERROR = ""
+"""Stands for the row of what an error names in fields of its own."""
 
 
 # The words
@@ -65,6 +67,16 @@ def _pattern(words: str) -> re.Pattern[str]:
         raise ValueError(f"{error}: {words}") from None
 
 
+class NamedCorrection(NamedTuple):
+    """A correction, and how an error names it."""
+
+    correction: Correction
+    row: str
+    """The first expression of its row; of a row with places of its own the one that fits, which others may share."""
+    places: tuple[str, ...] = ()
+    """The names and paths in the words of the error."""
+
+
 class CorrectionRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The words by which servers name what they refuse, and what is done about it."""
 
@@ -90,16 +102,18 @@ class CorrectionRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 
     def corrections(
         self, text: str, marked: str, sent: Mapping[Part, Any], outline: RequestOutline
-    ) -> Iterator[Correction]:
+    ) -> Iterator[NamedCorrection]:
         """List what an error, whose names are `marked`, teaches about the parts of the request that was `sent`."""
         if not self.is_fixed:
             for match in chain.from_iterable(_pattern(words).finditer(marked) for words in self.words):
-                yield from self._named(match.groupdict(), sent, outline)
-        elif any(_pattern(words).search(text) for words in self.words):
-            yield from (
-                Correction(self.do, path, self.to, self.beside, self.where, kept=self.kept, of=part)
-                for part, path in self._fixed
-            )
+                named = match.groupdict()
+                places = tuple(filter(None, (named.get("name"), named.get("at"))))
+                for correction in self._named(named, sent, outline):
+                    yield NamedCorrection(correction, self.words[0], places)
+        elif found := next((words for words in self.words if _pattern(words).search(text)), None):
+            for part, path in self._fixed:
+                correction = Correction(self.do, path, self.to, self.beside, self.where, kept=self.kept, of=part)
+                yield NamedCorrection(correction, found)
 
     @property
     def is_fixed(self) -> bool:
@@ -177,30 +191,37 @@ def _named_fields() -> NamedFields:
     return table(Path(__file__).with_suffix(".yaml"), NamedFields)
 
 
-def taught(error: ServerError, body: bytes, headers: Fields, scope: CorrectionScope) -> Mapping[str, Correction]:
-    """Read which parts of a request that was sent an error names; return what corrects it, by its words for people.
+type Attempt = Mapping[str, Correction]
+"""Corrections that are tried together, by their words for people."""
 
-    `headers` are the flags of the request (`corrections.flags_in`). Nothing that changes nothing is returned, one
+
+def find_attempts(error: ServerError, body: bytes, headers: Fields, scope: CorrectionScope) -> Sequence[Attempt]:
+    """Read which parts of a request that was sent an error names; return what corrects it, in the order of trials.
+
+    All that the error names in fields of its own (`param`, `loc`) is the first attempt; then what each row names is
+    one. `headers` are the flags of the request (`corrections.flags_in`). Nothing that changes nothing is returned, one
     correction for each path, and none for what holds a part that is corrected.
     """
     sent: Mapping[Part, Any] = {"body": decode(body), "headers": headers}
     parts, outline = RequestParts(raw_fields(body) or {}, headers), RequestOutline(sent)
-    corrections: dict[str, Correction] = {}
-    places: set[tuple[str, ...]] = set()
+    attempts: dict[str, dict[str, Correction]] = {FIELDS_OF_THE_ERROR: {}}
     seen: set[str] = set()
-    for correction in _named_by(error, sent, outline):
+    corrected: set[tuple[str, ...]] = set()
+    for correction, row, names in _named_by(error, sent, outline):
         if (line := str(correction)) in seen:  # many names may lead to one place
             continue
         seen.add(line)
         place = correction.of, *correction.path
-        is_new = not any(corrected[: len(place)] == place for corrected in places)
+        is_new = not any(other[: len(place)] == place for other in corrected)
         if is_new and (new := correction.applied(parts, scope)) is not parts:
-            corrections[line], parts = correction, new
-            places.add(place)
-    return corrections
+            parts = new
+            corrected.add(place)
+            trial = FIELDS_OF_THE_ERROR if error.names_in_a_field(*names) else row
+            attempts.setdefault(trial, {})[line] = correction
+    return [attempt for attempt in attempts.values() if attempt]
 
 
-def _named_by(error: ServerError, sent: Mapping[Part, Any], outline: RequestOutline) -> Iterator[Correction]:
+def _named_by(error: ServerError, sent: Mapping[Part, Any], outline: RequestOutline) -> Iterator[NamedCorrection]:
     """List the corrections of all that an error names."""
     speakers: Mapping[Speaker, Sequence[str]] = {
         "server": [statement.text for statement in error.statements if statement.is_own],
@@ -212,8 +233,9 @@ def _named_by(error: ServerError, sent: Mapping[Part, Any], outline: RequestOutl
             text = re.sub(re.escape(name), name, text, flags=re.IGNORECASE)
         marked = _marked(text, outline)
         for row in _named_fields().rows if text else ():
-            for correction in row.corrections(text, marked, sent, outline):
-                yield msgspec.structs.replace(correction, unknown_to=speaker) if row.unknown else correction
+            for named in row.corrections(text, marked, sent, outline):
+                of_speaker = msgspec.structs.replace(named.correction, unknown_to=speaker)
+                yield named._replace(correction=of_speaker) if row.unknown else named
 
 
 # Where in the body that is

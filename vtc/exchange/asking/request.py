@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -29,10 +29,10 @@ from vtc.exchange.asking.corrections import (
     corrected,
     flags_in,
 )
-from vtc.exchange.asking.named_fields import taught as taught_by
+from vtc.exchange.asking.named_fields import Attempt, find_attempts
 from vtc.exchange.asking.quotations import SentText
 from vtc.exchange.asking.refusals import GRAMMARS, lesson, listed
-from vtc.exchange.asking.server_error import read_error
+from vtc.exchange.asking.server_error import ServerError, read_error
 from vtc.exchange.asking.steps import BRIDGED, CERTAIN, StepContext, made_ready
 from vtc.exchange.asking.steps.calls import without_seals_of_vtc
 from vtc.exchange.asking.steps.limits import size
@@ -87,6 +87,23 @@ class Outgoing:
     """Why the agent is stopped instead of asking upstream; empty to ask."""
 
 
+class Trial:
+    """Steps and corrections with which a request was sent again."""
+
+    def __init__(self) -> None:
+        self.took: Mapping[str, str] = {}
+        """Lines about the steps that changed what was sent last, by name."""
+        self.in_vain: set[str] = set()
+        """Corrections after which the server sent the same error again."""
+        self.begin((), {}, ())
+
+    def begin(self, words: tuple[str, ...], steps: Mapping[str, Any], lines: Sequence[str]) -> None:
+        """Try steps that an error of these words teaches; `lines` are those of the report without them."""
+        self.words = words
+        self.steps = steps
+        self.lines = lines
+
+
 class RequestEncoder:
     """Encodes one request, with the steps that its server needs."""
 
@@ -125,8 +142,7 @@ class RequestEncoder:
             self._steps["choice"] = True
         self.taught: dict[str, Any] = {**taught}
         """What the server taught while it was asked again, be it of use or not."""
-        self._took: Collection[str] = ()
-        """The steps that changed what it was sent last."""
+        self._trial = Trial()
         self.asked = SentRequest(request.model, request.stream)
         """The model and the form of the reply that the server was asked for last, and the headers that are changed."""
         self.sent = b""
@@ -189,7 +205,7 @@ class RequestEncoder:
             on_error=self._failed,
         )
         self._report.request += [line for line in lines if line not in self._report.request]
-        self._took = took
+        self._trial.took = took
         self.asked = SentRequest(ready.model or request.model, ready.stream, headers)
         self.sent, self.left = body, (ready.messages, ready.tools)
         return body
@@ -327,12 +343,13 @@ class RequestEncoder:
         None, too, if it teaches that the tools are to stand in the prompt, or that the server has no such model: then
         it is to be planned anew.
         """
-        sent, before = self._sent_text, [*self._report.request]
+        sent = self._sent_text
         words, said = sent.remove_from(hints.words_of(error, WORDS)), read_error(error, sent)
+        self._judge_trial(said)
+        before = [*self._report.request]
         # What is said of a prompt that is too long names no field that were better left out.
         is_full = full(status, error, len(self._received.body), sent) is not None
-        is_named = self._corrects and not is_full
-        named = partial(taught_by, said, self.sent, self._flags, self._scope) if is_named else dict
+        named = partial(self._next_attempt, said) if self._corrects and not is_full else dict
         read = partial(lesson, asked=self._server.name)
         tried: list[Mapping[str, Any]] = []
         # Words may teach two lessons by turns, of which neither changes this request.
@@ -350,11 +367,30 @@ class RequestEncoder:
             self._steps = renewed(self._steps, taught.steps if taught.once is None else {MAX_TOKENS: taught.once})
             body = self._encoded(self._messages)
             if (self.sent, self.asked) != last:
+                self._trial.begin(said.words, taught.steps if taught.kept else {}, before)
                 return body
             self._report.request[:] = before
             if taught.once is not None:
                 break
         return None
+
+    def _next_attempt(self, error: ServerError) -> Attempt:
+        """Return the first corrections of what an error names that were not in vain; none if there are no more."""
+        attempts = find_attempts(error, self.sent, self._flags, self._scope)
+        return next((attempt for attempt in attempts if not attempt.keys() <= self._trial.in_vain), {})
+
+    def _judge_trial(self, error: ServerError) -> None:
+        """Undo the corrections that were tried last if the server sent the same error again; hold them if another."""
+        trial = self._trial
+        if error.words != trial.words:
+            self._plan.lessons.hold(trial.steps)
+        elif undone := {name for name, step in trial.steps.items() if isinstance(step, Correction)}:
+            trial.in_vain |= undone
+            self.taught = {name: step for name, step in self.taught.items() if name not in undone}
+            self._steps = {name: step for name, step in self._steps.items() if name not in undone}
+            self._report.request[:] = trial.lines
+            self._encoded(self._messages)
+        trial.steps = {}
 
     def corrected(self, reply: str, faults: Sequence[ReplyFault]) -> bytes:
         """Encode it with the model's reply, what is wrong with it, and how the calls that failed are written."""
@@ -394,10 +430,13 @@ class RequestEncoder:
         self._received = ReceivedRequest(self._received.body)
 
     def learned(self) -> None:
-        """Take note that the server took it with what its refusals taught."""
-        of_use = {*self._took, *_ALWAYS, *GRAMMARS}
-        taught = {step: value for step, value in self.taught.items() if step in of_use}
+        """Remember for others what its refusals taught, because the server accepted a request with it."""
+        taught = self._of_use(renewed(self._plan.lessons.held(), self.taught))
         self._plan.lessons.learn(taught)
+        self._plan.lessons.release()
+        # The note says it.
+        told = {f"{name}, as the server wants it" for name in taught}
+        self._report.request[:] = [line for line in self._report.request if line not in told]
         if self.taught.get(MODEL):
             self._plan.stand_in.names.learn({MODEL: True})
             name, only = self._request.model, self._plan.server_model
@@ -414,6 +453,17 @@ class RequestEncoder:
             self._note(line)
         if taught.keys() & {*GRAMMARS}:
             self._note("the server refused to decode by a grammar: asked again without, as is all that follows")
+
+    def confirm(self) -> None:
+        """Remember for others what is held for this conversation, because the server accepted a request with it."""
+        if held := self._of_use(self._plan.lessons.held()):
+            self._plan.lessons.learn(held)
+            self._plan.lessons.release()
+
+    def _of_use(self, steps: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return those of the steps that the last request needed."""
+        of_use = {*self._trial.took, *_ALWAYS, *GRAMMARS}
+        return {step: value for step, value in steps.items() if step in of_use}
 
     def _note(self, line: str) -> None:
         """Tell people of a change that lasts."""

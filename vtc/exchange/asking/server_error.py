@@ -33,6 +33,7 @@ _LOC = re.compile(r"'loc': ?[\[(]([^()]{0,600}?)[\])], ?'msg': ?'")
 """Pydantic's list of errors, as Python prints it."""
 _RELAYED = re.compile(r"\w(?:Exception|Error) - |provider|upstream", re.I)
 """Text in which a gateway repeats the error of its provider (LiteLLM)."""
+_ID = re.compile(r"\breq_\w+|\b[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}\b|\b[0-9a-fA-F]{16,}\b|(?<=request id: )\w+")
 _JSON = json.JSONDecoder(strict=False)
 
 
@@ -50,6 +51,15 @@ class ServerError(NamedTuple):
     statements: Sequence[Statement]
     places: frozenset[str]
     """The paths that it names in fields of their own: `param`, `loc` …"""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Its texts without ids of requests: the same for the same error, if it is sent again."""
+        return tuple(_ID.sub("#", text) for text in self.texts)
+
+    def names_in_a_field(self, *names: str) -> bool:
+        """True if one of these paths is in a field of its own: `param`, `loc`."""
+        return any(name in self.places for name in names if name)
 
     @property
     def texts(self) -> Sequence[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -13,10 +14,10 @@ from vtc.apis import Request
 from vtc.apis.content import is_billing
 from vtc.apis.seals import SealKey
 from vtc.events import Media, Message, Opaque, Seal, Tool, ToolCall
-from vtc.exchange.remembering.thoughts import PastThoughts
+from vtc.exchange.remembering.thoughts import PastThoughts, opening
 from vtc.json_text import encode
 from vtc.profiles.matching import Facts
-from vtc.profiles.memory import MOST_PROMPTS, Memory, digest
+from vtc.profiles.memory import MOST_PROMPTS, ConversationLessons, Memory, digest, renewed
 from vtc.profiles.plan import Plan
 from vtc.profiles.planner import Planner
 from vtc.scrub import scrub
@@ -281,11 +282,23 @@ class History:
         return self._prompts.left(prompt(messages, tools, request.meaning, skips_billing=self._skips_billing))
 
 
+def _conversation(whose: Sequence[str], request: Request) -> bytes:
+    """Return a digest of a client's conversation with a model."""
+    return digest(*whose, opening(request.messages).hex())
+
+
 def planning(planner: Planner, facts: Facts, request: Request, memory: Memory | None) -> Planned:
     """Make what decides about a request with these facts, once or, when its server teaches what that changes, anew."""
 
+    key = cache(partial(_conversation, (*facts.whose, facts.model), request))
+
     def planned(taught: Mapping[str, Any]) -> tuple[Plan, History | None]:
-        plan = planner.plan(facts, request, memory, taught)
-        return plan, History(memory, facts, plan, request) if memory else None
+        if not memory:
+            return planner.plan(facts, request, None, taught), None
+        held = ConversationLessons(None, memory.held, key).held()
+        plan = planner.plan(facts, request, memory, renewed(held, taught))
+        lessons = ConversationLessons(plan.lessons, memory.held, key, memory.clock)
+        plan = msgspec.structs.replace(plan, lessons=lessons)
+        return plan, History(memory, facts, plan, request)
 
     return planned

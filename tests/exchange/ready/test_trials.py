@@ -1,0 +1,138 @@
+"""Corrections are tried one at a time, hold for a conversation, and are remembered for others once they helped."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.apis import pairs
+from tests.apis.shapes import SHAPES, asked
+from tests.exchanges import agent, planner
+from vtc.apis import APIS
+from vtc.exchange import Exchange
+from vtc.profiles import Memory
+
+type Json = dict[str, Any]
+
+BY_NAME = {api.name: api for api in APIS}
+FIELDS: Json = {"seed": 1, "top_p": 0.5, "user": "u"}
+TWO_ROWS = "Unsupported parameter: 'seed'. 'top_p' cannot be used here."
+
+
+def opened(memory: Memory, said: str = "hi", key: str = "a", client: str = "openai-chat", **fields: Any) -> Exchange:
+    fields = fields or FIELDS
+    if client == "openai-chat":
+        fields = {"messages": [{"role": "user", "content": said}], **fields}
+    way = {} if client == "openai-chat" else {"upstream_api": ("openai-chat",)}
+    facts = replace(agent(client), headers={"authorization": f"Bearer {key}"})
+    exchange = Exchange.open(BY_NAME[client], asked(client, **fields), facts, planner(**way), "seed", memory)
+    exchange.request()
+    return exchange
+
+
+def error_of(words: str, **more: Any) -> bytes:
+    return json.dumps({"error": {"message": words, **more}}).encode()
+
+
+def left_out(body: bytes | None) -> set[str]:
+    assert body is not None
+    return FIELDS.keys() - json.loads(body).keys()
+
+
+def test_what_two_rows_name_is_tried_one_after_the_other() -> None:
+    memory = Memory()
+    exchange = opened(memory)
+    assert left_out(exchange.again(error_of(TWO_ROWS, request="req_011CYRQ9"), 400)) == {"seed"}
+    assert left_out(exchange.again(error_of(TWO_ROWS, request="req_022DZSR8"), 400)) == {"top_p"}
+    exchange.learned()
+    assert left_out(opened(memory, "other").request()) == {"top_p"}
+    assert not [line for line in exchange.report.request if "seed" in line]
+
+
+def test_corrections_that_were_all_in_vain_are_undone() -> None:
+    memory = Memory()
+    exchange = opened(memory)
+    for _ in range(2):
+        assert exchange.again(error_of(TWO_ROWS), 400)
+    assert exchange.again(error_of(TWO_ROWS), 400) is None
+    assert not exchange.taught
+    assert left_out(opened(memory).request()) == set()
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (error_of("Unsupported parameter: 'seed'; 'top_p' is not supported"), {"seed", "top_p"}),  # what one row names
+        (error_of(TWO_ROWS, param="top_p"), {"top_p"}),
+        (error_of("not permitted, as 'user' is unknown", param="seed", code="unknown_parameter"), {"seed"}),
+        (
+            json.dumps(
+                {
+                    "detail": [
+                        {"loc": ["body", "seed"], "msg": "Extra inputs are not permitted"},
+                        {"loc": ["body", "top_p"], "msg": "value cannot be used"},
+                    ],
+                    "note": "'user' is not supported",
+                }
+            ).encode(),
+            {"seed", "top_p"},
+        ),
+    ],
+)
+def test_what_an_error_names_in_a_field_of_its_own_is_tried_first(error: bytes, expected: set[str]) -> None:
+    assert left_out(opened(Memory()).again(error, 400)) == expected
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_correction_holds_for_the_conversation_until_a_request_with_it_succeeds(whole: bool) -> None:
+    memory = Memory()
+    exchange = opened(memory)
+    assert left_out(exchange.again(error_of("Unsupported parameter: 'seed'"), 400)) == {"seed"}
+    assert exchange.again(error_of("The server is confused."), 400) is None
+    assert left_out(opened(memory, "other").request()) == set()
+    assert left_out(opened(memory, key="b").request()) == set()
+    later = opened(memory)
+    assert left_out(later.request()) == {"seed"}
+    reply = pairs.whole("openai-chat", "I look.", [])
+    if whole:
+        later.whole.rewrite(reply)
+    else:
+        later.stream()
+    assert left_out(opened(memory, "other").request()) == {"seed"}
+    assert left_out(opened(memory, key="b").request()) == set()
+
+
+def test_a_request_that_fails_again_is_no_success() -> None:
+    memory = Memory()
+    for _ in range(2):
+        exchange = opened(memory)
+        exchange.again(error_of("Unsupported parameter: 'seed'"), 400)
+        exchange.again(error_of("The server is confused."), 400)
+        exchange.whole.error(error_of("The server is confused."), 400)
+    assert left_out(opened(memory).request()) == {"seed"}
+    assert left_out(opened(memory, "other").request()) == set()
+
+
+@pytest.mark.parametrize("client", [name for name in SHAPES if name != "openai-chat"])
+def test_it_does_so_for_clients_of_any_api(client: str) -> None:
+    memory = Memory()
+    fields = {"anthropic-messages": {"max_tokens": 5}, "openai-responses": {"max_output_tokens": 5}}.get(
+        client,
+        {"options": {"num_predict": 5}} if client == "ollama-chat" else {"generationConfig": {"maxOutputTokens": 5}},
+    )
+    renaming = error_of("Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.")
+    exchange = opened(memory, client=client, **fields)
+    assert b"max_completion_tokens" in (exchange.again(renaming, 400) or b"")
+    assert exchange.again(error_of("The server is confused."), 400) is None
+    assert b"max_completion_tokens" in opened(memory, client=client, **fields).request()
+    assert b"max_completion_tokens" not in opened(memory, key="b", client=client, **fields).request()
+
+
+def test_what_is_learned_is_one_line() -> None:
+    exchange = opened(Memory())
+    exchange.again(error_of("Unsupported parameter: 'seed'"), 400)
+    exchange.learned()
+    assert str([*exchange.report.request, *exchange.report.notes]).count("seed left out") == 1
