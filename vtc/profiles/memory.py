@@ -8,6 +8,7 @@ kept up to a number of bytes.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -23,6 +24,10 @@ EXPIRES = 24 * 3600.0
 """Seconds after which a lesson is forgotten: servers are updated, and templates mended."""
 MOST_LESSONS = 64
 """Lessons of a server about a model, the last of them: it could find new words for ever."""
+SHORT_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
+"""The ids of calls that all servers take."""
+MAX_OWN_IDS = 128
+"""Other ids of an upstream's own calls that are remembered, by their digests."""
 MOST_THOUGHTS = 16 << 20
 """Bytes of what models thought."""
 
@@ -48,11 +53,22 @@ class Learned:
     """The field in which its replies told what the model thought, where that has several names."""
     dialect: str = ""
     """The dialect in which a call was last read in its text."""
+    _ids: dict[bytes, None] = field(default_factory=dict)
+    """Digests of the ids of its own calls that not every server takes, the latest last."""
 
     @property
     def begins_inside(self) -> bool | None:
         """True if replies begin inside of the reasoning; None as long as too few agree."""
         return self._inside if self._replies >= AGREEING else None
+
+    def note_id(self, id_: str) -> None:
+        """Remember the id of a call that the upstream made, so that it gets it back unchanged."""
+        if not SHORT_ID.fullmatch(id_):
+            self._ids = dict([*(self._ids | {digest(id_)[:8]: None}).items()][-MAX_OWN_IDS:])
+
+    def made_id(self, id_: str) -> bool:
+        """True if the upstream made the id of a call."""
+        return digest(id_)[:8] in self._ids
 
     def note(self, *, inside: bool) -> None:
         """Take what a reply shows; one that contradicts those before it makes them forgotten."""

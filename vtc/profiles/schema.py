@@ -58,10 +58,11 @@ class Ready(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     `parts`: messages of blank texts, too, and such texts beside others: `text content blocks must be non-empty`."""
     turns: bool | None = None
     """Join messages of the model that follow each other."""
-    ids: Literal["short", "alphanumeric9"] | None = None
+    ids: Literal["short", "alphanumeric9", "kimi"] | None = None
     """Give calls ids of their own. `short`: of at most 40 letters, digits, `_` and `-`: `string too long. Expected a
     string with maximum length 40`. `alphanumeric9`: of nine letters and digits, also those that VTC makes: `Tool call
-    IDs should be alphanumeric strings with length 9!`"""
+    IDs should be alphanumeric strings with length 9!`. `kimi`: all are `functions.NAME:N`, N counted over the
+    conversation, as the template of Kimi K2 prints them into the prompt; also those that VTC makes."""
     results: bool | None = None
     """Put results right after their calls, in their order, one for each; one of no call is sent as a user message: `An
     assistant message with 'tool_calls' must be followed by tool messages`, `Not the same number of function calls and

@@ -159,7 +159,7 @@ class ProfileStack(msgspec.Struct, frozen=True, kw_only=True):
         return {**({} if self.as_is else self.model.ready.steps()), **self.server.steps}
 
     @property
-    def ids(self) -> Literal["short", "alphanumeric9"] | None:
+    def ids(self) -> Literal["short", "alphanumeric9", "kimi"] | None:
         """The form of ids that are made."""
         ready = self.server.ready
         return first_set(None if isinstance(ready, str) else ready.ids, otherwise=self.model.ready.ids)

@@ -168,7 +168,7 @@ class RequestEncoder:
     def _encoded(self, messages: Sequence[Message] | None) -> bytes:
         plan, request, changes = self._plan, self._request, self._plan.stack.request
         names = WireNames(request.offer.declared if self._steps.get("names") else ())
-        context = StepContext(request, self._server, names)
+        context = StepContext(request, self._server, names, plan.learned.made_id)
         messages, lines = (messages, []) if self._crosses else self._without_foreign(messages)
         given = request.messages if messages is None else messages
         canonical = self._read(tuple(given))

@@ -88,7 +88,7 @@ class ReplyFactory:
         self._seed = seed
         self._seals = seals
         form = ("", 9) if plan.stack.ids == "alphanumeric9" else (client.call_ids, 24)  # the former for Mistral
-        self._ids = Ids(seed, request.call_ids, *form)
+        self._ids = Ids(seed, request.call_ids, *form, counted=plan.stack.ids == "kimi")
         self._budget = Budget()
         self._results = self._in_results(request)
 

@@ -169,19 +169,25 @@ class Limit(Stage):
 class Ids:
     """Makes ids of calls that are unique in their conversation. One for all choices of an exchange."""
 
-    def __init__(self, seed: str, used: Iterable[str], prefix: str = "call_", length: int = 24) -> None:
-        """An id is `prefix` and as many hex digits as `length` says."""
+    def __init__(
+        self, seed: str, used: Iterable[str], prefix: str = "call_", length: int = 24, *, counted: bool = False
+    ) -> None:
+        """An id is `prefix` and as many hex digits as `length` says; if `counted`, `functions.NAME:N`, as Kimi's."""
         self._seed = seed
         self.used = {*used}
         """The ids that calls have, in what is past and in this reply."""
         self._prefix = prefix
         self._length = length
-        self._count = 0
+        self._counted = counted
+        self._count = len(self.used) if counted else 0
 
-    def take(self, id_: str | None) -> str:
+    def take(self, id_: str | None, name: str) -> str:
         """Return a call's own id, or one derived from the seed if it has none or another call has it."""
         while not id_ or id_ in self.used:
             self._count += 1
+            if self._counted:
+                id_ = f"functions.{name}:{self._count - 1}"
+                continue
             digest = hashlib.sha256(f"{self._seed}:{self._count}".encode()).hexdigest()
             id_ = f"{self._prefix}{digest[: self._length]}"
         self.used.add(id_)
@@ -201,7 +207,7 @@ class Identify(Stage):
 
     def feed(self, event: Event) -> Sequence[Event]:
         if isinstance(event, CallPiece):
-            self._begun += [self._ids.take(event.id)] if event.name else []
+            self._begun += [self._ids.take(event.id, event.name)] if event.name else []
             id_ = self._begun[-1] if event.name else None
             return (msgspec.structs.replace(event, id=id_, number=FROM_TEXT + len(self._begun)),)
         if not isinstance(event, Call):
@@ -216,7 +222,8 @@ class Identify(Stage):
                 self._taken.add(id_)
                 return (replace(event, call=call),)
             id_ = None
-        return (replace(event, call=replace(call, id=self._ids.take(id_))),)
+        self._ids.used |= self._taken
+        return (replace(event, call=replace(call, id=self._ids.take(id_, call.name))),)
 
 
 class RecordCalls(Stage):
@@ -230,8 +237,11 @@ class RecordCalls(Stage):
         self._every = every
 
     def feed(self, event: Event) -> Sequence[Event]:
-        if isinstance(event, Call) and event.dialect != NATIVE:
-            self._learned.dialect = event.dialect
+        if isinstance(event, Call):
+            if event.dialect != NATIVE:
+                self._learned.dialect = event.dialect
+            elif event.call.id:
+                self._learned.note_id(event.call.id)
         if isinstance(event, Call) and (event.dialect != NATIVE or event.repairs or self._every):
             call, lacks = event.call, list[str]()
             tool = self._tools.get(call.name)
@@ -246,6 +256,7 @@ class RecordCalls(Stage):
     def left(self, ended: CallEnd) -> None:
         """Note a call that left as it came."""
         call = ended.call
+        self._learned.note_id(call.id or "")
         if ended.repairs or (self._every and not ended.fault):
             self.feed(Call("", call, NATIVE, ended.repairs))
         if ended.fault:

@@ -15,36 +15,43 @@ from vtc.apis.seals import MARK
 from vtc.events import CanonicalRequest, Message, Opaque, Tool, ToolCall
 from vtc.exchange.asking.steps.messages import StepContext, with_messages
 from vtc.profiles.document import counted
+from vtc.profiles.memory import SHORT_ID
 
 # Ids of calls, as a server takes them: each its own, and the same in every turn.
 
 
-_SHORT = re.compile(r"[A-Za-z0-9_-]{1,40}")
 _NINE = re.compile(r"[A-Za-z0-9]{9}")
 
 
-def ids(request: CanonicalRequest, value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
-    """Give each call an id of its own in this form, and its result the same; those that have one keep it."""
-    form = _nine if value == "alphanumeric9" else _short
+def ids(request: CanonicalRequest, value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
+    """Give each call an id of its own in this form, and its result the same; those that have one keep it.
+
+    `short`: so do those that the server made itself. `kimi`: `functions.NAME:N`, as its template prints ids into the
+    prompt, and other ones make it write markup as text.
+    """
     if not any(message.calls or message.role == "tool" for message in request.messages):
         return request, ""
+
+    def form(id_: str, name: str, number: int) -> str:
+        match value:
+            case "alphanumeric9":
+                return id_ if _NINE.fullmatch(id_) else _digest(id_)[:9]
+            case "kimi":
+                return f"functions.{context.names.out(name)}:{number}" if name else id_
+        return id_ if SHORT_ID.fullmatch(id_) or context.is_own_id(id_) else f"call_{_digest(id_)[:24]}"
+
     return with_messages(request, _numbered(request.messages, form), "message", "ids of calls in {} made anew")
-
-
-def _short(id_: str) -> str:
-    return id_ if _SHORT.fullmatch(id_) else f"call_{_digest(id_)[:24]}"
-
-
-def _nine(id_: str) -> str:
-    return id_ if _NINE.fullmatch(id_) else _digest(id_)[:9]
 
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
-def _numbered(messages: Iterable[Message], form: Callable[[str], str]) -> Iterator[Message]:
-    """Give calls ids of their own, by their place in the conversation if need be, and results those of their calls."""
+def _numbered(messages: Iterable[Message], form: Callable[[str, str, int], str]) -> Iterator[Message]:
+    """Give calls ids of their own, by their place in the conversation if need be, and results those of their calls.
+
+    `form` makes an id of the one that a call has, its name and its number.
+    """
     count = 0
     taken: dict[str, str] = {}  # by the id of a call, the one that the last call of this id got
     waiting: list[tuple[str | None, ToolCall]] = []  # calls without a result, with the id that they came with
@@ -59,7 +66,7 @@ def _numbered(messages: Iterable[Message], form: Callable[[str], str]) -> Iterat
             id_ = call.id or f"call_vtc{count}"
             if id_ in taken:
                 id_ = f"{id_[:28]}_vtc{count}"
-            taken[call.id or id_] = taken[id_] = new = form(id_)
+            taken[call.id or id_] = taken[id_] = new = form(id_, call.name, count - 1)
             calls.append(call if new == call.id else replace(call, id=new))
             waiting.append((call.id, calls[-1]))
         if message.role != "tool":
@@ -73,7 +80,7 @@ def _numbered(messages: Iterable[Message], form: Callable[[str], str]) -> Iterat
                 break
         else:
             came = message.call_id
-            yield _answering(message, taken.get(came, form(came)) if came else came, message.name)
+            yield _answering(message, taken.get(came, form(came, "", 0)) if came else came, message.name)
 
 
 def _answering(message: Message, call_id: str | None, name: str | None) -> Message:

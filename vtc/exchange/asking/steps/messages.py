@@ -25,6 +25,8 @@ class StepContext(NamedTuple):
     request: Request
     server: Api
     names: WireNames
+    is_own_id: Callable[[str], bool] = lambda _: False
+    """True if the server made the id of a call itself."""
 
 
 type Step = Callable[[CanonicalRequest, Any, StepContext], tuple[CanonicalRequest, str]]
