@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.agents.model_server import ScriptedModel, serve
-from tests.agents.processes import reverse_proxy
+from tests.agents.processes import proxy
 
 PROMPT = "Read hello.txt and tell me the secret word"
 
@@ -56,7 +56,19 @@ class Network:
 
     def vtc(self, upstream: str, *settings: str) -> str:
         """Put mitmdump with the addon before `upstream`; returns its URL, without a path."""
-        return self._stack.enter_context(reverse_proxy(upstream, self._confdir, *settings))
+        return self._stack.enter_context(proxy(f"reverse:{upstream}", self._confdir, *settings))
+
+    def https_proxy(self, host: str, upstream: str, *settings: str) -> dict[str, str]:
+        """Run mitmdump with the addon as a proxy, behind which `upstream` answers for a host; returns what agents need.
+
+        These are variables of the environment: where the proxy is, and whom to trust.
+        """
+        to_upstream = f"map_remote=|^https://{host}/|{upstream}/"
+        url = self._stack.enter_context(
+            proxy("regular", self._confdir, "connection_strategy=lazy", to_upstream, *settings)
+        )
+        certificate = str(self._confdir / "mitmproxy-ca-cert.pem")
+        return {"HTTPS_PROXY": url, "SSL_CERT_FILE": certificate, "NODE_EXTRA_CA_CERTS": certificate}
 
 
 @pytest.fixture

@@ -102,14 +102,14 @@ def run_agent(
 
 
 @contextmanager
-def reverse_proxy(upstream: str, confdir: Path, *settings: str) -> Iterator[str]:
-    """mitmdump with the addon before `upstream`, as a process; gives its ``http://127.0.0.1:PORT``.
+def proxy(mode: str, confdir: Path, *settings: str) -> Iterator[str]:
+    """mitmdump with the addon in a `mode`, as a process; gives its ``http://127.0.0.1:PORT``.
 
     `settings` are `--set` arguments (``vtc_tools=prompt``), `confdir` is where it keeps its
     certificates. Its log goes to stderr at the end, so pytest shows it with a failure.
     """
     command = [str(Path(sys.executable).with_name("mitmdump")), "-s", str(ADDON)]
-    command += ["--mode", f"reverse:{upstream}", "--listen-host", "127.0.0.1", "--listen-port", "0"]
+    command += ["--mode", mode, "--listen-host", "127.0.0.1", "--listen-port", "0"]
     for setting in (f"confdir={confdir}", *settings):
         command += ["--set", setting]
     process = subprocess.Popen(

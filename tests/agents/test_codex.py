@@ -1,6 +1,6 @@
 """Codex, a native client of OpenAI Responses: declares `tools`, reads `function_call`, shows a call in text.
 
-Seen with 0.169.0: one second a run, one request a turn to `/v1/responses` and nothing else. It has no tool for
+Seen with 0.171.0: one second a run, one request a turn to `/v1/responses` and nothing else. It has no tool for
 reading files: it runs a command. A turn that ends in a text call is the end of the run, with exit code 0. The npm
 package has the program itself as an optional dependency, and no install script.
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -35,11 +35,12 @@ pytestmark = pytest.mark.agents
 MCP_SERVER = Path(__file__).with_name("mcp_server.py")
 
 DIALECTS = ["hermes", "qwen3-coder", "invoke"]
+VERSION = "0.171.0"
 
 # Plugins would be fetched from the internet at every start.
 CONFIG = """
 model = "{model}"
-model_provider = "lab"
+model_provider = "{provider}"
 approval_policy = "never"
 check_for_update_on_startup = false
 web_search = "disabled"
@@ -91,22 +92,30 @@ CATALOG = {
 }
 """What Codex wants to know of a model; all but the tool for patches is of no importance here."""
 
+NO_VARIABLES: Mapping[str, str] = {}
 Codex = Callable[..., CompletedProcess[str]]
 
 
 @pytest.fixture
 def codex(project: Project) -> Codex:
     """Run Codex against the server at a URL; `settings` go ahead of the rest of its configuration, `tables` behind."""
-    commands = npm_install("@openai/codex", "0.169.0")
+    commands = npm_install("@openai/codex", VERSION)
 
-    def run(url: str, settings: str = "", tables: str = "") -> CompletedProcess[str]:
+    def run(
+        url: str,
+        settings: str = "",
+        tables: str = "",
+        provider: str = "lab",
+        variables: Mapping[str, str] = NO_VARIABLES,
+    ) -> CompletedProcess[str]:
         folder = project.home / ".codex"
         folder.mkdir()
-        (folder / "config.toml").write_text(settings + CONFIG.format(model=MODEL, url=url) + tables)
+        config = CONFIG.format(model=MODEL, url=url, provider=provider)
+        (folder / "config.toml").write_text(settings + config + tables)
         # Its sandbox cannot be had in most containers, and outside a repository it refuses to start.
         flags = ["--sandbox", "danger-full-access", "--skip-git-repo-check", "--ephemeral"]
         command = [str(commands / "codex"), "exec", *flags, PROMPT]
-        return run_agent(command, project.directory, project.home, {"LAB_KEY": "sk-x"})
+        return run_agent(command, project.directory, project.home, {"LAB_KEY": "sk-x", **variables})
 
     return run
 
@@ -268,6 +277,58 @@ def test_with_vtc_a_text_call_of_a_custom_tool_is_carried_out(
     assert (project.directory / project.word).exists()
     for request in text.requests:
         check_request(request)
+
+
+# Over a WebSocket
+
+WEBSOCKETS = "supports_websockets = true\n"
+"""A line of the provider's table, which is the last one."""
+ASKED = "GET /v1/responses"
+
+
+def test_without_vtc_it_asks_for_a_websocket_first(codex: Codex, project: Project, network: Network) -> None:
+    """Without this the tests below would prove nothing; this server has none."""
+    native = model("native", project)
+    done = codex(network.model(native), tables=WEBSOCKETS)
+    assert ASKED in native.strays, done
+
+
+@pytest.mark.parametrize("way", ["base url", "https proxy"])
+@pytest.mark.parametrize("dialect", ["native", "hermes"])
+def test_with_vtc_a_call_is_carried_out_where_it_would_use_a_websocket(
+    dialect: str, way: str, codex: Codex, project: Project, network: Network
+) -> None:
+    """VTC declines it at once, and the server is never asked for one."""
+    scripted = model(dialect, project)
+    done = run_over(way, codex, network, scripted, "vtc_tools=native")
+    assert (done.returncode, project.word in done.stdout) == (0, True), done
+    assert (len(scripted.requests), ASKED in scripted.strays) == (2, False)
+
+
+@pytest.mark.parametrize("way", ["base url", "https proxy"])
+@pytest.mark.parametrize("dialect", ["native", "hermes"])
+def test_with_vtc_a_policy_holds_where_it_would_use_a_websocket(
+    dialect: str, way: str, codex: Codex, project: Project, network: Network
+) -> None:
+    """The tool is offered, and one use of it is forbidden."""
+    policy = project.home / "policy.yaml"
+    rule = {"when": {"tools": "exec_command", "arguments": {"cmd": "touch"}}, "then": {"refuse": "Touch nothing."}}
+    guards = {"reactors": [{"name": "no-touching", **rule}]}
+    policy.write_text(json.dumps({"kind": "policy", "name": "mine", "match": {}, "guards": guards}))
+    touching = ScriptedModel(dialect, Call("exec_command", "cmd", "touch forbidden"), api=RESPONSES)
+    done = run_over(way, codex, network, touching, "vtc_tools=native", f"vtc_profiles={policy}")
+    assert "Touch nothing." in done.stdout, done
+    assert not (project.directory / "forbidden").exists(), done
+    assert ASKED not in touching.strays
+
+
+def run_over(way: str, codex: Codex, network: Network, model: ScriptedModel, *settings: str) -> CompletedProcess[str]:
+    """Run Codex with a provider that supports WebSockets: its base URL is VTC's, or VTC is a proxy before OpenAI."""
+    url = network.model(model)
+    if way == "base url":
+        return codex(network.vtc(url, *settings), tables=WEBSOCKETS)
+    variables = network.https_proxy("api.openai.com", url, *settings)
+    return codex(url, provider="openai", variables={**variables, "CODEX_API_KEY": "sk-x", "OPENAI_API_KEY": "sk-x"})
 
 
 # On a server of another API

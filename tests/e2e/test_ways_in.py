@@ -20,6 +20,7 @@ import pytest
 from wsproto.events import BytesMessage, TextMessage
 
 from tests.apis import chat
+from tests.apis.shapes import SHAPES
 from tests.e2e import socks, upstream, websocket
 from tests.e2e.conftest import PATH, PATIENCE, Start, running_proxy
 from tests.e2e.policies import BASH, STREAM, calling, guarded, policies
@@ -75,13 +76,40 @@ async def test_withheld_stream_ends_alone_over_http2(start_http2: Start, tmp_pat
 # WebSocket
 
 
-@pytest.mark.parametrize("path", ["/v1/responses", "/v1/chat/completions", "/socket"])
-async def test_websocket_passes_untouched(path: str, start: Start, tmp_path: Path) -> None:
+READ_PATHS = [shape.at(stream=stream) for shape in SHAPES.values() for stream in (False, True)]
+UPGRADE = {
+    "connection": "Upgrade",
+    "upgrade": "websocket",
+    "sec-websocket-version": "13",
+    "sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ==",
+}
+
+
+@pytest.mark.parametrize("policy", [False, True])
+async def test_websocket_of_a_path_that_is_read_is_declined(policy: bool, start: Start, tmp_path: Path) -> None:
+    """With an error of the client's API, whose server is not asked; the client's next request is read."""
+    profiles = guarded(tmp_path, denied_tools=["bash"], on_denied="drop") if policy else []
+    lab = await start(LEAKED, vtc_profiles=profiles)
+    for path in [*READ_PATHS, "/backend-api/codex/responses"]:
+        answer = await lab.client.get(path, headers=UPGRADE)
+        assert (answer.status_code, answer.headers["upgrade"]) == (426, "HTTP/1.1")
+        assert answer.headers["connection"].lower() == "upgrade"
+        assert "use HTTP" in str(answer.json()["error"])
+        assert "WebSocket" in (await lab.flow()).comment
+    assert lab.upstream.seen == []
+    assert (await lab.post(ASK)).message.calls == BOTH[policy:]
+
+
+@pytest.mark.parametrize(
+    ("mode", "path"),
+    [("rewrite", "/socket"), ("rewrite", "/v1/realtime"), *((mode, "/v1/responses") for mode in ("observe", "off"))],
+)
+async def test_any_other_websocket_passes_untouched(mode: str, path: str, start: Start, tmp_path: Path) -> None:
     """Its messages are no exchange, whatever they say; where it looks like one the flow says that it is not read."""
     said = chat.DIALECTS["hermes"]("bash", {"command": "rm"})
     async with websocket.serving(lambda message: [message, said, b"\x00\xff"]) as url:
         denying = guarded(tmp_path, denied_tools=["bash"])
-        lab = await start([], mode=[f"reverse:{url}"], vtc_tools="prompt", vtc_profiles=denying)
+        lab = await start([], mode=[f"reverse:{url}"], vtc_tools="prompt", vtc_profiles=denying, vtc_mode=mode)
         async with asyncio.timeout(PATIENCE), websocket.connected(lab.proxy.url, path) as (peer, events):
             for message in (json.dumps(ASK), b"\x01\xfe" * 10_000):
                 await peer.say(message)
@@ -93,8 +121,20 @@ async def test_websocket_passes_untouched(path: str, start: Start, tmp_path: Pat
                 ]
     flow = await lab.flow()
     assert flow.websocket is not None
-    assert "vtc" not in flow.comment or "is not read" in flow.comment
-    assert ("not read" in flow.comment) == (path != "/socket")
+    assert ("not read" in flow.comment) == (path == "/v1/responses")
+
+
+@pytest.mark.parametrize("upgrade", ["", "h2c", "tunnel"])
+async def test_a_server_cannot_switch_protocols_past_a_policy(upgrade: str, start: Start, tmp_path: Path) -> None:
+    """Clients that skip a 101 would read what follows as the reply, which mitmproxy does not."""
+    reply = b"".join(chat.streamed(*chat.DIALECTS["hermes"]("bash", {"command": "rm"})))
+    raw = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: %d\r\n\r\n" % len(reply) + reply
+    switching = Reply([raw], {"upgrade": upgrade or "x", "connection": "upgrade"}, 101, framing="close")
+    lab = await start(switching, vtc_profiles=guarded(tmp_path, denied_tools=["bash"]))
+    headers = {"upgrade": upgrade, "connection": "upgrade"} if upgrade else {}
+    answer = await lab.client.post("/v1/chat/completions", json=ASK, headers=headers)
+    assert (answer.status_code, b"bash" in answer.content) == (502, False)
+    assert "upgrade" not in lab.upstream.seen[0].headers
 
 
 # Other modes of mitmproxy

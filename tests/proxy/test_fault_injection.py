@@ -250,3 +250,28 @@ def test_a_fault_in_any_function(stream: bool, reply: str, forbids: bool, share:
                     wrong.append(f"{where}: there is no report")
     assert len(tried) > 500 / share
     assert wrong == []
+
+
+@pytest.mark.parametrize("forbids", [True, False], ids=["policy", "no policy"])
+def test_a_fault_in_any_function_that_declines_a_websocket(forbids: bool, policy: str) -> None:
+    """Under a policy its server is never asked."""
+    addon, started = VirtualToolCalling(), dict[CodeType, int]()
+    with taddons.context(addon) as context, asyncio.Runner() as runner, quiet():
+        context.configure(addon, vtc_mode="rewrite", vtc_profiles=[policy] * forbids)
+
+        def ask() -> http.HTTPFlow:
+            headers = http.Headers(upgrade="websocket", connection="upgrade")
+            flow = tflow.tflow(req=tutils.treq(path=b"/v1/chat/completions", headers=headers, content=b""))
+            for hook in (HttpRequestHeadersHook(flow), HttpRequestHook(flow)):
+                runner.run(context.master.addons.trigger_event(hook))
+            return flow
+
+        with recorded(started):
+            flow = ask()
+        assert flow.response is not None
+        assert flow.response.status_code == 426
+        for code in (code for code in started if code.co_qualname not in OWN_HELPERS):
+            with raising(code, 1):
+                flow = ask()
+            assert "vtc" in flow.metadata, code
+            assert flow.response or not forbids, code

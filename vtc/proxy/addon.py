@@ -39,7 +39,7 @@ from vtc.proxy.log import Log
 from vtc.proxy.originals import OriginalRequest, renew
 from vtc.proxy.page import Page
 from vtc.proxy.parent import Parent
-from vtc.proxy.refusing import build_request, refuse
+from vtc.proxy.refusing import NO_WEBSOCKET, build_request, decline_websocket, refuse
 from vtc.proxy.reload import Reloader
 from vtc.proxy.secret import derived
 from vtc.proxy.server_keys import ServerKeys
@@ -156,6 +156,9 @@ class VirtualToolCalling:
     # The request
 
     async def request(self, flow: http.HTTPFlow) -> None:
+        if api := flows.api_of_websocket(flow):
+            self._decline(flow, api)
+            return
         if self.planner is None or ctx.options.vtc_mode == "off":
             return
         if flow.is_replay == "request" and AGAIN not in flow.metadata:
@@ -170,7 +173,7 @@ class VirtualToolCalling:
                 return
             if unread := flows.unread(flow):
                 self.leave_alone(flow, unread.why)
-                if unread.may_call and "upgrade" not in flow.request.headers:  # of a WebSocket it is only told
+                if unread.may_call:
                     self._refuse(flow, unread.why)
             return
         started = time.perf_counter()
@@ -221,6 +224,15 @@ class VirtualToolCalling:
         """Return the exchange of a flow, if it has one."""
         return self._live.get(flow)
 
+    def _decline(self, flow: http.HTTPFlow, api: Api) -> None:
+        """Report a WebSocket, and let it pass only where nothing is to be changed."""
+        if flow.response or flow.error:  # opened from a file
+            return
+        rewrites = ctx.options.vtc_mode == "rewrite"
+        self.leave_alone(flow, f"{NO_WEBSOCKET}{': answered with 426' if rewrites else ''}")
+        if rewrites:
+            decline_websocket(flow, api)
+
     def _refuse(self, flow: http.HTTPFlow, why: str) -> None:
         """Answer a request whose reply could not be read, where a policy refuses calls."""
         if ctx.options.vtc_mode == "rewrite" and self.planner and self.planner.refuses(flows.facts(flow)):
@@ -238,7 +250,8 @@ class VirtualToolCalling:
         if live and live.warming:
             await asyncio.wrap_future(live.warming)
         is_reply = 200 <= (status := response.status_code) < 300
-        if not is_reply and not (live and bodies.streams_large() and live.exchange.fate.reads(status)):
+        is_read = status >= 200 and live and bodies.streams_large() and live.exchange.fate.reads(status)
+        if not (is_reply or is_read):
             return  # an error: it is looked at when it is there, if at all
         if response.raw_content is not None:
             return  # ours, of another addon or of a person: mitmproxy streams none that is there already

@@ -159,7 +159,7 @@ class Boundary:
             return live.exchange.fate.of_fault(error, live.exchange.report) or not rewrites
         try:
             unread = flows.unread(flow)
-            may_call = flows.api(flow) is not None or bool(unread and unread.may_call)
+            may_call = flows.api(flow) or flows.api_of_websocket(flow) or (unread and unread.may_call)
             is_open = not (rewrites and may_call and planner and planner.refuses(flows.facts(flow)))
         except Exception:  # the decision failed, too
             is_open = not rewrites

@@ -49,6 +49,12 @@ def api(flow: http.HTTPFlow) -> apis.Api | None:
     return None if AGAIN in flow.metadata else apis.find(flow.request.method, _asked(flow))
 
 
+def api_of_websocket(flow: http.HTTPFlow) -> apis.Api | None:
+    """The API on whose path the client of a flow opens a WebSocket; None for any other request."""
+    protocols = {name.strip().lower() for name in flow.request.headers.get("upgrade", "").split(",")}
+    return apis.find("POST", _asked(flow)) if "websocket" in protocols else None
+
+
 def asked_path(flow: http.HTTPFlow) -> str:
     """The path that the client asked, without the query."""
     return _asked(flow).partition("?")[0]

@@ -32,6 +32,16 @@ OWN = tuple({api.place.own_headers for api in APIS} - {""})
 """How headers begin that mean something to servers of one API alone."""
 
 
+NO_WEBSOCKET = "an API over a WebSocket is not read, so no policy would hold"
+
+
+def decline_websocket(flow: http.HTTPFlow, api: Api) -> None:
+    """Answer the request for a WebSocket with 426, after which clients use HTTP."""
+    body = encode(api.error(Failure(f"VTC: {NO_WEBSOCKET}: use HTTP"), 426))
+    headers = {"content-type": "application/json", "upgrade": "HTTP/1.1", "connection": "upgrade"}
+    flow.response = http.Response.make(426, body, headers)
+
+
 def build_request(
     flow: http.HTTPFlow, original: OriginalRequest, client: Api, exchange: Exchange, body: bytes, *, keep: bool
 ) -> None:
@@ -40,6 +50,7 @@ def build_request(
     The body that the client sent is stored in the flow's metadata if `keep`.
     """
     original.restore(flow)
+    flow.request.headers.pop("upgrade", None)  # a reply in another protocol is not read
     redirect(flow, client.place, exchange)
     if body != (received := flow.request.content or b""):
         bodies.send_instead(flow, body, received, keep=keep)

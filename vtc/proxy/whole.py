@@ -49,6 +49,9 @@ OK = 200
 SHORT = 100
 """Bytes of a body beyond which it holds something, in whichever coding."""
 EMPTY = "the reply is empty"
+SWITCHES = 101
+"""The status by which a server begins to speak another protocol."""
+SWITCHED = "the server switched to another protocol, which is not read"
 
 type Question = Callable[[], Awaitable[http.Response]]
 type Steps[T] = Generator[Question, http.Response, T]
@@ -82,6 +85,12 @@ def _timed(step: Callable[[], Question]) -> tuple[Question | None, float]:
 def _steps(flow: http.HTTPFlow, live: LiveExchange, response: http.Response) -> Steps[None]:
     """Rewrite a whole reply; an error only where nothing may leave unread."""
     exchange, explained = live.exchange, ""
+    if response.status_code == SWITCHES and _rewrites():
+        exchange.report.errors.append(SWITCHED)
+        flow.websocket = None
+        response.headers.pop("upgrade", None)
+        _replace(live, response, b"", exchange.fate.own.error(Failure(f"VTC: {SWITCHED}"), 502))
+        return
     body = DecodedBody(response)
     is_refusal = response.status_code >= 400 or (not response.stream and is_error(object_of(body.beginning) or {}))
     if is_refusal:

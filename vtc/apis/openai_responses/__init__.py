@@ -25,8 +25,6 @@ API = Api(
     unread={
         "/responses/input_tokens": COUNTED,
         "/responses/compact": UnreadPath("a conversation that the server makes shorter is not read", may_call=True),
-        "/v1/responses": UnreadPath(
-            "a response that the server kept, or one over a WebSocket, is not read", may_call=True
-        ),
+        "/v1/responses": UnreadPath("a response that the server kept is not read", may_call=True),
     },
 )
