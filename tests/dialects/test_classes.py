@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.dialects.material import AGENT, DIALECTS, CallSyntax, body, calls, content, merged, raw, read
+from tests.dialects.material import AGENT, DIALECTS, body, calls, content, merged, raw, read
 from vtc.dialects import Description, ModelFacts
 from vtc.dialects.writing import write_calls
 from vtc.events import Event, Refusal, ToolCall
@@ -166,23 +166,57 @@ def test_a_call_that_is_quoted_stays_text(dialect: Description, quote: str) -> N
     assert is_text(dialect, quote.format(call=call, **lines))
 
 
-def is_over_lines(dialect: Description) -> bool:
-    return CallSyntax(dialect, dialect.calls[0]).over_lines and not dialect.ends_reply
+AMID_LINES = {name for name, dialect in DIALECTS.items() if not (dialect.anchor == "line" or dialect.ends_reply)}
 
 
-AMID = ("It writes {call} then.", "First.\nThen {call}, and so on.\nLast.")
+def amid(dialect: Description, before: str, after: str, tool: str = "bash", own: bool = False) -> list[Any]:
+    """The calls of a reply with one call between two texts on its line."""
+    text = f"{before}{written(dialect, (tool, LIST[1])).strip()}{after}"
+    facts = ModelFacts(tokens=frozenset([dialect.name] if own else []))
+    events = in_pieces(dialect, text, own=facts, unknown_tools="allow")
+    assert calls(events) or content(events) == text
+    return calls(events)
+
+
+IN_A_SENTENCE = [
+    ("It writes ", " then."),
+    ("In the log stands ", " and nothing ran."),
+    ("First.\nThen ", ", and so on.\nLast."),
+    ("See ", " (that is wrong)"),
+    ("(Its <b>form</b> is </b>", '</b>: "so" it goes'),
+    ("Es heißt ", " → über"),
+]
+BETWEEN_SENTENCES = [
+    ("I look. ", " Let me know."),
+    ("**Step one!**\n*Now.* ", "。 Äpfel"),
+    ("我查一下。", " 请稍等。"),
+    ('Is "it" so?</p> ', "<|im_end|> Then"),
+]
 """Words on both sides of a call, on its line."""
 
 
 @every(QUOTED_ANYWHERE)
-@pytest.mark.parametrize("text", AMID)
-def test_a_call_amid_a_line_is_one_if_it_is_laid_out_over_several(dialect: Description, text: str) -> None:
-    call = written(dialect, LIST).strip()
-    if is_over_lines(dialect):
-        assert calls(in_pieces(dialect, text.format(call=call))) == [LIST]
-    else:
-        assert is_text(dialect, text.format(call=call))
-    assert is_text(dialect, f"It writes '{call}' then.")
+@pytest.mark.parametrize("own", [False, True])
+def test_a_call_in_a_sentence_is_text(dialect: Description, own: bool) -> None:
+    """In one line or several, in tags or in the model's own special tokens."""
+    for before, after in (*IN_A_SENTENCE, ("It writes '", "' then."), ("I look. '", "' Then")):
+        assert amid(dialect, before, after, own=own) == []
+
+
+@every((QUOTED_ANYWHERE & AMID_LINES) - WHOLE_REPLY)
+@pytest.mark.parametrize("own", [False, True])
+def test_a_call_between_two_sentences_is_one(dialect: Description, own: bool) -> None:
+    """In one line only if its tool is offered, or in special tokens of the model's own."""
+    sure = "\n" in written(dialect, LIST).strip() or (own and bool(dialect.tokens))
+    for before, after in BETWEEN_SENTENCES:
+        assert amid(dialect, before, after, own=own) == [LIST]
+        alone = amid(dialect, before, "", "other", own)
+        assert amid(dialect, before, after, "other", own) == (alone if sure else [])
+    for before, after in (("Look: ", " Then"), ("Look： ", " then"), ("Look. ", " then"), ("Look. ", " 2.")):
+        assert amid(dialect, before, after, own=own) == ([LIST] if sure else [])
+    for before, after in (("Look ", " Then"), ("Look, ", " 2.")):
+        assert amid(dialect, before, after, own=own) == ([LIST] if sure else [])
+        assert amid(dialect, before, after, "other", own=own) == []
 
 
 ENDED = {
@@ -207,15 +241,12 @@ def test_a_call_for_clients_that_look_everywhere_is_made_in_any_line(dialect: De
     assert calls(in_pieces(dialect, text.format(call=written(dialect, LIST).strip()))) == [LIST]
 
 
-AMID_LINES = {name for name, dialect in DIALECTS.items() if not (dialect.anchor == "line" or dialect.ends_reply)}
-
-
 @every((QUOTED_ANYWHERE & AMID_LINES) - {UNPARTED} - WHOLE_REPLY)
 def test_calls_amid_a_line_share_their_fate(dialect: Description) -> None:
-    """They are quoted if text stands on both sides of them, unless they are laid out over several lines."""
+    """They are quoted if one sentence stands on both sides of them, and all made between two."""
     both = written(dialect, LIST, FIND) if dialect.sections else written(dialect, LIST) + written(dialect, FIND)
-    amid = f"It writes {both.strip()} then."
-    assert calls(in_pieces(dialect, amid)) == [LIST, FIND] if is_over_lines(dialect) else is_text(dialect, amid)
+    assert is_text(dialect, f"It writes {both.strip()} then.")
+    assert calls(in_pieces(dialect, f"It is so. {both.strip()} Then on.")) == [LIST, FIND]
     for after in ("", "\nDone."):
         events = in_pieces(dialect, f"I look: {both.strip()}{after}")
         assert calls(events) == [LIST, FIND]

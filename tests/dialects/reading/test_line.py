@@ -10,9 +10,9 @@ from tests.rules import MARKS
 CALL = '<tool_call>{"name": "bash", "arguments": {"command": "ls"}}</tool_call>'
 
 
-def is_carried_out(before: str, after: str = "") -> bool:
-    """True if a call on one line is one there, however the reply is cut."""
-    text = f"{before}{CALL}{after}"
+def is_carried_out(before: str, after: str = "", call: str = CALL) -> bool:
+    """True if a call is one there, however the reply is cut: by default one in one line."""
+    text = f"{before}{call}{after}"
     events = read([text], [DIALECTS["hermes"]])
     assert merged(read([*text], [DIALECTS["hermes"]])) == merged(events)
     assert raw(events) == text
@@ -110,6 +110,42 @@ def test_an_item_of_a_list_is_one_where_lines_that_are_not_kept_may_be_others(te
 def test_prose_is_none(text: str) -> None:
     assert is_carried_out(text)
     assert is_carried_out(text, "\nSo.")
+
+
+NO_WORDS = ("", "* ", "1. ", "a) ", "(", "</p>", "<|im_start|>")
+AMID = ("It says ", "a,", "It (so) ", "e - ", "so</p>", 'x. "so" ', "1.5 ", "See 1) a ")
+CLAUSES = ("Look: ", "**So:** ", "So：", "so:</b> <|x|>")
+SENTENCES = ("I look. ", "Well!", "*Now?* ", "(So…) ", "好。", '"So." ', "Step 1. ", "So.</p> [TOOL_CALLS]")
+BEGIN = (" Then", " It", ". Ä", "</b> Ä", " 好", "<|x|>. 好", " Ж")
+GO_ON = (" then", ", so", " ß", " ж", " “so")
+OTHERS = (" 2", " (Then", " $", " *So*", " - Then")
+
+
+@pytest.mark.parametrize("before", [*NO_WORDS[1:], *AMID, *CLAUSES, *SENTENCES])
+def test_words_of_one_sentence_on_both_sides_quote_a_call(before: str) -> None:
+    """In one line any words quote it that are not two sentences, in several only those of one sentence."""
+    over_lines = CALL.replace("{", "\n{", 1)
+    for after in (*BEGIN, *GO_ON, *OTHERS, ".", "</p>"):
+        is_end, alone = after in (".", "</p>"), f"{before}{after}"
+        assert is_carried_out(before, after) == (is_end or (before in SENTENCES and after in BEGIN)), alone
+        assert is_carried_out(before, after, over_lines) == (before not in AMID or after not in GO_ON), alone
+
+
+@pytest.mark.parametrize(
+    ("before", "lines", "made"),
+    [
+        ("I look. ", "one", ("", ".", " Then")),
+        ("Look: ", "one", ("", ".")),
+        ("It says ", "one", ("", ".")),
+        ("I look. ", "several", ("", ".", " Then", " then")),
+        ("Look: ", "several", ("", ".", " Then", " then")),
+        ("It says ", "several", ("", ".", " Then")),
+    ],
+)
+def test_calls_of_a_line_share_what_stands_before_the_first(before: str, lines: str, made: tuple[str, ...]) -> None:
+    call = CALL if lines == "one" else CALL.replace("{", "\n{", 1)
+    for after in ("", ".", " Then", " then"):
+        assert is_carried_out(before, after, f"{call} {CALL}") == (after in made), after
 
 
 @pytest.mark.parametrize("mark", MARKS)

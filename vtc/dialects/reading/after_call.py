@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace as replace_fields
 from typing import Literal, NamedTuple
@@ -11,7 +12,17 @@ from msgspec.structs import replace
 from vtc.dialects.arguments import envelope
 from vtc.dialects.reading import open_call, repairs
 from vtc.dialects.reading.call_pieces import CallPieces, InPieces
-from vtc.dialects.reading.context import WHITE, Context, NotCompared, Refused, SaysText, TokenMatch, Verdict
+from vtc.dialects.reading.context import (
+    WHITE,
+    CallPlace,
+    Context,
+    Lead,
+    NotCompared,
+    Refused,
+    SaysText,
+    TokenMatch,
+    Verdict,
+)
 from vtc.dialects.reading.open_call import OpenCall
 from vtc.dialects.repair import Repair
 from vtc.dialects.syntax import tool_names
@@ -39,10 +50,15 @@ class CompleteCalls(NamedTuple):
     """Those of them that wait until what follows shows that they are calls, with what stands between them."""
     size: int
     """Bytes of all of them."""
-    mark: str = ""
-    """What ends the quotation that they would stand in."""
+    place: CallPlace = CallPlace()
+    """The place of the first of them."""
     sure: bool = False
-    """Nothing else can show that they are quoted."""
+    """Their layout or their markers tell them from a quotation in a line."""
+
+    @property
+    def may_be_amid(self) -> bool:
+        """True if only words of the same sentence after them show that they are quoted."""
+        return self.sure and self.place.lead is Lead.AMID
 
 
 type Damaged = tuple[Literal[Verdict.DAMAGED], OpenCall]
@@ -197,6 +213,9 @@ def listed(context: Context, call: OpenCall) -> tuple[list[Call | str], str]:
 def accept(context: Context, call: OpenCall, events: list[Call]) -> Completed | OnQuotedLine | Refused:
     """Deliver calls, or keep them until what follows shows that they are none, or cannot show it any more."""
     syntax, place = call.syntax, call.place
+    if place.shares == "quoted" and syntax.dialect.may_be_quoted:
+        refuse(context, call, QUOTED)
+        return quote_line(context)
     if call.earlier.fault:
         return refuse(context, call, call.earlier.fault)
     if context.own.echoes:
@@ -216,16 +235,24 @@ def accept(context: Context, call: OpenCall, events: list[Call]) -> Completed | 
         if place.of_file and "\n" not in call.text.raw.strip():
             if place.is_item:
                 item = replace_fields(syntax, is_indented=True)
-                return Verdict.UNDECIDED, CompleteCalls(item, calls, call.text.size, place.mark)
+                return Verdict.UNDECIDED, CompleteCalls(item, calls, call.text.size, place)
             refuse(context, call, OF_FILE)
-            return Verdict.INDENTED
-        sure = place.follows_call or call.is_laid_out or (call.is_whole and context.is_own(syntax))
-        undecided = place.in_line and (place.mark or not sure)
-        if undecided or syntax.ends_reply or syntax.in_paragraph:
-            sure = sure and not (syntax.ends_reply or syntax.in_paragraph)
-            return Verdict.UNDECIDED, CompleteCalls(syntax, calls, call.text.size, place.mark, sure)
+            return quote_line(context)
+        over_lines = "\n" in call.text.raw.strip()
+        sure = place.shares == "made" or call.earlier.sure or (call.is_whole and (over_lines or context.is_own(syntax)))
+        if syntax.ends_reply or syntax.in_paragraph:
+            return Verdict.UNDECIDED, CompleteCalls(syntax, calls, call.text.size, place._replace(lead=Lead.NONE))
+        complete_calls = CompleteCalls(syntax, calls, call.text.size, place, sure)
+        if place.in_line and (place.mark or not sure or complete_calls.may_be_amid):
+            return Verdict.UNDECIDED, complete_calls
     deliver_all(context, calls)
     return None, CompleteCalls(syntax, [], call.text.size)
+
+
+def quote_line(context: Context) -> OnQuotedLine:
+    """Quote what follows a quoted call on its line, and all calls that begin there."""
+    context.speech.line_fate = "quoted"
+    return Verdict.INDENTED
 
 
 def _shown(context: Context, call: OpenCall) -> str:
@@ -424,13 +451,15 @@ class Spilled(SaysText):
 
 # The text after calls that are examples if words follow them: on their line, or at all.
 #
-# I run <tool_call>…</tool_call>.          punctuation, closing tags and special tokens are no words
-# I run <tool_call>…</tool_call> now.      words: it is an example, and with it all calls of this line
+# I run <tool_call>…</tool_call>.            punctuation, closing tags and special tokens are no words
+# I run <tool_call>…</tool_call> now.        words of the same sentence: an example, and with it all calls of this line
+# I look. <tool_call>…</tool_call> Then I …  a new sentence: a call
 
 
 MOST_AFTER = 256
 """Characters after a call that are no words, up to the end of its line."""
 QUOTED = "text follows it: it is quoted"
+_FIRST = re.compile(r"\S")
 
 type Decided = Literal[Verdict.ENDS, Verdict.INDENTED]
 """The doubt ends: text goes on, or all of the line is quoted."""
@@ -453,24 +482,33 @@ class Undecided(AfterCall):
 
     def no_word(self, token: TokenMatch) -> Decided | None:
         """Pass over punctuation, a closing tag or a special token: words may still follow."""
-        cursor = self.context.cursor
         name = token[0].strip(" \t\r\n</>")
-        if name in self.context.grammar.quoting or token.end() - cursor.at > MOST_AFTER:
+        if name in self.context.grammar.quoting and not self.complete.may_be_amid:
             return self._words()
-        cursor.seek = token.end()
-        return None
+        return self._pass_over(token.end())
 
-    def mark(self, token: TokenMatch) -> Decided:
+    def mark(self, token: TokenMatch) -> Decided | None:
         """Read a quotation mark: it ends what began directly before the call, or a word follows."""
-        if token[0].strip() == self.complete.mark and self.context.cursor.seek == self.context.cursor.at:
+        if token[0].strip() == self.complete.place.mark and self.context.cursor.seek == self.context.cursor.at:
             return self._quoted()
-        return self._words()
+        return self._pass_over(token.end()) if self.complete.may_be_amid else self._words()
 
-    def goes_on(self) -> Decided:
+    def goes_on(self) -> Decided | None:
         """Go on with words, or with the end of the reply."""
-        if self.context.cursor.final and self.context.cursor.is_blank(self.context.cursor.seek):
+        cursor = self.context.cursor
+        if cursor.final and cursor.is_blank(cursor.seek):
             return self._called()
-        return self._words()
+        first = _FIRST.search(cursor.text, cursor.seek)
+        if first and self.complete.may_be_amid and not first[0].isalnum():
+            return self._pass_over(first.end())
+        return self._words(first[0] if first else "")
+
+    def _pass_over(self, end: int) -> Decided | None:
+        """Search for words from there on, up to the limit."""
+        if end - self.context.cursor.at > MOST_AFTER:
+            return self._words()
+        self.context.cursor.seek = end
+        return None
 
     def keep(self, end: int) -> None:
         """Keep what stands before the next call."""
@@ -482,8 +520,19 @@ class Undecided(AfterCall):
         self.whole()
         return None, self.complete._replace(calls=[])
 
-    def _words(self) -> Decided:
-        return self._called() if self.complete.sure else self._quoted()
+    def _words(self, first: str = "") -> Decided:
+        """Decide by the first character of the words that follow."""
+        calls, sure, lead = self.complete, self.complete.sure, self.complete.place.lead
+        if sure and not calls.may_be_amid:
+            return self._called()
+        begins_sentence = first.isalpha() and not first.islower()
+        is_quoted = first.islower() if sure else not (lead is Lead.SENTENCE and begins_sentence)
+        return self._quoted() if is_quoted or not self._are_offered() else self._called()
+
+    def _are_offered(self) -> bool:
+        """True if the tool of each call is offered, or none is."""
+        tools = self.context.tools
+        return not tools or all(call.call.name in tools for call in self.waiting if isinstance(call, Call))
 
     def _called(self) -> Literal[Verdict.ENDS]:
         self.whole()
@@ -495,4 +544,5 @@ class Undecided(AfterCall):
         rest = cursor.text[cursor.at :]
         self._refuse(QUOTED)
         cursor.seek = cursor.at
-        return Verdict.ENDS if "\n" in rest[: len(rest) - len(rest.lstrip(WHITE))] else Verdict.INDENTED
+        is_next_line = "\n" in rest[: len(rest) - len(rest.lstrip(WHITE))]
+        return Verdict.ENDS if is_next_line else quote_line(self.context)

@@ -529,7 +529,9 @@ def _opened(context: Context, token: TokenMatch, syntax: CallSyntax, after: Comp
         call.earlier, call.text.size = EarlierCalls(after.calls), after.size
     speech = context.speech
     at = token.start()
-    call.place = place(context.cursor, at, in_line=speech.in_line, follows_call=speech.has_called_here)
+    call.place = place(context.cursor, at, in_line=speech.in_line, shares=speech.line_fate)
+    if after and after.calls:  # they share one fate
+        call.place, call.earlier.sure = call.place._replace(lead=after.place.lead), after.sure
     call.text.add(context.speech.take_space())
     call.text.before = len(call.text.raw)
     return call

@@ -106,7 +106,8 @@ class Cursor:
 
 # The line that a call begins on: what stands there beside it says whether it is quoted.
 #
-# I run <tool_call>…</tool_call> now.      words on both sides: an example, if it is written in one line
+# I run <tool_call>…</tool_call> now.      words of one sentence on both sides: an example
+# I look. <tool_call>…</tool_call> Then …  a sentence on either side: a call
 # "<tool_call>…</tool_call>"               quotation marks directly around it
 # | a | <tool_call>…</tool_call> |         a cell of a table
 # docs/a.md:12: <tool_call>…</tool_call>   a line of a file
@@ -132,13 +133,48 @@ _OF_FILE = re.compile(  # for at most 48 characters
 )
 
 
+# These search `CONTEXT` characters at most.
+_NO_WORD = re.compile(r"</?[\w:.-]{1,64}\s*>|<[|｜][^<>|｜\s]{1,64}[|｜]>|\[[A-Z_]{4,64}\]")
+_WORD = re.compile(r"[^\W_]")
+_ITEM_NUMBER = re.compile(r"[ \t]*+(?:\d{1,9}|[A-Za-z])[.)][ \t]*+")
+_LEADS = re.compile(r"""(?:(?P<sentence>[.!?…。！？．])|[:\uff1a])[\s"'”’»」』)\]*_]*+\Z""")
+
+
+class Lead(Enum):
+    """How the words before a call on its line lead to it."""
+
+    NONE = auto()
+    """No word is there: nothing but punctuation, tags, the number of an item, or a call that was made."""
+    AMID = auto()
+    """They end neither a sentence nor a clause."""
+    CLAUSE = auto()
+    """They end with a colon."""
+    SENTENCE = auto()
+
+
+def lead_of(before: str) -> Lead:
+    """Classify the end of the text before a call."""
+    line = _NO_WORD.sub("", before.rpartition("\n")[2])
+    if not _WORD.search(line) or _ITEM_NUMBER.fullmatch(line):
+        return Lead.NONE
+    ends = _LEADS.search(line)
+    if ends is None:
+        return Lead.AMID
+    return Lead.SENTENCE if ends["sentence"] else Lead.CLAUSE
+
+
+type LineFate = Literal["", "made", "quoted"]
+"""The fate of all calls of a line: they are made, they are quoted, or it has none."""
+
+
 class CallPlace(NamedTuple):
     """The place where a call begins."""
 
     in_line: bool = False
     """Text stands before it, on the same line."""
-    follows_call: bool = False
-    """A call was made on this line, so this is no example either."""
+    lead: Lead = Lead.NONE
+    shares: LineFate = ""
+    """The fate of the calls before it on its line, which it shares."""
     mark: str = ""
     """What would end the quotation that begins directly before it; empty if none does."""
     of_file: bool = False
@@ -147,7 +183,7 @@ class CallPlace(NamedTuple):
     """That is `- `, and no other line so far begins so: an item of a list, if nothing follows."""
 
 
-def place(cursor: Cursor, at: int, *, in_line: bool, follows_call: bool) -> CallPlace:
+def place(cursor: Cursor, at: int, *, in_line: bool, shares: LineFate) -> CallPlace:
     """Tell where a call begins, by the text before `at`."""
     before = cursor.text[max(0, at - CONTEXT) : at]
     if not in_line:
@@ -155,7 +191,8 @@ def place(cursor: Cursor, at: int, *, in_line: bool, follows_call: bool) -> Call
     bare = before.rstrip(" \t")
     mark = MARKS.get(BAR if bare.endswith(BAR) else before[-1:], "")
     of_file = _OF_FILE.search(before) is not None
-    return CallPlace(True, follows_call, mark, of_file, of_file and cursor.is_lone_item(at))
+    lead = Lead.NONE if shares else lead_of(before)
+    return CallPlace(True, lead, shares, mark, of_file, of_file and cursor.is_lone_item(at))
 
 
 # What leaves the reader: events in order, and the white space that waits since a call may follow it.
@@ -178,7 +215,7 @@ class Last(Enum):
 class Speech:
     """Collects events until they are taken."""
 
-    __slots__ = ("_events", "_has_called", "_pieces", "has_called_here", "has_shown", "last", "space", "tagged")
+    __slots__ = ("_events", "_has_called", "_pieces", "has_shown", "last", "line_fate", "space", "tagged")
 
     def __init__(self) -> None:
         self._events: list[Event] = []
@@ -189,8 +226,8 @@ class Speech:
         self.last = Last.NOTHING
         self.tagged = False
         """True if something in the text may be a tag."""
-        self.has_called_here = False
-        """True if a call was made on the line that the text ends with."""
+        self.line_fate: LineFate = ""
+        """The fate of the calls on the line that the text ends with."""
         self.has_shown = False
         """True if a call in a code block was an example."""
 
@@ -236,8 +273,8 @@ class Speech:
 
     def say(self, text: str) -> None:
         """Add visible text; white space at its end waits."""
-        if self.has_called_here and "\n" in text:
-            self.has_called_here = False
+        if self.line_fate and "\n" in text:
+            self.line_fate = ""
         body = text.rstrip(WHITE)
         if not body:
             if text:
@@ -286,7 +323,7 @@ class Speech:
         texted = self.last in (Last.TEXT, Last.CALL_AFTER_TEXT)
         self.last = Last.CALL_AFTER_TEXT if texted else Last.CALL
         if isinstance(event, Call | CallPiece):
-            self._has_called = self.has_called_here = True
+            self._has_called, self.line_fate = True, "made"
 
     def refuse(self, refusal: Refusal) -> None:
         """Say why a call is none; its text follows."""
@@ -298,7 +335,7 @@ class Speech:
         note_last_calls(last, events)
         raw = "".join([*(event.raw for event in events), *self.space])
         self.space.clear()
-        self.last, self.tagged, self._has_called, self.has_called_here = Last.NOTHING, False, False, False
+        self.last, self.tagged, self._has_called, self.line_fate = Last.NOTHING, False, False, ""
         return raw, last
 
     def keep(self) -> None:

@@ -175,7 +175,7 @@ class PossibleEnds:
 class EarlierCalls:
     """The calls before one that share its fate: in a section that must be the whole reply, on its line, in its list."""
 
-    __slots__ = ("calls", "fault", "in_list")
+    __slots__ = ("calls", "fault", "in_list", "sure")
 
     def __init__(self, calls: list[Call | str] | None = None) -> None:
         self.calls = [] if calls is None else calls
@@ -184,6 +184,8 @@ class EarlierCalls:
         """A comma stands between them and it: all of them are calls, or none."""
         self.fault = ""
         """Why one of a list is none, if so."""
+        self.sure = False
+        """Their layout or their markers tell them from a quotation in a line."""
 
 
 class OpenCall:
@@ -365,20 +367,6 @@ class OpenCall:
             self.parameters.end(doubled=doubled)
 
     # What it says
-
-    @property
-    def is_laid_out(self) -> bool:
-        """True if it is whole, and written over several lines as its dialect writes it."""
-        body, raw = self.text.body, self.text.raw.strip()
-        begins = self.text.raw[: len(self.text.raw) - len(body)].rstrip(" \t").endswith("\n")
-        if not self.is_whole or not self.syntax.over_lines or not (begins or body.lstrip(" \t").startswith("\n")):
-            return False
-        if not self.syntax.closes_on_line:
-            return True
-        closers = self.syntax.closing_tags(self.written)
-        if self.syntax.body == "params" and self.syntax.parameters.closers_alike:
-            closers.append(self.syntax.parameters.closer(""))
-        return raw.rpartition("\n")[2].lstrip().startswith(tuple(closers))
 
     @property
     def bare(self) -> str:

@@ -346,7 +346,7 @@ class Reader:
         if cursor.at == len(cursor.text):
             if row.spoken:
                 self._left, self._again = SPARE, 0
-            if not (context.beginning.undecided or self._speech.has_called_here):
+            if not (context.beginning.undecided or self._speech.line_fate):
                 if scan is None:
                     self._first = self._inside.passes if isinstance(self._inside, InJson) else None
                 elif row.flows and scan.plain:

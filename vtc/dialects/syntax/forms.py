@@ -206,17 +206,6 @@ class CallSyntax:
         return None
 
     @cached_property
-    def over_lines(self) -> bool:
-        """True if its arguments begin on a line of their own, and a closing tag follows them."""
-        before, _, after = self.call.partition(f"{{{self.body}}}")
-        return before.rstrip(" ").endswith("\n") and bool(after.strip())
-
-    @property
-    def closes_on_line(self) -> bool:
-        """True if that tag begins a line."""
-        return self.body == "params" or self.call.partition(f"{{{self.body}}}")[2].startswith("\n")
-
-    @cached_property
     def child_mark(self) -> str:
         """Return the text before each tag in a list or an object, in a dialect that writes them as tags; else empty."""
         return self.dialect.params[0].partition("<{key}>")[0] if self.dialect.values == "nested" else ""

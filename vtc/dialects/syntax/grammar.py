@@ -305,9 +305,10 @@ class Grammar:
     def line(self, run: str, own: frozenset[str]) -> Scan:
         """Return the rest of a line of code, which `run` opened, or of one that quotes.
 
-        Indented code may go on with the next line, and quotes no calls in these dialects' special tokens.
+        Indented code may go on with the next line, and quotes no calls in these dialects' special tokens. In a line of
+        speech, which no `run` opened, all calls are found: one may end on another line.
         """
-        in_line = [head.token for head in self._anywhere if not head.syntax.dialect.may_be_quoted]
+        in_line = [head.token for head in self._anywhere if not (run and head.syntax.dialect.may_be_quoted)]
         if run[:1] == "\n":  # a block of YAML goes on with lines as deep, and those that are empty
             more = ((Lit(run),), (Lit("\n"), Maybe((Chars(r" \t\r\n", 64),)), Lit(run)))
             return searching([*in_line, *numbered(TokenKind.CODE_LINE, more), Token(TokenKind.LINE_END, (Lit("\n"),))])
