@@ -21,6 +21,12 @@ SYNONYMS: Mapping[str, Reason] = {
 """Words that servers of any API use, in lower case."""
 
 
-def reason_of(word: str, own: Mapping[str, Reason]) -> Reason:
-    """Map the word of a server to a reason; `own` are the words of its API."""
-    return own.get(word) or SYNONYMS.get(word.lower(), "failed")
+class ReasonTable(dict[str, Reason]):
+    """The reasons by all words that a server of an API may use; a word that is not listed is a fault."""
+
+    def __init__(self, own: Mapping[str, Reason]) -> None:
+        """Add the words of other APIs to those of this one."""
+        super().__init__({**SYNONYMS, **own})
+
+    def __missing__(self, word: str) -> Reason:
+        return self.get(word.lower(), "failed")

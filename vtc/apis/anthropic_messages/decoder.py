@@ -21,12 +21,11 @@ from typing import Any, ClassVar
 import msgspec
 from msgspec.structs import replace
 
-from vtc.apis.anthropic_messages.request import DELTA, FRAMING, NAME, REASONS, START, STOP
+from vtc.apis.anthropic_messages.request import DELTA, FRAMING, NAME, REASON_OF, START, STOP
 from vtc.apis.calls import arguments_text
 from vtc.apis.clean import HOLLOW, MISSING, WRITTEN, Table, is_clean, said
 from vtc.apis.contract import Decoded, Json
 from vtc.apis.fields import cleaned, count_of, is_error, object_of, part_of
-from vtc.apis.reasons import reason_of
 from vtc.events import (
     BlockEnd,
     BlockStart,
@@ -246,7 +245,7 @@ class Decoder(msgspec.Struct):
             beside.append(_usage(self.usage, Origin(NAME, "usage", usage, harmless=True)))
         if not ends:
             return Decoded((), (*beside,))
-        finish = Finish(reason_of(reason, REASONS) if reason else "stop", said=reason)
+        finish = Finish(REASON_OF[reason] if reason else "stop", said=reason)
         # Without the end of its block the end of the message does not complete a call that has no arguments.
         untold = [
             number for number, kind in self.kinds.items() if kind == "tool_use" and self.inputs[number] is not None

@@ -22,7 +22,7 @@ from vtc.apis.calls import arguments_text
 from vtc.apis.contract import FULL, Json, Question
 from vtc.apis.fields import part_of, text_at
 from vtc.apis.layout import BodyLayout, FullError, Shape, each
-from vtc.apis.reasons import reason_of
+from vtc.apis.reasons import ReasonTable
 from vtc.apis.whole import add
 from vtc.events import (
     CanonicalRequest,
@@ -58,7 +58,8 @@ REASONS: dict[str, Reason] = {
     "refusal": "halted",
     "compaction": "other",
 }
-"""Stop reasons of this API; `reasons.py` has those of others."""
+"""Stop reasons of this API."""
+REASON_OF = ReasonTable(REASONS)
 START, DELTA, STOP = (f"content_block_{part}" for part in ("start", "delta", "stop"))
 NO_BLOCK = -2
 """Stands for the number of what is about no block."""
@@ -164,7 +165,7 @@ def block_of(call: ToolCall) -> dict[str, Any]:
 
 def stopped(end: Finish, delta: Json, *, called: bool, refused: bool, native: bool) -> Json:
     """Write why a message ended, by what was sent: in the server's own word if that is one of this API and true."""
-    is_own = (reason_of(end.said, REASONS) if native and end.said else REASONS.get(end.said)) == end.reason
+    is_own = (REASON_OF[end.said] if native and end.said else REASONS.get(end.said)) == end.reason
     is_own = is_own or (native and not end.said and end.reason == "stop")
     if is_own and called is {"stop": False, "tool_calls": True}.get(end.reason, called):
         return {"stop_reason": end.said, "stop_sequence": delta.get("stop_sequence")}

@@ -21,7 +21,7 @@ from vtc.apis.clean import HOLLOW, OBJECT, WRITTEN, Table, is_clean, said
 from vtc.apis.contract import Decoded, Json, ReplyEvent
 from vtc.apis.fields import cleaned, count_of, is_error, object_of
 from vtc.apis.ollama_chat.request import NAME, entry_of
-from vtc.apis.reasons import reason_of
+from vtc.apis.reasons import ReasonTable
 from vtc.apis.request import Request
 from vtc.apis.whole import add
 from vtc.events import (
@@ -33,7 +33,6 @@ from vtc.events import (
     Failure,
     Finish,
     Origin,
-    Reason,
     Reasoning,
     ReasoningDelta,
     RefusalDelta,
@@ -47,7 +46,7 @@ from vtc.events import (
 from vtc.wire.framing import Frame
 from vtc.wire.ndjson import Lines
 
-REASONS: Mapping[str, Reason] = {"stop": "other", "load": "other", "unload": "other", "length": "length"}
+REASONS = ReasonTable({"stop": "other", "load": "other", "unload": "other", "length": "length"})
 _EVERY_LINE = ("model", "created_at")
 _HARMLESS = (
     *("done_reason", "total_duration", "load_duration", "prompt_eval_count", "prompt_eval_duration", "eval_count"),
@@ -229,7 +228,7 @@ def _deltas(line: Mapping[str, Any]) -> list[Delta]:
         deltas.append(TextDelta(str(message.get("content") or "")))
     if line.get("done"):
         reason = str(line.get("done_reason") or "")
-        meaning = reason_of(reason, REASONS) if reason else "other"
+        meaning = REASONS[reason] if reason else "other"
         # Calls change no reason of this API.
         deltas.append(Finish(meaning if meaning in CUT_OFF else "other", said=reason))
     return deltas

@@ -23,8 +23,7 @@ from vtc.apis.contract import Decoded, Json
 from vtc.apis.crossing import FIELDS
 from vtc.apis.fields import cleaned, count_of, is_error, object_of, part_of
 from vtc.apis.openai_chat import words
-from vtc.apis.openai_chat.words import FRAMING, NAME, REASONS, Pieces, read_call
-from vtc.apis.reasons import reason_of
+from vtc.apis.openai_chat.words import FRAMING, NAME, REASON_OF, Pieces, read_call
 from vtc.events import (
     Beside,
     BlockStart,
@@ -334,9 +333,8 @@ def _deltas(choice: int, entry: Json, part: Json, calls: Sequence[CallDelta], *,
     deltas.append(TextDelta(_text(part.get("content")), choice))
     if refusal := "".join(str(entry["refusal"]) for entry in (part, *entries) if entry.get("refusal")):
         deltas.append(TextDelta(refusal, choice, refusal=True))
-    if (reason := entry.get("finish_reason")) and str(reason) not in NOTHING:
-        word = str(reason)
-        deltas.append(Finish(reason_of(word, REASONS), choice, word, early and word == "tool_calls"))
+    if (reason := entry.get("finish_reason")) and (word := str(reason)) not in NOTHING:
+        deltas.append(Finish(REASON_OF[word], choice, word, early and word == "tool_calls"))
     return deltas
 
 

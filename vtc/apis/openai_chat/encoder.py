@@ -11,8 +11,7 @@ from vtc.apis.calls import RawInput, raw_input
 from vtc.apis.contract import Json, ReplyEvent
 from vtc.apis.crossing import FIELDS
 from vtc.apis.openai_chat import words
-from vtc.apis.openai_chat.words import FRAMING, HARMLESS, NAME, REASONS, ChatForm, entry_of
-from vtc.apis.reasons import reason_of
+from vtc.apis.openai_chat.words import FRAMING, HARMLESS, NAME, REASON_OF, REASONS, ChatForm, entry_of
 from vtc.events import (
     Call,
     CallDelta,
@@ -212,7 +211,7 @@ class Encoder(msgspec.Struct):
 
     def _reason(self, end: Finish, choice: int) -> str:
         """Write the finish reason; the server's own word if it is one of this API and says the same."""
-        if end.said and (self.native or end.said in REASONS) and reason_of(end.said, REASONS) == end.reason:
+        if end.said and (self.native or end.said in REASONS) and REASON_OF[end.said] == end.reason:
             return end.said
         if end.reason == "tool_calls" or (end.reason == "other" and self.calls.get(choice)):
             return "tool_calls"

@@ -10,6 +10,7 @@ import msgspec
 from vtc.apis.calls import arguments_text, raw_input
 from vtc.apis.clean import MISSING, NUMBER, OPTIONAL, WRITTEN, Table, is_clean, said
 from vtc.apis.contract import FULL, Json, unchained
+from vtc.apis.reasons import ReasonTable
 from vtc.apis.whole import add
 from vtc.events import CallDelta, Message, Opaque, Reason, ToolCall
 from vtc.json_text import decode, encode
@@ -46,7 +47,8 @@ REASONS: dict[str, Reason] = {
     "tool_calls": "tool_calls",
     "function_call": "other",  # the older form of a call, which is not read
 }
-"""Finish reasons of this API; `reasons.py` has those of others."""
+"""Finish reasons of this API."""
+REASON_OF = ReasonTable(REASONS)
 
 
 def error(message: str, kind: str, status: int = 500) -> Json:

@@ -118,7 +118,12 @@ class Relay[P: Pipeline]:
         frame, metadata = decoded.frame or frame, decoded.beside
         if decoded.ends and (decoded.deltas or metadata):
             raise ValueError("the decoder tells the end of the reply and more in one frame")
-        deltas, last, instead = self._without_error(frame, decoded.deltas)
+        deltas: Sequence[Delta] = decoded.deltas
+        last, instead = deltas[-1] if deltas else None, None
+        if isinstance(last, Failure):
+            deltas, last, instead = self._without_error(frame, deltas, last)
+        elif isinstance(last, Finish) and last.reason == "failed":
+            self.fault = failed_end(last)
         several = {item.choice for item in (*deltas, *metadata)} if metadata or len(deltas) > 1 else ()
         if metadata and self.counted:
             self._count(metadata)
@@ -154,18 +159,13 @@ class Relay[P: Pipeline]:
         return out
 
     def _without_error(
-        self, frame: Frame, deltas: Sequence[Delta]
-    ) -> tuple[Sequence[Delta], Delta | None, Failure | None]:
+        self, frame: Frame, deltas: Sequence[Delta], failure: Failure
+    ) -> tuple[Sequence[Delta], Delta, Failure | None]:
         """Return the deltas of a frame without its error, the last one or the error, and the error sent instead."""
-        last = deltas[-1] if deltas else None
-        if isinstance(last, Finish) and last.reason == "failed":
-            self.fault = failed_end(last)
-        if not isinstance(last, Failure):
-            return deltas, last, None
-        if instead := self._instead(frame, last, deltas):
+        if instead := self._instead(frame, failure, deltas):
             return (), instead, instead
         deltas = deltas[:-1]
-        return deltas, deltas[-1] if deltas else last, None
+        return deltas, deltas[-1] if deltas else failure, None
 
     def _instead(self, frame: Frame, failure: Failure, deltas: Sequence[Delta]) -> Failure | None:
         """Return the error that the client is told alone, instead of the frame; None if the frame stands."""

@@ -18,6 +18,7 @@ from vtc.apis.contract import ReplyEvent
 from vtc.apis.relay.frames import PendingFrame, Read
 from vtc.events import (
     CUT_OFF,
+    NATIVE,
     BlockEnd,
     BlockStart,
     Call,
@@ -290,11 +291,13 @@ def finish(
     pieces = [*last, *(piece for number, piece in ended.items() if piece and number not in placed)]
     gathered, clean = _gathered(choice, calls, complete=told)
     events = choice.pipeline.finish(complete=complete, calls=gathered)
-    sent = choice.pipeline.left
+    sent = choice.pipeline.left if choice.kept else ()
     are_whole = all(object_in(call.arguments) is not None for call in gathered)
-    whole = are_whole and bool(gathered if not choice.kept else sent) and not any(call.fault for call in sent)
-    made = [*(call.call for call in sent if call.fault), *(event.call for event in events if isinstance(event, Call))]
-    choice = replace(choice, ended=True, whole=whole, cut=any(is_cut(call.arguments) for call in made))
+    faulty = [call.call for call in sent if call.fault]
+    whole = are_whole and bool(gathered if not choice.kept else sent) and not faulty
+    made = [event.call for event in events if isinstance(event, Call) and event.dialect == NATIVE]
+    cut = [call for call in [*faulty, *made] if is_cut(call.arguments)]
+    choice = replace(choice, ended=True, whole=whole, cut=bool(cut))
     choice, left, fate = _decided(choice, gathered, events, clean=clean)
     return choice, left, pieces, calls, fate
 

@@ -118,24 +118,19 @@ class Stream:
         self._finished = True
         started = self._clock()
         data = self._read_rest(final=True, breaks=breaks)
-        if not (self.failed or self.broken):
-            self._report_end()
+        failure = self._relay.writer.failure
+        if (fault := self._relay.fault) and not (self.failed or self.broken):
+            self._report.errors.append(fault)
+        elif failure and not self._report.errors:
+            self._report.errors.append(failure.message)
         if (breaks or self.failed) and self.turn:
             data += b"".join(self.let_end())
         if self._heard:
-            self._heard.stop() if breaks or self.failed or self.broken or self.failure else self._heard.end()
+            self._heard.stop() if breaks or self.failed or self.broken or failure else self._heard.end()
         if unknown := self._relay.writer.left_out:
             self._fate.of_unknown(", ".join(unknown), self._report)
         self.seconds += self._clock() - started
         return [data] if data else []
-
-    def _report_end(self) -> None:
-        """Report why the reply did not end well, if it did not."""
-        failure = self.failure
-        if fault := self._relay.fault:
-            self._report.errors.append(fault)
-        elif failure and not self._report.errors:
-            self._report.errors.append(failure.message)
 
     @property
     def turn(self) -> TurnEncoder | None:
