@@ -241,3 +241,19 @@ def test_blanks_before_the_tag_after_a_value_without_closer_may_be_its_own(diale
     for order in ORDERS:
         call, text = without_closer(dialect, "", order)
         assert outcome(call, text.replace("  x\n", "  x\n  "), dialect) == "refused"
+
+
+@pytest.mark.every
+@pytest.mark.parametrize("dialect", TAGGED)
+@pytest.mark.parametrize("blanks", [" ", "    ", "\t"])
+def test_an_indented_closing_tag_ends_its_value_before_its_line(dialect: str, blanks: str) -> None:
+    """If the dialect sets the value off with a line break on either side."""
+    for order, space in product(ORDERS, ("", "\n", "\n  y")):
+        call = ("write_file", {key: f"  x{space}" if key == "content" else "a.py" for key in order})
+        text = write_calls([ToolCall(call[0], dumps(call[1]))], DIALECTS[dialect], TOOLS)
+        param = next(iter(DIALECTS[dialect].params))
+        closer = param.partition("{value}")[2].strip().replace("{key}", "content")
+        before, value, after = text.partition(call[1]["content"])
+        if before.endswith("\n") and after.startswith(f"\n{closer}"):
+            text = f"{before}{value}\n{blanks}{after[1:]}"
+            assert {outcome(call, text, dialect, cuts=cuts) for cuts in (0, 1, 7)} == {"right"}, text

@@ -27,10 +27,17 @@ _TWO_BREAKS = re.compile(r"\n\r?\n\Z")
 
 
 def unframed(text: str, frame: str, param: str) -> str:
-    """A value without the newlines that only set it off from its tags: at most one on either side."""
+    """Return a value without the newlines that only set it off from its tags: at most one on either side.
+
+    After one before it, blanks after the last one indent the closing tag: values keep theirs before that newline.
+    """
     before, _, after = param.partition("{value}")
+    starts_line = text.startswith(("\n", "\r\n"))
+    if starts_line and (frame == "multiline" or (before.endswith("\n") and after.startswith("\n"))):
+        bare = text.rstrip(" \t")
+        text = bare if bare.endswith("\n") else text
     if frame == "multiline":
-        if not text.startswith(("\n", "\r\n")):
+        if not starts_line:
             return text
         newline = "\n" if text[0] == "\n" else "\r\n"
         return text.removeprefix(newline).removesuffix(newline)
