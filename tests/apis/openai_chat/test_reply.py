@@ -177,7 +177,7 @@ def test_what_a_chunk_says_besides_text_leaves_with_the_first_of_its_text() -> N
     choice = {"index": 0, "delta": {"content": "[", "y": "r", "x": [0]}, "finish_reason": None}
     frame = chat.frame({**chat.HEAD, "choices": [{**choice, "logprobs": logprobs}], "usage": chat.USAGE})
     assert feed(one, frame) == []
-    rest = {**choice, "delta": {"y": "r", "x": [0]}, "logprobs": logprobs}
+    rest = {**choice, "delta": {"y": "r", "x": [0]}}  # not those of text that changes
     first, *others = chat.events(b"".join([*feed(one, chat.said("x]y")[0]), *one.finish()]))
     assert first == {**chat.HEAD, "choices": [rest], "usage": chat.USAGE}
     assert [event.get("usage") for event in others] == [None] * len(others)

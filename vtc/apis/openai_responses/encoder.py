@@ -27,6 +27,7 @@ from vtc.apis.openai_responses.items import (
     ResponseForm,
     action_of,
     done_item,
+    emptied,
     essence,
     events_of,
     head_of,
@@ -213,7 +214,8 @@ class Opened(msgspec.Struct):
         if open_ is None or open_.part is None:
             return
         text, (around, events, field) = joined(self.said), names_of(open_.part)
-        part = {**open_.part, **(noted or {})} if noted is None or not field or noted.get(field) == text else open_.part
+        is_same = noted is None or not field or noted.get(field) == text
+        part = {**open_.part, **(noted or {})} if is_same else emptied(open_.part)
         if field:
             part = {**part, field: text}
             if not open_.settled:

@@ -186,12 +186,17 @@ def names_of(part: Json | None) -> tuple[str, str, str]:
 
 def _part_events(part: Json, at: Json) -> Iterator[dict[str, Any]]:
     around, events, field = names_of(part)
-    yield {"type": f"response.{around}.added", **at, "part": {**part, field: ""} if field else part}
+    yield {"type": f"response.{around}.added", **at, "part": emptied({**part, field: ""}) if field else part}
     if field:
         text, more = part.get(field) or "", {"logprobs": list[Any]()} if events == "output_text" else {}
         yield {"type": f"response.{events}.delta", **at, "delta": text, **more}
         yield {"type": f"response.{events}.done", **at, field: text, **more}
     yield {"type": f"response.{around}.done", **at, "part": part}
+
+
+def emptied(part: Json) -> dict[str, Any]:
+    """Leave out of a part what repeats its text, or is about places in it."""
+    return {**part, **{key: [] for key in ("annotations", "logprobs") if key in part}}
 
 
 def text_of(part: Any) -> Any:

@@ -58,6 +58,21 @@ type Read = list[Event | BlockEnd | CallDelta]
 a call of upstream's where that leaves as it came."""
 
 
+_AT = ("", "chunk.", "choice.", "delta.", "event.", "candidate.", "content.", "part.", "line.", "message.")
+_TOKENS = frozenset(at + name for at in _AT for name in ("logprobs", "logprobsResult", "token_ids", "hidden_states"))
+"""What repeats the text of its frame, by the kinds of `Origin`."""
+_QUOTING = (
+    *("annotations", "annotation", "citations", "citations_delta", "citationMetadata"),
+    *("groundingMetadata", "groundingAttributions"),
+)
+_PLACES = frozenset(at + name for at in _AT for name in _QUOTING)
+"""What quotes the text so far, or says something of places in it."""
+
+
+def _kind_of(event: ReplyEvent) -> str:
+    return event.kind if isinstance(event, Origin) else ""
+
+
 class PendingFrame(msgspec.Struct, frozen=True, gc=False):
     """A frame, or one choice's part of it, that has not left."""
 
@@ -80,6 +95,10 @@ class PendingFrame(msgspec.Struct, frozen=True, gc=False):
     """True as long as it may leave as it came: nothing of it was changed, and no part of it has to leave alone."""
     unknown: bool = False
     """True if it holds something that the decoder does not know to be harmless."""
+    altered: bool = False
+    """True if its text is not sent as it was received."""
+    mirrors: bool = False
+    """True if it repeats text beside that: log probabilities, citations."""
     odd: bool = False
     """True if clients may read more in it than it says, or fail at it: it leaves written anew."""
     shared: bool = False
@@ -95,9 +114,14 @@ class PendingFrame(msgspec.Struct, frozen=True, gc=False):
 def pending(frame: Frame, metadata: Sequence[Beside], failure: Failure | None = None) -> PendingFrame:
     """Make the pending frame of one that says more than its text."""
     origins = [item if isinstance(item, Origin) else getattr(item, "own", None) for item in (*metadata, failure)]
-    unknown = any(own is not None and not own.harmless for own in origins)
+    unknown = mirrors = False
+    for own in origins:
+        if own is not None:
+            unknown = unknown or not own.harmless
+            mirrors = mirrors or own.kind in _TOKENS or own.kind in _PLACES
     last = (failure,) if failure else ()
-    return PendingFrame(frame, before=before(metadata), after=(*after(metadata), *last), unknown=unknown)
+    said_after = (*after(metadata), *last)
+    return PendingFrame(frame, before=before(metadata), after=said_after, unknown=unknown, mirrors=mirrors)
 
 
 def before(metadata: Iterable[Beside]) -> tuple[Beside, ...]:
@@ -170,7 +194,7 @@ def _shares(frames: Sequence[PendingFrame], events: Read) -> list[PendingFrame]:
     shares: list[PendingFrame] = []
     rest = iter(frames)
     here, last = next(rest), frames[-1]
-    decided, share, intact = here.decided, [*here.events], here.intact
+    decided, share, intact, altered = here.decided, [*here.events], here.intact, here.altered
     pieces: list[ReplyEvent] = []  # of calls, which stand in the last frame, after its text
     is_silent = False  # the last share says nothing
     for event in events:
@@ -180,7 +204,7 @@ def _shares(frames: Sequence[PendingFrame], events: Read) -> list[PendingFrame]:
         left = size = 0 if isinstance(event, BlockEnd) else len(event.raw)
         kind = type(event) if isinstance(event, Text | Reasoning) else None
         changes = size > 0 and kind is not Text
-        intact = intact and not changes
+        intact, altered = intact and not changes, altered or changes
         while True:
             end = min(decided + left, len(here.text))
             if end > decided and kind:
@@ -199,21 +223,23 @@ def _shares(frames: Sequence[PendingFrame], events: Read) -> list[PendingFrame]:
                 break
             says = share or intact or here.before or here.calls or here.after or here.begun or here.shared
             if says or not is_silent:  # of those in the middle of a call one is enough
-                shares.append(replace(here, decided=decided, events=tuple(share), intact=intact))
+                shares.append(replace(here, decided=decided, events=tuple(share), intact=intact, altered=altered))
             is_silent = not says
             here = next(rest)
             decided, share, intact = here.decided, [*here.events], here.intact and not changes
+            altered = here.altered or changes
         if isinstance(event, Call | Rewritten):
+            altered = True
             if here is last and not event.raw:  # it was decided at the end, after those that left in pieces
                 share, pieces = [*share, *pieces], []
             intact = False
             refuses = here.refusal and decided + (not size) > len(here.text) - here.refusal
             share.append(RefusalDelta(event.text) if refuses and isinstance(event, Rewritten) else event)
         elif isinstance(event, CallPiece):
-            intact = False
+            intact, altered = False, True
             if event.name or event.arguments:
                 share.append(CallDelta(event.number, event.id, event.name, event.arguments))
-    shares += [replace(here, decided=decided, events=tuple(share), intact=intact), *rest]
+    shares += [replace(here, decided=decided, events=tuple(share), intact=intact, altered=altered), *rest]
     if pieces:
         shares[-1] = replace(shares[-1], events=(*shares[-1].events, *pieces))
     return shares
@@ -246,6 +272,15 @@ def _is_cut_off(end: Finish) -> bool:
     return end.reason in CUT_OFF
 
 
+class CrossedCalls(msgspec.Struct, frozen=True):
+    """The native calls that a client of another API was sent."""
+
+    pieces: dict[tuple[int, int | None], JsonNesting] = {}
+    """Those that were sent in pieces, by choice and number."""
+    cut: frozenset[int] = frozenset()
+    """The choices in which a native call lacks its end."""
+
+
 class FrameWriter(msgspec.Struct):
     """Lets frames leave, and knows what the client was told. Copied for each frame: fields get new values.
 
@@ -268,10 +303,9 @@ class FrameWriter(msgspec.Struct):
     """The error by which a reply of another API ended."""
     told: bool = False
     """True once something was written."""
-    calls: dict[tuple[int, int | None], JsonNesting] = {}
-    """The calls that a client of another API was told in pieces, by choice and number."""
-    cut: frozenset[int] = frozenset()
-    """The choices in which a native call lacks its end."""
+    crossed: CrossedCalls = CrossedCalls()
+    changed: frozenset[int] = frozenset()
+    """The choices whose text was not sent as it was received."""
     breaks: bool = False
     """True if the reply ends in an error: a call that lacks its end becomes text, because a client may run any call."""
     left_out: tuple[str, ...] = ()
@@ -293,9 +327,14 @@ class FrameWriter(msgspec.Struct):
             left = [*left]
             self._note_cut_calls(choice, [event for _, says in left for event in says])
         for pending, says in left:
+            if pending.altered:
+                self.changed |= {choice}
             if pending.intact:
                 out += self.whole(pending.frame, [(choice, pending, says)])
-            elif says:
+                continue
+            if pending.mirrors:  # of its text, a part of which may be removed
+                says = [event for event in says if _kind_of(event) not in _TOKENS | _PLACES]
+            if says:
                 out += self.written(says, choice, pending.frame, first=not pending.begun)
             elif not pending.begun:
                 if self.kept:  # without its text, a block whose start is kept may never begin
@@ -305,7 +344,12 @@ class FrameWriter(msgspec.Struct):
 
     def whole(self, frame: Frame, entries: Sequence[Entry]) -> list[bytes]:
         """Let a frame leave of which nothing changed: as it came, if all that it holds may leave and is in step."""
-        may_pass = self.passes and not (entries[0][1].odd or (self.strict and self._hides(frame, entries)))
+        is_odd = entries[0][1].odd
+        if self.changed:
+            said = [says for _, _, says in entries]
+            entries = [(choice, pending, self._faithful(pending, says, choice)) for choice, pending, says in entries]
+            is_odd = is_odd or said != [says for _, _, says in entries]
+        may_pass = self.passes and not (is_odd or (self.strict and self._hides(frame, entries)))
         if may_pass and not (self.shifted or self.behind):
             before, self.encoder = self.encoder, copy.copy(self.encoder)
             tells = False
@@ -323,10 +367,22 @@ class FrameWriter(msgspec.Struct):
             self.encoder = before
         return [piece for choice, _, says in entries for piece in self.written(says, choice, frame)]
 
+    def _faithful(self, pending: PendingFrame, says: Sequence[ReplyEvent], choice: int) -> Sequence[ReplyEvent]:
+        """Leave out of a frame whose text stays what repeats text that was changed before, in the same block.
+
+        A policy may have removed that, and clients show what stands in log probabilities and citations, too.
+        """
+        if choice not in self.changed:
+            return says
+        if any(isinstance(event, BlockEnd) for event in says):
+            self.changed -= {choice}
+        fields = _PLACES if pending.text else _TOKENS | _PLACES
+        return [event for event in says if _kind_of(event) not in fields] if pending.mirrors else says
+
     def _note_cut_calls(self, choice: int, events: Sequence[ReplyEvent]) -> None:
         """Record whether a choice that ends well for its server has a call that lacks its end, before that is sent."""
         if any(isinstance(event, Call) and is_cut(event.call.arguments) for event in events):
-            self.cut |= {choice}
+            self.crossed = replace(self.crossed, cut=self.crossed.cut | {choice})
             self.breaks = self.breaks or any(isinstance(event, Finish) and not _is_cut_off(event) for event in events)
 
     def _hides(self, frame: Frame, entries: Sequence[Entry]) -> bool:
@@ -433,7 +489,7 @@ class FrameWriter(msgspec.Struct):
 
     def _without_arguments(self, choice: int) -> Iterable[ReplyEvent]:
         """Complete the calls sent in pieces that have no arguments, as the server said that the message is complete."""
-        for (of, index), nesting in self.calls.items():
+        for (of, index), nesting in self.crossed.pieces.items():
             if of == choice and not nesting.begun:
                 yield self._crossed(CallDelta(index, arguments="{}", choice=choice), choice)
 
@@ -454,8 +510,8 @@ class FrameWriter(msgspec.Struct):
         """Say what makes the end of a reply an error for clients of another API; empty if nothing does."""
         if end.reason == "failed":
             return f"T{failed_end(end)[1:]}."
-        calls = [nesting for (of, _), nesting in self.calls.items() if of == choice]
-        is_cut = choice in self.cut or any(nesting.is_cut or not nesting.begun for nesting in calls)
+        calls = [nesting for (of, _), nesting in self.crossed.pieces.items() if of == choice]
+        is_cut = choice in self.crossed.cut or any(nesting.is_cut or not nesting.begun for nesting in calls)
         if is_cut and not _is_cut_off(end):
             return "The server ended the reply in the middle of a tool call."
         return ""
@@ -468,8 +524,9 @@ class FrameWriter(msgspec.Struct):
         match event:
             case CallDelta():
                 key = choice, event.index
-                so_far = self.calls.get(key, JsonNesting())
-                self.calls = {**self.calls, key: so_far.after(event.arguments)}
+                so_far = self.crossed.pieces.get(key, JsonNesting())
+                pieces = {**self.crossed.pieces, key: so_far.after(event.arguments)}
+                self.crossed = replace(self.crossed, pieces=pieces)
                 return replace(event, source=None)
             case Call(call=call):
                 if not call.name or not call.arguments or (self.breaks and is_cut(call.arguments)):

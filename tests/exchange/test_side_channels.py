@@ -1,0 +1,128 @@
+"""Log probabilities, annotations and citations: they hold no text that a policy removed."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.apis import chat, gemini, messages, ollama, responses
+from tests.apis.shapes import SHAPES
+from tests.exchange.crossings import BY_NAME
+from tests.exchanges import PROFILES, agent, declared, fed
+from vtc.exchange import Exchange
+from vtc.guards import Guards
+from vtc.profiles import Match, Planner, PolicyProfile, Settings
+
+RULES = {"content": [{"pattern": "SECRET\\w+", "replacement": "xxx"}], "denied_tools": ["rm"], "on_denied": "steer"}
+POLICY = PolicyProfile(name="mine", match=Match(), guards=msgspec.convert(RULES, Guards))
+PLANNER = Planner(dataclasses.replace(PROFILES, policies={"mine": POLICY}), Settings())
+NO_POLICY = Planner(PROFILES, Settings())
+CALL = '<tool_call>\n{"name": "rm", "arguments": {"path": "SECRETpath"}}\n</tool_call>'
+TEXTS = {
+    "a match": ["The word ", "is ", "SECRETabc", " now."],
+    "a match in pieces": ["The word is SEC", "RETa", "bc", " now."],
+    "a refused call": ["I go.\n", CALL[:30], CALL[30:]],
+}
+
+
+def tokens(text: str) -> dict[str, Any]:
+    return {"token": text, "logprob": -0.1, "bytes": [*text.encode()], "top_logprobs": []}
+
+
+def streamed(api: str, pieces: list[str]) -> bytes:
+    """A reply that repeats its text beside it, with each piece and at its end."""
+    whole = "".join(pieces)
+    match api:
+        case "openai-chat":
+            frames = [
+                chat.frame({**chat.HEAD, "choices": [
+                    {"index": 0, "delta": {"content": piece}, "finish_reason": None,
+                     "logprobs": {"content": [tokens(piece)]}}]})
+                for piece in pieces
+            ]  # fmt: skip
+            cited = chat.chunk({"annotations": [{"type": "url_citation", "url_citation": {"title": whole}}]})
+            return b"".join([chat.ROLE, *frames, cited, chat.STOP, chat.DONE])
+        case "anthropic-messages":
+            frames = messages.streamed(messages.text_block(0, *pieces))
+            citation = {"type": "char_location", "cited_text": whole, "document_index": 0, "document_title": "d"}
+            cited = {
+                "type": "content_block_delta",
+                "index": 0,
+                "delta": {"type": "citations_delta", "citation": citation},
+            }
+            place = next(at for at, frame in enumerate(frames) if b"content_block_stop" in frame)
+            made = f"event: {cited['type']}\ndata: {json.dumps(cited)}\n\n".encode()
+            return b"".join([*frames[:place], made, *frames[place:]])
+        case "openai-responses":
+            out = []
+            for frame in responses.streamed(responses.text_events(*pieces)):
+                head, _, data = frame.partition(b"data: ")
+                event = json.loads(data)
+                for part in (event, event.get("part"), *_parts(event.get("item")), *_parts(event.get("response"))):
+                    text = part and (part.get("delta") or part.get("text"))
+                    if text:
+                        part["logprobs"] = [tokens(text)]
+                        if "type" in part and part["type"] == "output_text":
+                            part["annotations"] = [{"type": "url_citation", "title": text, "url": "u",
+                                                    "start_index": 0, "end_index": 1}]  # fmt: skip
+                out.append(head + b"data: " + json.dumps(event).encode() + b"\n\n")
+            return b"".join(out)
+        case "gemini-generate":
+            events = []
+            for piece in pieces:
+                event = gemini.event(gemini.text(piece))
+                event["candidates"][0]["logprobsResult"] = {"chosenCandidates": [{"token": piece}]}
+                events.append(gemini.frame(event))
+            last = gemini.event(gemini.text(""))
+            last["candidates"][0] |= {
+                "finishReason": "STOP",
+                "groundingMetadata": {"groundingSupports": [{"segment": {"text": whole}}]},
+                "citationMetadata": {"citationSources": [{"uri": whole}]},
+            }
+            return b"".join([*events, gemini.frame(last)])
+    lines = [json.loads(ollama.piece(piece)) | {"logprobs": [tokens(piece)]} for piece in pieces]
+    return b"".join(ollama.streamed(*(chat.encoded(line) + b"\n" for line in lines)))
+
+
+def _parts(item: Any) -> list[Any]:
+    items = (item or {}).get("output", [item] if item else [])
+    return [part for one in items for part in one.get("content", ())]
+
+
+def folded(api: str, stream: bytes) -> bytes:
+    """The whole reply that a stream adds up to."""
+    lines = (line.removeprefix(b"data:").strip() for line in stream.split(b"\n"))
+    return chat.encoded(BY_NAME[api].fold([json.loads(line) for line in lines if line.startswith(b"{")]))
+
+
+def opened(api: str, planner: Planner, *, stream: bool) -> Exchange:
+    tools = declared(api, {name: {"type": "object"} for name in ("rm", "read")})
+    body = chat.encoded(SHAPES[api].request(stream=stream, tools=tools))
+    return Exchange.open(BY_NAME[api], body, agent(api, stream=stream), planner, "seed")
+
+
+@pytest.mark.every
+@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize("api", SHAPES)
+def test_what_repeats_a_text_is_left_out_where_that_was_changed(api: str, text: str) -> None:
+    body = streamed(api, TEXTS[text])
+    for size in (len(body), 50):
+        exchange = opened(api, PLANNER, stream=True)
+        out = fed(exchange.stream(), *(body[at : at + size] for at in range(0, len(body), size)))
+        assert exchange.report.failures == []
+        assert b"SECRET" not in out
+        assert b"RETa" not in out
+        assert str([*b"SECRET"])[1:-1].encode() not in out
+    out = opened(api, PLANNER, stream=False).whole.rewrite(folded(api, body))
+    assert b"SECRET" not in out
+    assert str([*b"SECRET"])[1:-1].encode() not in out
+
+
+@pytest.mark.parametrize("api", SHAPES)
+def test_what_repeats_a_text_that_stays_leaves_with_it(api: str) -> None:
+    body = streamed(api, ["The word ", "is SECRETabc", " now."])
+    assert fed(opened(api, NO_POLICY, stream=True).stream(), body) == body
