@@ -279,8 +279,75 @@ EXCHANGES: Mapping[str, Callable[[], Hostile]] = {
 """What is more than a prompt or a stream: compressed, not streamed, long requests."""
 
 
+UNITS = (
+    *(
+        "<",
+        "{",
+        "[",
+        "(",
+        "`",
+        '"',
+        "\\",
+        '"\\',
+        "|",
+        "!",
+        "-",
+        "\n",
+        " ",
+        "a",
+        "0",
+        "\u2028",
+        "<|",
+        "</",
+        '{"a":',
+        "[{",
+    ),
+    *("<system-reminder>", "</｜DSML｜parameter>", "<|tool_call_end|>", "<tool_call>", "<function=bash>", "<think>"),
+    *(
+        '<tool_call>{{"name": "bash", ',
+        '"arguments": "',
+        "Unsupported parameter: 'x' ",
+        "messages.0.content: ",
+        "```\n",
+    ),
+)
+MEGABYTE = 1 << 20
+
+
+def _megabytes() -> Iterator[tuple[str, Hostile]]:
+    """A megabyte of one unit, in each part of an exchange."""
+    for unit in UNITS:
+        text = unit * (MEGABYTE // len(unit.encode()))
+        error = json.dumps({"error": {"message": text, "type": "invalid_request_error"}}).encode()
+        native = _named("bash", {"x": text})
+        pieces = [native["function"]["arguments"][at : at + 200] for at in range(0, MEGABYTE, 200)]
+        calls = [_frame({"tool_calls": [{**native, "function": {"name": "bash", "arguments": ""}}]})]
+        calls += [_frame({"tool_calls": [{"index": 0, "function": {"arguments": piece}}]}) for piece in pieces]
+        doubled = '<tool_call>\n{{"name": "bash", "arguments": {"x": ' + text + "}}\n</tool_call>"
+        asked = [
+            {"role": "user", "content": text},
+            *_turns(1, "x"),
+            {"role": "tool", "tool_call_id": "c0", "content": text},
+        ]
+        for what, one in {
+            "request": Hostile(_asked("m", messages=asked), [SHORT]),
+            "reply": Hostile(_asked("m", stream=False), _cut(_whole(text)), JSON),
+            "call in a reply": Hostile(_asked("m", stream=False), _cut(_whole(doubled)), JSON),
+            "stream": Hostile(_asked("m"), _cut(_said(text) + END)),
+            "call in a stream": Hostile(_asked("m"), _cut(_said(doubled) + END)),
+            "server's own call in a stream": Hostile(_asked("m"), _cut(b"".join(calls) + END)),
+            "server's own call": Hostile(_asked("m", stream=False), _cut(_whole("", tool_calls=[native])), JSON),
+            "error": Hostile(_asked("m"), _cut(error), JSON, "400 Bad Request"),
+            "error that is no JSON": Hostile(
+                _asked("m"), _cut(text.encode()), {"content-type": "text/html"}, "502 Bad"
+            ),
+        }.items():
+            yield f"1 MB of {unit!r} in a {what}", one
+
+
 def hostile() -> Iterator[tuple[str, Hostile]]:
     """Every exchange of this file, by what it is."""
+    yield from _megabytes()
     for what, prompt in PROMPTS.items():
         said = [{"role": "system", "content": prompt(MOST_PROMPT - 100)[:MOST_PROMPT]}]
         yield f"a prompt of {what}", Hostile(_asked(tools=None, messages=said), [SHORT])

@@ -36,6 +36,7 @@ class Hostile:
     asked: bytes
     reply: Sequence[bytes]
     headers: Mapping[str, str] = field(default_factory=lambda: SSE)
+    status: str = "200 OK"
 
 
 class Beside:
@@ -62,7 +63,7 @@ class Beside:
                     await asyncio.sleep(INTERVAL)
             else:
                 assert self._now is not None
-                writer.write(_head(self._now.headers))
+                writer.write(_head(self._now.headers, self._now.status))
                 for piece in self._now.reply:
                     writer.write(b"%x\r\n%s\r\n" % (len(piece), piece))
                     await writer.drain()
@@ -122,9 +123,9 @@ class Beside:
 STEADY = json.dumps({"model": "m", "stream": True, "messages": [{"role": "user", "content": "x"}]}).encode()
 
 
-def _head(headers: Mapping[str, str]) -> bytes:
+def _head(headers: Mapping[str, str], status: str = "200 OK") -> bytes:
     lines = [f"{name}: {value}" for name, value in {**headers, "transfer-encoding": "chunked"}.items()]
-    return "\r\n".join(["HTTP/1.1 200 OK", *lines, "", ""]).encode()
+    return "\r\n".join([f"HTTP/1.1 {status}", *lines, "", ""]).encode()
 
 
 @contextmanager

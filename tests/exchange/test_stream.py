@@ -15,7 +15,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fuzz.targets import is_said
-from tests.apis import chat
+from tests.apis import chat, pairs
+from tests.exchange.crossings import crossing
 from tests.exchanges import BODY, CALLED, SAID, TEXT, fed, opened, shows_reasoning
 from vtc.wire import UnsupportedEncoding
 
@@ -46,6 +47,35 @@ def test_a_stream_does_not_hold_the_conversation_that_it_answers() -> None:
         tracemalloc.stop()
     assert stream.feed(BODY)
     assert held - left > sum(len(turn["content"]) for turn in turns)
+
+
+def test_the_text_of_a_long_reply_is_not_kept() -> None:
+    """A turn that may be silent keeps what was said, but none is that said a megabyte."""
+    stream = opened().stream()
+    frame = chat.said("word " * 800)[0]
+    stream.feed(BODY[: len(BODY) // 2])
+    tracemalloc.start()
+    try:
+        for _ in range(2_000):
+            stream.feed(frame)
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 1 << 20
+
+
+@pytest.mark.parametrize("rest", [0, 30])
+@pytest.mark.parametrize(("client", "server"), [*((api, api) for api in pairs.NAMES), *pairs.CROSSED[:2]])
+def test_a_call_that_is_given_up_is_sent_in_parts(client: str, server: str, rest: int) -> None:
+    """A megabyte of it waits in thousands of frames: all others would wait while these are sent at once."""
+    text = '<tool_call>\n{"name": "read", "arguments": {"filePath": "' + "x" * (1 << 20) + "y" * 200 * rest
+    exchange = crossing(client, server, stream=True)
+    stream = exchange.stream()
+    body = pairs.streamed(server, [text[at : at + 200] for at in range(0, len(text), 200)])
+    chunks = [body[at : at + 400] for at in range(0, len(body), 400)]
+    out = [b"".join(stream.feed(chunk)) for chunk in chunks]
+    assert pairs.read(client, b"".join([*out, *stream.finish()]), stream=True).text == text
+    assert not rest or max(map(len, out)) < 0.8 * sum(map(len, out))
 
 
 def offered(**schema: Any) -> Any:

@@ -8,9 +8,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.bounds import impatient
 from vtc.wire import EventReader, EventStream, Frame, FrameTooLong
 from vtc.wire.framing import MOST_HELD
 from vtc.wire.sse import event_line, other_lines
+
+__all__ = ["impatient"]
 
 
 def read(*chunks: bytes) -> list[Frame]:
@@ -203,3 +206,14 @@ def test_lines_of_whole_data_without_blank_lines_are_frames(end: str) -> None:
 def test_data_in_several_lines_are_one_frame() -> None:
     body = b'data: {"a":\ndata: 1}\n\n'
     assert EventReader().feed(body) == [Frame(body, b'{"a":\n1}')]
+
+
+def test_data_that_are_no_object_are_decoded_once() -> None:
+    """However many lines of data follow them in the same frame, and in however many reads."""
+    long = b"data: [" + b"1, " * 500_000 + b"1]"
+    reader = EventReader()
+    assert reader.feed(long) == []
+    assert all(reader.feed(b"\ndata:") == [] for _ in range(20_000))
+    [frame] = reader.feed(b"\n\n")
+    assert frame.raw == long + b"\ndata:" * 20_000 + b"\n\n"
+    assert [frame.data for frame in reader.feed(b"data: {}\ndata: {}\n\n")] == [b"{}", b"{}"]

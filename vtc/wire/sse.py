@@ -54,6 +54,7 @@ class EventReader:
         self.held = bytearray()
         """The bytes of a frame that has only begun."""
         self._searched = 0  # no frame ends in the part of `held` before this
+        self._is_one = False  # the lines of `held` are of one frame: the first data are no object
         self._at_start = True
         self._runs_on = False  # no blank lines stand between frames
 
@@ -102,11 +103,14 @@ class EventReader:
                 break
             frames.append(bytes(held[start:end]))
             start = searched = end
-        if held.find(_NEXT_DATA, max(start, self._searched - len(_NEXT_DATA))) >= 0:  # seldom: all others are one line
+        self._is_one = self._is_one and not start
+        follows = held.find(_NEXT_DATA, max(start, self._searched - len(_NEXT_DATA))) >= 0
+        if follows and not self._is_one:  # seldom: all others are one line
             while begun := _run_on(held, start):
                 self._runs_on = True
                 frames.append(begun.frame)
                 start = begun.end
+            self._is_one = _RUN_ON.match(held, start) is not None
         del held[:start]
         # A frame's end may have begun in the last two bytes; the rest was searched in vain.
         self._searched = max(0, len(held) - 2)

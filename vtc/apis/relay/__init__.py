@@ -12,6 +12,7 @@ from __future__ import annotations
 import copy
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -23,6 +24,7 @@ from vtc.apis.relay.frames import (
     FrameWriter,
     Left,
     PendingFrame,
+    Read,
     after,
     before,
     failed_end,
@@ -33,6 +35,9 @@ from vtc.events import Beside, CallDelta, Delta, Event, Failure, Finish, Seal, T
 from vtc.json_text import encode
 from vtc.wire.framing import Frame
 
+MAX_FRAMES_AT_ONCE = 4096
+"""Frames of text that are sent in one go. A call that is given up after a megabyte has 262,144 of them, for which all
+other streams would wait more than a second."""
 MOST_CHOICES = 256
 """Choices of one reply that are told apart: twice as many as any server makes."""
 REASONLESS = "the reply ended without a reason"
@@ -143,12 +148,15 @@ class Relay[P: Pipeline]:
             if not (events or choice.ended) and choice.waiting is waiting and (waiting or entry.text or entry.calls):
                 waiting.append(entry)  # as for each frame of a long call; nothing can fail any more
                 self.decoder, self._choices[index], self._last = decoder, choice, frame if deltas else self._last
-                if last and len(deltas) == 1 and decoded.clean and not metadata:
+                if last and len(deltas) == 1 and decoded.clean and not (metadata or choice.unsettled):
                     self.last_frame = LastFrame(frame, last, (), (), waiting, True)
                 return []
+            if deferred := _deferred(choice, entry, events):
+                self.decoder, self._choices[index], self._last = decoder, deferred, frame if deltas else self._last
+                return []
             writer = copy.copy(self.writer)
-            left, waiting = settle([*choice.waiting, entry], events, ended=choice.ended)
-            out, choices = writer.leave(index, left), [replace(choice, waiting=waiting)]
+            left, waiting = settle([*choice.waiting, entry], [*choice.unsettled, *events], ended=choice.ended)
+            out, choices = writer.leave(index, left), [replace(choice, waiting=waiting, unsettled=())]
             is_text = len(deltas) == 1 and all(type(event) is Text for event in events)
             if last and is_text and not any(isinstance(item, Seal) for item in metadata):  # each of these is heard
                 self.last_frame = LastFrame(frame, last, left, out, waiting, not metadata)
@@ -232,10 +240,30 @@ class Relay[P: Pipeline]:
             choice.waiting.append(entry)
             return []
         self.last_frame, writer = None, copy.copy(self.writer)
+        if deferred := _deferred(choice, entry, events):
+            self._choices[index] = deferred
+            return []
         left, waiting = settle([*choice.waiting, entry], [*events], ended=False)
         out = writer.leave(index, left)
         self.writer = writer
         self._choices[index] = replace(choice, waiting=waiting, lifted=choice.lifted or has_calls(events))
+        return out
+
+    def send_deferred(self) -> list[bytes]:
+        """Send the next frames of text that is decided, where there are too many to be sent at once."""
+        out: list[bytes] = []
+        for index, choice in self._choices.items():
+            if not choice.unsettled:
+                continue
+            frames = [*islice(choice.waiting, MAX_FRAMES_AT_ONCE)]
+            size = sum(len(entry.text) - entry.decided for entry in frames)
+            now, later = _parted_at(choice.unsettled, size)
+            writer = copy.copy(self.writer)
+            left, waiting = settle(frames, now, ended=False)
+            out += writer.leave(index, left)
+            self.writer = writer
+            waiting.extend(islice(choice.waiting, len(frames), None))
+            self._choices[index] = replace(choice, waiting=waiting, unsettled=later)
         return out
 
     def went(self) -> None:
@@ -246,7 +274,8 @@ class Relay[P: Pipeline]:
     def release(self) -> list[bytes]:
         """Give back all that waits, as it came; for after a failure."""
         out: list[bytes] = []
-        for choice in self._choices.values():
+        for index, choice in self._choices.items():
+            self._choices[index] = replace(choice, unsettled=())
             while choice.waiting:
                 entry = choice.waiting.popleft()
                 text = entry.as_came(entry.decided if entry.begun else 0)
@@ -290,11 +319,13 @@ class Relay[P: Pipeline]:
             parts.append(read(choice, replace(entry, shared=True, odd=not decoded.clean), deltas))
         whole = []
         for choice, entry, events in parts:
-            leave, wait = settle([*choice.waiting, entry], events, ended=choice.ended)
+            leave, wait = settle([*choice.waiting, entry], [*choice.unsettled, *events], ended=choice.ended)
             if len(leave) == 1 and not wait and leave[0][0].intact:
                 whole.append((choice.index, *leave[0]))
         if len(whole) == len(parts):
-            return writer.whole(frame, whole), [replace(choice, waiting=deque()) for choice, _, _ in parts]
+            return writer.whole(frame, whole), [
+                replace(choice, waiting=deque(), unsettled=()) for choice, _, _ in parts
+            ]
         return _settled(writer, ((choice, replace(entry, intact=False), events) for choice, entry, events in parts))
 
     def _ended(
@@ -336,7 +367,30 @@ def _settled(writer: FrameWriter, parts: Iterable[Part]) -> tuple[list[bytes], l
     out: list[bytes] = []
     choices: list[Choice] = []
     for choice, entry, events in parts:
-        left, waiting = settle([*choice.waiting, entry], events, ended=choice.ended)
+        left, waiting = settle([*choice.waiting, entry], [*choice.unsettled, *events], ended=choice.ended)
         out += writer.leave(choice.index, left)
-        choices.append(replace(choice, waiting=waiting))
+        choices.append(replace(choice, waiting=waiting, unsettled=()))
     return out, choices
+
+
+def _deferred(choice: Choice, entry: PendingFrame, events: Sequence[object]) -> Choice | None:
+    """Put off what became of very many frames, if it is nothing but text; None if they are not that many."""
+    texts = [event for event in events if type(event) is Text]
+    if len(choice.waiting) < MAX_FRAMES_AT_ONCE or choice.ended or len(texts) < len(events):
+        return None
+    if not (texts or choice.unsettled):
+        return None
+    choice.waiting.append(entry)
+    return replace(choice, unsettled=(*choice.unsettled, *texts))
+
+
+def _parted_at(texts: Iterable[Text], size: int) -> tuple[Read, tuple[Text, ...]]:
+    """Part texts after so many characters."""
+    now: Read = []
+    later: list[Text] = []
+    for text in texts:
+        begun, rest = text.raw[:size], text.raw[size:]
+        size -= len(begun)
+        now += [Text(begun)] if begun else []
+        later += [Text(rest)] if rest else []
+    return now, tuple(later)

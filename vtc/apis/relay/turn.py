@@ -188,7 +188,8 @@ class TurnEncoder(msgspec.Struct, eq=False):
                     self.state = self.state if not self.speaks and self.size <= MOST else "over"
 
     def _say(self, text: str) -> None:
-        self.text, self.size = (self.text, text), self.size + len(text)
+        self.size += len(text)
+        self.text = (self.text, text) if self.size <= MOST else None  # a reply that is longer has spoken
 
     def _ends(self, events: Sequence[ReplyEvent]) -> bool:
         """True if the reply ends with these events, and its end is to wait."""

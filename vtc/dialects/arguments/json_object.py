@@ -39,10 +39,13 @@ LITERALS = {"true": "true", "false": "false", "null": "null", "True": "true", "F
 
 _TOKEN = re.compile(r"""\s*(?:(?P<mark>[{}\[\],:"])|(?P<word>[-+.\w]{1,400})|(?P<end>\Z)|(?P<other>.))""", re.DOTALL)
 NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?\Z", re.ASCII)  # used with match
-_IN_STRING = re.compile(
-    r"""(?P<run>[^"\\\x00-\x1f]+)|(?P<close>")|(?P<escape>\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))"""
+_AFTER_RUN = (
+    r"""|(?P<close>")|(?P<escape>\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))"""
     r"""|(?P<partial>\\(?:u[0-9a-fA-F]{0,3})?\Z)|(?P<bad>\\)|(?P<control>[\x00-\x1f]+)"""
 )
+_IN_STRING = re.compile(r"""(?P<run>(?:[^"\\\x00-\x1f]++|\\["\\/bfnrt])++)""" + _AFTER_RUN)
+_IN_PATH = re.compile(r"""(?P<run>[^"\\\x00-\x1f]+)""" + _AFTER_RUN)
+"""There each escape is looked at, as it may be a part of the path."""
 MOST_PATH = 260
 """Characters of a path on Windows."""
 _PATH = re.compile(  # for at most 260 characters
@@ -190,7 +193,7 @@ class JsonBody:
         self._run(escaped)
 
     def _string(self, text: str, at: int) -> int:
-        match = _IN_STRING.match(text, at)
+        match = (_IN_PATH if self._in_path else _IN_STRING).match(text, at)
         assert match is not None
         kind, piece = match.lastgroup, match[0]
         if kind == "partial":

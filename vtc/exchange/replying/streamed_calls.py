@@ -146,6 +146,8 @@ class _CallInPieces:
     rest: str = ""
     """What came last, and is no whole token yet: half an escape, a number that may go on."""
     waiting: _Waiting = NOTHING
+    kept: list[str] = field(default_factory=list)
+    """What came after that, once all waits for the end of the call."""
     whole: list[str] = field(default_factory=list)
     """The pieces that wait, as they came: they leave so, or stay for the end of the call."""
     repairs: dict[str, None] = field(default_factory=dict)
@@ -159,6 +161,7 @@ class _CallInPieces:
         if not self.shows:
             self.whole.append(piece)
             self.waiting = NOTHING
+            self.kept.clear()
             return None
         left = left if shown else "".join(self.whole) + left
         if self._stays(piece, left, last=last):
@@ -178,7 +181,7 @@ class _CallInPieces:
         if self.whole and not left and self.waiting.until == "end":
             return True
         waited = "".join(self.whole)
-        as_came = bool(waited) or left + self.waiting.text + self.came.again == piece
+        as_came = bool(waited) or (not self.kept and left + self.waiting.text + self.came.again == piece)
         undecided = self.arguments.error or self.came.again or (self.waiting.text and self.waiting.until == "next")
         if undecided and as_came and len(waited) <= MOST_WHOLE:
             return True
@@ -204,8 +207,11 @@ class _CallInPieces:
 
     def _keep(self, text: str = "") -> str:
         """Let nothing more leave before the end of the call."""
-        unread = self.rest if self.waiting.until == "value" else ""
-        self.waiting = _Waiting(self.waiting.text + unread + text, "end")
+        if self.waiting.until == "end":
+            self.kept.append(text)
+        else:
+            unread = self.rest if self.waiting.until == "value" else ""
+            self.waiting = _Waiting(self.waiting.text + unread + text, "end")
         return ""
 
     def _read(self, piece: str) -> str:
@@ -235,6 +241,9 @@ class _CallInPieces:
             out.append(text[mark:known])
             mark = known
         value += text[mark:] if read.is_over() else text[mark:at]
+        if in_value and len(value) > MOST_AT_ONCE and not read.is_over():
+            read.error = "a value of it is too long to wait for its end"
+            value += self.rest
         return self._parted(doubtful + "".join(out), value, in_value=in_value)
 
     def _parted(self, text: str, value: str, *, in_value: bool) -> str:
@@ -266,7 +275,7 @@ class _CallInPieces:
     @property
     def has_more(self) -> bool:
         """True if something follows its object: another one, perhaps, which is a call before those that come later."""
-        return self.is_whole and bool(self.waiting.text.strip())
+        return self.is_whole and any(text.strip() for text in (self.waiting.text, *self.kept))
 
     @property
     def is_whole(self) -> bool:
@@ -373,7 +382,7 @@ class StreamedCalls:
         written, left, more, fault = "".join(call.came.pieces), "".join(call.left), "", ""
         others: tuple[ToolCall, ...] = ()
         sent = ToolCall(call.first.name, left, call.first.id, call.first.source)
-        if call.waiting.text.strip() or not call.is_whole:
+        if call.has_more or not call.is_whole:
             try:
                 result = in_order(
                     replace(sent, arguments=written),
@@ -387,7 +396,8 @@ class StreamedCalls:
                     others = tuple(replace(following, source=None) for following in result.calls[1:])
                 call.repairs |= dict.fromkeys(result.repairs)
             except (NotInOrder, ValueError) as error:
-                rest = call.waiting.text + (call.rest if call.waiting.until == "value" else "") + call.came.again
+                unread = call.rest if call.waiting.until == "value" else ""
+                rest = "".join((call.waiting.text, unread, *call.kept, call.came.again))
                 more, fault = ("", "") if call.is_whole else (rest, str(error))
         piece = CallDelta(call.first.index, arguments=more, choice=call.first.choice) if more else None
         return CallEnd(replace(sent, arguments=left + more), call.first.index, piece, (*call.repairs,), fault, others)

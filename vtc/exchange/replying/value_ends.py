@@ -34,7 +34,7 @@ class ValueEnds:
     def __init__(self, dialects: Sequence[Description] = ()) -> None:
         texts = [text for dialect in dialects for text in (*dialect.calls, *dialect.params, *dialect.sections)]
         behind = [_SLOT.split(text)[-1].translate(_BARS) for text in texts if _SLOT.search(text)]
-        self._closers = sorted({closer for text in behind for closer in _MARKER.findall(text)})
+        self._closers = dict.fromkeys(sorted({closer for text in behind for closer in _MARKER.findall(text)}))
 
     def __bool__(self) -> bool:
         return bool(self._closers)
@@ -57,7 +57,7 @@ class ValueEnds:
             end = at
             while end and text[end - 1].isspace():
                 end -= 1
-            if not (text.endswith(">", 0, end) and self._closer(text[text.rfind("<", 0, end) : end])):
+            if end < at and not (text.endswith(">", 0, end) and self._closer(text[text.rfind("<", 0, end) : end])):
                 end = at
         return value[:end]
 
@@ -78,6 +78,8 @@ class ValueEnds:
     def _closer(self, marker: str) -> str | None:
         """Return the closer that a marker is, whole or cut; None if it is none."""
         marker = marker.rstrip()
+        if marker in self._closers:
+            return marker
         if len(marker) < _LEAST.get(marker[:2], 2):
             return None
         return next((closer for closer in self._closers if closer.startswith(marker)), None)
