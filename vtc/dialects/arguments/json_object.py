@@ -43,7 +43,7 @@ _AFTER_RUN = (
     r"""|(?P<close>")|(?P<escape>\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))"""
     r"""|(?P<partial>\\(?:u[0-9a-fA-F]{0,3})?\Z)|(?P<bad>\\)|(?P<control>[\x00-\x1f]+)"""
 )
-_IN_STRING = re.compile(r"""(?P<run>(?:[^"\\\x00-\x1f]++|\\["\\/bfnrt])++)""" + _AFTER_RUN)
+_IN_STRING = re.compile(r"""(?P<run>(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))++)""" + _AFTER_RUN)
 _IN_PATH = re.compile(r"""(?P<run>[^"\\\x00-\x1f]+)""" + _AFTER_RUN)
 """There each escape is looked at, as it may be a part of the path."""
 MOST_PATH = 260
