@@ -100,7 +100,9 @@ def add(whole: dict[str, Any], more: Mapping[str, Any]) -> None:
         elif isinstance(value, list):
             whole[key] = [*(whole.get(key) or ()), *value]
         elif isinstance(value, str) and isinstance(whole.get(key), str) and key not in ("role", "type"):
-            whole[key] += value
+            text, whole[key] = whole[key], ""  # the only reference to it, so that nothing is copied for each piece
+            text += value
+            whole[key] = text
         else:
             whole[key] = value
 
