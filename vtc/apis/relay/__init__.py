@@ -85,6 +85,7 @@ class Relay[P: Pipeline]:
         """By choice."""
         self._pipeline = pipeline
         self._choices: dict[int, Choice] = {}
+        self._unsettled: dict[int, list[Text]] = {}  # is decided; so many frames of it wait that they are sent in parts
         self._last = Frame(b"", None)  # the last one with deltas
         self.last_frame: LastFrame | None = None
         """The way of the last frame, if it said one thing, and text is all that became of it."""
@@ -145,18 +146,16 @@ class Relay[P: Pipeline]:
             entry = pending(frame, metadata) if metadata else PendingFrame(frame)
             entry = entry if decoded.clean else replace(entry, odd=True)
             choice, entry, events = read(choice, entry, deltas)
-            if not (events or choice.ended) and choice.waiting is waiting and (waiting or entry.text or entry.calls):
-                waiting.append(entry)  # as for each frame of a long call; nothing can fail any more
+            stays = not (events or choice.ended) and choice.waiting is waiting
+            if (stays and (waiting or entry.text or entry.calls)) or self._defers(choice, events):
+                choice.waiting.append(entry)  # as for each frame of a long call; nothing can fail any more
                 self.decoder, self._choices[index], self._last = decoder, choice, frame if deltas else self._last
-                if last and len(deltas) == 1 and decoded.clean and not (metadata or choice.unsettled):
+                if last and len(deltas) == 1 and decoded.clean and not (metadata or self._unsettled):
                     self.last_frame = LastFrame(frame, last, (), (), waiting, True)
                 return []
-            if deferred := _deferred(choice, entry, events):
-                self.decoder, self._choices[index], self._last = decoder, deferred, frame if deltas else self._last
-                return []
             writer = copy.copy(self.writer)
-            left, waiting = settle([*choice.waiting, entry], [*choice.unsettled, *events], ended=choice.ended)
-            out, choices = writer.leave(index, left), [replace(choice, waiting=waiting, unsettled=())]
+            left, waiting = settle([*choice.waiting, entry], self._settling(index, events), ended=choice.ended)
+            out, choices = writer.leave(index, left), [replace(choice, waiting=waiting)]
             is_text = len(deltas) == 1 and all(type(event) is Text for event in events)
             if last and is_text and not any(isinstance(item, Seal) for item in metadata):  # each of these is heard
                 self.last_frame = LastFrame(frame, last, left, out, waiting, not metadata)
@@ -240,8 +239,8 @@ class Relay[P: Pipeline]:
             choice.waiting.append(entry)
             return []
         self.last_frame, writer = None, copy.copy(self.writer)
-        if deferred := _deferred(choice, entry, events):
-            self._choices[index] = deferred
+        if self._defers(choice, events):
+            choice.waiting.append(entry)
             return []
         left, waiting = settle([*choice.waiting, entry], [*events], ended=False)
         out = writer.leave(index, left)
@@ -252,19 +251,39 @@ class Relay[P: Pipeline]:
     def send_deferred(self) -> list[bytes]:
         """Send the next frames of text that is decided, where there are too many to be sent at once."""
         out: list[bytes] = []
-        for index, choice in self._choices.items():
-            if not choice.unsettled:
-                continue
+        for index, texts in [*self._unsettled.items()]:
+            choice = self._choices[index]
             frames = [*islice(choice.waiting, MAX_FRAMES_AT_ONCE)]
             size = sum(len(entry.text) - entry.decided for entry in frames)
-            now, later = _parted_at(choice.unsettled, size)
+            now, later = _parted_at(texts, size)
             writer = copy.copy(self.writer)
             left, waiting = settle(frames, now, ended=False)
             out += writer.leave(index, left)
             self.writer = writer
             waiting.extend(islice(choice.waiting, len(frames), None))
-            self._choices[index] = replace(choice, waiting=waiting, unsettled=later)
+            self._choices[index] = replace(choice, waiting=waiting)
+            self._unsettled[index] = later
+            if not later:
+                del self._unsettled[index]
         return out
+
+    def _defers(self, choice: Choice, events: Sequence[object]) -> bool:
+        """Put off what became of very many frames, if it is nothing but text; False if they are not that many."""
+        texts = [event for event in events if type(event) is Text]
+        before = self._unsettled.get(choice.index, [])
+        if (
+            len(choice.waiting) < MAX_FRAMES_AT_ONCE
+            or choice.ended
+            or len(texts) < len(events)
+            or not (before or texts)
+        ):
+            return False
+        self._unsettled[choice.index] = [*before, *texts]
+        return True
+
+    def _settling(self, index: int, events: Read) -> Read:
+        """Return the events of a choice after the text that was put off."""
+        return [*self._unsettled.pop(index, ()), *events]
 
     def went(self) -> None:
         """Take note that the last frame, which waited, has left by another way."""
@@ -274,8 +293,8 @@ class Relay[P: Pipeline]:
     def release(self) -> list[bytes]:
         """Give back all that waits, as it came; for after a failure."""
         out: list[bytes] = []
-        for index, choice in self._choices.items():
-            self._choices[index] = replace(choice, unsettled=())
+        self._unsettled.clear()
+        for choice in self._choices.values():
             while choice.waiting:
                 entry = choice.waiting.popleft()
                 text = entry.as_came(entry.decided if entry.begun else 0)
@@ -316,16 +335,15 @@ class Relay[P: Pipeline]:
             deltas = [delta for delta in decoded.deltas if delta.choice == index]
             entry = pending(frame, [item for item in decoded.beside if item.choice == index])
             choice = self._choices.get(index) or self._begin(index)
-            parts.append(read(choice, replace(entry, shared=True, odd=not decoded.clean), deltas))
+            choice, entry, events = read(choice, replace(entry, shared=True, odd=not decoded.clean), deltas)
+            parts.append((choice, entry, self._settling(index, events)))
         whole = []
         for choice, entry, events in parts:
-            leave, wait = settle([*choice.waiting, entry], [*choice.unsettled, *events], ended=choice.ended)
+            leave, wait = settle([*choice.waiting, entry], events, ended=choice.ended)
             if len(leave) == 1 and not wait and leave[0][0].intact:
                 whole.append((choice.index, *leave[0]))
         if len(whole) == len(parts):
-            return writer.whole(frame, whole), [
-                replace(choice, waiting=deque(), unsettled=()) for choice, _, _ in parts
-            ]
+            return writer.whole(frame, whole), [replace(choice, waiting=deque()) for choice, _, _ in parts]
         return _settled(writer, ((choice, replace(entry, intact=False), events) for choice, entry, events in parts))
 
     def _ended(
@@ -359,7 +377,7 @@ class Relay[P: Pipeline]:
             if (is_called or not writer.passes) and not breaks:
                 reason = told_reason("stop", choice, fate)
                 entry = replace(entry, after=(*pieces, Finish(reason, choice.index, assumed=True)))
-            yield choice, entry, events
+            yield choice, entry, self._settling(choice.index, events)
 
 
 def _settled(writer: FrameWriter, parts: Iterable[Part]) -> tuple[list[bytes], list[Choice]]:
@@ -367,24 +385,13 @@ def _settled(writer: FrameWriter, parts: Iterable[Part]) -> tuple[list[bytes], l
     out: list[bytes] = []
     choices: list[Choice] = []
     for choice, entry, events in parts:
-        left, waiting = settle([*choice.waiting, entry], [*choice.unsettled, *events], ended=choice.ended)
+        left, waiting = settle([*choice.waiting, entry], events, ended=choice.ended)
         out += writer.leave(choice.index, left)
-        choices.append(replace(choice, waiting=waiting, unsettled=()))
+        choices.append(replace(choice, waiting=waiting))
     return out, choices
 
 
-def _deferred(choice: Choice, entry: PendingFrame, events: Sequence[object]) -> Choice | None:
-    """Put off what became of very many frames, if it is nothing but text; None if they are not that many."""
-    texts = [event for event in events if type(event) is Text]
-    if len(choice.waiting) < MAX_FRAMES_AT_ONCE or choice.ended or len(texts) < len(events):
-        return None
-    if not (texts or choice.unsettled):
-        return None
-    choice.waiting.append(entry)
-    return replace(choice, unsettled=(*choice.unsettled, *texts))
-
-
-def _parted_at(texts: Iterable[Text], size: int) -> tuple[Read, tuple[Text, ...]]:
+def _parted_at(texts: Iterable[Text], size: int) -> tuple[Read, list[Text]]:
     """Part texts after so many characters."""
     now: Read = []
     later: list[Text] = []
@@ -393,4 +400,4 @@ def _parted_at(texts: Iterable[Text], size: int) -> tuple[Read, tuple[Text, ...]
         size -= len(begun)
         now += [Text(begun)] if begun else []
         later += [Text(rest)] if rest else []
-    return now, tuple(later)
+    return now, later

@@ -140,8 +140,6 @@ class Choice(msgspec.Struct, frozen=True):
     """True if calls that wait leave in frames of our own only."""
     crosses: bool = False
     """True if the client speaks another API: there a cut call makes the end of the reply an error (`frames.py`)."""
-    unsettled: tuple[Text, ...] = ()
-    """Text that is decided, and of which so many frames wait that they are sent a part at a time."""
 
 
 type Fate = Literal["none", "kept", "written"]
