@@ -85,7 +85,8 @@ class Relay[P: Pipeline]:
         """By choice."""
         self._pipeline = pipeline
         self._choices: dict[int, Choice] = {}
-        self._unsettled: dict[int, list[Text]] = {}  # is decided; so many frames of it wait that they are sent in parts
+        self.unsettled: dict[int, list[Text]] = {}
+        """Text that is decided, by choice; so many frames of it wait that they are sent in parts."""
         self._last = Frame(b"", None)  # the last one with deltas
         self.last_frame: LastFrame | None = None
         """The way of the last frame, if it said one thing, and text is all that became of it."""
@@ -120,8 +121,7 @@ class Relay[P: Pipeline]:
             return self.feed(inner)
         if decoded is None or decoded.at_once:
             return self._at_once(frame, decoded)
-        self.last_frame = None
-        frame, metadata = decoded.frame or frame, decoded.beside
+        self.last_frame, frame, metadata = None, decoded.frame or frame, decoded.beside
         if decoded.ends and (decoded.deltas or metadata):
             raise ValueError("the decoder tells the end of the reply and more in one frame")
         deltas: Sequence[Delta] = decoded.deltas
@@ -142,19 +142,20 @@ class Relay[P: Pipeline]:
         else:
             index = deltas[0].choice if deltas else min(several, default=0)
             choice = self._choices.get(index) or self._begin(index)
-            waiting = choice.waiting
-            entry = pending(frame, metadata) if metadata else PendingFrame(frame)
+            waiting, entry = choice.waiting, pending(frame, metadata) if metadata else PendingFrame(frame)
             entry = entry if decoded.clean else replace(entry, odd=True)
             choice, entry, events = read(choice, entry, deltas)
             stays = not (events or choice.ended) and choice.waiting is waiting
-            if (stays and (waiting or entry.text or entry.calls)) or self._defers(choice, events):
+            many = len(waiting) >= MAX_FRAMES_AT_ONCE and self._defers(choice, events)
+            if many or (stays and (waiting or entry.text or entry.calls)):
                 choice.waiting.append(entry)  # as for each frame of a long call; nothing can fail any more
                 self.decoder, self._choices[index], self._last = decoder, choice, frame if deltas else self._last
-                if last and len(deltas) == 1 and decoded.clean and not (metadata or self._unsettled):
+                if last and len(deltas) == 1 and decoded.clean and not (metadata or self.unsettled):
                     self.last_frame = LastFrame(frame, last, (), (), waiting, True)
                 return []
             writer = copy.copy(self.writer)
-            left, waiting = settle([*choice.waiting, entry], self._settling(index, events), ended=choice.ended)
+            settled = self._settling(index, events) if self.unsettled else events
+            left, waiting = settle([*choice.waiting, entry], settled, ended=choice.ended)
             out, choices = writer.leave(index, left), [replace(choice, waiting=waiting)]
             is_text = len(deltas) == 1 and all(type(event) is Text for event in events)
             if last and is_text and not any(isinstance(item, Seal) for item in metadata):  # each of these is heard
@@ -239,7 +240,7 @@ class Relay[P: Pipeline]:
             choice.waiting.append(entry)
             return []
         self.last_frame, writer = None, copy.copy(self.writer)
-        if self._defers(choice, events):
+        if len(choice.waiting) >= MAX_FRAMES_AT_ONCE and self._defers(choice, events):
             choice.waiting.append(entry)
             return []
         left, waiting = settle([*choice.waiting, entry], [*events], ended=False)
@@ -251,7 +252,7 @@ class Relay[P: Pipeline]:
     def send_deferred(self) -> list[bytes]:
         """Send the next frames of text that is decided, where there are too many to be sent at once."""
         out: list[bytes] = []
-        for index, texts in [*self._unsettled.items()]:
+        for index, texts in [*self.unsettled.items()]:
             choice = self._choices[index]
             frames = [*islice(choice.waiting, MAX_FRAMES_AT_ONCE)]
             size = sum(len(entry.text) - entry.decided for entry in frames)
@@ -262,28 +263,23 @@ class Relay[P: Pipeline]:
             self.writer = writer
             waiting.extend(islice(choice.waiting, len(frames), None))
             self._choices[index] = replace(choice, waiting=waiting)
-            self._unsettled[index] = later
+            self.unsettled[index] = later
             if not later:
-                del self._unsettled[index]
+                del self.unsettled[index]
         return out
 
     def _defers(self, choice: Choice, events: Sequence[object]) -> bool:
-        """Put off what became of very many frames, if it is nothing but text; False if they are not that many."""
+        """Put off what became of very many frames, if it is nothing but text; False if it is not."""
         texts = [event for event in events if type(event) is Text]
-        before = self._unsettled.get(choice.index, [])
-        if (
-            len(choice.waiting) < MAX_FRAMES_AT_ONCE
-            or choice.ended
-            or len(texts) < len(events)
-            or not (before or texts)
-        ):
+        before = self.unsettled.get(choice.index, [])
+        if choice.ended or len(texts) < len(events) or not (before or texts):
             return False
-        self._unsettled[choice.index] = [*before, *texts]
+        self.unsettled[choice.index] = [*before, *texts]
         return True
 
     def _settling(self, index: int, events: Read) -> Read:
         """Return the events of a choice after the text that was put off."""
-        return [*self._unsettled.pop(index, ()), *events]
+        return [*self.unsettled.pop(index, ()), *events]
 
     def went(self) -> None:
         """Take note that the last frame, which waited, has left by another way."""
@@ -293,7 +289,7 @@ class Relay[P: Pipeline]:
     def release(self) -> list[bytes]:
         """Give back all that waits, as it came; for after a failure."""
         out: list[bytes] = []
-        self._unsettled.clear()
+        self.unsettled.clear()
         for choice in self._choices.values():
             while choice.waiting:
                 entry = choice.waiting.popleft()
@@ -336,7 +332,7 @@ class Relay[P: Pipeline]:
             entry = pending(frame, [item for item in decoded.beside if item.choice == index])
             choice = self._choices.get(index) or self._begin(index)
             choice, entry, events = read(choice, replace(entry, shared=True, odd=not decoded.clean), deltas)
-            parts.append((choice, entry, self._settling(index, events)))
+            parts.append((choice, entry, self._settling(index, events) if self.unsettled else events))
         whole = []
         for choice, entry, events in parts:
             leave, wait = settle([*choice.waiting, entry], events, ended=choice.ended)
@@ -377,7 +373,7 @@ class Relay[P: Pipeline]:
             if (is_called or not writer.passes) and not breaks:
                 reason = told_reason("stop", choice, fate)
                 entry = replace(entry, after=(*pieces, Finish(reason, choice.index, assumed=True)))
-            yield choice, entry, self._settling(choice.index, events)
+            yield choice, entry, self._settling(choice.index, events) if self.unsettled else events
 
 
 def _settled(writer: FrameWriter, parts: Iterable[Part]) -> tuple[list[bytes], list[Choice]]:

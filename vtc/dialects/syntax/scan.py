@@ -363,7 +363,7 @@ class TokenScan(Scan):
         if self._white:
             white = self._white(text, at)
             start = white.end() if white else at
-            if not final and _is_blank(text, start):
+            if not final and len(text) - start <= 1 and text[start:] in ("", "\\"):  # as `_is_blank`, without a call
                 return _HELD.match(text, at)
         names = self._begun(text, start, final=final)
         if names is None:
@@ -399,7 +399,7 @@ class TokenScan(Scan):
                     continue
                 match = run.match(text, at)
                 after = match.end() if match else at
-                if not final and (after == end or (run is _SPACE and _is_blank(text, after))):
+                if not final and (after == end or (run is _SPACE and after == end - 1 and text[after] == "\\")):
                     return None
                 # All white space belongs together; of another run some may belong to what follows.
                 places += [(following, after)] if run is _SPACE else [(following, i) for i in range(at + 1, after + 1)]

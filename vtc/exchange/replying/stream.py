@@ -208,7 +208,8 @@ class Stream:
                 except UnreadableFrame as error:
                     self._leave_out(str(error))
                 del unread[0]
-            out += self._relay.send_deferred()
+            if self._relay.unsettled:
+                out += self._relay.send_deferred()
             if rest and not self._fate.is_open:
                 rest = b""
                 if not breaks:
