@@ -136,7 +136,7 @@ _OF_FILE = re.compile(  # for at most 48 characters
 # These search `CONTEXT` characters at most.
 _NO_WORD = re.compile(r"</?[\w:.-]{1,64}\s*>|<[|｜][^<>|｜\s]{1,64}[|｜]>|\[[A-Z_]{4,64}\]")
 _WORD = re.compile(r"[^\W_]")
-_ITEM_NUMBER = re.compile(r"[ \t]*+(?:\d{1,9}|[A-Za-z])[.)][ \t]*+")
+_ITEM_NUMBER = re.compile(r"[ \t]*+(?:\d{1,9}|[A-Za-z])[.)][ \t]*+")  # used with match
 _LEADS = re.compile(r"""(?:(?P<sentence>[.!?…。！？．])|[:\uff1a])[\s"'”’»」』)\]*_]*+\Z""")
 
 
