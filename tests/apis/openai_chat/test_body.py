@@ -27,7 +27,7 @@ def rewritten(body: Any, **how: bool) -> Any:
     return json.loads(relayed(chat.encoded(body), **how))
 
 
-@pytest.mark.parametrize("content", ["", None, "Hello", "a [", "[ x] é", 5, [{"type": "text", "text": "x"}]])
+@pytest.mark.parametrize("content", ["", None, "Hello", "a [", "[ x] é", 5])
 def test_a_reply_without_calls_keeps_its_bytes(content: Any) -> None:
     body = json.dumps(chat.completion(content), indent=3).encode()
     assert relayed(body) == body
@@ -120,10 +120,10 @@ REFERENCE = {"type": "reference", "reference_ids": [7]}
 
 
 def test_text_in_parts_is_read_as_other_text() -> None:
-    """As Mistral's servers send it. What is rewritten of it is one text, and what is none stays what it was."""
+    """As Mistral's servers send it. It is sent as one text, and its thinking as reasoning; another part stays one."""
     parts = [THOUGHT, {"type": "text", "text": "a[x]"}, {"type": "text", "text": "b"}, "c", REFERENCE]
     message = rewritten(chat.completion(parts))["choices"][0]["message"]
-    assert message["content"] == [THOUGHT, REFERENCE, {"type": "text", "text": "abc"}]
+    assert (message["content"], message["reasoning_content"]) == ([REFERENCE, {"type": "text", "text": "abc"}], "[no]")
     assert [call["function"]["name"] for call in message["tool_calls"]] == ["x"]
     message = rewritten(chat.completion(["a[x]", {"type": "text", "text": "b"}]))["choices"][0]["message"]
     assert message["content"] == "ab"
@@ -132,18 +132,18 @@ def test_text_in_parts_is_read_as_other_text() -> None:
 def test_thinking_in_parts_is_reasoning_that_upstream_parted_off() -> None:
     toy = Toy()
     body = chat.encoded(chat.completion([THOUGHT, {"type": "text", "text": "Hi"}]))
-    assert relayed(body, toy) == body
+    message = json.loads(relayed(body, toy))["choices"][0]["message"]
+    assert (message["content"], message["reasoning_content"]) == ("Hi", "[no]")
     assert toy.reasoning_seen
 
 
-def test_thinking_in_parts_is_kept_where_a_chunk_is_rewritten() -> None:
+def test_thinking_in_parts_is_reasoning_in_a_stream() -> None:
     """Beside text and before it, with the role and without it, also where nothing of the text is left."""
     relay = Relay(Decoder(), Encoder(), Toy)
     contents = [[THOUGHT], [THOUGHT, {"type": "text", "text": "a[x]"}], [THOUGHT, "[y]"], "b"]
     body = b"".join(chat.chunk({"role": "assistant", "content": content}) for content in contents) + chat.STOP
     out = b"".join([piece for frame in EventReader().feed(body) for piece in relay.feed(frame)] + relay.finish())
-    said = [delta["content"] for delta in chat.deltas(out) if delta.get("content")]
-    assert [one for one in said if isinstance(one, list)] == [[THOUGHT]] * 3
-    assert "".join(one for one in said if isinstance(one, str)) == "ab"
+    assert "".join(delta.get("content") or "" for delta in chat.deltas(out)) == "ab"
+    assert "".join(delta.get("reasoning_content") or "" for delta in chat.deltas(out)) == "[no]" * 3
     called = [call["function"].get("name") for delta in chat.deltas(out) for call in delta.get("tool_calls", ())]
     assert [name for name in called if name] == ["x", "y"]

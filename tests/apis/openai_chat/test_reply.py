@@ -49,7 +49,7 @@ def reply(*pieces: str, reason: str = "stop") -> list[bytes]:
         reply("a", "(b", "c", reason="length"),
         [chat.chunk({"role": "assistant", "content": None}), chat.chunk({"content": ""}), chat.STOP],
         [chat.frame({"error": {"message": "x"}})],
-        [chat.frame({"choices": None}), chat.frame([]), chat.frame("x"), chat.frame({"choices": [1]})],
+        [chat.frame({"choices": [1]})],
         [
             chat.frame({"choices": [{"delta": None}, {"index": 1}]}),
             chat.frame({"choices": [{"delta": {"content": 5}}]}),
@@ -61,6 +61,25 @@ def reply(*pieces: str, reason: str = "stop") -> list[bytes]:
 )
 def test_frames_of_which_nothing_changes_leave_as_they_came(frames: list[bytes]) -> None:
     assert run(*frames) == b"".join(frames)
+
+
+def test_frames_that_clients_cannot_read_are_sent_as_they_can() -> None:
+    """Content is a text, each event an object with a list of choices."""
+    thought = {"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}
+    call = chat.native(0, id="c1", name="x", arguments="{}")
+    odd = [
+        chat.frame(None), chat.frame([]), chat.frame("x"), chat.frame({**chat.HEAD, "choices": None}),
+        chat.chunk({"content": [thought]}), chat.chunk({"content": [{"type": "text", "text": "Hal"}]}),
+        chat.chunk({"content": ["lo."]}), chat.chunk({"content": [], "tool_calls": [call]}),
+        chat.frame({**chat.HEAD, "choices": None, "usage": chat.USAGE}),
+    ]  # fmt: skip
+    found = chat.events(run(chat.ROLE, *odd, chat.chunk({}, "tool_calls"), chat.DONE))
+    assert all(isinstance(event["choices"], list) for event in found[:-1])
+    assert [event["usage"] for event in found[:-1] if "usage" in event] == [chat.USAGE]
+    deltas = [choice["delta"] for event in found[:-1] for choice in event["choices"]]
+    assert [delta["content"] for delta in deltas if delta.get("content") is not None] == ["", "Hal", "lo."]
+    assert [delta["reasoning_content"] for delta in deltas if "reasoning_content" in delta] == ["Hm."]
+    assert [one["function"]["name"] for delta in deltas for one in delta.get("tool_calls", ()) if "id" in one] == ["x"]
 
 
 def test_a_frame_leaves_as_soon_as_it_may() -> None:

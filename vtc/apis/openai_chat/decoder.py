@@ -18,7 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from vtc.apis.calls import OpenCalls
-from vtc.apis.clean import MISSING, NOTHING, NULL, WRITTEN, Table, is_clean
+from vtc.apis.clean import MISSING, NOTHING, NULL, NUMBER, OPTIONAL, WRITTEN, Table, is_clean
 from vtc.apis.contract import Decoded, Json
 from vtc.apis.crossing import FIELDS
 from vtc.apis.fields import cleaned, count_of, is_error, object_of, part_of
@@ -38,6 +38,7 @@ from vtc.events import (
     TextDelta,
     Usage,
 )
+from vtc.json_text import decode
 from vtc.wire import sse
 from vtc.wire.framing import Frame
 
@@ -80,7 +81,7 @@ _PARTS = ("image_url", "reference")
 
 _CLEAN: Mapping[str, Table] = {
     "choice": {"finish_reason": (MISSING, NULL, WRITTEN)},
-    "delta": {"role": (MISSING, "assistant")},
+    "delta": {"role": (MISSING, "assistant"), "content": (*OPTIONAL, NUMBER)},
 }
 """What clients rely on, by where it stands; for calls there is more of it. The structs below say the same."""
 
@@ -184,6 +185,11 @@ class Decoder(msgspec.Struct):
         if data.strip() == b"[DONE]":
             return Decoded(ends=True)
         chunk = object_of(data)
+        if chunk is None and _is_json(data):
+            return Decoded(clean=False)  # clients look for choices in it: it says nothing, so nothing is sent
+        is_null = chunk is not None and "choices" in chunk and chunk["choices"] is None
+        if chunk and is_null:
+            chunk = {**chunk, "choices": []}
         entries = chunk.get("choices") if chunk else None
         failed = (_failure(chunk),) if chunk and is_error(chunk) else ()
         if chunk and failed and not entries:
@@ -215,7 +221,9 @@ class Decoder(msgspec.Struct):
             *seals,
             *_beside(chunk),
         ]
-        return Decoded((*deltas, *failed), (*beside,), None if frame is received else frame, clean=clean and not apart)
+        return Decoded(
+            (*deltas, *failed), (*beside,), None if frame is received else frame, clean=clean and not (apart or is_null)
+        )
 
     def _named(self, chunk: dict[str, Any]) -> dict[str, Any]:
         """Tell what the model thinks in all fields in which the client is to be told it."""
@@ -294,6 +302,14 @@ class Decoder(msgspec.Struct):
         return replace(piece, clean=False) if number != next_ else piece
 
 
+def _is_json(data: bytes) -> bool:
+    try:
+        decode(data)
+    except (ValueError, RecursionError):
+        return False
+    return bool(data.strip())
+
+
 def _failure(chunk: Json) -> Failure:
     """Read an error; OpenRouter sends one beside the end of a choice."""
     error = part_of(chunk, "error") or chunk
@@ -322,13 +338,7 @@ def _deltas(choice: int, entry: Json, part: Json, calls: Sequence[CallDelta], *,
             deltas.append(_reasoning(key, part[key], choice))
             break
     else:
-        deltas += [
-            ReasoningDelta(
-                _text(entry["thinking"]), choice, Origin(NAME, "delta.content", [entry], choice, harmless=True)
-            )
-            for entry in entries
-            if entry.get("thinking")
-        ]
+        deltas += [ReasoningDelta(_text(entry["thinking"]), choice) for entry in entries if entry.get("thinking")]
     deltas += calls
     deltas.append(TextDelta(_text(part.get("content")), choice))
     if refusal := "".join(str(entry["refusal"]) for entry in (part, *entries) if entry.get("refusal")):
