@@ -141,3 +141,19 @@ def test_a_stream_is_read_as_the_whole_reply(pieces: list[str], size: int) -> No
     whole = chat.read(exchange.whole.rewrite(chat.encoded(chat.completion(text))))
     found = answered(*parted(text, size))
     assert (found.content.split(), found.calls) == (whole.content.split(), whole.calls)
+
+
+@pytest.mark.parametrize(
+    ("model", "text", "content", "reasoning"),
+    [
+        ("ministral-3-reasoning", "content[THINK]thinking[/THINK]after", "contentafter", "thinking"),
+        ("gemma-4-31b-it", "<|channel>x<channel|>y", "y", "x"),
+        ("gemma-4-31b-it", "Now. <|channel>thought\nx<channel|>y", "Now. y", "\nx"),
+        ("gemma-4-31b-it", "x<channel|>y", "y", "x"),
+        ("qwen3", "a<think>b</think>c", "ac", "b"),
+    ],
+)
+def test_a_whole_reply_is_split_where_its_reasoning_opens(model: str, text: str, content: str, reasoning: str) -> None:
+    exchange = opened(model=model)
+    found = chat.read(exchange.whole.rewrite(chat.encoded(chat.completion(text))))
+    assert (found.content, found.reasoning) == (content, reasoning)

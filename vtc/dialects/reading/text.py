@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 from vtc.dialects.reading.after_call import EXCERPT
@@ -69,8 +70,15 @@ class InText(SaysText):
             return None
         beginning.undecided = False
         thoughts, beginning.thought = context.speech.take_back()
-        if thoughts:
-            context.speech.emit(KINDS[context.think](thoughts))
+        before, opener, inside = _parted(thoughts, token[0], context.grammar.reasoning.closing_tags)
+        if opener:  # in the middle of the text, where none is read: what stands before it is no reasoning
+            beginning.began_inside = False
+            context.speech.say(before)
+            if context.speech.space:
+                context.speech.emit(Text(context.speech.take_space()))
+            emit_tag(context, opener)
+        if inside:
+            context.speech.emit(KINDS[context.think](inside))
         write_tag(context, token)
         return Verdict.REASONING
 
@@ -162,9 +170,24 @@ class InReasoning:
         return None
 
 
+def _parted(text: str, closing_tag: str, closing_tags: Mapping[str, str]) -> tuple[str, str, str]:
+    """Part a text where the reasoning opens that ends with a tag; the opening one may lack its second half.
+
+    Gemma's is a token and a name: `<|channel>thought`.
+    """
+    openers = [opener for opener, closer in closing_tags.items() if closer == closing_tag]
+    tokens = [opener[: opener.find(">") + 1] for opener in openers]
+    opener = next((opener for opener in (*openers, *tokens) if opener and opener in text), "")
+    return text.partition(opener) if opener else ("", "", text)
+
+
 def write_tag(context: Context, token: TokenMatch) -> None:
     """Keep a reasoning tag or leave it out; white space after it is then dropped as after a call."""
-    text = context.cursor.take(token.end())
+    emit_tag(context, context.cursor.take(token.end()))
+
+
+def emit_tag(context: Context, text: str) -> None:
+    """Keep the text of a reasoning tag or leave it out."""
     if context.think == "keep":
         context.speech.emit(Text(text))
         context.speech.keep()
