@@ -120,6 +120,9 @@ class ConversationLessons:
         self._key = key
         self._clock = clock
 
+    def __repr__(self) -> str:
+        return f"ConversationLessons(known={dict(self.known())}, held={dict(self.held())})"
+
     def known(self) -> Mapping[str, Any]:
         """List the lessons of all conversations, by name."""
         return self._all.known()

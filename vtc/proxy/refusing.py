@@ -47,7 +47,7 @@ def build_request(
 ) -> None:
     """Build the request to the server of an exchange in a flow, from the request as it was received.
 
-    The body that the client sent is stored in the flow's metadata if `keep`.
+    If `keep`, the flow's metadata store the body that the client sent, and which headers differ from its own.
     """
     original.restore(flow)
     flow.request.headers.pop("upgrade", None)  # a reply in another protocol is not read
@@ -57,7 +57,8 @@ def build_request(
     if exchange.reads:
         # A reply that cannot be decoded could not be read; clients take identity as they take any other.
         flow.request.headers["accept-encoding"] = "identity"
-    original.record_changes(flow)
+    if keep:
+        original.record_changes(flow)
 
 
 def redirect(flow: http.HTTPFlow, client: Place, exchange: Exchange) -> None:
