@@ -73,6 +73,10 @@ def _said(text: str) -> bytes:
     return b"".join(_frame({"content": text[at : at + 400]}) for at in range(0, len(text), 400))
 
 
+def _by_frame(text: str) -> bytes:
+    return b"".join(_frame({"content": text[at : at + 4]}) for at in range(0, len(text), 4))
+
+
 END = _frame({}, reason="stop")
 REPLIES: Mapping[str, Callable[[int], bytes]] = {
     "calls of the server's own": lambda n: b"".join(_frame({"tool_calls": [_call(i)]}) for i in range(n)) + END,
@@ -170,6 +174,7 @@ def _turns(count: int, text: str) -> list[dict[str, Any]]:
     return [*(one * count), {"role": "user", "content": "x"}]
 
 
+MEGABYTE = 1 << 20
 GZIP = {**SSE, "content-encoding": "gzip"}
 JSON = {"content-type": "application/json"}
 SHORT = _said(HERMES % 1) + END
@@ -209,6 +214,18 @@ EXCHANGES: Mapping[str, Callable[[], Hostile]] = {
     "calls in gzip": lambda: Hostile(_asked("m"), _zipped((SHORT[: -len(END)], 1 << 15), read=READ), GZIP),
     "zeros in gzip, not streamed": lambda: Hostile(
         _asked(stream=False), _zipped((b'{"a": "', 1), (ZEROS, 60), read=READ), {**JSON, "content-encoding": "gzip"}
+    ),
+    "a call of a megabyte, four characters a frame": lambda: Hostile(
+        _asked("m"), _cut(_by_frame(NEVER + "a" * (MEGABYTE - 100)) + END)
+    ),
+    "a call of 1.1 MB, four characters a frame": lambda: Hostile(
+        _asked("m"), _cut(_by_frame(NEVER + "a" * 1_150_000) + END)
+    ),
+    "prose of 8 MB, not streamed": lambda: Hostile(
+        _asked("m", stream=False), _cut(_whole("a < b, `c`.\n" * 700_000)), JSON
+    ),
+    "a message of 8 MB": lambda: Hostile(
+        _asked("m", messages=[{"role": "user", "content": "a < b.\n" * 1_200_000}]), [SHORT]
     ),
     "a call of 10 MB": lambda: Hostile(_asked("m"), _cut(_said(NEVER + "a" * 10_000_000 + '"}}</tool_call>') + END)),
     "a call of 10 MB, not streamed": lambda: Hostile(
@@ -311,7 +328,6 @@ UNITS = (
         "```\n",
     ),
 )
-MEGABYTE = 1 << 20
 
 
 def _megabytes() -> Iterator[tuple[str, Hostile]]:

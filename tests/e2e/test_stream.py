@@ -175,6 +175,15 @@ async def test_a_call_leaves_before_more_is_sent(dialect: str, start: Start) -> 
 # What else a chunk may hold
 
 
+async def test_a_long_call_that_is_cut_is_sent_in_parts_up_to_its_end(start: Start) -> None:
+    """Thousands of frames wait for the rest of a call, and none follows with which they could be sent."""
+    text = '<tool_call>\n{"name": "read", "arguments": {"filePath": "' + "x" * 40_000
+    frames = chat.streamed(*(text[at : at + 4] for at in range(0, len(text), 4)), finish="length")
+    lab = await start([b"".join(frames[at : at + 100]) for at in range(0, len(frames), 100)])
+    found = chat.read((await lab.post(ASK)).body)
+    assert (found.content, found.finish_reason) == (text, "length")
+
+
 async def test_choices_are_read_apart(start: Start) -> None:
     """Two choices, interleaved piece by piece and in one chunk: one of them calls, the other talks."""
     talk = "No <b>need</b>."

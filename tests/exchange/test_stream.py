@@ -6,6 +6,7 @@ import gc
 import gzip
 import tracemalloc
 import weakref
+from functools import partial
 from itertools import cycle, pairwise
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 
 from fuzz.targets import is_said
 from tests.apis import chat, pairs
+from tests.bounds import steps
 from tests.exchange.crossings import crossing
 from tests.exchanges import BODY, CALLED, SAID, TEXT, fed, opened, shows_reasoning
 from vtc.wire import UnsupportedEncoding
@@ -64,7 +66,19 @@ def test_the_text_of_a_long_reply_is_not_kept() -> None:
     assert held < 1 << 20
 
 
-@pytest.mark.parametrize("rest", [0, 30])
+def test_a_call_that_was_not_read_is_looked_for_at_the_end_of_a_stream() -> None:
+    """As long as that takes, all others wait."""
+    works = []
+    for words in (4_000, 16_000):
+        exchange = opened(tools=[chat.tool("read", filePath="string")])
+        body = b"".join(chat.streamed(*["word "] * words, '@@read(filePath="a")'))
+        assert exchange.stream().feed(body)
+        works.append(steps(partial(exchange.look_for_unread, lambda body=body: body)))
+        assert exchange.report.unread["tool"] == "read"
+    assert works[1] < 1.2 * works[0]
+
+
+@pytest.mark.parametrize("rest", [-10, 0, 30])
 @pytest.mark.parametrize(("client", "server"), [*((api, api) for api in pairs.NAMES), *pairs.CROSSED[:2]])
 def test_a_call_that_is_given_up_is_sent_in_parts(client: str, server: str, rest: int) -> None:
     """A megabyte of it waits in thousands of frames: all others would wait while these are sent at once."""

@@ -23,8 +23,19 @@ logger = logging.getLogger(__name__)
 
 def begin(flow: http.HTTPFlow, live: LiveExchange, first: Stream) -> None:
     """Have a reply go on whose end waits; for the end of its stream."""
-    if first.turn:
+    if first.defers:
+        go_on(flow, in_parts(flow, live, first))
+    elif first.turn:
         go_on(flow, rest_of(flow, live, first))
+
+
+async def in_parts(flow: http.HTTPFlow, live: LiveExchange, stream: Stream) -> AsyncIterator[list[bytes]]:
+    """Yield the text of a reply that is sent in parts, its end, and what follows that."""
+    while stream.defers:
+        yield _sent(live, stream.feed(b""))
+    yield _sent(live, live.end(flow))
+    async for pieces in rest_of(flow, live, stream):
+        yield pieces
 
 
 async def rest_of(flow: http.HTTPFlow, live: LiveExchange, first: Stream) -> AsyncIterator[list[bytes]]:

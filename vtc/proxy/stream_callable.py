@@ -129,7 +129,10 @@ def rewriting(
         nonlocal quiet, shown, before
         out: list[bytes] | None = None
         try:
-            out = stream.feed(chunk) if chunk else live.end(flow)
+            if chunk:
+                out = stream.feed(chunk)
+            else:
+                out = [] if at_end and stream.defers else live.end(flow)
             if not chunk and at_end:
                 at_end()
             if live.keep:

@@ -87,6 +87,8 @@ class Relay[P: Pipeline]:
         self._choices: dict[int, Choice] = {}
         self.unsettled: dict[int, list[Text]] = {}
         """Text that is decided, by choice; so many frames of it wait that they are sent in parts."""
+        self.queued: list[Frame] = []
+        """Frames that are to be read once that text was sent."""
         self._last = Frame(b"", None)  # the last one with deltas
         self.last_frame: LastFrame | None = None
         """The way of the last frame, if it said one thing, and text is all that became of it."""
@@ -258,7 +260,7 @@ class Relay[P: Pipeline]:
             size = sum(len(entry.text) - entry.decided for entry in frames)
             now, later = _parted_at(texts, size)
             writer = copy.copy(self.writer)
-            left, waiting = settle(frames, now, ended=False)
+            left, waiting = settle(frames, now, ended=choice.ended)
             out += writer.leave(index, left)
             self.writer = writer
             waiting.extend(islice(choice.waiting, len(frames), None))
@@ -272,7 +274,7 @@ class Relay[P: Pipeline]:
         """Put off what became of very many frames, if it is nothing but text; False if it is not."""
         texts = [event for event in events if type(event) is Text]
         before = self.unsettled.get(choice.index, [])
-        if choice.ended or len(texts) < len(events) or not (before or texts):
+        if len(texts) < len(events) or not (before or texts):
             return False
         self.unsettled[choice.index] = [*before, *texts]
         return True

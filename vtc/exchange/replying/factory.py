@@ -42,6 +42,8 @@ from vtc.wire import compression
 
 SAMPLE = Tool("write_file", "", {"properties": {"path": {"type": "string"}, "text": {"type": "string"}}})
 """The tool whose call is read before a model's first reply."""
+MAX_UNREAD_BYTES = 1 << 19
+"""Bytes at the end of a stream in which a call is looked for that was not read: some thousand frames."""
 NO_END = ("pause_turn", "compaction", "function_call")
 """The words of servers for a reply that is no end of a turn."""
 
@@ -258,7 +260,14 @@ class ReplyFactory:
         return True
 
     def possible_call(self, received: bytes) -> tuple[hints.PossibleCall, Reply] | None:
-        """Find what looks like a call in the bytes of a reply as the server sent it; None if it makes calls itself."""
+        """Find what looks like a call in the bytes of a reply as the server sent it; None if it makes calls itself.
+
+        Of a long stream the end is read: all others wait meanwhile, and a call is looked for at its end only.
+        """
+        framing = self._server.framing
+        if len(received) > MAX_UNREAD_BYTES and framing.matches(received[:MAX_UNREAD_BYTES]):
+            end = received.find(framing.end, len(received) - MAX_UNREAD_BYTES)
+            received = received[end + len(framing.end) :] if end >= 0 else received
         try:
             choices = replies(self._server, received)
         except ValueError:

@@ -133,6 +133,11 @@ class Stream:
         return [data] if data else []
 
     @property
+    def defers(self) -> bool:
+        """True while text waits that is sent in parts, one with each call of `feed`."""
+        return bool(self._relay.unsettled)
+
+    @property
     def turn(self) -> TurnEncoder | None:
         """Return what the reply said if its end waits, as the model is to be asked once more; None if it does not."""
         encoder = self._relay.writer.encoder
@@ -196,20 +201,24 @@ class Stream:
                 return rest
             if self._whole and self._is_collected(rest):
                 return self._collect(rest, final=final, breaks=breaks)
-            unread, rest = self._frames.feed(rest), b""
+            unread, rest, self._relay.queued = [*self._relay.queued, *self._frames.feed(rest)], b"", []
             if final:
                 rest = self._end_frames(unread)
             if self.failed:
                 end = self._given_back(self._relay.writer.close) if final else []
                 return b"".join([*(piece for frame in unread for piece in self._passed(frame)), *end, rest])
-            while unread:
+            while unread or self._relay.unsettled:
+                if self._relay.unsettled:
+                    out += self._relay.send_deferred()
+                    if self._relay.unsettled and not final:
+                        break
+                    continue
                 try:
                     out += self._relay.feed(unread[0])
                 except UnreadableFrame as error:
                     self._leave_out(str(error))
                 del unread[0]
-            if self._relay.unsettled:
-                out += self._relay.send_deferred()
+            self._relay.queued, unread = unread, []
             if rest and not self._fate.is_open:
                 rest = b""
                 if not breaks:
@@ -233,8 +242,9 @@ class Stream:
         self._fast = None
         if self._fate.of_fault(error, self._report):
             self.failed = True
-            waited = self._given_back(self._relay.release)
-            return b"".join(waited)
+            waited, queued = self._given_back(self._relay.release), self._relay.queued
+            self._relay.queued = []
+            return b"".join([*waited, *(piece for frame in queued for piece in self._passed(frame))])
         self.broken = self.left_out = True
         return b""
 
