@@ -241,7 +241,7 @@ PASSING = {
     "a JSON value": Reply([b'"x"'], JSON, framing="length"),
     "other JSON": Reply([b'{"choices": {"a": 1}}'], JSON, framing="length"),
     "odd choices": Reply([b'{"choices": [1, {"message": 5}, {}]}'], JSON, framing="length"),
-    "odd events": Reply([b"data: {\n\n", b"data: 5\n\n", b'data: {"choices": [[]]}\n\n', b"\xff\n\n"], SSE),
+    "odd events": Reply([b"data: {\n\n", b'data: {"choices": [[]]}\n\n', b"\xff\n\n"], SSE),
     "odd chunks": Reply([b'data: {"choices": [{"index": [], "delta": {"content": "a"}}]}\n\n', *STREAM[:4]], SSE),
     "no type": Reply([b"x"], {}, framing="length"),
 }
