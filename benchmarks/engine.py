@@ -13,7 +13,7 @@ from itertools import batched
 from benchmarks import samples
 from benchmarks.figures import Figure
 from benchmarks.samples import TOOLS
-from vtc.dialects import Description, Reader, compiled
+from vtc.dialects import Description, Reader, compile_grammar
 
 GROUP = "engine: one reader"
 SMALL, CALL, LARGE = 8 << 10, 64 << 10, 4 << 20
@@ -34,7 +34,7 @@ def per_delta(deltas: Sequence[str], reader: Callable[[], Reader]) -> float:
 
 def reader(*dialects: Description) -> Callable[[], Reader]:
     """Makes readers; the expressions that every reply needs are compiled."""
-    grammar = compiled(dialects)
+    grammar = compile_grammar(dialects)
     return lambda: Reader(grammar, TOOLS, max_call_bytes=1 << 30)
 
 

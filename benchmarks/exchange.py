@@ -15,7 +15,7 @@ from typing import Any
 from benchmarks import samples, versions
 from benchmarks.figures import Figure, interleaved
 from vtc import apis
-from vtc.exchange import Exchange
+from vtc.exchange import Session
 from vtc.profiles import Facts, Memory, Planner, Profiles, Settings, builtin_directory, load
 
 REQUEST = "a request of 200 messages and 40 tools, 320 KB"
@@ -23,10 +23,10 @@ MEMORY = "memory by open stream"
 STREAMS = 8
 
 
-def opened(planner: Planner, body: bytes, path: str = "/v1/chat/completions", memory: Memory | None = None) -> Exchange:
+def opened(planner: Planner, body: bytes, path: str = "/v1/chat/completions", memory: Memory | None = None) -> Session:
     api = apis.find("POST", path)
     assert api is not None
-    exchange = Exchange.open(api, body, Facts(path=path), planner, "seed", memory)
+    exchange = Session.open(api, body, Facts(path=path), planner, "seed", memory)
     exchange.request()
     return exchange
 
@@ -63,7 +63,7 @@ def _profiles() -> Profiles:
 
 
 @cache
-def _opening(what: str) -> Callable[..., Exchange]:
+def _opening(what: str) -> Callable[..., Session]:
     """Make what opens the long request in one of the ways; the dialect is compiled."""
     planner = Planner(_profiles(), WAYS[what])
     opened(planner, encoded(samples.request(messages=4)))
@@ -82,7 +82,7 @@ def rewriting(rounds: int) -> Iterator[Figure]:
 
 
 @cache
-def _unready() -> Mapping[str, Callable[[], Exchange]]:
+def _unready() -> Mapping[str, Callable[[], Session]]:
     """Make what opens a request in which all steps and corrections have to act: without them, and with each of both.
 
     Tools that were never seen are compiled.
@@ -93,7 +93,7 @@ def _unready() -> Mapping[str, Callable[[], Exchange]]:
     for refusal in samples.REFUSALS:
         exchange = opened(ready, body, memory=taught)
         exchange.again(encoded({"error": {"message": refusal}}), 400)
-        exchange.learned()
+        exchange.confirm_quirks()
     ways = {"": (as_it_is, Memory()), STEPS: (ready, Memory()), TAUGHT: (ready, taught)}
     openings = {what: partial(opened, planner, body, memory=memory) for what, (planner, memory) in ways.items()}
     for opening in openings.values():
@@ -168,7 +168,7 @@ def memory(profiles: Profiles, rounds: int) -> Iterator[Figure]:
 def _memory(planner: Planner, body: bytes, frames: list[bytes]) -> float:
     """KB by stream; what exchanges share is made before."""
 
-    def start() -> tuple[Exchange, object]:
+    def start() -> tuple[Session, object]:
         exchange = opened(planner, body)
         stream = exchange.stream()
         for frame in frames:

@@ -19,7 +19,7 @@ from benchmarks.figures import Figure
 from benchmarks.proxy.beside import SSE, Hostile, beside
 from vtc.apis import APIS
 from vtc.dialects.text_client.documented_tools import MOST_PROMPT
-from vtc.exchange import Exchange
+from vtc.exchange import Session
 from vtc.guards import Guards
 from vtc.profiles import Facts, Match, Planner, PolicyProfile, Settings, builtin_directory, load
 
@@ -93,7 +93,7 @@ REPLIES: Mapping[str, Callable[[int], bytes]] = {
 """Streams of so many of something."""
 
 
-def exchange(prompt: str = "", *, guards: Mapping[str, Any] | None = None) -> Exchange:
+def exchange(prompt: str = "", *, guards: Mapping[str, Any] | None = None) -> Session:
     """Open an exchange under a policy; a system prompt makes it one of a client that declares no tools."""
     profiles = load([builtin_directory()]) if not _PLANNERS else None
     if profiles:
@@ -103,7 +103,7 @@ def exchange(prompt: str = "", *, guards: Mapping[str, Any] | None = None) -> Ex
     messages = [*([{"role": "system", "content": prompt}] if prompt else []), {"role": "user", "content": "x"}]
     asked = {"model": "m", "stream": True, "messages": messages, **({} if prompt else {"tools": TOOLS})}
     planner = _PLANNERS[guards is not None]
-    return Exchange.open(APIS[0], json.dumps(asked).encode(), FACTS, planner, "seed")
+    return Session.open(APIS[0], json.dumps(asked).encode(), FACTS, planner, "seed")
 
 
 _PLANNERS: list[Planner] = []

@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 
 from benchmarks.samples import TOOLS, call_of
-from vtc.dialects import Description, Reader, compiled
+from vtc.dialects import Description, Reader, compile_grammar
 from vtc.profiles import builtin_directory, load
 
 SIZE = 100 << 10
@@ -42,7 +42,7 @@ HOSTILE = {
 
 
 def milliseconds(text: str, dialect: Description, *, lenient: bool, limit: int = 1 << 30) -> float:
-    reader = Reader(compiled((dialect,)), TOOLS, lenient=lenient, max_call_bytes=limit)
+    reader = Reader(compile_grammar((dialect,)), TOOLS, lenient=lenient, max_call_bytes=limit)
     started = time.perf_counter()
     reader.feed(text)
     reader.finish()

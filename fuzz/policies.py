@@ -17,7 +17,7 @@ import msgspec
 from tests.apis import chat, messages, ollama, responses
 from tests.attacks.clients import called, cline, named, told
 from vtc.apis import APIS
-from vtc.exchange import Exchange
+from vtc.exchange import Session
 from vtc.guards import Guards
 from vtc.profiles import Facts, Match, Planner, PolicyProfile, Settings, builtin_directory, load
 
@@ -46,7 +46,7 @@ def planner(choice: int) -> Planner:
     return Planner(dataclasses.replace(profiles, policies={"mine": policy}), Settings())
 
 
-def opened(choice: int, client: int) -> Exchange:
+def opened(choice: int, client: int) -> Session:
     """An exchange of a client: 0 is Cline, the others are native ones of each API."""
     if client == 0:
         said = [{"role": "system", "content": PROMPT}, {"role": "user", "content": "Look."}]
@@ -59,7 +59,7 @@ def opened(choice: int, client: int) -> Exchange:
             "openai-responses": lambda: responses.request(stream=True),
             "ollama-chat": lambda: ollama.request(stream=True),
         }[api.name]()
-    return Exchange.open(api, chat.encoded(body), NATIVE if client else TEXT, planner(choice), "seed")
+    return Session.open(api, chat.encoded(body), NATIVE if client else TEXT, planner(choice), "seed")
 
 
 def policies(data: bytes) -> None:

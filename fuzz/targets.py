@@ -22,10 +22,10 @@ from tests.apis import responses as openai_responses
 from tests.apis.shapes import asked as asked_of
 from tests.exchanges import agent, shows_reasoning
 from vtc.apis import APIS, Api, BadRequest, Request
-from vtc.dialects import Description, Reader, compiled
+from vtc.dialects import Description, Reader, compile_grammar
 from vtc.dialects.writing import write_calls
 from vtc.events import Tool, ToolCall
-from vtc.exchange import Exchange
+from vtc.exchange import Session
 from vtc.profiles import Facts, Plan, Planner, ProfileError, Settings, builtin_directory, load
 from vtc.wire import EventReader
 
@@ -59,10 +59,10 @@ def planner(choice: int) -> Planner:
     return Planner(PROFILES, Settings(**CHOICES[choice % len(CHOICES)]))  # type: ignore[arg-type]
 
 
-def opened(choice: int, *, text_client: bool) -> Exchange:
+def opened(choice: int, *, text_client: bool) -> Session:
     """An exchange that is waiting for its reply."""
     body, request, plan = asked(planner(choice % len(CHOICES)), text_client=text_client)
-    return Exchange(API, request, body, plan, "seed")
+    return Session(API, request, body, plan, "seed")
 
 
 @cache
@@ -81,7 +81,7 @@ def _facts(text_client: bool) -> Facts:
     return TEXT if text_client else NATIVE
 
 
-def fed(exchange: Exchange, pieces: Iterator[bytes]) -> bytes:
+def fed(exchange: Session, pieces: Iterator[bytes]) -> bytes:
     """What leaves of a stream; the end comes twice, as it may."""
     stream = exchange.stream()
     out: list[bytes] = []
@@ -104,7 +104,7 @@ def reply(data: bytes) -> None:
         check_reply(lambda: opened(choice, text_client=bool(how & 16)), text, PIECES[how & 7], finish)
 
 
-def check_reply(opened: Callable[[], Exchange], text: str, size: int, finish: str) -> None:
+def check_reply(opened: Callable[[], Session], text: str, size: int, finish: str) -> None:
     """A reply of this text, in deltas of `size` characters."""
     body = b"".join(chat.streamed(*(text[at : at + size] for at in range(0, len(text), size)), finish=finish))
     exchange, other = opened(), opened()
@@ -153,7 +153,7 @@ def is_said(texts: Sequence[str], said: str, *, mended: bool = True) -> bool:
     return any(is_said(others, said[at:], mended=mended) for at in kept)
 
 
-def _keeps_all(exchange: Exchange) -> bool:
+def _keeps_all(exchange: Session) -> bool:
     """Whether only calls are taken out of the text."""
     return exchange.plan.reading.thinking.to == "keep" and not exchange.plan.reading.markers
 
@@ -217,20 +217,20 @@ def request(data: bytes) -> None:
             body = chat.encoded(chat.request(messages=turns, tools=TOOLS))
     facts = _facts(bool(how & 16))
     try:
-        exchange = Exchange.open(API, body, facts, planner(choice), "s")
+        exchange = Session.open(API, body, facts, planner(choice), "s")
         sent, plan = exchange.request(), exchange.plan
     except BadRequest as error:
         assert error.__cause__ is None, "our own fault, though it did no harm"
         assert how % 5 == 0, "what is a request was refused"
         return
     assert isinstance(json.loads(sent), dict)
-    assert sent == Exchange.open(API, body, facts, planner(choice), "s").request()
+    assert sent == Session.open(API, body, facts, planner(choice), "s").request()
     stack, protocol = plan.stack, plan.protocol
     if protocol.write is None and not (protocol.promote or stack.request.set or stack.request.drop):
         assert sent == body
 
 
-def check_messages(opened: Callable[[], Exchange], texts: Sequence[str], size: int, reason: str) -> None:
+def check_messages(opened: Callable[[], Session], texts: Sequence[str], size: int, reason: str) -> None:
     """A reply of Messages whose blocks say these texts, in deltas of `size` characters."""
     pieces = [[text[at : at + size] for at in range(0, len(text), size)] for text in texts]
     blocks = [anthropic.text_block(index, *one) for index, one in enumerate(pieces)]
@@ -301,7 +301,7 @@ def _parameters() -> dict[str, Any]:
 def _works(dialect: Description, tools: Mapping[str, Tool]) -> None:
     written = write_calls(_CALLS, dialect, tools)
     for text in (written, f"a\n{written[: len(written) // 2]}", "```\n" + written):
-        reader = Reader(compiled((dialect,)), tools)
+        reader = Reader(compile_grammar((dialect,)), tools)
         events = [event for at in range(0, len(text), 7) for event in reader.feed(text[at : at + 7])]
         events += reader.finish()
         assert "".join(event.raw for event in events) == text
@@ -315,7 +315,7 @@ def request_or_reply(api: Api, data: bytes) -> None:
     if how & 8:
         try:
             facts = agent(api.name, stream=bool(how & 16))
-            sent = Exchange.open(api, body, facts, planner(choice), "s").request()
+            sent = Session.open(api, body, facts, planner(choice), "s").request()
         except BadRequest as error:
             assert error.__cause__ is None, "our own fault, though it did no harm"
         else:
@@ -327,14 +327,14 @@ def request_or_reply(api: Api, data: bytes) -> None:
     assert out == fed(opened_for(api, choice), cut(body, 1 << 20)), "the cut of the bytes matters"
 
 
-def opened_for(api: Api, choice: int) -> Exchange:
+def opened_for(api: Api, choice: int) -> Session:
     """An exchange of an API that is waiting for its reply."""
     thinking = {"thinking": {"type": "enabled"}} if api is MESSAGES and choice % 2 else {}
     asked, facts = asked_of(api.name, stream=True, **thinking), agent(api.name, stream=True)
-    return Exchange.open(api, asked, facts, planner(choice), "seed")
+    return Session.open(api, asked, facts, planner(choice), "seed")
 
 
-def check_responses(opened: Callable[[], Exchange], texts: Sequence[str], size: int, status: str) -> None:
+def check_responses(opened: Callable[[], Session], texts: Sequence[str], size: int, status: str) -> None:
     """A reply of Responses whose messages say these texts, in deltas of `size` characters."""
     pieces = [[text[at : at + size] for at in range(0, len(text), size)] for text in texts]
     items = [openai_responses.text_events(*one, id=f"msg_{place}") for place, one in enumerate(pieces)]
@@ -359,14 +359,14 @@ def check_responses(opened: Callable[[], Exchange], texts: Sequence[str], size: 
         assert [item["id"] for item in streamed.items] == [item[-1]["item"]["id"] for item in items]
 
 
-def check_ollama(opened: Callable[[], Exchange], text: str, size: int, reason: str) -> None:
+def check_ollama(opened: Callable[[], Session], text: str, size: int, reason: str) -> None:
     """A reply of Ollama that says this text, in lines of `size` characters."""
     lines = ollama.streamed_text(*(text[at : at + size] for at in range(0, len(text), size)), done_reason=reason)
     whole = chat.encoded(ollama.message(text, done_reason=reason))
     _check_both(opened, text, b"".join(lines), whole, ollama.read, partial(ollama.read, stream=False), reason == "stop")
 
 
-def check_gemini(opened: Callable[[], Exchange], text: str, size: int, reason: str) -> None:
+def check_gemini(opened: Callable[[], Session], text: str, size: int, reason: str) -> None:
     """A reply of Gemini's API that says this text, in events of `size` characters."""
     events = gemini.streamed_text(*(text[at : at + size] for at in range(0, len(text), size)), reason=reason)
     whole = chat.encoded(gemini.reply(gemini.text(text), reason=reason))
@@ -374,7 +374,7 @@ def check_gemini(opened: Callable[[], Exchange], text: str, size: int, reason: s
 
 
 def _check_both(
-    opened: Callable[[], Exchange],
+    opened: Callable[[], Session],
     text: str,
     streamed: bytes,
     whole: bytes,

@@ -11,8 +11,8 @@ from tests.apis import chat
 from tests.apis.shapes import SHAPES
 from tests.rules import spoken
 from vtc.apis import APIS
-from vtc.dialects import Reader, compiled
-from vtc.exchange import Exchange, Stream
+from vtc.dialects import Reader, compile_grammar
+from vtc.exchange import Session, Stream
 from vtc.exchange.replying.fast_path import FastPath
 from vtc.profiles import Facts, Memory, Planner, Settings, builtin_directory, load
 
@@ -67,18 +67,20 @@ def opened(
     settings: dict[str, Any] | None = None,
     memory: Memory | None = None,
     **fields: Any,
-) -> Exchange:
+) -> Session:
     body = chat.encoded(chat.request(stream=True, **fields))
-    return Exchange.open(API, body, AGENT, planner(**settings or {}), seed, memory)
+    return Session.open(API, body, AGENT, planner(**settings or {}), seed, memory)
 
 
-def shows_reasoning(whole: Exchange, *texts: str) -> bool:
+def shows_reasoning(whole: Session, *texts: str) -> bool:
     """Tell whether a whole reply, which was read by now, showed late that it began inside of the reasoning.
 
     A stream of the same has said that as text by then, with the calls in it: the two cannot be alike.
     """
     plan, think = whole.plan.reading, whole.plan.reading.thinking
-    reader = Reader(compiled(plan.dialects, think.tags), plan.tools, begins=think.begins(whole=True), think=think.to)
+    reader = Reader(
+        compile_grammar(plan.dialects, think.tags), plan.tools, begins=think.begins(whole=True), think=think.to
+    )
     for text in texts:
         reader.feed(text)
         reader.pause()

@@ -17,7 +17,7 @@ from tests.bounds import impatient, steps
 from tests.dialects.material import COMMON, DIALECTS, read
 from tests.exchanges import API, PROFILES, agent, fed, opened, planner
 from vtc.apis import APIS, BadRequest
-from vtc.exchange import Exchange
+from vtc.exchange import Session
 from vtc.profiles import Facts, Memory, Planner, ProfileError, Settings, UnknownName, builtin_directory, load
 
 __all__ = ["impatient"]
@@ -180,7 +180,7 @@ def test_reminders_that_never_end(client: str) -> None:
     history = json.dumps(SHAPES[client].request(stream=True, **SHAPES[client].history))
     body = re.sub("Read it|hello", "<system-reminder>" * 50_000, history).encode()
     (api,) = [api for api in APIS if api.name == client]
-    exchange = Exchange.open(api, body, agent(client, stream=True), planner(), "seed", Memory())
+    exchange = Session.open(api, body, agent(client, stream=True), planner(), "seed", Memory())
     assert json.loads(exchange.request()) == json.loads(body)
 
 
@@ -198,7 +198,7 @@ BODIES = {
 def test_bodies_that_are_no_request(what: str, caplog: pytest.LogCaptureFixture) -> None:
     """They are refused for what they are, and not because something of ours broke."""
     with pytest.raises(BadRequest, match="the body is no chat completion request: ") as caught:
-        Exchange.open(API, BODIES[what], Facts(), planner(), "seed")
+        Session.open(API, BODIES[what], Facts(), planner(), "seed")
     assert caught.value.__cause__ is None
     assert caplog.records == []
 
@@ -208,7 +208,7 @@ def test_bodies_that_are_no_request(what: str, caplog: pytest.LogCaptureFixture)
 )
 def test_why_a_body_is_no_request_is_told_without_a_word_of_it(body: bytes) -> None:
     with pytest.raises(BadRequest) as caught:
-        Exchange.open(API, body, Facts(), planner(), "seed")
+        Session.open(API, body, Facts(), planner(), "seed")
     assert "open-sesame" not in str(caught.value)
     assert "Error" not in str(caught.value)  # no name of a class of ours or Python's
 
@@ -258,7 +258,7 @@ SYSTEM = [
 def test_a_system_prompt_of_fragments(fragment: str) -> None:
     messages = [{"role": "system", "content": fragment * (200_000 // len(fragment))}, {"role": "user", "content": "x"}]
     body = chat.encoded(chat.request(messages=messages, tools=None))
-    exchange = Exchange.open(API, body, Facts(user_agent="Cline/3"), planner(), "seed")
+    exchange = Session.open(API, body, Facts(user_agent="Cline/3"), planner(), "seed")
     assert exchange.request() == body
 
 

@@ -24,7 +24,7 @@ from tests.rules import spoken
 from vtc.apis import APIS
 from vtc.dialects.writing import write_calls
 from vtc.events import Tool, ToolCall
-from vtc.exchange import Exchange
+from vtc.exchange import Session
 from vtc.profiles import Planner, Settings, builtin_directory, load
 
 EXAMPLES = settings().max_examples
@@ -81,7 +81,7 @@ def test_replies_of_every_dialect(
     """For clients that declare tools and for those that read text."""
     text = "".join(data.draw(pieces(dialect, 5)))
     body, request, plan = targets.asked(writers[dialect], text_client=text_client)
-    targets.check_reply(lambda: Exchange(API, request, body, plan, "seed"), text, size, finish)
+    targets.check_reply(lambda: Session(API, request, body, plan, "seed"), text, size, finish)
 
 
 @pytest.mark.one_in(8)
@@ -95,8 +95,8 @@ def test_replies_of_messages_in_every_dialect(
     said = data.draw(st.lists(pieces(dialect, 3).filter(bool), max_size=3))
     body = chat.encoded(messages.request(stream=True, thinking={"type": "enabled"}))
 
-    def opened() -> Exchange:
-        return Exchange.open(targets.MESSAGES, body, AGENT, writers[dialect], "seed")
+    def opened() -> Session:
+        return Session.open(targets.MESSAGES, body, AGENT, writers[dialect], "seed")
 
     targets.check_messages(opened, ["".join(one) for one in said], size, reason)
 
@@ -112,8 +112,8 @@ def test_replies_of_responses_in_every_dialect(
     said = data.draw(st.lists(pieces(dialect, 3).filter(bool), max_size=3))
     body = chat.encoded(responses.request(stream=True))
 
-    def opened() -> Exchange:
-        return Exchange.open(targets.RESPONSES, body, AGENT, writers[dialect], "seed")
+    def opened() -> Session:
+        return Session.open(targets.RESPONSES, body, AGENT, writers[dialect], "seed")
 
     targets.check_responses(opened, ["".join(one) for one in said], size, status)
 
@@ -128,8 +128,8 @@ def test_replies_of_ollama_in_every_dialect(
     text = "".join(data.draw(pieces(dialect, 5)))
     body = chat.encoded(ollama.request())
 
-    def opened() -> Exchange:
-        return Exchange.open(targets.OLLAMA, body, AGENT, writers[dialect], "seed")
+    def opened() -> Session:
+        return Session.open(targets.OLLAMA, body, AGENT, writers[dialect], "seed")
 
     targets.check_ollama(opened, text, size, reason)
 
@@ -144,8 +144,8 @@ def test_replies_of_gemini_in_every_dialect(
     text = "".join(data.draw(pieces(dialect, 5)))
     body = chat.encoded(gemini.request())
 
-    def opened() -> Exchange:
-        return Exchange.open(targets.GEMINI, body, AGENT, writers[dialect], "seed")
+    def opened() -> Session:
+        return Session.open(targets.GEMINI, body, AGENT, writers[dialect], "seed")
 
     targets.check_gemini(opened, text, size, reason)
 
@@ -201,8 +201,8 @@ def test_replies_under_every_policy(
 ) -> None:
     """Written in text or made by upstream itself: what a client gets depends neither on streaming nor on a cut."""
 
-    def opened() -> Exchange:
-        return Exchange.open(API, chat.encoded(chat.request(stream=True)), AGENT, planners[policy], "seed")
+    def opened() -> Session:
+        return Session.open(API, chat.encoded(chat.request(stream=True)), AGENT, planners[policy], "seed")
 
     reason = "length" if not ended else "tool_calls" if calls else "stop"
     heads = [

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from tests.apis import chat
 from tests.exchanges import API, PROFILES, fed
-from vtc.exchange import Exchange
+from vtc.exchange import Session
 from vtc.profiles import Facts, Match, Memory, Planner, Settings
 
 
@@ -128,7 +128,7 @@ def outcome(talk: Talk, memory: Memory | None, key: str | None = None) -> Outcom
     """All that comes of an exchange; of one with a client's `key`, what is told of the last prompt, too."""
     headers = {"authorization": f"Bearer {key}"} if key else {}
     facts = Facts(user_agent=talk.agent, path="/v1/chat/completions", headers=headers)
-    one = Exchange.open(API, request(talk), facts, planner(talk.planner), "seed", memory)
+    one = Session.open(API, request(talk), facts, planner(talk.planner), "seed", memory)
     sent = one.request()
     calls = [chat.DIALECTS[name](talk.tool, {talk.parameter: talk.reply}) for name in ("hermes", "tag")]
     reply = fed(one.stream(), *chat.streamed("I will.\n", *calls))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vtc.json_schema import referred
+from vtc.json_schema import resolve_reference
 from vtc.json_text import decode, encode, encode_line, exactly, is_distinct, is_proper, read, rewritten
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.text()
@@ -65,7 +65,7 @@ def test_line_of_json_is_one_line_to_every_client(value: object) -> None:
     ],
 )
 def test_reference_of_a_schema_is_found_in_its_root_or_is_nothing(reference: object, found: object) -> None:
-    assert referred({"$defs": {"a/b": {"~": 1}}, "list": [1]}, reference) == found
+    assert resolve_reference({"$defs": {"a/b": {"~": 1}}, "list": [1]}, reference) == found
 
 
 # Arguments of calls

@@ -30,7 +30,7 @@ def test_every_command_listens_on_this_machine_only() -> None:
 
 def test_it_says_what_the_model_wrote_and_what_the_client_receives() -> None:
     """The sample is one: VTC reads the left side, and what it makes of it stands on the right."""
-    from vtc.dialects import Reader, compiled
+    from vtc.dialects import Reader, compile_grammar
     from vtc.events import Call, Tool
     from vtc.profiles import builtin_directory, load
 
@@ -38,7 +38,7 @@ def test_it_says_what_the_model_wrote_and_what_the_client_receives() -> None:
     text = "\n".join(line[:38].rstrip() for line in sample.splitlines())
     schema = {"type": "object", "properties": {"path": {"type": "string"}}}
     dialect = load([builtin_directory()]).dialects["qwen3-coder"]
-    reader = Reader(compiled((dialect,)), {"read_file": Tool("read_file", "", schema)})
+    reader = Reader(compile_grammar((dialect,)), {"read_file": Tool("read_file", "", schema)})
     (call,) = [event.call for event in [*reader.feed(text), *reader.finish()] if isinstance(event, Call)]
     assert f'"name": "{call.name}"' in sample
     assert call.arguments.replace('"', '\\"') in sample

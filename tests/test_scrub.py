@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from vtc.scrub import SECRET, escaped, scrub, scrubbed, secrets, told
+from vtc.scrub import SECRET, escape_invisible, format_exception, scrub, scrub_data, secrets
 
 
 @pytest.mark.parametrize(
@@ -175,23 +175,23 @@ def test_a_key_that_says_nothing_is_not_looked_for() -> None:
 
 def test_plain_data() -> None:
     data = {"a": ["sk-abcdefgh", 5, None, {"b": "x sk-abcdefgh"}], "c": True}
-    assert scrubbed(data) == {"a": ["[secret]", 5, None, {"b": "x [secret]"}], "c": True}
+    assert scrub_data(data) == {"a": ["[secret]", 5, None, {"b": "x [secret]"}], "c": True}
 
 
 def test_control_characters_are_escaped_and_nothing_else() -> None:
-    assert escaped({"a": ["x\n\x1b[1m\u2028", 1]}) == {"a": [r"x\n\x1b[1m\u2028", 1]}
-    assert escaped("é 😀 a-b\\ 日本語 \u00e4 ±") == "é 😀 a-b\\ 日本語 \u00e4 ±"
+    assert escape_invisible({"a": ["x\n\x1b[1m\u2028", 1]}) == {"a": [r"x\n\x1b[1m\u2028", 1]}
+    assert escape_invisible("é 😀 a-b\\ 日本語 \u00e4 ±") == "é 😀 a-b\\ 日本語 \u00e4 ±"
 
 
 @pytest.mark.parametrize("code", [0xAD, 0x34F, 0x200B, 0x2065, 0x3164, 0xFE0F, 0xFEFF, 0xE0001, 0xE0041, 0xE0100])
 def test_a_character_that_no_one_sees_is_escaped(code: int) -> None:
-    assert escaped(f"a{chr(code)}b") == f"a{chr(code).encode('unicode_escape').decode()}b"
+    assert escape_invisible(f"a{chr(code)}b") == f"a{chr(code).encode('unicode_escape').decode()}b"
 
 
 def test_an_error_is_told_with_its_trace_and_without_keys_and_line_breaks() -> None:
     try:
         raise ValueError("sk-abcdefghijkl\nFORGED")
     except ValueError as error:
-        *trace, last = told(error).splitlines()
+        *trace, last = format_exception(error).splitlines()
     assert "test_scrub.py" in "".join(trace)
     assert last == rf"ValueError: {SECRET}\nFORGED"

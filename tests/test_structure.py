@@ -17,6 +17,8 @@ from typing import Any
 
 import pytest
 
+from tests import language
+
 pytestmark = pytest.mark.every
 
 type Tree = Mapping[str, str]
@@ -405,6 +407,7 @@ CHECKS: tuple[Check, ...] = (
     check_tests_share_by_helpers,
     check_standalone,
     check_codes,
+    *language.CHECKS,
 )
 
 

@@ -88,7 +88,7 @@ class Media(msgspec.Struct, frozen=True):
     detail: str = ""  # how closely to look, in OpenAI's words
 
 
-type Place = Literal["", "call", "text"]
+type SealPlace = Literal["", "call", "text"]
 """The thing that a seal stands on, in APIs that have it there: the call after it, the text before it, or nothing."""
 
 
@@ -98,7 +98,7 @@ class Thought(msgspec.Struct, frozen=True, array_like=True):
     text: str = ""
     signature: str = ""
     encrypted: str = ""
-    on: Place = ""
+    on: SealPlace = ""
 
 
 class Opaque(msgspec.Struct, frozen=True, gc=False):
@@ -246,7 +246,7 @@ class CanonicalRequest(msgspec.Struct, frozen=True, kw_only=True):
     foreign_seals: int = 0
     """Seals that were left out: of another server, model, credential or conversation, or of unknown origin."""
 
-    def parted(self) -> tuple[str | None, Sequence[Message]]:
+    def split_system_prompt(self) -> tuple[str | None, Sequence[Message]]:
         """Part the system prompt from the conversation; None if it has none."""
         if self.messages and self.messages[0].role == "system":
             return self.messages[0].text, self.messages[1:]
@@ -391,7 +391,7 @@ class Seal(msgspec.Struct, frozen=True, gc=False):
     encrypted: str = ""
     choice: int = 0
     calls: int = 0
-    on: Place = ""
+    on: SealPlace = ""
 
     @property
     def value(self) -> str:
@@ -411,7 +411,7 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
     """The API's own counts, which may be more."""
 
 
-type Beside = Origin | Start | BlockStart | Seal | Usage
+type FrameMetadata = Origin | Start | BlockStart | Seal | Usage
 
 
 class RefusalDelta(msgspec.Struct, frozen=True, gc=False):

@@ -105,7 +105,7 @@ _NOT_PLAIN = {"$ref", "allOf"}
 """The keys of a schema that says something in another place."""
 
 
-class _Left:
+class _PartBudget:
     """How many more parts of a schema are looked at: references may double on each level."""
 
     def __init__(self) -> None:
@@ -116,7 +116,7 @@ class _Left:
         return self._parts >= 0
 
 
-def referred(root: Any, reference: Any) -> Any:
+def resolve_reference(root: Any, reference: Any) -> Any:
     """Find what a `$ref` of a JSON Schema refers to in its own root; None if there is nothing."""
     if not isinstance(reference, str) or not reference.startswith("#"):
         return None
@@ -125,15 +125,15 @@ def referred(root: Any, reference: Any) -> Any:
     return root
 
 
-def resolved_of(schema: Any, root: Schema, depth: int = 0, left: _Left | None = None) -> Schema:
+def resolved_of(schema: Any, root: Schema, depth: int = 0, left: _PartBudget | None = None) -> Schema:
     """Return a schema with what its `$ref` and `allOf` say in it; an empty one for what is none."""
-    left = left or _Left()
+    left = left or _PartBudget()
     if not isinstance(schema, Mapping) or depth > 16 or not left.take():
         return {}
     reference = schema.get("$ref")
     if isinstance(reference, str) and reference.startswith("#"):
         rest = {key: entry for key, entry in schema.items() if key != "$ref"}
-        return {**resolved_of(referred(root, reference), root, depth + 1, left), **rest}
+        return {**resolved_of(resolve_reference(root, reference), root, depth + 1, left), **rest}
     every = schema.get("allOf")
     if isinstance(every, list):
         merged: dict[str, Any] = {}
@@ -150,10 +150,10 @@ def resolved_of(schema: Any, root: Schema, depth: int = 0, left: _Left | None = 
     return schema
 
 
-def types_of(schema: Schema, root: Schema, depth: int = 0, left: _Left | None = None) -> list[tuple[str, Schema]]:
+def types_of(schema: Schema, root: Schema, depth: int = 0, left: _PartBudget | None = None) -> list[tuple[str, Schema]]:
     """The allowed types in the schema's order, strings last (anything is a string)."""
     types: list[tuple[str, Schema]] = []
-    left = left or _Left()
+    left = left or _PartBudget()
     for member in [*as_list(schema.get("anyOf")), *as_list(schema.get("oneOf"))]:
         if depth < 8 and left.take():
             types += types_of(resolved_of(member, root), root, depth + 1, left)

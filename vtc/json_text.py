@@ -54,7 +54,7 @@ def is_distinct(value: Any) -> bool:
     while rest:
         node = rest.pop()
         if isinstance(node, dict):
-            if len(node) > 1 and len({folded(key) for key in node}) < len(node):
+            if len(node) > 1 and len({fold_key(key) for key in node}) < len(node):
                 return False
             rest += node.values()
         elif isinstance(node, list | tuple):
@@ -62,7 +62,7 @@ def is_distinct(value: Any) -> bool:
     return True
 
 
-def folded(key: str) -> str:
+def fold_key(key: str) -> str:
     """Fold a key to the form that all spellings share which a client may take for the same."""
     return key.upper().casefold()
 

@@ -113,23 +113,23 @@ def _escape(match: re.Match[str]) -> str:
     return character
 
 
-def escaped[T](value: T) -> T:
+def escape_invisible[T](value: T) -> T:
     """Plain data with the characters in every text that no one sees written as escapes: what a model says is data."""
     result: Any = value
     match value:
         case str():
             result = _NO_ASCII.sub(_escape, value)
         case list():
-            result = [escaped(item) for item in value]
+            result = [escape_invisible(item) for item in value]
         case dict():
-            result = {key: escaped(item) for key, item in value.items()}
+            result = {key: escape_invisible(item) for key, item in value.items()}
     return result  # type: ignore[no-any-return]
 
 
-def told(error: BaseException, known: Iterable[str] = ()) -> str:
+def format_exception(error: BaseException, known: Iterable[str] = ()) -> str:
     """An error with its traceback, for a log: scrubbed, and what it says in one line."""
     frames = "".join(traceback.format_tb(error.__traceback__))
-    return f"{frames}{escaped(scrub(f'{type(error).__name__}: {error}', known))}"
+    return f"{frames}{escape_invisible(scrub(f'{type(error).__name__}: {error}', known))}"
 
 
 def scrub(text: str, known: Iterable[str] = ()) -> str:
@@ -175,7 +175,7 @@ def _common(text: str, secret: str) -> int:
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(text, secret, strict=False)))
 
 
-def scrubbed[T](value: T, known: Iterable[str] = ()) -> T:
+def scrub_data[T](value: T, known: Iterable[str] = ()) -> T:
     """Plain data with every text in it scrubbed; keys are kept."""
     known = tuple(known)
     result: Any = value
@@ -183,9 +183,9 @@ def scrubbed[T](value: T, known: Iterable[str] = ()) -> T:
         case str():
             result = scrub(value, known)
         case list():
-            result = [scrubbed(item, known) for item in value]
+            result = [scrub_data(item, known) for item in value]
         case dict():
-            result = {key: scrubbed(item, known) for key, item in value.items()}
+            result = {key: scrub_data(item, known) for key, item in value.items()}
     return result  # type: ignore[no-any-return]
 
 
@@ -210,10 +210,10 @@ def is_credential(name: str) -> bool:
 
 def in_query(query: str) -> Iterator[str]:
     """Find the credentials of a URL's query, as they are written there."""
-    return (value for part in parted(query)[1] if (value := part.partition("=")[2]))
+    return (value for part in split_query(query)[1] if (value := part.partition("=")[2]))
 
 
-def parted(query: str) -> tuple[list[str], list[str]]:
+def split_query(query: str) -> tuple[list[str], list[str]]:
     """Part a URL's query in what holds no credential and what holds one."""
     parts: tuple[list[str], list[str]] = [], []
     for part in filter(None, query.split("&")):

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax.description import Description
-from vtc.dialects.syntax.grammar import compiled
+from vtc.dialects.syntax.grammar import compile_grammar
 from vtc.dialects.writing.calls import write_calls
 from vtc.events import Call, Text, Tool, ToolCall
 from vtc.profiles import loader
@@ -86,5 +86,5 @@ def _invoke() -> Description:
 
 def _reader(allowed_tools: Collection[str] | None, *, lenient: bool) -> Reader:
     tools = {name: Tool(name) for name in sorted(allowed_tools or ())}
-    grammar = compiled((_invoke(),))
+    grammar = compile_grammar((_invoke(),))
     return Reader(grammar, tools, lenient=lenient, unknown_tools="allow" if allowed_tools is None else "text")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from vtc.apis import Api, NoReply, folded, streamed
+from vtc.apis import Api, NoReply, convert_to_stream, fold_rewritten
 from vtc.apis.relay import Relay
 from vtc.apis.relay.choice import Pipeline
 
@@ -13,11 +13,11 @@ from vtc.apis.relay.choice import Pipeline
 def rewritten(api: Api, body: bytes, pipeline: Callable[[], Pipeline], form: Any = None, drop: Any = ()) -> bytes:
     """What leaves for a whole reply."""
     try:
-        came = streamed(api, body)
+        came = convert_to_stream(api, body)
     except NoReply:
         return body
     relay = Relay(api.decoder(form, drop), api.encoder(form, drop), pipeline)
     reader = relay.decoder.framing.reader()
     out = [piece for frame in [*reader.feed(came), *reader.finish()] for piece in relay.feed(frame)]
     went = b"".join([*out, *relay.finish()])
-    return folded(api, body, came, went)
+    return fold_rewritten(api, body, came, went)

@@ -98,7 +98,7 @@ def test_any_body_is_a_request_or_a_bad_one(api: Api, body: bytes) -> None:
     """Nothing else is ever raised; and a request that is encoded again is read as the same."""
     try:
         request = api.request(body)
-        again = api.request(encode(request.changed(Changes(messages=request.messages))))
+        again = api.request(encode(request.apply_changes(Changes(messages=request.messages))))
     except BadRequest:
         return
     assert (again.messages, again.offer, again.model) == (request.messages, request.offer, request.model)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.apis import chat, messages
 from vtc.apis import BadRequest
-from vtc.apis.beside import Aside, answer, asked, counted
+from vtc.apis.beside import SideQuestion, answer, convert_token_count, find_aside
 from vtc.events import ListedModel
 from vtc.exchange.model_list import model_in, models_in, names_of
 
@@ -19,31 +19,33 @@ CLAUDE = {"user-agent": "claude-cli/2.1", "anthropic-version": "2023-06-01"}
 @pytest.mark.parametrize(
     ("method", "path", "headers", "found"),
     [
-        ("HEAD", "/", CLAUDE, Aside("alive", "anthropic-messages")),
-        ("GET", "/v1/models", CLAUDE, Aside("models", "anthropic-messages")),
-        ("GET", "/v1/models?limit=9", {}, Aside("models", "openai-chat")),
-        ("GET", "/v1/models?client_version=0.144.0", {}, Aside("models", "openai-responses")),
-        ("GET", "/api/tags", {}, Aside("models", "ollama-chat")),
-        ("GET", "/x/api/version", {}, Aside("version", "ollama-chat")),
-        ("POST", "/api/show", {}, Aside("model", "ollama-chat")),
-        ("POST", "/V1/messages//count_tokens?beta=true", {}, Aside("count", "anthropic-messages")),
+        ("HEAD", "/", CLAUDE, SideQuestion("alive", "anthropic-messages")),
+        ("GET", "/v1/models", CLAUDE, SideQuestion("models", "anthropic-messages")),
+        ("GET", "/v1/models?limit=9", {}, SideQuestion("models", "openai-chat")),
+        ("GET", "/v1/models?client_version=0.144.0", {}, SideQuestion("models", "openai-responses")),
+        ("GET", "/api/tags", {}, SideQuestion("models", "ollama-chat")),
+        ("GET", "/x/api/version", {}, SideQuestion("version", "ollama-chat")),
+        ("POST", "/api/show", {}, SideQuestion("model", "ollama-chat")),
+        ("POST", "/V1/messages//count_tokens?beta=true", {}, SideQuestion("count", "anthropic-messages")),
         ("POST", "/v1/messages", CLAUDE, None),
-        ("GET", "/v1/models/Qwen/Qwen3-8B", {}, Aside("model", "openai-chat", "Qwen/Qwen3-8B")),
-        ("GET", "/v1/models/M%3A8b?x=1", CLAUDE, Aside("model", "anthropic-messages", "M:8b")),
-        ("GET", "/v1beta/models/M", {}, Aside("model", "gemini-generate", "M")),
-        ("GET", "/v1beta/models", {}, Aside("models", "gemini-generate")),
-        ("GET", "/v1/models/M?key=k", {}, Aside("model", "gemini-generate", "M")),
+        ("GET", "/v1/models/Qwen/Qwen3-8B", {}, SideQuestion("model", "openai-chat", "Qwen/Qwen3-8B")),
+        ("GET", "/v1/models/M%3A8b?x=1", CLAUDE, SideQuestion("model", "anthropic-messages", "M:8b")),
+        ("GET", "/v1beta/models/M", {}, SideQuestion("model", "gemini-generate", "M")),
+        ("GET", "/v1beta/models", {}, SideQuestion("models", "gemini-generate")),
+        ("GET", "/v1/models/M?key=k", {}, SideQuestion("model", "gemini-generate", "M")),
         ("DELETE", "/v1/models/m", {}, None),
         ("DELETE", "/api/tags", {}, None),
     ],
 )
-def test_a_question_and_whose_it_is(method: str, path: str, headers: dict[str, str], found: Aside | None) -> None:
-    assert asked(method, path, headers) == found
+def test_a_question_and_whose_it_is(
+    method: str, path: str, headers: dict[str, str], found: SideQuestion | None
+) -> None:
+    assert find_aside(method, path, headers) == found
 
 
 def test_a_count_is_of_text_tools_and_images_and_not_of_base64() -> None:
     def count(**fields: object) -> int:
-        made = answer(Aside("count", "anthropic-messages"), chat.encoded(messages.request(**fields)))
+        made = answer(SideQuestion("count", "anthropic-messages"), chat.encoded(messages.request(**fields)))
         return int(json.loads(made or b"{}")["input_tokens"])
 
     image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "A" * 100_000}}
@@ -59,13 +61,13 @@ def test_a_count_is_of_text_tools_and_images_and_not_of_base64() -> None:
     ],
 )
 def test_a_count_of_the_server_is_read(body: bytes, count: int | None) -> None:
-    found = counted(Aside("count", "anthropic-messages"), body)
+    found = convert_token_count(SideQuestion("count", "anthropic-messages"), body)
     assert found == (None if count is None else b'{"input_tokens":%d}' % count)
 
 
 def test_a_body_that_is_no_request_is_not_counted() -> None:
     with pytest.raises(BadRequest):
-        answer(Aside("count", "anthropic-messages"), b"{}")
+        answer(SideQuestion("count", "anthropic-messages"), b"{}")
 
 
 # What servers tell of their models

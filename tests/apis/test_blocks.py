@@ -58,5 +58,5 @@ def test_reply_that_breaks_off_gives_back_what_stayed(api: Api) -> None:
 def test_frame_that_was_not_decoded_is_when_it_passes(api: Api) -> None:
     """As after a failure."""
     relay, some = Relay(api.decoder(), api.encoder(), Toy), frames(api, "Hi", "Ho")
-    out = [piece for frame in some for piece in relay.passed(frame)]
+    out = [piece for frame in some for piece in relay.pass_through(frame)]
     assert b"".join([*out, *relay.finish()]) == b"".join(frame.raw for frame in some)

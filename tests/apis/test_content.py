@@ -47,6 +47,6 @@ def test_unchanged_part_keeps_its_fields_and_a_new_one_has_those_of_its_kind() -
 
 
 def test_content_that_was_a_text_is_written_as_one_unless_it_holds_something_else() -> None:
-    assert content.written(["a", "b"], "a", NEW) == content.written(["a", "b"], None, NEW) == "ab"
-    assert content.written(["a"], [], NEW) == [{"type": "text", "text": "a"}]
-    assert content.written([Opaque(IMAGE)], "a", NEW) == [IMAGE]
+    assert content.render_content(["a", "b"], "a", NEW) == content.render_content(["a", "b"], None, NEW) == "ab"
+    assert content.render_content(["a"], [], NEW) == [{"type": "text", "text": "a"}]
+    assert content.render_content([Opaque(IMAGE)], "a", NEW) == [IMAGE]

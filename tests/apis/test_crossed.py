@@ -51,12 +51,12 @@ def test_a_signature_is_sealed_with_all_that_it_is_for() -> None:
     before = copy.copy(decoder)
     decoder.thought_more(b"", [b" \\u0041", "é".encode()])
     (seal,) = [one for one in said(decoder, signed) if isinstance(one, Seal)]
-    assert KEY.opened(seal.signature) == Thought("Hm, well Aé", "sig")
+    assert KEY.unseal(seal.signature) == Thought("Hm, well Aé", "sig")
     (seal,) = [one for one in said(before, signed) if isinstance(one, Seal)]
-    assert KEY.opened(seal.signature) == Thought("Hm, well", "sig")
+    assert KEY.unseal(seal.signature) == Thought("Hm, well", "sig")
     data = {"type": "redacted_thinking", "data": "hidden"}
     (seal,) = [one for one in said(decoder, messages.started(1, data)) if isinstance(one, Seal)]
-    assert KEY.opened(seal.encrypted) == Thought(encrypted="hidden")
+    assert KEY.unseal(seal.encrypted) == Thought(encrypted="hidden")
 
 
 def test_what_was_thought_makes_no_difference_to_how_frames_are_read() -> None:

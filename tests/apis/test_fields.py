@@ -41,4 +41,4 @@ def test_what_is_no_object_is_told_of(body: bytes) -> None:
 def test_what_stands_at_a_path_is_left_out(path: str, left: Any) -> None:
     value = {"a": {"b": 1, "c": [1, {"d": 2}]}}
     assert fields.without(value, path.split(".")) == left
-    assert fields.changed({**value}, [path], {"z": 1}) == {**left, "z": 1}
+    assert fields.edit_fields({**value}, [path], {"z": 1}) == {**left, "z": 1}

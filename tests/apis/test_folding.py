@@ -8,7 +8,7 @@ import pytest
 
 from tests.apis import chat
 from tests.apis.shapes import SHAPES
-from vtc.apis import APIS, Api, NoReply, folded, replies, streamed
+from vtc.apis import APIS, Api, NoReply, convert_to_stream, fold_rewritten, replies
 
 each = pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
 TEXTS = ["", "Hi", "é\n<b>", "\ud83d"]
@@ -18,21 +18,21 @@ TEXTS = ["", "Hi", "é\n<b>", "\ud83d"]
 @pytest.mark.parametrize("text", TEXTS)
 def test_stream_of_a_whole_reply_folds_back_to_it(api: Api, text: str) -> None:
     body, other = (chat.encoded(SHAPES[api.name].whole(said)) for said in (text, "other"))
-    stream = streamed(api, body)
-    assert folded(api, other, streamed(api, other), stream) != other
-    assert json.loads(folded(api, other, streamed(api, other), stream)) == json.loads(body)
-    assert folded(api, body, stream, stream) is body
+    stream = convert_to_stream(api, body)
+    assert fold_rewritten(api, other, convert_to_stream(api, other), stream) != other
+    assert json.loads(fold_rewritten(api, other, convert_to_stream(api, other), stream)) == json.loads(body)
+    assert fold_rewritten(api, body, stream, stream) is body
 
 
 @each
 @pytest.mark.parametrize("text", TEXTS)
 def test_stream_of_a_whole_reply_says_the_same(api: Api, text: str) -> None:
     body = chat.encoded(SHAPES[api.name].whole(text))
-    assert replies(api, streamed(api, body)) == replies(api, body)
+    assert replies(api, convert_to_stream(api, body)) == replies(api, body)
 
 
 @each
 @pytest.mark.parametrize("body", [b"{}", b"[]", b"5", b'"x"', b'{"error": {"message": "no"}}', b'{"choices": [5]}'])
 def test_body_that_is_no_reply_is_refused(api: Api, body: bytes) -> None:
     with pytest.raises(NoReply, match=f"no reply of {api.name}"):
-        streamed(api, body)
+        convert_to_stream(api, body)

@@ -21,7 +21,7 @@ from tests.exchanges import agent, fed, planner
 from vtc.apis import BadRequest, Changes, beside, find, unread
 from vtc.apis.gemini_generate import API
 from vtc.apis.gemini_generate.request import json_schema
-from vtc.exchange import Exchange
+from vtc.exchange import Session
 from vtc.json_text import encode
 from vtc.profiles import Planner, Settings, builtin_directory, load
 
@@ -30,9 +30,9 @@ IN_TEXT = '<tool_call>\n{"name": "read", "arguments": {"filePath": "/a"}}\n</too
 SIGNED = {**gemini.call("read", filePath="/a"), "thoughtSignature": "sig"}
 
 
-def opened(*, stream: bool = True, settings: Json | None = None, **fields: Any) -> Exchange:
+def opened(*, stream: bool = True, settings: Json | None = None, **fields: Any) -> Session:
     body = chat.encoded(gemini.request(**fields))
-    return Exchange.open(API, body, agent(NAME, stream=stream), planner(**settings or {}), "seed")
+    return Session.open(API, body, agent(NAME, stream=stream), planner(**settings or {}), "seed")
 
 
 def parts(body: bytes) -> list[Json]:
@@ -70,7 +70,7 @@ def test_both_spellings_are_read_alike() -> None:
 def test_the_path_says_the_model_and_whether_to_stream() -> None:
     one = API.request(chat.encoded(gemini.request()), "/v1beta/models/Qwen/Qwen3:8b:streamGenerateContent?alt=sse")
     assert (one.model, one.stream) == ("Qwen/Qwen3:8b", True)
-    assert json.loads(encode(one.changed(Changes(model="other", unstreamed=True)))) == gemini.request()
+    assert json.loads(encode(one.apply_changes(Changes(model="other", unstreamed=True)))) == gemini.request()
 
 
 @pytest.mark.parametrize(
@@ -139,17 +139,17 @@ def test_a_stream_that_is_a_list_of_json_is_left_alone() -> None:
 
 def test_a_withheld_tool_is_gone_and_the_others_keep_their_declaration() -> None:
     one = API.request(chat.encoded(gemini.request(tools=[*gemini.TOOLS, {"googleSearch": {}}])))
-    sent = json.loads(encode(one.changed(Changes(withheld={"read"}))))["tools"]
+    sent = json.loads(encode(one.apply_changes(Changes(withheld={"read"}))))["tools"]
     assert sent == [{"functionDeclarations": gemini.TOOLS[0]["functionDeclarations"][1:]}, {"googleSearch": {}}]
     assert "tools" not in json.loads(
-        encode(one.changed(Changes(withheld={"read", "write", "list_files", "googleSearch"})))
+        encode(one.apply_changes(Changes(withheld={"read", "write", "list_files", "googleSearch"})))
     )
 
 
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_tokens_are_counted_in_either_form(wrapped: bool) -> None:
     path = f"/v1beta/models/{gemini.MODEL}:countTokens"
-    aside = beside.asked("POST", path, {})
+    aside = beside.find_aside("POST", path, {})
     assert aside is not None
     body = gemini.request()
     found = json.loads(beside.answer(aside, chat.encoded({"generateContentRequest": body} if wrapped else body), path))
@@ -159,8 +159,8 @@ def test_tokens_are_counted_in_either_form(wrapped: bool) -> None:
 @pytest.mark.parametrize("header", ["x-goog-api-key", "x-goog-api-client"])
 def test_googles_clients_are_known_where_they_ask_for_models(header: str) -> None:
     for version in ("/v1beta", "/v1"):
-        aside = beside.asked("GET", f"{version}/models?pageSize=9", {header: "x"})
-        assert aside == beside.Aside("models", NAME)
+        aside = beside.find_aside("GET", f"{version}/models?pageSize=9", {header: "x"})
+        assert aside == beside.SideQuestion("models", NAME)
         assert aside.path_at(f"/x{version}/models?pageSize=9", "/v1/models") == "/x/v1/models"
 
 
@@ -205,7 +205,7 @@ def test_a_prompt_that_the_server_blocks_ends_the_reply_for_every_client() -> No
     body = chat.encoded(chat.request(stream=True))
     api = find("POST", "/chat/completions")
     assert api is not None
-    exchange = Exchange.open(api, body, agent("openai-chat"), planner(upstream_api=(NAME,)), "seed")
+    exchange = Session.open(api, body, agent("openai-chat"), planner(upstream_api=(NAME,)), "seed")
     exchange.request()
     assert chat.read(fed(exchange.stream(), gemini.frame(blocked))).finish_reason == "content_filter"
     own = opened()
@@ -230,7 +230,7 @@ def test_a_denied_call_leaves_in_no_form(tmp_path: Any) -> None:
     odd = {"functionCalls": [{"name": "read", "args": {"filePath": "/a"}}]}
     for part in (gemini.call("read", filePath="/a"), SIGNED, spelled, {"toolCall": odd}, {**gemini.text("x"), **odd}):
         for stream in (True, False):
-            exchange = Exchange.open(API, chat.encoded(gemini.request()), agent(NAME, stream=stream), strict, "seed")
+            exchange = Session.open(API, chat.encoded(gemini.request()), agent(NAME, stream=stream), strict, "seed")
             exchange.request()
             sent = gemini.streamed(gemini.frame(gemini.event(part)))
             out = fed(exchange.stream(), *sent) if stream else exchange.whole.rewrite(chat.encoded(gemini.reply(part)))

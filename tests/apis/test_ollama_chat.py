@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from tests.apis import chat, ollama
 from tests.apis.toy import Toy
 from tests.exchanges import AGENT, fed, planner
-from vtc.apis import BadRequest, answer, find, streamed
+from vtc.apis import BadRequest, answer, convert_to_stream, find
 from vtc.apis.ollama_chat import API, Request
 from vtc.apis.relay import Relay
 from vtc.events import ToolCall
-from vtc.exchange import Exchange
+from vtc.exchange import Session
 from vtc.json_text import encode
 from vtc.wire import LineReader
 
@@ -29,9 +29,9 @@ def run(*lines: bytes, structured: bool = True, guarded: bool = False, form: boo
     return b"".join([*(out for frame in frames for out in one.feed(frame)), *one.finish()])
 
 
-def exchange(*, settings: Any = None, **fields: Any) -> Exchange:
+def exchange(*, settings: Any = None, **fields: Any) -> Session:
     body = chat.encoded(ollama.request(**fields))
-    return Exchange.open(API, body, AGENT, planner(**settings or {}), "seed")
+    return Session.open(API, body, AGENT, planner(**settings or {}), "seed")
 
 
 # Requests
@@ -76,7 +76,7 @@ def test_results_are_matched_by_name_then_by_order() -> None:
     assert [message.name for message in request.messages] == [None, None, "read", "list_files", "read"]
     assert request.messages[1].calls[0] == ToolCall("read", '{"path": "a"}')
     assert request.messages[1].reasoning == "hm"
-    assert json.loads(encode(request.changed()))["messages"] == messages
+    assert json.loads(encode(request.apply_changes()))["messages"] == messages
 
 
 def test_results_of_calls_in_two_messages_are_matched_in_their_order() -> None:
@@ -217,7 +217,7 @@ def test_plain_lines_are_not_read() -> None:
 @pytest.mark.parametrize("thinking", [None, "Well"])
 def test_whole_reply_as_a_stream(thinking: str | None) -> None:
     body = ollama.message("Hi", ollama.call("n", x=1), thinking=thinking)
-    stream = streamed(API, chat.encoded(body), Request(chat.encoded(ollama.request())))
+    stream = convert_to_stream(API, chat.encoded(body), Request(chat.encoded(ollama.request())))
     assert ollama.read(stream) == ollama.read(chat.encoded(body), stream=False)
 
 
@@ -234,7 +234,11 @@ def test_error_comes_after_all_that_was_said_and_is_the_last(text: str) -> None:
 def test_reply_of_our_own() -> None:
     request = Request(chat.encoded(ollama.request()))
     body = answer(API, request, "Stopped.", "0" * 64, 0)
-    assert ollama.read(body, stream=False).content == ollama.read(streamed(API, body, request)).content == "Stopped."
+    assert (
+        ollama.read(body, stream=False).content
+        == ollama.read(convert_to_stream(API, body, request)).content
+        == "Stopped."
+    )
     assert json.loads(body)["created_at"].startswith("1970-01-01T00:00:00")
 
 

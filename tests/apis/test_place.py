@@ -41,7 +41,7 @@ IN_PATH = Place(
     ],
 )
 def test_a_path_says_model_and_form_of_the_reply(place: Place, path: str, found: PathMatch | None) -> None:
-    assert place.found(path) == found
+    assert place.match_path(path) == found
 
 
 @pytest.mark.parametrize(
@@ -49,20 +49,20 @@ def test_a_path_says_model_and_form_of_the_reply(place: Place, path: str, found:
     [("m", False), ("m", True), ("Qwen/Qwen3:8b", True), ("é ?", False), ("tuned/T", True), ("a\nb", False)],
 )
 def test_what_is_written_is_read(model: str, streams: bool) -> None:
-    path, _, query = IN_PATH.written("/x", model, "a=1&alt=sse", streams=streams).partition("?")
-    assert IN_PATH.found(path) == PathMatch("/x", model, streams)
+    path, _, query = IN_PATH.build_path("/x", model, "a=1&alt=sse", streams=streams).partition("?")
+    assert IN_PATH.match_path(path) == PathMatch("/x", model, streams)
     assert query == ("alt=sse&a=1" if streams else "a=1")
-    assert PLAIN.written("/v1", model, streams=streams) == "/v1/chat/completions"
+    assert PLAIN.build_path("/v1", model, streams=streams) == "/v1/chat/completions"
 
 
 @pytest.mark.parametrize("model", ["../../files/x", "..", "a/../b", "./a", "/a", "a//b", ".", "a/..", "%2e%2e/b"])
 def test_a_name_leads_nowhere_else(model: str) -> None:
     """As clients and servers resolve the parts of a path (RFC 3986 5.2.4)."""
     for streams in (False, True):
-        path = IN_PATH.written("/v1beta", model, streams=streams).partition("?")[0]
+        path = IN_PATH.build_path("/v1beta", model, streams=streams).partition("?")[0]
         assert urljoin("http://a/", path) == f"http://a{path}"
         assert not {"", ".", "..", "%2e", "%2e%2e"} & {*path.casefold().split("/")[1:]}
-        found = IN_PATH.found(path)
+        found = IN_PATH.match_path(path)
         assert found is not None
         assert found.model == model.strip("/")
 
@@ -70,13 +70,13 @@ def test_a_name_leads_nowhere_else(model: str) -> None:
 def test_a_name_may_say_its_kind() -> None:
     """As Google's list of models writes names, which clients of other APIs ask for."""
     for name, path in {"models/x": "/models/x", "tuned/x": "/tuned/x", "other/x": "/models/other/x"}.items():
-        assert IN_PATH.written("/v1", name) == f"/v1{path}:generate"
+        assert IN_PATH.build_path("/v1", name) == f"/v1{path}:generate"
 
 
 def test_a_stream_that_is_asked_for_in_another_form_is_none_of_the_api() -> None:
-    assert IN_PATH.found("/models/m:stream", "key=k") is None
-    assert IN_PATH.found("/models/m:stream", "key=k&alt=sse") is not None
-    assert IN_PATH.found("/models/m:generate", "") is not None
+    assert IN_PATH.match_path("/models/m:stream", "key=k") is None
+    assert IN_PATH.match_path("/models/m:stream", "key=k&alt=sse") is not None
+    assert IN_PATH.match_path("/models/m:generate", "") is not None
 
 
 def test_a_query_keeps_what_means_something_to_every_server() -> None:
@@ -99,4 +99,4 @@ def test_a_request_for_a_stream_and_one_for_a_whole_reply_are_of_one_conversatio
 def test_every_api_finds_itself_at_its_own_place(api: object) -> None:
     place = api.place  # type: ignore[attr-defined]
     for streams in (False, True):
-        assert find("POST", place.written(f"/x{place.version}", "m", streams=streams)) is api
+        assert find("POST", place.build_path(f"/x{place.version}", "m", streams=streams)) is api

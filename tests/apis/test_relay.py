@@ -213,13 +213,13 @@ def test_an_end_that_does_not_stand_alone_is_a_fault_before_anything_changes(str
     with pytest.raises(ValueError, match="the end of the reply and more"):
         feed(one, last)
     (frame,) = EventReader().feed(last)
-    assert [*one.release(), *one.passed(frame)] == [held, last]
+    assert [*one.release(), *one.pass_through(frame)] == [held, last]
 
 
 def test_an_end_that_comes_after_a_fault_loses_nothing_of_its_frame() -> None:
     """It is told in the form of the client's API."""
     one = Relay(Joining(), MessagesEncoder(), lambda: Toy(guarded=True), passes=False)
     (frame,) = EventReader().feed(chat.chunk({"content": "x"}, "stop"))
-    out = b"".join(one.passed(frame))
+    out = b"".join(one.pass_through(frame))
     assert b'"text":"x"' in out
     assert out.count(b"message_stop") == 2  # its name and its type

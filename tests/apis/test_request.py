@@ -71,7 +71,7 @@ def request(api: Api, **changes: Any) -> Any:
 
 
 def sent(one: Any, **changes: Any) -> Any:
-    return json.loads(encode(one.changed(Changes(**changes))))
+    return json.loads(encode(one.apply_changes(Changes(**changes))))
 
 
 CHOICES = {"tool_choice", "toolConfig"}
@@ -94,8 +94,8 @@ def test_result_has_the_name_and_the_id_of_its_call(api: Api) -> None:
 def test_conversation_of_which_nothing_changes_keeps_its_bytes(api: Api) -> None:
     one = request(api)
     key = conversations.key(api.name)
-    before = encode(one.changed())
-    assert encode(one.changed(Changes(messages=one.messages))) == before
+    before = encode(one.apply_changes())
+    assert encode(one.apply_changes(Changes(messages=one.messages))) == before
     changed = [*one.messages[:-1], replace(one.messages[-1], content=("B",))]
     after = sent(one, messages=changed)[key]
     assert after[:-1] == json.loads(before)[key][:-1]

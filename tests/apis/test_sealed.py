@@ -19,24 +19,24 @@ THOUGHTS = st.builds(Thought, st.text(), st.text(), st.text())
 
 @given(THOUGHTS)
 def test_a_thought_comes_back_to_whom_it_is_from_alone(thought: Thought) -> None:
-    value = KEY.sealed(thought)
-    assert KEY.opened(value) == thought
-    assert KEY.opened(urlsafe_b64encode(b64decode(value, validate=True)).decode()) == thought
+    value = KEY.seal(thought)
+    assert KEY.unseal(value) == thought
+    assert KEY.unseal(urlsafe_b64encode(b64decode(value, validate=True)).decode()) == thought
     for other in OTHERS:
-        assert other.opened(value) is None
+        assert other.unseal(value) is None
 
 
 @given(THOUGHTS, st.integers(0), st.integers(1, 255))
 def test_what_was_changed_is_none(thought: Thought, at: int, by: int) -> None:
-    data = bytearray(b64decode(KEY.sealed(thought)))
+    data = bytearray(b64decode(KEY.seal(thought)))
     data[at % len(data)] ^= by
-    assert KEY.opened(b64encode(bytes(data)).decode()) is None
+    assert KEY.unseal(b64encode(bytes(data)).decode()) is None
 
 
 def test_half_a_surrogate_pair_comes_back() -> None:
-    assert KEY.opened(KEY.sealed(Thought("\ud83d", "s"))) == Thought("\ud83d", "s")
+    assert KEY.unseal(KEY.seal(Thought("\ud83d", "s"))) == Thought("\ud83d", "s")
 
 
 @pytest.mark.parametrize("value", ["", "x", "{}", "e30=", "W10=", "é", b64encode(b"vtc2." + b"x" * 40).decode()])
 def test_what_is_no_thought_is_none(value: str) -> None:
-    assert KEY.opened(value) is None
+    assert KEY.unseal(value) is None

@@ -18,7 +18,7 @@ from tests.exchange.ready.steps import given as given_request
 from tests.exchanges import agent, planner
 from vtc.apis import APIS
 from vtc.events import Answer, CanonicalRequest, Message, Tool, ToolCall
-from vtc.exchange import Exchange
+from vtc.exchange import Session
 from vtc.exchange.asking.steps import made_ready
 
 BY_NAME = {api.name: api for api in APIS}
@@ -91,7 +91,9 @@ def test_what_a_server_is_asked_is_what_was_asked(server: str, asked: CanonicalR
         asked, _ = made_ready(asked, {"choice": True}, given_request())
     body = chat.encoded(BY_NAME[server].ask(asked))
     pairs.check_request(server, json.loads(body))
-    found = bridged(server, json.loads(body), path=BY_NAME[server].place.written("", asked.model, streams=asked.stream))
+    found = bridged(
+        server, json.loads(body), path=BY_NAME[server].place.build_path("", asked.model, streams=asked.stream)
+    )
     expected = kept(asked, server)
     same = [replace(one, calls=(*map(_plain, one.calls),)) for one in found.messages]
     assert same == [replace(one, calls=(*map(_plain, one.calls),)) for one in expected.messages]
@@ -107,7 +109,7 @@ def test_with_tools_in_the_prompt_a_turn_begins_the_next_one(client: str, server
     key = conversations.key(server)
     plan = planner(upstream_api=(server,), tools="prompt", dialect="hermes")
     bodies = [
-        json.loads(Exchange.open(BY_NAME[client], body_of(client, **fields), agent(client), plan, f"{turn}").request())
+        json.loads(Session.open(BY_NAME[client], body_of(client, **fields), agent(client), plan, f"{turn}").request())
         for turn, fields in enumerate(turns(client))
     ]
     for before, then in pairwise(bodies):

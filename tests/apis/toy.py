@@ -77,7 +77,7 @@ class Toy:
     def finish(self, *, complete: bool, calls: Sequence[ToolCall] = ()) -> list[Event]:
         return [*self.release(), *map(self._upstreams, calls)]
 
-    def reasoned(self, text: str) -> None:
+    def record_reasoning(self, text: str) -> None:
         self.reasoning_seen = True
 
     def release(self) -> list[Event]:

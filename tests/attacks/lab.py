@@ -11,7 +11,7 @@ import msgspec
 
 from tests.apis import chat
 from tests.exchanges import AGENT, API, PROFILES
-from vtc.exchange import Exchange
+from vtc.exchange import Session
 from vtc.guards import Guards
 from vtc.profiles import Facts, Match, Planner, PolicyProfile, Settings
 
@@ -23,7 +23,7 @@ TOOLS = [BASH, chat.READ, chat.tool("bash_x", command="string")]
 
 def under(
     guards: dict[str, Any] | None, *, text: bool = False, model: dict[str, Any] | None = None, **fields: Any
-) -> Exchange:
+) -> Session:
     """An exchange under a policy, of Cline (`text`) or a native client; `model` sets keys of the model's profile."""
     profiles = PROFILES
     if guards is not None:
@@ -34,10 +34,10 @@ def under(
         messages = [{"role": "system", "content": PROMPT}, {"role": "user", "content": "Look."}]
         fields = {"messages": messages, "tools": None, **fields}
     body = chat.encoded(chat.request(**{"stream": True, "tools": TOOLS, **fields}))
-    return Exchange.open(API, body, CLINE if text else AGENT, Planner(profiles, settings), "seed")
+    return Session.open(API, body, CLINE if text else AGENT, Planner(profiles, settings), "seed")
 
 
-def streamed(exchange: Exchange, pieces: Iterable[bytes]) -> bytes:
+def streamed(exchange: Session, pieces: Iterable[bytes]) -> bytes:
     stream = exchange.stream()
     return b"".join([out for piece in pieces for out in stream.feed(piece)] + stream.finish())
 
@@ -68,7 +68,7 @@ def whole(*calls: tuple[str, str], content: Any = None, **message: Any) -> bytes
     return chat.encoded(chat.completion(content, "tool_calls", message=message))
 
 
-def actions(exchange: Exchange) -> Sequence[tuple[str, str]]:
+def actions(exchange: Session) -> Sequence[tuple[str, str]]:
     return [(entry["policy"], entry["action"]) for entry in exchange.report.policies]
 
 

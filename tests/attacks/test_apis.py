@@ -17,7 +17,7 @@ from tests.attacks.seeds import CALLS
 from tests.attacks.test_model import HERMES, SRC, TWICE, as_markup
 from tests.exchanges import PROFILES
 from vtc.apis import APIS
-from vtc.exchange import Exchange
+from vtc.exchange import Session
 from vtc.guards import Guards
 from vtc.profiles import Match, Planner, PolicyProfile, Settings
 
@@ -59,12 +59,12 @@ def test_cline_reads_no_argument_that_a_rule_did_not_see(name: str, what: str, w
     tool, arguments = TWICE[what]
     text = as_markup(tool, arguments) if way == "own" else HERMES.format(tool, json.dumps(arguments))
     module = MODULES[name]
-    api = next(api for api in APIS if api.place.found(module.PATH))
+    api = next(api for api in APIS if api.place.match_path(module.PATH))
     policy = PolicyProfile(name="mine", match=Match(), guards=msgspec.convert(SRC, Guards))
     planner = Planner(dataclasses.replace(PROFILES, policies={"mine": policy}), Settings())
     asked = {key: value for key, value in PROMPTED[name].items() if key != "tools"}
     facts = dataclasses.replace(CLINE, path=module.PATH)
-    exchange = Exchange.open(api, json.dumps(asked).encode(), facts, planner, "seed")
+    exchange = Session.open(api, json.dumps(asked).encode(), facts, planner, "seed")
     body = streamed(exchange, module.streamed_text(text[:9], text[9:]))
     left = module.read(body).content
     for _, read in cline(left) + cline(left, roo=True):

@@ -19,8 +19,8 @@ import pytest
 from tests.apis import chat, gemini, messages, ollama, pairs, responses
 from tests.apis.shapes import SHAPES
 from tests.exchanges import PROFILES, agent
-from vtc.apis import named
-from vtc.exchange import Exchange
+from vtc.apis import find_api
+from vtc.exchange import Session
 from vtc.guards import Guards
 from vtc.profiles import Match, Planner, PolicyProfile, Settings
 
@@ -57,13 +57,13 @@ def planner(policy: str) -> Planner:
     return Planner(dataclasses.replace(PROFILES, policies={"mine": mine}), Settings())
 
 
-def opened(name: str, policy: str, *, stream: bool, body: bytes = b"") -> Exchange:
-    api = named(name)
+def opened(name: str, policy: str, *, stream: bool, body: bytes = b"") -> Session:
+    api = find_api(name)
     assert api is not None
     tools: Any = [_TOOL[name]("read", command="string")] if name in _TOOL else None
     tools = tools or [{"functionDeclarations": [gemini.tool("read", command="string")]}]
     body = body or chat.encoded(SHAPES[name].request(stream=stream, tools=tools))
-    return Exchange.open(api, body, agent(name, stream=stream), planner(policy), "seed")
+    return Session.open(api, body, agent(name, stream=stream), planner(policy), "seed")
 
 
 # Replies as values
@@ -334,12 +334,12 @@ def test_a_request_with_a_key_twice_is_written_anew_under_a_policy(name: str) ->
     """The server would be offered a denied tool that VTC does not see, or take it for another request."""
     plain = chat.encoded(SHAPES[name].request(stream=True))
     body = b'{"tools": [{"name": "danger", "function": {"name": "danger"}}], %b' % plain[1:]
-    api = named(name)
+    api = find_api(name)
     assert api is not None
     for policy in ("denied", "rule"):
         sent = opened(name, policy, stream=True, body=body).request()
         assert json.loads(sent) == json.loads(plain)
         assert b"danger" not in sent
         assert opened(name, policy, stream=True, body=plain).request() == plain
-    free = Exchange.open(api, body, agent(name, stream=True), Planner(PROFILES, Settings()), "seed")
+    free = Session.open(api, body, agent(name, stream=True), Planner(PROFILES, Settings()), "seed")
     assert free.request() == body

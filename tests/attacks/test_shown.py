@@ -22,7 +22,7 @@ from tests.attacks.lab import CLINE, PROMPT
 from tests.attacks.test_model import EXECUTE, HERMES
 from tests.exchanges import PROFILES, agent, fed
 from vtc.apis import APIS
-from vtc.exchange import Exchange
+from vtc.exchange import Session
 from vtc.guards import Guards
 from vtc.profiles import Match, Planner, PolicyProfile, Settings
 
@@ -44,7 +44,7 @@ PROMPTED: dict[str, Json] = {
 }
 
 
-def opened(client: str, server: str, guards: Json, *, stream: bool, text: bool = False, **fields: Any) -> Exchange:
+def opened(client: str, server: str, guards: Json, *, stream: bool, text: bool = False, **fields: Any) -> Session:
     """An exchange under a policy, of Cline (`text`) or of a client that declares tools."""
     policy = PolicyProfile(name="mine", match=Match(), guards=msgspec.convert(guards, Guards))
     planner = Planner(dataclasses.replace(PROFILES, policies={"mine": policy}), Settings(upstream_api=(server,)))
@@ -53,7 +53,7 @@ def opened(client: str, server: str, guards: Json, *, stream: bool, text: bool =
     if text:
         facts = dataclasses.replace(facts, user_agent=CLINE.user_agent)
     fields |= {**PROMPTED[client], "tools": None} if text else {}
-    exchange = Exchange.open(api, asked(client, stream=stream, **fields), facts, planner, "seed")
+    exchange = Session.open(api, asked(client, stream=stream, **fields), facts, planner, "seed")
     exchange.request()
     return exchange
 

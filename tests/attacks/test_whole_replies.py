@@ -12,7 +12,7 @@ from fuzz.policies import opened
 from tests.apis import chat, messages, ollama, responses
 from tests.exchanges import AGENT, planner
 from vtc.apis import APIS as ALL
-from vtc.exchange import WITHHELD, Exchange
+from vtc.exchange import WITHHELD, Session
 
 pytestmark = pytest.mark.every
 
@@ -54,7 +54,7 @@ def body(api: str, name: str = "bash", text: str = "Hello") -> str:
     return json.dumps(APIS[api][1](name, text))
 
 
-def exchange_of(api: str) -> Exchange:
+def exchange_of(api: str) -> Session:
     return opened(DROPPING, APIS[api][0])
 
 
@@ -173,7 +173,7 @@ def test_without_a_policy_it_leaves_as_it_came_and_is_told(api: str) -> None:
         "ollama": ollama.request(stream=False),
     }[api]
     for how in UNREAD:
-        exchange = Exchange.open(ALL[APIS[api][0] - 1], chat.encoded(asked), AGENT, planner(), "seed")
+        exchange = Session.open(ALL[APIS[api][0] - 1], chat.encoded(asked), AGENT, planner(), "seed")
         sent = UNREAD[how](body(api)).encode()
         assert exchange.whole.rewrite(sent) == sent
         assert exchange.report.failures == []

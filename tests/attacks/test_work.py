@@ -15,7 +15,7 @@ from tests.bounds import impatient, steps
 from tests.known import MOST_CALLS, MOST_PROMPT
 from vtc.apis.relay import MOST_CHOICES
 from vtc.dialects.bounded_cache import COMPILED
-from vtc.dialects.text_client import Documentation, documented
+from vtc.dialects.text_client import Documentation, find_documented_tools
 from vtc.reporting import hints
 
 MOST_STEPS = 1_200_000
@@ -29,9 +29,9 @@ pytestmark = [pytest.mark.every, pytest.mark.usefixtures("impatient"), pytest.ma
 @pytest.mark.parametrize("what", PROMPTS)
 def test_reading_tools_out_of_a_prompt_is_linear(what: str) -> None:
     """Of the longest that is read, too; what took the time was inside of expressions, where no step is counted."""
-    few = steps(partial(documented, PROMPTS[what](5_000)))
+    few = steps(partial(find_documented_tools, PROMPTS[what](5_000)))
     longest, found = PROMPTS[what](MOST_PROMPT)[:MOST_PROMPT], list[Documentation]()
-    taken = steps(lambda: found.append(documented(longest)))
+    taken = steps(lambda: found.append(find_documented_tools(longest)))
     assert taken < min(MOST_PROMPT // 4_000 * few + 1_000, MOST_STEPS)
     assert found[0].rest is not None
 
@@ -39,7 +39,7 @@ def test_reading_tools_out_of_a_prompt_is_linear(what: str) -> None:
 @pytest.mark.parametrize(("length", "why"), [(2, "too long"), (0.5, "too many tools")])
 def test_a_prompt_that_is_too_long_is_left_alone_and_that_is_told(length: float, why: str) -> None:
     prompt = PROMPTS["tools"](int(length * MOST_PROMPT))
-    assert documented(prompt).tools == ()
+    assert find_documented_tools(prompt).tools == ()
     messages = [{"role": "system", "content": prompt}, {"role": "user", "content": "x"}]
     one = under(None, text=True, messages=messages)
     assert why in "; ".join(one.plan.why)

@@ -12,15 +12,15 @@ from typing import Any
 import msgspec
 import yaml
 
-from vtc.dialects import Description, Reader, compiled
+from vtc.dialects import Description, Reader, compile_grammar
 from vtc.dialects.reading.call_pieces import is_possible
 from vtc.dialects.syntax.forms import CallSyntax, call_syntaxes
-from vtc.dialects.syntax.pattern import BODIES, body, filled
+from vtc.dialects.syntax.pattern import BODIES, body, fill_pattern
 from vtc.events import Call, Event, Markup, Reasoning, Refusal, Text, Tool
 from vtc.profiles import Profiles, builtin_directory, load
 from vtc.reporting import Case as Recorded
 
-__all__ = ["BODIES", "CallSyntax", "body", "filled"]
+__all__ = ["BODIES", "CallSyntax", "body", "fill_pattern"]
 
 ROOT = Path(__file__).parents[2]
 CASES = ROOT / "tests" / "cases"
@@ -97,7 +97,7 @@ def read(
     **options: Any,
 ) -> list[Event]:
     """The events of a reply that arrives as `chunks`; `options` are those of the reader."""
-    grammar = compiled(tuple(dialects), tags)
+    grammar = compile_grammar(tuple(dialects), tags)
     reader = Reader(grammar, tools, **options)
     events = [event for chunk in chunks for event in reader.feed(chunk)]
     return events + reader.finish(complete=complete)

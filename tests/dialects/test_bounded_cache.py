@@ -12,7 +12,7 @@ from threading import Barrier
 import pytest
 
 from tests.dialects.material import AGENT, DIALECTS
-from vtc.dialects import Description, Reader, compiled
+from vtc.dialects import Description, Reader, compile_grammar
 from vtc.dialects.bounded_cache import COMPILED, ENTRY, BoundedCache
 from vtc.dialects.reading import repairs
 from vtc.dialects.syntax import scan
@@ -101,7 +101,7 @@ def read(dialects: tuple[Description, ...], number: int) -> list[Event]:
     """Read calls of tools that no one has seen before, as several dialects write them."""
     names = [f"tool_{number}_{i}" for i in range(10)]
     tools = {name: Tool(name, "", AGENT["bash"].parameters) for name in names}
-    reader = Reader(compiled(dialects), tools)
+    reader = Reader(compile_grammar(dialects), tools)
     events: list[Event] = []
     for name in names[:2]:
         events += reader.feed(
@@ -145,7 +145,7 @@ def test_a_place_at_which_any_of_many_characters_may_begin_something_is_counted_
     dialect = DIALECTS["qwen3-coder"]
     GROWTH.restart()
     for start in range(0x4E00, 0x4E00 + 500):
-        Reader(compiled((dialect,)), {}).whole(
+        Reader(compile_grammar((dialect,)), {}).whole(
             f"<function=bash>\n<parameter={chr(start)}>\nx\n</parameter>\n</function>"
         )
     assert GROWTH.places >= 500
@@ -173,7 +173,7 @@ def test_a_pattern_is_not_counted_as_less_than_it_takes(name: str, few: int) -> 
     dialect = DIALECTS[name]
 
     def look() -> None:
-        grammar = compiled((dialect,))
+        grammar = compile_grammar((dialect,))
         for head in grammar.heads.values():
             grammar.tail(head.syntax, "tool")
             grammar.closer(head.syntax, "tool")

@@ -14,7 +14,7 @@ import pytest
 
 from tests.dialects.material import CASES, calls, content, merged, plain, random_cuts, raw, typed
 from tests.exchanges import opened
-from vtc.dialects import Reader, compiled
+from vtc.dialects import Reader, compile_grammar
 from vtc.events import Event, Reasoning
 from vtc.profiles import ReadingPlan
 
@@ -42,7 +42,7 @@ class Form(msgspec.Struct, forbid_unknown_fields=True):
         plan = _plan(self.model)
         think = plan.thinking
         reader = Reader(
-            compiled(plan.dialects, think.tags, plan.markers, plan.answer),
+            compile_grammar(plan.dialects, think.tags, plan.markers, plan.answer),
             plan.tools,
             unknown_tools=plan.unknown_tools,
             begins=think.begins(whole=True),

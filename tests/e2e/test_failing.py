@@ -128,7 +128,7 @@ async def test_a_request_goes_on(
     def broken(self: Request, *_: Any) -> bytes:
         raise PlantedError("planted")
 
-    monkeypatch.setattr(Request, "changed", broken)
+    monkeypatch.setattr(Request, "apply_changes", broken)
     frames = chat.streamed(*TEXT)
     lab = await start(frames, vtc_tools="prompt")
     assert (await lab.post(ASK)).body == b"".join(frames)

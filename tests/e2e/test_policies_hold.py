@@ -258,7 +258,7 @@ async def test_a_request_that_cannot_be_rewritten_keeps_its_policies(
     def broken(*_: Any, **__: Any) -> Any:
         raise ZeroDivisionError("planted")
 
-    monkeypatch.setattr("vtc.exchange.asking.prompt.prepared", broken)
+    monkeypatch.setattr("vtc.exchange.asking.prompt.prepare_messages", broken)
     lab = await start(whole_call(), vtc_profiles=guarded(tmp_path, denied_tools=["bash"], on_denied="drop"))
     assert (await lab.post(chat.request(tools=[BASH]))).message.calls == []
     report = await lab.report()

@@ -81,23 +81,23 @@ REPLY = [
     *(Stage(Encoder, "follow", call) for call in (0, 2)),
     *(Stage(Encoder, "write", call) for call in (0, 1)),
     *(Stage(Encoder, name) for name in ("_start", "_call")),
-    *(Stage(frames.FrameWriter, name, call) for name in ("leave", "whole", "written") for call in (0, 1)),
+    *(Stage(frames.FrameWriter, name, call) for name in ("leave", "whole", "encode_events") for call in (0, 1)),
     *(Stage(EventStream, "write", call) for call in (0, 1)),
     Stage(relay.Relay, "_begin"),
     *(Stage(owner, name) for owner, name in ((relay, "read"), (relay, "settle"), (fast_path, "plain_frame"))),
-    *(Stage(choice, name) for name in ("finish", "_decided")),
+    *(Stage(choice, name) for name in ("finish", "_decide_calls")),
     *(Stage(FastPath, "learn", call) for call in (0, 2)),
     *(Stage(FastPath, "feed", call) for call in (2, 9)),
-    Stage(fast_path, "_compiled"),
+    Stage(fast_path, "_compile"),
     *(Stage(factory.ReplyFactory, name) for name in ("_pipeline", "reader")),
     *(Stage(reply.ReplyPipeline, "feed", call) for call in (0, 20)),
-    *(Stage(reply.ReplyPipeline, name) for name in ("finish", "_staged")),
+    *(Stage(reply.ReplyPipeline, name) for name in ("finish", "_run_stages")),
     *(Stage(owner, "feed") for owner in (stages.Limit, stages.Identify, stages.RecordCalls, stages.RecordFaults)),
     Stage(stages.ForStructuredClient, "feed"),
     Stage(stages.Ids, "take"),
     *(Stage(Reader, name) for name in ("_read", "_go", "_enter", "feed", "finish")),
     *(Stage(Cursor, "take", call) for call in (0, 8)),
-    *(Stage(Speech, name) for name in ("say", "called")),
+    *(Stage(Speech, name) for name in ("say", "add_call")),
     *(Stage(open_call.OpenCall, name) for name in ("begin_body", "end_parameter", "complete")),
     *(Stage(parameters.Parameters, name) for name in ("begin", "end")),
 ]
@@ -125,7 +125,7 @@ def squeezed(text: str) -> str:
 @pytest.fixture(autouse=True)
 def nothing_is_read_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     """A fault meets the reply: not the sample that a thread may read before it comes."""
-    monkeypatch.setattr(exchange.Exchange, "warm", lambda _: None)
+    monkeypatch.setattr(exchange.Session, "warm", lambda _: None)
 
 
 @pytest.mark.one_in(6)
@@ -152,7 +152,7 @@ def stats(lab: Lab) -> Any:
     return counts
 
 
-BODY = [*REPLY, *(Stage(whole_replies, name) for name in ("streamed", "folded"))]
+BODY = [*REPLY, *(Stage(whole_replies, name) for name in ("convert_to_stream", "fold_rewritten"))]
 
 
 @pytest.mark.one_in(6)
@@ -199,10 +199,10 @@ NATIVE = [
     *(Stage(relay.Relay, "feed", call) for call in range(0, 8, 2)),
     *(Stage(Decoder, "decode", call) for call in range(0, 8, 2)),
     *(Stage(owner, name) for owner, name in ((relay, "read"), (relay, "settle"))),
-    *(Stage(choice, name) for name in ("finish", "told_reason", "_decided", "_without_calls")),
+    *(Stage(choice, name) for name in ("finish", "told_reason", "_decide_calls", "_without_calls")),
     *(Stage(tool_calls.ToolCallAccumulator, name) for name in ("add", "_place", "calls")),
     *(Stage(tool_calls.ToolCallAccumulator, "add", call) for call in (1, 2, 3)),
-    *(Stage(reply.ReplyPipeline, name) for name in ("finish", "_staged")),
+    *(Stage(reply.ReplyPipeline, name) for name in ("finish", "_run_stages")),
     Stage(upstream_calls.UpstreamCalls, "meant"),
     Stage(Encoder, "write"),
     Stage(conversation, "as_read"),
@@ -277,19 +277,19 @@ REQUEST = [
     Stage(chat_request, "_call"),
     Stage(chat_request, "_message"),
     Stage(fields, "raws"),
-    Stage(chat_request.Request, "changed"),
-    Stage(chat_request, "_encoded"),
+    Stage(chat_request.Request, "apply_changes"),
+    Stage(chat_request, "_render_message"),
     Stage(Planner, "plan"),
-    Stage(planner, "_documented"),
-    Stage(documented_tools, "documented"),
-    Stage(documented_tools, "documented", 1),
-    Stage(conversation, "structured"),
+    Stage(planner, "_find_documented_tools"),
+    Stage(documented_tools, "find_documented_tools"),
+    Stage(documented_tools, "find_documented_tools", 1),
+    Stage(conversation, "structure_messages"),
     Stage(conversation, "with_samples"),
     Stage(history, "to_text"),
-    Stage(history, "joined"),
+    Stage(history, "join_user_turns"),
     Stage(history, "with_tools"),
-    Stage(prompt, "prepared"),
-    Stage(RequestEncoder, "_encoded"),
+    Stage(prompt, "prepare_messages"),
+    Stage(RequestEncoder, "_encode"),
 ]
 
 
@@ -315,13 +315,13 @@ async def test_a_request(
     assert (report["notes"] == ["left alone: PlantedError: planted"]) == fails
 
 
-@pytest.mark.parametrize("name", ["corrected", "streamed"])
+@pytest.mark.parametrize("name", ["encode_retry", "convert_to_stream"])
 async def test_a_reply_that_is_settled_first(
     name: str, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Where upstream is to be asked again, or was asked for a whole reply: the one that came is passed on."""
     mine: chat.Json = {"match": {"model": chat.MODEL}, "upstream_stream": "never"}
-    if name == "corrected":
+    if name == "encode_retry":
         mine["retry"] = {"max": 1, "on": ["malformed"]}
     text = '<tool_call>{"name": "sh.rm", "arguments": {}}</tool_call>'
     lab = await start(
@@ -329,7 +329,7 @@ async def test_a_reply_that_is_settled_first(
         vtc_profiles=profiles(tmp_path, model=mine),
     )
     # It becomes a stream twice: to be read, and for the client.
-    stage = Stage(whole_replies, name, 1) if name == "streamed" else Stage(RequestEncoder, name)
+    stage = Stage(whole_replies, name, 1) if name == "convert_to_stream" else Stage(RequestEncoder, name)
     calls = stage.plant(monkeypatch)
     answer = await lab.post(ASK)
     assert calls() > 0
@@ -384,8 +384,8 @@ async def test_two_faults_at_once_end_the_reply_all_the_same(
 
 
 HOOKS = [
-    Stage(exchange.Exchange, "open"),
-    Stage(exchange.Exchange, "stream"),
+    Stage(exchange.Session, "open"),
+    Stage(exchange.Session, "stream"),
     Stage(addon, "rewriting"),
     Stage(addon.VirtualToolCalling, "close"),
 ]

@@ -14,7 +14,7 @@ from tests.apis.conversations import ASKED, BY_NAME, answered, asks, brought, ke
 from tests.apis.shapes import SHAPES
 from tests.e2e.conftest import Answer, Lab, Start
 from tests.e2e.upstream import JSON, Reply, Seen
-from vtc.apis import streamed
+from vtc.apis import convert_to_stream
 
 CALLS: pairs.Calls = [("read", {"filePath": "/a"})]
 REFUSED = {
@@ -120,7 +120,7 @@ def replied(seen: Seen, whole: Any, api: str) -> Reply:
     """A whole reply, or the stream that says the same, whichever was asked for."""
     streams = seen.json.get("stream") or "stream" in seen.path
     body = chat.encoded(whole)
-    return Reply([streamed(BY_NAME[api], body)]) if streams else Reply([body], JSON, framing="length")
+    return Reply([convert_to_stream(BY_NAME[api], body)]) if streams else Reply([body], JSON, framing="length")
 
 
 def anthropic(seen: Seen) -> Reply:

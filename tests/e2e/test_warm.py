@@ -18,7 +18,7 @@ from tests.e2e.upstream import SSE, Reply
 from tests.exchanges import PROFILES, fed, opened
 from vtc.dialects.bounded_cache import COMPILED
 from vtc.dialects.syntax import scan
-from vtc.dialects.writing.history import written
+from vtc.dialects.writing.history import render_sample_call
 from vtc.events import Tool
 
 MOST = 2_500
@@ -34,7 +34,7 @@ type Compiled = Mapping[int, int]
 @pytest.fixture
 def frames(dialect: str) -> list[bytes]:
     """Words and a call, in small pieces."""
-    call = written(PROFILES.dialects[dialect], TOOL, {"filePath": "/a", "content": "x < y\n"})
+    call = render_sample_call(PROFILES.dialects[dialect], TOOL, {"filePath": "/a", "content": "x < y\n"})
     text = f"I write `it`:\n\n{call}"
     return chat.streamed(*(text[at : at + 4] for at in range(0, len(text), 4)))
 

@@ -12,7 +12,7 @@ from tests.apis.pairs import CROSSED, Calls
 from tests.apis.shapes import asked
 from tests.exchanges import agent, fed, planner
 from vtc.apis import APIS
-from vtc.exchange import Exchange
+from vtc.exchange import Session
 
 BY_NAME = {api.name: api for api in APIS}
 
@@ -29,9 +29,9 @@ PAIR = pytest.mark.parametrize(("client", "server"), CROSSED, ids=lambda name: n
 STREAM = pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 
 
-def crossing(client: str, server: str, *, settings: dict[str, Any] | None = None, **fields: Any) -> Exchange:
+def crossing(client: str, server: str, *, settings: dict[str, Any] | None = None, **fields: Any) -> Session:
     body = asked(client, **fields)
-    return Exchange.open(
+    return Session.open(
         BY_NAME[client],
         body,
         agent(client, stream=fields.get("stream")),
@@ -40,7 +40,7 @@ def crossing(client: str, server: str, *, settings: dict[str, Any] | None = None
     )
 
 
-def told(exchange: Exchange, client: str, body: bytes, *, stream: bool, cuts: int = 0) -> pairs.Said:
+def told(exchange: Session, client: str, body: bytes, *, stream: bool, cuts: int = 0) -> pairs.Said:
     """Read what the client is told of a reply, in pieces of some bytes if `cuts` says so."""
     if not stream:
         return pairs.read(client, exchange.whole.rewrite(body), stream=False)

@@ -10,19 +10,19 @@ from tests.apis.shapes import SHAPES
 from tests.dialects.material import plain
 from tests.exchanges import FILE, declared, fed, planner
 from vtc.apis import APIS
-from vtc.exchange import Exchange
+from vtc.exchange import Session
 from vtc.profiles import Facts
 
 CASES: dict[str, list[dict[str, Any]]] = plain((Path(__file__).parents[1] / "cases" / "own_calls.yaml").read_text())
 TOOLS = {"write": FILE, "any": {"type": "object"}}
 
 
-def opened(client: str, server: str, *, stream: bool) -> Exchange:
+def opened(client: str, server: str, *, stream: bool) -> Session:
     """Open an exchange whose client has the tools."""
     (api,) = [api for api in APIS if api.name == client]
     body = chat.encoded(SHAPES[client].request(stream=stream, tools=declared(client, TOOLS)))
     facts = Facts(user_agent="Any/1", host="127.0.0.1", path=SHAPES[client].at(stream=stream))
-    return Exchange.open(api, body, facts, planner(upstream_api=(server,) if server != client else ()), "seed")
+    return Session.open(api, body, facts, planner(upstream_api=(server,) if server != client else ()), "seed")
 
 
 def written(case: dict[str, Any]) -> bytes:
@@ -46,5 +46,5 @@ def _chunk(frame: dict[str, Any]) -> bytes:
     return chat.chunk({key: value for key, value in frame.items() if key != "finish"}, frame.get("finish"))
 
 
-def in_cuts(exchange: Exchange, body: bytes, size: int) -> bytes:
+def in_cuts(exchange: Session, body: bytes, size: int) -> bytes:
     return fed(exchange.stream(), *(body[at : at + size] for at in range(0, len(body), size)))

@@ -10,7 +10,7 @@ from tests.apis import chat
 from tests.apis.conversations import BY_NAME, answered, key, told
 from tests.apis.shapes import SHAPES
 from tests.exchanges import AGENT, fed, planner
-from vtc.exchange import Exchange
+from vtc.exchange import Session
 from vtc.profiles import Facts, Memory, Planner, Profiles
 
 
@@ -45,7 +45,7 @@ class Talk:
             facts = replace(facts, path=SHAPES[self.client].at(stream=fields["stream"], model=fields["model"]))
         memory = None if self.forgets else self.memory
         seed = f"seed {self.count}"
-        self.exchange = Exchange.open(BY_NAME[self.client], body, facts, plans, seed, memory, self.secret)
+        self.exchange = Session.open(BY_NAME[self.client], body, facts, plans, seed, memory, self.secret)
         self.sent = self.exchange.request()
         self.came = body
         return json.loads(self.sent)  # type: ignore[no-any-return]

@@ -12,7 +12,7 @@ from tests.apis.conversations import asks
 from tests.exchange.crossings import BY_NAME, call_piece
 from tests.exchange.talks import Talk
 from tests.exchanges import agent, fed, planner
-from vtc.exchange import Exchange
+from vtc.exchange import Session
 from vtc.profiles import Memory
 
 
@@ -42,9 +42,9 @@ def ids_of(sent: bytes) -> tuple[list[str], list[str]]:
     return calls, [message["tool_call_id"] for message in messages if message["role"] == "tool"]
 
 
-def opened(model: str, messages: Any) -> Exchange:
+def opened(model: str, messages: Any) -> Session:
     body = chat.encoded(chat.request(model=model, messages=messages, stream=True))
-    return Exchange.open(BY_NAME["openai-chat"], body, agent("openai-chat"), planner(), "seed")
+    return Session.open(BY_NAME["openai-chat"], body, agent("openai-chat"), planner(), "seed")
 
 
 @pytest.mark.parametrize("model", ["moonshotai/Kimi-K2-Thinking", "kimi-k2.5"])

@@ -23,7 +23,7 @@ from tests.known import AGREEING
 from vtc.apis import APIS
 from vtc.dialects.writing import write_calls
 from vtc.events import Tool, ToolCall
-from vtc.exchange import Exchange
+from vtc.exchange import Session
 from vtc.profiles import Facts, Memory
 from vtc.reporting import sections
 
@@ -57,12 +57,12 @@ class Said:
     end: str | None
 
 
-def opened(api: str, memory: Memory | None = None, settings: dict[str, Any] | None = None, **fields: Any) -> Exchange:
+def opened(api: str, memory: Memory | None = None, settings: dict[str, Any] | None = None, **fields: Any) -> Session:
     (found,) = [one for one in APIS if one.name == api]
     path = SHAPES[api].at(stream=fields.get("stream"), model=fields.get("model"))
     facts = Facts(user_agent="Any/1", host="model.test", path=path)
     request = chat.encoded(SHAPES[api].request(**fields))
-    return Exchange.open(found, request, facts, planner(**settings or {}), "seed", memory)
+    return Session.open(found, request, facts, planner(**settings or {}), "seed", memory)
 
 
 def frames(api: str, pieces: Iterable[str], *, cut: bool) -> list[bytes]:

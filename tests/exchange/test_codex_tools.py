@@ -10,7 +10,7 @@ import pytest
 from tests.apis import chat, pairs, responses
 from tests.exchange.crossings import BY_NAME
 from tests.exchanges import AGENT, fed, planner
-from vtc.exchange import Exchange
+from vtc.exchange import Session
 
 CODEX: list[dict[str, Any]] = [
     {"type": "namespace", "name": "functions", "tools": [{"type": "custom", "name": "exec", "description": "Run."}]},
@@ -31,7 +31,7 @@ def test_tools_that_stand_in_the_conversation_are_told_and_called(server: str) -
         {"type": "custom_tool_call_output", "call_id": "c1", "output": [{"type": "input_text", "text": "a"}]},
     ]
     body = chat.encoded({"model": "m", "input": history, "stream": True})
-    exchange = Exchange.open(BY_NAME["openai-responses"], body, AGENT, planner(upstream_api=(server,)), "seed")
+    exchange = Session.open(BY_NAME["openai-responses"], body, AGENT, planner(upstream_api=(server,)), "seed")
     sent = BY_NAME[server].request(exchange.request())
     assert [tool.name for tool in sent.offer.tools] == ["exec", "mcp__a__read", "mcp__b__read"]
     assert [(one.role, one.text) for one in sent.messages] == [
@@ -59,7 +59,7 @@ def test_tools_that_stand_in_the_conversation_go_into_the_prompt() -> None:
     item = {"type": "additional_tools", "role": "developer", "tools": CODEX}
     body = chat.encoded({"model": "m", "input": [item, {"role": "user", "content": "Look."}]})
     settings = {"tools": "prompt", "dialect": "hermes"}
-    exchange = Exchange.open(BY_NAME["openai-responses"], body, AGENT, planner(**settings), "seed")
+    exchange = Session.open(BY_NAME["openai-responses"], body, AGENT, planner(**settings), "seed")
     sent = json.loads(exchange.request())
     assert "mcp__a.read" in json.dumps(sent)
     assert "additional_tools" not in json.dumps(sent)
@@ -69,7 +69,7 @@ def test_tools_that_stand_in_the_conversation_go_into_the_prompt() -> None:
 def test_what_other_agents_say_is_said_by_the_user(server: str) -> None:
     said_ = {"type": "agent_message", "author": "sub", "content": [{"type": "input_text", "text": "Done."}]}
     body = chat.encoded({"model": "m", "input": [{"role": "user", "content": "Go."}, said_]})
-    exchange = Exchange.open(BY_NAME["openai-responses"], body, AGENT, planner(upstream_api=(server,)), "seed")
+    exchange = Session.open(BY_NAME["openai-responses"], body, AGENT, planner(upstream_api=(server,)), "seed")
     sent = BY_NAME[server].request(exchange.request())
     assert [(one.role, one.text) for one in sent.messages] == [("user", "Go.\nDone.")]
 
@@ -118,7 +118,7 @@ def freeform(name: str) -> list[Any]:
 def test_a_call_comes_back_as_its_tool_was_declared(stream: bool, came: list[Any], went: tuple[Any, ...]) -> None:
     """A name that could be that of two tools stays as it came."""
     body = chat.encoded(responses.request(tools=DECLARED, stream=stream))
-    exchange = Exchange.open(BY_NAME["openai-responses"], body, AGENT, planner(), "seed")
+    exchange = Session.open(BY_NAME["openai-responses"], body, AGENT, planner(), "seed")
     frames = responses.streamed(came)
     if stream:
         out = fed(exchange.stream(), *frames)

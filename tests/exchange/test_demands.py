@@ -10,7 +10,7 @@ import pytest
 from tests.apis import chat, gemini, messages, ollama, pairs, responses
 from tests.exchange.crossings import BY_NAME, PAIR, crossing
 from tests.exchanges import agent, planner
-from vtc.exchange import Exchange
+from vtc.exchange import Session
 
 CLIENTS = pytest.mark.parametrize("client", [name for name in pairs.NAMES if name != "ollama-chat"])
 
@@ -86,7 +86,7 @@ def test_a_conversation_without_a_word_is_answered(client: str, server: str) -> 
     bodies = [{**ollama.request(), "messages": []}] if client == "ollama-chat" else [EMPTY[client]]
     bodies += [{**EMPTY[client], "input": []}] if client == "openai-responses" else []
     for body in bodies:
-        exchange = Exchange.open(
+        exchange = Session.open(
             BY_NAME[client], chat.encoded(body), agent(client), planner(upstream_api=(server,)), "seed"
         )
         sent = json.loads(exchange.request())

@@ -13,7 +13,7 @@ from tests.apis.shapes import SHAPES
 from tests.exchange.disordered import CASES, in_cuts, opened, written
 from tests.exchanges import fed, planner
 from vtc.apis import APIS
-from vtc.exchange import Exchange
+from vtc.exchange import Session
 from vtc.profiles import Facts
 
 IN_PIECES = [
@@ -32,7 +32,7 @@ def calling(api: str, name: str, pieces: Sequence[str]) -> bytes:
     return b"".join(responses.streamed(responses.call_events(name, *pieces)))
 
 
-def told(exchange: Exchange) -> list[str]:
+def told(exchange: Session) -> list[str]:
     return [repair for call in exchange.report.calls for repair in call["repairs"]]
 
 
@@ -130,7 +130,7 @@ def test_a_call_that_is_encoded_twice_leaves_as_the_next_one_begins() -> None:
 def test_choices_stay_apart_for_a_client_that_asked_for_several(stream: bool) -> None:
     (api,) = [api for api in APIS if api.name == "openai-chat"]
     body = chat.encoded(chat.request(stream=stream, n=2))
-    exchange = Exchange.open(api, body, Facts(path=SHAPES[api.name].path), planner(), "seed")
+    exchange = Session.open(api, body, Facts(path=SHAPES[api.name].path), planner(), "seed")
     choices = [
         {"index": index, "message": {"role": "assistant", "content": f"{index}"}, "finish_reason": "stop"}
         for index in (0, 1)

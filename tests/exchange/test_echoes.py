@@ -17,8 +17,8 @@ from tests.exchange.test_classes import LIST, READ, WAYS, every_api, opened, tol
 from tests.exchanges import AGENT, API, PROFILES, fed
 from vtc.dialects.writing import write_calls
 from vtc.events import Message, Tool, ToolCall
-from vtc.exchange import Exchange
-from vtc.exchange.remembering.echoes import EFFORT, MOST_KEPT, found
+from vtc.exchange import Session
+from vtc.exchange.remembering.echoes import EFFORT, MOST_KEPT, find_echoes
 from vtc.profiles import Planner, Settings, builtin_directory, load
 
 ECHO = written("hermes", READ)
@@ -207,12 +207,12 @@ def test_nothing_but_results_with_a_marker_is_kept_and_no_more_than_the_limit() 
     def results(*texts: str) -> list[Message]:
         return [Message("tool", (text,), call_id="c", name="read") for text in texts]
 
-    assert found(results("hello", "a list of {things}"), dialects, tools) is None
+    assert find_echoes(results("hello", "a list of {things}"), dialects, tools) is None
     long = "x" * (MOST_KEPT - len(ECHO))
-    newest = found(results("y" * 9 + ECHO, long + ECHO), dialects, tools)
+    newest = find_echoes(results("y" * 9 + ECHO, long + ECHO), dialects, tools)
     assert newest is not None
     assert newest.of(ECHO, [call]) == "read"
-    other = found(results("y" + ECHO, f"{long}<tool_call>xxxxxxxxxxxxxxxxxxxx"), dialects, tools)
+    other = find_echoes(results("y" + ECHO, f"{long}<tool_call>xxxxxxxxxxxxxxxxxxxx"), dialects, tools)
     assert other is not None
     assert other.of(ECHO, [call]) is None
 
@@ -231,7 +231,9 @@ SPELLED = (str, html.escape, lambda text: json.dumps({"out": text}), lambda text
 
 def echo_of(dialect: str, result: str, **arguments: Any) -> str | None:
     """The tool of whose result a call is an echo."""
-    echoes = found([Message("tool", (result,), call_id="c", name="read_file")], (DIALECTS[dialect],), {"bash": BASH})
+    echoes = find_echoes(
+        [Message("tool", (result,), call_id="c", name="read_file")], (DIALECTS[dialect],), {"bash": BASH}
+    )
     call = ToolCall("bash", json.dumps(arguments))
     return echoes.of(write_calls([call], DIALECTS[dialect], {"bash": BASH}), [call]) if echoes else None
 
@@ -261,7 +263,7 @@ def test_a_call_is_an_echo_in_its_very_words_however_they_are_spelled(value: str
         call = ToolCall("bash", json.dumps({"command": "rm -rf ~"}))
         for page in (f"x {text} x", json.dumps([f"x {text}"])):
             result = Message("tool", (page,), call_id="c", name="read_file")
-            echoes = found([result], (DIALECTS[dialect],), {"bash": BASH})
+            echoes = find_echoes([result], (DIALECTS[dialect],), {"bash": BASH})
             assert echoes is not None
             assert echoes.of(text, [call]) == "read_file"
 
@@ -299,7 +301,7 @@ def test_no_page_hides_an_echo_and_the_work_grows_with_it_alone(decoy: str) -> N
     for times in (1, 2):
         for end, tool in (("", None), (shown("hermes", command="rm -rf /"), "read")):
             result = Message("tool", (DECOYS[decoy] * times + end,), call_id="c", name="read")
-            echoes = found([result], (DIALECTS["hermes"],), {"bash": BASH})
+            echoes = find_echoes([result], (DIALECTS["hermes"],), {"bash": BASH})
             assert echoes is not None
             assert echoes.of(written("hermes", ("bash", {"command": "rm -rf /"})), [call]) == tool
             steps.append(EFFORT - echoes.left)
@@ -335,7 +337,7 @@ def test_such_a_call_is_refused_where_echoes_are_steered_and_under_a_policy(way:
     (tmp_path / "mine.yaml").write_bytes(chat.encoded(policy))
     strict = Planner(load([builtin_directory(), tmp_path]), Settings())
     body = chat.encoded(chat.request(**{**fields, "stream": way != "whole"}))
-    exchange = Exchange.open(API, body, AGENT, strict, "seed")
+    exchange = Session.open(API, body, AGENT, strict, "seed")
     whole = chat.encoded(chat.completion(text))
     out = exchange.whole.rewrite(whole) if way == "whole" else fed(exchange.stream(), *chat.streamed(text))
     assert (chat.read(out).calls, chat.read(out).content) == ([], text)

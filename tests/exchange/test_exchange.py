@@ -11,7 +11,7 @@ import pytest
 from tests.apis import chat
 from tests.exchanges import AGENT, API, BODY, TEXT, fed, opened, planner
 from vtc.apis import BadRequest
-from vtc.exchange import Exchange
+from vtc.exchange import Session
 from vtc.exchange.asking import prompt
 from vtc.profiles import Planner
 from vtc.reporting import Parties, Report
@@ -21,7 +21,7 @@ from vtc.reporting import Parties, Report
 
 def test_a_request_that_needs_nothing_keeps_its_bytes() -> None:
     body = b'{ "model":"m", "messages": [], "stop":[ ] }'
-    exchange = Exchange.open(API, body, AGENT, planner(tools="prompt"), "seed")
+    exchange = Session.open(API, body, AGENT, planner(tools="prompt"), "seed")
     assert exchange.request() == body
     assert (exchange.reads, exchange.report.request) == (False, [])
 
@@ -46,7 +46,7 @@ def test_a_fault_in_rewriting_is_a_bad_request_too(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     exchange = opened()
-    monkeypatch.setattr(prompt, "prepared", lambda *_: 1 / 0)
+    monkeypatch.setattr(prompt, "prepare_messages", lambda *_: 1 / 0)
     with pytest.raises(BadRequest, match="ZeroDivisionError"):
         exchange.request()
     (record,) = caplog.records
@@ -86,7 +86,7 @@ def test_a_fault_of_ours_is_a_bad_request(monkeypatch: pytest.MonkeyPatch, caplo
 # Ids
 
 
-def calls_of(exchange: Exchange) -> list[str]:
+def calls_of(exchange: Session) -> list[str]:
     return chat.read(fed(exchange.stream(), BODY)).ids
 
 

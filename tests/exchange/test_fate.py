@@ -14,11 +14,11 @@ from tests.exchange.crossings import crossing
 from tests.exchange.test_sending import opened, shortened
 from tests.exchanges import fed
 from vtc.dialects import Reader
-from vtc.exchange import WITHHELD, Exchange
+from vtc.exchange import WITHHELD, Session
 
 WHOLE = chat.encoded(chat.completion("Let me look."))
 BEGUN, REST = [chat.ROLE, *chat.said("Let ")], [*chat.said("me look."), chat.chunk({}, "stop"), chat.DONE]
-OPENED: dict[str, Callable[[bool], Exchange]] = {
+OPENED: dict[str, Callable[[bool], Session]] = {
     "open": lambda stream: opened(stream=stream),
     "strict": lambda stream: under({"denied_tools": ["bash"]}, stream=stream),
     "bridged": lambda stream: crossing("anthropic-messages", "openai-chat", stream=stream),

@@ -12,7 +12,7 @@ from tests.apis import chat, pairs
 from tests.apis.named_events import Json
 from tests.exchange.crossings import BY_NAME, STREAM, crossing
 from tests.exchanges import AGENT, fed, planner
-from vtc.exchange import Exchange
+from vtc.exchange import Session
 from vtc.profiles import Planner, Settings, builtin_directory, load
 
 GRAMMAR = {"type": "grammar", "grammar": {"syntax": "lark", "definition": 'start: "*** Begin"'}}
@@ -27,7 +27,7 @@ HISTORY = [
 SERVERS = pytest.mark.parametrize("server", [name for name in pairs.NAMES if name != "openai-chat"])
 
 
-def opened(server: str, **fields: Any) -> Exchange:
+def opened(server: str, **fields: Any) -> Session:
     return crossing("openai-chat", server, tools=[PATCH, chat.READ], **fields)
 
 
@@ -100,7 +100,7 @@ def test_a_call_of_it_in_text_is_one_of_a_custom_tool(server: str, stream: bool)
     upstream: Any = {} if server == "openai-chat" else {"upstream_api": (server,)}
     settings = {**upstream, "tools": "prompt", "dialect": "hermes"}
     body = chat.encoded(chat.request(tools=[PATCH, chat.READ], messages=HISTORY, stream=stream))
-    exchange = Exchange.open(BY_NAME["openai-chat"], body, AGENT, planner(**settings), "seed")
+    exchange = Session.open(BY_NAME["openai-chat"], body, AGENT, planner(**settings), "seed")
     sent = exchange.request().decode()
     assert "apply.patch" in sent
     assert '"custom"' not in sent
@@ -115,7 +115,7 @@ def test_a_call_of_it_in_text_is_one_of_a_custom_tool(server: str, stream: bool)
 def test_a_server_of_chat_completions_makes_it_itself(stream: bool) -> None:
     """Raw text that is no JSON is in order; the frames of it leave as they came."""
     body = chat.encoded(chat.request(tools=[PATCH, chat.READ], messages=HISTORY, stream=stream))
-    exchange = Exchange.open(BY_NAME["openai-chat"], body, AGENT, planner(), "seed")
+    exchange = Session.open(BY_NAME["openai-chat"], body, AGENT, planner(), "seed")
     assert exchange.request() == body
     begun = {**MADE, "index": 0, "custom": {"name": "apply.patch", "input": INPUT[:5]}}
     pieces: list[Json] = [begun, {"index": 0, "custom": {"input": INPUT[5:]}}]
@@ -139,7 +139,7 @@ def test_a_policy_reads_the_raw_input_as_the_one_argument(guard: str, left: bool
     (tmp_path / "mine.yaml").write_text(f"kind: policy\nname: mine\nmatch: {{}}\nguards: {{{guard}}}\n")
     strict = Planner(load([builtin_directory(), tmp_path]), Settings())
     body = chat.encoded(chat.request(tools=[PATCH], stream=stream))
-    exchange = Exchange.open(BY_NAME["openai-chat"], body, AGENT, strict, "seed")
+    exchange = Session.open(BY_NAME["openai-chat"], body, AGENT, strict, "seed")
     exchange.request()
     reply = b"".join([chat.ROLE, chat.chunk({"tool_calls": [{**MADE, "index": 0}]}), chat.chunk({}, "tool_calls")])
     if not stream:

@@ -19,7 +19,7 @@ from tests.apis.shapes import THINKING
 from tests.exchange.crossings import BY_NAME, crossing, told
 from tests.exchanges import AGENT, PROFILES, fed, opened
 from tests.known import AGREEING
-from vtc.exchange import Exchange
+from vtc.exchange import Session
 from vtc.guards import Guards
 from vtc.profiles import Match, Memory, Planner, PolicyProfile, Settings
 
@@ -52,7 +52,7 @@ def answered(
 ) -> chat.Read:
     """Read the stream of a reply in these pieces, before a call of the server's own if there are `calls`."""
     body = chat.encoded(chat.request(stream=True, model="any"))
-    exchange = Exchange.open(BY_NAME["openai-chat"], body, AGENT, planner or planned(), "seed", memory)
+    exchange = Session.open(BY_NAME["openai-chat"], body, AGENT, planner or planned(), "seed", memory)
     native = [chat.chunk({"tool_calls": [NATIVE]})] if calls else []
     finish = end or ("tool_calls" if calls else "stop")
     frames = [chat.ROLE, *chat.said(*pieces), *native, chat.chunk({}, finish), chat.DONE]

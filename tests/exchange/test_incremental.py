@@ -19,7 +19,7 @@ from tests.exchanges import FILE, SAID, declared
 from vtc.apis import APIS
 from vtc.dialects.writing import write_calls
 from vtc.events import Tool, ToolCall
-from vtc.exchange import Exchange
+from vtc.exchange import Session
 from vtc.profiles import Facts, Planner, Settings, builtin_directory, load
 
 EXAMPLES = settings().max_examples
@@ -64,10 +64,10 @@ def asked(api: str, **fields: Any) -> bytes:
     return chat.encoded(SHAPES[api].request(stream=True, tools=declared(api, dict.fromkeys(TOOLS, FILE)), **fields))
 
 
-def exchange(planner: Planner, api: str, agent: str = "Draws/1", **fields: Any) -> Exchange:
+def exchange(planner: Planner, api: str, agent: str = "Draws/1", **fields: Any) -> Session:
     (found,) = [one for one in APIS if one.name == api]
     facts = Facts(user_agent=agent, host="127.0.0.1", path=SHAPES[api].at(stream=True, model=fields.get("model")))
-    return Exchange.open(found, asked(api, **fields), facts, planner, "seed")
+    return Session.open(found, asked(api, **fields), facts, planner, "seed")
 
 
 ENDS = {
@@ -80,7 +80,7 @@ ENDS = {
 """How a stream says that it was cut off."""
 
 
-def through(one: Exchange, api: str, pieces: Iterable[str], *, cut: bool = False) -> list[bytes]:
+def through(one: Session, api: str, pieces: Iterable[str], *, cut: bool = False) -> list[bytes]:
     """What leaves with each frame of a reply, and at its end."""
     stream = one.stream()
     frames = SHAPES[api].streamed(*pieces, **(ENDS[api] if cut else {}))
@@ -89,7 +89,7 @@ def through(one: Exchange, api: str, pieces: Iterable[str], *, cut: bool = False
     return left
 
 
-def so_far(one: Exchange, api: str, pieces: Sequence[str]) -> bytes:
+def so_far(one: Session, api: str, pieces: Sequence[str]) -> bytes:
     """What leaves of a reply that goes on after some pieces."""
     stream, out = one.stream(), []
     for frame in SHAPES[api].streamed(*pieces, "the next"):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.apis import chat
 from tests.attacks import clients
 from vtc.apis.openai_chat import API as CHAT
-from vtc.exchange import Exchange
+from vtc.exchange import Session
 from vtc.profiles import Facts, Planner, Settings, builtin_directory, load
 
 EXAMPLES = settings().max_examples
@@ -42,13 +42,13 @@ def planner(tmp_path_factory: pytest.TempPathFactory) -> Planner:
     return Planner(load([builtin_directory(), directory]), Settings())
 
 
-def opened(planner: Planner, client: str, model: str = "x") -> Exchange:
+def opened(planner: Planner, client: str, model: str = "x") -> Session:
     facts = Facts(user_agent=f"{client}/1", host="127.0.0.1", path="/v1/chat/completions")
     body = {"model": model, "stream": True, "messages": [{"role": "system", "content": PROMPT}]}
-    return Exchange.open(CHAT, chat.encoded(body), facts, planner, "seed")
+    return Session.open(CHAT, chat.encoded(body), facts, planner, "seed")
 
 
-def told(one: Exchange, pieces: Sequence[str], finish: str | None = "stop") -> list[str]:
+def told(one: Session, pieces: Sequence[str], finish: str | None = "stop") -> list[str]:
     """The text that leaves with each piece of a reply, and at its end; with no reason to finish the reply goes on."""
     stream = one.stream()
     end = [chat.chunk({}, finish), chat.DONE] if finish else []

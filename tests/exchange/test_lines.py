@@ -14,7 +14,7 @@ import pytest
 from tests.apis import chat
 from tests.dialects.material import CASES, plain
 from tests.exchanges import fed, opened
-from vtc.exchange import Exchange
+from vtc.exchange import Session
 
 pytestmark = pytest.mark.every
 
@@ -81,7 +81,7 @@ def filled(text: str) -> str:
     return re.sub(r"\{(\w) ([^{}]+)\}", lambda found: FILE["forms"][found[1]].replace("%s", found[2]), text)
 
 
-def said(exchange: Exchange, body: bytes) -> tuple[str, list[str], list[str]]:
+def said(exchange: Session, body: bytes) -> tuple[str, list[str], list[str]]:
     """What a client reads: the text, its commands, and why others are none."""
     read = chat.read(body)
     commands = [arguments.get("command", name) for name, arguments in read.calls]

@@ -12,7 +12,7 @@ from tests.apis.shapes import SHAPES
 from tests.dialects import faulty
 from tests.exchanges import PROFILES, agent, fed
 from vtc.apis import APIS, Api
-from vtc.exchange import Exchange
+from vtc.exchange import Session
 from vtc.guards import Guards
 from vtc.profiles import Match, Planner, PolicyProfile, Settings
 
@@ -22,9 +22,9 @@ DENYING = PolicyProfile(name="mine", match=Match(), guards=msgspec.convert({"den
 STRICT = Planner(dataclasses.replace(PROFILES, policies={"mine": DENYING}), Settings())
 
 
-def opened(api: Api, planner: Planner) -> Exchange:
+def opened(api: Api, planner: Planner) -> Session:
     body = chat.encoded(SHAPES[api.name].request(stream=True))
-    return Exchange.open(api, body, agent(api.name, stream=True), planner, "seed")
+    return Session.open(api, body, agent(api.name, stream=True), planner, "seed")
 
 
 @pytest.fixture(autouse=True, params=faulty.RULES)

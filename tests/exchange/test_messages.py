@@ -19,7 +19,7 @@ from tests.apis.replies import MIXED, REPLIES
 from tests.exchanges import PROFILES, SAID, FastPath, fed, planner, shows_reasoning
 from vtc.apis import APIS
 from vtc.dialects import Reader
-from vtc.exchange import Exchange
+from vtc.exchange import Session
 from vtc.profiles import Facts
 
 (API,) = [api for api in APIS if api.name == "anthropic-messages"]
@@ -29,9 +29,9 @@ LEAK = "messages/ollama-leak.sse"
 CALLING = [name for name in RECORDED if b'"tool_use"' in REPLIES[name] and b"server_tool_use" not in REPLIES[name]]
 
 
-def opened(**fields: Any) -> Exchange:
+def opened(**fields: Any) -> Session:
     body = chat.encoded(messages.request(stream=True, **fields))
-    return Exchange.open(API, body, CLIENT, planner(), "seed")
+    return Session.open(API, body, CLIENT, planner(), "seed")
 
 
 def cut(body: bytes, size: int) -> list[bytes]:
@@ -198,7 +198,7 @@ def test_what_is_sent_to_a_model_is_what_anthropic_takes(
     dialect = dialect if dialect in PROFILES.dialects else "hermes"
     for how in ({"tools": "prompt", "dialect": dialect}, {"tools": "native"}):
         facts = dataclasses.replace(CLIENT, host=host)
-        exchange = Exchange.open(API, chat.encoded(body), facts, planner(**how), "seed")
+        exchange = Session.open(API, chat.encoded(body), facts, planner(**how), "seed")
         sent = json.loads(exchange.request())
         messages.check_request(sent)
         blocks = [one for turn in sent["messages"] if isinstance(turn["content"], list) for one in turn["content"]]
@@ -311,6 +311,6 @@ def test_the_mark_for_the_cache_of_a_result_stays_where_the_client_put_it() -> N
     ]
     body = messages.request(messages=said, tools=messages.TOOLS)
     plans = planner(tools="prompt", dialect="hermes")
-    sent = json.loads(Exchange.open(API, chat.encoded(body), CLIENT, plans, "seed").request())
+    sent = json.loads(Session.open(API, chat.encoded(body), CLIENT, plans, "seed").request())
     blocks = [one for turn in sent["messages"] if isinstance(turn["content"], list) for one in turn["content"]]
     assert [place for place, one in enumerate(blocks) if "cache_control" in one] == [len(blocks) - 1]

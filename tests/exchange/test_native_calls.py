@@ -16,7 +16,7 @@ from vtc.apis import APIS
 from vtc.apis.calls import INPUT
 from vtc.dialects import Repair
 from vtc.events import Tool, ToolCall
-from vtc.exchange import Exchange
+from vtc.exchange import Session
 from vtc.exchange.replying.native_calls import NotInOrder, in_order
 from vtc.profiles import Facts
 
@@ -167,11 +167,11 @@ def test_a_name_that_holds_more_than_a_name_is_refused(written: str) -> None:
 # Every API
 
 
-def exchange(api: str, *, stream: bool) -> Exchange:
+def exchange(api: str, *, stream: bool) -> Session:
     (found,) = [one for one in APIS if one.name == api]
     body = chat.encoded(SHAPES[api].request(stream=stream))
     facts = Facts(user_agent="Any/1", host="127.0.0.1", path=SHAPES[api].at(stream=stream))
-    return Exchange.open(found, body, facts, planner(), "seed")
+    return Session.open(found, body, facts, planner(), "seed")
 
 
 def calling(api: str, name: str, arguments: str, *, stream: bool) -> bytes:
@@ -312,7 +312,7 @@ def test_a_custom_call_of_a_function_reaches_the_client_as_one_of_the_function(s
     entry = {"index": 0, "id": "c", "type": "custom", "custom": {"name": "read", "input": "/a"}}
     body = chat.request(stream=stream, tools=[chat.tool("read", ["filePath"], filePath="string")])
     (api,) = (one for one in APIS if one.name == "openai-chat")
-    exchange = Exchange.open(api, chat.encoded(body), Facts(path=SHAPES[api.name].path), planner(), "seed")
+    exchange = Session.open(api, chat.encoded(body), Facts(path=SHAPES[api.name].path), planner(), "seed")
     frames = [chat.ROLE, chat.chunk({"tool_calls": [entry]}), chat.chunk({}, "tool_calls"), chat.DONE]
     whole = chat.encoded(chat.completion(None, "tool_calls", message={"tool_calls": [entry]}))
     out = fed(exchange.stream(), *frames) if stream else exchange.whole.rewrite(whole)
@@ -331,7 +331,7 @@ def test_an_id_that_a_past_call_has_is_made_anew(server: str, client: str, strea
     past = re.search('"(?:tool_call_id|tool_use_id|call_id)": "([^"]*)"', history)
     assert past
     history = history.replace(past[1], used)
-    exchange = Exchange.open(
+    exchange = Session.open(
         BY_NAME[client],
         asked(client, stream=stream, **json.loads(history)),
         agent(client, stream=stream),

@@ -17,7 +17,7 @@ from tests.apis.pairs import CROSSED, READ, Calls, said
 from tests.apis.shapes import SHAPES, THINKING, asked
 from tests.exchange.crossings import BY_NAME, HEAD, IN_TEXT, PAIR, STREAM, TWO, call_piece, crossing, told
 from tests.exchanges import agent, fed, planner
-from vtc.exchange import Exchange
+from vtc.exchange import Session
 
 
 @PAIR
@@ -103,9 +103,7 @@ def test_a_forbidden_tool_is_called_by_no_pair(client: str, server: str, stream:
     policy = "kind: policy\nname: mine\nmatch: {}\nguards: {denied_tools: [read]}\n"
     (tmp_path / "mine.yaml").write_text(policy)
     strict = Planner(load([builtin_directory(), tmp_path]), Settings(upstream_api=(server,)))  # type: ignore[arg-type]
-    exchange = Exchange.open(
-        BY_NAME[client], asked(client, stream=stream), agent(client, stream=stream), strict, "seed"
-    )
+    exchange = Session.open(BY_NAME[client], asked(client, stream=stream), agent(client, stream=stream), strict, "seed")
     offered = {tool.name for tool in BY_NAME[server].request(exchange.request()).offer.tools}
     assert "read" not in offered
     body = pairs.streamed(server, ["Hello"], TWO) if stream else pairs.whole(server, "Hello", TWO)
@@ -348,7 +346,7 @@ def test_the_tokens_used_are_told_once_and_last_whenever_a_server_counts_them(
 def test_a_reply_has_a_time_also_where_its_server_tells_none(client: str, server: str, stream: bool) -> None:
     facts = replace(agent(client, stream=stream), time=1_790_000_000)
     body = asked(client, stream=stream)
-    exchange = Exchange.open(BY_NAME[client], body, facts, planner(upstream_api=(server,)), "seed")
+    exchange = Session.open(BY_NAME[client], body, facts, planner(upstream_api=(server,)), "seed")
     reply = pairs.streamed(server, ["Hello"]) if stream else pairs.whole(server, "Hello")
     reply = reply.replace(b'"created": 1,', b"").replace(b'"created_at": 1,', b"")
     sent = fed(exchange.stream(), reply) if stream else exchange.whole.rewrite(reply)

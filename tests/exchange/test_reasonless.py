@@ -11,8 +11,8 @@ import pytest
 from tests.apis.chat import encoded
 from tests.apis.shapes import SHAPES, asked
 from tests.exchanges import agent, planner
-from vtc.apis import named
-from vtc.exchange import Exchange
+from vtc.apis import find_api
+from vtc.exchange import Session
 
 REASON = re.compile(rb'finish_?reason"\s*:\s*"|message_delta', re.I)
 END = re.compile(REASON.pattern + rb'|\[DONE\]|message_stop|response\.completed|"done"\s*:\s*true', re.I)
@@ -21,11 +21,11 @@ WORDS = "the reply ended without a reason"
 BROKEN = "the server broke off: its stream ended without a reason and without an end mark"
 
 
-def opened(client: str, server: str, *, stream: bool) -> Exchange:
-    api = named(client)
+def opened(client: str, server: str, *, stream: bool) -> Session:
+    api = find_api(client)
     assert api
     plans = planner(upstream_api=(server,))
-    exchange = Exchange.open(api, asked(client, stream=stream), agent(client, stream=stream), plans, "seed")
+    exchange = Session.open(api, asked(client, stream=stream), agent(client, stream=stream), plans, "seed")
     exchange.request()
     return exchange
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from vtc.dialects import Reader, compiled
+from vtc.dialects import Reader, compile_grammar
 from vtc.events import Call, Event, Markup, Reasoning, Text, Tool
 from vtc.exchange.replying.reply import ReplyPipeline
 from vtc.exchange.replying.stages import Ids
-from vtc.exchange.replying.text_reading import TextReading, Thoughts
+from vtc.exchange.replying.text_reading import ReasoningCalls, TextReading
 from vtc.guards import Guards, chain_of
 from vtc.profiles import Match, Plan, PolicyProfile, ProfileStack, ToolProtocol, builtin_directory, load
 from vtc.profiles.schema import ReasoningTags as Think
@@ -29,7 +29,7 @@ def pipeline(plan: Plan, think: Think | None = None) -> tuple[ReplyPipeline, Rep
     tags = ((think.open, think.close),) if think else ()
     guards = chain_of(plan.stack.guards, TOOLS) if plan.stack.guards else None
     ids = Ids("seed", ())
-    text = TextReading(Reader(compiled(read, tags), TOOLS), Thoughts(Reader(compiled(read), TOOLS)))
+    text = TextReading(Reader(compile_grammar(read, tags), TOOLS), ReasoningCalls(Reader(compile_grammar(read), TOOLS)))
     return ReplyPipeline(plan, TOOLS, text, ids, report, guards), report
 
 

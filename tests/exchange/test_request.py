@@ -10,13 +10,13 @@ import pytest
 
 from tests.apis import chat
 from tests.exchanges import API, opened
-from vtc.exchange import Exchange
+from vtc.exchange import Session
 from vtc.profiles import Plan, PolicyProfile
 
 
 def sent(plan: Plan, **fields: Any) -> Any:
     body = chat.encoded(chat.request(stream=True, **fields))
-    return json.loads(Exchange(API, API.request(body), body, plan, "seed").request())
+    return json.loads(Session(API, API.request(body), body, plan, "seed").request())
 
 
 def test_what_need_not_change_is_the_very_bytes() -> None:

@@ -548,7 +548,7 @@ def test_a_refusal_teaches_to_tell_of_calls_that_nobody_signed(client: str, serv
     again = talk.exchange.again(error, 400)
     assert again is not None
     assert signatures(server, json.loads(again)) == [STAND_IN, None, STAND_IN]
-    talk.exchange.learned()
+    talk.exchange.confirm_quirks()
     assert talk.exchange.again(error, 400) is None
     assert signatures(server, talk.ask(*asks(client, "And?"))) == [STAND_IN, None, STAND_IN]
 
@@ -615,7 +615,7 @@ def test_signatures_that_the_server_refuses_are_left_out_of_this_conversation(ca
             assert signatures(api, json.loads(again)) == [STAND_IN]
         assert "without the signatures that the server refuses" in str(talk.exchange.report.request)
         assert talk.exchange.again(error, 400) is None
-        talk.exchange.learned()
+        talk.exchange.confirm_quirks()
 
 
 @pytest.mark.parametrize("signature", [{}, {"signature": ""}], ids=["none", "empty"])
@@ -632,7 +632,7 @@ def test_what_nobody_signed_is_left_out_of_all_conversations_with_a_server_that_
         assert "Hm." in json.dumps(talk.ask(*turn))
         again = talk.exchange.again(chat.encoded({"error": {"message": f"messages.1.content.0: {words}"}}), 400)
         assert (b"Hm." in (again or b"Hm."), b"found" in (again or b"")) == (False, True)
-        talk.exchange.learned()
+        talk.exchange.confirm_quirks()
     other = Talk(api, memory=talk.memory, facts=facts)
     sent = json.dumps(other.ask(*turn, *of_claude(signature="GOOD")))
     assert (sent.count("Hm."), sent.count("GOOD"), sent.count("found")) == (1, 1, 2)
@@ -658,7 +658,7 @@ def test_a_seal_that_is_given_back_and_refused_is_left_out(client: str, form: Fo
     again = (talk.exchange.again(error, 400) or b"").decode()
     assert [word in again for word in ("I look.", "found", '"read"', SEAL)] == ["I look." in first, True, True, False]
     assert talk.exchange.again(error, 400) is None
-    talk.exchange.learned()
+    talk.exchange.confirm_quirks()
     assert SEAL in json.dumps(talk.ask())
 
 
@@ -673,7 +673,7 @@ def test_a_turn_without_what_was_thought_is_asked_about_without_thinking_and_the
         assert again is not None
         assert "thinking" not in json.loads(again)
         assert "thinking left out" in str(talk.exchange.report.request)
-        talk.exchange.learned()
+        talk.exchange.confirm_quirks()
 
 
 def test_what_says_nothing_else_than_what_is_signed_stays() -> None:

@@ -16,7 +16,7 @@ from tests.exchange.ready.steps import BY_NAME
 from tests.exchanges import AGENT, agent, fed, planner
 from tests.known import EXPIRES, MOST_ASKED
 from vtc.events import Tool
-from vtc.exchange import Exchange
+from vtc.exchange import Session
 from vtc.profiles import Memory
 
 type Json = dict[str, Any]
@@ -78,8 +78,8 @@ ASKED: dict[str, tuple[str, Json]] = {
 
 def opened(
     memory: Memory | None = None, client: str = "openai-chat", settings: Json | None = None, **fields: Any
-) -> Exchange:
-    return Exchange.open(
+) -> Session:
+    return Session.open(
         BY_NAME[client],
         asked(client, **fields),
         agent(client, stream=fields.get("stream")),
@@ -198,7 +198,7 @@ def test_another_client_is_taught_by_its_own_refusals() -> None:
     from dataclasses import replace
 
     other = replace(AGENT, headers={"authorization": "Bearer other"})
-    exchange = Exchange.open(BY_NAME["openai-chat"], asked("openai-chat", **fields), other, planner(), "seed", memory)
+    exchange = Session.open(BY_NAME["openai-chat"], asked("openai-chat", **fields), other, planner(), "seed", memory)
     assert exchange.request() == asked("openai-chat", **fields)
 
 
@@ -236,7 +236,7 @@ LONG = "mcp__" + "x" * 80
 WIRE = f"{LONG[:55]}_"
 
 
-def shortened(**fields: Any) -> tuple[Exchange, str]:
+def shortened(**fields: Any) -> tuple[Session, str]:
     exchange = opened(settings={"server": "deepseek"}, tools=[function(LONG)], **fields)
     (tool,) = json.loads(exchange.request())["tools"]
     assert tool["function"]["name"].startswith(WIRE)
@@ -289,15 +289,15 @@ def test_a_choice_that_a_server_does_not_heed_is_carried_out_here(choice: Any, l
 # The window
 
 
-def windowed(tmp: Any, context: int = 65536) -> Callable[..., Exchange]:
+def windowed(tmp: Any, context: int = 65536) -> Callable[..., Session]:
     from vtc.profiles import Planner, Settings, builtin_directory, load
 
     (tmp / "mine.yaml").write_text(f"kind: server\nname: mine\nmatch: {{}}\nready: {{context: {context}}}\n")
     profiles = load([builtin_directory(), tmp])
 
-    def opened_(client: str, server: str, **fields: Any) -> Exchange:
+    def opened_(client: str, server: str, **fields: Any) -> Session:
         settings = Settings(server="mine", upstream_api=(server,))
-        return Exchange.open(
+        return Session.open(
             BY_NAME[client],
             asked(client, **fields),
             agent(client, stream=fields.get("stream")),
@@ -394,7 +394,7 @@ def test_after_a_call_that_the_server_could_not_read_the_tools_stand_in_the_prom
     words = "The model produced output that does not match the expected peg-native format"
     went = exchange.again(json.dumps({"error": {"code": 500, "message": words}}).encode(), 500)
     assert b'"tools"' in opened(memory).request()  # not before the server took it
-    exchange.learned()
+    exchange.confirm_quirks()
     told = ", ".join(exchange.report.request)
     assert "3 tools -> tag prompt" in told
     assert "in the prompt, as is what follows" in str(exchange.report.notes)

@@ -13,7 +13,7 @@ from tests.apis import chat, gemini, messages, ollama, responses
 from tests.apis.shapes import SHAPES
 from tests.exchange.crossings import BY_NAME
 from tests.exchanges import PROFILES, agent, declared, fed
-from vtc.exchange import Exchange
+from vtc.exchange import Session
 from vtc.guards import Guards
 from vtc.profiles import Match, Planner, PolicyProfile, Settings
 
@@ -99,10 +99,10 @@ def folded(api: str, stream: bytes) -> bytes:
     return chat.encoded(BY_NAME[api].fold([json.loads(line) for line in lines if line.startswith(b"{")]))
 
 
-def opened(api: str, planner: Planner, *, stream: bool) -> Exchange:
+def opened(api: str, planner: Planner, *, stream: bool) -> Session:
     tools = declared(api, {name: {"type": "object"} for name in ("rm", "read")})
     body = chat.encoded(SHAPES[api].request(stream=stream, tools=tools))
-    return Exchange.open(BY_NAME[api], body, agent(api, stream=stream), planner, "seed")
+    return Session.open(BY_NAME[api], body, agent(api, stream=stream), planner, "seed")
 
 
 @pytest.mark.every

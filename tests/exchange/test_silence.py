@@ -12,7 +12,7 @@ from tests.apis import chat
 from tests.apis.conversations import BY_NAME
 from tests.dialects.material import plain
 from tests.exchanges import AGENT, planner
-from vtc.exchange import Exchange, NoAnswer
+from vtc.exchange import NoAnswer, Session
 
 CASES = plain((Path(__file__).parents[1] / "cases" / "silence.yaml").read_text())
 
@@ -20,7 +20,7 @@ CASES = plain((Path(__file__).parents[1] / "cases" / "silence.yaml").read_text()
 def is_asked(text: str, **fields: Any) -> bool:
     """True if the model is asked once more about a whole reply that says this."""
     body = chat.encoded(chat.request())
-    exchange = Exchange.open(BY_NAME["openai-chat"], body, AGENT, planner(retry="on"), "seed")
+    exchange = Session.open(BY_NAME["openai-chat"], body, AGENT, planner(retry="on"), "seed")
     exchange.request()
     asked = []
 

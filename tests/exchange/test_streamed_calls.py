@@ -16,18 +16,18 @@ from tests.apis import chat, messages, responses
 from tests.apis.shapes import SHAPES
 from tests.exchanges import FILE, declared, planner
 from vtc.apis import APIS
-from vtc.exchange import Exchange, Stream
+from vtc.exchange import Session, Stream
 from vtc.profiles import Facts, Planner, Settings, builtin_directory, load
 
 NAMES = ["openai-chat", "anthropic-messages", "openai-responses"]
 each = pytest.mark.parametrize("api", NAMES)
 
 
-def exchange(api: str, **settings: Any) -> Exchange:
+def exchange(api: str, **settings: Any) -> Session:
     (found,) = [one for one in APIS if one.name == api]
     body = chat.encoded(SHAPES[api].request(stream=True, tools=declared(api, dict.fromkeys(("write", "read"), FILE))))
     facts = Facts(user_agent="Any/1", host="127.0.0.1", path=SHAPES[api].at(stream=True))
-    return Exchange.open(found, body, facts, planner(**settings), "seed")
+    return Session.open(found, body, facts, planner(**settings), "seed")
 
 
 def calling(api: str, *calls: tuple[str, list[str]]) -> list[bytes]:
@@ -185,7 +185,7 @@ def test_what_stands_for_a_call_does_not_leave_before_text_that_is_undecided(tmp
     strict = Planner(load([builtin_directory(), tmp_path]), Settings())
     body = chat.encoded(SHAPES["openai-chat"].request(stream=True))
     (api,) = [one for one in APIS if one.name == "openai-chat"]
-    stream = Exchange.open(api, body, Facts(user_agent="Any/1"), strict, "seed").stream()
+    stream = Session.open(api, body, Facts(user_agent="Any/1"), strict, "seed").stream()
     calls = [("read", ['{"filePath": "/a"}']), ("list_files", ['{"path": "."}'])]
     first, *frames = calling("openai-chat", *calls)
     found = chat.read(b"".join(through(stream, [first, *chat.said("`"), *frames])))

@@ -20,7 +20,7 @@ from tests.apis import chat, messages, pairs, responses
 from tests.apis.conversations import BY_NAME, answered, asks, key, told
 from tests.apis.pairs import PAIRS
 from tests.exchange.talks import Talk, one_id
-from vtc.exchange import Exchange
+from vtc.exchange import Session
 from vtc.profiles import Facts, Memory, Planner, Settings, builtin_directory, load
 from vtc.reporting import broken_prefix
 
@@ -192,7 +192,7 @@ def test_a_question_that_vtc_asked_is_no_part_of_the_next_turns(tmp_path: Path) 
     memory, entries, bodies = Memory(), asks("openai-chat", "Read it"), []
     for number in range(10):
         body = chat.encoded(chat.request(messages=entries, model="made-up-model", stream=True))
-        exchange = Exchange.open(BY_NAME["openai-chat"], body, LOCAL, plans, f"seed {number}", memory)
+        exchange = Session.open(BY_NAME["openai-chat"], body, LOCAL, plans, f"seed {number}", memory)
         bodies.append(json.loads(exchange.request()))
         assert broken_prefix(exchange.report.prefix) == ""
         good = chat.encoded(chat.completion(WROTE))

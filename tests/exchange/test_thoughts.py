@@ -15,7 +15,7 @@ from tests.apis.pairs import PAIRS
 from tests.apis.shapes import THINKING
 from tests.exchange.talks import Talk, one_id
 from tests.exchanges import AGENT, fed
-from vtc.exchange import Exchange
+from vtc.exchange import Session
 from vtc.profiles import Facts, Memory, Planner, Settings, builtin_directory, load
 from vtc.wire import Framing
 
@@ -327,7 +327,7 @@ def test_a_client_is_told_reasoning_in_the_fields_that_a_profile_names(
     (tmp_path / "mine.yaml").write_text(f"kind: policy\nname: mine\nmatch: {{}}\n{thoughts}")
     plans = Planner(load([builtin_directory(), tmp_path]), Settings())
     body = chat.encoded(chat.request(stream=stream))
-    exchange = Exchange.open(BY_NAME["openai-chat"], body, AGENT, plans, "seed")
+    exchange = Session.open(BY_NAME["openai-chat"], body, AGENT, plans, "seed")
     exchange.request()
     said = dict.fromkeys(NAMES if name == "both" else (name,), "Hm.")
     if stream:

@@ -15,20 +15,20 @@ from tests.apis.conversations import answered, asks, told
 from tests.exchange.crossings import BY_NAME, STREAM
 from tests.exchange.talks import Talk
 from tests.exchanges import AGENT, fed, planner
-from vtc.exchange import Exchange
+from vtc.exchange import Session
 
 M, R = "anthropic-messages", "openai-responses"
 READ = '{"filePath": "/a"}'
 TEXTS = st.text(min_size=1, max_size=30)
 
 
-def opened(client: str, server: str, host: str = "upstream", **fields: Any) -> Exchange:
+def opened(client: str, server: str, host: str = "upstream", **fields: Any) -> Session:
     if client == M:
         body = messages.request(thinking={"type": "adaptive"}, **fields)
     else:
         body = responses.request(include=["reasoning.encrypted_content"], **fields)
     facts = replace(AGENT, host=host)
-    return Exchange.open(BY_NAME[client], chat.encoded(body), facts, planner(upstream_api=(server,)), "seed")
+    return Session.open(BY_NAME[client], chat.encoded(body), facts, planner(upstream_api=(server,)), "seed")
 
 
 def asking(client: str) -> dict[str, Any]:
@@ -255,7 +255,7 @@ def test_entries_reach_clients_of_ollama_as_thinking(stream: bool) -> None:
     entries = [{"type": "reasoning.text", "text": "Hm.", "signature": "sig", "index": 0}, LAST]
     fields = {"messages": [{"role": "user", "content": "x"}], "stream": stream}
     body = chat.encoded(ollama.request(**fields))
-    exchange = Exchange.open(BY_NAME["ollama-chat"], body, AGENT, planner(upstream_api=("openai-chat",)), "seed")
+    exchange = Session.open(BY_NAME["ollama-chat"], body, AGENT, planner(upstream_api=("openai-chat",)), "seed")
     reply = of_chat(entries, named=False, stream=stream)
     out = fed(exchange.stream(), reply) if stream else exchange.whole.rewrite(reply)
     assert ollama.read(out, stream=stream).reasoning == "Hm."
@@ -269,7 +269,7 @@ def test_past_entries_of_a_client_are_reasoning_for_a_server_of_another_api() ->
         {"role": "user", "content": "y"},
     ]
     body = chat.encoded(chat.request(messages=history))
-    exchange = Exchange.open(BY_NAME["openai-chat"], body, AGENT, planner(upstream_api=("ollama-chat",)), "seed")
+    exchange = Session.open(BY_NAME["openai-chat"], body, AGENT, planner(upstream_api=("ollama-chat",)), "seed")
     assert json.loads(exchange.request())["messages"][1]["thinking"] == "Hm."
 
 
@@ -278,7 +278,7 @@ def test_entries_pass_a_client_of_chat_completions_as_they_came(
     entries: list[dict[str, Any]], named: bool, stream: bool
 ) -> None:
     body = chat.encoded(chat.request(stream=stream))
-    exchange = Exchange.open(BY_NAME["openai-chat"], body, AGENT, planner(), "seed")
+    exchange = Session.open(BY_NAME["openai-chat"], body, AGENT, planner(), "seed")
     reply = of_chat(entries, named=named, stream=stream)
     assert (fed(exchange.stream(), reply) if stream else exchange.whole.rewrite(reply)) == reply
 
@@ -313,7 +313,7 @@ def test_blocks_that_litellm_tells_come_back_whole(
     (past,) = [one for one in body["messages"] if one["role"] == "assistant"]
     assert past["thinking_blocks"] == blocks
     assert not past.keys() & {"reasoning", "reasoning_content", "reasoning_details"}
-    passed = Exchange.open(BY_NAME["openai-chat"], chat.encoded(chat.request(stream=stream)), AGENT, planner(), "seed")
+    passed = Session.open(BY_NAME["openai-chat"], chat.encoded(chat.request(stream=stream)), AGENT, planner(), "seed")
     assert (fed(passed.stream(), reply) if stream else passed.whole.rewrite(reply)) == reply
 
 
@@ -355,7 +355,7 @@ def test_what_copilot_seals_passes_a_client_of_chat_completions(
     texts: list[str], seals: list[str], stream: bool
 ) -> None:
     body = chat.encoded(chat.request(stream=stream))
-    exchange = Exchange.open(BY_NAME["openai-chat"], body, AGENT, planner(), "seed")
+    exchange = Session.open(BY_NAME["openai-chat"], body, AGENT, planner(), "seed")
     reply = of_copilot(texts, seals, stream=stream)
     assert (fed(exchange.stream(), reply) if stream else exchange.whole.rewrite(reply)) == reply
 

@@ -13,7 +13,7 @@ from tests.apis.pairs import READ, said
 from tests.apis.shapes import THINKING, asked
 from tests.exchange.crossings import BY_NAME, IN_TEXT, crossing, told
 from tests.exchanges import agent, fed
-from vtc.exchange import Exchange
+from vtc.exchange import Session
 from vtc.profiles import Planner, Settings, builtin_directory, load
 
 CLIENTS = pytest.mark.parametrize("client", pairs.NAMES)
@@ -86,7 +86,7 @@ def test_a_policy_sees_such_a_call_before_it_leaves(client: str, ended: int, tmp
     policy = "kind: policy\nname: mine\nmatch: {}\nguards: {denied_tools: [read]}\n"
     (tmp_path / "mine.yaml").write_text(policy)
     strict = Planner(load([builtin_directory(), tmp_path]), Settings(upstream_api=("openai-responses",)))
-    exchange = Exchange.open(BY_NAME[client], asked(client, stream=True), agent(client, stream=True), strict, "seed")
+    exchange = Session.open(BY_NAME[client], asked(client, stream=True), agent(client, stream=True), strict, "seed")
     exchange.request()
     items = [TEXT, CALLED]
     found = told(exchange, client, streamed(*items[:ended], output=items), stream=True)

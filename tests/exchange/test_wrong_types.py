@@ -24,7 +24,7 @@ from tests.exchange.crossings import IN_TEXT, crossing
 from tests.exchange.ready.steps import BY_NAME
 from tests.exchanges import agent, fed, planner
 from vtc.apis import BadRequest
-from vtc.exchange import Exchange
+from vtc.exchange import Session
 from vtc.profiles import Memory
 
 VALUE = st.sampled_from(
@@ -88,7 +88,7 @@ def check(client: str, server: str, fields: Any, settings: dict[str, Any], refus
     with no_faults():
         try:
             plans = planner(**way, **settings)
-            exchange = Exchange.open(BY_NAME[client], chat.encoded(fields), agent(client), plans, "seed", Memory())
+            exchange = Session.open(BY_NAME[client], chat.encoded(fields), agent(client), plans, "seed", Memory())
         except BadRequest:
             return
         sent, own = exchange.request(), exchange.answer()

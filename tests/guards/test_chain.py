@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vtc.events import Call, Denied, Event, Intervention, Markup, OnFailure, Reasoning, Rewritten, Text, Tool, ToolCall
-from vtc.guards import Chain, Guards, chain_of
+from vtc.guards import GuardChain, Guards, chain_of
 
 TOOLS = {"read": Tool("read"), "bash": Tool("bash", "", {"required": ["command"]})}
 READ, BASH = (Call(f"<{name}>", ToolCall(name, "{}"), "tag") for name in ("read", "bash"))
@@ -20,7 +20,7 @@ def guards(**fields: Any) -> Guards:
     return msgspec.convert(fields, Guards)
 
 
-def fed(one: Chain, *events: Event) -> list[Event]:
+def fed(one: GuardChain, *events: Event) -> list[Event]:
     return [*(out for event in events for out in one.feed(event)), *one.finish()]
 
 
@@ -82,14 +82,14 @@ REFUSED = Intervention("failing", "refused", "bash", "it fails on this call and 
 
 
 def test_a_guard_that_raises_on_a_text_lets_it_pass_and_goes_on() -> None:
-    one = Chain([Failing(), Replacing()])
+    one = GuardChain([Failing(), Replacing()])
     assert [out for text in ("a", "fail", "b") for out in one.feed(Text(text))] == [FAILED, Text("a"), Text("fail")]
     assert fed(one, Text("x")) == [Rewritten("bx", "y")]
 
 
 def test_a_guard_that_raises_on_a_call_refuses_it_and_the_next_one() -> None:
     failing = Call("fail", BASH.call, "tag")
-    one = Chain([Failing()])
+    one = GuardChain([Failing()])
     for _ in range(2):
         told, denied = one.feed(failing)
         assert (told, type(denied), denied.raw) == (REFUSED, Denied, "fail")
@@ -98,11 +98,11 @@ def test_a_guard_that_raises_on_a_call_refuses_it_and_the_next_one() -> None:
 def test_a_guard_that_may_fail_lets_the_call_pass() -> None:
     lax = Failing()
     lax.on_failure = "pass"
-    assert Chain([lax]).feed(failing := Call("fail", BASH.call, "tag"))[1:] == [failing]
+    assert GuardChain([lax]).feed(failing := Call("fail", BASH.call, "tag"))[1:] == [failing]
 
 
 def test_a_guard_that_raises_at_the_end_gives_back_what_it_held() -> None:
-    one = Chain([Failing(at_end=True)])
+    one = GuardChain([Failing(at_end=True)])
     assert fed(one, Text("a"), Text("b")) == [FAILED, Text("ab")]
     assert one.finish() == [FAILED]
 

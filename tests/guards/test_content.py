@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from vtc.events import Call, Event, Intervention, Markup, Refusal, Rewritten, Text, ToolCall
-from vtc.guards import Chain, Guards, Rule, chain_of
+from vtc.guards import GuardChain, Guards, Rule, chain_of
 
 RULES = [
     ("<\\|im_end\\|>", ""),
@@ -39,7 +39,7 @@ def told(events: list[Event]) -> str:
     return "".join(getattr(event, said[type(event)]) for event in events if type(event) in said)
 
 
-def guard(rule: Rule) -> Chain:
+def guard(rule: Rule) -> GuardChain:
     return chain_of([Guards(content=(rule,))], {})
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from vtc.events import Call, Denied, Event, Intervention, OnFailure, Text, ToolCall
-from vtc.guards import Chain, Guards, chain_of
+from vtc.guards import GuardChain, Guards, chain_of
 from vtc.guards import chain as chain_module
 from vtc.guards.chain import refusable
 from vtc.guards.guard import Guard, Refuses, always
@@ -49,7 +49,7 @@ def test_a_guard_that_does_not_say_what_it_refuses_cannot_be_made(monkeypatch: p
 def test_a_refusal_that_was_not_declared_is_told_as_a_failure_and_the_call_stays_refused(
     refuses: Refuses, on_failure: OnFailure
 ) -> None:
-    told, denied = Chain([Refusing(refuses=refuses, on_failure=on_failure)]).feed(BASH)
+    told, denied = GuardChain([Refusing(refuses=refuses, on_failure=on_failure)]).feed(BASH)
     assert isinstance(told, Intervention)
     assert (told.policy, told.action, told.tool) == ("refusing", "refused", "bash")
     assert told.reason.endswith("UndeclaredRefusalError")
@@ -59,7 +59,7 @@ def test_a_refusal_that_was_not_declared_is_told_as_a_failure_and_the_call_stays
 def test_a_refusal_that_was_declared_stands_and_later_guards_pass_it() -> None:
     refusing = Refusing(refuses=lambda name: name == "bash", on_failure="refuse")
     later = Refusing(refuses=None, on_failure="refuse")
-    guards = Chain([refusing, later])
+    guards = GuardChain([refusing, later])
     assert [*guards.feed(BASH), *guards.feed(Text("a"))] == [Denied(BASH.raw, BASH.call, "drop", "No."), Text("a")]
 
 

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from vtc.events import Call, Denied, Event, Intervention, OnFailure, Rewritten, Text, Tool, ToolCall
-from vtc.guards import Chain, Guards, Reactor, chain_of
+from vtc.guards import GuardChain, Guards, Reactor, chain_of
 from vtc.guards.reactors import as_written
 
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
@@ -21,7 +21,7 @@ def reactor(name: str = "mine", **fields: Any) -> Reactor:
     return msgspec.convert({"name": name, **fields}, Reactor)
 
 
-def rules(*reactors: Reactor, on_failure: OnFailure = "refuse") -> Chain:
+def rules(*reactors: Reactor, on_failure: OnFailure = "refuse") -> GuardChain:
     return chain_of([Guards(reactors=reactors, on_failure=on_failure)], TOOLS)
 
 

@@ -13,8 +13,8 @@ from jsonschema import Draft7Validator, Draft202012Validator
 
 from tests.guards.policies import policies
 from vtc.events import Call, Denied, Intervention, Tool, ToolCall
-from vtc.guards import Chain
-from vtc.guards.arguments import counted
+from vtc.guards import GuardChain
+from vtc.guards.arguments import make_counting_validator
 from vtc.guards.patterns import Budget
 
 LETTERS = "a" * 60 + "!"
@@ -70,7 +70,7 @@ ENDLESS_WORK: Mapping[str, tuple[dict[str, Any], Any]] = {
 }
 
 
-def checking(schema: dict[str, Any]) -> Chain:
+def checking(schema: dict[str, Any]) -> GuardChain:
     return policies({"run": Tool("run", "", schema)}, arguments={"misfit": "steer"})
 
 
@@ -166,13 +166,13 @@ SCHEMAS = st.recursive(
 def test_faults_are_found_where_they_are_found_without_a_budget(schema: Any, value: Any, draft: Any) -> None:
     found, expected = (
         sorted(f"{error.validator} {error.json_path}" for error in kind(schema).iter_errors(value))
-        for kind in (counted(draft, Budget()), draft)
+        for kind in (make_counting_validator(draft, Budget()), draft)
     )
     assert found == expected
 
 
 def test_properties_that_nothing_evaluates_are_told() -> None:
     schema = {"allOf": [{"properties": {"a": {}}}], "unevaluatedProperties": False}
-    kind = counted(Draft202012Validator, Budget())
+    kind = make_counting_validator(Draft202012Validator, Budget())
     assert [error.validator for error in kind(schema).iter_errors({"a": 1, "b": 2})] == ["unevaluatedProperties"]
     assert not [*kind(schema).iter_errors({"a": 1})]

@@ -181,7 +181,7 @@ def test_both_parsers_read_the_same(text: str, tmp_path: Path, monkeypatch: pyte
     file = tmp_path / "a.yaml"
     file.write_text(text, "utf-8")
     either = document.read(file)
-    document._parsed.cache_clear()
+    document._parse_documents.cache_clear()
     monkeypatch.setattr(document, "_MAX_RECURSION", 0)
     assert document.read(file) == either
 
@@ -193,7 +193,7 @@ def test_deep_nesting_is_kept_from_libyaml(text: str, tmp_path: Path, monkeypatc
     file = tmp_path / "a.yaml"
     file.write_text(text, "utf-8")
     without = document.read(file)
-    document._parsed.cache_clear()
+    document._parse_documents.cache_clear()
     monkeypatch.undo()
     assert document.read(file) == without
     assert without[1]

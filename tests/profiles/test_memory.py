@@ -11,25 +11,25 @@ from vtc.profiles.memory import Learned
 
 def test_a_fact_is_found_again_by_its_whole_key() -> None:
     memory = Memory()
-    known = memory.learned("a", "b")
-    assert memory.learned("a", "b") is known
+    known = memory.get_learned("a", "b")
+    assert memory.get_learned("a", "b") is known
     for other in (("ab",), ("a", "b", ""), ("a",), ("b", "a"), ("a', 'b",)):
-        assert memory.learned(*other) is not known
-    assert Memory().learned("a", "b") is not known
+        assert memory.get_learned(*other) is not known
+    assert Memory().get_learned("a", "b") is not known
 
 
 def test_half_a_surrogate_pair_is_a_key_like_any_other() -> None:
     memory = Memory()
-    assert memory.learned("\ud83d") is memory.learned("\ud83d")
+    assert memory.get_learned("\ud83d") is memory.get_learned("\ud83d")
 
 
 def test_the_fact_not_asked_for_longest_is_evicted() -> None:
     memory = Memory(2)
-    one, two = memory.learned("one"), memory.learned("two")
-    assert memory.learned("one") is one
-    memory.learned("three")
-    assert memory.learned("one") is one
-    assert memory.learned("two") is not two
+    one, two = memory.get_learned("one"), memory.get_learned("two")
+    assert memory.get_learned("one") is one
+    memory.get_learned("three")
+    assert memory.get_learned("one") is one
+    assert memory.get_learned("two") is not two
 
 
 @pytest.mark.parametrize("inside", [True, False])

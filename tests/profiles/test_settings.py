@@ -8,8 +8,11 @@ from vtc.profiles import Settings, UnknownName
 
 
 def test_what_was_chosen_is_what_differs_from_the_defaults() -> None:
-    assert Settings().chosen() == {}
-    assert Settings(tools="prompt", client_patterns=("a",)).chosen() == {"tools": "prompt", "client_patterns": ("a",)}
+    assert Settings().list_changed() == {}
+    assert Settings(tools="prompt", client_patterns=("a",)).list_changed() == {
+        "tools": "prompt",
+        "client_patterns": ("a",),
+    }
 
 
 @pytest.mark.parametrize(("name", "hint"), [("hermez", " (did you mean 'hermes'?)"), ("x", "")])

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from vtc.profiles import ProfileError, load
-from vtc.profiles.document import KeyPath, listed, nearest, problems, read
+from vtc.profiles.document import KeyPath, join_words, nearest, problems, read
 from vtc.profiles.loader import KINDS
 
 
@@ -100,9 +100,9 @@ def test_the_nearest_word(word: object, hint: str) -> None:
 
 
 def test_words_in_a_list() -> None:
-    assert listed(["a"]) == "a"
-    assert listed(["a", "b"]) == "a or b"
-    assert listed(["a", "b", "c"], "and") == "a, b and c"
+    assert join_words(["a"]) == "a"
+    assert join_words(["a", "b"]) == "a or b"
+    assert join_words(["a", "b", "c"], "and") == "a, b and c"
 
 
 VALUES = (

@@ -34,11 +34,11 @@ def test_a_body_is_decoded_up_to_a_limit(coding: str) -> None:
     body = CODINGS[coding](b"abc" * 1000)
     message = http.Response.make(200, b"", {"content-encoding": coding} if coding else {})
     message.raw_content = body
-    assert bodies.decoded(message, 3000) == b"abc" * 1000
+    assert bodies.decode_body(message, 3000) == b"abc" * 1000
     if coding not in ("", "identity"):
         message.raw_content = CODINGS[coding](bytes(20_000_000))
         with pytest.raises(ValueError, match="it is longer than vtc_max_body_bytes, though it came in"):
-            bodies.decoded(message, 1_000_000)
+            bodies.decode_body(message, 1_000_000)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_a_body_that_cannot_be_decoded(body: bytes, coding: str) -> None:
     message = http.Response.make(200)
     message.headers["content-encoding"], message.raw_content = coding, body
     with pytest.raises(ValueError, match=r"not valid gzip|cut off|'x-odd' is not supported"):
-        bodies.decoded(message, 1000)
+        bodies.decode_body(message, 1000)
 
 
 def test_a_body_is_counted_and_kept_only_if_asked() -> None:
@@ -58,7 +58,7 @@ def test_a_body_is_counted_and_kept_only_if_asked() -> None:
         passing = BodyRecorder(keep=keep)
         for piece in (b"ab", b"c"):
             passing.add(piece)
-        assert (passing.size, passing.kept()) == (3, kept)
+        assert (passing.size, passing.get_recorded()) == (3, kept)
 
 
 def test_of_a_long_body_the_beginning_is_kept() -> None:
@@ -66,7 +66,7 @@ def test_of_a_long_body_the_beginning_is_kept() -> None:
     for _ in range(5):
         passing.add(b"x" * (KEPT // 2 - 1))
     assert passing.size > KEPT
-    assert passing.kept() == b"x" * KEPT
+    assert passing.get_recorded() == b"x" * KEPT
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_of_a_long_body_the_beginning_is_kept() -> None:
 def test_what_came_encoded_is_kept_decoded(data: bytes, coding: str, kept: bytes | None) -> None:
     passing = BodyRecorder(keep=True)
     passing.add(data)
-    assert passing.kept(coding) == kept
+    assert passing.get_recorded(coding) == kept
 
 
 @pytest.mark.parametrize(

@@ -95,10 +95,10 @@ def test_a_comment_names_the_model_first(summary: str, model: str, comment: str,
     flow = asked()
     flow.metadata[flows.METADATA] = {"asked": model}
     flow.comment = flows.comment(summary, model)
-    assert (flow.comment, flows.happened(flow)) == (comment, happened)
+    assert (flow.comment, flows.strip_comment_prefix(flow)) == (comment, happened)
 
 
 def test_a_comment_of_a_person_is_left_as_it_is() -> None:
     flow = asked()
     flow.comment = "see: this one"
-    assert flows.happened(flow) == "see: this one"
+    assert flows.strip_comment_prefix(flow) == "see: this one"

@@ -52,7 +52,7 @@ async def test_the_same_request_with_another_body(tmp_path: Path) -> None:
 async def test_no_answer(reply: Reply, told: str, tmp_path: Path) -> None:
     async with serving(lambda _: reply) as upstream, running_proxy(tmp_path, mode=["regular"]):
         ctx.options.vtc_max_body_bytes = 1000
-        steps = whole.answered(FollowUpRequests(flow_to(upstream.url), 20), b"{}")
+        steps = whole.ask_server(FollowUpRequests(flow_to(upstream.url), 20), b"{}")
         with pytest.raises(NoAnswer, match=told):
             steps.send(await next(steps)())
 

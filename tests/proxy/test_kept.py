@@ -23,7 +23,7 @@ from mitmproxy.test import taddons, tflow, tutils
 from tests.apis import chat
 from tests.exchanges import AGENT, API, fed, planner
 from vtc.dialects.bounded_cache import COMPILED
-from vtc.exchange import Exchange
+from vtc.exchange import Session
 from vtc.proxy.addon import VirtualToolCalling
 
 POLICY = """\
@@ -259,7 +259,7 @@ def test_prompts_and_names_are_found_until_memory_is_switched_off(addon: Callabl
 @pytest.mark.rest
 def test_without_an_addon_only_names_stay_in_compiled_patterns() -> None:
     for conversation in (native, text):
-        opened = Exchange.open(API, chat.encoded(conversation(0)), AGENT, planner(tools="prompt"), "seed")
+        opened = Session.open(API, chat.encoded(conversation(0)), AGENT, planner(tools="prompt"), "seed")
         opened.request()
         stream = opened.stream()
         fed(stream, *chat.streamed(replies(0)[0]))

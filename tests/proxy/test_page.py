@@ -127,8 +127,8 @@ def test_some_are_shown_at_a_time() -> None:
 
 
 def test_what_the_last_command_said_keeps_its_lines() -> None:
-    assert "no command has said anything yet" in page.said("")
-    assert "<pre>--- a\n+&lt;b&gt;</pre>" in page.said("--- a\n+<b>")
+    assert "no command has said anything yet" in page.render_output("")
+    assert "<pre>--- a\n+&lt;b&gt;</pre>" in page.render_output("--- a\n+<b>")
 
 
 def test_an_exchange_has_both_sides_and_its_report() -> None:

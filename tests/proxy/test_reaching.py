@@ -34,4 +34,4 @@ def test_the_api_in_whose_form_a_client_reads_errors(method: str, path: str, nam
     ],
 )
 def test_what_to_do_is_told(why: str, said: str) -> None:
-    assert said in beside.explained(tflow.tflow(), why)
+    assert said in beside.explain_unreachable(tflow.tflow(), why)

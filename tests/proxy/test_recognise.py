@@ -18,7 +18,7 @@ from vtc.profiles import Facts, builtin_directory, load
 from vtc.profiles.planner import Planner
 from vtc.profiles.settings import Settings
 from vtc.proxy.asker import Asker
-from vtc.proxy.findings import ServerFindings, ServerIdentity, findings, recognised, spoken, translation_line
+from vtc.proxy.findings import ServerFindings, ServerIdentity, detect_apis, findings, identify_server, translation_line
 from vtc.proxy.trust import Trust
 
 PROFILES = load([builtin_directory()])
@@ -30,7 +30,7 @@ def models(owner: Any) -> bytes:
 
 async def asked(body: bytes, status: int = 200) -> ServerIdentity:
     async with serving(lambda _: Reply([body], JSON, status=status, framing="length")) as upstream:
-        found = await asyncio.to_thread(recognised, Asker(upstream.url), PROFILES)
+        found = await asyncio.to_thread(identify_server, Asker(upstream.url), PROFILES)
         assert [(seen.method, seen.path) for seen in upstream.seen] == [("GET", "/v1/models")]
     return found
 
@@ -78,7 +78,7 @@ def test_one_that_is_down_is_told() -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{nobody.getsockname()[1]}"
-        identity = recognised(Asker(url), PROFILES)
+        identity = identify_server(Asker(url), PROFILES)
     assert (identity.server, identity.is_there) == (None, False)
     assert f"{url} cannot be reached now" in identity.told
     assert "is the model server running?" in identity.told
@@ -92,7 +92,7 @@ async def test_one_that_speaks_another_protocol_is_told() -> None:
 
     async with await asyncio.start_server(greet, "127.0.0.1", 0) as server:
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        found = await asyncio.to_thread(recognised, Asker(url), PROFILES)
+        found = await asyncio.to_thread(identify_server, Asker(url), PROFILES)
     assert found == ServerIdentity(None, f"{url} does not answer in HTTP: is it the model server?", is_there=False)
 
 
@@ -100,7 +100,7 @@ def test_a_hosted_api_is_known_by_its_name_and_not_asked() -> None:
     """There is no server of this name: asking it would fail, and be told."""
     told = "https://no-such-host.googleapis.com is one of: hosted APIs"
     identity = ServerIdentity("hosted", told, is_hosted=True)
-    assert recognised(Asker("https://no-such-host.googleapis.com"), PROFILES) == identity
+    assert identify_server(Asker("https://no-such-host.googleapis.com"), PROFILES) == identity
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_one_for_which_the_user_has_a_profile_is_not_asked(tmp_path: Path) -> No
     (tmp_path / "mine.yaml").write_text('{kind: server, name: mine, match: {host: "127.0.0.1:1"}}')
     own = load([builtin_directory(), tmp_path])
     said = "http://127.0.0.1:1 has a profile of yours: mine"
-    assert recognised(Asker("http://127.0.0.1:1"), own) == ServerIdentity("mine", said)
+    assert identify_server(Asker("http://127.0.0.1:1"), own) == ServerIdentity("mine", said)
 
 
 @pytest.mark.parametrize("server", pairs.NAMES)
@@ -140,7 +140,7 @@ async def test_the_apis_that_a_server_speaks_are_found(server: str) -> None:
         return Reply([b'{"error": "no messages"}'], JSON, status=status, framing="length")
 
     async with serving(script) as upstream:
-        found = await asyncio.to_thread(spoken, Asker(upstream.url))
+        found = await asyncio.to_thread(detect_apis, Asker(upstream.url))
     assert found == (server,)
     assert translation_line(found).startswith(f"it speaks {server}: clients of ")
 
@@ -148,7 +148,7 @@ async def test_the_apis_that_a_server_speaks_are_found(server: str) -> None:
 @pytest.mark.parametrize("status", [400, 401, 404])
 async def test_where_all_paths_answer_alike_nothing_is_found(status: int) -> None:
     async with serving(lambda _: Reply([b"{}"], JSON, status=status, framing="length")) as upstream:
-        assert await asyncio.to_thread(spoken, Asker(upstream.url)) == ()
+        assert await asyncio.to_thread(detect_apis, Asker(upstream.url)) == ()
 
 
 async def test_an_answer_that_names_an_unexpected_endpoint_is_none() -> None:
@@ -159,7 +159,7 @@ async def test_an_answer_that_names_an_unexpected_endpoint_is_none() -> None:
         return Reply([unexpected if seen.path == "/api/chat" else b"{}"], JSON, framing="length")
 
     async with serving(script) as upstream:
-        found = await asyncio.to_thread(spoken, Asker(upstream.url))
+        found = await asyncio.to_thread(detect_apis, Asker(upstream.url))
     assert found == tuple(name for name in pairs.NAMES if name != "ollama-chat")
 
 
@@ -193,7 +193,7 @@ async def test_http_and_https_mixed_up_are_told(is_tls: bool, server_tls: ssl.SS
     async with serving(answering("openai-chat"), server_tls if is_tls else None) as upstream:
         scheme, rest = upstream.url.split(":", 1)
         wrong = f"{'http' if is_tls else 'https'}:{rest}"
-        identity = await asyncio.to_thread(recognised, Asker(wrong), PROFILES)
+        identity = await asyncio.to_thread(identify_server, Asker(wrong), PROFILES)
     assert identity.told == f"{wrong} speaks {scheme}: start VTC with `vtc run {upstream.url}`"
 
 

@@ -85,7 +85,7 @@ def test_figures_add_up_by_client_and_by_dialect() -> None:
 def test_policies_are_counted_by_name_and_action() -> None:
     report = Report(Parties(client="c", model="m"))
     for action in ("refused", "refused", "stopped"):
-        report.intervened("reactors.no-rm", action, "bash", "no")
+        report.record_intervention("reactors.no-rm", action, "bash", "no")
     found = counted(report).as_dict()["total"]["policies"]
     assert found == {"reactors.no-rm refused": 2, "reactors.no-rm stopped": 1}
 

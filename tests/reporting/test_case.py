@@ -20,7 +20,7 @@ CALL = '<tool_call>\n{"name": "read", "arguments": {"path": "a"}}\n</tool_call>'
 
 def recorded(text: str, plan: ReadingPlan = PLAN, *, complete: bool = True, secrets: Any = ()) -> Case:
     """A case that was written to a file and read again."""
-    (found,) = read_cases(write_case(Case.recorded("it", text, plan, complete=complete, secrets=secrets)))
+    (found,) = read_cases(write_case(Case.record("it", text, plan, complete=complete, secrets=secrets)))
     return found
 
 
@@ -74,7 +74,7 @@ def test_a_recorded_case_reads_as_it_says(text: str, plan: ReadingPlan, complete
 
 def test_secrets_are_in_no_case() -> None:
     text = CALL.replace('"a"', "\"curl -H 'Authorization: Bearer abcdefgh12' open-sesame\"")
-    written = write_case(Case.recorded("it", text, PLAN, complete=True, secrets=["open-sesame"]))
+    written = write_case(Case.record("it", text, PLAN, complete=True, secrets=["open-sesame"]))
     assert "abcdefgh" not in written
     assert "open-sesame" not in written
     assert differences(recorded(text, secrets=["open-sesame"])) == []

@@ -32,7 +32,7 @@ PROMPT = "let VTC write them into the prompt with `--tools prompt`"
     ],
 )
 def test_a_known_error_says_what_to_do(status: int, body: Any, said: str, meaning: str) -> None:
-    found = hints.explained(status, json.dumps(body).encode())
+    found = hints.explain_error(status, json.dumps(body).encode())
     assert found.startswith(f"the server answered {status}")
     assert said in found
     assert meaning in found.partition(" - ")[2]
@@ -41,25 +41,25 @@ def test_a_known_error_says_what_to_do(status: int, body: Any, said: str, meanin
 def test_error_in_a_stream_is_told_like_a_status() -> None:
     said = "the server broke off with an error: "
     deep = {"type": "response.failed", "response": {"error": {"message": "CUDA out of memory"}}}
-    assert hints.explained(None, json.dumps(deep).encode()) == f"{said}CUDA out of memory"
-    assert hints.explained(None, b'{"error": "unknown model x"}').startswith(
+    assert hints.explain_error(None, json.dumps(deep).encode()) == f"{said}CUDA out of memory"
+    assert hints.explain_error(None, b'{"error": "unknown model x"}').startswith(
         f"{said}unknown model x - the server has no"
     )
-    assert hints.explained(None, b'{"error": {"message": "busy"}}') == f"{said}busy"
+    assert hints.explain_error(None, b'{"error": {"message": "busy"}}') == f"{said}busy"
 
 
 def test_a_page_is_told_by_its_words() -> None:
     page = b"<html><head><title>502</title></head><body><h1>Bad\n Gateway</h1></body></html>"
-    assert hints.explained(502, page) == "the server answered 502: Bad Gateway"
+    assert hints.explain_error(502, page) == "the server answered 502: Bad Gateway"
 
 
 @pytest.mark.parametrize("body", [b"", b"\xff\xfe", b"[]", b"null", b"5", b"<", b'{"error": null}'])
 def test_any_body_gives_one_line(body: bytes) -> None:
-    found = hints.explained(503, body)
+    found = hints.explain_error(503, body)
     assert found.startswith("the server answered 503")
     assert "\n" not in found
 
 
 def test_a_long_message_is_cut() -> None:
-    found = hints.explained(500, json.dumps({"error": "x" * 5000}).encode())
+    found = hints.explain_error(500, json.dumps({"error": "x" * 5000}).encode())
     assert len(found) < hints.MOST + 60

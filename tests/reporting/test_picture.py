@@ -5,13 +5,13 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vtc.reporting import Sample, charts
+from vtc.reporting import ExchangeSample, charts
 from vtc.reporting.picture import BINS, HEIGHT, WIDTH, Chart
 
 OUTCOMES = {"unchanged": "quiet", "rewritten": "good", "denied": "warn", "left as text": "warn", "error": "bad"}
 
 
-def drawn(*samples: Sample) -> dict[str, Chart]:
+def drawn(*samples: ExchangeSample) -> dict[str, Chart]:
     return {chart.name: chart for chart in charts(samples, OUTCOMES)}
 
 
@@ -20,7 +20,7 @@ def test_without_exchanges_there_is_nothing() -> None:
 
 
 def test_one_exchange_is_one_bar() -> None:
-    found = drawn(Sample(100.0, "rewritten", made=2, seconds=0.004))
+    found = drawn(ExchangeSample(100.0, "rewritten", made=2, seconds=0.004))
     assert [*found] == ["exchanges", "calls", "time in VTC"]  # no prompt before it, of which something might be kept
     (bar,) = found["exchanges"].bars
     assert bar.parts == (("good", 0, HEIGHT),)
@@ -28,7 +28,12 @@ def test_one_exchange_is_one_bar() -> None:
 
 
 def test_bars_are_as_high_as_what_they_stand_for() -> None:
-    found = drawn(Sample(0, "error"), Sample(0, "rewritten"), Sample(0, "rewritten"), Sample(48, "unchanged"))
+    found = drawn(
+        ExchangeSample(0, "error"),
+        ExchangeSample(0, "rewritten"),
+        ExchangeSample(0, "rewritten"),
+        ExchangeSample(48, "unchanged"),
+    )
     first, last = found["exchanges"].bars
     assert [(part.tone, part.height) for part in first.parts] == [("good", 42.67), ("bad", 21.33)]
     assert [(part.tone, part.height) for part in last.parts] == [("quiet", 21.33)]
@@ -38,23 +43,27 @@ def test_bars_are_as_high_as_what_they_stand_for() -> None:
 
 
 def test_each_outcome_is_counted_whatever_its_colour() -> None:
-    chart = drawn(Sample(0, "denied"), Sample(0, "left as text"), Sample(0, "left as text"))["exchanges"]
+    chart = drawn(ExchangeSample(0, "denied"), ExchangeSample(0, "left as text"), ExchangeSample(0, "left as text"))[
+        "exchanges"
+    ]
     assert chart.sums == {"denied": 1, "left as text": 2}
     assert [part.tone for part in chart.bars[0].parts] == ["warn", "warn"]
 
 
 def test_what_prompts_kept_is_a_share() -> None:
-    bars = drawn(Sample(0, "rewritten", kept=75, lost=25), Sample(9, "rewritten"), Sample(48, "rewritten", kept=1))[
-        "prompt cache"
-    ].bars
+    bars = drawn(
+        ExchangeSample(0, "rewritten", kept=75, lost=25),
+        ExchangeSample(9, "rewritten"),
+        ExchangeSample(48, "rewritten", kept=1),
+    )["prompt cache"].bars
     assert [[part.height for part in bar.parts] for bar in bars] == [[48, 16], [64]]
 
 
 def test_calls_are_parted_by_what_became_of_them() -> None:
     samples = [
-        Sample(0, "left as text", made=3, repaired=1, refused=2),
-        Sample(0, "rewritten", made=1),
-        Sample(0, "unread", unread=1),
+        ExchangeSample(0, "left as text", made=3, repaired=1, refused=2),
+        ExchangeSample(0, "rewritten", made=1),
+        ExchangeSample(0, "unread", unread=1),
     ]
     expected = {"without repair": 4, "repaired": 1, "left as text": 2, "unread": 1}
     assert drawn(*samples)["calls"].sums == expected
@@ -62,13 +71,14 @@ def test_calls_are_parted_by_what_became_of_them() -> None:
 
 def test_time_is_the_median() -> None:
     chart = drawn(
-        *(Sample(0, "rewritten", seconds=one) for one in (0.002, 0.5, 0.001)), Sample(1, "rewritten", seconds=0.003)
+        *(ExchangeSample(0, "rewritten", seconds=one) for one in (0.002, 0.5, 0.001)),
+        ExchangeSample(1, "rewritten", seconds=0.003),
     )
     assert (chart["time in VTC"].top, chart["time in VTC"].sums["median"]) == (3, 2.5)
 
 
 SAMPLES = st.builds(
-    Sample,
+    ExchangeSample,
     st.floats(0, 4e9),
     st.sampled_from([*OUTCOMES]),
     *[st.integers(0, 10_000)] * 6,
@@ -77,7 +87,7 @@ SAMPLES = st.builds(
 
 
 @given(st.lists(SAMPLES, max_size=40))
-def test_every_exchange_is_drawn_and_nothing_leaves_the_plane(samples: list[Sample]) -> None:
+def test_every_exchange_is_drawn_and_nothing_leaves_the_plane(samples: list[ExchangeSample]) -> None:
     for chart in charts(samples, OUTCOMES):
         if chart.name == "exchanges":
             assert sum(sum(bar.figures.values()) for bar in chart.bars) == len(samples)

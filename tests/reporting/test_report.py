@@ -58,7 +58,7 @@ def test_secrets_are_in_no_report() -> None:
 def test_what_stayed_text_is_told_from_what_was_left_out() -> None:
     report = Report()
     for refusal in (Refusal("a", "tag"), Refusal("b", "tag", left_out=True), Refusal("c", "tag")):
-        report.refused(refusal)
+        report.record_refusal(refusal)
     assert report.summary() == "vtc: 2 left as text (a), 1 left out (b)"
 
 
@@ -66,10 +66,10 @@ def test_thousands_of_entries_of_each_kind_are_counted_and_not_kept() -> None:
     """A reply may hold thousands of calls: what is told of it stays short, and the work linear."""
     report = Report()
     for number in range(5_000):
-        report.called("f", f"c{number}", "tag", ["missing-closer"])
-        report.refused(Refusal(f"no tool {number}", "tag", f"t{number}", "x" * 80))
-        report.intervened("arguments", "refused", "f", f"reason {number}", "detail")
-        report.intervened("denied_tools", "refused", "bash", "r")
+        report.record_call("f", f"c{number}", "tag", ["missing-closer"])
+        report.record_refusal(Refusal(f"no tool {number}", "tag", f"t{number}", "x" * 80))
+        report.record_intervention("arguments", "refused", "f", f"reason {number}", "detail")
+        report.record_intervention("denied_tools", "refused", "bash", "r")
     assert count(report.calls) == count(report.refusals) == 5_000
     assert report.repaired == 5_000
     assert count(report.policies) == 10_000
@@ -80,7 +80,7 @@ def test_thousands_of_entries_of_each_kind_are_counted_and_not_kept() -> None:
 def test_an_entry_is_counted_where_it_stood_once_there_are_many() -> None:
     report = Report()
     for number in (*range(500), 3):
-        report.intervened("arguments", "refused", "f", f"reason {number}")
+        report.record_intervention("arguments", "refused", "f", f"reason {number}")
     assert report.policies[3] == {**POLICY, "policy": "arguments", "reason": "reason 3", "count": 2}
 
 
@@ -114,7 +114,7 @@ FORGED = "x\n[11:00:00.000] vtc: FORGED LINE\x1b[31m\u202e\x85"
 
 def test_what_a_model_named_is_one_line_of_plain_characters() -> None:
     report = Report(request=[FORGED], failures=[FORGED], refusals=[{**REFUSAL, "reason": FORGED, "name": FORGED}])
-    report.intervened("denied_tools", "refused", FORGED, FORGED)
+    report.record_intervention("denied_tools", "refused", FORGED, FORGED)
     said = json.dumps(report.as_dict(), ensure_ascii=False) + report.summary()
     assert "FORGED LINE" in said
     assert said.isprintable()
@@ -122,7 +122,7 @@ def test_what_a_model_named_is_one_line_of_plain_characters() -> None:
 
 def test_a_detail_is_in_no_line() -> None:
     report = Report()
-    report.intervened("arguments", "refused", "f", "reason", "PRIVATE")
+    report.record_intervention("arguments", "refused", "f", "reason", "PRIVATE")
     assert "PRIVATE" not in report.summary()
     assert report.as_dict()["policies"][0]["detail"] == "PRIVATE"
 
@@ -130,10 +130,10 @@ def test_a_detail_is_in_no_line() -> None:
 def test_what_a_report_writes_has_the_shape_of_one_and_nothing_else_has() -> None:
     report = Report(Parties(client="c", settings={"tools": "prompt"}), why=["w"], errors=["e"], failures=["f"])
     assert as_report(report.as_dict()) == report.as_dict()
-    report.called("read", None, "hermes", ["json-cut"], ["path"])
-    report.refused(Refusal("reason", "hermes", "excerpt"))
+    report.record_call("read", None, "hermes", ["json-cut"], ["path"])
+    report.record_refusal(Refusal("reason", "hermes", "excerpt"))
     for detail in ("", "what a model wrote"):
-        report.intervened("denied_tools", "refused", "bash", "denied", detail)
+        report.record_intervention("denied_tools", "refused", "bash", "denied", detail)
     report.prefix = {"kept": 1, "of": 2, "chars": 3, "chars_of": 4, "what": "system", "how": "changed", "at": 0}
     report.unread = {"tool": "read", "begins": "@@read", "text": "@@read(", "advice": ""}
     report.measures.sizes["request_came"] = 1

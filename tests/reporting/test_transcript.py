@@ -7,7 +7,14 @@ import pytest
 from tests.apis import chat
 from vtc import apis
 from vtc.apis import BadRequest
-from vtc.reporting.transcript import TranscriptBlock, asked, compared, difference, replied, written
+from vtc.reporting.transcript import (
+    TranscriptBlock,
+    compare_transcripts,
+    difference,
+    read_reply,
+    read_request,
+    render_blocks,
+)
 
 API = next(api for api in apis.APIS if api.name == "openai-chat")
 CALL = {
@@ -33,7 +40,7 @@ BODY = chat.encoded(
 
 
 def test_a_request() -> None:
-    assert written(asked(API, BODY)).splitlines() == [
+    assert render_blocks(read_request(API, BODY)).splitlines() == [
         "[system]",
         "  Be brief.",
         "  Be kind.",
@@ -61,12 +68,15 @@ def test_a_request() -> None:
 
 
 def test_a_stream_is_shown_as_what_it_adds_up_to() -> None:
-    assert written(replied(API, b"".join(chat.streamed("Hel", "lo")))) == "[assistant]\n  Hello\n  finish_reason: stop"
+    assert (
+        render_blocks(read_reply(API, b"".join(chat.streamed("Hel", "lo"))))
+        == "[assistant]\n  Hello\n  finish_reason: stop"
+    )
 
 
 def test_arguments_that_are_no_object_are_shown_as_they_are() -> None:
     body = chat.chunk({"tool_calls": [chat.native(0, id="i", name="f", arguments='{"a": ')]}, "length")
-    assert written(replied(API, body)) == '[assistant]\n  -> f  i\n       {"a": \n  finish_reason: length'
+    assert render_blocks(read_reply(API, body)) == '[assistant]\n  -> f  i\n       {"a": \n  finish_reason: length'
 
 
 def test_what_both_say_stands_once_and_lines_of_one_side_are_marked() -> None:
@@ -75,7 +85,7 @@ def test_what_both_say_stands_once_and_lines_of_one_side_are_marked() -> None:
         TranscriptBlock("system", "x\n\na\r"),
         TranscriptBlock("system", "x\n\nb"),
     )
-    assert compared([old, same], [new, same], "before", "after").split("\n") == [
+    assert compare_transcripts([old, same], [new, same], "before", "after").split("\n") == [
         "[system, before]",
         "  x",
         "",
@@ -99,6 +109,6 @@ def test_a_difference() -> None:
 
 def test_what_is_none() -> None:
     with pytest.raises(BadRequest):
-        asked(API, b"x")
+        read_request(API, b"x")
     with pytest.raises(ValueError, match="no reply of openai-chat"):
-        replied(API, b'{"error": 1}')
+        read_reply(API, b'{"error": 1}')

@@ -11,7 +11,16 @@ from vtc.apis import anthropic_messages, gemini_generate, ollama_chat, openai_ch
 from vtc.apis.contract import Api, Reply, UnreadPath
 from vtc.apis.place import is_within
 from vtc.apis.request import BadRequest, Changes, Request
-from vtc.apis.whole import NoReply, answer, failed, folded, joined, opened, replies, streamed
+from vtc.apis.whole import (
+    NoReply,
+    answer,
+    convert_to_stream,
+    fold_rewritten,
+    fold_stream,
+    make_error_stream,
+    replies,
+    unwrap_gateway_envelope,
+)
 
 __all__ = [
     "APIS",
@@ -24,16 +33,16 @@ __all__ = [
     "Request",
     "UnreadPath",
     "answer",
-    "failed",
+    "convert_to_stream",
     "find",
-    "folded",
-    "joined",
+    "find_api",
+    "fold_rewritten",
+    "fold_stream",
+    "make_error_stream",
     "may_be_reply",
-    "named",
-    "opened",
     "replies",
-    "streamed",
     "unread",
+    "unwrap_gateway_envelope",
 ]
 
 APIS = (openai_chat.API, anthropic_messages.API, openai_responses.API, ollama_chat.API, gemini_generate.API)
@@ -50,10 +59,10 @@ def plain_path(path: str) -> str:
 def find(method: str, path: str) -> Api | None:
     """Find the API that a request belongs to; return None for any other request."""
     plain, query = f"/{plain_path(path)}", path.partition("?")[2]
-    return next((api for api in APIS if method == "POST" and api.place.found(plain, query)), None)
+    return next((api for api in APIS if method == "POST" and api.place.match_path(plain, query)), None)
 
 
-def named(name: str) -> Api | None:
+def find_api(name: str) -> Api | None:
     """Find an API by its name; return None if there is none."""
     return next((api for api in APIS if api.name == name), None)
 
@@ -83,16 +92,16 @@ def unread(method: str, path: str) -> UnreadPath | None:
     if method in ("OPTIONS", "HEAD") or find(method, path):
         return None
     known = (unread for api in APIS for close, unread in api.unread.items() if is_within(plain, close))
-    return next(known, None) or (_misspelled(plain) if method == "POST" else None)
+    return next(known, None) or (_suggest_path(plain) if method == "POST" else None)
 
 
-def _misspelled(path: str) -> UnreadPath | None:
+def _suggest_path(path: str) -> UnreadPath | None:
     """Suggest the path of an API that is close to what another one ends in; return None if none is."""
     words = _words(path)
     for place in (api.place for api in APIS):
         for streams in {False, bool(place.streamed)}:
-            right = place.written(place.version, "MODEL", streams=streams)
-            known = _words(place.written("" if place.streamed else place.version, "", streams=streams))
+            right = place.build_path(place.version, "MODEL", streams=streams)
+            known = _words(place.build_path("" if place.streamed else place.version, "", streams=streams))
             end = [word if name else "" for word, name in zip(words[-len(known) :], known, strict=False)]
             if len(end) == len(known) and get_close_matches("/".join(end), ["/".join(known)], cutoff=0.9):
                 return UnreadPath(f"no API has this path; did you mean {right}?", may_call=False)

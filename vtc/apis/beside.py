@@ -28,7 +28,7 @@ TOKENIZE = "/tokenize"
 """Where vLLM and llama.cpp count tokens."""
 
 
-class Aside(NamedTuple):
+class SideQuestion(NamedTuple):
     """A question besides replies, and the API of the client that asks it."""
 
     kind: str
@@ -45,32 +45,32 @@ class Aside(NamedTuple):
     def _question(self) -> Question:
         return next(question for question in self.api.questions if question.kind == self.kind)
 
-    def written(self, answer: object = None) -> bytes:
+    def render_answer(self, answer: object = None) -> bytes:
         """Write the answer in the form of the client's API."""
         return encode(self._question.write(answer))
 
     def path_at(self, path: str, end: str) -> str:
         """Return the path of the question with another end, at which the server is asked."""
         plain = path.partition("?")[0]
-        bases = (match.base for question in self.api.questions if (match := question.found(plain)))
+        bases = (match.base for question in self.api.questions if (match := question.match_path(plain)))
         base = next(bases, None)
         return f"{plain if base is None else self.api.place.root(base)}{end}"
 
 
-def asked(method: str, path: str, headers: Mapping[str, str]) -> Aside | None:
+def find_aside(method: str, path: str, headers: Mapping[str, str]) -> SideQuestion | None:
     """Find what a request asks; None for any other. `headers` have names in lower case."""
     plain, query = f"/{plain_path(path)}", path.partition("?")[2]
     matches = [
-        (question, Aside(question.kind, api.name, (question.found(path.partition("?")[0]) or match).model))
+        (question, SideQuestion(question.kind, api.name, (question.match_path(path.partition("?")[0]) or match).model))
         for api in APIS
         for question in api.questions
-        if method == question.method and (match := question.found(plain)) is not None
+        if method == question.method and (match := question.match_path(plain)) is not None
     ]
     signed = (aside for question, aside in matches if question.sign and question.sign(query, headers))
     return next(signed, None) or next((aside for question, aside in matches if not question.sign), None)
 
 
-def answer(aside: Aside, body: bytes, path: str = "") -> bytes | None:
+def answer(aside: SideQuestion, body: bytes, path: str = "") -> bytes | None:
     """Answer what no server need be asked for; None if it must be. Raises `BadRequest`."""
     match aside.kind:
         case "alive":
@@ -78,11 +78,11 @@ def answer(aside: Aside, body: bytes, path: str = "") -> bytes | None:
         case "models" | "model":
             return None
         case "count":
-            return aside.written(_count(_read(aside, body, path)))
-    return aside.written()
+            return aside.render_answer(_count(_read(aside, body, path)))
+    return aside.render_answer()
 
 
-def question(aside: Aside, body: bytes, model: Callable[[str], str], path: str = "") -> bytes:
+def question(aside: SideQuestion, body: bytes, model: Callable[[str], str], path: str = "") -> bytes:
     """Ask a server how long a conversation is, by `TOKENIZE`. Raises `BadRequest`.
 
     vLLM takes messages and tools, llama.cpp the text. `model` tells by which name the server knows one.
@@ -93,7 +93,7 @@ def question(aside: Aside, body: bytes, model: Callable[[str], str], path: str =
     return encode({**kept, "content": _text(canonical), "add_special": True})
 
 
-def counted(aside: Aside, body: bytes) -> bytes | None:
+def convert_token_count(aside: SideQuestion, body: bytes) -> bytes | None:
     """Read the server's answer to that, and write it for the client; None if it is none."""
     try:
         value = decode(body)
@@ -102,10 +102,10 @@ def counted(aside: Aside, body: bytes) -> bytes | None:
     fields = value if isinstance(value, dict) else {}
     tokens = fields.get("tokens")
     count = fields.get("count", len(tokens) if isinstance(tokens, list) else None)
-    return aside.written(count) if isinstance(count, int) and count > 0 else None
+    return aside.render_answer(count) if isinstance(count, int) and count > 0 else None
 
 
-def _read(aside: Aside, body: bytes, path: str) -> CanonicalRequest:
+def _read(aside: SideQuestion, body: bytes, path: str) -> CanonicalRequest:
     request = aside.api.request(body, path)
     return crossing.read(request, request.messages, request.offer.tools, "auto")
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from vtc.apis.contract import Chain, joined
+from vtc.apis.contract import TextChain, join_chain
 from vtc.apis.fields import part_of
 from vtc.events import CallDelta, Tool, ToolCall
 from vtc.json_text import decode
@@ -138,7 +138,7 @@ class OpenCalls(msgspec.Struct, frozen=True, gc=False):
         return OpenCalls((*self.nestings[:place], *here, *self.nestings[place + 1 :])[-MAX_OPEN_CALLS:])
 
 
-class _Pieces:
+class _CallBuffer:
     """One call so far. Its arguments are joined only at the end, since those of a long call come in thousands."""
 
     __slots__ = ("arguments", "complete", "ended", "id", "name", "nesting", "scanned", "source")
@@ -166,7 +166,7 @@ def _differ(id_: str | None, known: str | None) -> bool:
     return bool(id_ and known and id_ != known)
 
 
-def _is_another(known: _Pieces, piece: CallDelta) -> bool:
+def _is_another(known: _CallBuffer, piece: CallDelta) -> bool:
     """True if a piece begins another call: with a name, after whole arguments. Some servers change the id in between.
 
     Before that another name does, if the id says so, too, or if calls are not numbered.
@@ -181,7 +181,7 @@ class ToolCallAccumulator:
     """The calls of one message."""
 
     def __init__(self, pieces: Iterable[CallDelta] = ()) -> None:
-        self._calls: dict[int, _Pieces] = {}
+        self._calls: dict[int, _CallBuffer] = {}
         self._places: dict[int, int] = {}  # by upstream's number, where that call stands
         self._last = -1
         self.clean = True
@@ -194,7 +194,7 @@ class ToolCallAccumulator:
         place = self._place(piece)
         call = self._calls.get(place)
         if call is None:
-            call = self._calls[place] = _Pieces()
+            call = self._calls[place] = _CallBuffer()
             self._last = max(self._last, place)
             self.clean = self.clean and piece.clean and bool(piece.name)
         elif piece.name or not piece.clean or _differ(piece.id, call.id):
@@ -242,7 +242,7 @@ class ToolCallAccumulator:
         """
         return [self._call(call, complete=complete) for _, call in sorted(self._calls.items())]
 
-    def _call(self, call: _Pieces, *, complete: bool) -> ToolCall:
+    def _call(self, call: _CallBuffer, *, complete: bool) -> ToolCall:
         text = "".join(call.arguments)
         is_whole = complete if call.complete is None else call.complete
         if "custom" in call.source:  # of chat completions, whose input is raw: its JSON is cut where the call is
@@ -282,9 +282,9 @@ def freeform(name: str, description: str, grammar: object) -> Tool:
 class RawInput(msgspec.Struct, frozen=True, gc=False):
     """The input so far."""
 
-    arguments: Chain = None
+    arguments: TextChain = None
     """As they came."""
-    sent: Chain = None
+    sent: TextChain = None
     """The input that the client was told."""
     tail: str = ""
     """The end of the arguments, which is no input yet."""
@@ -305,5 +305,5 @@ class RawInput(msgspec.Struct, frozen=True, gc=False):
     @property
     def rest(self) -> str:
         """Return what is missing of the input; arguments that are no such object are it as they came."""
-        sent, whole = joined(self.sent), raw_input(joined(self.arguments) or "{}")
+        sent, whole = join_chain(self.sent), raw_input(join_chain(self.arguments) or "{}")
         return whole[len(sent) :] if whole.startswith(sent) else ""

@@ -26,7 +26,7 @@ NOTHING = ("", "null")
 """Texts that say nothing."""
 
 
-def said(value: Any) -> str:
+def get_text(value: Any) -> str:
     """Return the text that a field says; empty for what stands there for nothing."""
     return value if kind_of(value) == WRITTEN else ""
 

@@ -43,7 +43,7 @@ def read(content: Any) -> tuple[str | Opaque, ...]:
     return tuple(part["text"] if is_text(part) else Opaque(part) for part in content or ())
 
 
-def parted[P](
+def split_calls[P](
     parts: Iterable[P],
     is_call: Callable[[P], bool],
     read_call: Callable[[P], ToolCall],
@@ -68,10 +68,10 @@ def parted[P](
 
 def parts(content: Iterable[str | Opaque], originals: Any, new: Mapping[str, Any]) -> list[Any]:
     """Write a list of parts; one that says what it said before keeps its fields (`cache_control`), `new` has others."""
-    return _parts(content, _known(originals), new)
+    return _parts(content, _select_text_parts(originals), new)
 
 
-def _known(originals: Any) -> list[Any]:
+def _select_text_parts(originals: Any) -> list[Any]:
     return [part for part in originals if is_text(part)] if isinstance(originals, list) else []
 
 
@@ -88,14 +88,14 @@ def _parts(content: Iterable[str | Opaque], known: list[Any], new: Mapping[str, 
     return out
 
 
-def written(content: Sequence[str | Opaque], original: Any, new: Mapping[str, Any]) -> Any:
+def render_content(content: Sequence[str | Opaque], original: Any, new: Mapping[str, Any]) -> Any:
     """Write a content: as a text if it was none of parts and is all text, else as parts.
 
     A mark for the cache on a text that is not said any more moves to the last part.
     """
     if not isinstance(original, list) and Opaque not in map(type, content):
         return "".join(content)  # type: ignore[arg-type]
-    out = _parts(content, known := _known(original), new)
+    out = _parts(content, known := _select_text_parts(original), new)
     marks = [part["cache_control"] for part in known if part.get("cache_control")]
     if marks and out and isinstance(out[-1], Mapping):
         out[-1] = {"cache_control": marks[-1], **out[-1]}
@@ -122,7 +122,7 @@ _ANSWERS = ("_call_output", "_tool_result", "mcp_call")
 """How the types end of parts and items in which a tool's answer stands that is no message of its own."""
 
 
-def answered(message: Message) -> str:
+def get_tool_output(message: Message) -> str:
     """Return what tools say in a message: all of a result, and in others the answers of tools that a server runs."""
     is_result = message.role == "tool"
     own = [part.part for part in message.content if isinstance(part, Opaque) and isinstance(part.part, dict)]

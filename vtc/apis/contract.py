@@ -24,7 +24,6 @@ from vtc.apis.layout import BodyLayout
 from vtc.apis.place import PathMatch, Place, ending
 from vtc.apis.request import Request
 from vtc.events import (
-    Beside,
     BlockEnd,
     Call,
     CallDelta,
@@ -32,6 +31,7 @@ from vtc.events import (
     Delta,
     Failure,
     Finish,
+    FrameMetadata,
     Message,
     Reasoning,
     ReasoningDelta,
@@ -54,7 +54,7 @@ type ReplyEvent = (
     | BlockEnd
     | Finish
     | Failure
-    | Beside
+    | FrameMetadata
 )
 """An event that a client can be told. After a `BlockEnd` the next block of the reply begins."""
 
@@ -67,7 +67,7 @@ class Decoded(msgspec.Struct, frozen=True, gc=False):
     """The content of one frame: its deltas in order, and all else beside them."""
 
     deltas: tuple[Delta, ...] = ()
-    beside: tuple[Beside, ...] = ()
+    beside: tuple[FrameMetadata, ...] = ()
     """Parts of the frame that need no reading; a field that the decoder does not know is an `Origin`."""
     frame: Frame | None = None
     """Stands for the frame that came, where a part of that is not passed on."""
@@ -171,7 +171,7 @@ class Noting(Protocol):
 class FrameFollower(Protocol):
     """An encoder that must know which frames left without it, since it repeats their text later or counts them."""
 
-    def passed(self, data: bytes, texts: Sequence[bytes]) -> None:
+    def record_passed(self, data: bytes, texts: Sequence[bytes]) -> None:
         """Take note of whole frames that left unread, and of their texts, as JSON has them.
 
         May change the encoder in place.
@@ -207,11 +207,11 @@ class Question(NamedTuple):
     sign: Callable[[str, Mapping[str, str]], bool] | None = None
     """Tells clients of this API, by query and headers, from those of others that ask the same; None for all others."""
 
-    def found(self, path: str) -> PathMatch | None:
+    def match_path(self, path: str) -> PathMatch | None:
         """Read a path that ends in this way; None if it does not."""
         if self.path == "/":
             return PathMatch("", "", False) if path == "/" else None
-        return ending(self.path).found(path)
+        return ending(self.path).match_path(path)
 
 
 class UnreadPath(NamedTuple):
@@ -297,15 +297,15 @@ class Api:
 # A text that comes in pieces, each with those before it, so that adding one copies none.
 
 
-type Chain = tuple[Any, str] | None
+type TextChain = tuple[Any, str] | None
 
 
-def joined(chain: Chain) -> str:
+def join_chain(chain: TextChain) -> str:
     """Join the pieces of a text."""
-    return "".join(unchained(chain))
+    return "".join(list_chain(chain))
 
 
-def unchained(chain: tuple[Any, Any] | None) -> list[Any]:
+def list_chain(chain: tuple[Any, Any] | None) -> list[Any]:
     """List what a chain holds, the first first."""
     links: list[Any] = []
     while chain:

@@ -17,23 +17,23 @@ import msgspec
 from msgspec.structs import replace
 
 from vtc.apis.content import file_of, missing
-from vtc.apis.contract import Chain, Decoded, Decoder, joined
+from vtc.apis.contract import Decoded, Decoder, TextChain, join_chain
 from vtc.apis.fields import at, object_of, part_of, text_at
 from vtc.apis.layout import UNSIGNED
 from vtc.apis.request import Request
 from vtc.apis.seals import SealKey
 from vtc.events import (
-    Beside,
     BlockStart,
     CallDelta,
     CanonicalRequest,
     Delta,
+    FrameMetadata,
     Media,
     Message,
     Opaque,
-    Place,
     ReasoningDelta,
     Seal,
+    SealPlace,
     Start,
     Thought,
     Tool,
@@ -101,11 +101,11 @@ def _message(
     The kinds of parts for which none has a word become `unknown`, seals that VTC did not sign here `foreign`.
     """
     content: list[str | Opaque] = []
-    is_failed = message.role == "tool" and request.failed(message)
+    is_failed = message.role == "tool" and request.is_failed_result(message)
     if is_failed and "error" not in message.text.strip().partition("\n")[0].casefold():
         content.append(FAILED)
     brought = request.seals(message) if message.role == "assistant" else ()
-    sealed = {value: seals.opened(value) if seals else None for value in brought}
+    sealed = {value: seals.unseal(value) if seals else None for value in brought}
     foreign += [value for value, thought in sealed.items() if not thought and value != UNSIGNED]
     for part in message.content:
         if isinstance(part, Opaque) and part.thought:
@@ -122,7 +122,7 @@ def _message(
             file_id = file_of(part.part)
             unknown[f"{kind} by file_id" if file_id else kind] = None
             content += [missing(f"{kind} {file_id}".strip())] if message.role in ("user", "tool") else []
-    if declined := request.declined(message):
+    if declined := request.get_refusal(message):
         content.append(declined)
     content += [Opaque(media=media) for media in request.beside(message)]
     calls: list[ToolCall] = []
@@ -149,7 +149,7 @@ def _thoughts(sealed: _Sealed, values: Iterable[str]) -> list[Opaque]:
     return [Opaque(thought=thought) for value in values if (thought := sealed.get(value))]
 
 
-def _standing(thoughts: Iterable[Opaque], on: Place) -> list[Opaque]:
+def _standing(thoughts: Iterable[Opaque], on: SealPlace) -> list[Opaque]:
     return [part for part in thoughts if part.thought and part.thought.on == on]
 
 
@@ -247,7 +247,7 @@ class ForeignDecoder(msgspec.Struct, eq=False):
     """Those that had no id."""
     known: frozenset[tuple[int, int]] = frozenset()
     """The numbers of calls that have an id."""
-    thought: Chain = None
+    thought: TextChain = None
     """The text of the reasoning that began last, until it is sealed, if that is for the text."""
 
     def __eq__(self, other: object) -> bool:
@@ -283,20 +283,20 @@ class ForeignDecoder(msgspec.Struct, eq=False):
             for delta in deltas:
                 self.thought = (self.thought, delta.text) if isinstance(delta, ReasoningDelta) else self.thought
         if any(isinstance(delta, CallDelta) and (delta.name or delta.id) for delta in deltas):
-            deltas = tuple(self._named(delta) if isinstance(delta, CallDelta) else delta for delta in deltas)
-        return replace(decoded, deltas=deltas, beside=tuple(map(self._told, beside)) if beside else ())
+            deltas = tuple(self._assign_call_id(delta) if isinstance(delta, CallDelta) else delta for delta in deltas)
+        return replace(decoded, deltas=deltas, beside=tuple(map(self._rewrite_metadata, beside)) if beside else ())
 
-    def _told(self, beside: Beside) -> Beside:
+    def _rewrite_metadata(self, beside: FrameMetadata) -> FrameMetadata:
         match beside:
             case Start():
                 return replace(beside, id=self.id, model=self.model, created=beside.created or self.created)
             case Seal(signature, encrypted):
-                text, self.thought = joined(self.thought) if signature else "", None
-                value = self.seals.sealed(Thought(text, signature, encrypted, beside.on))
+                text, self.thought = join_chain(self.thought) if signature else "", None
+                value = self.seals.seal(Thought(text, signature, encrypted, beside.on))
                 return replace(beside, signature=value) if signature else replace(beside, encrypted=value)
         return beside
 
-    def _named(self, call: CallDelta) -> CallDelta:
+    def _assign_call_id(self, call: CallDelta) -> CallDelta:
         key = None if call.index is None else (call.choice, call.index)
         id_ = call.id
         if call.name and not id_ and key not in self.known:
@@ -324,11 +324,11 @@ class RenamedModel(msgspec.Struct):
         return self.decoder.framing
 
     def decode(self, frame: Frame) -> Decoded | None:
-        renamed = self._renamed(frame)
+        renamed = self._rename_model(frame)
         decoded = self.decoder.decode(renamed)
         return decoded if decoded is None or renamed is frame else replace(decoded, frame=decoded.frame or renamed)
 
-    def _renamed(self, frame: Frame) -> Frame:
+    def _rename_model(self, frame: Frame) -> Frame:
         """Write the client's name into what a frame says; return the same frame if it tells no other."""
         value = object_of(frame.data) if frame.data and b"odel" in frame.data else None
         names = {path: at(value, path) for path in self.paths}
@@ -358,9 +358,9 @@ class RenamedTools:
         decoded = self._decoder.decode(frame)
         if decoded is None or not any(isinstance(delta, CallDelta) and delta.name for delta in decoded.deltas):
             return decoded
-        return replace(decoded, deltas=tuple(map(self._named, decoded.deltas)))
+        return replace(decoded, deltas=tuple(map(self._restore_tool_name, decoded.deltas)))
 
-    def _named(self, delta: Delta) -> Delta:
+    def _restore_tool_name(self, delta: Delta) -> Delta:
         if not isinstance(delta, CallDelta) or not delta.name:
             return delta
         return replace(delta, name=self._names.back(delta.name))

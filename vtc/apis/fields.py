@@ -16,7 +16,7 @@ UNFIT = (ValueError, UnicodeError, AttributeError, TypeError, KeyError, Recursio
 """What a body raises that is no request."""
 
 
-def told(error: Exception) -> str:
+def describe_body_fault(error: Exception) -> str:
     """Say why a body is not what it should be, without a word of what stands in it."""
     match error:
         case UnicodeError():  # its own text may be the whole body
@@ -182,7 +182,7 @@ def without_names(value: Any, names: Collection[str]) -> Any:
     return {key: without_names(value, names) if key in _PARTS else value for key, value in left.items()}
 
 
-def cleaned(
+def drop_frame_fields(
     frame: Frame, value: Any, names: Collection[str], framing: Framing, original: Any = None
 ) -> tuple[Frame, Any]:
     """Leave fields out of what a frame says; return the frame that says the rest, the same one if nothing is gone.
@@ -217,7 +217,7 @@ def holds(value: Any, path: Sequence[str]) -> bool:
     return any(key in ("*", str(name)) and (not rest or holds(entry, rest)) for name, entry in inside)
 
 
-def changed(fields: dict[str, Any], drop: Sequence[str], set_: Mapping[str, Any]) -> dict[str, Any]:
+def edit_fields(fields: dict[str, Any], drop: Sequence[str], set_: Mapping[str, Any]) -> dict[str, Any]:
     """Return fields without what stands below them at the dotted paths of `drop`, and with those of `set_`."""
     for path in drop:
         key, _, rest = path.partition(".")

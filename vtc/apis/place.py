@@ -67,7 +67,7 @@ class Place:
         ends = ((self.streamed, True), (self.path, False)) if self.streamed else ((self.path, False),)
         return tuple((re.compile(rf"{_expression(end, self.kinds)}/*\Z", _FLAGS), streams) for end, streams in ends)
 
-    def found(self, path: str, query: str | None = None) -> PathMatch | None:
+    def match_path(self, path: str, query: str | None = None) -> PathMatch | None:
         """Read a path without its query; None if it is none of the API, or the `query` makes it none."""
         for pattern, streams in self._patterns:
             if match := pattern.search(path):
@@ -79,15 +79,15 @@ class Place:
 
     def whole(self, path: str) -> str:
         """Write the path of the same request for a whole reply, if the path says which it is for."""
-        match = self.found(path.partition("?")[0]) if self.streamed else None
-        return self.written(match.base, match.model) if match else path
+        match = self.match_path(path.partition("?")[0]) if self.streamed else None
+        return self.build_path(match.base, match.model) if match else path
 
     def root(self, base: str) -> str:
         """Leave the version out of what stands before the API's own part."""
         versions = (version for version in (self.version, *self.versions) if version and base.endswith(version))
         return base.removesuffix(next(versions, ""))
 
-    def written(self, base: str, model: str, query: str = "", *, streams: bool = False) -> str:
+    def build_path(self, base: str, model: str, query: str = "", *, streams: bool = False) -> str:
         """Write a path with its query, which says `query` besides."""
         streams = streams and bool(self.streamed)
         path = self.streamed if streams else self.path

@@ -19,7 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from vtc.apis import content, generation
-from vtc.apis.fields import UNFIT, WHOLE_CHARACTERS, changed, items, raws, told
+from vtc.apis.fields import UNFIT, WHOLE_CHARACTERS, describe_body_fault, edit_fields, items, raws
 from vtc.apis.layout import BodyLayout, ShapedBody, in_shape
 from vtc.events import GenerationConfig, Media, Message, Opaque, Seal, Thought, Tool, ToolCall, ToolOffer
 from vtc.json_text import encode
@@ -29,7 +29,7 @@ CHOSEN = ("tool", "function", "custom", "namespace")
 ABOUT_STREAMS = ("stream_options",)
 """The fields that servers refuse where no stream is asked for."""
 
-type Group = tuple[Sequence[Message], Sequence[int]]
+type MessageGroup = tuple[Sequence[Message], Sequence[int]]
 """Messages, and the places of the entries of the conversation that they are."""
 
 
@@ -123,7 +123,7 @@ class Request(ABC):
         try:
             yield
         except UNFIT as error:
-            raise BadRequest(f"the body is no {self.LAYOUT.name}: {told(error)}") from None
+            raise BadRequest(f"the body is no {self.LAYOUT.name}: {describe_body_fault(error)}") from None
 
     def forget(self) -> None:
         """Let go of the conversation and of all else that only sending the request needs."""
@@ -154,11 +154,11 @@ class Request(ABC):
         """Leave out the media that stand beside the content."""
         return message
 
-    def declined(self, message: Message) -> str:
+    def get_refusal(self, message: Message) -> str:
         """Return the text by which the model declined to answer, where it stands beside the content of a message."""
         return ""
 
-    def failed(self, message: Message) -> bool:
+    def is_failed_result(self, message: Message) -> bool:
         """True for a result that is an error."""
         return False
 
@@ -238,14 +238,14 @@ class Request(ABC):
         """Decode all but the messages. Raises `UNFIT`."""
 
     @abstractmethod
-    def _read(self) -> Iterable[Group]:
+    def _read(self) -> Iterable[MessageGroup]:
         """Decode the messages; results need no names if they have the ids of calls. Raises `UNFIT`."""
 
     @abstractmethod
     def _add(self, entries: list[Any], message: Message, called: Collection[str | None]) -> None:
         """Write a message that was changed, or is new; `called` are the ids of the calls that are written."""
 
-    def _prompted(self, prompt: Any) -> tuple[str | Opaque, ...]:
+    def _read_system_prompt(self, prompt: Any) -> tuple[str | Opaque, ...]:
         """Read the system prompt."""
         return content.read(prompt)
 
@@ -270,7 +270,7 @@ class Request(ABC):
         """Declare a tool."""
 
     @abstractmethod
-    def _redeclared(self, entry: Any, tools: Mapping[str, Tool]) -> Mapping[str, Any] | None:
+    def _rewrite_declaration(self, entry: Any, tools: Mapping[str, Tool]) -> Mapping[str, Any] | None:
         """Write a declaration anew with the name and the parameters of the tool of its name; None if none is given."""
 
     # Messages
@@ -281,15 +281,15 @@ class Request(ABC):
         return [message for group, _ in self._groups for message in group]
 
     @cached_property
-    def _groups(self) -> Sequence[Group]:
+    def _groups(self) -> Sequence[MessageGroup]:
         known: dict[str | None, ToolCall] = {}
         waiting: list[ToolCall] = []  # calls without a result, the oldest first
-        groups: list[Group] = []
+        groups: list[MessageGroup] = []
         with self._fit():
             if self.LAYOUT.prompt and (prompt := self.fields.get(self.LAYOUT.prompt)):
-                groups.append(([Message("system", self._prompted(prompt), source=PromptField(prompt))], ()))
+                groups.append(([Message("system", self._read_system_prompt(prompt), source=PromptField(prompt))], ()))
             for group, places in self._read():
-                groups.append(([_matched(message, known, waiting) for message in group], places))
+                groups.append(([_match_result(message, known, waiting) for message in group], places))
         return groups
 
     @property
@@ -297,7 +297,7 @@ class Request(ABC):
         """Return the entries of the conversation."""
         return self.fields.get(self.LAYOUT.entries, [])
 
-    def _put(self, kept: dict[str, Any], messages: Sequence[Message]) -> None:
+    def _write_messages(self, kept: dict[str, Any], messages: Sequence[Message]) -> None:
         """Write the messages into the fields `kept`; new ones that open the conversation join the system prompt."""
         own = self.messages
         if field := self.LAYOUT.prompt:
@@ -338,7 +338,7 @@ class Request(ABC):
 
     def _offer(self) -> ToolOffer:
         """Read the tools, and which calls are allowed."""
-        layout, tools = self.LAYOUT, [*map(_shared, self._tools(self.fields))]
+        layout, tools = self.LAYOUT, [*map(_intern_tool, self._tools(self.fields))]
         declared = [name for entries in self._declarations() for name in self._names(entries)]
         choice, allowed = self._demand((layout.choice and self.fields.get(layout.choice)) or "auto", declared)
         return ToolOffer(
@@ -356,15 +356,15 @@ class Request(ABC):
         kind = choice.get("type") or "function"
         if kind == "allowed_tools":
             given = choice.get("allowed_tools", choice)
-            names = (self._chosen(entry, declared) for entry in given.get("tools") or ())
+            names = (self._find_chosen_tool(entry, declared) for entry in given.get("tools") or ())
             return str(given.get("mode") or "auto"), {name or "" for name in names}
-        if kind in CHOSEN and (name := self._chosen(choice, declared)) is not None:
+        if kind in CHOSEN and (name := self._find_chosen_tool(choice, declared)) is not None:
             return name, None
         if kind in CHOSEN:
             raise TypeError("`tool_choice` names no tool")
         return (str(kind) if kind in ("none", "any", "required") else "auto"), None
 
-    def _chosen(self, choice: Mapping[str, Any], declared: Sequence[str]) -> str | None:
+    def _find_chosen_tool(self, choice: Mapping[str, Any], declared: Sequence[str]) -> str | None:
         """Return the name of the tool that is chosen among those `declared`."""
         return self._name(choice)
 
@@ -376,7 +376,7 @@ class Request(ABC):
     def _withhold(self, kept: dict[str, Any], names: Collection[str]) -> None:
         """Leave out what declares the tools named, and what demands one of them."""
         if isinstance(entries := self.fields.get("tools"), list) and "tools" in kept:
-            kept["tools"] = [*self._offered(entries, names)]
+            kept["tools"] = [*self._withhold_tools(entries, names)]
         if not kept.get("tools"):
             self._forget_tools(kept)
         elif self.offer.choice in names or self.offer.restricted:
@@ -392,11 +392,12 @@ class Request(ABC):
             written = items(raw, entries) if isinstance(raw, msgspec.Raw) else [*raw]
             entries = entries if isinstance(raw, msgspec.Raw) else raw
             kept["tools"] = [
-                self._redeclared(entry, tools) or as_it_is for entry, as_it_is in zip(entries, written, strict=True)
+                self._rewrite_declaration(entry, tools) or as_it_is
+                for entry, as_it_is in zip(entries, written, strict=True)
             ]
         names, field = {name: tool.name for name, tool in tools.items() if name != tool.name}, self.LAYOUT.choice
         if names and field and field in kept:
-            kept[field] = self._renamed(self.fields[field], names)
+            kept[field] = self._rename_choice(self.fields[field], names)
 
     def _declarations(self) -> Iterator[list[Any]]:
         """Find the lists that declare tools."""
@@ -406,18 +407,20 @@ class Request(ABC):
         """List the names of all that is declared."""
         return (name for entry in entries if (name := self._name(entry)))
 
-    def _offered(self, entries: Sequence[Any], names: Collection[str]) -> Iterable[Any]:
+    def _withhold_tools(self, entries: Sequence[Any], names: Collection[str]) -> Iterable[Any]:
         """Leave out declarations of the tools named."""
         return (entry for entry in entries if self._name(entry) not in names)
 
-    def _renamed(self, choice: Any, names: Mapping[str, str]) -> Any:
+    def _rename_choice(self, choice: Any, names: Mapping[str, str]) -> Any:
         """Write the choice of a tool with other names."""
         if isinstance(choice, list):
-            return [self._renamed(part, names) for part in choice]
+            return [self._rename_choice(part, names) for part in choice]
         if not isinstance(choice, dict):
             return choice
         return {
-            key: names.get(value, value) if key == "name" and isinstance(value, str) else self._renamed(value, names)
+            key: names.get(value, value)
+            if key == "name" and isinstance(value, str)
+            else self._rename_choice(value, names)
             for key, value in choice.items()
         }
 
@@ -428,7 +431,7 @@ class Request(ABC):
         """Write the fields that ask for a stream which says as much as a whole reply."""
         return {"stream": True}
 
-    def changed(self, changes: Changes = NO_CHANGES) -> dict[str, Any]:
+    def apply_changes(self, changes: Changes = NO_CHANGES) -> dict[str, Any]:
         """Change the request; return its fields, of which that keeps its bytes which is not changed."""
         drop, set_ = changes.drop, changes.set
         if changes.unstreamed and not self.LAYOUT.in_path:
@@ -450,15 +453,15 @@ class Request(ABC):
         if changes.undemanded:
             _leave_out(kept, self.LAYOUT.choice)
         if changes.messages is not None:
-            self._put(kept, changes.messages)
-        return changed(kept, drop, set_)
+            self._write_messages(kept, changes.messages)
+        return edit_fields(kept, drop, set_)
 
 
 _OPEN: WeakValueDictionary[bytes, Tool] = WeakValueDictionary()
 """The tools of the exchanges that go on, by all that is said of them."""
 
 
-def _shared(tool: Tool) -> Tool:
+def _intern_tool(tool: Tool) -> Tool:
     """Return the tool that an exchange which goes on has like this one: agents declare the same in every turn."""
     found = _OPEN.setdefault(encode([tool.name, tool.description, tool.parameters, tool.strict]), tool)
     return found if found == tool else tool  # JSON has no word for what is no number
@@ -475,7 +478,7 @@ def _leave_out(fields: dict[str, Any], *names: str | None) -> None:
             fields.pop(name, None)
 
 
-def _matched(message: Message, known: dict[str | None, ToolCall], waiting: list[ToolCall]) -> Message:
+def _match_result(message: Message, known: dict[str | None, ToolCall], waiting: list[ToolCall]) -> Message:
     """Give a result the name and the id of its call: the `known` one of its id, or else by name and order."""
     if message.role != "tool":
         known.update((call.id, call) for call in message.calls if call.id)

@@ -38,12 +38,12 @@ class SealKey(msgspec.Struct, frozen=True):
         """Derive it from a secret; `whose` tells this conversation from all others."""
         return cls(hmac.digest(secret, repr(whose).encode("utf-8", "surrogatepass"), sha256))
 
-    def sealed(self, thought: Thought) -> str:
+    def seal(self, thought: Thought) -> str:
         """Write a thought as one value."""
         fields = encode(msgspec.to_builtins(thought))
         return b64encode(_HEAD + self._signature(fields) + fields).decode()
 
-    def opened(self, value: str) -> Thought | None:
+    def unseal(self, value: str) -> Thought | None:
         """Read a thought that was written with this key; return None for all else."""
         try:
             data = b64decode(value.translate(_OF_URLS), validate=True)

@@ -65,12 +65,12 @@ class ToldText:
         return True
 
 
-def learned(writer: FrameWriter, delta: TextDelta | ReasoningDelta) -> ToldText | None:
+def learn_template(writer: FrameWriter, delta: TextDelta | ReasoningDelta) -> ToldText | None:
     """Learn how a client is told the next text of this kind; None if that is not always the same."""
     trial = copy.copy(writer)
     trial.heed = None  # it is not said
     events = as_said([replace(delta, text=_PROBE)])
-    frames = [trial.written(events, delta.choice) for _ in range(2)]
+    frames = [trial.encode_events(events, delta.choice) for _ in range(2)]
     if [*map(len, frames)] != [1, 1]:
         return None
     (first,), (second,) = frames

@@ -13,7 +13,7 @@ from typing import Any
 
 from vtc.apis.calls import ToolCallAccumulator
 from vtc.apis.contract import Api, Reply
-from vtc.apis.fields import UNFIT, in_envelope, object_of, told
+from vtc.apis.fields import UNFIT, describe_body_fault, in_envelope, object_of
 from vtc.apis.request import Request
 from vtc.events import (
     CUT_OFF,
@@ -35,13 +35,13 @@ class NoReply(ValueError):
     """The body is no reply of this API."""
 
 
-def opened(body: bytes) -> bytes:
+def unwrap_gateway_envelope(body: bytes) -> bytes:
     """Return the reply that a gateway put into an object of its own; the same body if it did not."""
     inner = in_envelope(object_of(body))
     return body if inner is None else encode(inner)
 
 
-def streamed(api: Api, body: bytes, request: Request | None = None) -> bytes:
+def convert_to_stream(api: Api, body: bytes, request: Request | None = None) -> bytes:
     """Turn a whole reply into a stream: all that it says, or what `request` asks to be told.
 
     Raises `NoReply`.
@@ -50,16 +50,16 @@ def streamed(api: Api, body: bytes, request: Request | None = None) -> bytes:
     try:
         events = [*api.unfold(decode(body, "replace"), request)]
     except UNFIT as error:
-        raise NoReply(f"the body is no reply of {api.name}: {told(error)}") from None
+        raise NoReply(f"the body is no reply of {api.name}: {describe_body_fault(error)}") from None
     return b"".join(framing.write(events)) + framing.last
 
 
-def folded(api: Api, body: bytes, before: bytes, after: bytes) -> bytes:
+def fold_rewritten(api: Api, body: bytes, before: bytes, after: bytes) -> bytes:
     """Turn the stream that a body became, `before` and `after` it was rewritten, into the body that it adds up to.
 
     A body of which nothing changed keeps its bytes.
     """
-    if before == after or (reply := _folded(api, after)) == _folded(api, before):
+    if before == after or (reply := _fold_frames(api, after)) == _fold_frames(api, before):
         return body
     return encode(reply)
 
@@ -71,19 +71,19 @@ def answer(api: Api, request: Request, text: str, digest: str, created: int) -> 
     return encode(api.fold([*encoder.write(reply, 0), *encoder.end()]))
 
 
-def failed(api: Api, request: Request, failure: Failure) -> bytes:
+def make_error_stream(api: Api, request: Request, failure: Failure) -> bytes:
     """Make a stream that says nothing but an error."""
     framing, encoder = api.framing, api.encoder(request.form)
     events = [*encoder.write((Start(model=request.model), failure), 0), *encoder.end()]
     return b"".join(framing.write(events)) + framing.last
 
 
-def joined(api: Api, stream: bytes) -> bytes:
+def fold_stream(api: Api, stream: bytes) -> bytes:
     """Turn a stream into the body that it adds up to, whatever that came from."""
-    return encode(_folded(api, stream))
+    return encode(_fold_frames(api, stream))
 
 
-def _folded(api: Api, stream: bytes) -> Mapping[str, Any]:
+def _fold_frames(api: Api, stream: bytes) -> Mapping[str, Any]:
     framing = api.framing
     reader = framing.reader()
     frames = [*reader.feed(stream.removesuffix(framing.last)), *reader.finish()]
@@ -96,7 +96,7 @@ def add(whole: dict[str, Any], more: Mapping[str, Any]) -> None:
         if isinstance(value, dict):
             add(whole.setdefault(key, {}), value)
         elif key == "content" and (isinstance(value, list) or isinstance(whole.get(key), list)):
-            whole[key] = _joined([*_in_parts(whole.get(key)), *_in_parts(value)])
+            whole[key] = _join_text_parts([*_in_parts(whole.get(key)), *_in_parts(value)])
         elif isinstance(value, list):
             whole[key] = [*(whole.get(key) or ()), *value]
         elif isinstance(value, str) and isinstance(whole.get(key), str) and key not in ("role", "type"):
@@ -112,7 +112,7 @@ def _in_parts(content: Any) -> list[Any]:
     return content if isinstance(content, list) else [{"type": "text", "text": content}] if content else []
 
 
-def _joined(parts: Iterable[Any]) -> list[Any]:
+def _join_text_parts(parts: Iterable[Any]) -> list[Any]:
     """Join the parts of text that follow each other."""
     joined: list[Any] = []
     for part in parts:
@@ -134,7 +134,7 @@ def replies(api: Api, body: bytes) -> list[Reply]:
     """
     decoder = api.decoder()
     if not decoder.framing.matches(body):
-        body = streamed(api, body)
+        body = convert_to_stream(api, body)
     reader = decoder.framing.reader()
     choices: dict[int, list[Delta]] = {}
     usage: Usage | None = None

@@ -43,7 +43,9 @@ def check(paths: tuple[Path, ...], as_json: bool) -> None:
         click.echo(f"warning: {warning}", err=True)
     yours = Counter(kind for (kind, _), source in profiles.sources.items() if not source.builtin)
     of_yours = ", ".join(f"{count} {loader.plural(kind, count)}" for kind, count in sorted(yours.items()))
-    click.echo(f"ok: yours: {of_yours}; all: {profiles.counted()}" if yours else f"ok: {profiles.counted()}")
+    click.echo(
+        f"ok: yours: {of_yours}; all: {profiles.format_counts()}" if yours else f"ok: {profiles.format_counts()}"
+    )
 
 
 def _of_dialects(profiles: loader.Profiles) -> list[Problem]:

@@ -22,7 +22,7 @@ ENDING = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(sig
 """The signals that end a program, and do not come from keys of its terminal."""
 
 
-def started(command: Sequence[str], output: IO[bytes], folder: Path | None = None) -> subprocess.Popen[bytes]:
+def start_vtc(command: Sequence[str], output: IO[bytes], folder: Path | None = None) -> subprocess.Popen[bytes]:
     """Start a VTC that Ctrl-C does not reach; all that it says goes to `output`.
 
     It removes the `folder` if this program is killed.
@@ -54,10 +54,10 @@ def end(process: subprocess.Popen[bytes]) -> None:
 def ended_by_signals() -> Iterator[None]:
     """Have a signal that ends this program end what it started, too."""
 
-    def ended(number: int, _: FrameType | None) -> None:
+    def raise_exit(number: int, _: FrameType | None) -> None:
         raise SystemExit(128 + number)
 
-    before = {number: signal.signal(number, ended) for number in ENDING}
+    before = {number: signal.signal(number, raise_exit) for number in ENDING}
     try:
         yield
     finally:

@@ -142,7 +142,7 @@ def completing(kind: str) -> Callable[[click.Context, click.Parameter, str], lis
     return complete
 
 
-def loaded(directories: tuple[Path, ...]) -> Profiles:
+def load_profiles(directories: tuple[Path, ...]) -> Profiles:
     """The built-in profiles and those of `directories`; ends the program with what is wrong with them."""
     try:
         return loader.load([loader.builtin_directory(), *directories])
@@ -154,12 +154,12 @@ def loaded(directories: tuple[Path, ...]) -> Profiles:
 def planner(directories: tuple[Path, ...], settings: Settings) -> Planner:
     """Make the planner that the addon would have; end the program with an error if the profiles are wrong."""
     try:
-        return Planner(loaded(directories), settings)
+        return Planner(load_profiles(directories), settings)
     except UnknownName as error:
         raise click.BadParameter(str(error), param_hint=f"--{error.setting}") from None
 
 
-def forced[F: Callable[..., Any]](command: F) -> F:
+def add_forcing_options[F: Callable[..., Any]](command: F) -> F:
     """Give a command the options that settle what profiles would decide, as `vtc_tools` and the like do."""
     for option in (
         click.option("--tools", type=click.Choice(["auto", "native", "prompt"]), help="How tools reach the model."),

@@ -109,7 +109,7 @@ def as_options(values: Mapping[str, object]) -> list[str]:
     return [f"{option}{value}" if option.endswith("=") else option for option, value in given]
 
 
-def found(named: Path | None) -> Path | None:
+def find_config(named: Path | None) -> Path | None:
     """The file that holds: the one that is named, one in the current folder, one in the user's folder."""
     places = [Path(NAME), Path(click.get_app_dir("vtc"), NAME)]
     return named or next((place for place in places if place.is_file()), None)
@@ -118,9 +118,9 @@ def found(named: Path | None) -> Path | None:
 NOWHERE = Path()
 
 
-def loaded(named: Path | None) -> tuple[Path, Config]:
+def load_config(named: Path | None) -> tuple[Path, Config]:
     """Return the file that holds, `NOWHERE` if there is none, and its settings; ends the program with what is wrong."""
-    file = found(named)
+    file = find_config(named)
     if file is None:
         return NOWHERE, Config()
     try:

@@ -29,7 +29,7 @@ from vtc.proxy.findings import findings
 from vtc.proxy.status import PATH, ownership_fault, status_of
 from vtc.proxy.trust import TrustError
 from vtc.reporting import hints
-from vtc.scrub import escaped, scrub
+from vtc.scrub import escape_invisible, scrub
 
 SECONDS = 120
 """For the reply to the test call: a model may have to be loaded first."""
@@ -42,15 +42,15 @@ TOOL = {
     },
 }
 QUESTION = "Call the tool report_word with the word: fine"
-MARKS: dict[Outcome, tuple[str, str]] = {"ok": ("ok", "green"), "note": ("--", "cyan"), "wrong": ("!!", "red")}
+MARKS: dict[CheckOutcome, tuple[str, str]] = {"ok": ("ok", "green"), "note": ("--", "cyan"), "wrong": ("!!", "red")}
 
-type Outcome = Literal["ok", "note", "wrong"]
+type CheckOutcome = Literal["ok", "note", "wrong"]
 
 
 class CheckLine(NamedTuple):
     """One line."""
 
-    outcome: Outcome
+    outcome: CheckOutcome
     said: str
 
 
@@ -82,7 +82,7 @@ def _findings(
     yield CheckLine("ok", f"VTC {__version__}, mitmproxy {launch.MITMPROXY}, Python {platform.python_version()}")
     yield CheckLine("note", f"{platform.platform()}, {sys.executable}")
     settings = Config()
-    if file := config.found(None):
+    if file := config.find_config(None):
         try:
             settings = config.read(file)
             yield CheckLine("ok", f"settings from {file}")
@@ -93,7 +93,7 @@ def _findings(
     directories = directories or tuple(config.beside(file or Path(), directory) for directory in settings.profiles)
     try:
         profiles = loader.load([loader.builtin_directory(), *directories])
-        yield CheckLine("ok", f"profiles: {profiles.counted()}")
+        yield CheckLine("ok", f"profiles: {profiles.format_counts()}")
     except ProfileError as error:
         yield CheckLine("wrong", f"profiles: {error}")
         profiles = loader.load([loader.builtin_directory()])
@@ -102,15 +102,15 @@ def _findings(
     if server:
         try:
             url = common.base_url(server, "UPSTREAM")
-            yield from map(_escaped, _server(Asker(url, trust=settings.trust(sets)), profiles, models))
+            yield from map(_escape_line, _server(Asker(url, trust=settings.trust(sets)), profiles, models))
         except click.BadParameter as error:
-            yield _escaped(CheckLine("wrong", error.message))
+            yield _escape_line(CheckLine("wrong", error.message))
         except TrustError as error:
-            yield _escaped(CheckLine("wrong", str(error)))
+            yield _escape_line(CheckLine("wrong", str(error)))
     else:
         yield CheckLine("note", "no model server was named: vtc doctor http://127.0.0.1:8000")
     at = port or settings.port or launch.PORT
-    yield from map(_escaped, _proxy(at, url, models if call else [], settings.confdir(())))
+    yield from map(_escape_line, _proxy(at, url, models if call else [], settings.confdir(())))
 
 
 def _proxy(port: int, server: str, models: Sequence[str], confdir: str) -> Iterator[CheckLine]:
@@ -196,7 +196,7 @@ def _call(base: str, model: str) -> CheckLine:
     if answer.error:
         return CheckLine("wrong", f"{question}: no reply ({answer.why})")
     if not answer.ok:
-        return CheckLine("wrong", f"{question}: {hints.explained(answer.status, answer.body)}")
+        return CheckLine("wrong", f"{question}: {hints.explain_error(answer.status, answer.body)}")
     try:
         message = answer.json["choices"][0]["message"]
         calls = [call["function"]["name"] for call in message.get("tool_calls") or []]
@@ -208,9 +208,9 @@ def _call(base: str, model: str) -> CheckLine:
     return CheckLine("wrong", f"{question}: none came, but {text[:200]!r}; `vtc explain` says how its replies are read")
 
 
-def _escaped(line: CheckLine) -> CheckLine:
+def _escape_line(line: CheckLine) -> CheckLine:
     """Keep what a server says in one line, and a terminal from doing what it says."""
-    return line._replace(said=escaped(line.said))
+    return line._replace(said=escape_invisible(line.said))
 
 
 def _bare(text: str) -> str:

@@ -51,7 +51,7 @@ class VariableName(click.ParamType[str]):
         return str(value)
 
 
-def named(profiles: Profiles, name: str) -> AgentProfile:
+def find_agent(profiles: Profiles, name: str) -> AgentProfile:
     """Find an agent by its name, or the name of its program; ends the program if there is none."""
     for agent in profiles.agents.values():
         if name.casefold() in (agent.name.casefold(), *map(str.casefold, agent.commands)):
@@ -186,8 +186,8 @@ def env(
     `vtc run URL` must run meanwhile; `vtc launch AGENT` does both. URL is that of your model server, whose path goes to
     the agent, or of the VTC that runs. Nothing is written, and no file of yours is changed.
     """
-    file, settings = config.loaded(None)
-    profile = named(common.loaded(directories or config.directories(file, settings)), agent)
+    file, settings = config.load_config(None)
+    profile = find_agent(common.load_profiles(directories or config.directories(file, settings)), agent)
     server, path = server_and_path(upstream)
     at = host or "127.0.0.1"
     address = f"http://{f'[{at}]' if ':' in at else at}:{port or settings.port or launch.PORT}"

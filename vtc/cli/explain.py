@@ -13,7 +13,16 @@ import click
 
 from vtc import apis
 from vtc.apis import Api, BadRequest
-from vtc.cli.common import completing, forced, json_output, planner, profile_directories, settings, show_json, url
+from vtc.cli.common import (
+    add_forcing_options,
+    completing,
+    json_output,
+    planner,
+    profile_directories,
+    settings,
+    show_json,
+    url,
+)
 from vtc.events import Call, Denied, Intervention, Rewritten, Tool, ToolCall
 from vtc.guards.chain import Guards, chain_of
 from vtc.json_text import decode
@@ -40,7 +49,7 @@ def call_of(text: str) -> ToolCall:
     raise click.BadParameter(problem_text, param_hint="--call")
 
 
-def tried(guards: Sequence[Guards], call: ToolCall, tools: Sequence[Tool]) -> dict[str, Any]:
+def try_call(guards: Sequence[Guards], call: ToolCall, tools: Sequence[Tool]) -> dict[str, Any]:
     """Return the outcome of `call`: `{"policies": [{"policy", "action", "tool", "reason"}…], "outcome": …, …}`.
 
     The outcome is `delivered`, with the `call` as the client gets it, or `refused`, with what stands in its place as
@@ -81,7 +90,7 @@ def lines(outcome: dict[str, Any]) -> list[str]:
 @click.option("--model", default="", help="The model's name in the request.", shell_complete=completing("models"))
 @click.option("--host", default="", help="The model server's host, with or without its port.")
 @click.option("--path", default="/v1/chat/completions", show_default=True)
-@forced
+@add_forcing_options
 @click.option("--request", type=click.File("rb"), help="A request's body (JSON): says what is planned for it, too.")
 @click.option(
     "--flow",
@@ -172,7 +181,7 @@ def _of_body(plans: Planner, facts: Facts, api: Api, body: bytes, call: ToolCall
 
 
 def _of_call(plan: Plan, call: ToolCall | None) -> dict[str, Any]:
-    return {"call": tried(plan.stack.guards, call, plan.protocol.tools)} if call else {}
+    return {"call": try_call(plan.stack.guards, call, plan.protocol.tools)} if call else {}
 
 
 def _of_facts(plans: Planner, facts: Facts) -> dict[str, Any]:

@@ -25,16 +25,16 @@ import click
 
 from vtc.cli import children, common, config, local_servers
 from vtc.cli.common import profile_directories, server_and_path
-from vtc.cli.env import KEY, AgentName, VariableName, named
+from vtc.cli.env import KEY, AgentName, VariableName, find_agent
 from vtc.cli.run import run
 from vtc.profiles.agents import AgentProfile, AgentSetup, text
-from vtc.profiles.document import listed
+from vtc.profiles.document import join_words
 from vtc.profiles.loader import Profiles
 from vtc.profiles.schema import API_NAMES
 from vtc.proxy import launch as programs
 from vtc.proxy.asker import Asker
-from vtc.proxy.findings import listed as models_of
-from vtc.proxy.findings import recognised, spoken
+from vtc.proxy.findings import detect_apis, identify_server
+from vtc.proxy.findings import list_models as models_of
 from vtc.proxy.stats import Figures
 from vtc.proxy.status import ownership_fault, status_of
 
@@ -94,20 +94,20 @@ def launch(
     `--` goes to the agent: `vtc launch codex http://127.0.0.1:8000 -- exec "Tidy up"`. A VTC of yours that runs before
     that server is used, if no option asks for another. No file of yours is changed.
     """
-    file, settings = config.loaded(None)
-    profiles = common.loaded(directories or config.directories(file, settings))
-    profile = named(profiles, agent)
+    file, settings = config.load_config(None)
+    profiles = common.load_profiles(directories or config.directories(file, settings))
+    profile = find_agent(profiles, agent)
     program = next(filter(None, map(shutil.which, profile.commands)), None)
     if program is None:
         how = f": {profile.install}" if profile.install else ""
-        raise CannotLaunch(f"{profile.title} is not installed; {listed(profile.commands)} is not on PATH{how}")
+        raise CannotLaunch(f"{profile.title} is not installed; {join_words(profile.commands)} is not on PATH{how}")
     key = os.environ.get(key_env, "") if key_env else KEY
     if not key:
         raise CannotLaunch(f"--key-env: the variable {key_env} is not set, or empty")
     server, path = server_and_path(upstream or settings.upstream)
     if key_env and not server:
         raise CannotLaunch(f"--key-env: name the server whose key it is: vtc launch {profile.name} URL")
-    server = server or local_servers.chosen(f"vtc launch {profile.name}")
+    server = server or local_servers.choose_server(f"vtc launch {profile.name}")
     if not server:
         raise CannotLaunch(
             f"no model server answers on ports {local_servers.ports()} of this machine: vtc launch {profile.name} URL"
@@ -116,8 +116,11 @@ def launch(
     names = _models(asker, profiles)
     chosen = model or _model(names, profile, server + path)
     if path and not options["api"]:  # VTC itself asks servers at their roots
-        options = {**options, "api": ",".join(spoken(asker))}
-    asked = [*_typed(options), *(word for directory in directories for word in ("--profiles", str(directory)))]
+        options = {**options, "api": ",".join(detect_apis(asker))}
+    asked = [
+        *_render_typed_options(options),
+        *(word for directory in directories for word in ("--profiles", str(directory))),
+    ]
     given = [*asked, "--model", chosen, *(("--key-env", key_env) if key_env else ())]
     with ExitStack() as stack:
         stack.enter_context(children.ended_by_signals())
@@ -125,7 +128,7 @@ def launch(
         stack.callback(_remove, folder)
         confdir = settings.confdir(options["sets"])
         address = None if asked else _find_running(settings.port or programs.PORT, server, confdir)
-        proxy = None if address else stack.enter_context(OwnProxy.started(server, given, folder, settings.log, confdir))
+        proxy = None if address else stack.enter_context(OwnProxy.start(server, given, folder, settings.log, confdir))
         at = (address or (proxy.address if proxy else "")) + path
         setup = profile.setup({"address": at, "model": chosen, "key": key, "folder": str(folder / "agent")})
         _write(setup, folder / "agent")
@@ -137,7 +140,7 @@ def launch(
     sys.exit(code)
 
 
-def _typed(options: Mapping[str, Any]) -> Iterator[str]:
+def _render_typed_options(options: Mapping[str, Any]) -> Iterator[str]:
     """Write the options of `vtc run` that were typed."""
     for option in run.params:
         value = options.get(option.name or "") or ()
@@ -152,7 +155,7 @@ def _typed(options: Mapping[str, Any]) -> Iterator[str]:
 
 def _models(asker: Asker, profiles: Profiles) -> list[str]:
     """List the models of a server; ends the program if it does not answer."""
-    identity = recognised(asker, profiles)
+    identity = identify_server(asker, profiles)
     if not identity.is_there:
         raise click.ClickException(identity.told)
     return [*(identity.models or models_of(asker, API_NAMES))]
@@ -201,7 +204,7 @@ class OwnProxy:
 
     @classmethod
     @contextmanager
-    def started(
+    def start(
         cls, server: str, arguments: Sequence[str], folder: Path, own_log: str | None, confdir: str
     ) -> Iterator[OwnProxy]:
         """Start it on a free port before a server, and end it however the block is left."""
@@ -211,7 +214,7 @@ class OwnProxy:
         command = [sys.executable, "-P", "-m", "vtc", "run", server, "--host", "127.0.0.1", "--port", str(port)]
         command += arguments if own_log else [*arguments, "--log", str(folder / "exchanges.jsonl")]
         with (folder / "vtc.log").open("wb") as log:
-            process = children.started(command, log, folder)
+            process = children.start_vtc(command, log, folder)
         proxy = cls(process, f"http://127.0.0.1:{port}", folder, confdir)
         try:
             proxy._wait(server)

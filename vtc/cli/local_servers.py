@@ -10,7 +10,7 @@ from typing import NamedTuple
 import click
 
 from vtc.proxy.asker import Asker
-from vtc.proxy.findings import listed
+from vtc.proxy.findings import list_models
 from vtc.proxy.status import status_of
 
 PORTS = (11434, 1234, 8000, 8080, 30000)
@@ -25,21 +25,21 @@ class LocalServer(NamedTuple):
     models: Sequence[str]
 
 
-def found() -> list[LocalServer]:
+def find_servers() -> list[LocalServer]:
     """Ask all ports at once which of them are a model server's; VTC itself is none."""
     with ThreadPoolExecutor(len(PORTS) or 1) as pool:
-        return [server for server in pool.map(_asked, (f"http://127.0.0.1:{port}" for port in PORTS)) if server]
+        return [server for server in pool.map(_ask_server, (f"http://127.0.0.1:{port}" for port in PORTS)) if server]
 
 
-def _asked(url: str) -> LocalServer | None:
+def _ask_server(url: str) -> LocalServer | None:
     asker = Asker(url, seconds=SECONDS)
-    models = listed(asker, ("ollama-chat",))
+    models = list_models(asker, ("ollama-chat",))
     return LocalServer(url, models) if models and not status_of(asker)[0] else None
 
 
-def chosen(command: str) -> str:
+def choose_server(command: str) -> str:
     """Return the URL of the one that answers, or that the user chooses; empty if none does."""
-    servers = found()
+    servers = find_servers()
     if len(servers) < 2:
         return servers[0].url if servers else ""
     rows = [f"{server.url} ({', '.join(server.models[:3])}{', …' * (len(server.models) > 3)})" for server in servers]

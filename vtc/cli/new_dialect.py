@@ -9,15 +9,15 @@ from typing import Any
 
 import click
 
-from vtc.cli.common import loaded, profile_directories
-from vtc.cli.parse import offered
-from vtc.cli.replies import GivenReply, given, name_of, reply_options
+from vtc.cli.common import load_profiles, profile_directories
+from vtc.cli.parse import load_tools
+from vtc.cli.replies import GivenReply, load_replies, name_of, reply_options
 from vtc.dialects.reading.reader import Reader
-from vtc.dialects.syntax.grammar import compiled
+from vtc.dialects.syntax.grammar import compile_grammar
 from vtc.events import Call, Tool
 from vtc.profiles.loader import Profiles
 from vtc.profiles.planner import BLOCK_DIALECT
-from vtc.reporting import drafted, possible_call
+from vtc.reporting import draft_dialect, possible_call
 
 
 @click.command("new-dialect", short_help="Draft a dialect from a reply that none reads.")
@@ -42,17 +42,17 @@ def new_dialect(
 
     The draft is what reads most of the reply back. Ends with 1 if it reads no call, or if there is nothing to draft.
     """
-    profiles = loaded(directories)
-    replies = given(file, profiles, flow, port)
-    reply, tools = _chosen(replies, offered(tools_file)[0] if tools_file else {}, name_of(file))
-    if known := _known(profiles, reply.text, tools):
+    profiles = load_profiles(directories)
+    replies = load_replies(file, profiles, flow, port)
+    reply, tools = _choose_reply(replies, load_tools(tools_file)[0] if tools_file else {}, name_of(file))
+    if known := _name_known_dialects(profiles, reply.text, tools):
         way = (
             f"`vtc_blocks=last` reads this reply, as {known}"
             if known == BLOCK_DIALECT
             else f"this reply is read already, as {known}"
         )
         click.echo(f"vtc: {way}: no dialect is needed", err=True)
-    draft = drafted(reply.text, tools, name)
+    draft = draft_dialect(reply.text, tools, name)
     if draft is None:
         raise click.ClickException(f"none of the tools stands in the reply with arguments: {', '.join(tools)}")
     for line in draft.lines(reply.text):
@@ -66,7 +66,7 @@ def new_dialect(
     sys.exit(0 if draft.calls else 1)
 
 
-def _chosen(
+def _choose_reply(
     replies: Sequence[GivenReply], tools: Mapping[str, Tool], file: str
 ) -> tuple[GivenReply, Mapping[str, Tool]]:
     """Choose the reply that a dialect is wanted for, with the tools that were offered."""
@@ -87,8 +87,8 @@ def _chosen(
     raise click.ClickException(f"{file}: it holds {len(named)} replies; choose one with --flow: {ids}")
 
 
-def _known(profiles: Profiles, text: str, tools: Any) -> str:
+def _name_known_dialects(profiles: Profiles, text: str, tools: Any) -> str:
     dialects = (*profiles.rescued, profiles.dialects[BLOCK_DIALECT])
-    reader = Reader(compiled(dialects, (), (), ((), ())), tools)
+    reader = Reader(compile_grammar(dialects, (), (), ((), ())), tools)
     events = [*reader.feed(text), *reader.finish()]
     return next((event.dialect for event in events if isinstance(event, Call)), "")

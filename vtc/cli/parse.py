@@ -16,12 +16,12 @@ from rich.markup import escape
 
 from vtc.apis import APIS
 from vtc.apis.openai_chat.words import REASONS
-from vtc.cli.common import completing, loaded, profile_directories, read_text
-from vtc.cli.replies import GivenReply, given, name_of, of_lines, reply_options
-from vtc.dialects.reading.reader import Begins, ModelFacts, Reader, Thoughts, UnknownTools
+from vtc.cli.common import completing, load_profiles, profile_directories, read_text
+from vtc.cli.replies import GivenReply, load_replies, name_of, of_lines, reply_options
+from vtc.dialects.reading.reader import Begins, ModelFacts, Reader, ReasoningTarget, UnknownTools
 from vtc.dialects.reading.trace import PassedOver, TracedReader, TracedStep
 from vtc.dialects.syntax.description import Description
-from vtc.dialects.syntax.grammar import Tags, compiled
+from vtc.dialects.syntax.grammar import TagPairs, compile_grammar
 from vtc.events import CUT_OFF, NATIVE, Call, Event, Reasoning, Refusal, Text, Tool, ToolCall
 from vtc.exchange.replying.stages import Limit
 from vtc.json_text import decode, encode
@@ -89,9 +89,9 @@ def parse(
     Without --tools no type of an argument is known, and what is a call only with the name of an offered tool is text.
     Ends with 1 if a call was refused.
     """
-    profiles = loaded(directories)
+    profiles = load_profiles(directories)
     profile = best(profiles.models, Facts(model=model), profiles.sources).profile or UNKNOWN_MODEL
-    tools, declared = offered(tools_file) if tools_file else ({}, frozenset())
+    tools, declared = load_tools(tools_file) if tools_file else ({}, frozenset())
     known = profile if model and profile is not UNKNOWN_MODEL else None
     think = thinking(known, profiles.unknown_server, Facts(model=model), None)
     setup = ReadingSetup(
@@ -129,7 +129,7 @@ def parse(
 
 def _replies(file: Any, profiles: Profiles, flow: str, port: int, *, lines: bool) -> Iterable[tuple[GivenReply, str]]:
     """Read the replies of a file, each with the finish reason that stands beside it."""
-    return of_lines(file) if lines else ((reply, "") for reply in given(file, profiles, flow, port))
+    return of_lines(file) if lines else ((reply, "") for reply in load_replies(file, profiles, flow, port))
 
 
 class Overrides(NamedTuple):
@@ -144,8 +144,8 @@ class ReadingSetup:
     """How replies are read."""
 
     dialects: tuple[Description, ...]
-    tags: Tags
-    think: Thoughts
+    tags: TagPairs
+    think: ReasoningTarget
     begins: Begins
     markers: tuple[str, ...]
     answer: tuple[tuple[str, ...], tuple[str, ...]]
@@ -177,7 +177,7 @@ class ReadingSetup:
 
     def read(self, reply: GivenReply, *, complete: bool) -> dict[str, Any]:
         """Read a reply; what its server made calls itself, and parted off as reasoning, is that already."""
-        grammar = compiled(self.dialects if not reply.calls else (), self.tags, self.markers, self.answer)
+        grammar = compile_grammar(self.dialects if not reply.calls else (), self.tags, self.markers, self.answer)
         reader = (TracedReader if self.trace else Reader)(
             grammar,
             self.tools,
@@ -191,7 +191,7 @@ class ReadingSetup:
         read = [*reader.feed(reply.text), *reader.finish(complete=complete)]
         entries = _entries([passed for event in read for passed in limit.feed(event)], self.tools, reply)
         if isinstance(reader, TracedReader):
-            entries["trace"] = [_traced(entry) for entry in reader.trace]
+            entries["trace"] = [_describe_step(entry) for entry in reader.trace]
         return entries
 
 
@@ -231,7 +231,7 @@ def _arguments(call: ToolCall) -> Any:
         return call.arguments
 
 
-def _traced(entry: TracedStep | PassedOver) -> dict[str, Any]:
+def _describe_step(entry: TracedStep | PassedOver) -> dict[str, Any]:
     """Describe a step of the reader, or a call that it passed over in code."""
     if isinstance(entry, PassedOver):
         return {"passed_over": entry.dialect, "text": entry.text}
@@ -266,7 +266,7 @@ _FORMS = frozenset({"type", "function", "input_schema"})
 """Keys that tell an entry of `tools` from a bare function."""
 
 
-def offered(file: Path) -> tuple[dict[str, Tool], frozenset[str]]:
+def load_tools(file: Path) -> tuple[dict[str, Tool], frozenset[str]]:
     """Read the tools in the form of any API; each leaves out entries that are not in its own.
 
     Also return the names of all that is declared: tools that the server runs are no functions.
@@ -276,7 +276,7 @@ def offered(file: Path) -> tuple[dict[str, Tool], frozenset[str]]:
         entries = value["tools"] if isinstance(value, dict) else value
         if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
             raise ValueError("it holds no list of objects")
-        tools = [_declared(entry) for entry in entries]
+        tools = [_wrap_bare_function(entry) for entry in entries]
         body = encode({"model": "any", "messages": [], "input": [], "tools": tools})
         requests = [api.request(body) for api in reversed(APIS)]
         functions = {tool.name: tool for request in requests for tool in request.offer.tools}
@@ -290,7 +290,7 @@ def offered(file: Path) -> tuple[dict[str, Tool], frozenset[str]]:
     return functions, declared
 
 
-def _declared(entry: dict[str, Any]) -> dict[str, Any]:
+def _wrap_bare_function(entry: dict[str, Any]) -> dict[str, Any]:
     """Declare a bare function, or return any other entry as it is."""
     is_bare = "name" in entry and not _FORMS & entry.keys()
     return {"type": "function", "function": entry} if is_bare else entry

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from vtc.cli.common import json_output, loaded, profile_directories, show_json, show_table
+from vtc.cli.common import json_output, load_profiles, profile_directories, show_json, show_table
 from vtc.profiles.loader import Profile, Profiles
 
 
@@ -18,7 +18,7 @@ from vtc.profiles.loader import Profile, Profiles
 @json_output
 def profiles(directories: tuple[Path, ...], markdown: bool, as_json: bool) -> None:
     """List all profiles with what they match."""
-    profiles = loaded(directories)
+    profiles = load_profiles(directories)
     if as_json:
         show_json(_plain(profiles))
         return
@@ -28,7 +28,8 @@ def profiles(directories: tuple[Path, ...], markdown: bool, as_json: bool) -> No
     for kind in ("clients", "models", "servers", "policies"):
         some: Mapping[str, Profile] = getattr(profiles, kind)
         rows = [
-            (profile.name, _tests(getattr(profile, "match", None)), _accepted(profile)) for profile in some.values()
+            (profile.name, _tests(getattr(profile, "match", None)), _format_accepted(profile))
+            for profile in some.values()
         ]
         show_table(("name", "matches", "reads"), rows, title=kind)
     show_table(
@@ -66,16 +67,16 @@ def _markdown(profiles: Profiles) -> str:
         names = ", ".join(f"`{glob}`" for glob in globs)
         lines.append(f"| {model.description or model.name} | {names} | {accept} |")
     lines += ["", "| dialect | |", "|---|---|"]
-    lines += [f"| `{dialect.name}` | {escaped(dialect.description)} |" for dialect in profiles.dialects.values()]
+    lines += [f"| `{dialect.name}` | {escape_cell(dialect.description)} |" for dialect in profiles.dialects.values()]
     return "\n".join(lines)
 
 
-def escaped(text: str) -> str:
+def escape_cell(text: str) -> str:
     """Text for a cell of a Markdown table."""
     return text.replace("|", "\\|").replace("<", "&lt;")
 
 
-def _accepted(profile: Any) -> str:
+def _format_accepted(profile: Any) -> str:
     accept = getattr(profile, "accept", ())
     return accept if isinstance(accept, str) else ", ".join(accept)
 

@@ -12,7 +12,7 @@ from vtc import apis
 from vtc.apis import BadRequest
 from vtc.cli.common import completing, planner, profile_directories
 from vtc.dialects.constrain.constraint import Inexpressible
-from vtc.exchange import Exchange
+from vtc.exchange import Session
 from vtc.json_text import encode
 from vtc.profiles.matching import Facts
 from vtc.profiles.plan import Plan
@@ -55,7 +55,7 @@ def render(
         raise click.BadParameter(f"{path}: no API that VTC knows", param_hint="--path")
     plans = planner(directories, Settings(tools=tools, dialect=dialect))
     try:
-        exchange = Exchange.open(api, file.read(), Facts(user_agent=user_agent, path=path), plans, "render")
+        exchange = Session.open(api, file.read(), Facts(user_agent=user_agent, path=path), plans, "render")
         body = json.loads(exchange.request())
     except BadRequest as error:
         raise click.ClickException(str(error)) from None
@@ -72,7 +72,7 @@ def render(
         for part in message.content:
             click.echo(part if isinstance(part, str) else json.dumps(part.part, ensure_ascii=False))
         for call in message.calls:
-            click.echo(transcript.called(call))
+            click.echo(transcript.render_call(call))
     for key in ("tools", "tool_choice"):
         if key in body:
             click.secho(f"\n{key}:", bold=True)
@@ -85,7 +85,7 @@ def _show_grammar(plan: Plan, form: Any) -> None:
         raise click.ClickException("no grammar: no tools stand in the prompt")
     constraint = held_to(form, protocol.write, plan)
     try:
-        text = constraint.written()
+        text = constraint.render()
     except Inexpressible as error:
         raise click.ClickException(f"no grammar: {error}") from None
     click.echo(text.rstrip() if isinstance(text, str) else json.dumps(text, ensure_ascii=False, indent=2))

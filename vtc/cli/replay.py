@@ -12,7 +12,7 @@ import click
 from rich.console import Console
 from rich.progress import Progress
 
-from vtc.cli.common import completing, forced, planner, profile_directories, read_text, settings
+from vtc.cli.common import add_forcing_options, completing, planner, profile_directories, read_text, settings
 from vtc.profiles.planner import Planner
 from vtc.reporting import read_cases
 
@@ -21,7 +21,7 @@ from vtc.reporting import read_cases
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @profile_directories
 @click.option("--model", help="The model profile.", shell_complete=completing("models"))
-@forced
+@add_forcing_options
 @click.option("--json", "as_json", is_flag=True, help="One JSON object an exchange or case.")
 def replay(file: Path, directories: tuple[Path, ...], as_json: bool, **options: Any) -> None:
     """Run captured exchanges through today's profiles and show what changes.
@@ -56,7 +56,7 @@ def _flows(file: Path, plans: Planner) -> Iterator[dict[str, Any]]:
     ):
         for flow in flows.load(opened):
             if flows.api(flow):
-                yield replaying.replayed(flow, plans)
+                yield replaying.replay_flow(flow, plans)
 
 
 def _cases(file: Path, plans: Planner) -> Iterator[dict[str, Any]]:

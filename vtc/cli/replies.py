@@ -73,13 +73,13 @@ def name_of(file: Any) -> str:
     return str(getattr(file, "name", "<stdin>"))
 
 
-def given(file: Any, profiles: Profiles, flow: str = "", port: int = launch.PORT) -> list[GivenReply]:
+def load_replies(file: Any, profiles: Profiles, flow: str = "", port: int = launch.PORT) -> list[GivenReply]:
     """Read the replies of a file, in whichever form they are; with `flow` that of one id, without a file of a VTC.
 
     Ends the program with an error where there are none, or none of this id.
     """
     if file is None and flow:
-        return _of_cases(_kept(flow, port))
+        return _of_cases(_fetch_unread_reply(flow, port))
     if file is None:
         raise click.UsageError("name FILE, or a flow of a running VTC (--flow ID)")
     name = name_of(file)
@@ -99,7 +99,7 @@ def given(file: Any, profiles: Profiles, flow: str = "", port: int = launch.PORT
     raise click.ClickException(f"{name}: no flow {flow} in it; there are: {ids}")
 
 
-def _kept(flow: str, port: int) -> bytes:
+def _fetch_unread_reply(flow: str, port: int) -> bytes:
     """Ask a VTC of this machine for a reply that it could not read."""
     from vtc.proxy.asker import Asker  # mitmproxy takes a second to load
     from vtc.proxy.unread_calls import MOST, PATH

@@ -30,7 +30,7 @@ from vtc.proxy.address import upstream as address_of
 from vtc.proxy.asker import Asker
 from vtc.proxy.findings import findings
 from vtc.proxy.trust import Trust
-from vtc.scrub import escaped
+from vtc.scrub import escape_invisible
 
 
 class Apis(click.ParamType[str]):
@@ -112,9 +112,9 @@ def run(
     Without it, and without one in vtc.yaml, it is what answers on a usual port here; else VTC is an ordinary proxy.
     What stands after `--` goes to mitmproxy: `vtc run http://127.0.0.1:8000 -- -w flows`.
     """
-    upstream, more = _parted(upstream, more)
+    upstream, more = _split_arguments(upstream, more)
     more = [*launch.as_set(sets), *more]
-    file, settings = config.loaded(named)
+    file, settings = config.load_config(named)
     directories = options.pop("directories") or config.directories(file, settings)
     log = options.pop("log") or (config.beside(file, settings.log) if settings.log else None)
     options = {key: value or getattr(settings, key) for key, value in options.items()}
@@ -154,7 +154,7 @@ def run(
     _become(command)
 
 
-def _parted(upstream: str, more: Sequence[str]) -> tuple[str, Sequence[str]]:
+def _split_arguments(upstream: str, more: Sequence[str]) -> tuple[str, Sequence[str]]:
     """Part the server from arguments for mitmproxy."""
     if upstream.startswith("-"):  # `vtc run -- …`
         return "", (upstream, *more)
@@ -184,7 +184,7 @@ def _has_mode(arguments: Sequence[str]) -> bool:
 
 def _nearby(*, quiet: bool) -> str:
     """Find a model server of this machine, and say so; empty if none answers."""
-    server = local_servers.chosen("vtc run")
+    server = local_servers.choose_server("vtc run")
     ports = local_servers.ports()
     found = f"{server} answers, so VTC stands before it (--proxy: before none)" if server else ""
     if not quiet:
@@ -225,7 +225,7 @@ def _tell_of_server(server: str, planner: Planner, settings: Sequence[str]) -> N
         return
     found = findings(Asker(server, trust=Trust.of(settings)), planner)
     for line in found.lines if found.is_there or found.is_mixed_up else ():
-        click.echo(f"# found now, asked when it starts: {escaped(line)}", err=True)
+        click.echo(f"# found now, asked when it starts: {escape_invisible(line)}", err=True)
 
 
 def server_url(upstream: str) -> str:
@@ -241,14 +241,14 @@ def server_url(upstream: str) -> str:
 def _check_options(profiles: Sequence[str], values: Sequence[str], file: Path, settings: Config) -> Planner:
     """Make the planner; end the program if the addon would refuse these `NAME=VALUE`s."""
     try:
-        return options.planned([*profiles, *values])
+        return options.make_planner([*profiles, *values])
     except ProfileError as error:
         click.echo(str(error), err=True)
         sys.exit(1)
     except options.RefusedOption as error:
         for key, specs in settings.specs().items():  # the key that is refused by itself is the one to blame
             with _said_in(file, key), suppress(ProfileError):
-                options.planned([*profiles, *specs])
+                options.make_planner([*profiles, *specs])
         raise click.UsageError(str(error)) from None
 
 

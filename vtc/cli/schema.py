@@ -61,9 +61,13 @@ def _text(kind: str) -> str:
 def json_schema(kind: str) -> dict[str, Any]:
     """Make the JSON Schema of a kind of profile; of `profile`, one that goes by what stands after `kind:`."""
     if kind in KINDS:
-        return {"$schema": DRAFT, "$id": f"{ID}{kind}", **_described(msgspec.json.schema(KINDS[kind]), KINDS[kind])}
+        return {
+            "$schema": DRAFT,
+            "$id": f"{ID}{kind}",
+            **_add_descriptions(msgspec.json.schema(KINDS[kind]), KINDS[kind]),
+        }
     refs, components = msgspec.json.schema_components(KINDS.values(), ref_template="#/$defs/{name}")
-    described = _described({"$defs": components}, *KINDS.values())
+    described = _add_descriptions({"$defs": components}, *KINDS.values())
     return {
         "$schema": DRAFT,
         "$id": f"{ID}{kind}",
@@ -91,7 +95,7 @@ def as_markdown() -> str:
 
 def table(model: type[msgspec.Struct]) -> str:
     """Write the keys of one class as a Markdown table."""
-    return _table(_described(msgspec.json.schema(model), model)["$defs"][model.__name__])
+    return _table(_add_descriptions(msgspec.json.schema(model), model)["$defs"][model.__name__])
 
 
 def _tables(schema: Mapping[str, Any], top: str) -> Iterator[tuple[str, str]]:
@@ -146,7 +150,7 @@ def _flat(text: str) -> str:
     return " ".join(text.split())
 
 
-def _described(schema: dict[str, Any], *models: type[msgspec.Struct]) -> dict[str, Any]:
+def _add_descriptions(schema: dict[str, Any], *models: type[msgspec.Struct]) -> dict[str, Any]:
     """Put the descriptions into a schema that msgspec made."""
     classes = {part.__name__: part for model in models for part in _inside(model)}
     for name, mapping in schema["$defs"].items():

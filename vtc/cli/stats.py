@@ -9,7 +9,7 @@ import click
 
 from vtc.cli.common import json_output, show_json, show_table
 from vtc.json_text import decode
-from vtc.proxy.stats import Calls, Figures, Stats
+from vtc.proxy.stats import CallCounts, Figures, Stats
 from vtc.reporting.plain import as_report
 
 
@@ -60,7 +60,7 @@ def _share(of: float | None) -> str:
     return "" if of is None else f"{of:.0%}"
 
 
-def _show_calls(figures: Mapping[str, Calls]) -> None:
+def _show_calls(figures: Mapping[str, CallCounts]) -> None:
     rows = []
     for name, figure in sorted(figures.items()):
         repairs = ", ".join(f"{repair} {count}" for repair, count in figure.repairs.most_common())

@@ -14,7 +14,7 @@ import click
 
 from vtc.cli import children, config
 from vtc.cli.common import base_url, profile_directories
-from vtc.cli.replies import given
+from vtc.cli.replies import load_replies
 from vtc.profiles import loader
 from vtc.proxy import launch
 from vtc.proxy.asker import Asker
@@ -38,7 +38,7 @@ def tail(source: str, directories: tuple[Path, ...]) -> None:
     file = Path(source)
     if not file.exists() and re.search(r"://|:\d+/*\Z|\A\d+\Z", source):
         file = _log_of(base_url(source, "URL"))
-    folders = directories or config.directories(*config.loaded(None))
+    folders = directories or config.directories(*config.load_config(None))
     if not file.is_file():
         raise click.UsageError(f"{file}: no such file; `vtc run --log {file}` writes one")
     check_terminal(f"for programs each line of {file} is JSON (`vtc stats` counts)")
@@ -73,7 +73,7 @@ def watch_own(command: Sequence[str], log: Path | None, folders: Sequence[Path])
         log.touch(mode=0o600)
         lines = stack.enter_context(tempfile.TemporaryFile())
         stack.enter_context(children.ended_by_signals())
-        process = children.started(command, lines)
+        process = children.start_vtc(command, lines)
         stack.callback(children.end, process)
         watch(log, folders, lambda: process.poll() is not None)
         if process.poll() is None:
@@ -87,7 +87,7 @@ def _draft(flow: str, port: int, folders: Sequence[Path]) -> DraftFile:
     """Draft the dialect of a reply that a VTC of this machine keeps; raises ValueError."""
     try:
         profiles = loader.load([loader.builtin_directory(), *folders])
-        case = given(None, profiles, flow, port)[0].case
+        case = load_replies(None, profiles, flow, port)[0].case
     except click.ClickException as error:
         raise ValueError(error.message) from None
     if case is None:
@@ -97,7 +97,7 @@ def _draft(flow: str, port: int, folders: Sequence[Path]) -> DraftFile:
 
 def _log_of(url: str) -> Path:
     """Ask a VTC of this machine where it writes its log."""
-    confdir = config.loaded(None)[1].confdir(())
+    confdir = config.load_config(None)[1].confdir(())
     status, answer = status_of(Asker(url), confdir)
     if answer.error:
         raise click.ClickException(f"nothing answers at {url} ({answer.why}): name its URL, or the file of its log")

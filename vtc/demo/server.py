@@ -60,7 +60,7 @@ class DemoServer(ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(self, port: int) -> None:
-        super().__init__(("127.0.0.1", port), _Handler)
+        super().__init__(("127.0.0.1", port), _DemoHandler)
         self.written: list[str] = []
 
     @property
@@ -73,7 +73,7 @@ class DemoServer(ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _DemoHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: DemoServer
 

@@ -11,7 +11,7 @@ constrain              what a server decodes by
 from vtc.dialects.reading.reader import ModelFacts, Reader
 from vtc.dialects.repair import Repair
 from vtc.dialects.syntax.description import Description
-from vtc.dialects.syntax.grammar import Grammar, compiled
+from vtc.dialects.syntax.grammar import Grammar, compile_grammar
 from vtc.dialects.syntax.pattern import PatternError
 
-__all__ = ["Description", "Grammar", "ModelFacts", "PatternError", "Reader", "Repair", "compiled"]
+__all__ = ["Description", "Grammar", "ModelFacts", "PatternError", "Reader", "Repair", "compile_grammar"]

@@ -17,7 +17,7 @@ ENTRY = 512
 """Bytes that an entry takes besides its value."""
 
 
-class _Entry(NamedTuple):
+class _CacheEntry(NamedTuple):
     value: object
     size: int
     lasting: bool = False
@@ -34,7 +34,7 @@ class BoundedCache:
         self.size = 0
         """Bytes of all entries."""
         self._on_evict = on_evict
-        self._entries: OrderedDict[Hashable, _Entry] = OrderedDict()
+        self._entries: OrderedDict[Hashable, _CacheEntry] = OrderedDict()
         self._lock = Lock()
 
     def get_or_make[T](
@@ -54,7 +54,7 @@ class BoundedCache:
         size = size_of(value) + ENTRY
         with self._lock:
             if size <= self.most_bytes:
-                self._put(key, _Entry(value, size, lasting))
+                self._store_entry(key, _CacheEntry(value, size, lasting))
             full = self.size > self.most_bytes
             while self.size > self.most_bytes:
                 self._evict()
@@ -70,13 +70,13 @@ class BoundedCache:
             entry = self._entries.get(key)
         return entry.value if entry else None
 
-    def put(self, key: Hashable, value: object, size: int) -> None:
+    def store(self, key: Hashable, value: object, size: int) -> None:
         """Keep a value of so many bytes in the place of the one that was there, unless it is larger than the cache."""
         with self._lock:
             if old := self._entries.pop(key, None):
                 self.size -= old.size
             if size + ENTRY <= self.most_bytes:
-                self._put(key, _Entry(value, size + ENTRY))
+                self._store_entry(key, _CacheEntry(value, size + ENTRY))
             while self.size > self.most_bytes:
                 self._evict()
 
@@ -94,7 +94,7 @@ class BoundedCache:
                 self.size -= self._entries.pop(key).size
         self._on_evict()
 
-    def _put(self, key: Hashable, entry: _Entry) -> None:
+    def _store_entry(self, key: Hashable, entry: _CacheEntry) -> None:
         if old := self._entries.pop(key, None):  # another thread was faster
             self.size -= old.size
         self._entries[key] = entry

@@ -19,12 +19,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
-from vtc.apis import Api, BadRequest, Request, named
+from vtc.apis import Api, BadRequest, Request, find_api
 from vtc.apis.seals import SealKey
 from vtc.exchange.asking import prompt
 from vtc.exchange.asking.reminder import Reminder
 from vtc.exchange.asking.request import Outgoing, ReceivedRequest, RequestEncoder, SentRequest, as_it_came
-from vtc.exchange.remembering.past import History, Planned, planning
+from vtc.exchange.remembering.past import History, MakePlan, planning
 from vtc.exchange.remembering.thoughts import opening
 from vtc.exchange.replying.factory import ReplyFactory, is_warm
 from vtc.exchange.replying.fate import JSON, WITHHELD, Fate, LocalReply, OwnReplies
@@ -37,22 +37,22 @@ from vtc.profiles.plan import Plan
 from vtc.profiles.planner import REPLANNED, Planner
 from vtc.reporting.case import Case
 from vtc.reporting.report import Parties, Report, model_name
-from vtc.scrub import told
+from vtc.scrub import format_exception
 from vtc.wire import compression
 from vtc.wire.sse import EventStream
 
-__all__ = ["WITHHELD", "Ask", "Exchange", "Fate", "NoAnswer", "Opening", "Stream"]
+__all__ = ["WITHHELD", "Ask", "Fate", "NoAnswer", "Session", "SessionOpening", "Stream"]
 
 logger = logging.getLogger(__name__)
 NO_FACTS = Facts()
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class SessionOpening:
     """A request that is decoded and decided about, and of which no exchange was made yet."""
 
     _plan: Plan
-    _make: Callable[[], Exchange]
+    _make: Callable[[], Session]
     _facts: Facts
 
     @property
@@ -60,13 +60,13 @@ class Opening:
         """True if all is compiled that reading its reply takes."""
         return is_warm(self._plan.reading)
 
-    def exchange(self) -> Exchange:
+    def exchange(self) -> Session:
         """Make the exchange; raises `BadRequest`."""
         with as_it_came(self._facts.secrets):
             return self._make()
 
 
-class Exchange:
+class Session:
     """One request of an API that VTC speaks, and the plan for it."""
 
     def __init__(
@@ -78,7 +78,7 @@ class Exchange:
         seed: str,
         facts: Facts = NO_FACTS,
         past: History | None = None,
-        planned: Planned | None = None,
+        planned: MakePlan | None = None,
         secret: bytes = b"",
     ) -> None:
         """`planned` decides anew, given what the server taught meanwhile; without it, no refusal changes the plan.
@@ -102,7 +102,7 @@ class Exchange:
         """Make what depends on the plan; `taught` are the steps that refusals of this request taught."""
         self.plan = plan
         apis = plan.stack.apis
-        self.server = self._api if not apis or self._api.name in apis else named(apis[0]) or self._api
+        self.server = self._api if not apis or self._api.name in apis else find_api(apis[0]) or self._api
         # The server gets no header of flags that its API has not (`proxy.refusing.translate_headers`).
         has_flags = self.server.place.flags == self._api.place.flags
         received = self._received if has_flags else ReceivedRequest(self._received.body, {})
@@ -136,7 +136,7 @@ class Exchange:
         seed: str,
         memory: Memory | None = None,
         secret: bytes = b"",
-    ) -> Exchange:
+    ) -> Session:
         """Decode a request and decide about it; raises `BadRequest`, and then the body goes on as it came.
 
         `seed` must differ for every exchange: the ids of calls are derived from it. What later exchanges need of this
@@ -154,7 +154,7 @@ class Exchange:
         seed: str,
         memory: Memory | None = None,
         secret: bytes = b"",
-    ) -> Opening:
+    ) -> SessionOpening:
         """Begin what `open` does, and leave what takes long where this model is new to `Opening.exchange`."""
         with as_it_came(facts.secrets):
             request = api.request(body, facts.path)
@@ -166,7 +166,7 @@ class Exchange:
             if unshaped or improper:
                 body = encode(decode(body)) if improper else body
                 request = api.request(body, facts.path, as_it_came=unshaped)
-        return Opening(plan, partial(cls, api, request, body, plan, seed, facts, past, planned, secret), facts)
+        return SessionOpening(plan, partial(cls, api, request, body, plan, seed, facts, past, planned, secret), facts)
 
     # The request
 
@@ -197,7 +197,7 @@ class Exchange:
                     lines, field = self.report.request, None if self.crosses else plan.thoughts
                     past = request.messages
                     past = self._past.conversation(request, field, self._encoder.seals, lines) if self._past else past
-                    body = self._encoder.encode(prompt.prepared(request, past, plan, steer, lines))
+                    body = self._encoder.encode(prompt.prepare_messages(request, past, plan, steer, lines))
             except BadRequest as error:
                 self.fate.of_request(error, self.report)
                 self._encoder.forget()
@@ -228,9 +228,9 @@ class Exchange:
             self._past.kept_prefix(*self._encoder.left, self._request)
         return request
 
-    def learned(self) -> None:
+    def confirm_quirks(self) -> None:
         """Take note that the server took the request with what its refusals taught."""
-        self._encoder.learned()
+        self._encoder.confirm_quirks()
 
     @property
     def taught(self) -> Mapping[str, Any]:
@@ -278,7 +278,7 @@ class Exchange:
         try:
             self._factory.warm()
         except Exception as error:  # the reply itself will say so
-            logger.debug("vtc: nothing is compiled beforehand\n%s", told(error))
+            logger.debug("vtc: nothing is compiled beforehand\n%s", format_exception(error))
 
     def stream(self, content_encoding: str = "", clock: Callable[[], float] = float, *, whole: bool = False) -> Stream:
         """Make the way of a streamed reply, from bytes to bytes; `clock` measures it. Raises `UnsupportedEncoding`.
@@ -301,7 +301,7 @@ class Exchange:
     def go_on(self, first: Stream, clock: Callable[[], float] = float) -> Stream:
         """Make the way of the streamed reply to `whole.reminder.question`, which goes on with the first."""
         if first.turn:
-            self.whole.reminder.answered(first.turn)
+            self.whole.reminder.mark_answered(first.turn)
         self._forget()
         return self._factory.stream(compression.decoder(""), self.report, whole=False, clock=clock, first=first)
 

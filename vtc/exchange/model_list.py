@@ -41,7 +41,7 @@ def _paths() -> ModelPaths:
 
 def models_in(body: bytes) -> list[ListedModel] | None:
     """Read a server's list of its models; None if it is none."""
-    value = _decoded(body)
+    value = _try_decode(body)
     if isinstance(value, list):
         return [*_models(value)]
     if not isinstance(value, dict):
@@ -59,7 +59,7 @@ def model_in(body: bytes, name: str) -> ListedModel | None:
     """Find a model in a server's list, or read what it says of that one alone; None if it knows of none."""
     listed = models_in(body)
     if listed is None:
-        value = _decoded(body)
+        value = _try_decode(body)
         return _model(name, value) if isinstance(value, dict) and "error" not in value else None
     return next((model for model in listed if plain_model(model.name) == plain_model(name)), None)
 
@@ -69,7 +69,7 @@ def without_prefix(name: str) -> str:
     return name.removeprefix(_PREFIX)
 
 
-def _decoded(body: bytes) -> Any:
+def _try_decode(body: bytes) -> Any:
     try:
         return decode(body)
     except ValueError:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vtc.apis import Api, NoReply, Request, folded, joined, opened, streamed
+from vtc.apis import Api, NoReply, Request, convert_to_stream, fold_rewritten, fold_stream, unwrap_gateway_envelope
 from vtc.apis.contract import FULL
 from vtc.apis.relay import REASONLESS
 from vtc.apis.relay.turn import TurnEncoder
@@ -31,7 +31,7 @@ from vtc.profiles.plan import Plan
 from vtc.profiles.schema import ErrorReply
 from vtc.reporting import hints
 from vtc.reporting.report import Report
-from vtc.scrub import told
+from vtc.scrub import format_exception
 from vtc.wire import compression
 
 logger = logging.getLogger(__name__)
@@ -115,42 +115,44 @@ class WholeReplies:
             if not faults:
                 break
             try:
-                body = yield from ask(self._encoder.corrected(summary_of(self._server, body), faults))
+                body = yield from ask(self._encoder.encode_retry(summary_of(self._server, body), faults))
             except NoAnswer as error:
-                self._report.intervened("retry", "failed", "", str(error))
+                self._report.record_intervention("retry", "failed", "", str(error))
                 break
             except Exception as error:
-                logger.error("vtc: upstream is not asked again\n%s", told(error, self._report.secrets))
+                logger.error("vtc: upstream is not asked again\n%s", format_exception(error, self._report.secrets))
                 self._report.failures.append(f"{type(error).__name__}: {error}")
                 break
             reply = self._rewritten(body)
-            self._report.intervened("retry", "asked", "", faults[0].reason)
+            self._report.record_intervention("retry", "asked", "", faults[0].reason)
         if reply is first and reply.turn:
-            first = reply = yield from self._reminded(body, reply, reply.turn, ask)
+            first = reply = yield from self._retry_silent_turn(body, reply, reply.turn, ask)
         left = [fault.reason for fault in reply.faults if retry and fault.kind in retry.on]
         left = left or reply.wrong
         if reply is not first and left:
-            self._report.intervened("retry", "exhausted", "", left[0])
+            self._report.record_intervention("retry", "exhausted", "", left[0])
             reply = first
         self._report.adopt(reply.report)
         return self._as_asked(reply.body)
 
-    def _reminded(self, body: bytes, first: WholeReply, turn: TurnEncoder, ask: Ask) -> Generator[Any, Any, WholeReply]:
+    def _retry_silent_turn(
+        self, body: bytes, first: WholeReply, turn: TurnEncoder, ask: Ask
+    ) -> Generator[Any, Any, WholeReply]:
         """Ask once more in a turn that ends without a word; return both replies as one, or the first alone."""
         try:
             more = yield from ask(self.reminder.question(turn))
         except NoAnswer as error:
-            self.reminder.failed(str(error))
+            self.reminder.mark_failed(str(error))
             return first
         except Exception as error:
-            logger.error("vtc: the model is not asked once more\n%s", told(error, self._report.secrets))
-            self.reminder.failed(type(error).__name__)
+            logger.error("vtc: the model is not asked once more\n%s", format_exception(error, self._report.secrets))
+            self.reminder.mark_failed(type(error).__name__)
             return first
         reply = self._rewritten(body, more)
         if reply.wrong:
-            self.reminder.failed(reply.wrong[0])
+            self.reminder.mark_failed(reply.wrong[0])
             return first
-        self.reminder.answered(turn)
+        self.reminder.mark_answered(turn)
         return reply
 
     def from_error(self, body: bytes, status: int | None = None) -> LocalReply | None:
@@ -166,7 +168,9 @@ class WholeReplies:
         if reply.report.failures:
             return None
         self._report.adopt(reply.report)
-        self._report.intervened("errors", "read", "", f"the server answered {status} with the reply in its error")
+        self._report.record_intervention(
+            "errors", "read", "", f"the server answered {status} with the reply in its error"
+        )
         return self._fate.own.in_form(reply.body)
 
     def error(self, body: bytes, status: int) -> LocalReply | None:
@@ -191,7 +195,7 @@ class WholeReplies:
         framing = self._client.framing
         return framing.media_type if framing.matches(body) else JSON
 
-    def declared(self, body: bytes) -> str:
+    def get_media_type(self, body: bytes) -> str:
         """Return the media type to declare for a reply that was changed; empty where the server's stands."""
         media_type = self.media_type(body)
         is_free = self._crosses or self._folds or (self._fate.strict if media_type == JSON else self._plan.buffered)
@@ -226,16 +230,16 @@ class WholeReplies:
     def _read(self, body: bytes, report: Report, more: bytes | None = None) -> WholeReply:
         """Rewrite a reply by way of a stream; raises `NoReply`."""
         try:
-            received, is_stream = self._streamed(body)
+            received, is_stream = self._convert_to_stream(body)
         except NoReply:
-            inner = opened(body)
+            inner = unwrap_gateway_envelope(body)
             if inner == body:
                 raise
-            body, (received, is_stream) = inner, self._streamed(inner)
+            body, (received, is_stream) = inner, self._convert_to_stream(inner)
         stream = self._factory.stream(compression.decoder(""), report, whole=not is_stream)
         sent = b"".join([*stream.feed(received), *stream.finish()])
         if (turn := stream.turn) and more is not None:
-            rest, is_rest_stream = self._streamed(more)
+            rest, is_rest_stream = self._convert_to_stream(more)
             stream = self._factory.stream(compression.decoder(""), report, whole=not is_rest_stream, first=stream)
             sent += b"".join([*stream.feed(rest), *stream.finish()])
         elif turn:
@@ -249,23 +253,23 @@ class WholeReplies:
         if stream.failed and not is_stream:  # what was read of it is not what is sent
             return WholeReply(body, Report(failures=report.failures))
         if self._crosses or (is_stream and self._folds):
-            sent = joined(self._client, sent)
+            sent = fold_stream(self._client, sent)
         elif not is_stream:
             keeps = self._fate.keeps(body, unchanged=received == sent)
-            sent = folded(self._client, body, received, sent) if keeps else joined(self._client, sent)
+            sent = fold_rewritten(self._client, body, received, sent) if keeps else fold_stream(self._client, sent)
         return WholeReply(sent, report, stream.faults, turn)
 
     def as_stream(self, body: bytes) -> bytes | None:
         """Return a whole reply of the server as the stream that says the same; None if it is no reply."""
         try:
-            return self._streamed(body)[0] if body.strip() else None
+            return self._convert_to_stream(body)[0] if body.strip() else None
         except NoReply:
             return None
 
-    def _streamed(self, body: bytes) -> tuple[bytes, bool]:
+    def _convert_to_stream(self, body: bytes) -> tuple[bytes, bool]:
         """Return a reply as a stream, and whether it is one; raises `NoReply`."""
         is_stream = self._server.framing.matches(body)
-        return body if is_stream else streamed(self._server, body), is_stream
+        return body if is_stream else convert_to_stream(self._server, body), is_stream
 
     def _as_asked(self, body: bytes) -> bytes:
         """Return a reply in the form that the client asked for."""
@@ -273,11 +277,11 @@ class WholeReplies:
         if not is_free or not self._request.stream or self._client.framing.matches(body):
             return body
         try:
-            return streamed(self._client, body, self._request)
+            return convert_to_stream(self._client, body, self._request)
         except NoReply:  # which was told
             return body
         except Exception as error:
-            logger.error("vtc: the reply is passed on whole\n%s", told(error, self._report.secrets))
+            logger.error("vtc: the reply is passed on whole\n%s", format_exception(error, self._report.secrets))
             self._report.failures.append(f"{type(error).__name__}: {error}")
             return body
 

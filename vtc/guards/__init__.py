@@ -4,9 +4,9 @@ Guards                 what the policies and profiles of an exchange ask for; it
 chain_of(guards, …)    the guards of one reply, in their order
 """
 
-from vtc.guards.chain import Chain, Guards, chain_of
+from vtc.guards.chain import GuardChain, Guards, chain_of
 from vtc.guards.content import Rule
 from vtc.guards.loops import Loop
 from vtc.guards.reactors import Reactor, Then, When
 
-__all__ = ["Chain", "Guards", "Loop", "Reactor", "Rule", "Then", "When", "chain_of"]
+__all__ = ["GuardChain", "Guards", "Loop", "Reactor", "Rule", "Then", "When", "chain_of"]

@@ -48,7 +48,7 @@ CHARACTERS = 64
 """Characters of a message that are written in a step: it may quote all arguments."""
 
 
-def counted(kind: type[Validator], budget: Budget) -> type[Validator]:
+def make_counting_validator(kind: type[Validator], budget: Budget) -> type[Validator]:
     """Make a validator of a draft that spends of a budget; it raises TakesTooLongError."""
     import attrs
     from jsonschema.validators import extend
@@ -190,19 +190,19 @@ class Checker:
         schema = dict(tool.parameters)
         draft = validator_for(schema, default=Draft202012Validator)
         # Of a budget of its own, as it is checked but once, and the model has no say in it.
-        for error in counted(draft, Budget())(draft.META_SCHEMA).iter_errors(schema):
+        for error in make_counting_validator(draft, Budget())(draft.META_SCHEMA).iter_errors(schema):
             raise Uncheckable(f"the tool's schema is no JSON Schema: {error.message[:MOST_REASON]}")
         written = json.dumps(schema)
         if '"unevaluated' in written and '"patternProperties"' in written:
             raise Uncheckable("the tool's schema has unevaluated properties beside patterns of their names")
-        self._validator: Validator = counted(draft, budget)(schema, registry=Registry())
+        self._validator: Validator = make_counting_validator(draft, budget)(schema, registry=Registry())
 
     def fault(self, arguments: Any) -> Mismatch:
         """Tell what does not fit, and where; empty if all does. Raises `Uncheckable`, or TakesTooLongError."""
         errors = list(islice(self._errors(arguments), MOST_FAULTS))
-        return Mismatch("; ".join(map(_told, errors)), "; ".join(map(_quoted, errors)))
+        return Mismatch("; ".join(map(_describe_error, errors)), "; ".join(map(_quote_error, errors)))
 
-    def coerced(self, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]] | None:
+    def coerce(self, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]] | None:
         """Return the arguments as the schema wants them and what was coerced, or None if they cannot be.
 
         Arguments that fit come back with nothing coerced. Raises as `fault` does.
@@ -260,7 +260,7 @@ class Arguments(Guard):
             checker = self._checkers[name]
             fault = checker.fault(arguments)
             if fault.told and self._coerce and isinstance(arguments, dict):
-                coerced = checker.coerced(arguments)
+                coerced = checker.coerce(arguments)
             if coerced:
                 text = json_text.rewritten(event.call.arguments, coerced[0])
         except Uncheckable as error:
@@ -290,7 +290,7 @@ class Arguments(Guard):
         ]
 
 
-def _told(error: ValidationError) -> str:
+def _describe_error(error: ValidationError) -> str:
     """Tell what does not fit, in words of the schema alone."""
     where = error.json_path.removeprefix("$").removeprefix(".")
     wanted = repr(error.validator_value)
@@ -300,7 +300,7 @@ def _told(error: ValidationError) -> str:
     return f"{where}: {message}" if where else message
 
 
-def _quoted(error: ValidationError) -> str:
+def _quote_error(error: ValidationError) -> str:
     """Tell what does not fit, and quote what stands there."""
     where = error.json_path.removeprefix("$").removeprefix(".")
     message = error.message if len(error.message) <= MOST_REASON else f"{error.message[:MOST_REASON]}…"

@@ -97,7 +97,7 @@ ORDER = (Reactors, Access, Arguments)
 """The order of guards on calls. Reactors come first, so that what they make of a call is what the others look at."""
 
 
-class Chain:
+class GuardChain:
     """Guards in their order.
 
     One that raises is reported, and goes on with the next event; this one goes on as it was, but for a call that the
@@ -112,20 +112,20 @@ class Chain:
     def feed(self, event: Event) -> list[Event]:
         events = [event]
         for guard in self._guards:
-            events = [out for event in events for out in self._fed(guard, event)]
+            events = [out for event in events for out in self._feed(guard, event)]
         return events
 
     def finish(self) -> list[Event]:
         events: list[Event] = []
         for guard in self._guards:
-            events = [out for event in events for out in self._fed(guard, event)]
+            events = [out for event in events for out in self._feed(guard, event)]
             try:
                 events += guard.finish()
             except Exception as error:
-                events += _failed(guard, error)
+                events += _handle_failure(guard, error)
         return events
 
-    def _fed(self, guard: Guard, event: Event) -> list[Event]:
+    def _feed(self, guard: Guard, event: Event) -> list[Event]:
         try:
             out = guard.feed(event)
             if isinstance(event, Call) and _refuses(out) and not guard.may_refuse(event.call.name):
@@ -134,7 +134,7 @@ class Chain:
         except Exception as error:
             undeclared = isinstance(error, UndeclaredRefusalError)
             refuses = isinstance(event, Call) and (guard.on_failure == "refuse" or undeclared)
-            failure = _failed(guard, error, event.call.name if isinstance(event, Call) else "", refuses=refuses)
+            failure = _handle_failure(guard, error, event.call.name if isinstance(event, Call) else "", refuses=refuses)
             if not isinstance(event, Call) or not refuses:
                 return [*failure, event]
             message = f"The call of `{event.call.name}` was not carried out, as a policy fails on it."
@@ -145,7 +145,7 @@ def _refuses(events: Sequence[Event]) -> bool:
     return any(isinstance(event, Denied) for event in events)
 
 
-def _failed(guard: Guard, error: Exception, tool: str = "", *, refuses: bool = False) -> list[Event]:
+def _handle_failure(guard: Guard, error: Exception, tool: str = "", *, refuses: bool = False) -> list[Event]:
     """Tell that a guard failed, and give back the text that it held."""
     held, guard.held = guard.held, ""
     reason = f"it fails on this {'call' if tool else 'text'} and {'so refuses it' if refuses else 'is skipped'}"
@@ -166,7 +166,7 @@ def chain_of(
     declared: Collection[str] = (),
     is_text: bool = False,
     budget: Budget | None = None,
-) -> Chain:
+) -> GuardChain:
     """Make the guards of several profiles; `is_text` if the client reads calls out of the text. All work on
     calls is done within one `budget`, also where a reply has several choices. More tools than these may be `declared`.
     """
@@ -181,7 +181,7 @@ def chain_of(
     checks_all = any(guards.arguments and guards.arguments.misfit for guards in strict)
     if rules or checks_all:
         chained.append(Keys(rules, tools, names, checks_all=checks_all, budget=budget))
-    return Chain([*chained, *sorted(on_calls, key=lambda guard: ORDER.index(type(guard)))])
+    return GuardChain([*chained, *sorted(on_calls, key=lambda guard: ORDER.index(type(guard)))])
 
 
 def refusable(configured: Sequence[Guards], known: Collection[str]) -> list[str]:

@@ -17,13 +17,13 @@ from vtc.events import Event, Intervention, Markup, Refusal, Rewritten, Text
 from vtc.guards.guard import Guard
 from vtc.guards.patterns import MOST_SECONDS, TakesTooLongError, expression, naming
 
-type Pattern = Annotated[str, msgspec.Meta(min_length=1, extra_json_schema={"format": "pattern of a text"})]
+type FilterPattern = Annotated[str, msgspec.Meta(min_length=1, extra_json_schema={"format": "pattern of a text"})]
 
 
 class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A regular expression for a part of the text (without look-around), and what stands in its place."""
 
-    pattern: Pattern
+    pattern: FilterPattern
     """A regular expression for what is looked for."""
     replacement: str = ""
     """With `\\1` and `\\g<name>` for groups; empty drops what was found."""
@@ -57,7 +57,7 @@ def check(pattern: str) -> None:
 UNDECIDED: Literal["undecided"] = "undecided"
 
 
-class Search:
+class PatternSearch:
     """Looks for a rule's pattern in a text that may go on.
 
     It is given up for the rest of a reply once it took too long, and finds nothing from then on.
@@ -124,7 +124,7 @@ class ContentGuard(Guard):
         super().__init__(refuses=None, on_failure="pass")
         self._policy = policy
         self._rule = rule
-        self._search = Search(rule, raises=True)
+        self._search = PatternSearch(rule, raises=True)
         self._before = ""  # the character before what is held, for `^` and `\b`
 
     def feed(self, event: Event) -> list[Event]:
@@ -161,10 +161,10 @@ class ContentGuard(Guard):
             out.append(Intervention(self._policy, "replaced" if written else "dropped", "", self._rule.pattern))
             at = match.end()
         self._before, self.held = text[max(at - 1, 0) : at], text[at:]
-        return _joined(out)
+        return _join_texts(out)
 
 
-def _joined(events: Sequence[Event]) -> list[Event]:
+def _join_texts(events: Sequence[Event]) -> list[Event]:
     """Join neighbouring texts of some events."""
     out: list[Event] = []
     for event in events:

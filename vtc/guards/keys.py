@@ -33,7 +33,7 @@ class RuleKeys(NamedTuple):
     inner: Collection[str]
 
 
-def named(reactors: Sequence[Reactor]) -> RuleKeys:
+def collect_keys(reactors: Sequence[Reactor]) -> RuleKeys:
     """Collect the keys that rules name, in their conditions and in what they do."""
     outer: set[str] = set()
     inner: set[str] = set()
@@ -90,7 +90,7 @@ class Keys(Guard):
             return [event]  # those who look at them tell so
         schema = self._tools[name].parameters if name in self._tools else {}
         rules = _rules(self._reactors, name, self._names)
-        key = next(self._doubtful(arguments, [schema], schema, named(rules)), None)
+        key = next(self._doubtful(arguments, [schema], schema, collect_keys(rules)), None)
         if key is None:
             return [event]
         reason = "a key of its arguments is another only in upper and lower case"
@@ -115,10 +115,10 @@ class Keys(Guard):
                 for key, entry in properties.items():
                     declared.setdefault(key, []).append(entry)
         self._budget.spend(len(value) + len(declared) // PER_STEP)
-        known = {json_text.folded(key): key for key in (*names.outer, *declared)}
+        known = {json_text.fold_key(key): key for key in (*names.outer, *declared)}
         seen: dict[str, str] = {}
         for key, inner in value.items():
-            meant = json_text.folded(key)
+            meant = json_text.fold_key(key)
             if meant in known:
                 again = meant in seen and not {key, seen[meant]} <= declared.keys()
                 if again or not (key in declared or key in names.outer):
@@ -133,7 +133,7 @@ class Keys(Guard):
             return
         yield schema
         if "$ref" in schema:
-            yield from self._parts(json_schema.referred(root, schema["$ref"]), root, depth + 1)
+            yield from self._parts(json_schema.resolve_reference(root, schema["$ref"]), root, depth + 1)
         for keyword in ("allOf", "anyOf", "oneOf"):
             several = schema.get(keyword)
             for part in several if isinstance(several, list) else ():

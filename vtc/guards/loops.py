@@ -58,7 +58,7 @@ def fault(
     if limit and results >= limit:
         return f"{results} tool calls were made since the last message of the user (the limit is {limit})"
     if count := loop.repeated_calls:
-        row = [*islice(_answered(recent), count)]
+        row = [*islice(_pair_results(recent), count)]
         if len(row) == count and all(_is_same(answered, row[0]) for answered in row[1:]):
             how = "the same arguments and the same result"
             return f"`{row[0].call.name}` was called {count} times in a row with {how}"
@@ -76,7 +76,7 @@ class AnsweredCall(NamedTuple):
     result: tuple[Any, ...]
 
 
-def _answered(messages: Sequence[Message]) -> Iterator[AnsweredCall]:
+def _pair_results(messages: Sequence[Message]) -> Iterator[AnsweredCall]:
     """Pair calls with their results, the last one first: by their ids, and else by their order."""
     results: list[Message] = []
     for message in reversed(messages):

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from vtc.events import CallText, Event, Intervention, Markup, Refusal, Rewritten, Text
-from vtc.guards.content import UNDECIDED, Rule, Search
+from vtc.guards.content import UNDECIDED, PatternSearch, Rule
 
 
 def leaving(event: Event) -> str:
@@ -32,7 +32,7 @@ class OutputFilter:
         """True if text must go through `feed`."""
         self._openers = tuple(openers)
         self._longest = max(map(len, self._openers), default=0)
-        self._rules = [(rule, Search(rule, raises=False)) for rule in rules]
+        self._rules = [(rule, PatternSearch(rule, raises=False)) for rule in rules]
         self._most = max((rule.most for rule in rules), default=0)
         self._passed = ""
         """The end of the text that no rule is about, as far as a match may begin in it."""
@@ -48,19 +48,19 @@ class OutputFilter:
         if isinstance(event, Refusal | Intervention):  # they stand for no characters
             return [event]
         if isinstance(event, Text) and self._meets:
-            return self._parted(self._judged(self._undecided + event.raw, final=False))
-        events = self._judged(self._undecided, final=True)
+            return self._release_events(self._filter_text(self._undecided + event.raw, final=False))
+        events = self._filter_text(self._undecided, final=True)
         call = event.as_told() if isinstance(event, CallText) else None
         self._pass(leaving(event))
         if not isinstance(call or event, Text):
             self._meets = bool(self._passed)
-        return [*self._parted(events, final=True), call] if call else self._parted([*events, event])
+        return [*self._release_events(events, final=True), call] if call else self._release_events([*events, event])
 
     def finish(self) -> list[Event]:
         """Return what waits."""
-        return self._parted(self._judged(self._undecided, final=True), final=True)
+        return self._release_events(self._filter_text(self._undecided, final=True), final=True)
 
-    def _judged(self, text: str, *, final: bool) -> list[Event]:
+    def _filter_text(self, text: str, *, final: bool) -> list[Event]:
         """Take out of a text the ends of matches that begin before it; keep what is undecided."""
         out: list[Event] = []
         self._undecided = ""
@@ -94,7 +94,7 @@ class OutputFilter:
                     return rule, match.end() - len(passed)
         return None
 
-    def _parted(self, events: Sequence[Event], *, final: bool = False) -> list[Event]:
+    def _release_events(self, events: Sequence[Event], *, final: bool = False) -> list[Event]:
         """Release what is decided of some events and those that wait, parted where an opener begins."""
         more = "".join(map(leaving, events))
         self._waiting += events

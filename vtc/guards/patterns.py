@@ -86,7 +86,7 @@ upper and lower case alike."""
 
 def any_match(patterns: Patterns, name: str) -> bool:
     """True if any of the patterns holds for a tool's name."""
-    return any(_compiled(pattern).search(name) for pattern in each(patterns))
+    return any(_compile(pattern).search(name) for pattern in each(patterns))
 
 
 def check(patterns: Patterns, key: str) -> None:
@@ -141,7 +141,7 @@ def naming(key: str) -> Iterator[None]:
 
 
 @lru_cache(maxsize=1024)
-def _compiled(pattern: str) -> regex.Pattern[str]:
+def _compile(pattern: str) -> regex.Pattern[str]:
     text = pattern[1:-1] if _is_expression(pattern) else rf"\A{fnmatch.translate(pattern)}"
     return regex.compile(text, regex.IGNORECASE)
 

@@ -30,8 +30,8 @@ from vtc.guards.patterns import Budget, Expression, Patterns, check, expression,
 MOST_REASON = 200
 """Characters that are told of what a rule fails with."""
 
-type Text = Annotated[str, msgspec.Meta(min_length=1)]
-type Path = Annotated[str, msgspec.Meta(extra_json_schema={"format": "JMESPath"})]
+type NonEmptyText = Annotated[str, msgspec.Meta(min_length=1)]
+type ArgumentPath = Annotated[str, msgspec.Meta(extra_json_schema={"format": "JMESPath"})]
 
 
 class Test(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -59,7 +59,7 @@ class When(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     tools: Patterns = ("*",)
     """The tools whose calls it is for: globs, or regular expressions between slashes. One in a namespace goes by any of
     `fs.read`, `fs__read` and `read`; under `unless` by the last only if no other tool has that name."""
-    arguments: dict[Path, Expression | Test] = {}
+    arguments: dict[ArgumentPath, Expression | Test] = {}
     """By JMESPath: a regular expression, or a test."""
     fits: bool | None = None
     """Whether the arguments must fit the tool's JSON Schema, or must not."""
@@ -89,7 +89,7 @@ class When(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 class Replacement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A change inside of a text argument: `replacement` for each match, with `\\1` and `\\g<name>` for its groups."""
 
-    argument: Text
+    argument: NonEmptyText
     """The argument's name."""
     pattern: Annotated[Expression, msgspec.Meta(min_length=1)]
     """A regular expression."""
@@ -136,7 +136,7 @@ class Then(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 class Reactor(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One rule."""
 
-    name: Text
+    name: NonEmptyText
     """What reports call it."""
     when: When = When()
     """The calls that it is for."""
@@ -211,18 +211,18 @@ class Reactors(Guard):
             try:
                 if not self._is_for(reactor, event.call, arguments, fault):
                     continue
-                notes, outcome = _done(reactor, event, fault, self._budget)
+                notes, outcome = _apply_rule(reactor, event, fault, self._budget)
                 if isinstance(outcome, Call) and outcome.call is not event.call:
                     arguments, fault = _read(outcome.call.arguments)
             except Exception as error:
-                notes, outcome = self._failed(reactor, event, error)
+                notes, outcome = self._refuse_failed(reactor, event, error)
             out += notes
             if isinstance(outcome, Denied):
                 return [*out, outcome]
             event = outcome
         return [*out, event]
 
-    def _failed(self, reactor: Reactor, event: Call, error: Exception) -> tuple[list[Event], Call | Denied]:
+    def _refuse_failed(self, reactor: Reactor, event: Call, error: Exception) -> tuple[list[Event], Call | Denied]:
         """Refuse a call on which a rule fails, unless the rule would let it leave as it is."""
         policy, name, then = f"reactors.{reactor.name}", event.call.name, reactor.then
         refuses = then.guards and self.on_failure == "refuse"
@@ -256,7 +256,7 @@ class Reactors(Guard):
         return self._checkers.get(name)
 
 
-def _done(reactor: Reactor, event: Call, fault: str, budget: Budget) -> tuple[list[Event], Call | Denied]:
+def _apply_rule(reactor: Reactor, event: Call, fault: str, budget: Budget) -> tuple[list[Event], Call | Denied]:
     """Apply a rule to a call that it is for; return what there is to tell, and the call. Raises what it fails with."""
     then, policy, name = reactor.then, f"reactors.{reactor.name}", event.call.name
     out: list[Event] = []

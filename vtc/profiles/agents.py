@@ -21,7 +21,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from vtc.guards.patterns import naming
-from vtc.profiles.schema import VARIABLE, ApiName, Text
+from vtc.profiles.schema import VARIABLE, ApiName, ProfileText
 
 # Texts with places in them.
 
@@ -80,9 +80,9 @@ type Template = Annotated[str, msgspec.Meta(extra_json_schema={"format": "templa
 class TriedVersion(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The version of an agent that was run in this way, with a call carried out."""
 
-    version: Text
+    version: ProfileText
     """Its own number."""
-    date: Text
+    date: ProfileText
     """The day: `2026-11-26`."""
 
 
@@ -95,13 +95,13 @@ class AgentProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
     kind: Literal["agent"] = "agent"
     """What this profile is about."""
-    name: Text
+    name: ProfileText
     """What it is called by: `vtc launch NAME`. A profile of yours with the name of a built-in one takes its place."""
     description: str = ""
     """Its name for people."""
     api: ApiName
     """The API that it speaks."""
-    commands: Annotated[tuple[Text, ...], msgspec.Meta(min_length=1)]
+    commands: Annotated[tuple[ProfileText, ...], msgspec.Meta(min_length=1)]
     """The names of its program; the first that is installed is started."""
     install: str = ""
     """The line that installs it."""

@@ -96,12 +96,12 @@ def read(file: Path) -> tuple[list[Document], list[Problem]]:
     except OSError as error:
         return [], [Problem(str(file), 1, "", f"cannot be read: {error.strerror}; check that it exists and its rights")]
 
-    documents, problems = _parsed(file, text)
+    documents, problems = _parse_documents(file, text)
     return [*documents], [*problems]
 
 
 @lru_cache(maxsize=1024)
-def _parsed(file: Path, text: str) -> tuple[list[Document], list[Problem]]:
+def _parse_documents(file: Path, text: str) -> tuple[list[Document], list[Problem]]:
     """Kept, as profiles are read again whenever an option changes and YAML is slow to read."""
     documents: list[Document] = []
     problems: list[Problem] = []
@@ -258,10 +258,10 @@ def convert[T: msgspec.Struct](document: Document, model: type[T]) -> T:
     try:
         return msgspec.convert(document.value, model)
     except msgspec.ValidationError as error:  # it names only the first of them
-        raise ProfileError(problems(document, model) or [document.problem(*_placed(str(error)))]) from None
+        raise ProfileError(problems(document, model) or [document.problem(*_split_error(str(error)))]) from None
 
 
-def _placed(text: str) -> tuple[KeyPath, str]:
+def _split_error(text: str) -> tuple[KeyPath, str]:
     """Part msgspec's error into its place and what it says: `… - at `$.guards.reactors[0]``."""
     message, at, where = text.rpartition(" - at `$")
     steps = re.findall(r"\[(\d+)\]|([^.\[\]`]+)", where) if at else []
@@ -284,18 +284,18 @@ def nearest(word: object, known: Iterable[str]) -> str:
     return f" (did you mean {by_lower[close[0]]!r}?)" if close else ""
 
 
-def counted(count: int, noun: str) -> str:
+def format_count(count: int, noun: str) -> str:
     """Write a number and its noun: `1 message`, `2 messages`."""
     return f"{count} {noun}{'s' * (count != 1)}"
 
 
-def listed(words: Iterable[str], last: str = "or") -> str:
+def join_words(words: Iterable[str], last: str = "or") -> str:
     """Join words as in `a, b or c`."""
     *most, end = words
     return f"{', '.join(most)} {last} {end}" if most else end
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """Write a value as its file does, shortened."""
     if isinstance(value, list):
         return "a list"
@@ -346,14 +346,14 @@ def _explain(error: ValidationError) -> Iterator[tuple[KeyPath, str]]:
                 if key not in known:
                     yield (
                         (*path, key),
-                        f"unknown key; known here are {listed(known, 'and')}{nearest(key, known)}",
+                        f"unknown key; known here are {join_words(known, 'and')}{nearest(key, known)}",
                     )
         case "required":
             for key in limit:
                 if key not in value:
                     yield (*path, key), f"missing; add `{key}: …`"
         case "type" | "enum":
-            yield path, _expected([schema], value)
+            yield path, _describe_expected([schema], value)
         case "anyOf":
             branches: dict[Any, list[ValidationError]] = {}
             for part in error.context:
@@ -364,11 +364,11 @@ def _explain(error: ValidationError) -> Iterator[tuple[KeyPath, str]]:
                 for part in meant[0]:
                     yield from _explain(part)
             else:
-                yield path, _expected(limit, value)
+                yield path, _describe_expected(limit, value)
         case "format":
             yield (*path, value) if "propertyNames" in error.schema_path else path, str(error.cause)
         case "minimum":
-            yield path, f"must be {limit} or more, not {shown(value)}"
+            yield path, f"must be {limit} or more, not {format_value(value)}"
         case "minLength" | "minItems":
             yield path, "must not be empty; write a value, or remove the key"
         case _:
@@ -379,14 +379,14 @@ def _is_mistyped(error: ValidationError) -> bool:
     return not error.relative_path and error.validator in ("type", "enum")
 
 
-def _expected(schemas: list[dict[str, Any]], value: Any) -> str:
+def _describe_expected(schemas: list[dict[str, Any]], value: Any) -> str:
     wanted: list[str] = []
     words: list[str] = []
     for schema in schemas:
         if "enum" in schema:
             texts = [word for word in schema["enum"] if isinstance(word, str)]
             words += texts
-            wanted += texts + [shown(word) for word in schema["enum"] if not isinstance(word, str)]
+            wanted += texts + [format_value(word) for word in schema["enum"] if not isinstance(word, str)]
         else:
             wanted.append(_TYPES[schema.get("type", "object")])
     if len(wanted) > 1:
@@ -400,4 +400,4 @@ def _expected(schemas: list[dict[str, Any]], value: Any) -> str:
         hint = "; write [first, second]" if "a list" in wanted else ""
     elif "a text" in wanted:
         hint = "; put it in quotes"
-    return f"must be {listed(wanted)}, not {shown(value)}{hint}"
+    return f"must be {join_words(wanted)}, not {format_value(value)}{hint}"

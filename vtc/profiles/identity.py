@@ -12,7 +12,7 @@ from re import compile as pattern
 from re import split
 from urllib.parse import unquote_plus
 
-from vtc.scrub import is_credential, parted
+from vtc.scrub import is_credential, split_query
 
 TRANSIENT_COOKIES = frozenset(
     (
@@ -45,7 +45,7 @@ def credentials_of(headers: Mapping[str, str], query: str) -> Iterator[str]:
         parts = [part for part in split(r"[;,]\s*", headers[name]) if part and not _is_transient(name, part)]
         if parts:
             yield f"{name}: {'; '.join(parts)}"
-    for part in parted(query)[1]:
+    for part in split_query(query)[1]:
         name, _, value = part.partition("=")
         if value:
             yield f"?{unquote_plus(name)}={value}"

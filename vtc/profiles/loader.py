@@ -85,7 +85,7 @@ class Profiles:
             for kind in ("clients", "models", "servers", "policies", "dialects", "agents")
         }
 
-    def counted(self) -> str:
+    def format_counts(self) -> str:
         """Write how many there are, `5 clients, 1 policy, …`."""
         kinds = {plural(kind, 2): kind for kind in KINDS}
         return ", ".join(f"{count} {plural(kinds[several], count)}" for several, count in self.counts().items())
@@ -220,8 +220,8 @@ def _profile(document: Document, problems: list[Problem], *, is_builtin: bool) -
         return None
     kind = value.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
-        fault = f"{validation.shown(kind)} is no kind of profile" if "kind" in value else "missing"
-        choice = validation.listed(f"`kind: {known}`" for known in KINDS)
+        fault = f"{validation.format_value(kind)} is no kind of profile" if "kind" in value else "missing"
+        choice = validation.join_words(f"`kind: {known}`" for known in KINDS)
         problems.append(document.problem(("kind",), f"{fault}; write {choice}{validation.nearest(kind, KINDS)}"))
         return None
     try:

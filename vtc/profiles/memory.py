@@ -87,7 +87,7 @@ class Lessons:
     clock: Callable[[], float] = float
     _known: dict[str, tuple[Any, float]] = field(default_factory=dict)
 
-    def known(self) -> Mapping[str, Any]:
+    def list_known(self) -> Mapping[str, Any]:
         """List the steps, by name, that were taught not too long ago."""
         now = self.clock()
         return {name: value for name, (value, taught) in self._known.items() if now - taught < EXPIRES}
@@ -95,7 +95,7 @@ class Lessons:
     def learn(self, steps: Mapping[str, Any]) -> None:
         """Take note of steps with which a request was taken that had been refused without."""
         now = self.clock()
-        known = renewed(self._known, {name: (value, now) for name, value in steps.items()})
+        known = merge_learned(self._known, {name: (value, now) for name, value in steps.items()})
         # One that reads them in another thread has the old ones or the new.
         self._known = dict([*known.items()][-MOST_LESSONS:])
 
@@ -121,20 +121,20 @@ class ConversationLessons:
         self._clock = clock
 
     def __repr__(self) -> str:
-        return f"ConversationLessons(known={dict(self.known())}, held={dict(self.held())})"
+        return f"ConversationLessons(known={dict(self.list_known())}, held={dict(self.list_held())})"
 
-    def known(self) -> Mapping[str, Any]:
+    def list_known(self) -> Mapping[str, Any]:
         """List the lessons of all conversations, by name."""
-        return self._all.known()
+        return self._all.list_known()
 
     def learn(self, steps: Mapping[str, Any]) -> None:
         """Remember steps for all conversations."""
         self._all.learn(steps)
 
-    def held(self) -> Mapping[str, Any]:
+    def list_held(self) -> Mapping[str, Any]:
         """List the lessons that hold for this conversation alone, by name."""
         lessons = self._find() if self._held is not None and self._held.size else None
-        return lessons.known() if lessons else {}
+        return lessons.list_known() if lessons else {}
 
     def hold(self, steps: Mapping[str, Any]) -> None:
         """Remember steps for the rest of this conversation."""
@@ -142,19 +142,19 @@ class ConversationLessons:
             return
         lessons = self._find() or Lessons(self._clock)
         lessons.learn(steps)
-        self._held.put(self._key(), lessons, 300 * len(lessons.known()))
+        self._held.store(self._key(), lessons, 300 * len(lessons.list_known()))
 
     def release(self) -> None:
         """Hold nothing more, because all conversations have it now."""
         if self._held is not None and self._held.size:
-            self._held.put(self._key(), None, 0)
+            self._held.store(self._key(), None, 0)
 
     def _find(self) -> Lessons | None:
         lessons = self._held.get(self._key()) if self._held is not None else None
         return lessons if isinstance(lessons, Lessons) else None
 
 
-def renewed[Value](known: Mapping[str, Value], learned: Mapping[str, Value]) -> dict[str, Value]:
+def merge_learned[Value](known: Mapping[str, Value], learned: Mapping[str, Value]) -> dict[str, Value]:
     """Add what is learned to what is known, as the last: a correction works on what those before it made of a body."""
     return {**{name: value for name, value in known.items() if name not in learned}, **learned}
 
@@ -174,7 +174,7 @@ class Memory:
         self.prompts = BoundedCache(MOST_PROMPTS)
         """The prompts that left last, by client, upstream and model (`exchange.prefix`)."""
 
-    def learned(self, *of: str) -> Learned:
+    def get_learned(self, *of: str) -> Learned:
         """Return what was learned under a key; nothing yet for a new one. Only the key's digest is kept."""
         return self._of(digest(*of))
 

@@ -15,7 +15,7 @@ import msgspec
 from vtc.apis.crossing import FIELDS, Field
 from vtc.dialects.reading.reader import UnknownTools
 from vtc.dialects.syntax.description import Description
-from vtc.dialects.syntax.grammar import Tags
+from vtc.dialects.syntax.grammar import TagPairs
 from vtc.events import Tool
 from vtc.profiles.memory import ConversationLessons, Learned, Lessons
 from vtc.profiles.schema import ClientProfile
@@ -67,7 +67,7 @@ class ToolProtocol(msgspec.Struct, frozen=True, kw_only=True):
 class Thinking(msgspec.Struct, frozen=True):
     """The marks of reasoning in a reply, and where that goes."""
 
-    tags: Tags
+    tags: TagPairs
     to: Literal["reasoning_content", "keep", "drop"] = "reasoning_content"
     may_begin_inside: bool = False
     """The prompt may have opened the first of the tags."""

@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from vtc.apis.crossing import FIELDS, Field
-from vtc.dialects.constrain.constraint import Demand, Kind, written
+from vtc.dialects.constrain.constraint import Demand, Kind, render_constraint
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.text_client import documented_tools
 from vtc.events import GenerationConfig, Message, Tool, ToolOffer
@@ -22,9 +22,9 @@ from vtc.guards.guard import ToolNames
 from vtc.guards.reactors import as_written
 from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import Facts, Matched, ProfileChoice, best, every, is_glob, plain_model
-from vtc.profiles.memory import ConversationLessons, Learned, Lessons, Memory, renewed
+from vtc.profiles.memory import ConversationLessons, Learned, Lessons, Memory, merge_learned
 from vtc.profiles.plan import Plan, ReadingPlan, StandIn, TextClient, Thinking, ToolProtocol
-from vtc.profiles.schema import Form, Marks, ModelProfile, ServerProfile
+from vtc.profiles.schema import ConstraintForm, Marks, ModelProfile, ServerProfile
 from vtc.profiles.settings import UNKNOWN_CLIENT, UNKNOWN_MODEL, ProfileStack, Settings, UnknownName, first_set
 
 # Where a reply thinks: which tags stand around it, and whether the prompt opened the first of them already.
@@ -65,7 +65,7 @@ def thinking(
     never = model is not None and own is None
     if asked is False or never or not tags or (server.parts_reasoning and not prefilled):
         return Thinking(tags, to, never=never or asked is False)
-    learned = memory.learned(*facts.whose, facts.model, str(asked)) if memory is not None else Learned()
+    learned = memory.get_learned(*facts.whose, facts.model, str(asked)) if memory is not None else Learned()
     begins_inside = learned.begins_inside
     if begins_inside is None:
         begins_inside = prefilled and not server.parts_reasoning
@@ -255,7 +255,7 @@ def _has_calls(messages: Iterable[Message]) -> bool:
 # middle of its thoughts would cut them off.
 
 
-KINDS: dict[Form, Kind] = {
+KINDS: dict[ConstraintForm, Kind] = {
     "structural_tag": "structural_tag",
     "gbnf": "gbnf",
     "gbnf_string": "gbnf",
@@ -263,23 +263,23 @@ KINDS: dict[Form, Kind] = {
     "json_schema": "json_schema",
 }
 """What each form of a request holds."""
-assert set(KINDS) == {*get_args(Form.__value__)}
+assert set(KINDS) == {*get_args(ConstraintForm.__value__)}
 
 
 class Constraining(msgspec.Struct, frozen=True):
     """The parts that the grammar of a reply is made of."""
 
-    form: Form
+    form: ConstraintForm
     dialect: Description
     tools: tuple[Tool, ...]
     demand: Demand
 
-    def written(self) -> Any:
+    def render(self) -> Any:
         """Write the grammar: its text, or plain data. Raises `Inexpressible`, which says why there is none."""
-        return written(KINDS[self.form], self.dialect, self.tools, self.demand)
+        return render_constraint(KINDS[self.form], self.dialect, self.tools, self.demand)
 
 
-def constraining(form: Form, plan: Plan, *, has_form: bool) -> tuple[Constraining | None, str]:
+def constraining(form: ConstraintForm, plan: Plan, *, has_form: bool) -> tuple[Constraining | None, str]:
     """Decide about a request whose tools stand in the prompt; None if it is left alone, and why for people.
 
     No reason is given where no one would expect a grammar. `has_form` is true if the request says the form of its
@@ -301,7 +301,7 @@ def constraining(form: Form, plan: Plan, *, has_form: bool) -> tuple[Constrainin
     return held_to(form, protocol.write, plan), line
 
 
-def held_to(form: Form, dialect: Description, plan: Plan) -> Constraining:
+def held_to(form: ConstraintForm, dialect: Description, plan: Plan) -> Constraining:
     """Say what the grammar of a reply is made of."""
     thinking = plan.reading.thinking
     demand = Demand(
@@ -349,7 +349,7 @@ class Planner:
 
     def with_settings(self, given: Mapping[str, Any], listed: Sequence[str] = ()) -> Planner:
         """Make a planner with these settings, plain data, but for those that this one was given; raises ValueError."""
-        settings = msgspec.convert({**given, **self.settings.chosen()}, Settings)
+        settings = msgspec.convert({**given, **self.settings.list_changed()}, Settings)
         return self if settings == self.settings and not listed else Planner(self.profiles, settings, listed)
 
     def plan(
@@ -362,8 +362,8 @@ class Planner:
         server_model, stand_in = self._model(facts, memory, taught or {})
         facts = dataclass_replace(facts, model=server_model) if server_model else facts
         lessons = memory.lessons(*facts.whose, facts.model) if memory else Lessons()
-        learned = renewed(lessons.known(), taught or {})
-        seen = memory.learned(*facts.whose, facts.model, "thoughts") if memory else Learned()
+        learned = merge_learned(lessons.list_known(), taught or {})
+        seen = memory.get_learned(*facts.whose, facts.model, "thoughts") if memory else Learned()
         stack, why = self._stack(facts, prompted=bool(learned.get(PROMPT)), api=learned.get(API, SAME))
         if stack.known_model is None and (model := shown_model(self._marked, request.messages, seen)):
             stack = replace(stack, model=model)
@@ -413,7 +413,7 @@ class Planner:
 
     def _protocol(self, stack: ProfileStack, facts: Facts, request: RequestFacts) -> ToolProtocol:
         """Decide how tools and calls travel."""
-        documented, reason = _documented(stack, facts, request)
+        documented, reason = _find_documented_tools(stack, facts, request)
         if request.unliftable:
             protocol = ToolProtocol(tools=tuple(request.offer.tools), why=(request.unliftable,))
         elif documented is None:
@@ -502,7 +502,7 @@ class Planner:
         names = memory.lessons(*facts.whose, facts.model) if memory else Lessons()
         only = [*self._listed.values()] if len(self._listed) == 1 else []
         model, stand_in = self.server_model(facts), next((name for name in only if name != facts.model), "")
-        if not model and renewed(names.known(), taught).get(MODEL):
+        if not model and merge_learned(names.list_known(), taught).get(MODEL):
             model = stand_in
         return model, StandIn("" if model else stand_in, names)
 
@@ -573,7 +573,9 @@ def _steps(plan: Plan, learned: Mapping[str, Any], *, has_form: bool) -> tuple[M
     return steps, [why] if why else []
 
 
-def _documented(stack: ProfileStack, facts: Facts, request: RequestFacts) -> tuple[Sequence[Tool] | None, str]:
+def _find_documented_tools(
+    stack: ProfileStack, facts: Facts, request: RequestFacts
+) -> tuple[Sequence[Tool] | None, str]:
     """Find the tools that a text client documents in its prompt; None for a native client. And the reason."""
     client, patterns = stack.client, stack.settings.client_patterns
     if client.tool_protocol == "native":
@@ -603,7 +605,7 @@ def _documented_tools(request: RequestFacts, tool_sections: tuple[str, ...]) -> 
     for message in request.messages:
         for part in message.content if message.role == "system" else ():
             if isinstance(part, str):
-                prompt = documented_tools.documented(part, tool_sections)
+                prompt = documented_tools.find_documented_tools(part, tool_sections)
                 unread = f", its prompt {prompt.unread}" if prompt.unread else unread
                 for tool in prompt.tools:
                     tools.setdefault(tool.name, tool)

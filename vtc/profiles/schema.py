@@ -27,9 +27,9 @@ from vtc.scrub import CREDENTIALS, scrub
 # lack.
 
 
-type Form = Literal["structural_tag", "gbnf", "gbnf_string", "gbnf_format", "json_schema"]
+type ConstraintForm = Literal["structural_tag", "gbnf", "gbnf_string", "gbnf_format", "json_schema"]
 """How a request tells the grammar of its reply."""
-type Tokens = Annotated[int, msgspec.Meta(ge=1)]
+type TokenCount = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class Ready(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -118,11 +118,11 @@ class Ready(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     names: bool | None = None
     """Shorten names of tools to at most 64 letters, digits, `_` and `-`; the client gets its own back: `Function name
     was a.b but must be a-z, A-Z, 0-9, or contain underscores and dashes, with a maximum length of 64`."""
-    context: Tokens | Literal[False] | None = None
+    context: TokenCount | Literal[False] | None = None
     """Tokens that the model's window has. Ollama's own API is told it (`num_ctx`) and not to cut the prompt
     (`truncate`); for others `max_tokens` is lowered to what is about left: `'max_tokens' is too large: 64000. This
     model's maximum context length is 64001 tokens`. A prompt that fills it is told as cut."""
-    max_tokens: Tokens | Literal[False] | None = None
+    max_tokens: TokenCount | Literal[False] | None = None
     """The longest reply that may be asked for: `the valid range of max_tokens is [1, 8192]`."""
     corrections: bool | None = None
     """False: no field is left out, renamed or given another value because a refusal names it, nor is a flag left out
@@ -133,7 +133,7 @@ class Ready(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     """Declare tools as strict, with closed objects, so that the server decodes their calls by a grammar of its own
     (vLLM, SGLang): with `vtc_constrain=auto`, where it takes the API's `tools`. Tools without parameters stay as they
     are: grammars of nothing loop."""
-    constrain: Form | Literal[False] | None = None
+    constrain: ConstraintForm | Literal[False] | None = None
     """How the server is told to decode by a grammar, where the tools stand in the prompt (`vtc_constrain`).
     `structural_tag`: a `response_format` of vLLM, SGLang and TensorRT-LLM. `gbnf`: the field `grammar` of llama.cpp;
     `gbnf_string`: `grammar_string` of TabbyAPI; `gbnf_format`: a `response_format` of Fireworks. `json_schema`: for
@@ -145,7 +145,7 @@ class Ready(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
         return {name: value for name in self.__struct_fields__ if (value := getattr(self, name)) is not None}
 
 
-type Text = Annotated[str, msgspec.Meta(min_length=1)]
+type ProfileText = Annotated[str, msgspec.Meta(min_length=1)]
 type Glob = Annotated[str, msgspec.Meta(extra_json_schema={"format": "glob"})]
 type Globs = Annotated[tuple[Glob, ...], msgspec.Meta(min_length=1)] | Glob
 """One glob or several; `*`, `?` and `[…]` as in file names, upper and lower case alike."""
@@ -185,11 +185,11 @@ class Match(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 class ReasoningTags(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How a model marks its thinking in the text, and where that goes."""
 
-    open: Text = "<think>"
+    open: ProfileText = "<think>"
     """The marker that begins it."""
-    close: Text = "</think>"
+    close: ProfileText = "</think>"
     """The marker that ends it."""
-    ends: tuple[Text, ...] = ()
+    ends: tuple[ProfileText, ...] = ()
     """Texts that end it, too, where the model leaves `close` out or writes a part of it."""
     prefilled: bool | Literal["asked"] = False
     """The prompt ends with `open`, so the reply begins inside, unless the request turns thinking off. `asked`: only if
@@ -202,9 +202,9 @@ class ReasoningTags(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 class AnswerMarkers(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How a model marks a message that is an answer: all in it is text, also if it looks like a call."""
 
-    open: tuple[Text, ...] = ()
+    open: tuple[ProfileText, ...] = ()
     """The markers that begin it."""
-    close: tuple[Text, ...] = ()
+    close: tuple[ProfileText, ...] = ()
     """The markers that end it."""
 
 
@@ -213,7 +213,7 @@ class Marks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
     dialects: tuple[str, ...] = ()
     """Dialects in which no other model calls."""
-    begins: tuple[Text, ...] = ()
+    begins: tuple[ProfileText, ...] = ()
     """Texts with which no other model begins a reply."""
 
 
@@ -314,7 +314,7 @@ class ErrorReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
     status: Annotated[int, msgspec.Meta(ge=400, le=599)]
     """The status of the error."""
-    path: Text
+    path: ProfileText
     """Where in the error's JSON the text stands, by dotted path: `error.failed_generation`."""
     after: str = ""
     """A regular expression for what stands there before the reply; where it does not, the error passes."""
@@ -341,7 +341,7 @@ _HOST = re.compile(r"(?:\*\.(?=[^.:]+\.[^.:]))?[^*?\[\]]+")
 class ServerProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=True):
     kind: Literal["server"] = "server"
     """What this profile is about."""
-    name: Text
+    name: ProfileText
     """What it is called by: options, reports and other profiles name it. A profile of yours
     with the name of a built-in one takes its place."""
     description: str = ""
@@ -377,7 +377,7 @@ class ServerProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=
     templates: bool = True
     """Whether requests reach the chat templates of its models as they are, so that the steps of their profiles are
     taken, too."""
-    why: dict[str, Text] = {}
+    why: dict[str, ProfileText] = {}
     """Why it needs that, and who says so, by the names of steps (`ready`), of fields (`request.drop`, `request.rename`)
     or flags, and of keys of this profile; `vtc explain` shows it."""
     parts_reasoning: bool = False
@@ -436,16 +436,16 @@ class ServerProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=
 class FinalCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A call that shows the user a message and waits."""
 
-    tool: Text
+    tool: ProfileText
     """The tool's name."""
-    argument: Text
+    argument: ProfileText
     """Its argument that holds the message."""
 
 
 class ClientProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     kind: Literal["client"] = "client"
     """What this profile is about."""
-    name: Text
+    name: ProfileText
     """What it is called by: options, reports and other profiles name it. A profile of yours
     with the name of a built-in one takes its place."""
     description: str = ""
@@ -485,7 +485,7 @@ class ClientProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 class ModelProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=True):
     kind: Literal["model"] = "model"
     """What this profile is about."""
-    name: Text
+    name: ProfileText
     """What it is called by: options, reports and other profiles name it. A profile of yours
     with the name of a built-in one takes its place."""
     description: str = ""
@@ -556,7 +556,7 @@ class PolicyProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=
 
     kind: Literal["policy"] = "policy"
     """What this profile is about."""
-    name: Text
+    name: ProfileText
     """What it is called by: options, reports name it. A profile of yours with the name of
     a built-in one takes its place."""
     description: str = ""

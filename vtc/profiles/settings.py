@@ -51,7 +51,7 @@ class Settings:
     client_patterns: tuple[str, ...] = CLIENT_PATTERNS
     max_call_bytes: int = 1 << 20
 
-    def chosen(self) -> dict[str, Any]:
+    def list_changed(self) -> dict[str, Any]:
         """List the options that differ from the defaults, as plain data: kept with an exchange, to replay it."""
         return {field.name: value for field in fields(self) if (value := getattr(self, field.name)) != field.default}
 

@@ -20,12 +20,12 @@ from mitmproxy.addonmanager import Loader
 
 from vtc.apis import Api, BadRequest
 from vtc.dialects.bounded_cache import COMPILED
-from vtc.exchange import Exchange, Opening
+from vtc.exchange import Session, SessionOpening
 from vtc.profiles.matching import Facts
 from vtc.profiles.memory import Memory
 from vtc.profiles.planner import PROMPT, Planner
 from vtc.proxy import beside, bodies, connections, flows, options, views
-from vtc.proxy.beside import Beside
+from vtc.proxy.beside import SideQuestions
 from vtc.proxy.bodies import STREAMED, BodyRecorder
 from vtc.proxy.boundary import Boundary
 from vtc.proxy.commands import Commands
@@ -41,16 +41,16 @@ from vtc.proxy.page import Page
 from vtc.proxy.parent import Parent
 from vtc.proxy.refusing import NO_WEBSOCKET, build_request, decline_websocket, refuse
 from vtc.proxy.reload import Reloader
-from vtc.proxy.secret import derived
+from vtc.proxy.secret import derive_secret
 from vtc.proxy.server_keys import ServerKeys
 from vtc.proxy.startup import Startup
 from vtc.proxy.stats import Metrics, Stats
 from vtc.proxy.status_endpoint import StatusEndpoint
 from vtc.proxy.stream_callable import HOLDING, LiveExchange, broken_off, observing, rewriting, withholding
 from vtc.proxy.unread_calls import UnreadCalls
-from vtc.proxy.whole import dealt_with, done, is_long
+from vtc.proxy.whole import dealt_with, is_long, run_work
 from vtc.reporting.report import Report, model_name
-from vtc.scrub import escaped, scrub, scrubbed
+from vtc.scrub import escape_invisible, scrub, scrub_data
 from vtc.wire.compression import UnsupportedEncoding
 
 logger = logging.getLogger(__name__)
@@ -81,18 +81,18 @@ def _freeze() -> None:
 
 def _opening(
     api: Api, request: http.Request, facts: Facts, planner: Planner, seed: str, memory: Memory | None, secret: bytes
-) -> tuple[Opening, bytes]:
+) -> tuple[SessionOpening, bytes]:
     """Read a request; return its body, too."""
     most = ctx.options.vtc_max_body_bytes
-    body = bodies.decoded(request, most)
+    body = bodies.decode_body(request, most)
     if body is None:
         raise BadRequest("the body is streamed")
     if len(body) > most:
         raise BadRequest(f"the body is longer than vtc_max_body_bytes ({len(body)} bytes)")
-    return Exchange.opening(api, body, facts, planner, seed, memory, secret), body
+    return Session.opening(api, body, facts, planner, seed, memory, secret), body
 
 
-def _rewritten(opening: Opening) -> tuple[Exchange, bytes]:
+def _rewritten(opening: SessionOpening) -> tuple[Session, bytes]:
     exchange = opening.exchange()
     return exchange, exchange.request()
 
@@ -109,7 +109,7 @@ class VirtualToolCalling:
         self._live: WeakKeyDictionary[http.HTTPFlow, LiveExchange] = WeakKeyDictionary()
         self._unread: WeakKeyDictionary[http.HTTPFlow, BodyRecorder] = WeakKeyDictionary()
         """Replies that are streamed unread, where they are kept."""
-        self._beside = Beside()
+        self._beside = SideQuestions()
         self._discovery = Discovery(self, clock)
         self._keys = ServerKeys()
         self._unread_calls = UnreadCalls()
@@ -164,7 +164,7 @@ class VirtualToolCalling:
         if flow.is_replay == "request" and AGAIN not in flow.metadata:
             renew(flow)
         api = flows.api(flow)
-        planner = self._discovery.informed(flow, self.planner)
+        planner = self._discovery.inform_planner(flow, self.planner)
         if not flow.live and (flow.response or flow.error):  # opened from a file: mitmproxy runs all hooks again
             return
         loan = self._keys.lend(flow, planner)
@@ -177,12 +177,12 @@ class VirtualToolCalling:
                     self._refuse(flow, unread.why)
             return
         started = time.perf_counter()
-        long, secret = is_long(flow.request), derived(ctx.options.confdir)
+        long, secret = is_long(flow.request), derive_secret(ctx.options.confdir)
         of = flows.facts(flow), planner, flow.id, self.memory, secret
         try:
-            opening, body = await done(partial(_opening, api, flow.request, *of), much=long)
+            opening, body = await run_work(partial(_opening, api, flow.request, *of), much=long)
             is_warm = opening.is_warm
-            exchange, rewritten = await done(partial(_rewritten, opening), much=long or not is_warm)
+            exchange, rewritten = await run_work(partial(_rewritten, opening), much=long or not is_warm)
         except ValueError as error:
             self.leave_alone(flow, str(error))
             self.forget()
@@ -193,7 +193,7 @@ class VirtualToolCalling:
         live = LiveExchange(exchange, bodies.keep(), original, time.perf_counter() - started)
         self._live[flow] = live
         sent = len(rewritten) if ctx.options.vtc_mode == "rewrite" else len(body)
-        exchange.report.parties.settings = planner.settings.chosen()
+        exchange.report.parties.settings = planner.settings.list_changed()
         exchange.report.why += loan.why
         exchange.report.request += loan.request
         exchange.report.measures.sizes.update(request_came=len(body), request_went=sent)
@@ -217,8 +217,8 @@ class VirtualToolCalling:
     def leave_alone(self, flow: http.HTTPFlow, why: str) -> None:
         """Report that a flow is not read."""
         left, known = f"left alone: {why}", flows.secrets(flow)
-        text: dict[str, object] = escaped(scrubbed({"notes": [left]}, known))
-        self._say(flow, text, escaped(scrub(f"vtc: {left}", known)), "left alone")
+        text: dict[str, object] = escape_invisible(scrub_data({"notes": [left]}, known))
+        self._say(flow, text, escape_invisible(scrub(f"vtc: {left}", known)), "left alone")
 
     def live(self, flow: http.HTTPFlow) -> LiveExchange | None:
         """Return the exchange of a flow, if it has one."""
@@ -316,9 +316,9 @@ class VirtualToolCalling:
         if api is None or AGAIN in flow.metadata or ctx.options.vtc_mode != "rewrite":
             return None
         why = self._discovery.reason(flow, why)
-        explanation = broken_off(flow, why) if flow.response else beside.explained(flow, why)
+        explanation = broken_off(flow, why) if flow.response else beside.explain_unreachable(flow, why)
         if live is None:
-            logger.error("vtc: %s - %s", escaped(scrub(explanation, flows.secrets(flow))), flows.where(flow))
+            logger.error("vtc: %s - %s", escape_invisible(scrub(explanation, flows.secrets(flow))), flows.where(flow))
             return beside.answer(api, explanation)
         live.answered, errors = True, live.exchange.report.errors
         if not errors:  # else it was reached, and broke off
@@ -329,14 +329,14 @@ class VirtualToolCalling:
         self._keep_unread(flow)
         live = self._live.get(flow)
         if live and flow.error and not flow.server_conn.timestamp_tcp_setup:
-            live.exchange.report.errors.append(beside.explained(flow, flow.error.msg))
+            live.exchange.report.errors.append(beside.explain_unreachable(flow, flow.error.msg))
         self.close(flow)
 
     def _keep_unread(self, flow: http.HTTPFlow) -> None:
         """Give a flow its reply that was streamed unread, as nothing else keeps it."""
         passed = self._unread.pop(flow, None)
         if passed and flow.response and flow.response.raw_content is None:
-            flow.response.raw_content = passed.kept()
+            flow.response.raw_content = passed.get_recorded()
 
     def close(self, flow: http.HTTPFlow) -> None:
         """Report the exchange of a flow, which has ended."""
@@ -358,7 +358,7 @@ class VirtualToolCalling:
         if summary and ctx.options.vtc_mode == "observe":
             summary = summary.replace("vtc: ", "vtc (observing): ", 1)
         plan = live.exchange.plan
-        report.parties.keep_found(prompted=PROMPT in plan.lessons.known(), api=plan.stack.taught_api)
+        report.parties.keep_found(prompted=PROMPT in plan.lessons.list_known(), api=plan.stack.taught_api)
         data = report.as_dict()
         self._stats.add(data)
         self._say(flow, data, summary, report.outcome)
@@ -377,7 +377,7 @@ class VirtualToolCalling:
         observing = ctx.options.vtc_mode == "observe"
         if size := live.received.size:
             measures.sizes.update(reply_came=size, reply_went=size if observing else live.sent.size)
-        received, sent = live.received.kept(live.encoding), live.sent.kept()
+        received, sent = live.received.get_recorded(live.encoding), live.sent.get_recorded()
         if received is None or sent is None or observing:
             return
         if received != sent:

@@ -89,7 +89,7 @@ class Asker:
             else HTTPConnection(host, self._at.port, timeout=self.seconds)
         )
         late = Event()
-        watch = Timer(self.seconds, _cut, (connection, late))
+        watch = Timer(self.seconds, _close_connection, (connection, late))
         watch.daemon = True
         watch.start()
         try:
@@ -114,7 +114,7 @@ class Asker:
             connection.close()
 
 
-def _cut(connection: HTTPConnection, late: Event) -> None:
+def _close_connection(connection: HTTPConnection, late: Event) -> None:
     """End a connection whose time is up, however slowly it trickles."""
     late.set()
     if connection.sock is not None:

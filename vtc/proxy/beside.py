@@ -11,8 +11,8 @@ from mitmproxy import ctx, http
 from mitmproxy.net.http import status_codes
 from msgspec.structs import replace as replace_fields
 
-from vtc.apis import Api, BadRequest, beside, named
-from vtc.apis.beside import Aside
+from vtc.apis import Api, BadRequest, beside, find_api
+from vtc.apis.beside import SideQuestion
 from vtc.events import Failure, ListedModel
 from vtc.exchange.model_list import model_in, models_in, without_prefix
 from vtc.json_text import encode
@@ -30,7 +30,7 @@ CLIENT = "vtc_client"
 """Key of a flow's metadata under which the API of its client stands, where its question was sent to another path."""
 
 
-def explained(flow: http.HTTPFlow, why: str) -> str:
+def explain_unreachable(flow: http.HTTPFlow, why: str) -> str:
     """Say what to do where there is no connection; `why` in mitmproxy's words."""
     at = f"the model server at {flow.request.host}:{flow.request.port}"
     if "destination unknown" in why.casefold():
@@ -47,9 +47,9 @@ def api(flow: http.HTTPFlow) -> Api | None:
     """Find the API in whose form the client of a flow reads errors; None if it asks for something else."""
     request = flow.request
     if client := flow.metadata.get(CLIENT):
-        return named(client)
-    aside = beside.asked(request.method, request.path, flows.facts(flow).headers)
-    return flows.api(flow) or (named(aside.client) if aside else None)
+        return find_api(client)
+    aside = beside.find_aside(request.method, request.path, flows.facts(flow).headers)
+    return flows.api(flow) or (find_api(aside.client) if aside else None)
 
 
 def answer(api: Api, message: str) -> http.Response:
@@ -61,7 +61,7 @@ def answer(api: Api, message: str) -> http.Response:
 class ModelQuestion(NamedTuple):
     """A question about models that is under way to the server."""
 
-    aside: Aside
+    aside: SideQuestion
     model: str
     """The one that is asked about; empty for all."""
     aliases: Mapping[str, str]
@@ -70,22 +70,22 @@ class ModelQuestion(NamedTuple):
     """The method and the path, as the server is asked."""
 
 
-class Beside:
+class SideQuestions:
     """Deals with the questions of clients whose API the server does not speak."""
 
     def __init__(self) -> None:
         self._models: WeakKeyDictionary[http.HTTPFlow, ModelQuestion] = WeakKeyDictionary()
-        self._counts: WeakKeyDictionary[http.HTTPFlow, tuple[Aside, bytes]] = WeakKeyDictionary()
+        self._counts: WeakKeyDictionary[http.HTTPFlow, tuple[SideQuestion, bytes]] = WeakKeyDictionary()
         """Counts of tokens that are under way, each with the answer if the server has none."""
 
     def take(self, flow: http.HTTPFlow, planner: Planner) -> bool:
         """Answer a question, or have the server asked in its own way; False if it is none, or the server's own."""
         request, facts = flow.request, flows.facts(flow)
-        aside = beside.asked(request.method, request.path, facts.headers)
+        aside = beside.find_aside(request.method, request.path, facts.headers)
         if aside is None or ctx.options.vtc_mode != "rewrite" or planner.serves(facts, aside.client):
             return False
         try:
-            body = bodies.decoded(request, ctx.options.vtc_max_body_bytes) or b""
+            body = bodies.decode_body(request, ctx.options.vtc_max_body_bytes) or b""
             answer = beside.answer(aside, body, request.path)
         except (BadRequest, ValueError):
             return False
@@ -102,12 +102,14 @@ class Beside:
         flow.comment = f"vtc: {aside.kind}, as {aside.client} has it"
         return True
 
-    def _ask_about_models(self, flow: http.HTTPFlow, aside: Aside, planner: Planner, facts: Facts, name: str) -> None:
+    def _ask_about_models(
+        self, flow: http.HTTPFlow, aside: SideQuestion, planner: Planner, facts: Facts, name: str
+    ) -> None:
         """Have the server asked for its models, or for one where it says more of that."""
         request, of_one = flow.request, aside.kind == "model"
         names = [name] if of_one else planner.models(facts)
         aliases = {alias: planner.server_model(replace(facts, model=alias)) or alias for alias in names}
-        apis = _spoken(planner, facts)
+        apis = _list_apis(planner, facts)
         showing = next((api.place for api in apis if of_one and api.place.shows), None)
         request.method = "POST" if showing else "GET"
         request.content = encode({"model": without_prefix(aliases[name])}) if showing else b""
@@ -121,55 +123,55 @@ class Beside:
             return
         if counting := self._counts.pop(flow, None):
             (aside, estimate), body = counting, flow.response.get_content(strict=False) or b""
-            count = flow.response.status_code == 200 and beside.counted(aside, body)
+            count = flow.response.status_code == 200 and beside.convert_token_count(aside, body)
             flow.response.status_code, flow.response.reason = 200, "OK"
             bodies.replace(flow.response, count or estimate, "application/json")
         elif question := self._models.pop(flow, None):
-            status, written = _answered(question, flow.response, int(flow.request.timestamp_start))
+            status, written = _render_answer(question, flow.response, int(flow.request.timestamp_start))
             if flow.response.status_code != status:
                 flow.response.status_code, flow.response.reason = status, status_codes.RESPONSES.get(status, "")
             bodies.replace(flow.response, written, "application/json")
 
 
-def _spoken(planner: Planner, facts: Facts) -> list[Api]:
-    return [api for name in planner.apis(facts) if (api := named(name))]
+def _list_apis(planner: Planner, facts: Facts) -> list[Api]:
+    return [api for name in planner.apis(facts) if (api := find_api(name))]
 
 
-def _send(flow: http.HTTPFlow, aside: Aside, planner: Planner, facts: Facts, end: str) -> None:
+def _send(flow: http.HTTPFlow, aside: SideQuestion, planner: Planner, facts: Facts, end: str) -> None:
     """Send a question to the server's own path for it, with the client's key where that server looks for one."""
     request = flow.request
     _, key = aside.api.place.without_own(facts.query)
-    translate_headers(request.headers, key, _spoken(planner, facts)[0].place)
+    translate_headers(request.headers, key, _list_apis(planner, facts)[0].place)
     flows.move(flow, aside.path_at(request.path, end))
     flow.metadata[CLIENT] = aside.client
     request.headers["accept-encoding"] = "identity"
 
 
-def _answered(question: ModelQuestion, response: http.Response, time: int) -> tuple[int, bytes]:
+def _render_answer(question: ModelQuestion, response: http.Response, time: int) -> tuple[int, bytes]:
     """Write the answer for the client, and its status: an error of its API where the server has none."""
     aside, body, status = question.aside, response.get_content(strict=False) or b"", response.status_code
     listed = models_in(body) if status == 200 else None
 
-    def known(name: str) -> ListedModel | None:
+    def get_model(name: str) -> ListedModel | None:
         model = model_in(body, question.aliases.get(name, name)) if status == 200 else None
         return replace_fields(model, name=name, created=model.created or time) if model else None
 
     if question.model:
-        if model := known(question.model):
-            return 200, aside.written(model)
+        if model := get_model(question.model):
+            return 200, aside.render_answer(model)
         is_unknown = listed is not None or status == 404
     else:
         names = [*question.aliases, *(model.name for model in listed or ())]
         if listed is not None or names:
-            models = [known(name) or ListedModel(name=name, created=time) for name in dict.fromkeys(names)]
-            return 200, aside.written(models)
+            models = [get_model(name) or ListedModel(name=name, created=time) for name in dict.fromkeys(names)]
+            return 200, aside.render_answer(models)
         is_unknown = False
     words = hints.words_of(body) if status != 200 else "that is no list of models"
     why = f"the model server answers {status} to {question.asked}{f': {words}' if words else ''}"
     if is_unknown:
         why = f"the model server has no model {question.model} ({question.asked} lists them)"
-    return _failed(aside, why, 404 if is_unknown else status if status >= 400 else 502)
+    return _render_error(aside, why, 404 if is_unknown else status if status >= 400 else 502)
 
 
-def _failed(aside: Aside, why: str, status: int) -> tuple[int, bytes]:
+def _render_error(aside: SideQuestion, why: str, status: int) -> tuple[int, bytes]:
     return status, encode(aside.api.error(Failure(f"VTC: {why}"), status))

@@ -39,7 +39,7 @@ class TooLong(ValueError):
         self.beginning = beginning
 
 
-def decoded(message: http.Message, most: int) -> bytes | None:
+def decode_body(message: http.Message, most: int) -> bytes | None:
     """Decode a body from its content coding; None if there is none. Raises ValueError if it is not what that says.
 
     A few bytes of a crafted body stand for gigabytes: of one that grows longer than `most` no more is decoded than
@@ -89,7 +89,7 @@ class DecodedBody:
     @cached_property
     def _decoded(self) -> tuple[bytes, str, bytes]:
         try:
-            body = decoded(self._response, ctx.options.vtc_max_body_bytes) or b""
+            body = decode_body(self._response, ctx.options.vtc_max_body_bytes) or b""
         except ValueError as error:
             return b"", str(error), error.beginning if isinstance(error, TooLong) else b""
         return body, "", body[:BEGINNING]
@@ -130,24 +130,24 @@ class BodyRecorder:
         self.add(data)
         return [data] if data else []
 
-    def kept(self, content_encoding: str = "") -> bytes | None:
+    def get_recorded(self, content_encoding: str = "") -> bytes | None:
         """Return what was kept, decoded; None if nothing was, or if it cannot be decoded."""
-        return None if self._kept is None else _decoded(bytes(self._kept), content_encoding)
+        return None if self._kept is None else _decode(bytes(self._kept), content_encoding)
 
     def end(self, content_encoding: str = "") -> bytes | None:
         """Return the body's end, decoded, from the beginning of a frame; None if it cannot be decoded."""
         if self._kept is not None:
-            return self.kept(content_encoding)
+            return self.get_recorded(content_encoding)
         data = b"".join(self.last)
         if len(data) == self.size:
-            return _decoded(data, content_encoding)
+            return _decode(data, content_encoding)
         if content_encoding not in ("", "identity"):
             return None
         _, empty_line, frames = data.partition(b"\n\n")
         return frames if empty_line else data.partition(b"\n")[2]
 
 
-def _decoded(data: bytes, content_encoding: str) -> bytes | None:
+def _decode(data: bytes, content_encoding: str) -> bytes | None:
     try:
         decoder = compression.decoder(content_encoding)
         return decoder.feed(data) + decoder.finish()

@@ -27,7 +27,7 @@ from vtc.proxy.originals import OriginalReply, OriginalRequest
 from vtc.proxy.refusing import answer_with_error
 from vtc.proxy.stream_callable import LiveExchange
 from vtc.reporting.report import Report
-from vtc.scrub import scrub, told
+from vtc.scrub import format_exception, scrub
 
 logger = logging.getLogger(__name__)
 
@@ -133,11 +133,13 @@ class Boundary:
     def _fail(self, flow: object, received: ReceivedFlow | None, hook: str, error: Exception) -> None:
         """Decide about a flow whose hook raised an exception."""
         if received is None or not isinstance(flow, http.HTTPFlow):
-            logger.error("vtc: %s failed\n%s", hook, told(error))
+            logger.error("vtc: %s failed\n%s", hook, format_exception(error))
             return
         live = self._addon.live(flow)
         if _is_settled(flow, hook, live):
-            logger.error("vtc: %s failed; the flow is as it was sent\n%s", hook, told(error, flows.secrets(flow)))
+            logger.error(
+                "vtc: %s failed; the flow is as it was sent\n%s", hook, format_exception(error, flows.secrets(flow))
+            )
         elif self._is_open(flow, live, error):
             received.restore(flow)
             response = flow.response
@@ -149,7 +151,7 @@ class Boundary:
             try:
                 self._addon.close(flow)
             except Exception as failed:
-                logger.error("vtc: an exchange has no whole report\n%s", told(failed))
+                logger.error("vtc: an exchange has no whole report\n%s", format_exception(failed))
             _report(flow, error)
 
     def _is_open(self, flow: http.HTTPFlow, live: LiveExchange | None, error: Exception) -> bool:
@@ -165,7 +167,7 @@ class Boundary:
             is_open = not rewrites
         becomes = "passes as it was received" if is_open else "is refused"
         secrets = flows.secrets(flow)
-        logger.error("vtc: handling a flow failed; it %s\n%s", becomes, told(error, secrets))
+        logger.error("vtc: handling a flow failed; it %s\n%s", becomes, format_exception(error, secrets))
         self._addon.leave_alone(flow, scrub(f"{type(error).__name__}: {error}", secrets))
         return is_open
 

@@ -39,4 +39,4 @@ def case_of(flow: http.HTTPFlow, planner: Planner, reply: Reply | None = None) -
     plan = plan_of(flow, planner)
     name = model_name(plan.stack.model.name, (flows.report(flow) or {}).get("asked", ""))
     case = Case.of_reply(f"{name} {flow.id[:8]}", reply or reply_of(flow), plan.reading, flows.secrets(flow))
-    return case.shortened(planner.profiles)
+    return case.shorten(planner.profiles)

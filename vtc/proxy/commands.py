@@ -14,7 +14,7 @@ from typing import Protocol
 
 from mitmproxy import command, exceptions, flow, http, types
 
-from vtc.profiles.document import counted
+from vtc.profiles.document import format_count
 from vtc.profiles.planner import Planner
 from vtc.proxy import captured, flows
 from vtc.proxy.log import append
@@ -26,7 +26,7 @@ from vtc.reporting import view, write_case
 logger = logging.getLogger(__name__)
 
 
-class _Planned(Protocol):
+class _PlanningAddon(Protocol):
     @property
     def planner(self) -> Planner | None: ...
 
@@ -36,7 +36,7 @@ class Commands:
 
     name = "vtc-commands"
 
-    def __init__(self, addon: _Planned, reloader: Reloader, stats: Stats, page: Page) -> None:
+    def __init__(self, addon: _PlanningAddon, reloader: Reloader, stats: Stats, page: Page) -> None:
         self._addon = addon
         self._reloader = reloader
         self._stats = stats
@@ -58,12 +58,12 @@ class Commands:
     @command.command("vtc.explain")  # type: ignore[untyped-decorator]
     def explain(self, chosen: Sequence[flow.Flow]) -> str:
         """Say of each flow what VTC did to it and why, and what would be planned for it now."""
-        return self._told(chosen, self._explained)
+        return self._join_texts(chosen, self._explain_flow)
 
     @command.command("vtc.diff")  # type: ignore[untyped-decorator]
     def diff(self, chosen: Sequence[flow.Flow]) -> str:
         """Show what came in against what went out, of requests and replies, read as conversations."""
-        return self._told(chosen, _diff)
+        return self._join_texts(chosen, _diff)
 
     @command.command("vtc.save")  # type: ignore[untyped-decorator]
     def save(self, chosen: Sequence[flow.Flow], path: types.Path) -> str:
@@ -81,15 +81,15 @@ class Commands:
             append(Path(path).expanduser(), "".join(f"{write_case(kept)}\n" for kept in cases))
         except OSError as error:
             raise exceptions.CommandError(f"vtc.save: {path} cannot be written: {error.strerror}") from None
-        done = f"vtc: {counted(len(cases), 'case')} added to {path}{note}"
+        done = f"vtc: {format_count(len(cases), 'case')} added to {path}{note}"
         logger.info(done)
         return done
 
-    def _told(self, chosen: Sequence[flow.Flow], tell: Callable[[http.HTTPFlow], str]) -> str:
+    def _join_texts(self, chosen: Sequence[flow.Flow], tell: Callable[[http.HTTPFlow], str]) -> str:
         """Write the texts of the chosen flows under one another."""
         exchanges = _exchanges(chosen)
         text = "\n\n".join(f"{_title(exchange)}\n{tell(exchange)}" for exchange in exchanges)
-        return self._elsewhere(text, counted(len(exchanges), "exchange"))
+        return self._elsewhere(text, format_count(len(exchanges), "exchange"))
 
     def _elsewhere(self, text: str, head: str) -> str:
         """A text of several lines; for mitmweb's command bar, which has one, its head and where to read it."""
@@ -98,7 +98,7 @@ class Commands:
         self._page.said = text
         return f"{head}, to be read at {self._page.address}/said"
 
-    def _explained(self, exchange: http.HTTPFlow) -> str:
+    def _explain_flow(self, exchange: http.HTTPFlow) -> str:
         lines = []
         for title, text in view.sections(flows.report(exchange) or {}):
             lines += [title, *(f"  {line}" for line in text)]

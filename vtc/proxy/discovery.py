@@ -20,8 +20,8 @@ from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 from vtc.profiles.planner import Planner
 from vtc.proxy.address import url_of
 from vtc.proxy.asker import Asker
-from vtc.proxy.findings import ServerFindings, findings, listed
-from vtc.proxy.reload import Planned
+from vtc.proxy.findings import ServerFindings, findings, list_models
+from vtc.proxy.reload import ReloadableAddon
 from vtc.proxy.trust import Trust, TrustError
 
 logger = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class Discovery:
 
     name = "vtc-discovery"
 
-    def __init__(self, addon: Planned, clock: Callable[[], float]) -> None:
+    def __init__(self, addon: ReloadableAddon, clock: Callable[[], float]) -> None:
         self._addon = addon
         self._clock = clock
         self._servers: dict[str, ModelServer] = {}
@@ -92,7 +92,7 @@ class Discovery:
         """Have the next request of the same client connect anew: mitmproxy would go on giving it this error."""
         data.server.error = None
 
-    def informed(self, flow: http.HTTPFlow, planner: Planner) -> Planner:
+    def inform_planner(self, flow: http.HTTPFlow, planner: Planner) -> Planner:
         """Return the planner for a flow: it knows what the model server showed."""
         server = self._servers.get(url_of(flow.client_conn.proxy_mode))
         if server is None or server.found is None:
@@ -150,7 +150,7 @@ class Discovery:
     async def _list_again(self, server: ModelServer, planner: Planner) -> None:
         """Ask for the list of models once more: some may have been loaded, or taken out."""
         apis = planner.settings.upstream_api or (server.found.apis if server.found else None) or ()
-        models = await asyncio.to_thread(lambda: listed(_asker(server.url), apis))
+        models = await asyncio.to_thread(lambda: list_models(_asker(server.url), apis))
         if models and server.found and models != server.found.models:
             server.planners, server.found = None, server.found._replace(models=models)
 

@@ -11,8 +11,8 @@ from itertools import count
 from pathlib import Path
 
 from vtc.events import Call
-from vtc.reporting import Case, drafted
-from vtc.scrub import escaped
+from vtc.reporting import Case, draft_dialect
+from vtc.scrub import escape_invisible
 
 LONGEST_NAME = 40
 
@@ -37,7 +37,7 @@ class DraftFile:
         folder = next((folder for folder in folders if folder.is_dir()), None)
         name = _free_name(case.name.rpartition(" ")[0], folder, known)
         tools = case.toolset()
-        draft = drafted(case.text, tools, name)
+        draft = draft_dialect(case.text, tools, name)
         if draft is None:
             raise ValueError(f"none of the tools stands in the reply with arguments: {', '.join(tools)}")
         text = "".join(f"{line}\n" for line in draft.lines(case.text))
@@ -47,7 +47,7 @@ class DraftFile:
     def reads(self) -> Iterator[str]:
         """Say what it reads of the reply."""
         for call in self.calls:
-            yield escaped(f"it reads {call.call.name} {call.call.arguments}")
+            yield escape_invisible(f"it reads {call.call.name} {call.call.arguments}")
         if self.problem:
             yield f"VTC cannot express this form: {self.problem}"
         elif not self.calls:

@@ -8,7 +8,7 @@ from http.client import HTTPException
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from vtc.apis import APIS, named
+from vtc.apis import APIS, find_api
 from vtc.exchange.model_list import names_of
 from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import Facts, best, plain_model
@@ -62,7 +62,7 @@ class ServerIdentity(NamedTuple):
     """True if its list of models tells which it is, not its address, by which requests find a profile themselves."""
 
 
-def recognised(asker: Asker, profiles: Profiles) -> ServerIdentity:
+def identify_server(asker: Asker, profiles: Profiles) -> ServerIdentity:
     """Find out which server an upstream is.
 
     A hosted API that is known by its name is not asked: it would want a key, and is hardly down. Nor is a server for
@@ -93,7 +93,7 @@ def recognised(asker: Asker, profiles: Profiles) -> ServerIdentity:
         problem = f"{upstream} answers {answer.status} to GET {LIST}, so it is not known which server it is"
         return ServerIdentity(None, problem)
     models = tuple(names_of(answer.body))
-    owner = owned(answer.json, profiles)
+    owner = find_by_owner(answer.json, profiles)
     if server := owner or named:
         line = f"{upstream} is {server.description or server.name}"
         return ServerIdentity(server.name, line, models=models, answers=True, is_listed=owner is not None)
@@ -101,7 +101,7 @@ def recognised(asker: Asker, profiles: Profiles) -> ServerIdentity:
     return ServerIdentity(None, line, models=models, answers=True)
 
 
-def owned(listed: Any, profiles: Profiles) -> ServerProfile | None:
+def find_by_owner(listed: Any, profiles: Profiles) -> ServerProfile | None:
     """Find the profile of a server by the owners in its list of models."""
     names = {owner for entry in entries(listed) if isinstance(owner := entry.get("owned_by"), str)}
     return next((server for server in profiles.servers.values() if names.intersection(server.owned_by)), None)
@@ -113,12 +113,12 @@ def entries(listed: Any) -> list[dict[str, Any]]:
     return [model for model in models if isinstance(model, dict)] if isinstance(models, list) else []
 
 
-def spoken(asker: Asker) -> tuple[str, ...]:
+def detect_apis(asker: Asker) -> tuple[str, ...]:
     """Find the APIs that a server speaks, the one first that servers know best; none if that does not show.
 
     Each is asked with an empty object, which no server answers with a reply: what it does not speak is not found.
     """
-    spoken = tuple(api.name for api in APIS if _is_spoken(asker, api.place.written(api.place.version, "none")))
+    spoken = tuple(api.name for api in APIS if _is_spoken(asker, api.place.build_path(api.place.version, "none")))
     return () if len(spoken) == len(APIS) else spoken
 
 
@@ -129,9 +129,9 @@ def _is_spoken(asker: Asker, path: str) -> bool:
     return answer.error is None and answer.status not in (404, 405, 501)
 
 
-def listed(asker: Asker, apis: Sequence[str]) -> tuple[str, ...]:
+def list_models(asker: Asker, apis: Sequence[str]) -> tuple[str, ...]:
     """Ask a server for its models, where clients do and where one of these APIs has its list; empty if it has none."""
-    places = dict.fromkeys([LIST, *(api.place.lists for name in apis if (api := named(name)))])
+    places = dict.fromkeys([LIST, *(api.place.lists for name in apis if (api := find_api(name)))])
     names = (names_of(answer.body) for path in places if (answer := asker.ask(path)).ok)
     return tuple(next(filter(None, names), ()))
 
@@ -194,13 +194,13 @@ CONTEXT_API = "ollama-chat"
 def findings(asker: Asker, planner: Planner) -> ServerFindings:
     """Ask a model server what the user's options leave open; it is sent no key."""
     settings = planner.settings
-    identity = recognised(asker, planner.profiles)
+    identity = identify_server(asker, planner.profiles)
     if not identity.is_there:
         return ServerFindings(lines=(identity.told,), is_there=False, is_mixed_up=identity.is_mixed_up)
     lines = [] if settings.server else [identity.told]
     apis = None
     if not (settings.upstream_api or identity.is_hosted):
-        apis = spoken(asker)
+        apis = detect_apis(asker)
         if not apis and urlsplit(asker.url).scheme == "https":
             lines.append("it does not show without a key which APIs it speaks: if clients get a 404, say --api")
     profile = planner.profiles.servers.get(settings.server or identity.server or "")
@@ -209,7 +209,7 @@ def findings(asker: Asker, planner: Planner) -> ServerFindings:
     elif profile and profile.remark and not profile.steps.get("context"):
         lines.append(profile.remark)
     lines += [translation_line(apis)] if apis else []
-    models = identity.models or listed(asker, settings.upstream_api or apis or ())
+    models = identity.models or list_models(asker, settings.upstream_api or apis or ())
     lines.append(models_line(models, planner.default_model))
     return ServerFindings(
         identity.server,

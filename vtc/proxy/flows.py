@@ -16,7 +16,7 @@ from vtc.profiles.matching import Facts
 from vtc.profiles.planner import Planner
 from vtc.reporting.plain import as_report
 from vtc.reporting.view import Bodies, Side
-from vtc.scrub import escaped, parted, scrub
+from vtc.scrub import escape_invisible, scrub, split_query
 
 METADATA = "vtc"
 """Key of a flow's metadata under which its report is kept, as plain data."""
@@ -46,21 +46,21 @@ LONGEST_MODEL = 40
 
 def api(flow: http.HTTPFlow) -> apis.Api | None:
     """The API that the client of a flow speaks, or None; what VTC asks by itself has no client."""
-    return None if AGAIN in flow.metadata else apis.find(flow.request.method, _asked(flow))
+    return None if AGAIN in flow.metadata else apis.find(flow.request.method, _get_asked_path(flow))
 
 
 def api_of_websocket(flow: http.HTTPFlow) -> apis.Api | None:
     """The API on whose path the client of a flow opens a WebSocket; None for any other request."""
     protocols = {name.strip().lower() for name in flow.request.headers.get("upgrade", "").split(",")}
-    return apis.find("POST", _asked(flow)) if "websocket" in protocols else None
+    return apis.find("POST", _get_asked_path(flow)) if "websocket" in protocols else None
 
 
 def asked_path(flow: http.HTTPFlow) -> str:
     """The path that the client asked, without the query."""
-    return _asked(flow).partition("?")[0]
+    return _get_asked_path(flow).partition("?")[0]
 
 
-def _asked(flow: http.HTTPFlow) -> str:
+def _get_asked_path(flow: http.HTTPFlow) -> str:
     """The path that the client asked, with the query."""
     return str(flow.metadata.get(CAME_TO) or flow.request.path)
 
@@ -68,25 +68,25 @@ def _asked(flow: http.HTTPFlow) -> str:
 def move(flow: http.HTTPFlow, path: str) -> None:
     """Send a flow to another path."""
     asked, _, query = flow.request.path.partition("?")
-    flow.metadata[CAME_TO] = f"{asked}?{'&'.join(parted(query)[0])}".removesuffix("?")
+    flow.metadata[CAME_TO] = f"{asked}?{'&'.join(split_query(query)[0])}".removesuffix("?")
     flow.request.path = path
 
 
 def move_back(flow: http.HTTPFlow) -> None:
     """Have a flow sent to the path that the client asked, with the keys that still stand in its query."""
     if target := flow.metadata.pop(CAME_TO, ""):
-        keys = "&".join(parted(flow.request.path.partition("?")[2])[1])
+        keys = "&".join(split_query(flow.request.path.partition("?")[2])[1])
         flow.request.path = f"{target}{'&' if '?' in target else '?'}{keys}" if keys else target
 
 
 def server_api(flow: http.HTTPFlow) -> apis.Api | None:
     """The API in which the server was asked, or None."""
-    return _crossed(flow) or api(flow)
+    return _get_server_api(flow) or api(flow)
 
 
-def _crossed(flow: http.HTTPFlow) -> apis.Api | None:
+def _get_server_api(flow: http.HTTPFlow) -> apis.Api | None:
     """The API in which the server was asked, where that is not the client's."""
-    return apis.named((report(flow) or {}).get("server_api", ""))
+    return apis.find_api((report(flow) or {}).get("server_api", ""))
 
 
 def unread(flow: http.HTTPFlow) -> apis.UnreadPath | None:
@@ -101,8 +101,8 @@ def facts(flow: http.HTTPFlow) -> Facts:
         user_agent=headers.get("user-agent", ""),
         host=flow.request.pretty_host,
         port=flow.request.port,
-        path=_asked(flow),
-        query=_asked(flow).partition("?")[2],
+        path=_get_asked_path(flow),
+        query=_get_asked_path(flow).partition("?")[2],
         headers=headers,
         time=int(flow.request.timestamp_start),
     )
@@ -119,7 +119,7 @@ def secrets(flow: http.HTTPFlow) -> tuple[str, ...]:
 
 def where(flow: http.HTTPFlow) -> str:
     """The path of a request for people: without its query, and without keys that stand in it."""
-    return escaped(scrub(flow.request.path.partition("?")[0], secrets(flow)))
+    return escape_invisible(scrub(flow.request.path.partition("?")[0], secrets(flow)))
 
 
 def keep_secrets(flow: http.HTTPFlow, secrets: tuple[str, ...]) -> None:
@@ -144,7 +144,7 @@ def comment(summary: str, model: str) -> str:
     return ": ".join(filter(None, (speaker, _short(model), text)))
 
 
-def happened(flow: http.HTTPFlow) -> str:
+def strip_comment_prefix(flow: http.HTTPFlow) -> str:
     """The comment without its speaker and the model; as it is, where a person wrote it."""
     speaker, _, text = flow.comment.partition(": ")
     if not speaker.startswith(SPEAKER):
@@ -165,7 +165,7 @@ def bodies(flow: http.HTTPFlow, side: Side, data: bytes | None = None) -> Bodies
     if data is None:
         return None
     received = flow.metadata.get(CAME[side])
-    return Bodies(received if isinstance(received, bytes) else None, data, _crossed(flow))
+    return Bodies(received if isinstance(received, bytes) else None, data, _get_server_api(flow))
 
 
 def original(flow: http.HTTPFlow, side: Side) -> bytes:

@@ -124,11 +124,11 @@ def hear(flow: http.HTTPFlow) -> None:
     take = _hearers[flow](flow.response) if flow in _hearers and flow.response else None
     if take and flow.response:
 
-        def passed(piece: bytes) -> list[bytes]:
+        def pass_on(piece: bytes) -> list[bytes]:
             take(piece)
             return [piece] if piece else []
 
-        flow.response.stream = passed
+        flow.response.stream = pass_on
 
 
 class FollowUpRequests:

@@ -15,8 +15,8 @@ from vtc.proxy import bodies
 from vtc.proxy.bodies import DecodedBody
 from vtc.proxy.follow_up import FollowUpRequests, go_on
 from vtc.proxy.stream_callable import LiveExchange
-from vtc.proxy.whole import done, is_long
-from vtc.scrub import told
+from vtc.proxy.whole import is_long, run_work
+from vtc.scrub import format_exception
 
 logger = logging.getLogger(__name__)
 
@@ -32,8 +32,8 @@ def begin(flow: http.HTTPFlow, live: LiveExchange, first: Stream) -> None:
 async def in_parts(flow: http.HTTPFlow, live: LiveExchange, stream: Stream) -> AsyncIterator[list[bytes]]:
     """Yield the text of a reply that is sent in parts, its end, and what follows that."""
     while stream.defers:
-        yield _sent(live, stream.feed(b""))
-    yield _sent(live, live.end(flow))
+        yield _record_sent(live, stream.feed(b""))
+    yield _record_sent(live, live.end(flow))
     async for pieces in rest_of(flow, live, stream):
         yield pieces
 
@@ -46,7 +46,7 @@ async def rest_of(flow: http.HTTPFlow, live: LiveExchange, first: Stream) -> Asy
     second: Stream | None = None
     why = ""
     try:
-        question = await done(partial(exchange.whole.reminder.question, turn), much=is_long(flow.request))
+        question = await run_work(partial(exchange.whole.reminder.question, turn), much=is_long(flow.request))
         ask = FollowUpRequests(flow, retry.seconds)
         answer = ask.stream(question, partial(_is_stream, live), ctx.options.vtc_keep_alive)
         async for piece in answer:
@@ -59,17 +59,17 @@ async def rest_of(flow: http.HTTPFlow, live: LiveExchange, first: Stream) -> Asy
                 live.seconds += first.seconds
                 second = live.stream = exchange.go_on(first, time.perf_counter)
             live.received.add(body)
-            yield _sent(live, second.feed(body))
+            yield _record_sent(live, second.feed(body))
     except NoAnswer as error:
         why = str(error)
     except Exception as error:
-        logger.error("vtc: the model is not asked once more\n%s", told(error, exchange.report.secrets))
+        logger.error("vtc: the model is not asked once more\n%s", format_exception(error, exchange.report.secrets))
         why = type(error).__name__
     if second is None:
-        exchange.whole.reminder.failed(why)
-        yield _sent(live, first.let_end())
+        exchange.whole.reminder.mark_failed(why)
+        yield _record_sent(live, first.let_end())
     else:
-        yield _sent(
+        yield _record_sent(
             live, second.break_off(f"the second reply of the turn broke off ({why})") if why else second.finish()
         )
 
@@ -92,7 +92,7 @@ def _whole(live: LiveExchange, response: http.Response) -> bytes:
     return as_stream
 
 
-def _sent(live: LiveExchange, pieces: list[bytes]) -> list[bytes]:
+def _record_sent(live: LiveExchange, pieces: list[bytes]) -> list[bytes]:
     for piece in pieces:
         live.sent.add(piece)
     return pieces

@@ -41,16 +41,16 @@ def faults(lending: Iterable[ServerProfile], listens_at: Iterable[Address], *, s
     for profile in lending:
         name = scrub(profile.key_env)
         if not key_of(profile):
-            yield f"{_named(profile)}: key_env: the environment has no variable {name}; set it"
+            yield f"{_format_source(profile)}: key_env: the environment has no variable {name}; set it"
         if away is not None and not shared:
             yield (
-                f"{_named(profile)} lends the key of {name} to clients that send none, and at "
+                f"{_format_source(profile)} lends the key of {name} to clients that send none, and at "
                 f"{away or 'every address'} clients of other machines could spend it: listen at 127.0.0.1, or say "
                 f"{SHARED} (vtc_share_keys=on) if they may"
             )
 
 
-def _named(profile: ServerProfile) -> str:
+def _format_source(profile: ServerProfile) -> str:
     return OPTION if profile.name == OPTION else f"server profile {profile.name}"
 
 

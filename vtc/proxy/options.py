@@ -295,7 +295,7 @@ class RefusedOption(ValueError):
     """An option that does not exist, lacks a value, or has one that makes no sense."""
 
 
-def planned(specs: Sequence[str]) -> Planner:
+def make_planner(specs: Sequence[str]) -> Planner:
     """Make the planner that the addon would make, given these `NAME=VALUE`s; raises RefusedOption, ProfileError.
 
     Options that are not of VTC are left to mitmproxy, but for files of certificates, which it does not look at.

@@ -11,7 +11,7 @@ from vtc.apis import APIS
 from vtc.apis.place import BEARER
 from vtc.proxy import flows
 from vtc.proxy.flows import METADATA
-from vtc.scrub import parted
+from vtc.scrub import split_query
 
 type HeaderFields = tuple[tuple[bytes, bytes], ...]
 
@@ -59,7 +59,7 @@ class OriginalRequest(NamedTuple):
             if name in KEYS or name == BEARER:
                 value = value and (value.replace(key, KEY) if key and key in value else None)
             changed[name] = value
-        keys = [part.partition("=")[::2] for part in parted(self.path.partition("?")[2])[1]]
+        keys = [part.partition("=")[::2] for part in split_query(self.path.partition("?")[2])[1]]
         if moved := [f"{name}={KEY}" for name, value in keys if key and unquote_plus(value) == key]:
             changed[QUERY] = "&".join(moved)
         if changed:

@@ -26,16 +26,16 @@ from mitmproxy.flow import Flow
 from mitmproxy.tools.web.app import Application, IndexHandler, RequestHandler
 
 from vtc import __version__
-from vtc.profiles.document import counted
+from vtc.profiles.document import format_count
 from vtc.proxy import flows
 from vtc.proxy.captured import case_of
 from vtc.proxy.draft_file import DraftFile
 from vtc.proxy.options import directories
-from vtc.proxy.reload import Planned
+from vtc.proxy.reload import ReloadableAddon
 from vtc.proxy.startup import base_urls
-from vtc.proxy.stats import Calls, Figures, Stats
+from vtc.proxy.stats import CallCounts, Figures, Stats
 from vtc.reporting import LEFT_ALONE, OUTCOMES, UNDER_WAY, Look, picture, view
-from vtc.reporting.picture import Sample
+from vtc.reporting.picture import ExchangeSample
 from vtc.reporting.report import count
 
 # What the page `/vtc` lists: the exchanges that mitmweb has, chosen by outcome, model and client, some at a time.
@@ -84,11 +84,11 @@ class ExchangeRow:
         return self.outcome != UNDER_WAY
 
     @property
-    def sample(self) -> Sample:
+    def sample(self) -> ExchangeSample:
         """Return what the picture shows of it."""
         calls, prefix = self.report.get("calls", ()), self.report.get("prefix") or {"chars": 0, "chars_of": 0}
         repaired = count(call for call in calls if call["repairs"])
-        return Sample(
+        return ExchangeSample(
             at=self.at,
             outcome=self.look.word,
             made=count(calls) - repaired,
@@ -181,7 +181,7 @@ def about_flow(flow: http.HTTPFlow) -> ExchangeRow:
         outcome=outcome,
         model=report.get("asked", "") or (_model(flow) if under_way else ""),
         client=report.get("client", ""),
-        happened=flows.happened(flow) or (UNDER_WAY if under_way else flows.NOTHING),
+        happened=flows.strip_comment_prefix(flow) or (UNDER_WAY if under_way else flows.NOTHING),
         report=report,
     )
 
@@ -231,7 +231,7 @@ type Shown = Callable[..., str | None]
 STYLES = b'<link rel="stylesheet" href="/vtc/list.css"></head>'
 
 
-class Handler(RequestHandler):
+class PageHandler(RequestHandler):
     """Serves one page."""
 
     def initialize(self, shown: Shown) -> None:
@@ -258,7 +258,7 @@ class DraftHandler(RequestHandler):
     mitmweb's own handlers hold who may: its token, and for the button the token of its form.
     """
 
-    auth_fail = Handler.auth_fail
+    auth_fail = PageHandler.auth_fail
 
     def initialize(self, draft: Callable[[str], Awaitable[DraftFile]]) -> None:
         self.draft = draft
@@ -302,7 +302,7 @@ class Index(IndexHandler):
 
 def add(app: Application, pages: Mapping[str, Shown], draft: Callable[[str], Awaitable[DraftFile]]) -> str:
     """Serve the pages, each at the paths that an expression matches, and the drafts; say and return where."""
-    app.add_handlers(r".*", [(path, Handler, {"shown": shown}) for path, shown in pages.items()])
+    app.add_handlers(r".*", [(path, PageHandler, {"shown": shown}) for path, shown in pages.items()])
     app.add_handlers(r".*", [(r"/vtc/([0-9a-f-]+)/dialect", DraftHandler, {"draft": draft})])
     app.add_handlers(r".*", [("/", Index)])
     base, mark, token = app.master.web_url.partition("?")
@@ -315,7 +315,7 @@ class Page:
 
     name = "vtc-page"
 
-    def __init__(self, addon: Planned) -> None:
+    def __init__(self, addon: ReloadableAddon) -> None:
         self._addon = addon
         self._listing = Listing()
         self.address = ""
@@ -331,7 +331,7 @@ class Page:
 
             pages: dict[str, Shown] = {
                 r"/vtc": lambda query: overview(listed, query, self._listing, base_urls()),
-                r"/vtc/said": lambda _: said(self.said),
+                r"/vtc/said": lambda _: render_output(self.said),
                 r"/vtc/(page\.css|page\.js|list\.css)": lambda _, name: _file(name),
                 r"/vtc/([0-9a-f-]+)": lambda _, id_: _detail(listed.get_by_id(id_)),
             }
@@ -385,8 +385,8 @@ def _total(over: Sequence[ExchangeRow], figures: Figures) -> str:
     """Sum up the exchanges that are shown, but for what their outcomes say."""
     left = sum(row.outcome == LEFT_ALONE for row in over)
     parts = [
-        counted(len(over), "exchange") + (f" ({left} of them left alone)" if left else ""),
-        f"{Calls.summary(figures)}, {figures.unread} unread",
+        format_count(len(over), "exchange") + (f" ({left} of them left alone)" if left else ""),
+        f"{CallCounts.summary(figures)}, {figures.unread} unread",
         f"{figures.traffic:,} bytes",
         f"{figures.seconds * 1e3:.0f} ms in VTC",
         figures.prefixes(),
@@ -422,7 +422,7 @@ def _detail(flow: Flow | None) -> str | None:
     return detail(flow) if isinstance(flow, http.HTTPFlow) else None
 
 
-def said(text: str) -> str:
+def render_output(text: str) -> str:
     """Show the output of a command."""
     return _template().render(said=text or "no command has said anything yet: vtc.explain and vtc.diff do")
 

@@ -7,7 +7,7 @@ from mitmproxy import http
 from vtc.apis import APIS, Api
 from vtc.apis.place import BEARER, Place
 from vtc.events import Failure
-from vtc.exchange import Exchange
+from vtc.exchange import Session
 from vtc.json_text import encode
 from vtc.proxy import bodies, flows
 from vtc.proxy.originals import KEYS, OriginalRequest
@@ -43,7 +43,7 @@ def decline_websocket(flow: http.HTTPFlow, api: Api) -> None:
 
 
 def build_request(
-    flow: http.HTTPFlow, original: OriginalRequest, client: Api, exchange: Exchange, body: bytes, *, keep: bool
+    flow: http.HTTPFlow, original: OriginalRequest, client: Api, exchange: Session, body: bytes, *, keep: bool
 ) -> None:
     """Build the request to the server of an exchange in a flow, from the request as it was received.
 
@@ -61,7 +61,7 @@ def build_request(
         original.record_changes(flow)
 
 
-def redirect(flow: http.HTTPFlow, client: Place, exchange: Exchange) -> None:
+def redirect(flow: http.HTTPFlow, client: Place, exchange: Session) -> None:
     """Send a flow to where its server has its API: at the profile's path, or beside where the client's would be.
 
     With the headers that this server takes.
@@ -73,21 +73,21 @@ def redirect(flow: http.HTTPFlow, client: Place, exchange: Exchange) -> None:
         else:
             request.headers[name] = value
     path, _, query = request.path.partition("?")
-    asked = client.found(path)
+    asked = client.match_path(path)
     if not exchange.crosses:
         if asked and asked.model and asked[1:] != (model, streams):
-            flows.move(flow, server.written(asked.base, model, query, streams=streams))
+            flows.move(flow, server.build_path(asked.base, model, query, streams=streams))
         return
     rest, key = client.without_own(query)
     base = f"{client.root(asked.base) if asked else ''}{server.version}"
     if asked and exchange.plan.stack.taught_api and server.version == client.version:
         base = asked.base  # where the server has the client's API, too
     configured = exchange.plan.stack.server.api_path
-    place = server.found(configured) if configured else None
+    place = server.match_path(configured) if configured else None
     if configured and not place:
         target = f"{configured}?{rest}".removesuffix("?")
     else:
-        target = server.written(place.base if place else base, model, rest, streams=streams)
+        target = server.build_path(place.base if place else base, model, rest, streams=streams)
     flows.move(flow, target)
     translate_headers(request.headers, key, server)
 

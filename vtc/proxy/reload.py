@@ -26,7 +26,7 @@ INTERVAL = 1.0
 KEPT = "The profiles read before stay in use."
 
 
-class Planned(Protocol):
+class ReloadableAddon(Protocol):
     planner: Planner | None
     memory: Memory | None
 
@@ -38,7 +38,7 @@ class Reloader:
 
     name = "vtc-reload"
 
-    def __init__(self, addon: Planned) -> None:
+    def __init__(self, addon: ReloadableAddon) -> None:
         self._addon = addon
         self._seen: object = None
         self._task: asyncio.Task[None] | None = None
@@ -67,7 +67,7 @@ class Reloader:
             return f"vtc: the profiles cannot be read: {error}"
         assert self._addon.planner is not None
         profiles = self._addon.planner.profiles
-        message = f"vtc: profiles read: {profiles.counted()}"
+        message = f"vtc: profiles read: {profiles.format_counts()}"
         if gone := [" ".join(key) for key in before if key not in profiles.sources]:
             message += f"; gone: {', '.join(gone)}"
         logger.log(logging.WARNING if gone else logging.INFO, message)

@@ -7,7 +7,7 @@ from typing import Any
 
 from mitmproxy import http
 
-from vtc.exchange import Exchange
+from vtc.exchange import Session
 from vtc.profiles.planner import Planner
 from vtc.proxy import flows
 from vtc.reporting import transcript
@@ -19,7 +19,7 @@ THEN, NOW = "captured", "today"
 _ID = re.compile(r"\b(call|toolu)_[0-9a-f]{24}\b")
 
 
-def replayed(flow: http.HTTPFlow, planner: Planner) -> dict[str, Any]:
+def replay_flow(flow: http.HTTPFlow, planner: Planner) -> dict[str, Any]:
     """`name`, `result` (`same`, `changed`, `skipped`), its `reason`, and `changes`, a diff for each side.
 
     What was captured is what left then: of a flow that VTC did not see, what came. The options are those of the
@@ -30,7 +30,7 @@ def replayed(flow: http.HTTPFlow, planner: Planner) -> dict[str, Any]:
     difference: dict[str, Any] = {"name": f"{flow.request.pretty_host}{flows.where(flow)} {flow.id[:8]}", "id": flow.id}
     try:
         planner = flows.as_captured(flow, planner)
-        exchange = Exchange.open(api, flows.original(flow, "request"), flows.facts(flow), planner, flow.id)
+        exchange = Session.open(api, flows.original(flow, "request"), flows.facts(flow), planner, flow.id)
         changes = [_difference(flow, "request", exchange.request())]
         if exchange.reads and flow.response and 200 <= flow.response.status_code < 300:
             received = flows.original(flow, "reply")
@@ -54,9 +54,9 @@ def _difference(flow: http.HTTPFlow, side: Side, today: bytes) -> str:
         return ""
     api = flows.api(flow) if side == "reply" else flows.server_api(flow)
     assert api is not None
-    then, now = ([_numbered(block) for block in blocks(api, side, body)] for body in (sent, today))
+    then, now = ([_mask_ids(block) for block in blocks(api, side, body)] for body in (sent, today))
     return transcript.difference(then, now, f"{side} {THEN}", f"{side} {NOW}")
 
 
-def _numbered(block: TranscriptBlock) -> TranscriptBlock:
+def _mask_ids(block: TranscriptBlock) -> TranscriptBlock:
     return TranscriptBlock(block.title, _ID.sub(r"\1_…", block.text))

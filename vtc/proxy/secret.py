@@ -15,7 +15,7 @@ from mitmproxy.options import CONF_BASENAME
 
 
 @cache
-def derived(confdir: str) -> bytes:
+def derive_secret(confdir: str) -> bytes:
     """Derive the key that signs what clients are to bring back; without an authority it is a random one."""
     return derive_key(confdir, "seals") or os.urandom(32)  # mitmproxy does not start without, but what tests it may
 

@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 from mitmproxy import ctx, http
 from mitmproxy.proxy.mode_specs import ReverseMode
 
-from vtc.apis import APIS, Api, named
+from vtc.apis import APIS, Api, find_api
 from vtc.apis.place import BEARER
 from vtc.profiles.matching import is_at
 from vtc.profiles.planner import Planner
@@ -135,4 +135,4 @@ def _has_key(headers: Mapping[str, str], query: str) -> bool:
 
 def _api(apis: Sequence[str]) -> Api:
     """Find the API in which a server looks for its key."""
-    return next(filter(None, map(named, apis)), APIS[0])
+    return next(filter(None, map(find_api, apis)), APIS[0])

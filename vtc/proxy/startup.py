@@ -23,7 +23,7 @@ from vtc import __version__
 from vtc.profiles.loader import Profiles
 from vtc.proxy import keys, options
 from vtc.proxy.address import Address
-from vtc.proxy.reload import Planned
+from vtc.proxy.reload import ReloadableAddon
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ class Startup:
 
     name = "vtc-startup"
 
-    def __init__(self, addon: Planned) -> None:
+    def __init__(self, addon: ReloadableAddon) -> None:
         self._addon = addon
 
     def load(self, loader: Loader) -> None:
@@ -122,7 +122,7 @@ def greeting(profiles: Profiles, servers: Sequence[tuple[ProxyMode, Sequence[tup
     """Yield the version, the profiles and, for each server of mitmproxy, the base URL that clients are given."""
     yours = [str(directory) for directory in ctx.options.vtc_profiles]
     of = f", yours from {', '.join(yours)}" if yours else ""
-    yield f"VTC {__version__}, mode {ctx.options.vtc_mode}: {profiles.counted()}{of}"
+    yield f"VTC {__version__}, mode {ctx.options.vtc_mode}: {profiles.format_counts()}{of}"
     for mode, addresses in servers:
         for host, port, *_ in addresses[:1]:
             here = clients_url(host, port)

@@ -14,21 +14,21 @@ from typing import TYPE_CHECKING, Any, Self
 
 from mitmproxy import ctx, exceptions
 
-from vtc.profiles.document import counted
+from vtc.profiles.document import format_count
 from vtc.proxy import launch
 from vtc.reporting.report import OTHERS, model_name
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
-type Report = Mapping[str, Any]
+type ReportData = Mapping[str, Any]
 
 MOST_NAMES = 100
 """Models without a profile that are counted by the names that were asked; clients may ask for any."""
 
 
 @dataclass(slots=True)
-class Calls:
+class CallCounts:
     """Counts of calls: those made and those that stayed text."""
 
     calls: int = 0
@@ -37,7 +37,7 @@ class Calls:
     repairs: Counter[str] = field(default_factory=Counter)
     """By name, without what was repaired."""
 
-    def called(self, call: Mapping[str, Any]) -> None:
+    def count_call(self, call: Mapping[str, Any]) -> None:
         times = call.get("count", 1)
         self.calls += times
         self.repaired += times * bool(call["repairs"])
@@ -55,11 +55,11 @@ class Calls:
         }
 
     def summary(self) -> str:
-        return f"{counted(self.calls, 'call')} ({self.repaired} repaired), {self.refused} left as text"
+        return f"{format_count(self.calls, 'call')} ({self.repaired} repaired), {self.refused} left as text"
 
 
 @dataclass(slots=True)
-class Figures(Calls):
+class Figures(CallCounts):
     """Counts of exchanges and what was in them."""
 
     exchanges: int = 0
@@ -94,10 +94,10 @@ class Figures(Calls):
         every = self.prompt.total()
         return round(self.prompt["kept"] / every, 4) if every else None
 
-    def add(self, report: Report) -> None:
+    def add(self, report: ReportData) -> None:
         self.exchanges += 1
         for call in report.get("calls", ()):
-            self.called(call)
+            self.count_call(call)
         self.refused += sum(refusal.get("count", 1) for refusal in report.get("refusals", ()))
         self.unread += bool(report.get("unread"))
         self.failed += len(report.get("failures", ()))
@@ -139,7 +139,7 @@ class Figures(Calls):
     def as_dict(self) -> dict[str, Any]:
         return {
             "exchanges": self.exchanges,
-            **Calls.as_dict(self),
+            **CallCounts.as_dict(self),
             "unread": self.unread,
             "failed": self.failed,
             "errors": self.errors,
@@ -156,14 +156,14 @@ class Figures(Calls):
         """`prompt cache usable: 81% (9 turns, broken in 2)`; empty if no conversation went on."""
         share = "" if self.prompt_kept is None else f": {self.prompt_kept:.0%}"
         broken = f", broken in {self.broken}" if self.broken else ""
-        return f"prompt cache usable{share} ({counted(self.turns, 'turn')}{broken})" if self.turns else ""
+        return f"prompt cache usable{share} ({format_count(self.turns, 'turn')}{broken})" if self.turns else ""
 
     def summary(self) -> str:
         turns = f", {self.prefixes()}" if self.turns else ""
         return (
-            f"{counted(self.exchanges, 'exchange')}, {Calls.summary(self)}, {self.unread} unread, "
-            f"{counted(self.failed, 'error')} in VTC, "
-            f"{counted(self.errors, 'server error')}, "
+            f"{format_count(self.exchanges, 'exchange')}, {CallCounts.summary(self)}, {self.unread} unread, "
+            f"{format_count(self.failed, 'error')} in VTC, "
+            f"{format_count(self.errors, 'server error')}, "
             f"{self.traffic:,} bytes, {self.seconds * 1e3:.0f} ms in VTC{turns}"
         )
 
@@ -176,16 +176,16 @@ class Stats:
         """By client and model."""
         self._names: set[str] = set()
         """Those of models without a profile that are counted."""
-        self.dialects: dict[str, Calls] = {}
+        self.dialects: dict[str, CallCounts] = {}
 
-    def add(self, report: Report) -> None:
+    def add(self, report: ReportData) -> None:
         """Count the report of one exchange."""
         model = self._model(report["model"], report.get("asked", ""))
         self.rows.setdefault((report["client"], model), Figures()).add(report)
         for call in report.get("calls", ()):
-            self.dialects.setdefault(call["dialect"], Calls()).called(call)
+            self.dialects.setdefault(call["dialect"], CallCounts()).count_call(call)
         for refusal in report.get("refusals", ()):
-            self.dialects.setdefault(refusal["dialect"], Calls()).refused += refusal.get("count", 1)
+            self.dialects.setdefault(refusal["dialect"], CallCounts()).refused += refusal.get("count", 1)
 
     def _model(self, profile: str, asked: str) -> str:
         """Return the name by which a model is counted; there are only so many of those that clients may choose."""

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 
 from mitmproxy import ctx, http
 
-from vtc.exchange import Exchange
+from vtc.exchange import Session
 from vtc.exchange.replying.stream import Stream
 from vtc.proxy.bodies import LONG_CHUNK, BodyRecorder
 from vtc.proxy.originals import OriginalRequest
-from vtc.scrub import told
+from vtc.scrub import format_exception
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ def broken_off(flow: http.HTTPFlow, why: str, size: int = 0) -> str:
 class LiveExchange:
     """An exchange on its way through, and what passed of its reply."""
 
-    exchange: Exchange
+    exchange: Session
     keep: bool
     original: OriginalRequest | None = None
     """Until its reply is streamed: each further question to the server is made from it."""
@@ -82,14 +82,18 @@ class LiveExchange:
         The boundary of the stream callable: mitmproxy would drop the chunk, or never end the reply.
         """
         if sent is not None:
-            logger.error("vtc: the record of a reply has a gap\n%s", told(error, self.exchange.report.secrets))
+            logger.error(
+                "vtc: the record of a reply has a gap\n%s", format_exception(error, self.exchange.report.secrets)
+            )
             return sent
         try:
             return stream.give_up(chunk, error) if chunk else stream.finish()
         except Exception as failed:
             is_open = self.exchange.fate.is_open
             becomes = "forwarded unchanged" if is_open else "withheld"
-            logger.error("vtc: the rest of a reply is %s\n%s", becomes, told(failed, self.exchange.report.secrets))
+            logger.error(
+                "vtc: the rest of a reply is %s\n%s", becomes, format_exception(failed, self.exchange.report.secrets)
+            )
             self.killed = not is_open
             return [chunk] if chunk and is_open else []
 

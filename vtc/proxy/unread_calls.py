@@ -55,7 +55,7 @@ class UnreadCalls:
         if not (url_of(flow.client_conn.proxy_mode) and asks(flow.request)):
             return
         id_ = flow.request.path.removeprefix(PATH).partition("?")[0]
-        make = self._made(id_) if len(id_) >= ID and is_near(flow) else None
+        make = self._find_case(id_) if len(id_) >= ID and is_near(flow) else None
         headers = {"content-type": "application/json", "cache-control": "no-store"}
         if make is None:
             body = {"error": {"message": "VTC: no reply of this id is kept for you"}}
@@ -64,7 +64,7 @@ class UnreadCalls:
         headers["content-type"] = "application/yaml; charset=utf-8"
         flow.response = http.Response.make(200, write_case(make(id_[:8])).encode(), headers)
 
-    def _made(self, id_: str) -> Callable[[str], Case] | None:
+    def _find_case(self, id_: str) -> Callable[[str], Case] | None:
         return next((make for known, make in self._cases.items() if known.startswith(id_)), None)
 
 

@@ -17,7 +17,7 @@ from mitmproxy.net.http import status_codes
 
 from vtc.apis.fields import is_error, object_of
 from vtc.events import Failure
-from vtc.exchange import Exchange, NoAnswer
+from vtc.exchange import NoAnswer, Session
 from vtc.exchange.asking.request import MOST_ASKED
 from vtc.exchange.replying.fate import JSON, LocalReply
 from vtc.proxy import bodies, flows
@@ -39,7 +39,7 @@ def is_long(*messages: http.Message) -> bool:
     return any(len(message.raw_content or b"") > LONG or "content-encoding" in message.headers for message in messages)
 
 
-async def done[T](work: Callable[[], T], *, much: bool) -> T:
+async def run_work[T](work: Callable[[], T], *, much: bool) -> T:
     """Do work: in another thread if it is `much`, as handing it over takes a tenth of a short exchange."""
     return await asyncio.to_thread(work) if much else work()
 
@@ -53,17 +53,17 @@ SWITCHES = 101
 """The status by which a server begins to speak another protocol."""
 SWITCHED = "the server switched to another protocol, which is not read"
 
-type Question = Callable[[], Awaitable[http.Response]]
-type Steps[T] = Generator[Question, http.Response, T]
+type ServerQuestion = Callable[[], Awaitable[http.Response]]
+type ReplySteps[T] = Generator[ServerQuestion, http.Response, T]
 """Work on a reply; it is sent the server's answer to each question, or `NoAnswer` is thrown in."""
 
 
 async def dealt_with(flow: http.HTTPFlow, live: LiveExchange, response: http.Response) -> None:
     """Deal with a whole reply, and with an error."""
     steps, last = _steps(flow, live, response), response
-    step: Callable[[], Question] = partial(next, steps)
+    step: Callable[[], ServerQuestion] = partial(next, steps)
     while True:
-        question, seconds = await done(partial(_timed, step), much=is_long(flow.request, last))
+        question, seconds = await run_work(partial(_time_step, step), much=is_long(flow.request, last))
         live.seconds += seconds
         if question is None:
             return
@@ -74,7 +74,7 @@ async def dealt_with(flow: http.HTTPFlow, live: LiveExchange, response: http.Res
             step = partial(steps.throw, error)
 
 
-def _timed(step: Callable[[], Question]) -> tuple[Question | None, float]:
+def _time_step(step: Callable[[], ServerQuestion]) -> tuple[ServerQuestion | None, float]:
     """Take a step; return the question to which it led, None at the end, and how long it took."""
     started, question = time.perf_counter(), None
     with suppress(StopIteration):  # which no future can hold
@@ -82,7 +82,7 @@ def _timed(step: Callable[[], Question]) -> tuple[Question | None, float]:
     return question, time.perf_counter() - started
 
 
-def _steps(flow: http.HTTPFlow, live: LiveExchange, response: http.Response) -> Steps[None]:
+def _steps(flow: http.HTTPFlow, live: LiveExchange, response: http.Response) -> ReplySteps[None]:
     """Rewrite a whole reply; an error only where nothing may leave unread."""
     exchange, explained = live.exchange, ""
     if response.status_code == SWITCHES and _rewrites():
@@ -102,9 +102,9 @@ def _steps(flow: http.HTTPFlow, live: LiveExchange, response: http.Response) -> 
                 return
             body = again
     if (status := response.status_code) >= 400:
-        explained = hints.explained(status, body.beginning, flows.asked_path(flow))
+        explained = hints.explain_error(status, body.beginning, flows.asked_path(flow))
     if is_refusal and _rewrites() and (error := exchange.whole.error(body.beginning, status)):
-        exchange.report.errors[:] = [explained or hints.explained(None, body.beginning)]
+        exchange.report.errors[:] = [explained or hints.explain_error(None, body.beginning)]
         _replace(live, response, response.raw_content or b"", error)
         return
     if status == OK and not response.stream and _is_empty(response, body):
@@ -135,7 +135,7 @@ def _rewrites() -> bool:
     return bool(ctx.options.vtc_mode == "rewrite")
 
 
-def _rewritten(flow: http.HTTPFlow, live: LiveExchange, response: http.Response, body: DecodedBody) -> Steps[None]:
+def _rewritten(flow: http.HTTPFlow, live: LiveExchange, response: http.Response, body: DecodedBody) -> ReplySteps[None]:
     exchange, rewrites = live.exchange, _rewrites()
     if reason := _unreadable(body):
         reply = exchange.whole.unread(reason)
@@ -146,14 +146,14 @@ def _rewritten(flow: http.HTTPFlow, live: LiveExchange, response: http.Response,
     is_error = not 200 <= response.status_code < 300
     retry = exchange.plan.stack.retry if rewrites and not is_error else None
     if retry:
-        ask = partial(answered, FollowUpRequests(flow, retry.seconds))
+        ask = partial(ask_server, FollowUpRequests(flow, retry.seconds))
         sent = yield from exchange.whole.rewrite_with_retry(body.content, ask)
     else:
         sent = exchange.whole.rewrite(body.content, is_error=is_error)
     live.received.add(body.content)
     live.sent.add(sent)
     if rewrites:
-        _put(exchange, response, body.content, sent)
+        _replace_body(exchange, response, body.content, sent)
 
 
 def _unreadable(body: DecodedBody) -> str:
@@ -164,17 +164,17 @@ def _unreadable(body: DecodedBody) -> str:
     return f"the reply is longer than vtc_max_body_bytes ({size} bytes)" if size > most else ""
 
 
-def _put(exchange: Exchange, response: http.Response, received: bytes, sent: bytes) -> None:
+def _replace_body(exchange: Session, response: http.Response, received: bytes, sent: bytes) -> None:
     """Give a reply the body that leaves, and the headers by which clients read it as it was read here."""
     if exchange.fate.rules_headers(changed=received != sent):
         bodies.without_charset(response)
     if received != sent:
         response.content = sent
-        if declared := exchange.whole.declared(sent):
+        if declared := exchange.whole.get_media_type(sent):
             response.headers["content-type"] = declared
 
 
-def answered(asker: FollowUpRequests, request: bytes) -> Steps[bytes]:
+def ask_server(asker: FollowUpRequests, request: bytes) -> ReplySteps[bytes]:
     """Ask the server, and return the body of its reply; raises `NoAnswer`."""
     response = yield partial(asker, request)
     body = DecodedBody(response)
@@ -201,13 +201,13 @@ def _answer_error(live: LiveExchange, response: http.Response, body: DecodedBody
 
 def _asked_again(
     flow: http.HTTPFlow, live: LiveExchange, response: http.Response, body: DecodedBody
-) -> Steps[DecodedBody | None]:
+) -> ReplySteps[DecodedBody | None]:
     """Ask again with what a refusal teaches, and with what the next one does; return the last error if it stands.
 
     If each was another one, the next request of the conversation goes with what those before the last taught.
     """
     exchange, status, client, original = live.exchange, response.status_code, flows.api(flow), live.original
-    answer = partial(answered, FollowUpRequests(flow, PATIENCE))
+    answer = partial(ask_server, FollowUpRequests(flow, PATIENCE))
     for _ in range(MOST_ASKED - 1):
         again = exchange.again(body.beginning, status) if _rewrites() else None
         if again is None:
@@ -229,7 +229,7 @@ def _asked_again(
     else:
         exchange.again(body.beginning, status)  # which holds for this conversation what the error before it taught
         return body
-    exchange.learned()
+    exchange.confirm_quirks()
     exchange.report.errors.clear()
     sent = exchange.whole.rewrite(received)
     _replace(live, response, received, LocalReply(exchange.whole.media_type(sent), sent))

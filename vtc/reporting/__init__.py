@@ -10,10 +10,10 @@ Case                        a recorded reply and what it reads as: `read_cases`,
 """
 
 from vtc.reporting.case import Case, read_cases, write_case
-from vtc.reporting.drafting import Draft, drafted
-from vtc.reporting.hints import explained, possible_call
+from vtc.reporting.drafting import Draft, draft_dialect
+from vtc.reporting.hints import explain_error, possible_call
 from vtc.reporting.outcomes import LEFT_ALONE, OUTCOMES, UNDER_WAY, Look
-from vtc.reporting.picture import Sample, charts, rows
+from vtc.reporting.picture import ExchangeSample, charts, rows
 from vtc.reporting.plain import as_report
 from vtc.reporting.report import Measures, Parties, Report, broken_prefix, count, summed_up
 from vtc.reporting.view import Bodies, diff, pane, sections
@@ -25,18 +25,18 @@ __all__ = [
     "Bodies",
     "Case",
     "Draft",
+    "ExchangeSample",
     "Look",
     "Measures",
     "Parties",
     "Report",
-    "Sample",
     "as_report",
     "broken_prefix",
     "charts",
     "count",
     "diff",
-    "drafted",
-    "explained",
+    "draft_dialect",
+    "explain_error",
     "pane",
     "possible_call",
     "read_cases",

@@ -23,12 +23,12 @@ import yaml
 from vtc.apis.contract import Reply
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax.description import Description
-from vtc.dialects.syntax.grammar import compiled
+from vtc.dialects.syntax.grammar import compile_grammar
 from vtc.events import Call, Event, Reasoning, Refusal, Text, Tool
 from vtc.profiles.loader import Profiles
 from vtc.profiles.plan import ReadingPlan, Thinking
 from vtc.profiles.settings import UnknownName
-from vtc.scrub import scrub, scrubbed
+from vtc.scrub import scrub, scrub_data
 
 type ToolSet = dict[str, dict[str, Any]]
 """Tools by name, each the JSON Schema of its parameters; `type: object` is understood."""
@@ -64,7 +64,7 @@ class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaul
     reader: dict[str, Any] = {}
 
     @classmethod
-    def recorded(
+    def record(
         cls,
         name: str,
         text: str,
@@ -111,9 +111,9 @@ class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaul
         """Record a reply as the server sent it; where that parted the reasoning off, none is looked for in the text."""
         thinking = Thinking(()) if reply.message.reasoning else None
         text, complete = reply.message.text, reply.complete
-        return cls.recorded(name, text, plan, complete=complete, thinking=thinking, secrets=secrets)
+        return cls.record(name, text, plan, complete=complete, thinking=thinking, secrets=secrets)
 
-    def shortened(self, profiles: Profiles) -> Self:
+    def shorten(self, profiles: Profiles) -> Self:
         """Return it with `*` for those dialects at the end of its list that are read from every model."""
         every = [dialect.name for dialect in profiles.rescued]
         for count in range(len(self.dialects)):
@@ -141,7 +141,7 @@ class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaul
 
     def events(self, chunks: Iterable[str], dialects: Sequence[Description], tools: Mapping[str, Tool]) -> list[Event]:
         """Read the reply as it arrives in `chunks`."""
-        grammar = compiled(tuple(dialects), self.tags, self.markers, self.answer)
+        grammar = compile_grammar(tuple(dialects), self.tags, self.markers, self.answer)
         reader = Reader(grammar, tools, **self.reader)
         events = [event for chunk in chunks for event in reader.feed(chunk)]
         return [*events, *reader.finish(complete=self.finish == "complete")]
@@ -174,7 +174,7 @@ class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaul
 def _entry(tool: Tool, secrets: tuple[str, ...]) -> dict[str, Any]:
     """Return the parameters of a tool as a case has them."""
     parameters = {key: part for key, part in tool.parameters.items() if (key, part) != ("type", "object")}
-    return scrubbed(parameters, secrets)
+    return scrub_data(parameters, secrets)
 
 
 def _in(text: str, marks: Iterable[str]) -> bool:

@@ -17,11 +17,11 @@ import msgspec
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.forms import CODE_FENCES
-from vtc.dialects.syntax.grammar import compiled
+from vtc.dialects.syntax.grammar import compile_grammar
 from vtc.dialects.syntax.pattern import PatternError
 from vtc.events import Call, Text, Tool
-from vtc.profiles.document import counted
-from vtc.scrub import escaped
+from vtc.profiles.document import format_count
+from vtc.scrub import escape_invisible
 
 MOST_PLACES = 20
 """Places where a name stands that are looked at."""
@@ -67,10 +67,10 @@ class Draft:
         yield "# A draft by `vtc new-dialect` of this reply:"
         yield "#"
         # As escapes, which YAML has, too: no file of it may hold what no one sees.
-        yield from (f"#   {escaped(line)}".rstrip() for line in text.strip().splitlines()[:20])
+        yield from (f"#   {escape_invisible(line)}".rstrip() for line in text.strip().splitlines()[:20])
         yield "#"
         if self.calls:
-            yield f"# It reads {counted(len(self.calls), 'call')} in it."
+            yield f"# It reads {format_count(len(self.calls), 'call')} in it."
         else:
             yield f"# It does not read back: {self.problem or 'no call is found in it by these patterns'}."
         unsure = {**UNSEEN, **self.unsure}
@@ -83,7 +83,7 @@ class Draft:
                 yield "prompt: |"
                 yield from (f"  {line}".rstrip() for line in value.splitlines())
             else:
-                yield f"{key}: {escaped(json.dumps(value, ensure_ascii=False))}"
+                yield f"{key}: {escape_invisible(json.dumps(value, ensure_ascii=False))}"
 
     def rank(self, tools: Mapping[str, Tool]) -> tuple[float, ...]:
         """More is better: whole calls, arguments, values and text without markup in them.
@@ -107,7 +107,7 @@ class Draft:
         )
 
 
-def drafted(text: str, tools: Mapping[str, Tool], name: str) -> Draft | None:
+def draft_dialect(text: str, tools: Mapping[str, Tool], name: str) -> Draft | None:
     """Draft the dialect of a reply; None if no tool's name stands in it."""
     drafts = [_read(draft, text, tools, name) for draft in _drafts(text, tools)]
     return max(drafts, key=lambda draft: draft.rank(tools), default=None)
@@ -119,7 +119,7 @@ def _read(draft: Draft, text: str, tools: Mapping[str, Tool], name: str) -> Draf
     try:
         description = msgspec.convert(keys, Description)
         description.check()
-        reader = Reader(compiled((description,), (), (), ((), ())), tools)
+        reader = Reader(compile_grammar((description,), (), (), ((), ())), tools)
         events = [*reader.feed(text), *reader.finish()]
     except ValueError as error:  # of patterns and of keys
         key = f"{error.key}: " if isinstance(error, PatternError) else ""
@@ -148,7 +148,7 @@ def _conditions(head: str) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Body:
+class _CallSite:
     """A name with its arguments: where it stands, and its pattern."""
 
     start: int
@@ -158,18 +158,18 @@ class _Body:
     unsure: Mapping[str, str] = field(default_factory=dict)
 
 
-def _bodies(text: str, start: int, end: int, tool: Tool) -> Iterator[_Body]:
+def _bodies(text: str, start: int, end: int, tool: Tool) -> Iterator[_CallSite]:
     yield from _envelopes(text, start, tool.name)
     opened = text.find("{", end, end + FAR)
     if opened >= 0 and (value := _object(text, opened)) is not None:
-        yield _Body(start, value[1], f"{{name}}{_plain(text[end:opened])}{{args}}")
+        yield _CallSite(start, value[1], f"{{name}}{_plain(text[end:opened])}{{args}}")
     if text[end : end + 1] == "(":
         closed = [match.end() for match in re.finditer(r"\)", text[end : end + 4096])]
-        yield from (_Body(start, end + at, "{name}({kwargs})") for at in closed)
-    yield from _tagged(text, start, end, tool)
+        yield from (_CallSite(start, end + at, "{name}({kwargs})") for at in closed)
+    yield from _find_tagged_parameters(text, start, end, tool)
 
 
-def _envelopes(text: str, at: int, name: str) -> Iterator[_Body]:
+def _envelopes(text: str, at: int, name: str) -> Iterator[_CallSite]:
     """Find the JSON objects that hold the name and, beside it, an object of arguments."""
     for opened in [match.start() for match in re.finditer(r"\{", text[:at])][-3:]:
         value = _object(text, opened)
@@ -178,7 +178,7 @@ def _envelopes(text: str, at: int, name: str) -> Iterator[_Body]:
         named = [key for key, member in value[0].items() if member == name]
         arguments = [key for key, member in value[0].items() if isinstance(member, dict)]
         if named and arguments:
-            yield _Body(opened, value[1], "{json}", {"json": {"name": named[:1], "arguments": arguments[:1]}})
+            yield _CallSite(opened, value[1], "{json}", {"json": {"name": named[:1], "arguments": arguments[:1]}})
 
 
 def _object(text: str, at: int) -> tuple[dict[str, Any], int] | None:
@@ -189,7 +189,7 @@ def _object(text: str, at: int) -> tuple[dict[str, Any], int] | None:
     return (value, end) if isinstance(value, dict) else None
 
 
-def _tagged(text: str, start: int, end: int, tool: Tool) -> Iterator[_Body]:
+def _find_tagged_parameters(text: str, start: int, end: int, tool: Tool) -> Iterator[_CallSite]:
     """Find the tool's parameters after its name, each with its value, between markup that is the same for all."""
     keys = sorted(
         (
@@ -217,7 +217,7 @@ def _tagged(text: str, start: int, end: int, tool: Tool) -> Iterator[_Body]:
         breaks = "\n" if text[after_value : after_value + 1] == "\n" and len(spans) > 1 else ""
         for more in dict.fromkeys([breaks, ""]):
             pattern = f"{{name}}{_plain(after)}{{params}}"
-            yield _Body(start, after_value + len(more), pattern, {"param": param + more}, unsure)
+            yield _CallSite(start, after_value + len(more), pattern, {"param": param + more}, unsure)
 
 
 def _closers(text: str, spans: Sequence[tuple[int, int]], middle: str) -> Iterator[tuple[str, int]]:

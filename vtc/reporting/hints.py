@@ -59,7 +59,7 @@ PATHS = (
 """What is wrong with a path at which a server has nothing."""
 
 
-def explained(status: int | None, body: bytes, path: str = "") -> str:
+def explain_error(status: int | None, body: bytes, path: str = "") -> str:
     """Say in one line what a server answered in place of a reply, and what that means if it is known.
 
     Without a status the error stands in the place of the rest of a reply. `path` is the one that the client asked.
@@ -83,7 +83,7 @@ def instead(body: bytes) -> list[str]:
         # Of what resembles a reply nothing is told.
         beginning = body[: 4 * MOST].partition(b"{")[0].decode(errors="replace")
         return [f"the reply is no JSON: {' '.join(beginning.split())[:80] or '{…'}"]
-    return [explained(None, body)] if isinstance(reply, Mapping) and is_error(reply) else []
+    return [explain_error(None, body)] if isinstance(reply, Mapping) and is_error(reply) else []
 
 
 def words_of(body: bytes, most: int = MOST) -> str:
@@ -189,24 +189,24 @@ def possible_call(text: str, tools: Iterable[str]) -> PossibleCall | None:
     Code is passed over, as there a name is an example; but for a block that ends the reply, where models write calls,
     and for the markup of calls in any block.
     """
-    text = _shortened(text[-MOST_UNREAD:].translate(_TYPED))
+    text = _shorten(text[-MOST_UNREAD:].translate(_TYPED))
     known = sorted((name for name in tools if name and name in text), key=len, reverse=True)
     if not known:
         return None
     name = _NAMED.format(names="|".join(map(re.escape, known)))
     blocks = [(block[2], block.end() == len(text)) for block in _BLOCK.finditer(text)]
-    if blocks and _JSON_BLOCK.search(text) and (last := _found(blocks[-1][0], _CALL_IN_BLOCK, name)):
+    if blocks and _JSON_BLOCK.search(text) and (last := _find_form(blocks[-1][0], _CALL_IN_BLOCK, name)):
         return last._replace(advice=IN_LAST_BLOCK)
-    match = _found(_shortened(_QUOTED.sub(" ", text)), _FORMS, name) or _found(text, _BEFORE_BLOCK, name)
-    in_blocks = (_found(block, _IN_BLOCK if is_last else _MARKED, name) for block, is_last in blocks)
+    match = _find_form(_shorten(_QUOTED.sub(" ", text)), _FORMS, name) or _find_form(text, _BEFORE_BLOCK, name)
+    in_blocks = (_find_form(block, _IN_BLOCK if is_last else _MARKED, name) for block, is_last in blocks)
     return match or next(filter(None, in_blocks), None)
 
 
-def _shortened(text: str) -> str:
+def _shorten(text: str) -> str:
     return _RUN.sub(r"\1\2", text)
 
 
-def _found(text: str, forms: Iterable[str], name: str) -> PossibleCall | None:
+def _find_form(text: str, forms: Iterable[str], name: str) -> PossibleCall | None:
     match = re.search("|".join(form.format(name=name) for form in forms), text)
     if not match:
         return None

@@ -14,7 +14,7 @@ from itertools import groupby, zip_longest
 from statistics import median
 from typing import NamedTuple
 
-from vtc.reporting.transcript import TOOLS, TranscriptBlock, written
+from vtc.reporting.transcript import TOOLS, TranscriptBlock, render_blocks
 
 WIDTH, HEIGHT = 480, 64
 """Of the plane that a chart is drawn on, in units of its own: it is as wide as there is room."""
@@ -33,7 +33,7 @@ TIME: Kinds = {"median": "quiet"}
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class ExchangeSample:
     """One exchange; `outcome` is how it ended."""
 
     at: float
@@ -53,7 +53,7 @@ class Sample:
     """Time in VTC."""
 
 
-class Part(NamedTuple):
+class BarSegment(NamedTuple):
     """A piece of a bar, by its upper edge and its height."""
 
     tone: str
@@ -66,7 +66,7 @@ class Bar(NamedTuple):
 
     x: float
     width: float
-    parts: tuple[Part, ...]
+    parts: tuple[BarSegment, ...]
     figures: Mapping[str, float]
     """By kind; what to say of it."""
     since: float
@@ -83,7 +83,7 @@ class Chart(NamedTuple):
     sums: Mapping[str, float]
 
 
-def charts(samples: Sequence[Sample], outcomes: Kinds) -> list[Chart]:
+def charts(samples: Sequence[ExchangeSample], outcomes: Kinds) -> list[Chart]:
     """Draw what there is; a chart without anything to show is left out."""
     if not samples:
         return []
@@ -101,10 +101,10 @@ class _Span(NamedTuple):
     number: int
     since: float
     until: float
-    samples: list[Sample]
+    samples: list[ExchangeSample]
 
 
-def _spans(samples: Sequence[Sample]) -> list[_Span]:
+def _spans(samples: Sequence[ExchangeSample]) -> list[_Span]:
     """Spans of equal length, from the first exchange to the last."""
     first, last = min(sample.at for sample in samples), max(sample.at for sample in samples)
     length = (last - first) / BINS or 1 / BINS
@@ -118,7 +118,7 @@ def _chart(
     name: str,
     kinds: Kinds,
     spans: Sequence[_Span],
-    figures_of: Callable[[Sequence[Sample]], Mapping[str, float]],
+    figures_of: Callable[[Sequence[ExchangeSample]], Mapping[str, float]],
     *,
     share: bool = False,
 ) -> Chart:
@@ -135,16 +135,16 @@ def _bar(span: _Span, kinds: Kinds, figures: Mapping[str, float], top: float) ->
     return Bar(round(span.number * width, 2), round(width - GAP, 2), parts, figures, span.since, span.until)
 
 
-def _parts(kinds: Kinds, figures: Mapping[str, float], top: float) -> Iterator[Part]:
+def _parts(kinds: Kinds, figures: Mapping[str, float], top: float) -> Iterator[BarSegment]:
     y = float(HEIGHT)
     for kind, tone in kinds.items():
         if value := figures.get(kind, 0):
             height = max(1.0, value / top * HEIGHT)  # a single one of thousands is still seen
             y = max(0.0, y - height)
-            yield Part(tone, round(y, 2), round(height, 2))
+            yield BarSegment(tone, round(y, 2), round(height, 2))
 
 
-def _calls(samples: Sequence[Sample]) -> Mapping[str, float]:
+def _calls(samples: Sequence[ExchangeSample]) -> Mapping[str, float]:
     return {
         "without repair": sum(sample.made for sample in samples),
         "repaired": sum(sample.repaired for sample in samples),
@@ -153,11 +153,11 @@ def _calls(samples: Sequence[Sample]) -> Mapping[str, float]:
     }
 
 
-def _prompt(samples: Sequence[Sample]) -> Mapping[str, float]:
+def _prompt(samples: Sequence[ExchangeSample]) -> Mapping[str, float]:
     return {"usable": sum(sample.kept for sample in samples), "computed again": sum(sample.lost for sample in samples)}
 
 
-def _time(samples: Sequence[Sample]) -> Mapping[str, float]:
+def _time(samples: Sequence[ExchangeSample]) -> Mapping[str, float]:
     """Take the median, in milliseconds: the first exchange with a model takes far longer than the others."""
     return {"median": median(sample.seconds for sample in samples) * 1e3 if samples else 0.0}
 
@@ -224,7 +224,7 @@ def passages(
 def _same(blocks: Sequence[TranscriptBlock], most: int) -> Iterator[FoldedText]:
     between = blocks[FIRST : len(blocks) - LAST]
     for block in blocks if len(between) < 2 else blocks[:FIRST]:
-        yield folded(str(block), 1 if block.title == TOOLS else most + 1)
+        yield fold_text(str(block), 1 if block.title == TOOLS else most + 1)
     if len(between) < 2:
         return
     yield FoldedText("", "\n\n".join(map(str, between)), f"{len(between)} more messages")
@@ -238,7 +238,7 @@ def _differing(
     tools = [[block for block in blocks if block.title == TOOLS] for blocks in (received, sent)]
     texts = [[block for block in blocks if block.title != TOOLS] for blocks in (received, sent)]
     for (left, right), limit in ((texts, most), (tools, 1)):
-        paired = rows(written(left).splitlines(), written(right).splitlines())
+        paired = rows(render_blocks(left).splitlines(), render_blocks(right).splitlines())
         for changed, run in groupby(paired, lambda row: row.changed):
             several = [*run]
             before = _text([row.left for row in several], limit if changed else min(limit, most_same))
@@ -248,10 +248,10 @@ def _differing(
 def _text(lines: Sequence[str | None], most: int) -> FoldedText | None:
     """Put the lines of one side together; None if it has none."""
     own = [line for line in lines if line is not None]
-    return folded("\n".join(own), most) if own else None
+    return fold_text("\n".join(own), most) if own else None
 
 
-def folded(text: str, most: int) -> FoldedText:
+def fold_text(text: str, most: int) -> FoldedText:
     """Fold what follows the first lines of a text, unless it is little."""
     lines = text.split("\n")
     if len(lines) <= most + 2:

@@ -9,9 +9,9 @@ from glob import escape as as_glob
 from typing import Any, Literal
 
 from vtc.events import Refusal
-from vtc.profiles.document import counted
+from vtc.profiles.document import format_count
 from vtc.profiles.settings import UNKNOWN_MODEL
-from vtc.scrub import escaped, scrub, scrubbed
+from vtc.scrub import escape_invisible, scrub, scrub_data
 
 type Outcome = Literal["failed", "error", "denied", "refused", "unread", "repaired", "rewritten", ""]
 
@@ -155,7 +155,7 @@ class Report:
     def repaired(self) -> int:
         return count(call for call in self.calls if call["repairs"])
 
-    def called(
+    def record_call(
         self, name: str, id_: str | None, dialect: str, repairs: Sequence[str], lacks: Sequence[str] = ()
     ) -> None:
         """Note a call that the client is given; it `lacks` parameters that its tool requires."""
@@ -163,12 +163,12 @@ class Report:
         entry |= {"lacks": [*lacks]} if lacks else {}
         self._add(self.calls, entry, {**entry, "name": OTHERS, "id": None, "repairs": [*repairs[:1]]})
 
-    def refused(self, refusal: Refusal) -> None:
+    def record_refusal(self, refusal: Refusal) -> None:
         """Note what looked like a call and is none."""
         entry = as_entry(refusal)
         self._add(self.refusals, entry, {**entry, "reason": OTHERS, "name": "", "excerpt": ""})
 
-    def intervened(self, policy: str, action: str, tool: str = "", reason: str = "", detail: str = "") -> None:
+    def record_intervention(self, policy: str, action: str, tool: str = "", reason: str = "", detail: str = "") -> None:
         """Note what a policy did; what it did before is counted."""
         entry = {"policy": policy, "action": action, "tool": tool, "reason": reason}
         entry |= {"detail": detail} if detail else {}
@@ -203,11 +203,11 @@ class Report:
     def summary(self) -> str:
         """Sum it up in a line (`summed_up`), scrubbed of secrets; empty when nothing was done."""
         line = summed_up(self._entries())
-        return escaped(scrub(f"vtc: {line}", self.secrets)) if line else ""
+        return escape_invisible(scrub(f"vtc: {line}", self.secrets)) if line else ""
 
     def as_dict(self) -> dict[str, Any]:
         """Write it as plain data, scrubbed of secrets: an excerpt is the model's text."""
-        return escaped(scrubbed(self._entries(), self.secrets))
+        return escape_invisible(scrub_data(self._entries(), self.secrets))
 
     def _entries(self) -> dict[str, Any]:
         apart = ("parties", "measures", "secrets", "_known")
@@ -221,7 +221,7 @@ def summed_up(report: Mapping[str, Any]) -> str:
 
     First what differs from one exchange to the next: a list of flows shows the beginning.
     """
-    parts = [*_called(report.get("calls", ()))]
+    parts = [*_describe_calls(report.get("calls", ()))]
     refusals, policies = report.get("refusals", ()), report.get("policies", ())
     for label in (LEFT_AS_TEXT, LEFT_OUT):
         if alike := [refusal for refusal in refusals if fate(refusal) == label]:
@@ -249,7 +249,7 @@ def summed_up(report: Mapping[str, Any]) -> str:
     return ", ".join(part if len(part) <= LONGEST else f"{part[:LONGEST]}…" for part in parts)
 
 
-def _called(calls: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _describe_calls(calls: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Say which tools were called, what was repaired, and what calls lack."""
     tools: Counter[str] = Counter()
     for call in calls:
@@ -283,7 +283,7 @@ def api_pair(report: Mapping[str, Any]) -> str:
 
 def counted_changes(changes: Sequence[str]) -> str:
     """Say how many changes of a request there are, or name them if that is as short."""
-    return named_changes(changes) or f"+{counted(len(changes), 'change')} of the request" * bool(changes)
+    return named_changes(changes) or f"+{format_count(len(changes), 'change')} of the request" * bool(changes)
 
 
 def named_changes(changes: Sequence[str]) -> str:

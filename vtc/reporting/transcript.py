@@ -39,7 +39,7 @@ class TranscriptBlock:
         return f"[{self.title}]\n{indent(self.text, '  ')}" if self.text else f"[{self.title}]"
 
 
-def asked(api: Api, body: bytes) -> list[TranscriptBlock]:
+def read_request(api: Api, body: bytes) -> list[TranscriptBlock]:
     """Read the conversation of a request; raises `BadRequest`."""
     request = api.request(body)
     blocks = [_message(message) for message in request.messages]
@@ -49,17 +49,19 @@ def asked(api: Api, body: bytes) -> list[TranscriptBlock]:
     return blocks
 
 
-def replied(api: Api, body: bytes) -> list[TranscriptBlock]:
+def read_reply(api: Api, body: bytes) -> list[TranscriptBlock]:
     """Read a reply, a block for each choice; raises ValueError if it is none of this API."""
     return [_message(reply.message, reply.finish_reason) for reply in whole.replies(api, body)]
 
 
-def written(blocks: Iterable[TranscriptBlock]) -> str:
+def render_blocks(blocks: Iterable[TranscriptBlock]) -> str:
     """Write the blocks one below the other."""
     return "\n\n".join(map(str, blocks))
 
 
-def compared(before: Sequence[TranscriptBlock], after: Sequence[TranscriptBlock], came_in: str, went_out: str) -> str:
+def compare_transcripts(
+    before: Sequence[TranscriptBlock], after: Sequence[TranscriptBlock], came_in: str, went_out: str
+) -> str:
     """Two conversations as one: a block that both have stands once, any other with the side that it belongs to.
 
     A line of such a block that the other side does not have begins with `-` or `+`.
@@ -87,23 +89,23 @@ def difference(
     received: Sequence[TranscriptBlock], sent: Sequence[TranscriptBlock], came_in: str, went_out: str
 ) -> str:
     """Two conversations as a unified diff; empty where they say the same."""
-    before, after = written(received).splitlines(), written(sent).splitlines()
+    before, after = render_blocks(received).splitlines(), render_blocks(sent).splitlines()
     return "\n".join(unified_diff(before, after, came_in, went_out, lineterm=""))
 
 
 def _message(message: Message, finish_reason: str | None = None) -> TranscriptBlock:
     parts: list[str] = []
     if message.reasoning:
-        parts.append(_folded(message.reasoning))
+        parts.append(_fold_thought(message.reasoning))
     parts += [part if isinstance(part, str) else _opaque(part) for part in message.content]
-    parts += map(called, message.calls)
+    parts += map(render_call, message.calls)
     if finish_reason:
         parts.append(f"finish_reason: {finish_reason}")
     about = " ".join(filter(None, (message.name, message.call_id))) if message.role == "tool" else ""
     return TranscriptBlock(f"{message.role} {about}".strip(), "\n".join(parts))
 
 
-def _folded(thought: str) -> str:
+def _fold_thought(thought: str) -> str:
     text = " ".join(thought.split())
     shown = text if len(text) <= FOLDED else f"{text[:FOLDED]} …"
     return f'(thought: "{shown}", {len(thought):,} characters)'
@@ -114,7 +116,7 @@ def _opaque(part: Opaque) -> str:
     return f"({kind}, {len(json.dumps(part.part)):,} characters)"
 
 
-def called(call: ToolCall) -> str:
+def render_call(call: ToolCall) -> str:
     """Write a call for people: its tool and id, and a line for each argument."""
     return "\n".join([f"-> {call.name}  {call.id or ''}".rstrip(), *_arguments(call.arguments)])
 

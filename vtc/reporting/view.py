@@ -46,7 +46,7 @@ class Bodies:
 
 def pane(api: Api, side: Side, bodies: Bodies, report: Mapping[str, Any] | None, summary: str = "") -> str:
     """Write the pane of a request or a reply; a body that is nothing of this API stands there as it is."""
-    parts = ["\n".join(_wrapped(summary, "", "  "))] if summary else []
+    parts = ["\n".join(_wrap(summary, "", "  "))] if summary else []
     told = dict(sections(report or {}))
     changes = told.pop(CHANGES, [])
     if side == "request" and changes:
@@ -79,7 +79,7 @@ def sections(report: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
     Empty sections are left out.
     """
     for title, lines in (
-        (DONE, [*_done(report)]),
+        (DONE, [*_describe_outcome(report)]),
         (CHANGES, [*report.get("request", ())]),
         ("Why", [*report.get("why", ())]),
         ("Figures", [*_figures(report)]),
@@ -89,21 +89,21 @@ def sections(report: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
 
 
 def _section(title: str, lines: Iterable[str]) -> str:
-    return "\n".join([title, *_indented(lines)])
+    return "\n".join([title, *_indent(lines)])
 
 
-def _indented(lines: Iterable[str]) -> Iterator[str]:
+def _indent(lines: Iterable[str]) -> Iterator[str]:
     """Break the lines below a title: a list of all dialects would be cut off at the pane's edge."""
     for line in lines:
         depth = " " * (len(line) - len(line.lstrip()))
-        yield from _wrapped(line, "  ", f"    {depth}")
+        yield from _wrap(line, "  ", f"    {depth}")
 
 
-def _wrapped(line: str, first: str, others: str) -> list[str]:
+def _wrap(line: str, first: str, others: str) -> list[str]:
     return wrap(line, WIDTH, initial_indent=first, subsequent_indent=others, break_on_hyphens=False)
 
 
-def _done(report: Mapping[str, Any]) -> Iterator[str]:
+def _describe_outcome(report: Mapping[str, Any]) -> Iterator[str]:
     form = report.get("form", "tool_calls")
     for call in report.get("calls", ()):
         became = f", {call['dialect']} -> {form}" if call["dialect"] != form else ", the server's own"
@@ -160,12 +160,16 @@ def blocks(api: Api, side: Side, body: bytes) -> list[TranscriptBlock]:
     """Read a body as a conversation; raises ValueError if it is nothing of this API."""
     if not body:
         raise ValueError("it is empty")
-    return transcript.asked(api, body) if side == "request" else transcript.replied(api, body)
+    return transcript.read_request(api, body) if side == "request" else transcript.read_reply(api, body)
 
 
 def _conversation(api: Api, side: Side, bodies: Bodies) -> str:
     received, sent = conversations(api, side, bodies)
-    return transcript.compared(received, sent, *SIDES[side]) if bodies.changed else transcript.written(sent)
+    return (
+        transcript.compare_transcripts(received, sent, *SIDES[side])
+        if bodies.changed
+        else transcript.render_blocks(sent)
+    )
 
 
 def conversations(api: Api, side: Side, bodies: Bodies) -> tuple[list[TranscriptBlock], list[TranscriptBlock]]:

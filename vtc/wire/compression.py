@@ -74,7 +74,7 @@ def decoder(content_encoding: str) -> ContentDecoder:
         decoders.append(_Coded(name, _CODINGS[name]()))
     if not decoders:
         return Identity()
-    return decoders[0] if len(decoders) == 1 else _Chain(decoders)
+    return decoders[0] if len(decoders) == 1 else _CodingChain(decoders)
 
 
 class Identity:
@@ -87,7 +87,7 @@ class Identity:
         return b""
 
 
-class _Chain:
+class _CodingChain:
     def __init__(self, decoders: Sequence[ContentDecoder]) -> None:
         self._decoders = decoders
 
@@ -158,7 +158,7 @@ class _Coded:
         return b""
 
 
-class _Member(Protocol):
+class _CompressedMember(Protocol):
     @property
     def eof(self) -> bool: ...
     @property
@@ -167,10 +167,10 @@ class _Member(Protocol):
     def decompress(self, data: bytes, /) -> bytes: ...
 
 
-class _Members:
+class _MemberSequence:
     """Compressed streams, one after another, as gzip and zstd allow; zero bytes may pad the end."""
 
-    def __init__(self, new: Callable[[], _Member]) -> None:
+    def __init__(self, new: Callable[[], _CompressedMember]) -> None:
         self._new = new
         self._member = new()
 
@@ -196,7 +196,7 @@ class _Deflate:
 
     def __init__(self) -> None:
         self._head = b""
-        self._stream: _Members | None = None
+        self._stream: _MemberSequence | None = None
 
     @property
     def complete(self) -> bool:
@@ -209,7 +209,7 @@ class _Deflate:
                 return b""
             is_zlib = self._head[0] & 0x0F == zlib.DEFLATED and int.from_bytes(self._head[:2]) % 31 == 0
             window = zlib.MAX_WBITS if is_zlib else -zlib.MAX_WBITS
-            self._stream = _Members(lambda: zlib.decompressobj(window))
+            self._stream = _MemberSequence(lambda: zlib.decompressobj(window))
             data = self._head
         return self._stream.decode(data)
 
@@ -230,7 +230,7 @@ class _Brotli:
 
 
 def _gzip() -> _Coding:
-    return _Members(lambda: zlib.decompressobj(zlib.MAX_WBITS | 16))
+    return _MemberSequence(lambda: zlib.decompressobj(zlib.MAX_WBITS | 16))
 
 
 _CODINGS: dict[str, Callable[[], _Coding]] = {
@@ -238,5 +238,5 @@ _CODINGS: dict[str, Callable[[], _Coding]] = {
     "x-gzip": _gzip,
     "deflate": _Deflate,
     "br": _Brotli,
-    "zstd": lambda: _Members(zstandard.ZstdDecompressor().decompressobj),
+    "zstd": lambda: _MemberSequence(zstandard.ZstdDecompressor().decompressobj),
 }

@@ -66,17 +66,17 @@ class EventReader:
         is_one = chunk.find(b"\n\n") == len(chunk) - 2 > 0 and chunk[0] != _LF and _CR not in chunk
         frames: list[Frame] = []
         # Most servers send one whole event a chunk.
-        for raw in [chunk] if is_one and not (self.held or self._at_start) else self._cut(chunk):
+        for raw in [chunk] if is_one and not (self.held or self._at_start) else self._cut_frames(chunk):
             # Nearly all are one data line, after one that names the event or none.
             start = raw.find(b"\n") + 1 if raw[:6] == _EVENT else 0
             end = raw.find(b"\n", start)
             if raw[start : start + 6] == _DATA and end == len(raw) - 2 and _CR not in raw:
                 frames.append(Frame(raw, raw[start + 6 : end]))
             else:
-                frames += _parted(raw)
+                frames += _split_frames(raw)
         return frames
 
-    def _cut(self, chunk: bytes) -> list[bytes]:
+    def _cut_frames(self, chunk: bytes) -> list[bytes]:
         """Take the next bytes; return the frames that they complete, each with all its bytes."""
         if len(self.held) > MOST_HELD:
             raise FrameTooLong(f"a frame is longer than {MOST_HELD >> 20} MiB")
@@ -123,8 +123,8 @@ class EventReader:
         self._searched = 0
         self._at_start = False
         if self._runs_on and raw:
-            raw = _closed(raw)
-        return _parted(raw) if raw else []
+            raw = _close_event(raw)
+        return _split_frames(raw) if raw else []
 
 
 class _RunOn(NamedTuple):
@@ -146,7 +146,7 @@ def _run_on(lines: bytes | bytearray, start: int) -> _RunOn | None:
     return _RunOn(bytes(match[0] + match[2]), match.end()) if whole else None
 
 
-def _parted(raw: bytes) -> list[Frame]:
+def _split_frames(raw: bytes) -> list[Frame]:
     """Part lines into the frames that they are."""
     frames: list[Frame] = []
     start = 0
@@ -157,7 +157,7 @@ def _parted(raw: bytes) -> list[Frame]:
     return [*frames, Frame(rest, _data_of(rest))]
 
 
-def _closed(raw: bytes) -> bytes:
+def _close_event(raw: bytes) -> bytes:
     """End the last lines by a blank one, if they are whole."""
     end = b"\r\n" if raw.endswith(b"\r\n") else b"\n"
     begun = _run_on(raw.rstrip(b"\r\n") + end + b"data:", 0)

@@ -9,7 +9,7 @@ import pytest
 from tests.apis import messages
 from tests.apis.named_events import Json, events
 from vtc.apis import answer
-from vtc.apis import streamed as streamed_of
+from vtc.apis import convert_to_stream as streamed_of
 from vtc.apis.anthropic_messages import API
 from vtc.wire import EventReader
 

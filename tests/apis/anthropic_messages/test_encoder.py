@@ -14,7 +14,7 @@ from tests.apis.messages import START, call_block, delta, read, said, started, s
 from tests.apis.named_events import Json, StreamError, events, frame
 from tests.apis.replies import REPLIES
 from tests.apis.toy import Toy
-from vtc.apis import APIS, Api, joined
+from vtc.apis import APIS, Api, fold_stream
 from vtc.apis.anthropic_messages import API
 from vtc.apis.relay import Relay
 from vtc.events import (
@@ -245,7 +245,7 @@ def test_strict_reply_is_written_anew_and_says_the_same() -> None:
         was = messages.read(body, overlapping=True) if "vllm-done" not in name and "sglang" not in name else None
         found = messages.read(relayed(API, body, strict=True))
         assert was is None or (found.blocks, found.usage) == (was.blocks, was.usage), name
-        assert json.loads(joined(API, relayed(API, body, strict=True)))["content"] == found.blocks
+        assert json.loads(fold_stream(API, relayed(API, body, strict=True)))["content"] == found.blocks
 
 
 UNKNOWN: dict[str, list[bytes]] = {

@@ -39,7 +39,7 @@ def canonical(*said: Json, **fields: Any) -> list[tuple[Any, ...]]:
 
 def rewritten(one: Request, changed: list[Message], **how: Any) -> Any:
     """The body of a request with other messages, which Anthropic's own server would take."""
-    body = json.loads(encode(one.changed(Changes(messages=changed, **how))))
+    body = json.loads(encode(one.apply_changes(Changes(messages=changed, **how))))
     check_request(body)
     return body
 
@@ -176,7 +176,7 @@ def test_what_is_no_request(body: bytes) -> None:
 def test_what_is_not_changed_keeps_its_bytes() -> None:
     body = encoded(user("a"), CALLING, ANSWERED, system=[BILLING, text("s")], tools=[messages.READ], metadata={"x": 1})
     one = Request(body)
-    out = encode(one.changed(Changes(messages=[*one.messages])))
+    out = encode(one.apply_changes(Changes(messages=[*one.messages])))
     assert json.loads(out) == json.loads(body)
     for said in json.loads(body)["messages"]:
         assert json.dumps(said, indent=1).replace("\n", "\n  ").encode() in out
@@ -291,7 +291,7 @@ def test_calls_and_results_of_a_client_of_text_are_promoted() -> None:
 def test_results_come_ahead_of_text_that_stood_before_them() -> None:
     one = request(CALLING, user([text("Here:"), {**result("r"), **CACHE}]))
     calling, before, answer = one.messages
-    body = json.loads(encode(one.changed(Changes(messages=[calling, before, replace(answer, content=("s",))]))))
+    body = json.loads(encode(one.apply_changes(Changes(messages=[calling, before, replace(answer, content=("s",))]))))
     assert body["messages"][1] == user([{**result("s"), **CACHE}, text("Here:")])
 
 
@@ -304,11 +304,13 @@ def test_turns_that_are_added_have_messages_of_their_own() -> None:
 def test_tools_are_withheld() -> None:
     dated = {"type": "bash_20250124", "name": "bash"}
     fields = {"tools": [messages.READ, dated], "tool_choice": {"type": "tool", "name": "bash"}}
-    body = json.loads(encode(request(user("a"), **fields).changed(Changes(withheld={"bash"}))))
+    body = json.loads(encode(request(user("a"), **fields).apply_changes(Changes(withheld={"bash"}))))
     assert (body["tools"], "tool_choice" in body) == ([messages.READ], False)
     body = json.loads(
         encode(
-            request(user("a"), **{**fields, "tool_choice": {"type": "any"}}).changed(Changes(withheld={"bash", "read"}))
+            request(user("a"), **{**fields, "tool_choice": {"type": "any"}}).apply_changes(
+                Changes(withheld={"bash", "read"})
+            )
         )
     )
     assert not {"tools", "tool_choice"} & set(body)
@@ -316,7 +318,7 @@ def test_tools_are_withheld() -> None:
 
 def test_fields_are_set_and_dropped() -> None:
     one = request(user("a"), metadata={"user_id": "x", "y": 1}, top_k=5)
-    body = json.loads(encode(one.changed(Changes(drop=("metadata.user_id", "top_k"), set={"stream": False}))))
+    body = json.loads(encode(one.apply_changes(Changes(drop=("metadata.user_id", "top_k"), set={"stream": False}))))
     assert (body["metadata"], body["stream"], "top_k" in body) == ({"y": 1}, False, False)
 
 
@@ -324,7 +326,7 @@ def test_half_a_character_is_kept() -> None:
     body = b'{"messages": [{"role": "user", "content": "\\ud83d"}], "system": "s"}'
     one = Request(body, as_it_came=True)
     first, second = one.messages
-    assert json.loads(encode(one.changed(Changes(messages=[replace(first, content=("t",)), second])))) == {
+    assert json.loads(encode(one.apply_changes(Changes(messages=[replace(first, content=("t",)), second])))) == {
         **json.loads(body),
         "system": "t",
     }

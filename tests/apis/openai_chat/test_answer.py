@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.apis import chat
 from vtc.apis import answer
-from vtc.apis import streamed as streamed_of
+from vtc.apis import convert_to_stream as streamed_of
 from vtc.apis.openai_chat import API
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": '{"a": 1}'}, "extra_content": 1}

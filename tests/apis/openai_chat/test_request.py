@@ -141,7 +141,7 @@ BODY = b"""{ "model": "m",
 def test_what_is_not_changed_keeps_its_bytes() -> None:
     found = Request(BODY)
     messages = [*found.messages[:1], Message("user", ("new",)), *found.messages[1:]]
-    encoded = encode(found.changed(Changes(messages=messages, tools=(), set={"seed": 5}, drop=["z"])))
+    encoded = encode(found.apply_changes(Changes(messages=messages, tools=(), set={"seed": 5}, drop=["z"])))
     assert encoded == (
         b'{"model":"m","messages":[{"role" : "system", "content": "\\u00e9"},{"role":"user","content":"new"},'
         b'{"role":"user","content":[{"type":"text"}], "x":1.0}],"n":1e0,"seed":5}'
@@ -150,9 +150,9 @@ def test_what_is_not_changed_keeps_its_bytes() -> None:
 
 def test_tools_are_kept_replaced_or_dropped() -> None:
     found = request(tools=[{"type": "function", "function": {"name": "a"}}], tool_choice="auto")
-    assert {"tools", "tool_choice"} <= set(json.loads(encode(found.changed())))
-    assert set(json.loads(encode(found.changed(Changes(tools=()))))) == {"model", "messages"}
-    replaced = json.loads(encode(found.changed(Changes(tools=[Tool("b", "d", SCHEMA)]))))
+    assert {"tools", "tool_choice"} <= set(json.loads(encode(found.apply_changes())))
+    assert set(json.loads(encode(found.apply_changes(Changes(tools=()))))) == {"model", "messages"}
+    replaced = json.loads(encode(found.apply_changes(Changes(tools=[Tool("b", "d", SCHEMA)]))))
     assert replaced["tools"] == [
         {"type": "function", "function": {"name": "b", "description": "d", "parameters": SCHEMA}}
     ]
@@ -194,7 +194,7 @@ def test_tools_are_kept_replaced_or_dropped() -> None:
 def test_a_changed_message(source: Any, message: Message, entry: Any) -> None:
     """It says what it says now, and keeps what of its source says nothing of that."""
     changed = Message(message.role, message.content, message.calls, message.call_id, message.name, source)
-    assert json.loads(encode(request().changed(Changes(messages=[changed]))))["messages"] == [entry]
+    assert json.loads(encode(request().apply_changes(Changes(messages=[changed]))))["messages"] == [entry]
 
 
 def test_half_a_character() -> None:
@@ -203,7 +203,7 @@ def test_half_a_character() -> None:
     found = Request(body, as_it_came=True)
     assert [message.text for message in found.messages] == ["\ud83d"]
     messages = [Message("system", ("\ud83d!",)), *found.messages]
-    assert json.loads(encode(found.changed(Changes(messages=messages)))) == {
+    assert json.loads(encode(found.apply_changes(Changes(messages=messages)))) == {
         "messages": [{"role": "system", "content": "\ud83d!"}, {"role": "user", "content": "\ud83d"}],
         "x": "\ud83d",
     }

@@ -15,7 +15,7 @@ from tests.apis.openai_responses.test_reply import API, NAMES, run
 from tests.apis.responses import call, custom_call, message, open_reasoning, reasoning, response
 from tests.apis.rewriting import rewritten as through
 from tests.apis.toy import Toy
-from vtc.apis import answer, streamed
+from vtc.apis import answer, convert_to_stream
 from vtc.apis.openai_responses import ResponseForm
 
 
@@ -74,7 +74,7 @@ def test_a_stream_and_a_whole_reply_become_the_same(
     body = rewritten((responses.cut if cut else response)(*done), **toy)
     whole = responses.read(body)
     assert (joined(stream), stream.reason) == (joined(whole), whole.reason)
-    assert responses.read(streamed(API, body)) == whole
+    assert responses.read(convert_to_stream(API, body)) == whole
 
 
 def test_a_reply_in_which_nothing_changes_keeps_its_bytes() -> None:
@@ -108,7 +108,9 @@ def in_parts(*parts: str) -> Json:
     "parts", [["Hi", "!No", "Ho"], ["Hi", "", "Ho"], ["!No"], ["", "Hi"], ["Hi", "?"], ["?", "Hi", ""], ["", ""]]
 )
 def test_the_stream_of_a_message_of_several_parts_passes_byte_for_byte(parts: list[str]) -> None:
-    stream = streamed(API, json.dumps(response(in_parts(*parts), call("read"), message("Bye", "msg_2"))).encode())
+    stream = convert_to_stream(
+        API, json.dumps(response(in_parts(*parts), call("read"), message("Bye", "msg_2"))).encode()
+    )
     assert run(stream) == stream
 
 
@@ -126,7 +128,7 @@ def test_the_stream_of_a_message_of_several_parts_passes_byte_for_byte(parts: li
     ],
 )
 def test_calls_are_lifted_out_of_the_parts_of_a_message(parts: list[str], left: list[str]) -> None:
-    stream = streamed(API, json.dumps(response(in_parts(*parts), message("Bye", "msg_2"))).encode())
+    stream = convert_to_stream(API, json.dumps(response(in_parts(*parts), message("Bye", "msg_2"))).encode())
     *found, last = responses.read(run(stream)).items
     said = [part for item in found for part in item.get("content", [item])]
     texts = [part.get("text", part.get("name", f"!{part.get('refusal')}")) for part in said]
@@ -153,14 +155,14 @@ def test_what_the_client_is_not_sent_is_left_out() -> None:
 async def test_the_stream_of_a_whole_reply_is_read_by_the_sdk() -> None:
     items = [reasoning("hm"), open_reasoning("hm", "rs_2"), message("Hi"), call("read", filePath="a")]
     body = response(*items, custom_call("patch", "x", call_id="call_2"))
-    out = streamed(API, json.dumps(body).encode())
+    out = convert_to_stream(API, json.dumps(body).encode())
     assert await sdks.read_responses([out]) == responses.read(out) == responses.read(json.dumps(body).encode())
     assert [event.name for event in events(out)[:2]] == ["response.created", "response.in_progress"]
 
 
 def test_what_is_no_reply_has_no_stream() -> None:
     with pytest.raises(ValueError, match="no reply of openai-responses"):
-        streamed(API, b'{"error": {}}')
+        convert_to_stream(API, b'{"error": {}}')
 
 
 async def test_a_reply_of_our_own_is_read_by_the_sdk() -> None:

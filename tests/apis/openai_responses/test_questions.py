@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from vtc.apis.openai_responses.request import listed
+from vtc.apis.openai_responses.request import render_model_list
 from vtc.events import ListedModel
 
 
 def test_codex_finds_the_list_that_it_demands_and_nothing_in_it() -> None:
     """An entry would need Codex's own prompt, and replace it."""
-    found = listed([ListedModel(name="a")])
+    found = render_model_list([ListedModel(name="a")])
     assert (found["models"], [one["id"] for one in found["data"]]) == ([], ["a"])

@@ -28,7 +28,7 @@ from tests.exchanges import PROFILES, fed
 from vtc.apis.openai_responses import API, Encoder, ResponseForm
 from vtc.apis.relay import Relay
 from vtc.events import BlockEnd, Call, CallDelta, Finish, ReasoningDelta, TextDelta
-from vtc.exchange import Exchange, Fate, Stream
+from vtc.exchange import Fate, Session, Stream
 from vtc.profiles import Facts, Planner, Settings
 from vtc.reporting import Report
 from vtc.wire import EventReader, Frame
@@ -368,10 +368,10 @@ def test_a_keep_alive_may_come_at_any_place(items: list[list[Json]], after: int)
 # The whole way
 
 
-def exchange(settings: dict[str, Any] | None = None, **fields: Any) -> Exchange:
+def exchange(settings: dict[str, Any] | None = None, **fields: Any) -> Session:
     body = json.dumps(responses.request(stream=True, **fields)).encode()
     facts = Facts(user_agent="codex", host="127.0.0.1", path=responses.PATH)
-    return Exchange.open(API, body, facts, Planner(PROFILES, Settings(**settings or {})), "seed")
+    return Session.open(API, body, facts, Planner(PROFILES, Settings(**settings or {})), "seed")
 
 
 def with_calls_as_text(body: bytes) -> bytes:

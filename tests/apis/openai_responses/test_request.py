@@ -36,7 +36,7 @@ def request(**fields: Any) -> Request:
 
 
 def sent(one: Request, **changes: Any) -> Json:
-    body: Json = json.loads(encode(one.changed(Changes(**changes))))
+    body: Json = json.loads(encode(one.apply_changes(Changes(**changes))))
     return body
 
 
@@ -149,9 +149,9 @@ def test_a_custom_call_and_a_call_in_a_namespace_are_read() -> None:
 def test_an_unchanged_conversation_keeps_its_bytes() -> None:
     body = b'{"input":  [{"role":"user" , "content":"h"}], "instructions" : "Be.", "x": 1.0}'
     one = API.request(body)
-    assert b'[{"role":"user" , "content":"h"}]' in encode(one.changed(Changes(messages=one.messages)))
+    assert b'[{"role":"user" , "content":"h"}]' in encode(one.apply_changes(Changes(messages=one.messages)))
     assert b'[{"role":"user" , "content":"h"}]' in encode(
-        one.changed(Changes(messages=[Message("system", ("New",)), *one.messages]))
+        one.apply_changes(Changes(messages=[Message("system", ("New",)), *one.messages]))
     )
 
 

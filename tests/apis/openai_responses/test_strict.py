@@ -10,7 +10,7 @@ import pytest
 from tests.apis import responses
 from tests.apis.named_events import Json, events
 from tests.apis.toy import Toy
-from vtc.apis import streamed
+from vtc.apis import convert_to_stream
 from vtc.apis.openai_responses import API, ResponseForm
 from vtc.apis.relay import Relay
 
@@ -74,9 +74,9 @@ def test_under_strict_a_whole_reply_is_told_as_it_was() -> None:
     sealed = {**responses.reasoning("hm"), "encrypted_content": "gAAA", "status": "completed"}
     others = [responses.open_reasoning("so", "rs_2"), responses.message("Hi"), SEARCH, responses.call("read", a="b")]
     whole = responses.response(sealed, *others, responses.custom_call("patch", "raw\n", call_id="call_2"), SHELL)
-    came = [one.data for one in events(strict(streamed(API, json.dumps({**whole, MARK: 1}).encode())))]
+    came = [one.data for one in events(strict(convert_to_stream(API, json.dumps({**whole, MARK: 1}).encode())))]
     assert API.fold(came) == whole
-    came = [one.data for one in events(strict(streamed(API, json.dumps(whole).encode()), guarded=True))]
+    came = [one.data for one in events(strict(convert_to_stream(API, json.dumps(whole).encode()), guarded=True))]
     assert API.fold(came) == whole
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.dialects.constrain.checker import Checker
 from tests.dialects.material import DIALECTS
-from vtc.dialects.constrain import Demand, gbnf, written
+from vtc.dialects.constrain import Demand, gbnf, render_constraint
 from vtc.dialects.constrain.constraint import reply
 from vtc.dialects.writing import write_calls
 from vtc.events import Tool, ToolCall
@@ -97,7 +97,7 @@ def required(name: str) -> Checker:
     words = [one for one in re.split(r"(?<=>)|(?=<)|\s", good) if len(one) > 1]
     if "</{key}>" in (DIALECTS[name].params or ("",))[0]:  # of a call in a value of these the reader decides later
         words = [one for one in words if "write_file" not in one]
-    return Checker(written("gbnf", DIALECTS[name], [*TOOLS.values()], Demand(demanded=True)), words)
+    return Checker(render_constraint("gbnf", DIALECTS[name], [*TOOLS.values()], Demand(demanded=True)), words)
 
 
 @cache

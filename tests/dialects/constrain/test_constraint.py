@@ -30,7 +30,7 @@ from tests.dialects.constrain.material import (
 )
 from tests.dialects.material import DIALECTS, content, read
 from vtc.dialects import Description
-from vtc.dialects.constrain import Demand, Inexpressible, written
+from vtc.dialects.constrain import Demand, Inexpressible, render_constraint
 from vtc.dialects.constrain.constraint import reply
 from vtc.dialects.constrain.tree import MOST_MADE, Nodes
 from vtc.dialects.writing import write_calls
@@ -155,18 +155,20 @@ def test_calls_may_stand_in_free_text(name: str) -> None:
 def test_thoughts_may_come_first() -> None:
     demand = Demand(demanded=True, thoughts=(("<think>", "</think>"),), begun=("</think>",))
     tools, good = [*TOOLS.values()], text_of("hermes", call("now", {}))
-    grammar = Checker(written("gbnf", DIALECTS["hermes"], tools, demand))
+    grammar = Checker(render_constraint("gbnf", DIALECTS["hermes"], tools, demand))
     for before in ("", "<think>\nA <tool_call> it is.\n</think>\n\n", "So be it.</think>\n"):
         assert accepts(grammar, before + good)
     assert not grammar.accepts("<think>so")
-    assert not Checker(written("gbnf", DIALECTS["hermes"], tools, Demand(demanded=True))).accepts(
+    assert not Checker(render_constraint("gbnf", DIALECTS["hermes"], tools, Demand(demanded=True))).accepts(
         f"<think></think>{good}"
     )
 
 
 def test_parallel_calls_only_where_they_are_allowed() -> None:
     two = text_of("hermes", call("now", {}), call("now", {}))
-    one = Checker(written("gbnf", DIALECTS["hermes"], [*TOOLS.values()], Demand(demanded=True, several=False)))
+    one = Checker(
+        render_constraint("gbnf", DIALECTS["hermes"], [*TOOLS.values()], Demand(demanded=True, several=False))
+    )
     assert required("hermes").accepts(two)
     assert not one.accepts(two)
 
@@ -177,7 +179,7 @@ def test_an_unknown_schema_loosens_the_value() -> None:
         "properties": {"a": {"not": {"type": "null"}}, "b": {"$ref": "#/$defs/b"}, "c": {"type": "odd"}, "d": True},
         "$defs": {"b": {"type": "integer", "minimum": 3}},
     }
-    grammar = Checker(written("gbnf", DIALECTS["hermes"], [Tool("f", "", schema)], Demand(demanded=True)))
+    grammar = Checker(render_constraint("gbnf", DIALECTS["hermes"], [Tool("f", "", schema)], Demand(demanded=True)))
     text = '<tool_call>\n{"name": "f", "arguments": {"a": [1], "b": 1, "c": {"x": null}, "d": "y"}}\n</tool_call>'
     assert accepts(grammar, text)
     assert not grammar.accepts(text.replace('"b": 1', '"b": "1"'))
@@ -187,7 +189,7 @@ def test_an_unknown_schema_loosens_the_value() -> None:
 @pytest.mark.parametrize("schema", [{}, {"type": "object"}, {"type": "object", "additionalProperties": True}])
 def test_a_tool_that_says_nothing_of_its_parameters_takes_any(name: str, schema: dict[str, Any]) -> None:
     tools = {"now": Tool("now", "", schema)}
-    grammar = Checker(written("gbnf", DIALECTS[name], [*tools.values()], Demand(demanded=True)))
+    grammar = Checker(render_constraint("gbnf", DIALECTS[name], [*tools.values()], Demand(demanded=True)))
     assert accepts(grammar, write_calls([call("now", {})], DIALECTS[name], tools).lstrip())
     some = write_calls([call("now", {"zone": "UTC"})], DIALECTS[name], tools).lstrip()
     assert accepts(grammar, some) or name == "tag"  # whose closer would have to be known
@@ -199,7 +201,7 @@ def test_a_schema_that_refers_to_itself_ends() -> None:
         "properties": {"node": {"$ref": "#/$defs/node"}},
         "$defs": {"node": {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}}}},
     }
-    assert written("gbnf", DIALECTS["hermes"], [Tool("f", "", schema)], Demand(demanded=True))
+    assert render_constraint("gbnf", DIALECTS["hermes"], [Tool("f", "", schema)], Demand(demanded=True))
 
 
 REFERRING = {
@@ -249,7 +251,7 @@ def test_what_schemas_refer_to_is_made_once(name: str) -> None:
     one, many = (nodes_of(reply(DIALECTS[name], some, Demand(demanded=True))) for some in (tools[:1], tools))
     assert one < 500
     assert many < 20 * one
-    grammars = [written("gbnf", DIALECTS[name], some, Demand(demanded=True)) for some in (tools[:1], tools)]
+    grammars = [render_constraint("gbnf", DIALECTS[name], some, Demand(demanded=True)) for some in (tools[:1], tools)]
     assert len(grammars[1]) < len(grammars[0]) + 20 * 200
 
 
@@ -273,14 +275,14 @@ def test_a_schema_of_json_is_given_up_while_it_is_made() -> None:
     for schema in (REFERRING, {"properties": {"a": BEYOND["beginnings of each other"]}}):
         tools = [Tool(f"tool_{number}", "", schema) for number in range(20)]
         with pytest.raises(Inexpressible, match=r"longer than|of more than"):
-            written("json_schema", DIALECTS["llama3"], tools, Demand(demanded=True))
+            render_constraint("json_schema", DIALECTS["llama3"], tools, Demand(demanded=True))
 
 
 def test_many_tools_have_less_freedom_and_then_none() -> None:
     def of(count: int) -> str:
         schemas = ({"properties": {f"p{i}_{j}": material.TEXT for j in range(12)}} for i in range(count))
         tools = [Tool(f"tool_{i}", "", one) for i, one in enumerate(schemas)]
-        return str(written("gbnf", DIALECTS["hermes"], tools, Demand(demanded=True)))
+        return str(render_constraint("gbnf", DIALECTS["hermes"], tools, Demand(demanded=True)))
 
     assert len(of(60)) < 60 * len(of(1))
     with pytest.raises(Inexpressible, match="longer than"):
@@ -288,7 +290,7 @@ def test_many_tools_have_less_freedom_and_then_none() -> None:
 
 
 def test_the_same_tools_give_the_same_text() -> None:
-    texts = {written("gbnf", DIALECTS["tag"], [*TOOLS.values()], Demand(demanded=False)) for _ in range(3)}
+    texts = {render_constraint("gbnf", DIALECTS["tag"], [*TOOLS.values()], Demand(demanded=False)) for _ in range(3)}
     assert len(texts) == 1
 
 
@@ -296,7 +298,7 @@ def test_the_same_tools_give_the_same_text() -> None:
 @pytest.mark.parametrize("kind", ["gbnf", "structural_tag", "json_schema"])
 def test_other_dialects_say_why_not(name: str, kind: Any) -> None:
     with pytest.raises(Inexpressible, match=re.escape(DIALECTS[name].unconstrained)):
-        written(kind, DIALECTS[name], [*TOOLS.values()], Demand(demanded=True))
+        render_constraint(kind, DIALECTS[name], [*TOOLS.values()], Demand(demanded=True))
 
 
 def test_a_literal_of_python_mixes_no_json_into_it() -> None:

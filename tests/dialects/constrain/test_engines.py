@@ -17,7 +17,7 @@ import pytest
 
 from tests.dialects.constrain.material import EXPRESSIBLE, TOOLS, call, text_of
 from tests.dialects.material import DIALECTS
-from vtc.dialects.constrain import Demand, Inexpressible, written
+from vtc.dialects.constrain import Demand, Inexpressible, render_constraint
 
 pytestmark = [pytest.mark.engines, pytest.mark.filterwarnings("ignore")]
 FULL = {"path": "a.py", "content": "if x < 3:\n    y", "mode": "new", "lines": 5, "force": True, "about": {"who": "me"}}
@@ -46,7 +46,7 @@ def compiled(name: str, demanded: bool, thoughts: bool = False) -> Any:
     vocabulary = [*(bytes([one]) for one in range(256)), b"<end>"]
     info = made.TokenizerInfo(vocabulary, vocab_type=made.VocabType.RAW, vocab_size=257, stop_token_ids=[END])
     demand = Demand(demanded=demanded, thoughts=(("<think>", "</think>"),) if thoughts else ())
-    tag = written("structural_tag", DIALECTS[name], [*TOOLS.values()], demand)
+    tag = render_constraint("structural_tag", DIALECTS[name], [*TOOLS.values()], demand)
     compiler = made.GrammarCompiler(info, max_threads=1, cache_enabled=False)
     return compiler.compile_structural_tag(json.dumps({"type": "structural_tag", "format": tag}))
 

@@ -11,7 +11,7 @@ from tests.dialects.constrain.checker import Checker
 from tests.dialects.material import DIALECTS
 from vtc.dialects.constrain import Demand, gbnf
 from vtc.dialects.constrain.constraint import reply
-from vtc.dialects.constrain.tree import NOTHING, Each, FreeText, Leaf, Member, Node, Some, choice, each, seq
+from vtc.dialects.constrain.tree import NOTHING, Each, EachMember, FreeText, Leaf, Node, Some, choice, each, seq
 from vtc.dialects.syntax.pattern import Lit
 from vtc.events import Tool
 
@@ -37,7 +37,7 @@ def test_a_grammar_is_for_people_to_read_too() -> None:
 @pytest.mark.parametrize("free", [0, 1, 4])
 @pytest.mark.parametrize("required", ["", "b", "ac"])
 def test_each_member_comes_once_and_required_ones_do(gap: str, free: int, required: str) -> None:
-    members = tuple(Member(Lit(one), one in required) for one in "abcd")
+    members = tuple(EachMember(Lit(one), one in required) for one in "abcd")
     node = each(members, Lit(gap) if gap else NOTHING, free)
     assert isinstance(node, Each)
     grammar = Checker(gbnf.text_of(seq(Lit("<"), node, Lit(">"))))

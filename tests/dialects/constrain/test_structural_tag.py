@@ -8,15 +8,17 @@ import pytest
 
 from tests.dialects.constrain.checker import Checker
 from tests.dialects.constrain.material import EXPRESSIBLE, SEARCHED, TOOLS, call, text_of
-from tests.dialects.material import BODIES, DIALECTS, filled
-from vtc.dialects.constrain import Demand, written
+from tests.dialects.material import BODIES, DIALECTS, fill_pattern
+from vtc.dialects.constrain import Demand, render_constraint
 
 FREE = [name for name in EXPRESSIBLE if DIALECTS[name].section_anchor != "message"]
 FULL = {"path": "a.py", "content": "b", "mode": "new"}
 
 
 def tag(name: str, **demand: Any) -> Any:
-    return written("structural_tag", DIALECTS[name], [*TOOLS.values()], Demand(**{"demanded": False, **demand}))
+    return render_constraint(
+        "structural_tag", DIALECTS[name], [*TOOLS.values()], Demand(**{"demanded": False, **demand})
+    )
 
 
 @pytest.mark.parametrize("name", [name for name in SEARCHED if name in FREE])
@@ -43,7 +45,7 @@ def test_all_openings_of_the_dialect_are_triggers(name: str) -> None:
     openings = [one.split("{")[0].lstrip() for one in dialect.sections]
     slots = dict.fromkeys(("id", "index", "number", *BODIES), "") | {"name": "now"}
     calls = () if dialect.section_required else dialect.calls
-    openings += [filled(one, "call", slots).lstrip() for one in calls]
+    openings += [fill_pattern(one, "call", slots).lstrip() for one in calls]
     for opening in openings:
         is_prose = any(opening.startswith(one) for one in PROSE.get(name, []))
         assert is_prose or any(opening.startswith(one) or one.startswith(opening) for one in made["triggers"]), opening

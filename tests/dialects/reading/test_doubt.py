@@ -6,7 +6,7 @@ import pytest
 
 from tests.dialects.material import DIALECTS, TOOLS, content
 from tests.rules import MOST_IN_DOUBT
-from vtc.dialects import Reader, compiled
+from vtc.dialects import Reader, compile_grammar
 
 HERMES = DIALECTS["hermes"]
 CALL = '<tool_call>\n{"name": "bash", "arguments": {"command": "ls"}}\n</tool_call>'
@@ -17,7 +17,7 @@ def test_openers_that_text_follows_are_text_though_closers_stand_before_them() -
     text = (
         "Look.\n</steptml:invoke><｜tool_call_end｜><｜tool_calls_begin｜>\n<｜tool_call_begin｜>function<｜tool_sep｜>"
     )
-    reader = Reader(compiled((DIALECTS["step-3"],)), TOOLS["agent"])
+    reader = Reader(compile_grammar((DIALECTS["step-3"],)), TOOLS["agent"])
     assert content([*reader.feed(text), *reader.finish()]) == text
 
 
@@ -27,7 +27,7 @@ def test_openers_that_text_follows_are_text_though_closers_stand_before_them() -
 @pytest.mark.parametrize("size", [1, 7, 100])
 def test_markup_in_doubt_is_held_up_to_a_limit(markup: str, size: int) -> None:
     tools = TOOLS["agent"]
-    reader = Reader(compiled((HERMES,)), tools)
+    reader = Reader(compile_grammar((HERMES,)), tools)
     text, events, held = f"Look.\n{markup * 600}{CALL}", [], 0
     for at in range(0, len(text), size):
         events += reader.feed(text[at : at + size])

@@ -16,7 +16,7 @@ import pytest
 from tests.dialects import material, test_malformed
 from tests.dialects.material import AGENT, DIALECTS, cases, comes_in_pieces, random_cuts, raw, read
 from tests.dialects.test_malformed import Malformed
-from vtc.dialects import Reader, compiled
+from vtc.dialects import Reader, compile_grammar
 from vtc.events import Call, CallPiece, Event, Refusal
 
 FILES = sorted(path.stem for path in (material.CASES / "reading").glob("*.yaml"))
@@ -87,7 +87,7 @@ def test_no_piece_of_a_call_that_has_lost_its_end_takes_what_follows(dialect: st
     certain, rest = LOST_END[dialect]
     text = certain + rest
     for at in range(len(text)):
-        reader = Reader(compiled((DIALECTS[dialect],)), AGENT, incremental=True)
+        reader = Reader(compile_grammar((DIALECTS[dialect],)), AGENT, incremental=True)
         events = [*reader.feed(text[:at]), *reader.feed(text[at:]), *reader.finish()]
         assert raw(events) == text
         left = raw(itertools.takewhile(lambda event: isinstance(event, CallPiece), events))
@@ -97,7 +97,7 @@ def test_no_piece_of_a_call_that_has_lost_its_end_takes_what_follows(dialect: st
 @pytest.mark.parametrize("file", FILES)
 def test_recorded_replies_have_the_same_calls_in_pieces(file: str) -> None:
     for case in cases(file):
-        grammar = compiled(tuple(DIALECTS[name] for name in case.dialects), case.tags, case.markers, case.answer)
+        grammar = compile_grammar(tuple(DIALECTS[name] for name in case.dialects), case.tags, case.markers, case.answer)
 
         def reading(chunks: Iterable[str], incremental: bool) -> list[Event]:
             tools = case.toolset(material.TOOLS)  # noqa: B023 - it is called within the loop
@@ -143,7 +143,7 @@ def test_malformed_replies_have_the_same_calls_in_pieces(file: str, some: Any) -
     ],
 )
 def test_what_is_certain_leaves(dialect: str, text: str, pieces: list[str]) -> None:
-    reader = Reader(compiled((DIALECTS[dialect],)), AGENT, incremental=True)
+    reader = Reader(compile_grammar((DIALECTS[dialect],)), AGENT, incremental=True)
     events = [event for chunk in text for event in reader.feed(chunk)]
     told = [event.arguments for event in events if isinstance(event, CallPiece)]
     assert "".join(told) == "".join(pieces)

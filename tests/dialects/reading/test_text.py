@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from tests.dialects.material import AGENT, DIALECTS, merged, raw
-from vtc.dialects import Reader, compiled
+from vtc.dialects import Reader, compile_grammar
 from vtc.events import Call, Event, Markup, Reasoning, Text
 
 CALL = "<read_file><path>a</path></read_file>"
 
 
 def reader(**options: object) -> Reader:
-    grammar = compiled((DIALECTS["tag"],), (("<think>", "</think>"),), ("<|im_end|>",))
+    grammar = compile_grammar((DIALECTS["tag"],), (("<think>", "</think>"),), ("<|im_end|>",))
     return Reader(grammar, AGENT, **options)  # type: ignore[arg-type]
 
 
@@ -85,7 +85,7 @@ def test_reasoning_is_no_speech() -> None:
 
 def test_a_reply_that_begins_in_reasoning_does_not_if_that_came_by_another_way() -> None:
     one = reader(begins="reasoning")
-    one.reasoned()
+    one.record_reasoning()
     events = [*one.feed(f"Hi. {CALL}"), *one.finish()]
     assert (said(events), said(events, Reasoning), calls(events)) == ("Hi.", "", 1)
 

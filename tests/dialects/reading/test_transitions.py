@@ -61,8 +61,8 @@ def scans(grammar: Grammar) -> Iterator[tuple[State, Scan]]:
     for syntax in {syntax for head in grammar.heads.values() if (syntax := head.syntax).dialect in OWN}:
         yield State.TAIL, grammar.tail(syntax, "f")
         yield State.AFTER, grammar.after(syntax)
-        yield State.UNDECIDED, grammar.undecided(syntax)
-        yield State.DAMAGED, grammar.damaged(syntax, "f")
+        yield State.UNDECIDED, grammar.scan_undecided(syntax)
+        yield State.DAMAGED, grammar.scan_damaged(syntax, "f")
         yield State.SPILL, grammar.closer(syntax, "f")
         if syntax.body == "params":
             yield State.ARGUMENTS, grammar.arguments(syntax, "f")

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from tests.dialects.material import AGENT, COMMON, DIALECTS, described
-from vtc.dialects import Grammar, compiled
+from vtc.dialects import Grammar, compile_grammar
 from vtc.dialects.reading.context import Context, TokenMatch
 from vtc.dialects.syntax.scan import kind_of
 from vtc.dialects.syntax.tokens import TokenKind
@@ -129,5 +129,5 @@ def test_names_in_a_pattern_are_no_expressions() -> None:
 
 
 def test_a_set_of_dialects_is_compiled_once() -> None:
-    assert compiled(tuple(SIX)) is compiled(tuple(SIX))
-    assert compiled(tuple(SIX)) is not compiled(tuple(SIX[1:]))
+    assert compile_grammar(tuple(SIX)) is compile_grammar(tuple(SIX))
+    assert compile_grammar(tuple(SIX)) is not compile_grammar(tuple(SIX[1:]))

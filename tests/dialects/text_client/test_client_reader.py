@@ -8,7 +8,7 @@ import pytest
 
 from tests.dialects.material import DIALECTS
 from vtc.dialects.text_client import ClientReader
-from vtc.dialects.text_client.conversation import is_tagged, trimmed
+from vtc.dialects.text_client.conversation import is_tagged, trim_arguments
 from vtc.events import ToolCall
 
 CLINE = DIALECTS["cline"]
@@ -76,10 +76,12 @@ def test_white_space_that_the_client_takes_away_is_taken_away_but_for_content() 
     call = ToolCall(
         "write_to_file", '{"path": "\\ufeff /etc/x\\u00a0", "content": " x\\n", "n": 1.0000000000000000001}'
     )
-    assert trimmed(call, CLINE).arguments == ('{"path": "/etc/x", "content": " x\\n", "n": 1.0000000000000000001}')
+    assert trim_arguments(call, CLINE).arguments == (
+        '{"path": "/etc/x", "content": " x\\n", "n": 1.0000000000000000001}'
+    )
     for arguments in ('{"path": "a"}', "[1]", "no JSON", "[" * 100_000):
         same = ToolCall("read_file", arguments)
-        assert trimmed(same, CLINE) is same
+        assert trim_arguments(same, CLINE) is same
 
 
 def test_which_dialects_are_read_by_tags() -> None:

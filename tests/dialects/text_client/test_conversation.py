@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.dialects import material
 from tests.dialects.material import CASES, DIALECTS
 from vtc.dialects import text_client
-from vtc.dialects.text_client import NO_RESULT, as_read, documented, is_readable, with_samples
+from vtc.dialects.text_client import NO_RESULT, as_read, find_documented_tools, is_readable, with_samples
 from vtc.dialects.writing import to_text, write_calls
 from vtc.events import Call, Message, Opaque, Tool, ToolCall
 
@@ -23,7 +23,7 @@ CLINE = DIALECTS["cline"]
 
 def _tools(prompt: str) -> dict[str, Tool]:
     text = (CASES / "prompts" / f"{prompt}.md").read_text("utf-8")
-    return {tool.name: tool for tool in documented(text).tools}
+    return {tool.name: tool for tool in find_documented_tools(text).tools}
 
 
 TOOLS = _tools("cline")
@@ -34,7 +34,7 @@ IMAGE = Opaque({"type": "image_url", "image_url": {"url": "data:image/png;base64
 
 
 def structured(*messages: Message, tools: Mapping[str, Tool] = TOOLS) -> list[Message]:
-    found = text_client.structured(messages, CLINE, tools)
+    found = text_client.structure_messages(messages, CLINE, tools)
     check(found)
     return found
 

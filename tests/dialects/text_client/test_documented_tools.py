@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.dialects.material import CASES
-from vtc.dialects.text_client import Documentation, documented
+from vtc.dialects.text_client import Documentation, find_documented_tools
 from vtc.events import Tool
 
 CLINE = (CASES / "prompts" / "cline.md").read_text("utf-8")
@@ -17,7 +17,7 @@ ROO = (CASES / "prompts" / "roo.md").read_text("utf-8")
 
 
 def tool_of(prompt: str, name: str) -> Tool:
-    (found,) = [tool for tool in documented(prompt).tools if tool.name == name]
+    (found,) = [tool for tool in find_documented_tools(prompt).tools if tool.name == name]
     return found
 
 
@@ -41,7 +41,7 @@ SHORT = "# Tools\n\n## t\nDescription: Does it.\nParameters:\n- p: (required) Th
 
 
 def test_every_documented_tool_is_found_in_order() -> None:
-    assert [tool.name for tool in documented(CLINE).tools] == [
+    assert [tool.name for tool in find_documented_tools(CLINE).tools] == [
         "execute_command",
         "read_file",
         "write_to_file",
@@ -52,7 +52,7 @@ def test_every_documented_tool_is_found_in_order() -> None:
         "attempt_completion",
         "show_help",
     ]
-    assert [tool.name for tool in documented(ROO).tools] == [
+    assert [tool.name for tool in find_documented_tools(ROO).tools] == [
         "read_file",
         "apply_diff",
         "insert_content",
@@ -64,7 +64,7 @@ def test_every_documented_tool_is_found_in_order() -> None:
 
 
 def test_parameters_are_required_or_optional_as_the_prompt_says() -> None:
-    assert {tool.name: list(tool.parameters["required"]) for tool in documented(CLINE).tools} == {
+    assert {tool.name: list(tool.parameters["required"]) for tool in find_documented_tools(CLINE).tools} == {
         "execute_command": ["command", "requires_approval"],
         "read_file": ["path"],
         "write_to_file": ["path", "content"],
@@ -79,7 +79,7 @@ def test_parameters_are_required_or_optional_as_the_prompt_says() -> None:
 
 
 def test_types_are_told_in_words_and_a_string_otherwise() -> None:
-    found = {tool.name: types(tool) for tool in documented(CLINE).tools}
+    found = {tool.name: types(tool) for tool in find_documented_tools(CLINE).tools}
     assert found["read_file"] == {
         "path": "string",
         "start_line": "integer",
@@ -91,7 +91,7 @@ def test_types_are_told_in_words_and_a_string_otherwise() -> None:
     assert found["ask_followup_question"]["options"] == "array"
     command = found["execute_command"]
     assert (command["requires_approval"], command["timeout"]) == ("boolean", "integer")
-    roo = {tool.name: types(tool) for tool in documented(ROO).tools}
+    roo = {tool.name: types(tool) for tool in find_documented_tools(ROO).tools}
     assert (roo["insert_content"]["line"], roo["search_and_replace"]["start_line"]) == ("integer", "integer")
     assert roo["search_and_replace"]["use_regex"] == "boolean"
 
@@ -188,7 +188,7 @@ def test_a_sample_may_be_announced_in_any_way(usage: str) -> None:
     end = "```\n" if "`" in usage else ""
     tool = one(SHORT.replace("Usage:\n", usage) + end)
     assert (tool.description, types(tool), described(tool, "p")) == ("Does it.", {"p": "string"}, "The p")
-    assert documented(f"Before.\n\n{SHORT.replace('Usage:\n', usage)}{end}").rest == "Before."
+    assert find_documented_tools(f"Before.\n\n{SHORT.replace('Usage:\n', usage)}{end}").rest == "Before."
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
@@ -200,7 +200,7 @@ def test_either_newline_will_do(newline: str) -> None:
 def test_headings_in_a_sample_are_content() -> None:
     tool = tool_of(CLINE, "write_to_file")
     assert list(types(tool)) == ["path", "content", "task_progress"]
-    assert "Heading of the file" not in documented(CLINE).rest
+    assert "Heading of the file" not in find_documented_tools(CLINE).rest
 
 
 def test_a_code_block_that_is_never_closed_hides_nothing() -> None:
@@ -232,7 +232,7 @@ def test_an_element_around_all_of_it_hides_nothing() -> None:
     ],
 )
 def test_prose_is_no_tool(text: str) -> None:
-    assert documented(text) == Documentation((), text)
+    assert find_documented_tools(text) == Documentation((), text)
 
 
 def test_a_list_in_prose_is_no_parameter() -> None:
@@ -241,7 +241,7 @@ def test_a_list_in_prose_is_no_parameter() -> None:
 
 
 def test_a_tool_that_is_documented_twice_is_offered_once() -> None:
-    tools = documented(SHORT + SHORT.replace("Does it.", "Does it again.")).tools
+    tools = find_documented_tools(SHORT + SHORT.replace("Does it.", "Does it again.")).tools
     assert [tool.description for tool in tools] == ["Does it."]
 
 
@@ -249,46 +249,46 @@ def test_a_tool_that_is_documented_twice_is_offered_once() -> None:
 
 
 def test_tools_and_the_rules_of_their_format_are_taken_out() -> None:
-    rest = documented(CLINE).rest
+    rest = find_documented_tools(CLINE).rest
     for gone in ("# Tool Use Formatting", "<tool_name>", "## execute_command", "# Tool Use Examples", "## Example 1"):
         assert gone not in rest
     assert "using the XML format" not in rest
     assert "<read_file>" not in rest
-    assert "using the XML format" not in documented(ROO).rest
+    assert "using the XML format" not in find_documented_tools(ROO).rest
 
 
 def test_everything_else_stays_as_it_is() -> None:
-    rest = documented(CLINE).rest
+    rest = find_documented_tools(CLINE).rest
     assert rest.startswith(CLINE[: CLINE.index("# Tool Use Formatting")])
     assert "1. Think about what you know and what you need.\n3. Wait for the result before the next step.\n" in rest
     assert rest.endswith(CLINE[CLINE.index("====\n\nKEEPING TRACK") :])
     assert "\n\n\n- (Two empty lines" in rest
-    assert documented(ROO).rest.endswith("2. Wait for the result.\n\n====\n\nRULES\n\n- Answer in French.\n")
+    assert find_documented_tools(ROO).rest.endswith("2. Wait for the result.\n\n====\n\nRULES\n\n- Answer in French.\n")
 
 
 def test_sections_of_the_users_own_stay() -> None:
     """A title that is among those of the client's sections does not make a section one of these."""
-    rest = documented(CLINE).rest
+    rest = find_documented_tools(CLINE).rest
     assert "# Tools\n\nUse make and ruff here, no other tools.\n" in rest
     assert "as XML to `out/reports`" in rest
 
 
 def test_text_behind_the_last_sample_stays() -> None:
-    assert documented(f"{SHORT}\nAnswer in French.\n").rest == "Answer in French.\n"
+    assert find_documented_tools(f"{SHORT}\nAnswer in French.\n").rest == "Answer in French.\n"
     text = f"Be kind.\n\n{SHORT}\n## Language\nFrench.\n"
-    assert documented(text).rest == "Be kind.\n\n## Language\nFrench.\n"
+    assert find_documented_tools(text).rest == "Be kind.\n\n## Language\nFrench.\n"
 
 
 def test_a_part_with_nothing_but_format_rules_has_no_rest() -> None:
     """Clients may put their prompt into several messages or parts."""
     text = "# Tool Use Formatting\n\nWrite:\n\n<tool_name>\n...\n</tool_name>\n"
-    assert documented(text) == Documentation((), "")
-    assert documented("1. Make tool calls in XML tags.").rest == ""
+    assert find_documented_tools(text) == Documentation((), "")
+    assert find_documented_tools("1. Make tool calls in XML tags.").rest == ""
 
 
 def test_a_profile_may_name_its_own_sections() -> None:
     text = f"# How To Call\n\n<tool_name>\n</tool_name>\n\n# Then\n\nx\n\n{SHORT}"
-    assert documented(text, ("how to *", "tools")).rest == "# Then\n\nx"
+    assert find_documented_tools(text, ("how to *", "tools")).rest == "# Then\n\nx"
 
 
 # For any text
@@ -298,7 +298,7 @@ def test_a_profile_may_name_its_own_sections() -> None:
 def test_no_text_breaks_it_and_what_stays_was_there(lines: list[str]) -> None:
     """The rest is made of the prompt's own lines in their order."""
     text = "".join(lines)
-    found = documented(text)
+    found = find_documented_tools(text)
     left = iter(line for line in text.split("\n") if line)
     assert all(line in left for line in found.rest.split("\n") if line)
     assert {tool.name for tool in found.tools} <= {"t"}
@@ -307,4 +307,4 @@ def test_no_text_breaks_it_and_what_stays_was_there(lines: list[str]) -> None:
 def test_a_prompt_of_many_elements_and_headings_is_read_in_one_go() -> None:
     """Elements that are never closed, headings that nest: a quadratic reading would not come back from this."""
     lines = "".join(f"## t{i}\n<t{i}>\n# u{i}\n" for i in range(20_000))
-    assert documented(lines).tools == ()
+    assert find_documented_tools(lines).tools == ()

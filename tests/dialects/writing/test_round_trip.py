@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.dialects.material import DIALECTS, body, calls, content, filled, read, typed
+from tests.dialects.material import DIALECTS, body, calls, content, fill_pattern, read, typed
 from vtc.dialects import Description
 from vtc.dialects.writing import write_calls
 from vtc.dialects.writing.calls import RoundTrip
@@ -56,7 +56,7 @@ def test_a_stand_in_tells_what_the_value_would(name: str, data: st.DataObject) -
     holds = RoundTrip(dialect, TOOLS).survives("write", arguments, lambda some: bare(dialect, some))
     whole = bare(dialect, arguments)
     if dialect.section_required:
-        whole = filled(dialect.sections[0], "section", {"calls": whole})
+        whole = fill_pattern(dialect.sections[0], "section", {"calls": whole})
     events = read([whole], [dialect], TOOLS)
     assert holds == (typed(calls(events)) == typed([("write", arguments)]) and not content(events))
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.dialects.material import AGENT, DIALECTS, TOOLS, calls, read
 from vtc.dialects.arguments import parameter
-from vtc.dialects.writing import filled, usage
+from vtc.dialects.writing import make_sample_arguments, usage
 from vtc.events import Tool
 
 TEXT = {"type": "string"}
@@ -28,7 +28,7 @@ def test_a_value_is_one_that_the_schema_allows() -> None:
     }
     defined = {"kind": {"type": "string", "const": "note"}}
     one = Tool("all", parameters={"type": "object", "properties": properties, "$defs": defined})
-    arguments = filled(one)
+    arguments = make_sample_arguments(one)
     assert {"mode": "fast", "sure": True, "size": 7, "kind": "note"}.items() <= arguments.items()
     jsonschema.validate(arguments, dict(one.parameters))
     assert "<" not in arguments["unit"]
@@ -38,7 +38,7 @@ def test_a_value_is_one_that_the_schema_allows() -> None:
     "schema", [{}, {"properties": 1}, {"required": 1}, {"properties": {"a": 1}, "required": ["a"]}]
 )
 def test_a_schema_that_is_none_costs_nothing_but_its_arguments(schema: dict[str, Any]) -> None:
-    assert filled(Tool("f", parameters=schema)) in ({}, {"a": "apple"})
+    assert make_sample_arguments(Tool("f", parameters=schema)) in ({}, {"a": "apple"})
 
 
 @pytest.mark.parametrize("name", [name for name, dialect in DIALECTS.items() if dialect.prompt])
@@ -50,7 +50,7 @@ def test_a_usage_is_a_whole_call_of_its_tool(name: str, tools: dict[str, Tool]) 
         ((called, arguments),) = calls(read([text], [DIALECTS[name]], tools))
         assert called == one.name
         assert one.schema.missing(arguments) == []
-        assert parameter.undeclared(arguments, one.schema) == []
+        assert parameter.list_undeclared(arguments, one.schema) == []
         assert "..." not in text
         jsonschema.validate(arguments, dict(one.parameters))
         assert not calls(read([text], [DIALECTS[name]], {"other": Tool("other")}))

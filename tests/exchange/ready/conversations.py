@@ -10,7 +10,7 @@ from tests.apis import chat
 from tests.exchange.ready.servers import until_taken
 from tests.exchange.ready.templates import Json, Server
 from tests.exchanges import AGENT, API, planner
-from vtc.exchange import Exchange
+from vtc.exchange import Session
 from vtc.profiles import Memory
 
 
@@ -62,7 +62,7 @@ def taken(messages: list[Json], server: Server) -> int:
     memory, body = Memory(), chat.encoded({"model": "m", "messages": messages, "tools": [chat.tool("read")]})
 
     def asked() -> list[Json]:
-        return until_taken(Exchange.open(API, body, AGENT, planner(), "seed", memory), server)
+        return until_taken(Session.open(API, body, AGENT, planner(), "seed", memory), server)
 
     sent = asked()
     last, came = json.dumps(sent[-1]["messages"]), json.dumps(messages)

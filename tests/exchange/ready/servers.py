@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from tests.exchange.ready.templates import TEMPLATES, Json, Server, template
-from vtc.exchange import Exchange
+from vtc.exchange import Session
 
 # Grammars, as llama.cpp makes them of schemas
 
@@ -115,14 +115,14 @@ RULES: Mapping[str, Server] = {
 }
 
 
-def until_taken(exchange: Exchange, server: Server, *, status: int = 400, most: int = 4) -> list[Json]:
+def until_taken(exchange: Session, server: Server, *, status: int = 400, most: int = 4) -> list[Json]:
     """Ask as the proxy does, until the server takes it; return all that it was sent. Fails if it takes none."""
     went, sent = exchange.request(), list[Json]()
     for _ in range(most):
         sent.append(json.loads(went))
         if not (words := server(sent[-1])):
             if len(sent) > 1:
-                exchange.learned()
+                exchange.confirm_quirks()
             return sent
         again = exchange.again(json.dumps({"error": {"code": status, "message": words}}).encode(), status)
         assert again is not None, words

@@ -11,8 +11,8 @@ from tests.apis import chat, pairs
 from tests.apis.shapes import asked
 from tests.exchange.ready.steps import BY_NAME
 from tests.exchanges import AGENT, API, planner
-from vtc.exchange import Exchange
-from vtc.exchange.asking.steps.tools import closed
+from vtc.exchange import Session
+from vtc.exchange.asking.steps.tools import close_objects
 
 TEXT = {"type": "string"}
 TOOL = {"name": "read", "parameters": {"type": "object", "properties": {"path": TEXT}, "required": ["path"]}}
@@ -22,7 +22,7 @@ TOOLS = [{"type": "function", "function": TOOL}]
 def sent(server: str, settings: dict[str, Any] | None = None, **fields: Any) -> tuple[dict[str, Any], list[str]]:
     body = chat.encoded(chat.request(**{"tools": TOOLS, "tool_choice": "required", **fields}))
     plans = planner(**{"server": server, "tools": "prompt", "dialect": "hermes", **(settings or {})})
-    exchange = Exchange.open(API, body, AGENT, plans, "seed")
+    exchange = Session.open(API, body, AGENT, plans, "seed")
     return json.loads(exchange.request()), exchange.report.request
 
 
@@ -109,7 +109,7 @@ def test_every_api_declares_strict_tools_and_names_what_it_does_not(client: str,
         tool.get("function", tool)["strict"] = True
     upstream: Any = {"upstream_api": (server,)} if client != server else {}
     plans = planner(server="vllm", tools="native", constrain=constrain, **upstream)
-    exchange = Exchange.open(BY_NAME[client], chat.encoded(fields), AGENT, plans, "seed")
+    exchange = Session.open(BY_NAME[client], chat.encoded(fields), AGENT, plans, "seed")
     body = json.loads(exchange.request())
     told = constrain == "auto" or client == server
     assert bool(strict_of(body, "read")) == told
@@ -119,7 +119,7 @@ def test_every_api_declares_strict_tools_and_names_what_it_does_not(client: str,
 @pytest.mark.parametrize("api", STRICT)
 def test_a_client_that_asks_for_nothing_has_strict_tools_in_its_own_api(api: str) -> None:
     plans = planner(server="vllm", tools="native", constrain="auto")
-    exchange = Exchange.open(BY_NAME[api], asked(api), AGENT, plans, "seed")
+    exchange = Session.open(BY_NAME[api], asked(api), AGENT, plans, "seed")
     assert strict_of(json.loads(exchange.request()), "read") is True
 
 
@@ -135,6 +135,6 @@ def test_a_client_that_asks_for_nothing_has_strict_tools_in_its_own_api(api: str
     ],
 )
 def test_only_what_can_be_closed_is_strict(schema: dict[str, Any], fits: bool) -> None:
-    found = closed(schema)
+    found = close_objects(schema)
     assert (found is not None) == fits
-    assert found is None or closed(found) == found
+    assert found is None or close_objects(found) == found

@@ -10,7 +10,7 @@ import pytest
 from tests.apis import chat, responses
 from tests.exchange.ready.steps import BY_NAME
 from tests.exchanges import AGENT, API, planner
-from vtc.exchange import Exchange
+from vtc.exchange import Session
 
 MODELS = (
     *("qwen2.5:7b", "Qwen/Qwen3-8B", "Qwen/Qwen3-30B-A3B-Thinking-2507", "Qwen/Qwen3.5-9B", "qwq:32b"),
@@ -24,7 +24,7 @@ SAID = [{"role": "developer", "content": "Be brief."}, {"role": "user", "content
 def roles(model: str, *, host: str = "127.0.0.1") -> list[str]:
     """The roles that a server gets of which no profile says anything."""
     body = chat.encoded(chat.request(messages=SAID, model=model))
-    exchange = Exchange.open(API, body, replace(AGENT, host=host), planner(), "seed")
+    exchange = Session.open(API, body, replace(AGENT, host=host), planner(), "seed")
     went = exchange.request()
     told = [one["role"] for one in json.loads(went)["messages"]]
     assert (went == body) == (told == ["developer", "user"])
@@ -35,7 +35,7 @@ def roles(model: str, *, host: str = "127.0.0.1") -> list[str]:
 def test_a_model_whose_template_does_not_know_it_is_told_by_the_system(model: str) -> None:
     assert roles(model) == ["system", "user"]
     body = chat.encoded(responses.request(input=[responses.said("developer", "x"), *SAID[1:]], model=model))
-    exchange = Exchange.open(BY_NAME["openai-responses"], body, AGENT, planner(), "seed")
+    exchange = Session.open(BY_NAME["openai-responses"], body, AGENT, planner(), "seed")
     first = json.loads(exchange.request())["input"][0]
     assert (first["role"], first["content"]) == ("system", [{"type": "input_text", "text": "x"}])
 

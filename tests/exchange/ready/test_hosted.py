@@ -15,7 +15,7 @@ from tests.dialects.material import CASES, plain
 from tests.exchange.ready.servers import RULES
 from tests.exchange.ready.steps import BY_NAME
 from tests.exchanges import AGENT, PROFILES, fed, planner
-from vtc.exchange import Exchange
+from vtc.exchange import Session
 from vtc.profiles import Facts
 
 type Json = dict[str, Any]
@@ -118,7 +118,7 @@ def sent(name: str, client: str, body: bytes) -> Json:
     server = target.get("api", "openai-chat")
     facts = replace(AGENT, host=target["host"], port=443, path=SHAPES[client].at(model=target["model"]))
     plans = planner(**({} if client == server else {"upstream_api": (server,)}))
-    body = Exchange.open(BY_NAME[client], body, facts, plans, "seed").request()
+    body = Session.open(BY_NAME[client], body, facts, plans, "seed").request()
     pairs.check_request(server, json.loads(body))
     return json.loads(body)  # type: ignore[no-any-return]
 
@@ -159,7 +159,7 @@ def test_a_model_of_bedrocks_that_is_told_not_to_think_is_sent_its_sampling(effo
     fields: Json = {"reasoning_effort": effort} if effort else {}
     body = chat.encoded(chat.request(model="us.openai.gpt-5.6-sol", temperature=0.2, **fields))
     facts = replace(AGENT, host="bedrock-runtime.eu-west-1.amazonaws.com", port=443)
-    exchange = Exchange.open(BY_NAME["openai-chat"], body, facts, planner(), "seed")
+    exchange = Session.open(BY_NAME["openai-chat"], body, facts, planner(), "seed")
     assert ("temperature" in json.loads(exchange.request())) == is_left
 
 
@@ -167,7 +167,7 @@ def test_a_model_of_bedrocks_that_is_told_not_to_think_is_sent_its_sampling(effo
 def test_what_gpt_oss_thinks_is_told_apart_where_bedrock_writes_it_into_the_text(stream: bool) -> None:
     body = chat.encoded(chat.request(model="openai.gpt-oss-120b-1:0", stream=stream))
     facts = replace(AGENT, host="bedrock-runtime.us-west-2.amazonaws.com", port=443)
-    exchange = Exchange.open(BY_NAME["openai-chat"], body, facts, planner(), "seed")
+    exchange = Session.open(BY_NAME["openai-chat"], body, facts, planner(), "seed")
     exchange.request()
     text = "<reasoning>I look.</reasoning>Hello."
     reply = pairs.streamed("openai-chat", [*text]) if stream else pairs.whole("openai-chat", text)
@@ -188,7 +188,7 @@ def test_what_is_written_otherwise_is_told_and_all_else_keeps_its_bytes() -> Non
 
     def sent(**fields: Any) -> tuple[bytes, bytes, list[str]]:
         body = chat.encoded(chat.request(model="o3", messages=[{"role": "user", "content": "Hi"}], **fields))
-        exchange = Exchange.open(BY_NAME["openai-chat"], body, facts, planner(), "seed")
+        exchange = Session.open(BY_NAME["openai-chat"], body, facts, planner(), "seed")
         return body, exchange.request(), exchange.report.request
 
     body, went, told = sent(max_completion_tokens=9)

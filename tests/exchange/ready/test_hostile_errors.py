@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.apis.shapes import SHAPES, asked
 from tests.exchanges import agent, planner
 from vtc.apis import APIS
-from vtc.exchange import Exchange
+from vtc.exchange import Session
 from vtc.profiles import Memory
 
 type Json = dict[str, Any]
@@ -27,8 +27,8 @@ TABLES = Path(__file__).parents[3] / "vtc/exchange/asking"
 LONGEST = 9223372036854775807
 
 
-def opened(api: str, memory: Memory | None = None, **fields: Any) -> Exchange:
-    exchange = Exchange.open(BY_NAME[api], asked(api, **fields), agent(api), planner(), "seed", memory)
+def opened(api: str, memory: Memory | None = None, **fields: Any) -> Session:
+    exchange = Session.open(BY_NAME[api], asked(api, **fields), agent(api), planner(), "seed", memory)
     exchange.request()
     return exchange
 
@@ -186,4 +186,4 @@ def test_no_text_of_an_error_raises(name: str, said: str, shape: Callable[[str],
             break
     exchange.whole.error(error, status)
     exchange.whole.from_error(error, status)
-    exchange.learned()
+    exchange.confirm_quirks()

@@ -20,7 +20,7 @@ from tests.dialects import material
 from tests.exchanges import agent, planner
 from tests.known import MOST_ASKED
 from vtc.apis import APIS
-from vtc.exchange import Exchange
+from vtc.exchange import Session
 from vtc.profiles import Memory, Planner, Settings, builtin_directory, load
 
 type Json = dict[str, Any]
@@ -37,14 +37,14 @@ def opened(
     *,
     stream: bool = False,
     headers: Mapping[str, str] = {},
-) -> Exchange:
+) -> Session:
     body = asked(client, **({} if client == "gemini-generate" else {"stream": stream}), **fields)
     way = {"upstream_api": (server,)} if client != server else {}
     facts = replace(agent(client, stream=stream), headers=headers)
-    return Exchange.open(BY_NAME[client], body, facts, planner(**way), "seed", memory)
+    return Session.open(BY_NAME[client], body, facts, planner(**way), "seed", memory)
 
 
-def opened_for(case: Json, memory: Memory | None = None) -> Exchange:
+def opened_for(case: Json, memory: Memory | None = None) -> Session:
     server, stream, headers = case["server"], case.get("stream", False), case.get("headers", {})
     return opened(case.get("client", server), server, case["fields"], memory, stream=stream, headers=headers)
 
@@ -74,7 +74,7 @@ def test_what_a_refusal_names_is_corrected(case: Json) -> None:
     sent = json.loads(again)
     assert {path: at(sent, path) for path in case["sent"]} == case["sent"]
     assert exchange.asked.headers == case.get("changed", {})
-    exchange.learned()
+    exchange.confirm_quirks()
     later = opened_for(case, memory)
     if case.get("once"):
         assert later.request() != again
@@ -116,7 +116,7 @@ def test_what_was_taught_touches_no_byte_of_a_request_without_it() -> None:
             exchange = opened("openai-chat", "openai-chat", case["fields"], memory)
             exchange.request()
             exchange.again(error_of(case["error"]), case.get("status", 400))
-            exchange.learned()
+            exchange.confirm_quirks()
     fields: Json = {"messages": [{"role": "user", "content": "x"}], "top_p": 0.5}
     assert opened("openai-chat", "openai-chat", fields, memory).request() == asked(
         "openai-chat", stream=False, **fields
@@ -126,7 +126,7 @@ def test_what_was_taught_touches_no_byte_of_a_request_without_it() -> None:
 def test_what_is_not_corrected_keeps_its_bytes() -> None:
     body = b'{"model": "m", "seed":1,  "messages": [ {"role":"user",  "content":"\\u00e9"}, {"role": "user", "x": 1}]}'
     api = BY_NAME["openai-chat"]
-    exchange = Exchange.open(api, body, agent("openai-chat"), planner(), "seed")
+    exchange = Session.open(api, body, agent("openai-chat"), planner(), "seed")
     exchange.request()
     assert exchange.again(error_of("messages.1.x: Extra inputs are not permitted"), 400) == (
         b'{"model":"m","seed":1,"messages":[{"role":"user",  "content":"\\u00e9"},{"role":"user"}]}'
@@ -140,7 +140,7 @@ def test_what_a_policy_sets_or_leaves_out_stays(tmp_path: Path) -> None:
     )
     held = Planner(load([builtin_directory(), tmp_path]), Settings())
     body = asked("openai-chat", max_tokens=5)
-    exchange = Exchange.open(BY_NAME["openai-chat"], body, agent("openai-chat"), held, "seed")
+    exchange = Session.open(BY_NAME["openai-chat"], body, agent("openai-chat"), held, "seed")
     assert json.loads(exchange.request())["seed"] == 1
     assert exchange.again(error_of("Unsupported parameter: 'seed'"), 400) is None
     renamed = "Unsupported parameter: 'max_tokens' is not supported. Use 'max_completion_tokens' instead."
@@ -156,7 +156,7 @@ def test_a_lesson_does_not_reach_what_another_request_says_there() -> None:
     first.request()
     for words in ("`tools` must not be an empty array.", "'tool_choice' is only allowed when 'tools' are specified."):
         assert first.again(error_of(words), 400)
-    first.learned()
+    first.confirm_quirks()
     fields: Json = {"tool_choice": "required"}
     assert opened("openai-responses", "openai-responses", fields, memory).request() == asked(
         "openai-responses", stream=False, **fields
@@ -169,7 +169,7 @@ def test_lessons_of_two_refusals_are_all_kept() -> None:
     exchange.request()
     assert exchange.again(error_of("Unsupported parameter: 'seed'"), 400)
     assert exchange.again(error_of("Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."), 400)
-    exchange.learned()
+    exchange.confirm_quirks()
     later = opened("openai-chat", "openai-chat", fields, memory)
     sent = json.loads(later.request())
     assert ("seed" in sent, "max_tokens" in sent, sent["max_completion_tokens"], sent["top_k"]) == (False, False, 5, 1)
@@ -186,7 +186,7 @@ def test_a_profile_may_want_no_corrections(client: str, tmp_path: Path) -> None:
     way = {"upstream_api": ("openai-chat",)} if client != "openai-chat" else {}
     plain = Planner(load([builtin_directory(), tmp_path]), Settings(server="own", **way))
     body = asked(client, stream=False, temperature=0.5, **({"seed": 1} if client == "openai-chat" else {}))
-    exchange = Exchange.open(BY_NAME[client], body, agent(client, stream=False), plain, "seed")
+    exchange = Session.open(BY_NAME[client], body, agent(client, stream=False), plain, "seed")
     assert (b"noise" in exchange.request()) is (client == "openai-chat")
     assert any("ready.corrections: false" in line for line in exchange.plan.why)
     assert exchange.again(error_of("Unsupported parameter: 'temperature'"), 400) is None
@@ -211,7 +211,7 @@ def test_a_profile_says_which_flags_a_server_refuses(server: str, flags: str, ch
     own = Planner(load([builtin_directory(), tmp_path]), Settings(server="own", upstream_api=(server,)))
     facts = replace(agent("anthropic-messages"), headers={"anthropic-beta": "a-1, b-2,c-3", "x-api-key": "b-2"})
     body = asked("anthropic-messages", stream=False)
-    exchange = Exchange.open(BY_NAME["anthropic-messages"], body, facts, own, "seed")
+    exchange = Session.open(BY_NAME["anthropic-messages"], body, facts, own, "seed")
     assert (exchange.request() == body) is (server == "anthropic-messages")
     assert exchange.asked.headers == changed
     assert bool([line for line in exchange.report.request if line.startswith("header ")]) is bool(changed)
@@ -275,7 +275,7 @@ def test_a_lesson_that_is_learned_anew_comes_last() -> None:
         exchange = opened("openai-chat", "openai-chat", fields, memory)
         exchange.request()
         assert json.loads(exchange.again(error, 400) or b"{}")[name] == 5
-        exchange.learned()
+        exchange.confirm_quirks()
         assert json.loads(opened("openai-chat", "openai-chat", fields, memory).request())[name] == 5
 
 
@@ -300,7 +300,7 @@ def test_what_is_corrected_in_one_turn_is_a_prefix_of_the_next(words: str, entry
         body = exchange.request()
         if turn == 1:
             body = exchange.again(error_of(words), 400) or b""
-            exchange.learned()
+            exchange.confirm_quirks()
         if turn:
             sent.append(msgspec.json.decode(body, type=Sent).messages)
         turns = [*turns, {"role": "assistant", "content": "a", **entry}, {"role": "user", "content": str(turn)}]
@@ -372,7 +372,7 @@ def refused(draw: st.DrawFn, name: str) -> tuple[bytes, list[bytes]]:
 def test_nothing_that_is_said_is_ever_left_out(name: str, data: st.DataObject) -> None:
     body, errors = data.draw(refused(name))
     before = said_in(name, body)
-    exchange = Exchange.open(BY_NAME[name], body, agent(name), planner(), "seed")
+    exchange = Session.open(BY_NAME[name], body, agent(name), planner(), "seed")
     exchange.request()
     for error in errors:
         again = exchange.again(error, 400)

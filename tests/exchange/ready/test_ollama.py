@@ -13,7 +13,7 @@ from tests.apis import chat, gemini, ollama, pairs
 from tests.apis.shapes import asked
 from tests.exchange.ready.steps import BY_NAME
 from tests.exchanges import agent, fed
-from vtc.exchange import Exchange
+from vtc.exchange import Session
 from vtc.profiles import Planner, Settings, builtin_directory, load
 
 type Json = dict[str, Any]
@@ -65,7 +65,7 @@ def ollama_reply(*, stream: bool) -> bytes:
     return written.replace(b'"prompt_eval_count": ', b'"prompt_eval_count":')
 
 
-def opened(client: str, server: str, folder: Path, context: int | None, words: int, *, stream: bool) -> Exchange:
+def opened(client: str, server: str, folder: Path, context: int | None, words: int, *, stream: bool) -> Session:
     """A conversation of three turns of so many words each, with a server of which the profile says the window."""
     ready = f"ready: {{context: {context}}}\n" if context else ""
     (folder / "mine.yaml").write_text(f"kind: server\nname: mine\nmatch: {{}}\n{ready}")
@@ -81,12 +81,12 @@ def opened(client: str, server: str, folder: Path, context: int | None, words: i
         made = [roles.get(one["role"], gemini.user)(gemini.text(one["content"])) for one in turns[:-1]]
         fields = {"systemInstruction": {"parts": [gemini.text("<rules>")]}, "contents": made}
     planner = Planner(load([builtin_directory(), folder]), Settings(server="mine", upstream_api=(server,)))
-    return Exchange.open(
+    return Session.open(
         BY_NAME[client], asked(client, **fields, stream=stream), agent(client, stream=stream), planner, "seed"
     )
 
 
-def served(exchange: Exchange, server: str, *, stream: bool) -> tuple[str, str]:
+def served(exchange: Session, server: str, *, stream: bool) -> tuple[str, str]:
     """Ask it; return what its model was shown, and what VTC tells people."""
     found = shown(json.loads(exchange.request()), own=server == "ollama-chat")
     assert not found.error

@@ -15,7 +15,7 @@ from tests.apis import chat
 from tests.exchange.ready.steps import ALL, BY_NAME, WireNames
 from tests.exchanges import AGENT, planner
 from vtc.events import CanonicalRequest, Message
-from vtc.exchange import Exchange
+from vtc.exchange import Session
 from vtc.exchange.asking.steps import STEPS, StepContext, made_ready
 from vtc.profiles import Memory
 
@@ -177,7 +177,7 @@ EMPTY_ORPHAN: list[Json] = [
 @pytest.mark.parametrize("server", sorted(BY_NAME.keys() - {"openai-chat"}))
 def test_an_empty_result_of_no_call_parts_no_turn(server: str) -> None:
     body = chat.encoded(chat.request(messages=EMPTY_ORPHAN))
-    exchange = Exchange.open(BY_NAME["openai-chat"], body, AGENT, planner(upstream_api=(server,)), "seed")
+    exchange = Session.open(BY_NAME["openai-chat"], body, AGENT, planner(upstream_api=(server,)), "seed")
     sent = json.loads(exchange.request())
     roles = [entry["role"] for entry in sent.get("messages") or sent.get("contents") or sent["input"]]
     assert roles[-3:] in (["user", "assistant", "user"], ["user", "model", "user"])
@@ -209,7 +209,7 @@ def test_two_steps_that_have_nothing_in_common_may_be_in_any_order(one: str, oth
 def test_nothing_that_was_said_is_lost(fields: Json, steps: set[str], other: bool) -> None:
     """Of images a note is left."""
     body = chat.encoded(chat.request(**fields))
-    exchange = Exchange.open(BY_NAME["openai-chat"], body, AGENT, planner(), "seed")
+    exchange = Session.open(BY_NAME["openai-chat"], body, AGENT, planner(), "seed")
     values = {**ALL, **OTHERS} if other else ALL
     exchange._encoder._steps.update({name: values[name] for name in steps & values.keys()})
     sent = json.loads(exchange.request())
@@ -231,11 +231,11 @@ def test_once_tools_stand_in_the_prompt_a_turn_begins_the_next_one(kinds: list[s
     for number, kind in enumerate(kinds):
         said = [*said, *turn(number, kind)]
         body = chat.encoded(chat.request(messages=said))
-        exchange = Exchange.open(BY_NAME["openai-chat"], body, AGENT, planner(), "seed", memory)
+        exchange = Session.open(BY_NAME["openai-chat"], body, AGENT, planner(), "seed", memory)
         sent = exchange.request()
         if not number:
             sent = exchange.again(error, 400) or b""
-            exchange.learned()
+            exchange.confirm_quirks()
         fields = json.loads(sent)
         assert "tools" not in fields
         messages = fields["messages"]
@@ -271,7 +271,7 @@ def test_with_every_step_a_turn_begins_the_next_one(steps: Json, kinds: list[str
     before: list[Json] = []
     for number, kind in enumerate(kinds):
         said = [*said, *turn(number, kind)]
-        exchange = Exchange.open(
+        exchange = Session.open(
             BY_NAME["openai-chat"], chat.encoded(chat.request(messages=said)), AGENT, planner(), "seed"
         )
         exchange._encoder._steps.update(steps)

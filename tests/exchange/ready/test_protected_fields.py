@@ -10,7 +10,7 @@ import pytest
 from tests.apis.shapes import SHAPES, asked
 from tests.exchanges import agent, planner
 from vtc.apis import APIS
-from vtc.exchange import Exchange
+from vtc.exchange import Session
 from vtc.profiles import Memory
 
 type Json = dict[str, Any]
@@ -28,8 +28,8 @@ LEFT_OUT = [
 ]
 
 
-def opened(api: str, fields: Json, memory: Memory | None = None) -> Exchange:
-    exchange = Exchange.open(BY_NAME[api], asked(api, **fields), agent(api), planner(), "seed", memory)
+def opened(api: str, fields: Json, memory: Memory | None = None) -> Session:
+    exchange = Session.open(BY_NAME[api], asked(api, **fields), agent(api), planner(), "seed", memory)
     exchange.request()
     return exchange
 
@@ -105,7 +105,7 @@ def test_no_error_changes_what_protects_the_user_or_limits_the_server(
     if again is not None:
         sent = json.loads(again)
         assert {name: sent.get(name) for name in fields} in (fields, dict.fromkeys(DROPPED & fields.keys()))
-        exchange.learned()
+        exchange.confirm_quirks()
         assert json.loads(opened(api, fields, memory).request()).keys() >= fields.keys() - DROPPED
 
 
@@ -202,7 +202,7 @@ def test_a_lesson_about_a_value_does_not_reach_another_that_keeps_data_private()
     memory = Memory()
     first = opened("openai-chat", {"store": True}, memory)
     assert first.again(error_of(QUOTED), 400)
-    first.learned()
+    first.confirm_quirks()
     assert json.loads(opened("openai-chat", STORED, memory).request())["store"] is False
 
 
@@ -233,10 +233,10 @@ def test_nothing_that_is_learned_holds_a_value_of_the_request(words: str, fields
     memory = Memory()
     exchange = opened("openai-chat", fields, memory)
     exchange.again(error_of(words), 400)
-    exchange.learned()
+    exchange.confirm_quirks()
     later = opened("openai-chat", fields, memory)
     learned = [exchange.taught, exchange.report.request, exchange.report.notes, later.plan.steps, later.plan.why]
-    assert SECRET not in str([*learned, later.plan.lessons.known()])
+    assert SECRET not in str([*learned, later.plan.lessons.list_known()])
 
 
 NO_CHAT = 'model "m" is not accessible via the /chat/completions endpoint'

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.apis.shapes import SHAPES, asked
 from tests.exchanges import agent, planner
 from vtc.apis import APIS
-from vtc.exchange import Exchange
+from vtc.exchange import Session
 
 type Json = dict[str, Any]
 
@@ -20,10 +20,10 @@ BY_NAME = {api.name: api for api in APIS}
 FIELDS: Json = {"store": True, "user": "u", "seed": 1, "metadata": {"a": "b"}}
 
 
-def opened(text: str, api: str = "openai-chat", **fields: Any) -> Exchange:
+def opened(text: str, api: str = "openai-chat", **fields: Any) -> Session:
     shape = SHAPES[api]
     said = shape.said(text) if hasattr(shape, "said") else {"messages": [{"role": "user", "content": text}]}
-    exchange = Exchange.open(BY_NAME[api], asked(api, **{**said, **fields}), agent(api), planner(), "seed")
+    exchange = Session.open(BY_NAME[api], asked(api, **{**said, **fields}), agent(api), planner(), "seed")
     exchange.request()
     return exchange
 

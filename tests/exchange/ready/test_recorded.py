@@ -12,7 +12,7 @@ from tests.apis.shapes import SHAPES
 from tests.exchange.ready.servers import RULES, until_taken
 from tests.exchange.ready.steps import BY_NAME
 from tests.exchanges import AGENT, planner
-from vtc.exchange import Exchange
+from vtc.exchange import Session
 from vtc.profiles import Memory
 
 RECORDED = recorded()
@@ -25,6 +25,6 @@ def test_each_request_is_taken_and_the_same_again_at_once(rule: str, agent: str)
     plans = planner(**({} if client == "openai-chat" else {"upstream_api": ("openai-chat",)}))
     facts, memory = replace(AGENT, path=SHAPES[client].at()), Memory()
     first, again = (
-        until_taken(Exchange.open(BY_NAME[client], body, facts, plans, "seed", memory), RULES[rule]) for _ in range(2)
+        until_taken(Session.open(BY_NAME[client], body, facts, plans, "seed", memory), RULES[rule]) for _ in range(2)
     )
     assert again == first[-1:]

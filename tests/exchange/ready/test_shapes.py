@@ -16,7 +16,7 @@ from tests.dialects.material import plain
 from tests.exchange.ready.steps import BY_NAME
 from tests.exchanges import agent, planner
 from vtc.apis import BadRequest
-from vtc.exchange import Exchange
+from vtc.exchange import Session
 from vtc.profiles import Memory, Planner, Settings, builtin_directory, load
 
 REQUESTS = Path(__file__).parents[2] / "cases" / "requests"
@@ -41,9 +41,9 @@ def body_of(api: str, *fields: dict[str, Any]) -> bytes:
     return chat.encoded({key: value for key, value in body.items() if key not in null})
 
 
-def opened(api: str, body: bytes, host: str = "127.0.0.1", memory: Memory | None = None, **settings: Any) -> Exchange:
+def opened(api: str, body: bytes, host: str = "127.0.0.1", memory: Memory | None = None, **settings: Any) -> Session:
     facts = replace(agent(api), host=host)
-    return Exchange.open(BY_NAME[api], body, facts, planner(**settings), "seed", memory)
+    return Session.open(BY_NAME[api], body, facts, planner(**settings), "seed", memory)
 
 
 @case
@@ -77,7 +77,7 @@ def test_a_profile_can_have_requests_sent_as_they_came(api: str, tmp_path: Path)
         if case["api"] == api:
             body, unshaped = body_of(api, case["fields"]), Planner(profiles, Settings(server="mine"))
             with suppress(BadRequest):  # which passes on what came
-                exchange = Exchange.open(BY_NAME[api], body, agent(api), unshaped, "seed")
+                exchange = Session.open(BY_NAME[api], body, agent(api), unshaped, "seed")
                 assert exchange.request() == body
                 assert case["told"] not in exchange.report.request
 
@@ -100,7 +100,7 @@ def test_a_refusal_teaches_the_shape_that_its_server_wants(case: dict[str, Any])
         assert exchange.request() == body
         again = exchange.again(json.dumps({"error": {"message": words}}).encode(), 400)
         assert json.loads(again or b"null") == json.loads(sent)
-        exchange.learned()
+        exchange.confirm_quirks()
         assert opened(case["api"], body, memory=memory).request() == again
         assert opened(case["api"], again or b"", memory=memory).request() == again
 

@@ -15,7 +15,7 @@ from tests.exchange.ready.servers import until_taken
 from tests.exchange.ready.steps import BY_NAME
 from tests.exchange.ready.templates import TEMPLATES, Contents, Json, goes_through_parts, template
 from tests.exchanges import AGENT, API, planner
-from vtc.exchange import Exchange
+from vtc.exchange import Session
 from vtc.profiles import Memory
 
 
@@ -64,7 +64,7 @@ def test_clients_of_other_apis_are_asked_for_again_alike(name: str, client: str)
     """Ten turns of an agent: the first with calls teaches all, and from then on each begins as the one before."""
     server, memory, before = template(TEMPLATES[name], "as sent"), Memory(), list[Json]()
     for turn, fields in enumerate(turns(client)):
-        opened = Exchange.open(
+        opened = Session.open(
             BY_NAME[client], asked(client, **fields), AGENT, planner(upstream_api=("openai-chat",)), "seed", memory
         )
         sent = until_taken(opened, server)
@@ -85,14 +85,14 @@ def test_clients_of_other_apis_are_asked_for_again_alike(name: str, client: str)
 def test_where_a_template_leaves_out_system_messages_in_silence_the_user_says_them(model: str) -> None:
     """No error would teach it."""
     body = chat.encoded({"model": model, "messages": CONVERSATIONS["system amid"]})
-    sent = json.loads(Exchange.open(API, body, AGENT, planner(), "seed").request())["messages"]
+    sent = json.loads(Session.open(API, body, AGENT, planner(), "seed").request())["messages"]
     assert [one["role"] for one in sent] == ["system", "user", "assistant", "user", "user"]
     assert "<note>" in sent[3]["content"]
 
 
 def test_tools_that_the_user_wants_as_fields_do_not_go_into_the_prompt() -> None:
     body = chat.encoded({"model": "m", "messages": CONVERSATIONS["call and result"], "tools": [chat.tool("read")]})
-    exchange = Exchange.open(API, body, AGENT, planner(tools="native"), "seed", Memory())
+    exchange = Session.open(API, body, AGENT, planner(tools="native"), "seed", Memory())
     assert exchange.request() == body
     assert exchange.again(b'{"error": "Unexpected role: tool"}', 400) is None
 
@@ -100,8 +100,8 @@ def test_tools_that_the_user_wants_as_fields_do_not_go_into_the_prompt() -> None
 def test_a_request_planned_anew_is_told_once() -> None:
     body = chat.encoded({"model": "m", "messages": CONVERSATIONS["an agent's"], "tools": [chat.tool("read")]})
     memory, server = Memory(), template(TEMPLATES["no tools"], "as sent")
-    until_taken(Exchange.open(API, body, AGENT, planner(), "seed", memory), server)
-    exchange = Exchange.open(API, body, AGENT, planner(), "seed", Memory())
+    until_taken(Session.open(API, body, AGENT, planner(), "seed", memory), server)
+    exchange = Session.open(API, body, AGENT, planner(), "seed", Memory())
     until_taken(exchange, server)
     told = exchange.report.request
     assert len(told) == len(set(told))

@@ -12,7 +12,7 @@ from tests.apis import pairs
 from tests.apis.shapes import SHAPES, asked
 from tests.exchanges import agent, planner
 from vtc.apis import APIS
-from vtc.exchange import Exchange
+from vtc.exchange import Session
 from vtc.profiles import Memory
 
 type Json = dict[str, Any]
@@ -22,13 +22,13 @@ FIELDS: Json = {"seed": 1, "top_p": 0.5, "user": "u"}
 TWO_ROWS = "Unsupported parameter: 'seed'. 'top_p' cannot be used here."
 
 
-def opened(memory: Memory, said: str = "hi", key: str = "a", client: str = "openai-chat", **fields: Any) -> Exchange:
+def opened(memory: Memory, said: str = "hi", key: str = "a", client: str = "openai-chat", **fields: Any) -> Session:
     fields = fields or FIELDS
     if client == "openai-chat":
         fields = {"messages": [{"role": "user", "content": said}], **fields}
     way = {} if client == "openai-chat" else {"upstream_api": ("openai-chat",)}
     facts = replace(agent(client), headers={"authorization": f"Bearer {key}"})
-    exchange = Exchange.open(BY_NAME[client], asked(client, **fields), facts, planner(**way), "seed", memory)
+    exchange = Session.open(BY_NAME[client], asked(client, **fields), facts, planner(**way), "seed", memory)
     exchange.request()
     return exchange
 
@@ -47,7 +47,7 @@ def test_what_two_rows_name_is_tried_one_after_the_other() -> None:
     exchange = opened(memory)
     assert left_out(exchange.again(error_of(TWO_ROWS, request="req_011CYRQ9"), 400)) == {"seed"}
     assert left_out(exchange.again(error_of(TWO_ROWS, request="req_022DZSR8"), 400)) == {"top_p"}
-    exchange.learned()
+    exchange.confirm_quirks()
     assert left_out(opened(memory, "other").request()) == {"top_p"}
     assert not [line for line in exchange.report.request if "seed" in line]
 
@@ -134,5 +134,5 @@ def test_it_does_so_for_clients_of_any_api(client: str) -> None:
 def test_what_is_learned_is_one_line() -> None:
     exchange = opened(Memory())
     exchange.again(error_of("Unsupported parameter: 'seed'"), 400)
-    exchange.learned()
+    exchange.confirm_quirks()
     assert str([*exchange.report.request, *exchange.report.notes]).count("seed left out") == 1

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from tests.dialects.material import CASES, plain
-from vtc.exchange.asking.window import Tokens, cut, full
+from vtc.exchange.asking.window import TokenCounts, explain_truncation, full
 
 WINDOW = plain((CASES / "refusals.yaml").read_text("utf-8"))["window"]
 SIZE = 10_000
 
 
-def read(case: dict[str, Any]) -> Tokens | None:
+def read(case: dict[str, Any]) -> TokenCounts | None:
     """What is read of an error; of OpenAI's form where a case has its message alone."""
     says = case["says"]
     if isinstance(says, str) and says and not says.startswith("<"):
@@ -48,7 +48,7 @@ def test_what_only_sounds_so_is_none() -> None:
     ],
 )
 def test_a_prompt_that_was_cut_is_told(tokens: int, size: int, window: int | None) -> None:
-    assert f"it read {tokens} tokens of {size // 1000} KB" in cut(tokens, size, window)
+    assert f"it read {tokens} tokens of {size // 1000} KB" in explain_truncation(tokens, size, window)
 
 
 @pytest.mark.parametrize(
@@ -56,4 +56,4 @@ def test_a_prompt_that_was_cut_is_told(tokens: int, size: int, window: int | Non
     [(2050, 8_000, None), (12_000, 60_000, None), (100, 2_000, None), (9_000, 60_000, 65_536), (4000, 16_384, 4096)],
 )
 def test_one_that_was_not_is_not(tokens: int, size: int, window: int | None) -> None:
-    assert not cut(tokens, size, window)
+    assert not explain_truncation(tokens, size, window)

@@ -3,7 +3,7 @@
 from vtc.apis.anthropic_messages import request
 from vtc.apis.anthropic_messages.decoder import Decoder
 from vtc.apis.anthropic_messages.encoder import Encoder
-from vtc.apis.anthropic_messages.request import NAME, QUESTIONS, Request, folded, unfolded
+from vtc.apis.anthropic_messages.request import NAME, QUESTIONS, Request, fold_events, unfold_reply
 from vtc.apis.contract import COUNTED, Api, UnreadPath
 from vtc.apis.place import Place
 
@@ -26,8 +26,8 @@ API = Api(
     Request,
     lambda _, drop: Decoder(drop),
     lambda form, drop: Encoder(bool(form), drop),
-    unfolded,
-    folded,
+    unfold_reply,
+    fold_events,
     request.ask,
     request.error,
     call_ids="toolu_",

@@ -23,9 +23,9 @@ from msgspec.structs import replace
 
 from vtc.apis.anthropic_messages.request import DELTA, FRAMING, NAME, REASON_OF, START, STOP
 from vtc.apis.calls import arguments_text
-from vtc.apis.clean import HOLLOW, MISSING, WRITTEN, Table, is_clean, said
+from vtc.apis.clean import HOLLOW, MISSING, WRITTEN, Table, get_text, is_clean
 from vtc.apis.contract import Decoded, Json
-from vtc.apis.fields import cleaned, count_of, is_error, object_of, part_of
+from vtc.apis.fields import count_of, drop_frame_fields, is_error, object_of, part_of
 from vtc.events import (
     BlockEnd,
     BlockStart,
@@ -78,17 +78,17 @@ _CLEAN: Table = {"id": (WRITTEN,), "name": (WRITTEN,), "input": (MISSING, HOLLOW
 """The clean start of a call: some clients drop arguments that stand there, others join them with those to come."""
 
 
-class _Text(msgspec.Struct, gc=False, forbid_unknown_fields=True, tag_field="type", tag="text_delta"):
+class _TextBlock(msgspec.Struct, gc=False, forbid_unknown_fields=True, tag_field="type", tag="text_delta"):
     text: str
 
 
-class _Thinking(msgspec.Struct, gc=False, forbid_unknown_fields=True, tag_field="type", tag="thinking_delta"):
+class _ThinkingBlock(msgspec.Struct, gc=False, forbid_unknown_fields=True, tag_field="type", tag="thinking_delta"):
     thinking: str
 
 
 class _Piece(msgspec.Struct, gc=False, forbid_unknown_fields=True, tag_field="type", tag=DELTA):
     index: int
-    delta: _Text | _Thinking
+    delta: _TextBlock | _ThinkingBlock
 
 
 _decode_piece = msgspec.json.Decoder(_Piece).decode
@@ -122,7 +122,7 @@ class Decoder(msgspec.Struct):
                 return self._decode_any(frame, data)
             if piece.index == self.current:
                 kind, delta = self.kinds[piece.index], piece.delta
-                if isinstance(delta, _Text):
+                if isinstance(delta, _TextBlock):
                     if kind == "text" and delta.text:
                         return Decoded((TextDelta(delta.text),))
                 elif kind == "thinking" and delta.thinking:
@@ -135,7 +135,7 @@ class Decoder(msgspec.Struct):
             if event and is_error(event):
                 return self._read({**event, "type": "error"})
             return Decoded(ends=True) if data.strip() == b"[DONE]" else None
-        received, (frame, event) = frame, cleaned(frame, event, self.drop - _NEEDED, self.framing)
+        received, (frame, event) = frame, drop_frame_fields(frame, event, self.drop - _NEEDED, self.framing)
         decoded = self._read(event)
         return decoded if frame is received else replace(decoded, frame=frame)
 
@@ -189,7 +189,7 @@ class Decoder(msgspec.Struct):
                 self.inputs, self.calls = {**self.inputs, number: block.get("input", "")}, self.calls + 1
                 clean = is_clean(block, _CLEAN)
                 call = CallDelta(
-                    number, said(block.get("id")) or None, said(block.get("name")), source=block, clean=clean
+                    number, get_text(block.get("id")) or None, get_text(block.get("name")), source=block, clean=clean
                 )
                 return Decoded((call,), (*_more(event),))
         # Even without any text in it: the text before is complete.
@@ -236,7 +236,7 @@ class Decoder(msgspec.Struct):
 
     def _finish(self, event: Json, delta: Json) -> Decoded:
         harmless = _is_known(event) and delta.keys() <= _KNOWN["delta"]
-        reason = said(delta.get("stop_reason"))
+        reason = get_text(delta.get("stop_reason"))
         ends = reason or (self.calls and "stop_reason" in delta)  # after calls no client waits for another reason
         own = Origin(NAME, "message_delta", event, harmless=harmless, ends=bool(ends and not reason))
         beside: list[Any] = [own]

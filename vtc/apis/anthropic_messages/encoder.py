@@ -23,10 +23,10 @@ from vtc.apis.anthropic_messages.request import (
     counts_of,
     error_of,
     number_of,
-    stopped,
+    render_stop,
 )
 from vtc.apis.calls import JsonNesting, object_in
-from vtc.apis.contract import Chain, Json, ReplyEvent, joined, unchained
+from vtc.apis.contract import Json, ReplyEvent, TextChain, join_chain, list_chain
 from vtc.apis.fields import count_of, part_of
 from vtc.events import (
     BlockEnd,
@@ -64,14 +64,14 @@ class OutgoingCall(msgspec.Struct, frozen=True):
     name: str
     id: str | None
     nesting: JsonNesting
-    passed: Chain = None
+    passed: TextChain = None
     """Pieces of its arguments that left in their frames, and are looked at only if something comes between them."""
 
     def looked_at(self) -> OutgoingCall:
         """Return it with the place that it is at after the pieces that passed."""
         if not self.passed:
             return self
-        return replace(self, nesting=self.nesting.after(joined(self.passed)), passed=None)
+        return replace(self, nesting=self.nesting.after(join_chain(self.passed)), passed=None)
 
 
 class CallsInOrder(msgspec.Struct):
@@ -125,8 +125,8 @@ class CallsInOrder(msgspec.Struct):
             if self.open:
                 yield from self._end()
                 continue
-            entry, *rest = self._taken()
-            self._put(rest)
+            entry, *rest = self._take_queued()
+            self._enqueue(rest)
             if not isinstance(entry, CallDelta):
                 yield from self.feed(entry)
             elif entry.name:
@@ -134,12 +134,12 @@ class CallsInOrder(msgspec.Struct):
             elif entry.arguments:
                 yield Text(entry.arguments)
 
-    def _taken(self) -> list[ReplyEvent]:
+    def _take_queued(self) -> list[ReplyEvent]:
         """Take all that waits."""
-        waited, self.queue = unchained(self.queue), None
+        waited, self.queue = list_chain(self.queue), None
         return waited
 
-    def _put(self, some: Iterable[ReplyEvent]) -> None:
+    def _enqueue(self, some: Iterable[ReplyEvent]) -> None:
         for event in some:
             self.queue = self.queue, event
 
@@ -164,9 +164,9 @@ class CallsInOrder(msgspec.Struct):
         elif piece.index in self.begun and not piece.name:
             yield piece
         else:
-            waited = self._taken()
+            waited = self._take_queued()
             parts = [event for event in waited if isinstance(event, CallDelta) and event.index == piece.index]
-            self._put(event for event in waited if event not in parts)
+            self._enqueue(event for event in waited if event not in parts)
             yield from self._begin([*parts, piece])
 
     def _begin(self, parts: Sequence[CallDelta], *, waits: bool = True) -> Iterator[ReplyEvent]:
@@ -190,7 +190,7 @@ class CallsInOrder(msgspec.Struct):
     def _end(self) -> Iterator[ReplyEvent]:
         """End the open call, and say what waited for that."""
         self.open = None
-        for entry in sorted(self._taken(), key=_place):
+        for entry in sorted(self._take_queued(), key=_place):
             yield from self.feed(entry)
 
 
@@ -406,7 +406,7 @@ class Encoder(SentEvents):
     def write(self, events: Sequence[ReplyEvent], choice: int) -> list[Json]:
         if choice:
             return []  # a message has only one
-        self.noted, started = _needed(self.noted), self.started
+        self.noted, started = _drop_empty_blocks(self.noted), self.started
         self.calls = copy.copy(self.calls)
         written = [
             event
@@ -436,9 +436,9 @@ class Encoder(SentEvents):
             case Start():
                 yield from self._start(event)
             case BlockStart() if not self._is_hidden(event.kind):
-                self.noted = _needed((*self.noted, event))
+                self.noted = _drop_empty_blocks((*self.noted, event))
             case BlockEnd() if self.open or self.noted:
-                self.noted = _needed((*self.noted, event))
+                self.noted = _drop_empty_blocks((*self.noted, event))
             case Text(text) | Rewritten(text=text) | RefusalDelta(text) if text:
                 self.refused = self.refused or isinstance(event, RefusalDelta)
                 if text := self._unblank(text):
@@ -477,7 +477,7 @@ class Encoder(SentEvents):
 
     def _unblank(self, text: str) -> str:
         """Keep white space that would begin a block of another API's: Anthropic's server takes no blank one back."""
-        start = self._noted("text")
+        start = self._find_deferred_start("text")
         if (self.open and self.open.kind == "text" and start is None) or (start and start.own):
             return text
         text = self.blank + text
@@ -496,13 +496,13 @@ class Encoder(SentEvents):
 
     # Blocks
 
-    def _noted(self, kind: str) -> BlockStart | None:
+    def _find_deferred_start(self, kind: str) -> BlockStart | None:
         """Find the start of a block that the client was not told."""
         return next((event for event in self.noted if isinstance(event, BlockStart) and event.kind == kind), None)
 
     def _to(self, kind: str, block: Json | None = None) -> Iterator[Json]:
         """Have a block open for text or for reasoning; `block` is how it starts if that is not known by its kind."""
-        start = self._noted(kind)
+        start = self._find_deferred_start(kind)
         if start is None and self.open and self.open.kind == kind:
             self.noted = _without_ends(self.noted)
             return
@@ -532,7 +532,7 @@ class Encoder(SentEvents):
 
     def _seal(self, seal: Seal) -> Iterator[Json]:
         """Write what belongs to reasoning; encrypted data without any text have a block of their own."""
-        begins = self._noted("reasoning") is not None
+        begins = self._find_deferred_start("reasoning") is not None
         is_open = self.open is not None and self.open.kind == "reasoning" and not begins
         if seal.encrypted and not is_open:
             if "redacted_thinking" not in self.drop:
@@ -591,7 +591,7 @@ class Encoder(SentEvents):
         if end and not self.finished:
             self.finished = self.in_step = True
             delta = part_of(self.closing, "delta")
-            how = stopped(end, delta, called=self.called, refused=self.refused, native=self.native)
+            how = render_stop(end, delta, called=self.called, refused=self.refused, native=self.native)
             used = {"usage": self.usage or part_of(self.closing, "usage") or {"output_tokens": 0}}
             event = {"type": "message_delta", **used, **self.closing, **used}
             yield {**event, "delta": {**delta, **how}}
@@ -635,7 +635,7 @@ def _without_ends(noted: Iterable[Noted]) -> tuple[Noted, ...]:
     return tuple(event for event in noted if not isinstance(event, BlockEnd))
 
 
-def _needed(noted: Iterable[Noted]) -> tuple[Noted, ...]:
+def _drop_empty_blocks(noted: Iterable[Noted]) -> tuple[Noted, ...]:
     """Leave out what need not be told: a block that has ended without any text."""
     left: list[Noted] = []
     for event in noted:

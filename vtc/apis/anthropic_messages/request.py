@@ -89,7 +89,7 @@ _ERRORS = {
 """The types of errors, without their ending."""
 
 
-def unfolded(reply: Any, request: request.Request | None = None) -> Iterator[Json]:
+def unfold_reply(reply: Any, request: request.Request | None = None) -> Iterator[Json]:
     """Tell a whole reply by the events of a stream; a client that asked for them is told a reason in any case."""
     if not isinstance(reply["content"], list):
         raise TypeError("`content` is no list")
@@ -106,7 +106,7 @@ def unfolded(reply: Any, request: request.Request | None = None) -> Iterator[Jso
     yield {"type": "message_stop"}
 
 
-def folded(events: Iterable[Json]) -> dict[str, Any]:
+def fold_events(events: Iterable[Json]) -> dict[str, Any]:
     """Add up the events of a stream to a whole reply."""
     reply: dict[str, Any] = {}
     blocks: dict[int, Any] = {}
@@ -163,7 +163,7 @@ def block_of(call: ToolCall) -> dict[str, Any]:
     return {**source, "type": "tool_use", "id": call.id, "name": call.name, "input": arguments}
 
 
-def stopped(end: Finish, delta: Json, *, called: bool, refused: bool, native: bool) -> Json:
+def render_stop(end: Finish, delta: Json, *, called: bool, refused: bool, native: bool) -> Json:
     """Write why a message ended, by what was sent: in the server's own word if that is one of this API and true."""
     is_own = (REASON_OF[end.said] if native and end.said else REASONS.get(end.said)) == end.reason
     is_own = is_own or (native and not end.said and end.reason == "stop")
@@ -232,7 +232,7 @@ _KINDS = {
 
 def ask(canonical: CanonicalRequest) -> Json:
     """Write a request."""
-    prompt, messages = canonical.parted()
+    prompt, messages = canonical.split_system_prompt()
     fields: dict[str, Any] = {
         "model": canonical.model,
         "max_tokens": MOST_TOKENS,
@@ -323,9 +323,9 @@ def meaning(part: Any) -> str | Media | Seal | None:
         case {"type": "document", "source": {"type": "content", "content": list(blocks)}} if all(
             isinstance(block, dict) and block.get("type") == "text" for block in blocks
         ):
-            return _about(part, _joined(blocks))
+            return _about(part, _join_texts(blocks))
         case {"type": "search_result", "content": list(blocks)}:
-            return _about(part, _joined(blocks))
+            return _about(part, _join_texts(blocks))
         case {"type": "tool_reference", "tool_name": str(name)}:
             return f"The tool {name} can be called now."
         case {"type": "text", "text": str(text)}:
@@ -335,7 +335,7 @@ def meaning(part: Any) -> str | Media | Seal | None:
     return None
 
 
-def _joined(blocks: Sequence[Any]) -> str:
+def _join_texts(blocks: Sequence[Any]) -> str:
     return "\n".join(str(block.get("text") or "") for block in blocks if isinstance(block, dict))
 
 
@@ -474,7 +474,7 @@ class Request(request.Request):
     def unsaid(self, message: Message) -> Iterable[str]:
         return (name for part in message.content if isinstance(part, Opaque) for name in unsaid(part.part))
 
-    def failed(self, message: Message) -> bool:
+    def is_failed_result(self, message: Message) -> bool:
         return isinstance(message.source, dict) and message.source.get("is_error") is True
 
     @staticmethod
@@ -491,14 +491,14 @@ class Request(request.Request):
         schema = {"type": "object", **tool.parameters}
         return {"name": tool.name, "description": tool.description, "input_schema": schema}
 
-    def _redeclared(self, entry: Any, tools: Mapping[str, Tool]) -> Block | None:
+    def _rewrite_declaration(self, entry: Any, tools: Mapping[str, Tool]) -> Block | None:
         tool = tools.get(self._name(entry) or "")
         if tool is None:
             return None
         strict = {"strict": True} if tool.strict else {}
         return {**entry, "name": tool.name, "input_schema": tool.parameters, **strict}
 
-    def _read(self) -> Iterator[request.Group]:
+    def _read(self) -> Iterator[request.MessageGroup]:
         return ((_messages(entry), (place,)) for place, entry in enumerate(self._conversation))
 
     def _add(self, entries: list[Any], message: Message, called: Collection[str | None]) -> None:
@@ -518,7 +518,7 @@ class Request(request.Request):
         ]
         blocks: list[Block] = []
         for message, source in zip(messages, sources, strict=True):
-            _join(blocks, _written(message.content, _blocks(source)))
+            _join(blocks, _render_parts(message.content, _blocks(source)))
         if len(blocks) == 1 and content.is_text(blocks[0]) and list not in map(type, sources):
             return blocks[0]["text"]
         return blocks
@@ -545,7 +545,7 @@ def _messages(entry: Mapping[str, Any]) -> list[Message]:
     """Read a message as canonical ones: each result in one of the user's is one of its own."""
     role, blocks = str(entry["role"]), _blocks(entry["content"])
     if role == "assistant":
-        rest, calls = content.parted(blocks, lambda block: block.get("type") == "tool_use", _call, is_quiet)
+        rest, calls = content.split_calls(blocks, lambda block: block.get("type") == "tool_use", _call, is_quiet)
         thoughts = "".join(str(block.get("thinking")) for block in blocks if block.get("type") == "thinking")
         return [Message(role, content.read(rest), calls, source=entry, reasoning=thoughts)]
     out: list[Message] = []
@@ -573,7 +573,7 @@ def _entry(message: Message, called: Collection[str | None]) -> Block:
     if message.role == "tool" and message.call_id in called:
         original = source.get("content")
         listed = isinstance(original, list) or any(isinstance(part, Opaque) for part in message.content)
-        written = _written(message.content, _blocks(original or [])) if listed else message.text
+        written = _render_parts(message.content, _blocks(original or [])) if listed else message.text
         result = {**source, "type": "tool_result", "tool_use_id": message.call_id, "content": written}
         return {"role": "user", "content": [result]}
     role = "user" if message.role == "tool" else message.role
@@ -586,7 +586,10 @@ def _entry(message: Message, called: Collection[str | None]) -> Block:
         for block in _blocks(source.get("content") or [])
         if block.get("type") != "tool_result" and not any(call.source is block for call in message.calls)
     ]
-    blocks = [*_written(message.content, originals), *(_own(part) for part in message.sequence[len(message.content) :])]
+    blocks = [
+        *_render_parts(message.content, originals),
+        *(_own(part) for part in message.sequence[len(message.content) :]),
+    ]
     if mark and blocks:
         blocks[-1] = {"cache_control": mark, **blocks[-1]}
     return {**source, "role": role, "content": blocks}
@@ -599,7 +602,7 @@ def _own(part: str | Opaque | ToolCall) -> Any:
     return part.part if isinstance(part, Opaque) and not part.thought else next(_blocks_of(part))
 
 
-def _written(parts: Iterable[str | Opaque], originals: Sequence[Block]) -> list[Block]:
+def _render_parts(parts: Iterable[str | Opaque], originals: Sequence[Block]) -> list[Block]:
     """Write the parts of a content.
 
     New text continues the block before it. A mark for the cache whose block is gone moves to the last.
@@ -633,17 +636,17 @@ def _join(blocks: list[Block], more: Iterable[Block]) -> None:
 # What clients of Anthropic Messages ask besides replies.
 
 
-def shown(model: ListedModel) -> Json:
+def render_model(model: ListedModel) -> Json:
     """Write a model."""
     limits = {"max_input_tokens": model.window, "max_tokens": model.longest}
     head = {"type": "model", "id": model.name, "display_name": model.name, "created_at": model.date}
     return {**head, **{key: tokens for key, tokens in limits.items() if tokens}}
 
 
-def listed(models: Sequence[ListedModel]) -> Json:
+def render_model_list(models: Sequence[ListedModel]) -> Json:
     """Write a list of models."""
     ends: Sequence[str | None] = [model.name for model in models] or (None,)
-    return {"data": [*map(shown, models)], "has_more": False, "first_id": ends[0], "last_id": ends[-1]}
+    return {"data": [*map(render_model, models)], "has_more": False, "first_id": ends[0], "last_id": ends[-1]}
 
 
 def _is_anthropics(_: str, headers: Mapping[str, str]) -> bool:
@@ -654,7 +657,7 @@ QUESTIONS = (
     Question(
         "alive", "HEAD", "/", lambda _: {}, lambda _, headers: "claude" in headers.get("user-agent", "").casefold()
     ),
-    Question("models", "GET", "/v1/models", listed, _is_anthropics),
-    Question("model", "GET", "/v1/models/{model}", shown, _is_anthropics),
+    Question("models", "GET", "/v1/models", render_model_list, _is_anthropics),
+    Question("model", "GET", "/v1/models/{model}", render_model, _is_anthropics),
     Question("count", "POST", "/v1/messages/count_tokens", lambda count: {"input_tokens": count}),
 )

@@ -3,7 +3,7 @@
 from vtc.apis.contract import Api, UnreadPath
 from vtc.apis.gemini_generate import request
 from vtc.apis.gemini_generate.parts import NAME
-from vtc.apis.gemini_generate.reply import Decoder, Encoder, folded, unfolded
+from vtc.apis.gemini_generate.reply import Decoder, Encoder, fold_events, unfold_reply
 from vtc.apis.gemini_generate.request import PLACE, QUESTIONS, Request
 
 _LOGIN = UnreadPath("what Gemini CLI asks after a login at Google has another form: give it a key", may_call=True)
@@ -19,8 +19,8 @@ API = Api(
     Request,
     lambda _, drop: Decoder(drop),
     lambda form, drop: Encoder(bool(form), drop),
-    unfolded,
-    folded,
+    unfold_reply,
+    fold_events,
     request.ask,
     request.error,
     in_pieces=False,

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from vtc.apis.calls import arguments_text, object_in
-from vtc.apis.clean import said
+from vtc.apis.clean import get_text
 from vtc.apis.fields import part_of, text_at
 from vtc.events import Message, Origin, Reason, Tool, ToolCall
 from vtc.wire.sse import EventStream
@@ -83,7 +83,7 @@ def call_of(part: Mapping[str, Any]) -> ToolCall:
     """Read a call."""
     call = part["functionCall"]
     arguments = arguments_text(call.get("args")) or "{}"
-    return ToolCall(said(call.get("name")), arguments, text_at(call, "id"), part)
+    return ToolCall(get_text(call.get("name")), arguments, text_at(call, "id"), part)
 
 
 def call_part(call: ToolCall) -> dict[str, Any]:
@@ -94,14 +94,14 @@ def call_part(call: ToolCall) -> dict[str, Any]:
     return {**own, "functionCall": {**ids, "name": call.name, "args": {} if arguments is None else arguments}}
 
 
-def declared(tool: Tool) -> dict[str, Any]:
+def render_signature(tool: Tool) -> dict[str, Any]:
     """Write what a declaration says of how a tool is called."""
     return {"name": tool.name, "parametersJsonSchema": dict(tool.parameters)}
 
 
 def declaration(tool: Tool) -> dict[str, Any]:
     """Declare a tool."""
-    return {"description": tool.description, **declared(tool)}
+    return {"description": tool.description, **render_signature(tool)}
 
 
 def result_text(part: Mapping[str, Any]) -> str:

@@ -19,23 +19,23 @@ from msgspec.structs import replace
 from vtc.apis.calls import ToolCallAccumulator, in_words
 from vtc.apis.clean import HOLLOW, MISSING, NULL, OBJECT, WRITTEN, Table, is_clean
 from vtc.apis.contract import FULL, Decoded, Json, ReplyEvent
-from vtc.apis.fields import cleaned, count_of, is_error, object_of, part_of
+from vtc.apis.fields import count_of, drop_frame_fields, is_error, object_of, part_of
 from vtc.apis.gemini_generate.parts import FRAMING, NAME, REASONS, SIGNATURE, call_of, call_part, camel, origin
 from vtc.apis.request import Request
 from vtc.events import (
-    Beside,
     Call,
     CallDelta,
     Delta,
     Failure,
     Finish,
+    FrameMetadata,
     Origin,
-    Place,
     Reasoning,
     ReasoningDelta,
     RefusalDelta,
     Rewritten,
     Seal,
+    SealPlace,
     Start,
     Text,
     TextDelta,
@@ -77,12 +77,12 @@ class Decoder(msgspec.Struct):
             return Decoded(at_once=True) if frame.data is None else None
         received, (frame, event) = (
             frame,
-            cleaned(frame, event, self.drop, self.framing) if self.drop else (frame, event),
+            drop_frame_fields(frame, event, self.drop, self.framing) if self.drop else (frame, event),
         )
         event = camel(event)
         deltas: list[Delta] = []
-        beside: list[Beside] = [*self._head(event)]
-        for entry in _said(event):
+        beside: list[FrameMetadata] = [*self._head(event)]
+        for entry in _decode_candidates(event):
             if isinstance(entry, Seal):
                 beside.append(replace(entry, calls=self.calls))
             elif isinstance(entry, Origin):
@@ -92,7 +92,7 @@ class Decoder(msgspec.Struct):
                 self.calls += isinstance(entry, CallDelta)
         return Decoded((*deltas,), (*beside,), None if frame is received else frame)
 
-    def _head(self, event: Json) -> Iterator[Beside]:
+    def _head(self, event: Json) -> Iterator[FrameMetadata]:
         if not self.begun:
             self.begun = True
             head = {key: event[key] for key in _EVERY_EVENT if key in event}
@@ -111,7 +111,7 @@ class Decoder(msgspec.Struct):
             )
 
 
-def _said(event: Json) -> Iterator[Delta | Seal | Origin]:
+def _decode_candidates(event: Json) -> Iterator[Delta | Seal | Origin]:
     """Tell what the candidates of an event say."""
     candidates = event.get("candidates") or ()
     if not candidates and (why := part_of(event, "promptFeedback").get("blockReason")):
@@ -120,7 +120,7 @@ def _said(event: Json) -> Iterator[Delta | Seal | Origin]:
         choice = count_of(candidate, "index")
         content = part_of(candidate, "content")
         for part in content.get("parts") or ():
-            yield from _told(part, choice)
+            yield from _decode_part(part, choice)
         known = {"content", "index", "finishReason"} if content or not candidate.get("content") else {"index"}
         for key in candidate.keys() - known:
             yield origin(f"candidate.{key}", candidate[key], choice, harmless=key in _HARMLESS)
@@ -130,10 +130,10 @@ def _said(event: Json) -> Iterator[Delta | Seal | Origin]:
             yield Finish(REASONS.get(str(reason), "failed"), choice, str(reason))
 
 
-def _told(part: Json, choice: int) -> Iterator[Delta | Seal | Origin]:
+def _decode_part(part: Json, choice: int) -> Iterator[Delta | Seal | Origin]:
     """Tell what a part says."""
     signature = part.get(SIGNATURE)
-    on: Place = "call" if isinstance(part.get("functionCall"), dict) else "text" if _speaks(part) else ""
+    on: SealPlace = "call" if isinstance(part.get("functionCall"), dict) else "text" if _speaks(part) else ""
     if isinstance(signature, str):
         yield Seal(encrypted=signature, choice=choice, on=on)
     known = {"thought", SIGNATURE}
@@ -207,24 +207,24 @@ class Encoder(msgspec.Struct):
                     own["event"]["usageMetadata"] = self.used
                 case Seal() if event.value not in signed:
                     self.seals = (*self.seals, event)
-                    parts += self._sealed(self.calls)
+                    parts += self._render_seals(self.calls)
                 case Reasoning(text) | ReasoningDelta(text) if text and self._tells(event):
                     parts.append({"text": text, "thought": True})
                 case CallDelta(index=int()):
                     self.pieces = {**self.pieces, choice: (*self.pieces.get(choice, ()), event)}
                 case CallDelta():
                     call = ToolCall(event.name, event.arguments or "{}", event.id, event.source)
-                    parts += self._called([call])
+                    parts += self._render_calls([call])
                 case Call(call=call):
-                    parts += [*self._gathered(choice), *self._called([call])]
+                    parts += [*self._render_collected_calls(choice), *self._render_calls([call])]
                 case Text(text) | Rewritten(text=text) | RefusalDelta(text) if text:
                     parts.append({"text": text})
                 case Finish():
                     end = event
-                    parts += self._gathered(choice)
+                    parts += self._render_collected_calls(choice)
                 case Failure():
                     failed = event
-                    parts += self._gathered(choice)
+                    parts += self._render_collected_calls(choice)
         out = self._event(parts, own, end, choice)
         if failed:
             self.over = not self.native
@@ -249,28 +249,30 @@ class Encoder(msgspec.Struct):
             return []
         end, self.over = self.finish or Finish("stop"), True
         used = {"usageMetadata": self.used} if self.used else {}
-        return [{"candidates": [_candidate(self._gathered(end.choice), end.choice, end)], **used, **self.head}]
+        return [
+            {"candidates": [_candidate(self._render_collected_calls(end.choice), end.choice, end)], **used, **self.head}
+        ]
 
     def keep_alive(self) -> bytes | None:
         """Make an event without text, as Google's client reads all as events; None before the first, after the last."""
         frame = {"candidates": [_candidate([], 0)], **self.head}
         return self.framing.write([frame])[0] if self.head and not self.over else None
 
-    def _gathered(self, choice: int) -> list[Json]:
+    def _render_collected_calls(self, choice: int) -> list[Json]:
         """Write the calls that came in pieces."""
         calls = ToolCallAccumulator(self.pieces.get(choice, ())).calls(complete=False)
         self.pieces = {key: value for key, value in self.pieces.items() if key != choice}
-        return self._called(calls)
+        return self._render_calls(calls)
 
-    def _called(self, calls: Sequence[ToolCall]) -> list[Json]:
+    def _render_calls(self, calls: Sequence[ToolCall]) -> list[Json]:
         """Write calls, each with the seals before it."""
         parts: list[Json] = []
         for call in calls:
-            parts += [*self._sealed(self.calls), _called(call)]
+            parts += [*self._render_seals(self.calls), _render_call(call)]
             self.calls += 1
         return parts
 
-    def _sealed(self, calls: int) -> list[Json]:
+    def _render_seals(self, calls: int) -> list[Json]:
         """Write the seals whose place is before the next call, if they are not written yet."""
         here = [seal for seal in self.seals if seal.calls <= calls]
         self.seals = tuple(seal for seal in self.seals if seal.calls > calls)
@@ -293,7 +295,7 @@ def _signature(event: ReplyEvent) -> str | None:
     return source.get(SIGNATURE) if isinstance(source, dict) else None
 
 
-def _called(call: ToolCall) -> Json:
+def _render_call(call: ToolCall) -> Json:
     """Write a call; as text where its arguments are cut or no object, which this API has no word for."""
     text = in_words(call)
     return call_part(call) if text is None else {"text": text}
@@ -328,7 +330,7 @@ def _usage(usage: Usage) -> Json:
 # Whole replies of Gemini's API as streams. A whole one has the form of an event.
 
 
-def unfolded(reply: Any, _: Request | None) -> Iterator[Mapping[str, Any]]:
+def unfold_reply(reply: Any, _: Request | None) -> Iterator[Mapping[str, Any]]:
     """Tell a reply by events: one for each part of each candidate. Raises KeyError if it is none."""
     fields = camel(reply)
     candidates = fields.get("candidates") or []
@@ -351,7 +353,7 @@ def _pieces(candidate: Json) -> Iterator[Json]:
     yield {**candidate, "content": {**content, "parts": parts[-1:]}} if parts[1:] else candidate
 
 
-def folded(events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def fold_events(events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Add up events to a whole reply."""
     reply: dict[str, Any] = {}
     candidates: dict[int, dict[str, Any]] = {}

@@ -27,8 +27,8 @@ from vtc.apis.gemini_generate.parts import (
     camel,
     camel_fields,
     declaration,
-    declared,
     is_text,
+    render_signature,
     result_part,
     result_text,
 )
@@ -98,7 +98,7 @@ _STATUSES = {
 
 def ask(canonical: CanonicalRequest) -> Json:
     """Write a request; its model stands in the path."""
-    prompt, messages = canonical.parted()
+    prompt, messages = canonical.split_system_prompt()
     fields: dict[str, Any] = {"contents": media.turns(messages, _parts, model="model", key="parts")}
     if prompt:
         fields["systemInstruction"] = {"parts": [{"text": prompt}]}
@@ -338,7 +338,7 @@ class Request(request.Request):
 
     def _decode(self, path: str) -> None:
         own_path = path.partition("?")[0]
-        match = PLACE.found(own_path) or COUNTING.found(own_path)
+        match = PLACE.match_path(own_path) or COUNTING.match_path(own_path)
         self.model, self.stream = (match.model, match.streams) if match else (self.model, False)
         config = part_of(self.fields, _CONFIG)
         thinking = part_of(config, "thinkingConfig")
@@ -360,26 +360,26 @@ class Request(request.Request):
 
     # Messages
 
-    def _read(self) -> Iterator[request.Group]:
+    def _read(self) -> Iterator[request.MessageGroup]:
         return ((_messages(entry), (place,)) for place, entry in enumerate(self._conversation))
 
     def _add(self, entries: list[Any], message: Message, called: Collection[str | None]) -> None:
         """Add a message; of those of one side in a row that were written anew, one entry is made."""
         role = "model" if message.role == "assistant" else "user"
         last = entries[-1] if entries else None
-        parts = _written(message)
+        parts = _render_message(message)
         if isinstance(last, dict) and last["role"] == role:
             last["parts"] += parts
         elif parts:
             entries.append({"role": role, "parts": parts})
 
-    def _prompted(self, prompt: Any) -> tuple[str | Opaque, ...]:
+    def _read_system_prompt(self, prompt: Any) -> tuple[str | Opaque, ...]:
         return (prompt,) if isinstance(prompt, str) else _content(prompt["parts"])
 
     def _prompt(self, messages: Sequence[Message]) -> Any:
         return {"parts": [part for message in messages for part in _parts_of(message.content)]}
 
-    def failed(self, message: Message) -> bool:
+    def is_failed_result(self, message: Message) -> bool:
         return "error" in part_of(part_of(message.source, "functionResponse"), "response")
 
     def on_call(self, call: ToolCall) -> Sequence[str]:
@@ -388,7 +388,7 @@ class Request(request.Request):
 
     def without_thoughts(self, message: Message) -> Message:
         message = super().without_thoughts(message)
-        return replace(message, calls=tuple(map(_unsigned, message.calls)))
+        return replace(message, calls=tuple(map(_drop_seal, message.calls)))
 
     def _lacks_call(self, result: Message) -> bool:
         return bool(result.name) and not part_of(result.source, "functionResponse").get("name")
@@ -416,7 +416,7 @@ class Request(request.Request):
             yield from (name for function in entry.get(_DECLARED) or () if (name := self._name(function)))
             yield from (key for key in entry if key != _DECLARED and not entry.keys() & {"type", "name"})
 
-    def _offered(self, entries: Sequence[Any], names: Collection[str]) -> Iterable[Any]:
+    def _withhold_tools(self, entries: Sequence[Any], names: Collection[str]) -> Iterable[Any]:
         for entry in entries:
             left = {key: value for key, value in entry.items() if key not in names}
             functions = left.pop(_DECLARED, None) or ()
@@ -425,12 +425,12 @@ class Request(request.Request):
             if left:
                 yield left
 
-    def _redeclared(self, entry: Any, tools: Mapping[str, Tool]) -> Mapping[str, Any] | None:
+    def _rewrite_declaration(self, entry: Any, tools: Mapping[str, Tool]) -> Mapping[str, Any] | None:
         entries = entry.get(_DECLARED) or ()
         if not any(self._name(function) in tools for function in entries):
             return None
         written = [
-            {**_without_parameters(function), **declared(tool)}
+            {**_without_parameters(function), **render_signature(tool)}
             if (tool := tools.get(self._name(function) or ""))
             else function
             for function in entries
@@ -450,7 +450,7 @@ class Request(request.Request):
             return (str(names[0]), None) if len(names) == 1 else ("required", {*names})
         return {"ANY": "required", "NONE": "none"}.get(mode, "auto"), None
 
-    def _renamed(self, choice: Any, names: Mapping[str, str]) -> Any:
+    def _rename_choice(self, choice: Any, names: Mapping[str, str]) -> Any:
         config = part_of(choice, "functionCallingConfig")
         if not config.get("allowedFunctionNames"):
             return choice
@@ -496,7 +496,7 @@ def _messages(entry: Mapping[str, Any]) -> list[Message]:
     if not all(isinstance(part, dict) for part in parts):
         raise TypeError("`parts` holds something else than parts")
     if entry.get("role") == "model":
-        rest, calls = media.parted(parts, lambda part: bool(part.get("functionCall")), call_of, _is_thought)
+        rest, calls = media.split_calls(parts, lambda part: bool(part.get("functionCall")), call_of, _is_thought)
         spoken = _content(part for whole in rest for part in _signed_apart(whole))
         thoughts = "".join(str(part.get("text") or "") for part in parts if part.get("thought") is True)
         return [Message("assistant", spoken, calls, source=entry, reasoning=thoughts)]
@@ -536,14 +536,14 @@ def _signed_apart(part: Json) -> Iterator[Json]:
         yield part
 
 
-def _unsigned(call: ToolCall) -> ToolCall:
+def _drop_seal(call: ToolCall) -> ToolCall:
     """Leave out the seal on a call."""
     if not (isinstance(call.source, dict) and SIGNATURE in call.source):
         return call
     return replace(call, source={key: value for key, value in call.source.items() if key != SIGNATURE})
 
 
-def _written(message: Message) -> list[dict[str, Any]]:
+def _render_message(message: Message) -> list[dict[str, Any]]:
     """Write a message as parts."""
     return [result_part(message, message.text)] if message.role == "tool" else _sequence(message)
 
@@ -559,7 +559,7 @@ GOOGLES = {PLACE.key, "x-goog-api-client"}
 """Headers of Google's clients, whose version may be `/v1`, too."""
 
 
-def shown(model: ListedModel) -> Json:
+def render_model(model: ListedModel) -> Json:
     """Write a model."""
     limits = {"inputTokenLimit": model.window, "outputTokenLimit": model.longest}
     return {
@@ -571,9 +571,9 @@ def shown(model: ListedModel) -> Json:
     }
 
 
-def listed(models: Sequence[ListedModel]) -> Json:
+def render_model_list(models: Sequence[ListedModel]) -> Json:
     """Write a list of models."""
-    return {"models": [*map(shown, models)]}
+    return {"models": [*map(render_model, models)]}
 
 
 def _is_googles(query: str, headers: Mapping[str, str]) -> bool:
@@ -581,9 +581,9 @@ def _is_googles(query: str, headers: Mapping[str, str]) -> bool:
 
 
 QUESTIONS = (
-    Question("models", "GET", "/models", listed, _is_googles),
-    Question("model", "GET", PLACE.path.partition(":")[0], shown, _is_googles),
-    Question("models", "GET", f"{PLACE.version}/models", listed),
-    Question("model", "GET", f"{PLACE.version}{PLACE.path.partition(':')[0]}", shown),
+    Question("models", "GET", "/models", render_model_list, _is_googles),
+    Question("model", "GET", PLACE.path.partition(":")[0], render_model, _is_googles),
+    Question("models", "GET", f"{PLACE.version}/models", render_model_list),
+    Question("model", "GET", f"{PLACE.version}{PLACE.path.partition(':')[0]}", render_model),
     Question("count", "POST", COUNTING.path, lambda tokens: {"totalTokens": tokens}),
 )

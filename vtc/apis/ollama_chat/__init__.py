@@ -1,7 +1,7 @@
 """Ollama's own chat API (`POST …/api/chat`)."""
 
 from vtc.apis.contract import PLAIN, Api
-from vtc.apis.ollama_chat.reply import Decoder, Encoder, folded, unfolded
+from vtc.apis.ollama_chat.reply import Decoder, Encoder, fold_lines, unfold_reply
 from vtc.apis.ollama_chat.request import NAME, QUESTIONS, SHOWS, Request, ask, constrain, error
 from vtc.apis.place import Place
 
@@ -13,8 +13,8 @@ API = Api(
     Request,
     lambda _, drop: Decoder(drop),
     lambda form, drop: Encoder(bool(form), drop),
-    unfolded,
-    folded,
+    unfold_reply,
+    fold_lines,
     ask,
     error,
     constrain,

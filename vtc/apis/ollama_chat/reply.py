@@ -17,21 +17,21 @@ from typing import Any, ClassVar
 import msgspec
 
 from vtc.apis.calls import ToolCallAccumulator, arguments_text, in_words
-from vtc.apis.clean import HOLLOW, OBJECT, WRITTEN, Table, is_clean, said
+from vtc.apis.clean import HOLLOW, OBJECT, WRITTEN, Table, get_text, is_clean
 from vtc.apis.contract import Decoded, Json, ReplyEvent
-from vtc.apis.fields import cleaned, count_of, is_error, object_of
+from vtc.apis.fields import count_of, drop_frame_fields, is_error, object_of
 from vtc.apis.ollama_chat.request import NAME, entry_of
 from vtc.apis.reasons import ReasonTable
 from vtc.apis.request import Request
 from vtc.apis.whole import add
 from vtc.events import (
     CUT_OFF,
-    Beside,
     Call,
     CallDelta,
     Delta,
     Failure,
     Finish,
+    FrameMetadata,
     Origin,
     Reasoning,
     ReasoningDelta,
@@ -77,10 +77,13 @@ class Decoder(msgspec.Struct):
         if not line or not isinstance(line.get("message"), dict):
             return Decoded(at_once=True) if frame.data is None else None
         deltas = _deltas(line)
-        received, (frame, line) = frame, cleaned(frame, line, self.drop, self.framing) if self.drop else (frame, line)
+        received, (frame, line) = (
+            frame,
+            drop_frame_fields(frame, line, self.drop, self.framing) if self.drop else (frame, line),
+        )
         return Decoded((*deltas,), (*self._beside(line),), None if frame is received else frame)
 
-    def _beside(self, line: Json) -> Iterator[Beside]:
+    def _beside(self, line: Json) -> Iterator[FrameMetadata]:
         message, done = line["message"], bool(line.get("done"))
         if not self.begun:
             self.begun = True
@@ -150,19 +153,19 @@ class Encoder(msgspec.Struct):
                     number = max(piece.index or 0 for piece in self.pieces) + 1
                     self.pieces = (*self.pieces, CallDelta(number, call.id, call.name, call.arguments))
                 case Call(call=call):
-                    lines.append(self._called(call))
+                    lines.append(self._render_call(call))
                 case CallDelta(index=int()):
                     self.pieces = (*self.pieces, event)
                 case CallDelta():
                     call = ToolCall(event.name, event.arguments or "{}", event.id)
-                    lines.append(self._part(tool_calls=[event.source]) if event.source else self._called(call))
+                    lines.append(self._part(tool_calls=[event.source]) if event.source else self._render_call(call))
                 case Text(text) | Rewritten(text=text) | RefusalDelta(text) if text:
                     lines.append(self._part(content=text))
                 case Failure(message=message):
-                    lines += [*self._gathered(), {"error": message}]
+                    lines += [*self._render_collected_calls(), {"error": message}]
                     self.over = not self.native
         if end:
-            lines += self._gathered()
+            lines += self._render_collected_calls()
             self.finish = end
         if self.finish and (self.native or own["line"]):
             lines += self._last(self.finish, **own["line"], message=self._part(**own["message"])["message"])
@@ -179,12 +182,12 @@ class Encoder(msgspec.Struct):
         reason = (end.said if self.native else "") or reason
         return [{**self._part(), "done": True, "done_reason": reason, **fields}]
 
-    def _gathered(self) -> list[Json]:
+    def _render_collected_calls(self) -> list[Json]:
         """Write the calls that came in pieces."""
         calls, self.pieces = ToolCallAccumulator(self.pieces).calls(complete=False), ()
-        return [*map(self._called, calls)]
+        return [*map(self._render_call, calls)]
 
-    def _called(self, call: ToolCall) -> Json:
+    def _render_call(self, call: ToolCall) -> Json:
         """Write a call; as text where its arguments are cut or no object, which this API has no word for."""
         if (text := in_words(call)) is not None:
             return self._part(content=text)
@@ -222,7 +225,7 @@ def _deltas(line: Mapping[str, Any]) -> list[Delta]:
     for entry in message.get("tool_calls") or ():
         function = entry["function"]
         arguments, clean = arguments_text(function.get("arguments")) or "{}", is_clean(function, _CLEAN)
-        name = said(function.get("name"))
+        name = get_text(function.get("name"))
         deltas.append(CallDelta(None, entry.get("id"), name, arguments, entry, clean=clean, last=True))
     if message.get("content") or not deltas:
         deltas.append(TextDelta(str(message.get("content") or "")))
@@ -234,7 +237,7 @@ def _deltas(line: Mapping[str, Any]) -> list[Delta]:
     return deltas
 
 
-def unfolded(reply: Any, request: Request | None) -> Sequence[Mapping[str, Any]]:
+def unfold_reply(reply: Any, request: Request | None) -> Sequence[Mapping[str, Any]]:
     """Tell a whole reply by lines; one if no client asked for them."""
     message = reply["message"]
     if not isinstance(message, dict):
@@ -247,7 +250,7 @@ def unfolded(reply: Any, request: Request | None) -> Sequence[Mapping[str, Any]]
     return [*lines, {**reply, "message": {**rest, "content": ""}}]
 
 
-def folded(lines: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+def fold_lines(lines: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     """Add up lines to a whole reply."""
     message: dict[str, Any] = {}
     for line in lines:

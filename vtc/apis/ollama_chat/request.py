@@ -148,7 +148,7 @@ def ask(canonical: CanonicalRequest) -> Json:
     """Write a request. How much is to be thought is told only in words: of many models it is an error."""
     fields: dict[str, Any] = {
         "model": canonical.model,
-        "messages": [_written(message) for message in canonical.messages],
+        "messages": [_render_message(message) for message in canonical.messages],
         "stream": canonical.stream,
         **LAYOUT.write_limits(canonical.limits),
     }
@@ -166,7 +166,7 @@ def constrain(form: str, value: Any) -> Json:
     return {"format": value} if form == "json_schema" else {}
 
 
-def _written(message: Message) -> Json:
+def _render_message(message: Message) -> Json:
     texts, images = _images_apart(parts_of(message))
     entry: dict[str, Any] = {"role": message.role, "content": "\n".join(texts)}
     if images:
@@ -192,7 +192,7 @@ _FAMILY = "vtc"
 """The architecture of a model, under which clients look for its window."""
 
 
-def listed(models: Sequence[ListedModel]) -> Json:
+def render_model_list(models: Sequence[ListedModel]) -> Json:
     """Write a list of models."""
     entry: dict[str, Any] = {"size": 0, "digest": "", "details": {}}
     return {
@@ -200,7 +200,7 @@ def listed(models: Sequence[ListedModel]) -> Json:
     }
 
 
-def shown(model: ListedModel) -> Json:
+def render_model(model: ListedModel) -> Json:
     """Write what a model is. That it takes tools holds for every one, unless the server says otherwise."""
     abilities = {"tools": True, **model.abilities}
     info = {"general.architecture": _FAMILY, "general.basename": model.name}
@@ -215,8 +215,8 @@ def shown(model: ListedModel) -> Json:
 
 QUESTIONS = (
     Question("alive", "HEAD", "/", lambda _: {}),
-    Question("models", "GET", "/api/tags", listed),
+    Question("models", "GET", "/api/tags", render_model_list),
     # Clients want one that is not too old (Copilot 0.6.4).
     Question("version", "GET", "/api/version", lambda _: {"version": "0.15.0"}),
-    Question("model", "POST", SHOWS, shown),
+    Question("model", "POST", SHOWS, render_model),
 )

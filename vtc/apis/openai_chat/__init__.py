@@ -4,7 +4,7 @@ from vtc.apis.contract import PLAIN, Api, UnreadPath
 from vtc.apis.openai_chat import request
 from vtc.apis.openai_chat.decoder import Decoder
 from vtc.apis.openai_chat.encoder import Encoder
-from vtc.apis.openai_chat.request import QUESTIONS, Request, folded, unfolded
+from vtc.apis.openai_chat.request import QUESTIONS, Request, fold_chunks, unfold_reply
 from vtc.apis.openai_chat.words import NAME, ChatForm
 from vtc.apis.place import Place
 
@@ -16,8 +16,8 @@ API = Api(
     Request,
     lambda form, drop: Decoder(drop, thoughts=form.thoughts if form else (), sole=form.sole if form else False),
     lambda form, drop: Encoder(form or ChatForm(), drop),
-    unfolded,
-    folded,
+    unfold_reply,
+    fold_chunks,
     request.ask,
     request.error,
     request.constrain,

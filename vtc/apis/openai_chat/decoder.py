@@ -21,16 +21,16 @@ from vtc.apis.calls import OpenCalls
 from vtc.apis.clean import MISSING, NOTHING, NULL, NUMBER, OPTIONAL, WRITTEN, Table, is_clean
 from vtc.apis.contract import Decoded, Json
 from vtc.apis.crossing import FIELDS
-from vtc.apis.fields import cleaned, count_of, is_error, object_of, part_of
+from vtc.apis.fields import count_of, drop_frame_fields, is_error, object_of, part_of
 from vtc.apis.openai_chat import words
-from vtc.apis.openai_chat.words import FRAMING, NAME, REASON_OF, Pieces, read_call
+from vtc.apis.openai_chat.words import FRAMING, NAME, REASON_OF, EntryPieces, read_call
 from vtc.events import (
-    Beside,
     BlockStart,
     CallDelta,
     Delta,
     Failure,
     Finish,
+    FrameMetadata,
     Origin,
     ReasoningDelta,
     Seal,
@@ -86,7 +86,7 @@ _CLEAN: Mapping[str, Table] = {
 """What clients rely on, by where it stands; for calls there is more of it. The structs below say the same."""
 
 
-class _Delta(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+class _ChunkDelta(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     content: str | None = None
     role: Literal["assistant"] | msgspec.UnsetType = msgspec.UNSET
     tool_calls: Any = None
@@ -96,8 +96,8 @@ class _Delta(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     refusal: Any = None
 
 
-class _Choice(msgspec.Struct, gc=False, forbid_unknown_fields=True):
-    delta: _Delta
+class _ChunkChoice(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    delta: _ChunkDelta
     index: int | None = None
     finish_reason: Annotated[str, msgspec.Meta(pattern="^(?!null$)\\S")] | None = None
     logprobs: Any = None
@@ -108,7 +108,7 @@ class _Choice(msgspec.Struct, gc=False, forbid_unknown_fields=True):
 
 
 class _Chunk(msgspec.Struct, gc=False, forbid_unknown_fields=True):
-    choices: list[_Choice]
+    choices: list[_ChunkChoice]
     id: Any = None
     object: Any = None
     created: Any = None
@@ -142,7 +142,7 @@ class Decoder(msgspec.Struct):
     """By choice, the calls whose arguments are not complete yet."""
     named: frozenset[int] = frozenset()
     """The choices whose reasoning has a field of its own: their entries of reasoning say the same."""
-    details: dict[int, Pieces] = {}
+    details: dict[int, EntryPieces] = {}
     """By choice, the entries of reasoning since the last seal."""
 
     def decode(self, frame: Frame) -> Decoded | None:
@@ -212,7 +212,10 @@ class Decoder(msgspec.Struct):
         )
         if self.sole and len(entries) > 1:
             deltas = _as_one(deltas)
-        received, (frame, chunk) = frame, cleaned(frame, self._named(chunk), self.drop, self.framing, chunk)
+        received, (frame, chunk) = (
+            frame,
+            drop_frame_fields(frame, self._copy_reasoning(chunk), self.drop, self.framing, chunk),
+        )
         starts = [*self._starts(chunk)]
         news = {key: value for key, value in chunk.items() if key in _LATE and value not in (None, self.head.get(key))}
         beside = [
@@ -225,7 +228,7 @@ class Decoder(msgspec.Struct):
             (*deltas, *failed), (*beside,), None if frame is received else frame, clean=clean and not (apart or is_null)
         )
 
-    def _named(self, chunk: dict[str, Any]) -> dict[str, Any]:
+    def _copy_reasoning(self, chunk: dict[str, Any]) -> dict[str, Any]:
         """Tell what the model thinks in all fields in which the client is to be told it."""
         if not self.thoughts:
             return chunk
@@ -266,12 +269,14 @@ class Decoder(msgspec.Struct):
                 yield BlockStart("reasoning", -1, choice=choice)
             self.details = {**self.details, choice: None if is_sealed else details}
             if is_sealed:
-                yield Seal(encrypted=words.sealed(details), choice=choice, calls=calls)
+                yield Seal(encrypted=words.pack_entries(details), choice=choice, calls=calls)
         for begun, entry in words.of_calls(part):
             yield BlockStart("reasoning", -1, choice=choice)
-            yield Seal(encrypted=words.sealed((None, [entry])), choice=choice, calls=max(calls + begun, 0), on="call")
+            yield Seal(
+                encrypted=words.pack_entries((None, [entry])), choice=choice, calls=max(calls + begun, 0), on="call"
+            )
 
-    def _starts(self, chunk: Json) -> Iterator[Beside]:
+    def _starts(self, chunk: Json) -> Iterator[FrameMetadata]:
         """Tell which choices begin with this chunk."""
         for entry in chunk["choices"]:
             index = entry.get("index") or 0
@@ -348,7 +353,7 @@ def _deltas(choice: int, entry: Json, part: Json, calls: Sequence[CallDelta], *,
     return deltas
 
 
-def _beside(chunk: Json) -> Iterator[Beside]:
+def _beside(chunk: Json) -> Iterator[FrameMetadata]:
     """Read what a chunk says besides text, calls and its end."""
     entries = chunk["choices"]
     first = (entries[0].get("index") or 0) if entries else 0

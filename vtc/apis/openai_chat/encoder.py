@@ -86,7 +86,7 @@ class Encoder(msgspec.Struct):
                     if choice not in self.begun:
                         say({"content": ""})
                 case Origin(api=api, kind=kind, value=value) | ReasoningDelta(own=Origin(api, kind, value)) if (
-                    api == NAME and not self._renamed(event)
+                    api == NAME and not self._needs_other_reasoning_field(event)
                 ):
                     place, _, key = kind.partition(".")
                     fields = own.setdefault(place, {})
@@ -134,7 +134,7 @@ class Encoder(msgspec.Struct):
     def keep_alive(self) -> bytes:
         return b": keep-alive\n\n"
 
-    def _renamed(self, event: ReplyEvent) -> bool:
+    def _needs_other_reasoning_field(self, event: ReplyEvent) -> bool:
         """True for reasoning that the client is told in other fields than those of the server."""
         own = event.own if isinstance(event, ReasoningDelta) else None
         return bool(self.form.thoughts) and own is not None and own.kind.rpartition(".")[2] in FIELDS
@@ -143,7 +143,7 @@ class Encoder(msgspec.Struct):
         """True for reasoning that is not told as the server's own."""
         own = event.own if isinstance(event, ReasoningDelta) else None
         in_details = bool(self.form.thoughts) and own is not None and own.kind.removeprefix("delta.") in words.SEALED
-        return (own is None or in_details or self._renamed(event)) and FIELDS[0] not in self.drop
+        return (own is None or in_details or self._needs_other_reasoning_field(event)) and FIELDS[0] not in self.drop
 
     def _start(self, start: Start) -> None:
         if not self.head:
@@ -158,7 +158,7 @@ class Encoder(msgspec.Struct):
         entry = entry_of(ToolCall(call.name, "", call.id, call.source), self.form.custom)
         custom = {"custom": {"input": raw_input(call.arguments)}} if "custom" in entry else None
         rest = {"index": index, **(custom or {"function": {"arguments": call.arguments}})}
-        sealed = self._sealed(index) if self.seals else {}
+        sealed = self._render_call_seals(index) if self.seals else {}
         return {"tool_calls": [{**entry, **sealed, "index": index}]}, {"tool_calls": [rest]}
 
     def _piece(self, piece: CallDelta, choice: int) -> Json:
@@ -174,21 +174,21 @@ class Encoder(msgspec.Struct):
         if not piece.name:
             entry = {key: value for key, value in entry.items() if key not in ("id", "type")}
             entry["custom" if "custom" in entry else "function"].pop("name")
-        sealed = self._sealed(place[1]) if self.seals and piece.name else {}
+        sealed = self._render_call_seals(place[1]) if self.seals and piece.name else {}
         return {"tool_calls": [{"index": place[1], **entry, **sealed}]}
 
-    def _sealed(self, call: int) -> Json:
+    def _render_call_seals(self, call: int) -> Json:
         """Write what stands before a call of what only its server reads, as Google does: some clients bring it back."""
         here = [seal.value for seal in self.seals if seal.calls <= call]
         self.seals = tuple(seal for seal in self.seals if seal.calls > call)
-        return words.signed(words.BETWEEN.join(here)) if here else {}
+        return words.make_signature_entry(words.BETWEEN.join(here)) if here else {}
 
     def _input(self, index: int, text: str, id: str | None = None, name: str = "") -> Json:
         """Write a piece of the raw input of a custom tool."""
         if not name:
             return {"tool_calls": [{"index": index, "custom": {"input": text}}]}
         entry = {"index": index, "id": id, "type": "custom", "custom": {"name": name, "input": text}}
-        return {"tool_calls": [{**entry, **self._sealed(index)}]}
+        return {"tool_calls": [{**entry, **self._render_call_seals(index)}]}
 
     def _rests(self, choice: int) -> Iterator[Json]:
         """Write what is missing of raw inputs at the end."""

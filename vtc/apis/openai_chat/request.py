@@ -43,7 +43,7 @@ LAYOUT = BodyLayout(
         *("stream_options", "reasoning_effort", "response_format", "n", "user", "store", "metadata"),
         *("prompt_cache_key", "safety_identifier"),
     ),
-    unsigned=Thought(encrypted=words.sealed((None, [words.signed(UNSIGNED)])), on="call"),
+    unsigned=Thought(encrypted=words.pack_entries((None, [words.make_signature_entry(UNSIGNED)])), on="call"),
 )
 EFFORTS = {"max": "xhigh"}
 """Words for how much to think that only other APIs have."""
@@ -62,7 +62,7 @@ def ask(canonical: CanonicalRequest) -> Json:
     if canonical.tools:
         fields["tools"] = [tool.as_openai() for tool in canonical.tools]
         if canonical.choice != "auto":
-            fields["tool_choice"] = chosen(canonical.choice)
+            fields["tool_choice"] = render_tool_choice(canonical.choice)
         if not canonical.parallel:
             fields["parallel_tool_calls"] = False
     if canonical.effort not in (None, "auto"):
@@ -91,7 +91,7 @@ def constrain(form: str, value: Any) -> Json:
     }
 
 
-def chosen(choice: str) -> Any:
+def render_tool_choice(choice: str) -> Any:
     """Write the choice of a tool."""
     return choice if choice in ("none", "required") else {"type": "function", "function": {"name": choice}}
 
@@ -126,7 +126,9 @@ def _entry(message: Message, thoughts: str) -> Mapping[str, Any]:
     ]
     entry: dict[str, Any] = {"role": message.role, "content": _text(message) if plain else parts}
     past = words.past(message)
-    if message.reasoning and _squeezed(words.text_of(words.entries_of(past.fields))) != _squeezed(message.reasoning):
+    if message.reasoning and _drop_whitespace(words.text_of(words.entries_of(past.fields))) != _drop_whitespace(
+        message.reasoning
+    ):
         entry[thoughts] = message.reasoning
     entry |= past.fields
     if message.calls:
@@ -135,7 +137,7 @@ def _entry(message: Message, thoughts: str) -> Mapping[str, Any]:
     return entry
 
 
-def _squeezed(text: str) -> str:
+def _drop_whitespace(text: str) -> str:
     return "".join(text.split())
 
 
@@ -252,16 +254,16 @@ class Request(request.Request):
         self.form: Any = ChatForm(usage, custom=custom, sole=self.fields.get("n") in (None, 1))
         self.unread = "functions" if self.fields.get("functions") else ""
 
-    def _read(self) -> Iterator[request.Group]:
+    def _read(self) -> Iterator[request.MessageGroup]:
         return (((_message(entry),), (place,)) for place, entry in enumerate(self._conversation))
 
     def _add(self, entries: list[Any], message: Message, called: Collection[str | None]) -> None:
-        entries.append(_encoded(message))
+        entries.append(_render_message(message))
 
     def form_with(self, thoughts: tuple[str, ...]) -> Any:
         return replace(self.form, thoughts=thoughts) if isinstance(self.form, ChatForm) else self.form
 
-    def declined(self, message: Message) -> str:
+    def get_refusal(self, message: Message) -> str:
         text = message.source.get("refusal") if isinstance(message.source, dict) else None
         return text if isinstance(text, str) else ""
 
@@ -287,7 +289,7 @@ class Request(request.Request):
         if isinstance(message.source, dict) and any(key in message.source for key in gone):
             source = {key: value for key, value in message.source.items() if key not in gone}
             message = replace(message, source=source)
-        return replace(message, calls=tuple(map(_unsigned, message.calls)))
+        return replace(message, calls=tuple(map(_drop_call_seal, message.calls)))
 
     def _is_thought(self, part: Any) -> bool:
         return isinstance(part, dict) and part.get("type") == "thinking"
@@ -315,7 +317,7 @@ class Request(request.Request):
     def _declaration(tool: Tool) -> dict[str, Any]:
         return tool.as_openai()
 
-    def _redeclared(self, entry: Any, tools: Mapping[str, Tool]) -> dict[str, Any] | None:
+    def _rewrite_declaration(self, entry: Any, tools: Mapping[str, Tool]) -> dict[str, Any] | None:
         tool = tools.get(self._name(entry) or "")
         if tool is None:
             return None
@@ -388,7 +390,7 @@ def _message(entry: Mapping[str, Any]) -> Message:
     )
 
 
-def _unsigned(call: ToolCall) -> ToolCall:
+def _drop_call_seal(call: ToolCall) -> ToolCall:
     """Leave out what stands on a call of what was thought."""
     if not (isinstance(call.source, dict) and words.signature_on(call.source)):
         return call
@@ -405,14 +407,16 @@ def _call(entry: Mapping[str, Any]) -> ToolCall:
 _TEXT = {"type": "text"}
 
 
-def _encoded(message: Message) -> dict[str, Any]:
+def _render_message(message: Message) -> dict[str, Any]:
     """Write a message that was changed: what it says now, and all fields of its source that say nothing of that."""
     source = message.source if isinstance(message.source, dict) else {}
     role = str(source.get("role", message.role))
     same_role = ROLES.get(role, role) == message.role
     was_result = role == "tool" and not same_role
     past = words.past(message)
-    written = content.written(words.spoken(message), None if was_result else source.get("content"), _TEXT)
+    written = content.render_content(
+        words.drop_reasoning(message), None if was_result else source.get("content"), _TEXT
+    )
     entry: dict[str, Any] = {"role": role if same_role else message.role, "content": written}
     source = {**source, **past.fields} if past.fields else source
     if message.calls:
@@ -434,20 +438,20 @@ def _encoded(message: Message) -> dict[str, Any]:
 # What clients of chat completions ask besides replies.
 
 
-def shown(model: ListedModel) -> Json:
+def render_model(model: ListedModel) -> Json:
     """Write a model; with the window under the names that vLLM and OpenRouter have for it."""
     window = dict.fromkeys(("context_length", "max_model_len"), model.window) if model.window else {}
     return {"id": model.name, "object": "model", "created": model.created, "owned_by": "vtc", **window}
 
 
-def listed(models: Sequence[ListedModel]) -> Json:
+def render_model_list(models: Sequence[ListedModel]) -> Json:
     """Write a list of models."""
-    return {"object": "list", "data": [*map(shown, models)]}
+    return {"object": "list", "data": [*map(render_model, models)]}
 
 
 QUESTIONS = (
-    Question("models", "GET", "/v1/models", listed),
-    Question("model", "GET", "/v1/models/{model}", shown),
+    Question("models", "GET", "/v1/models", render_model_list),
+    Question("model", "GET", "/v1/models/{model}", render_model),
 )
 
 
@@ -462,7 +466,7 @@ OWN_CHUNKS = ("role", "content", *_OF_THOUGHTS, "tool_calls")
 """Fields of a message that get chunks of their own; the others share one."""
 
 
-def unfolded(reply: Any, request: request.Request | None) -> Iterator[dict[str, Any]]:
+def unfold_reply(reply: Any, request: request.Request | None) -> Iterator[dict[str, Any]]:
     """Tell a chat completion by chunks; one for each choice if no client asked for them. Raises ValueError.
 
     A client is told a reason in any case.
@@ -479,7 +483,7 @@ def unfolded(reply: Any, request: request.Request | None) -> Iterator[dict[str, 
         yield {**head, "choices": [], "usage": reply["usage"]}
 
 
-def folded(chunks: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def fold_chunks(chunks: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Add up chunks to a chat completion."""
     reply: dict[str, Any] = {}
     choices: dict[int, dict[str, Any]] = {}

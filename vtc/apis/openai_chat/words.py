@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from vtc.apis.calls import arguments_text, raw_input
-from vtc.apis.clean import MISSING, NUMBER, OPTIONAL, WRITTEN, Table, is_clean, said
-from vtc.apis.contract import FULL, Json, unchained
+from vtc.apis.clean import MISSING, NUMBER, OPTIONAL, WRITTEN, Table, get_text, is_clean
+from vtc.apis.contract import FULL, Json, list_chain
 from vtc.apis.reasons import ReasonTable
 from vtc.apis.whole import add
 from vtc.events import CallDelta, Message, Opaque, Reason, ToolCall
@@ -92,7 +92,7 @@ EXTRA = "extra_content"
 BETWEEN = "."
 """Parts the seals of a server of another API that clients are told in one signature."""
 _SIGNERS, _SIGNATURE = ("google", "vertex"), "thought_signature"
-type Pieces = tuple[Any, Sequence[Json]] | None
+type EntryPieces = tuple[Any, Sequence[Json]] | None
 """The entries of a chunk, after those that came before."""
 
 
@@ -124,11 +124,11 @@ def is_sealed(entries: Sequence[Json]) -> bool:
     return any(seals_in(entries))
 
 
-def sealed(pieces: Pieces) -> str:
+def pack_entries(pieces: EntryPieces) -> str:
     """Write all entries so far as one value."""
     whole: list[dict[str, Any]] = []
     texts: list[str] = []
-    for entry in (entry for entries in unchained(pieces) for entry in entries):
+    for entry in (entry for entries in list_chain(pieces) for entry in entries):
         key = next((key for key in _TEXTS if isinstance(entry.get(key), str)), "")
         last = whole[-1] if whole else {}
         if last and _about(last) == _about(entry) and not is_sealed([last]) and not entry.get("data"):
@@ -146,7 +146,7 @@ def sealed(pieces: Pieces) -> str:
     return encode(whole).decode()
 
 
-def opened(value: str) -> list[Json]:
+def unpack_entries(value: str) -> list[Json]:
     """Read entries that were written as one value; none if it is no such."""
     try:
         entries = decode(value.encode())
@@ -175,7 +175,7 @@ def signature_on(call: Json) -> str:
     return str(values[0]) if values else ""
 
 
-def signed(signature: str) -> Json:
+def make_signature_entry(signature: str) -> Json:
     """Write a signature as an entry that stands on a call."""
     return {EXTRA: {_SIGNERS[0]: {_SIGNATURE: signature}}}
 
@@ -197,7 +197,7 @@ class PastEntries(NamedTuple):
 _NO_ENTRIES = PastEntries({}, {})
 
 
-def spoken(message: Message) -> Sequence[str | Opaque]:
+def drop_reasoning(message: Message) -> Sequence[str | Opaque]:
     """Return the content of a past message but for what was thought."""
     if Opaque not in map(type, message.content):
         return message.content
@@ -217,7 +217,7 @@ def past(message: Message) -> PastEntries:
             on_calls[calls], here = here, {}
             calls += 1
         elif isinstance(part, Opaque) and part.thought:
-            for entry in opened(part.thought.encrypted):
+            for entry in unpack_entries(part.thought.encrypted):
                 if EXTRA in entry:
                     here = entry
                 else:
@@ -248,12 +248,12 @@ _OF_LATER: Table = {"name": (MISSING,), "arguments": OPTIONAL}
 def read_call(call: Mapping[str, Any], choice: int, known: int = 0) -> CallDelta:
     """Read an entry of `tool_calls`, or a piece of one; `known` calls have begun before it."""
     function = function_of(call)
-    index, name, arguments = call.get("index"), said(function.get("name")), function.get("arguments")
+    index, name, arguments = call.get("index"), get_text(function.get("name")), function.get("arguments")
     number = index if isinstance(index, int) else None
     begins = bool(name) or number is None or number >= known
     clean = is_clean(call, _FIRST if begins else _LATER) and is_clean(function, _OF_FIRST if begins else _OF_LATER)
     text = arguments_text(function.get("input") if arguments is None else arguments)
-    return CallDelta(number, said(call.get("id")) or None, name, text, call, choice, clean)
+    return CallDelta(number, get_text(call.get("id")) or None, name, text, call, choice, clean)
 
 
 def function_of(entry: Mapping[str, Any]) -> Mapping[str, Any]:

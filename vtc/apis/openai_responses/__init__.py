@@ -5,7 +5,7 @@ from vtc.apis.openai_responses import request
 from vtc.apis.openai_responses.decoder import Decoder
 from vtc.apis.openai_responses.encoder import Encoder
 from vtc.apis.openai_responses.items import NAME, ResponseForm
-from vtc.apis.openai_responses.request import QUESTIONS, Request, folded, unfolded
+from vtc.apis.openai_responses.request import QUESTIONS, Request, fold_events, unfold_reply
 from vtc.apis.place import Place
 
 __all__ = ["API", "NAME", "Decoder", "Encoder", "Request", "ResponseForm"]
@@ -16,8 +16,8 @@ API = Api(
     Request,
     lambda form, drop: Decoder(form or ResponseForm(), drop),
     lambda form, drop: Encoder(form or ResponseForm(), drop),
-    unfolded,
-    folded,
+    unfold_reply,
+    fold_events,
     request.ask,
     request.error,
     seals="amid",

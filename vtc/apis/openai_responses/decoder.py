@@ -18,8 +18,8 @@ import msgspec
 from msgspec.structs import replace
 
 from vtc.apis.clean import BLANK, WRITTEN, Table, is_clean
-from vtc.apis.contract import Chain, Decoded, Json, joined
-from vtc.apis.fields import cleaned, count_of, is_error, object_of, part_of, text_at
+from vtc.apis.contract import Decoded, Json, TextChain, join_chain
+from vtc.apis.fields import count_of, drop_frame_fields, is_error, object_of, part_of, text_at
 from vtc.apis.openai_responses.items import (
     ADDED,
     CALLS,
@@ -36,18 +36,18 @@ from vtc.apis.openai_responses.items import (
     is_as_declared,
     is_call,
     name_of,
-    parted,
+    split_namespace,
     text_of,
 )
 from vtc.events import (
     CUT_OFF,
-    Beside,
     BlockEnd,
     BlockStart,
     CallDelta,
     Delta,
     Failure,
     Finish,
+    FrameMetadata,
     Origin,
     Reason,
     ReasoningDelta,
@@ -91,7 +91,7 @@ def failure_in(value: Json) -> Failure:
 # A client of this API finds them there. For one of another they are told at that place.
 
 
-def told(item: Json, number: int, form: ResponseForm, calls: int) -> Iterator[Delta | Origin | Seal]:
+def decode_item(item: Json, number: int, form: ResponseForm, calls: int) -> Iterator[Delta | Origin | Seal]:
     """Tell a whole item, before which so many `calls` began, by deltas, and by what stands beside them."""
     kind = str(item.get("type") or "message")
     if kind in CALLS:
@@ -117,7 +117,7 @@ def told(item: Json, number: int, form: ResponseForm, calls: int) -> Iterator[De
         yield Origin(NAME, "event", (number, {"type": DONE, "output_index": number, "item": item}), lost=kind)
 
 
-def left(output: Any, begun: Sequence[str]) -> list[Json]:
+def find_remaining_items(output: Any, begun: Sequence[str]) -> list[Json]:
     """Find the items of a whole reply that follow those which began, by their types; none if these differ."""
     items = [entry for entry in output if isinstance(entry, Mapping)] if isinstance(output, list) else []
     kinds = [str(entry.get("type") or "message") for entry in items]
@@ -209,7 +209,7 @@ class Decoder(msgspec.Struct):
     """Items by all that may name them."""
     filled: frozenset[int] = frozenset()
     """Items whose open part holds text."""
-    pieces: dict[int, Chain] = {}
+    pieces: dict[int, TextChain] = {}
     """By item, the arguments of a call."""
     begun: dict[int, tuple[str, str | None]] = {}
     """By item, the name and the id with which a call began."""
@@ -239,32 +239,32 @@ class Decoder(msgspec.Struct):
         value = object_of(data)
         if value is None or not isinstance(value.get("type"), str):
             if value and is_error(value):
-                return _decoded([*_failed({**value, "type": "error"})], frame, frame)
+                return _make_decoded([*_decode_failure({**value, "type": "error"})], frame, frame)
             return Decoded(ends=True) if data.strip() == b"[DONE]" else None
-        received, (frame, value) = frame, cleaned(frame, value, self.drop - _NEEDED, FRAMING)
+        received, (frame, value) = frame, drop_frame_fields(frame, value, self.drop - _NEEDED, FRAMING)
         type_, about = value["type"], bool(value.keys() & {"item_id", "item", "output_index"})
         if events := self._unbegun(value, type_):
-            return _decoded(events, frame, received)
+            return _make_decoded(events, frame, received)
         if type_ == ADDED or (type_ == TEXT and not (about and self._kind(value) == "message")):
             of = str(part_of(value, "item").get("type") or "message")
             self.names = {**self.names, **dict.fromkeys(_names(value), len(self.items))}
             self.items = (*self.items, of)
         if not (about or "sequence_number" in value or type_.startswith("response.") or type_ in _FAILURES):
             return None
-        events = [*self._said(value, self._number(value), self._kind(value) if about else "")]
-        return _decoded(events, frame, received, clean=type_ not in ENDS or _is_clean(value))
+        events = [*self._decode_event(value, self._number(value), self._kind(value) if about else "")]
+        return _make_decoded(events, frame, received, clean=type_ not in ENDS or _is_clean(value))
 
-    def _unbegun(self, value: Json, type_: str) -> list[Delta | Beside]:
+    def _unbegun(self, value: Json, type_: str) -> list[Delta | FrameMetadata]:
         """Tell items that no event began, and what this one says besides; nothing if it holds none."""
         if type_ == DONE:
             is_new = not any(name in self.names for name in _names(value)) and self.ended == len(self.items)
             self.ended += 1
             items = [part_of(value, "item")] if is_new else []
         else:
-            items = left(part_of(value, "response").get("output"), self.items) if type_ in ENDS else []
-        events: list[Delta | Beside] = [self._silent()] if items and self.speaking else []
+            items = find_remaining_items(part_of(value, "response").get("output"), self.items) if type_ in ENDS else []
+        events: list[Delta | FrameMetadata] = [self._silent()] if items and self.speaking else []
         for item in items:
-            events += told(item, len(self.items), self.form, self._calls(len(self.items)))
+            events += decode_item(item, len(self.items), self.form, self._calls(len(self.items)))
             self.complete |= {len(self.items)}
             self.items = (*self.items, str(item.get("type") or "message"))
         return [*events, *self._of_response(value, type_)] if items and type_ in ENDS else events
@@ -280,11 +280,11 @@ class Decoder(msgspec.Struct):
     def _kind(self, value: Json) -> str:
         return self.items[self._number(value)] if self.items else ""
 
-    def _said(self, value: Json, number: int, kind: str) -> Iterator[Delta | Beside]:
+    def _decode_event(self, value: Json, number: int, kind: str) -> Iterator[Delta | FrameMetadata]:
         type_, (name, _, action) = value["type"], value["type"].rpartition(".")
         place = number if value.get("output_index") == number else -1
         if type_ in _FAILURES:
-            yield from _failed(value)
+            yield from _decode_failure(value)
             return
         if self.speaking and type_ == ADDED:
             yield self._silent()
@@ -319,11 +319,11 @@ class Decoder(msgspec.Struct):
             yield from self._text(value, number, type_)
         elif type_ == DONE:
             item = value["item"]
-            yield from _noted("item", number, item)
+            yield from _decode_end("item", number, item)
             if kind == "reasoning" and isinstance(item.get("encrypted_content"), str):
                 yield Seal(encrypted=item["encrypted_content"], calls=self._calls(number))
         elif name in _PARTS:
-            yield from _noted("part", number, value["part"])
+            yield from _decode_end("part", number, value["part"])
         elif action == "done":
             text = _string(value.get("text", value.get("refusal")))
             is_spoken = f"{name}.delta" not in _THOUGHTS
@@ -340,7 +340,7 @@ class Decoder(msgspec.Struct):
         self.speaking = False
         return BlockEnd()
 
-    def _text(self, value: Json, number: int, type_: str) -> Iterator[Delta | Beside]:
+    def _text(self, value: Json, number: int, type_: str) -> Iterator[Delta | FrameMetadata]:
         text = _string(value.get("delta"))
         self.filled |= {number} if text else set()
         if type_ in _THOUGHTS:
@@ -372,10 +372,10 @@ class Decoder(msgspec.Struct):
         elif type_ == f"response.{events}.delta":
             yield self._piece(number, _string(value.get("delta")), in_order, raw)
         elif type_ in (f"response.{events}.done", DONE):
-            so_far, whole = joined(self.pieces.get(number)), _string(value.get(field) or item.get(field))
+            so_far, whole = join_chain(self.pieces.get(number)), _string(value.get(field) or item.get(field))
             rest = whole.removeprefix(so_far) if whole.startswith(so_far) else ""
             clean = in_order and (not whole or so_far + rest == whole or _is_same(so_far, whole))
-            clean = clean and (type_ == DONE or parted(value, self.form) is value)
+            clean = clean and (type_ == DONE or split_namespace(value, self.form) is value)
             name, same = self._name(item or value, number, is_item=type_ == DONE)
             piece = self._piece(number, rest, clean and same, raw)
             end = '"}' if raw and type_ == DONE else ""
@@ -405,7 +405,7 @@ class Decoder(msgspec.Struct):
 
     # The whole
 
-    def _of_response(self, value: Json, type_: str) -> Iterator[Delta | Beside]:
+    def _of_response(self, value: Json, type_: str) -> Iterator[Delta | FrameMetadata]:
         response = value["response"]
         id_, model = str(response.get("id") or ""), str(response.get("model") or "")
         known = {key: value for key, value in response.items() if key in _FIELDS["response"]}
@@ -452,7 +452,7 @@ class Decoder(msgspec.Struct):
     def _rest_of(self, number: int, kind: str, item: Json, *, complete: bool) -> CallDelta:
         """Return what an item says of a call besides what was received; all that was received stays."""
         raw = kind == "custom_tool_call"
-        so_far, whole = joined(self.pieces.get(number)), text_at(item, CALLS[kind][1]) or ""
+        so_far, whole = join_chain(self.pieces.get(number)), text_at(item, CALLS[kind][1]) or ""
         is_known = item.get("type") == kind and whole.startswith(so_far)
         complete = complete and is_known and item.get("status") != "incomplete"
         piece = self._piece(number, whole.removeprefix(so_far) if is_known else "", False, raw)
@@ -487,7 +487,9 @@ def _is_clean(value: Json) -> bool:
     return all(is_clean(item, _CLEAN_LAST) for item in items if item.get("type") in CALLS)
 
 
-def _decoded(events: Sequence[Delta | Beside], frame: Frame, received: Frame, *, clean: bool = True) -> Decoded:
+def _make_decoded(
+    events: Sequence[Delta | FrameMetadata], frame: Frame, received: Frame, *, clean: bool = True
+) -> Decoded:
     deltas = tuple(event for event in events if not isinstance(event, _BESIDE))
     beside = tuple(event for event in events if isinstance(event, _BESIDE))
     return Decoded(deltas, beside, None if frame is received else frame, clean=clean)
@@ -498,7 +500,7 @@ def _is_read(type_: str, key: str, value: Any) -> bool:
     return key in _READ[type_] or (key in _EVERY_EVENT and not isinstance(value, dict | list))
 
 
-def _failed(value: Json) -> Iterator[Failure | Origin]:
+def _decode_failure(value: Json) -> Iterator[Failure | Origin]:
     """Read an error, and what else its event says."""
     yield failure_in(value)
     response = part_of(value, "response")
@@ -508,7 +510,7 @@ def _failed(value: Json) -> Iterator[Failure | Origin]:
     yield from (Origin(NAME, f"failed.{key}", None) for key in odd)
 
 
-def _block(kind: str, number: int, id_: str, place: str, at: Any, fields: Json) -> Iterator[Beside]:
+def _block(kind: str, number: int, id_: str, place: str, at: Any, fields: Json) -> Iterator[FrameMetadata]:
     """Read the beginning of an item or of a part of it."""
     known = {key: value for key, value in fields.items() if key in _FIELDS[place]}
     own = Origin(NAME, place, (at, known), harmless=True)
@@ -524,7 +526,7 @@ def _odd(item: Json) -> list[str]:
     return [key for part in parts for key in part if key not in _FIELDS["part"]]
 
 
-def _noted(place: str, number: int, fields: Json) -> Iterator[Origin]:
+def _decode_end(place: str, number: int, fields: Json) -> Iterator[Origin]:
     """Read the end of an item or of a part of it."""
     known = {key: value for key, value in fields.items() if key in _FIELDS[place]}
     yield from (Origin(NAME, f"output.{key}", None) for key in _odd(fields))

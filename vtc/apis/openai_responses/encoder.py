@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from vtc.apis.calls import JsonNesting, RawInput, raw_input
-from vtc.apis.contract import FULL, Chain, Json, ReplyEvent, joined
+from vtc.apis.contract import FULL, Json, ReplyEvent, TextChain, join_chain
 from vtc.apis.fields import text_at
 from vtc.apis.openai_responses.items import (
     ADDED,
@@ -27,7 +27,7 @@ from vtc.apis.openai_responses.items import (
     ResponseForm,
     action_of,
     done_item,
-    emptied,
+    empty_item,
     essence,
     events_of,
     head_of,
@@ -70,7 +70,7 @@ class CallProgress(msgspec.Struct, frozen=True, gc=False):
     id: str = ""
     name: str = ""
     source: Mapping[str, Any] = {}
-    said: Chain = None
+    said: TextChain = None
     """Its arguments."""
     nesting: JsonNesting = JsonNesting()
     ended: bool = False
@@ -89,7 +89,7 @@ class CallProgress(msgspec.Struct, frozen=True, gc=False):
     @property
     def arguments(self) -> str:
         """Return its arguments so far; a complete call without arguments has an empty object."""
-        return joined(self.said) or ("{}" if self.is_whole else "")
+        return join_chain(self.said) or ("{}" if self.is_whole else "")
 
     def more(self, piece: CallDelta) -> CallProgress:
         """Add a piece."""
@@ -120,7 +120,7 @@ _SAYING = ("message", "reasoning")
 _LISTS = {"reasoning_summary_part": "summary", "content_part": "content"}
 
 
-class Item(msgspec.Struct, frozen=True, gc=False):
+class OpenItem(msgspec.Struct, frozen=True, gc=False):
     """An item that the client was told the beginning of, and not the end."""
 
     kind: str
@@ -150,7 +150,7 @@ class Item(msgspec.Struct, frozen=True, gc=False):
         return {**at, f"{self.place}_index": sum(entry == self.place for entry, _ in self.parts)}
 
 
-class Opened(msgspec.Struct):
+class OpenItems(msgspec.Struct):
     """It is copied for each frame: a field gets a new value, and is not changed."""
 
     form: ResponseForm = ResponseForm()
@@ -159,8 +159,8 @@ class Opened(msgspec.Struct):
     """Of the reply."""
     count: int = 0
     """Items that began."""
-    open: Item | None = None
-    said: Chain = None
+    open: OpenItem | None = None
+    said: TextChain = None
     """The text of the open part, or what was told of the open call's arguments."""
     raw: RawInput = RawInput()
     """That of the open call, if it is one of a custom tool."""
@@ -189,7 +189,7 @@ class Opened(msgspec.Struct):
         if (id_ := fields.get("id")) and not any(item["id"] == id_ for _, item in self.done):
             rest["id"] = id_
         lists |= {"content": []} if "content" in fields else {}
-        self.open = Item(kind, number, self.count, {**about, **rest, **lists})
+        self.open = OpenItem(kind, number, self.count, {**about, **rest, **lists})
         self.count += 1
         yield {"type": ADDED, "output_index": self.open.index, "item": self.open.fields}
 
@@ -213,9 +213,9 @@ class Opened(msgspec.Struct):
         open_, noted = self.open, self._take("part_done")
         if open_ is None or open_.part is None:
             return
-        text, (around, events, field) = joined(self.said), names_of(open_.part)
+        text, (around, events, field) = join_chain(self.said), names_of(open_.part)
         is_same = noted is None or not field or noted.get(field) == text
-        part = {**open_.part, **(noted or {})} if is_same else emptied(open_.part)
+        part = {**open_.part, **(noted or {})} if is_same else empty_item(open_.part)
         if field:
             part = {**part, field: text}
             if not open_.settled:
@@ -238,10 +238,10 @@ class Opened(msgspec.Struct):
         kept = {key: parts for key, parts in lists.items() if parts or key in open_.fields}
         status_fields = {"status": status} if "status" in open_.fields else {}
         item = {**open_.fields, **status_fields, **rest, **kept}
-        self._finished(open_.index, item)
+        self._finish_item(open_.index, item)
         yield {"type": DONE, "output_index": open_.index, "item": item}
 
-    def _finished(self, index: int, item: Json) -> None:
+    def _finish_item(self, index: int, item: Json) -> None:
         self.done, self.open, self.said = (*self.done, (index, item)), None, None
 
     # Calls that come in pieces
@@ -253,11 +253,11 @@ class Opened(msgspec.Struct):
         if item["type"] in CALLS:
             item[CALLS[item["type"]][1]] = ""
         item = {**item, "id": item.get("id") or id_of(item), "status": "in_progress"}
-        self.open, self.count = Item(item["type"], call.number, self.count, item), self.count + 1
+        self.open, self.count = OpenItem(item["type"], call.number, self.count, item), self.count + 1
         self.said, self.raw = None, RawInput()
         yield {"type": ADDED, "output_index": self.open.index, "item": item}
         if call.nesting.begun:
-            yield from self._argue(joined(call.said))
+            yield from self._argue(join_chain(call.said))
 
     def _argue(self, arguments: str) -> Iterator[Json]:
         """Write a piece of the open call's arguments, of a custom tool what that has of its raw input."""
@@ -272,13 +272,13 @@ class Opened(msgspec.Struct):
     def _end_call(self) -> Iterator[Json]:
         open_ = self.open
         assert open_ is not None
-        call = self._taken(open_.number)
+        call = self._pop_call(open_.number)
         item = {**open_.fields, "status": "completed" if call.is_whole else "incomplete"}
         ours = call.source if str(call.source.get("type")) == open_.kind else {}
         item |= {key: value for key, value in ours.items() if key not in (*open_.fields, "arguments", "input")}
         if open_.kind in CALLS:
             events, field = CALLS[open_.kind]
-            sent, text = joined(self.said), call.arguments if field == "arguments" else raw_input(call.arguments)
+            sent, text = join_chain(self.said), call.arguments if field == "arguments" else raw_input(call.arguments)
             item[field] = text = text if text.startswith(sent) else sent
             if len(text) > len(sent) and not open_.settled:
                 yield {"type": f"response.{events}.delta", **open_.at, "delta": text[len(sent) :]}
@@ -286,10 +286,10 @@ class Opened(msgspec.Struct):
                 yield {"type": f"response.{events}.done", **open_.at, "name": item["name"], field: text}
         else:
             item |= ours
-        self._finished(open_.index, item)
+        self._finish_item(open_.index, item)
         yield {"type": DONE, "output_index": open_.index, "item": item}
 
-    def _taken(self, number: int) -> CallProgress:
+    def _pop_call(self, number: int) -> CallProgress:
         call = self.calls[number]
         self.calls = {key: value for key, value in self.calls.items() if key != number}
         return call
@@ -324,7 +324,7 @@ _DEMANDED = ("id", "object", "created_at", "status", "model", "output")
 _THOUGHTS = frozenset({"thinking", "reasoning", "reasoning_content"})
 
 
-class EventCounter(Opened):
+class EventCounter(OpenItems):
     """Counts the events for the encoder, and knows which item is open."""
 
     in_step: bool = True
@@ -342,13 +342,13 @@ class EventCounter(Opened):
     unread: bytes = b""
     """The last frames that left unread."""
 
-    def passed(self, data: bytes, texts: Sequence[bytes]) -> None:
+    def record_passed(self, data: bytes, texts: Sequence[bytes]) -> None:
         """Take note of frames that left unread (`contract.FrameFollower`)."""
         self.unread = data
         if self.open is not None and self.open.part is not None:
             self.said = (self.said, decode(b'"%b"' % b"".join(texts), "replace"))
 
-    def _numbered(self, events: Sequence[Json], frames: int = 0) -> list[Json]:
+    def _number_events(self, events: Sequence[Json], frames: int = 0) -> list[Json]:
         """Number events; `frames` have left with their own numbers."""
         if self.unread and (numbers := _NUMBER.findall(self.unread)):
             self.next = int(numbers[-1]) + 1
@@ -365,7 +365,7 @@ class EventCounter(Opened):
             self.noted = (*self.noted, events)
             return False
         noted, self.noted = self.noted, ()
-        self._numbered((), len(noted) + 1 if self.head or self.next else 0)
+        self._number_events((), len(noted) + 1 if self.head or self.next else 0)
         for event in (event for frame in (*noted, events) for event in frame):
             self.in_step = self._track(event) and self.in_step
         return True
@@ -375,7 +375,7 @@ class EventCounter(Opened):
         open_ = self.open
         match event:
             case Start(own=Origin(value=(number, fields))):
-                self._created(event, fields)
+                self._begin_response(event, fields)
                 self.next = None if number is None else number + 1
                 demanded = isinstance(fields.get("created_at"), int | float) and isinstance(fields.get("model"), str)
                 return demanded and bool(event.id) and fields.get("output") == []
@@ -424,11 +424,11 @@ class EventCounter(Opened):
         assert open_ is not None
         if kind == "text_done":
             self.open = replace(open_, settled=True)
-            return open_.part is None or value == joined(self.said)
+            return open_.part is None or value == join_chain(self.said)
         if kind == "part_done":
             if open_.part is None:
                 return False
-            sound = text_of(value) in (None, joined(self.said))
+            sound = text_of(value) in (None, join_chain(self.said))
             self.notes = {**self.notes, "part_done": value}
             [*self._end_part()]
             return sound
@@ -436,7 +436,7 @@ class EventCounter(Opened):
             return False
         sent = [text_of(part) for _, part in open_.parts]
         parts = [*(value.get("summary") or ()), *(value.get("content") or ())]
-        self._finished(open_.index, {**open_.fields, **value})
+        self._finish_item(open_.index, {**open_.fields, **value})
         return [text_of(part) for part in parts] == sent
 
     def _track_call(self, piece: CallDelta) -> bool:
@@ -450,8 +450,8 @@ class EventCounter(Opened):
         self.calls = {**self.calls, number: (call := self.calls[number].more(piece))}
         [*self._argue(piece.arguments)]
         if call.ended:
-            self._taken(number)
-            self._finished(open_.index, {**open_.fields, **(piece.source or {})})
+            self._pop_call(number)
+            self._finish_item(open_.index, {**open_.fields, **(piece.source or {})})
         return piece.clean
 
     # The beginning
@@ -465,7 +465,7 @@ class EventCounter(Opened):
             self.indices = {**self.indices, number: self.count}
             self.count += 1
 
-    def _created(self, start: Start, fields: Json | None = None) -> Iterator[Json]:
+    def _begin_response(self, start: Start, fields: Json | None = None) -> Iterator[Json]:
         """Begin the reply."""
         if self.head:
             return iter(())
@@ -474,12 +474,12 @@ class EventCounter(Opened):
         if fields:
             own = {key: value for key, value in fields.items() if value is not None or key not in _DEMANDED}
             head = {**{key: head[key] for key in _DEMANDED}, **own}
-        self.head = self._left(head)
+        self.head = self._drop_fields(head)
         self.id = self.head["id"] = text_at(self.head, "id") or "resp_vtc"
         types = ("response.created",) if fields else ("response.created", "response.in_progress")
         return iter([{"type": type_, "response": self.head} for type_ in types])
 
-    def _left(self, response: Json) -> dict[str, Any]:
+    def _drop_fields(self, response: Json) -> dict[str, Any]:
         return {key: value for key, value in response.items() if key not in self.drop}
 
 
@@ -522,7 +522,7 @@ class Encoder(EventCounter):
         if self.over or not self.head:
             return b": keep-alive\n\n"  # openai-python fails at any event before the first, others after the last
         self.in_step = False
-        (event,) = self._numbered([{"type": "keepalive"}])
+        (event,) = self._number_events([{"type": "keepalive"}])
         return self.framing.write([event])[0]
 
     # Writing
@@ -544,14 +544,14 @@ class Encoder(EventCounter):
             out[0] = {**extra, **out[0]}
         if self.finish and (self.usage or self.closing is not None or not self.finish.said):
             out += self._terminal()  # else the usage may come yet
-        return self._told(out)
+        return self._number_with_head(out)
 
     def end(self) -> list[Json]:
-        return [] if self.over else self._told([*self._terminal()])
+        return [] if self.over else self._number_with_head([*self._terminal()])
 
-    def _told(self, out: list[Json]) -> list[Json]:
-        begun = [] if self.head or not out else [*self._created(Start())]
-        return self._numbered([*begun, *out])
+    def _number_with_head(self, out: list[Json]) -> list[Json]:
+        begun = [] if self.head or not out else [*self._begin_response(Start())]
+        return self._number_events([*begun, *out])
 
     def _tell(self, event: ReplyEvent, logprobs: Any = ()) -> Iterator[Json]:
         if self._is_calling and not isinstance(event, CallDelta | Finish | Usage | Failure | Start | BlockEnd):
@@ -560,7 +560,7 @@ class Encoder(EventCounter):
             return
         match event:
             case Start(own=own):
-                yield from self._created(event, own.value[1] if own else None)
+                yield from self._begin_response(event, own.value[1] if own else None)
             case BlockStart():
                 self._noted_start(event)
             case Text(raw=text) | Rewritten(text=text) | RefusalDelta(text=text) if text:
@@ -571,12 +571,12 @@ class Encoder(EventCounter):
                 yield from self._part("reasoning", "reasoning_text")
                 yield from self._say(text)
             case Seal() if not self._is_hidden("reasoning"):
-                yield from self._sealed(event)
+                yield from self._render_seal(event)
             case Call(call=call):
                 yield from self._end()
                 item = done_item(call, self.form)
                 yield from events_of(item, self.count)
-                self._finished(self.count, item)
+                self._finish_item(self.count, item)
                 self.count += 1
             case CallDelta():
                 yield from self._piece(event)
@@ -585,7 +585,7 @@ class Encoder(EventCounter):
             case Usage():
                 self.usage = event
             case Failure():
-                yield from self._failed(event)
+                yield from self._render_failure(event)
             case Origin(api=api, kind=kind, value=value) if api == NAME:
                 yield from self._own(kind, value)
 
@@ -658,7 +658,7 @@ class Encoder(EventCounter):
         self.start = None
         yield from self._begin("reasoning", start.number, self._take("item") or {})
 
-    def _sealed(self, seal: Seal) -> Iterator[Json]:
+    def _render_seal(self, seal: Seal) -> Iterator[Json]:
         """Write what must come back with reasoning, which may have no text."""
         is_sealed = self.notes.get("item_done", {}).keys() == {"encrypted_content"}  # by one before
         if self.start is not None and self.start.kind == "reasoning":
@@ -720,7 +720,7 @@ class Encoder(EventCounter):
         if all_:
             yield from self._end()
             for call in [*self.calls.values()]:  # they never got a name
-                yield from self._tell(Text(joined(self._taken(call.number).said)))
+                yield from self._tell(Text(join_chain(self._pop_call(call.number).said)))
         if self.later and not self._is_calling:
             later, self.later = self.later, ()
             for event in later:
@@ -738,7 +738,7 @@ class Encoder(EventCounter):
         yield from self._next_calls(all_=True)
         yield from self._end("incomplete" if cut else "completed")
         if end is None and not self.done:
-            yield from self._failed(Failure("The server ended the reply before it said anything."))
+            yield from self._render_failure(Failure("The server ended the reply before it said anything."))
             return
         self.over = True
         filtered = end is not None and end.reason == "halted"
@@ -750,16 +750,16 @@ class Encoder(EventCounter):
         final |= {"id": self.id, "output": self._output, "usage": usage_of(self.usage or Usage())}
         if "output_text" in closing:
             final["output_text"] = self._output_text
-        yield {"type": f"response.{status}", "response": self._left({**self.head, **closing, **final})}
+        yield {"type": f"response.{status}", "response": self._drop_fields({**self.head, **closing, **final})}
 
-    def _failed(self, failure: Failure) -> Iterator[Json]:
+    def _render_failure(self, failure: Failure) -> Iterator[Json]:
         self.over = True
         if failure.own is not None and failure.own.api == NAME:
             yield failure.own.value
             return
         error = {"code": failure.kind or "server_error", "message": failure.message}
         if not self.head:
-            yield from self._created(Start())
+            yield from self._begin_response(Start())
         if failure.kind == FULL:  # some clients look here, with OpenAI's server, which tells both
             own = {**error, "type": "invalid_request_error", "param": "input"}
             yield {"type": "error", **error, "param": "input", "error": own}

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from vtc.apis.calls import arguments_text, is_cut, raw_input
-from vtc.apis.clean import said
+from vtc.apis.clean import get_text
 from vtc.apis.contract import Json
 from vtc.apis.fields import text_at
 from vtc.events import ToolCall, Usage
@@ -80,7 +80,7 @@ BARE = "functions"
 """The namespace of tools that have none: of these the name alone is told."""
 
 
-def parted(item: Json, form: ResponseForm) -> Json:
+def split_namespace(item: Json, form: ResponseForm) -> Json:
     """Part the flat name of a call into namespace and name."""
     space, name = ("", "") if item.get("namespace") else form.names.get(str(item.get("name")), ("", ""))
     if not name:
@@ -91,13 +91,13 @@ def parted(item: Json, form: ResponseForm) -> Json:
 def is_as_declared(item: Json, form: ResponseForm) -> bool:
     """True unless a call has a flat name, or is one of a function where its tool is a custom one."""
     is_function = item.get("type") == "function_call"
-    return parted(item, form) is item and not (is_function and name_of(item, form) in form.custom)
+    return split_namespace(item, form) is item and not (is_function and name_of(item, form) in form.custom)
 
 
 def name_of(item: Json, form: ResponseForm) -> str:
     """Return the name of the tool that an item calls, with its namespace."""
-    item = parted(item, form)
-    namespace, name = item.get("namespace"), said(item.get("name"))
+    item = split_namespace(item, form)
+    namespace, name = item.get("namespace"), get_text(item.get("name"))
     return f"{namespace}.{name}" if namespace and namespace != BARE else name
 
 
@@ -136,7 +136,7 @@ def item_of(call: ToolCall, form: ResponseForm) -> dict[str, Any]:
     if source.get("namespace") and name_of(source, form) == call.name:
         named = {key: source[key] for key in ("name", "namespace")}  # also where no such namespace is declared
         return {**rest, **call_item, **named, "call_id": call.id}
-    return {**rest, **parted({**call_item, "call_id": call.id}, form)}
+    return {**rest, **split_namespace({**call_item, "call_id": call.id}, form)}
 
 
 def _acting(item: Json, arguments: str) -> dict[str, Any]:
@@ -186,7 +186,7 @@ def names_of(part: Json | None) -> tuple[str, str, str]:
 
 def _part_events(part: Json, at: Json) -> Iterator[dict[str, Any]]:
     around, events, field = names_of(part)
-    yield {"type": f"response.{around}.added", **at, "part": emptied({**part, field: ""}) if field else part}
+    yield {"type": f"response.{around}.added", **at, "part": empty_item({**part, field: ""}) if field else part}
     if field:
         text, more = part.get(field) or "", {"logprobs": list[Any]()} if events == "output_text" else {}
         yield {"type": f"response.{events}.delta", **at, "delta": text, **more}
@@ -194,7 +194,7 @@ def _part_events(part: Json, at: Json) -> Iterator[dict[str, Any]]:
     yield {"type": f"response.{around}.done", **at, "part": part}
 
 
-def emptied(part: Json) -> dict[str, Any]:
+def empty_item(part: Json) -> dict[str, Any]:
     """Leave out of a part what repeats its text, or is about places in it."""
     return {**part, **{key: [] for key in ("annotations", "logprobs") if key in part}}
 

@@ -72,7 +72,7 @@ LAYOUT = BodyLayout(
 
 def ask(canonical: CanonicalRequest) -> Json:
     """Write a request; the server is to keep nothing of it."""
-    prompt, messages = canonical.parted()
+    prompt, messages = canonical.split_system_prompt()
     fields: dict[str, Any] = {"model": canonical.model}
     if prompt is not None:
         fields["instructions"] = prompt
@@ -211,7 +211,7 @@ _NOT_SAID = ("_output", "_response", _DECLARES, "agent_message")
 """How kinds of items end that are not the model's."""
 
 
-class _Item(dict[str, Any]):
+class _OpaqueItem(dict[str, Any]):
     """An item that is an opaque part of a message."""
 
 
@@ -292,7 +292,7 @@ class Request(request.Request):
     def _declarations(self) -> Iterator[list[Any]]:
         return chain(super()._declarations(), _declaring(self.fields))
 
-    def _chosen(self, choice: Json, declared: Sequence[str]) -> str:
+    def _find_chosen_tool(self, choice: Json, declared: Sequence[str]) -> str:
         """Return the name of the tool that is chosen, with its namespace, which the choice may leave out."""
         name, space = str(choice.get("name") or choice.get("type")), choice.get("namespace")
         if space:
@@ -303,12 +303,12 @@ class Request(request.Request):
     def _names(self, entries: Sequence[Any]) -> Iterator[str]:
         return (name for name, *_ in _flat(entries))
 
-    def _offered(self, entries: Sequence[Any], names: Collection[str]) -> Iterator[Json]:
+    def _withhold_tools(self, entries: Sequence[Any], names: Collection[str]) -> Iterator[Json]:
         for entry in entries:
             if left := [function for name, _, _, function in _flat([entry]) if name not in names]:
                 yield {**entry, "tools": left} if entry.get("type") == "namespace" else entry
 
-    def _redeclared(self, entry: Any, tools: Mapping[str, Tool]) -> Json | None:
+    def _rewrite_declaration(self, entry: Any, tools: Mapping[str, Tool]) -> Json | None:
         """Names in a namespace stay; a custom tool has no parameters."""
         declared = [(tools.get(name), own, function) for name, _, own, function in _flat([entry])]
         written = [
@@ -328,18 +328,18 @@ class Request(request.Request):
         if hosted:
             kept["tools"] = [*hosted, *kept.get("tools", ())]
 
-    def changed(self, changes: request.Changes = request.NO_CHANGES) -> dict[str, Any]:
-        kept = super().changed(changes)
+    def apply_changes(self, changes: request.Changes = request.NO_CHANGES) -> dict[str, Any]:
+        kept = super().apply_changes(changes)
         stay = changes.tools is None
         if not any(_declaring(self.fields)) or (stay and not changes.withheld and not changes.redeclared):
             return kept
 
-        def offered(entries: Sequence[Json]) -> list[Json]:
-            left = self._offered(entries, changes.withheld)
-            return [self._redeclared(entry, changes.redeclared) or entry for entry in left]
+        def rewrite_tools(entries: Sequence[Json]) -> list[Json]:
+            left = self._withhold_tools(entries, changes.withheld)
+            return [self._rewrite_declaration(entry, changes.redeclared) or entry for entry in left]
 
         items = decode(encode(kept["input"]))
-        items = [{**item, "tools": offered(item["tools"])} if _declares(item) else item for item in items]
+        items = [{**item, "tools": rewrite_tools(item["tools"])} if _declares(item) else item for item in items]
         return {**kept, "input": [item for item in items if not _declares(item) or (stay and item["tools"])]}
 
     @staticmethod
@@ -349,7 +349,7 @@ class Request(request.Request):
 
     # The conversation
 
-    def _read(self) -> Iterator[request.Group]:
+    def _read(self) -> Iterator[request.MessageGroup]:
         items: Sequence[Json] = self._conversation
         for of, some in groupby(enumerate(items), lambda numbered: -1 if _is_said(numbered[1]) else numbered[0]):
             places = [place for place, _ in some]
@@ -359,7 +359,7 @@ class Request(request.Request):
         return _is_reasoning(part)
 
     def _add(self, entries: list[Any], message: Message, called: Collection[str | None]) -> None:
-        entries += _written(message, self.form)
+        entries += _render_items(message, self.form)
 
     def _lacks_call(self, result: Message) -> bool:
         return bool(result.call_id) and not result.source.get("call_id")
@@ -434,8 +434,8 @@ def _turn(items: Sequence[Json], form: ResponseForm) -> Message:
     """Read the items of one turn of the model."""
     spoken: list[str | Opaque] = []
     thoughts: list[str] = []
-    own: Sequence[Json] = [*map(_Item, items)]
-    rest, calls = content.parted(
+    own: Sequence[Json] = [*map(_OpaqueItem, items)]
+    rest, calls = content.split_calls(
         own, lambda item: item.get("type") in CALLS, lambda item: call_of(item, form), _is_reasoning
     )
     for item in rest:
@@ -454,13 +454,13 @@ def _other(item: Json) -> Message:
         return Message("tool", content.read(item.get("output")), (), text_at(item, "call_id"), None, item)
     if _kind(item) == "message":
         return Message(ROLES.get(role, role), content.read(item.get("content")), source=item)
-    return Message("system" if _declares(item) else "user", (Opaque(_Item(item)),), source=item)
+    return Message("system" if _declares(item) else "user", (Opaque(_OpaqueItem(item)),), source=item)
 
 
 # Writing
 
 
-def _written(message: Message, form: ResponseForm) -> Iterable[Json]:
+def _render_items(message: Message, form: ResponseForm) -> Iterable[Json]:
     """Write a message that was changed, as items."""
     source = message.source
     first = source if isinstance(source, dict) else {}
@@ -470,7 +470,7 @@ def _written(message: Message, form: ResponseForm) -> Iterable[Json]:
     if message.role == "tool":
         custom = first.get("type") == "custom_tool_call_output" or message.name in form.custom
         kind = "custom_tool_call_output" if custom else "function_call_output"
-        output = content.written(message.content, first.get("output"), {"type": "input_text"})
+        output = content.render_content(message.content, first.get("output"), {"type": "input_text"})
         rest = first if first.get("type") in OUTPUTS else {}
         return [{**rest, "type": kind, "call_id": message.call_id, "output": output}]
     role = str(first.get("role"))
@@ -493,7 +493,7 @@ def _written(message: Message, form: ResponseForm) -> Iterable[Json]:
 def _is_item(part: str | Opaque | ToolCall) -> bool:
     """True for what is an item of its own."""
     return isinstance(part, ToolCall) or (
-        isinstance(part, Opaque) and (part.thought is not None or isinstance(part.part, _Item))
+        isinstance(part, Opaque) and (part.thought is not None or isinstance(part.part, _OpaqueItem))
     )
 
 
@@ -511,18 +511,18 @@ def _is_reasoning(item: Any) -> bool:
 # What clients of Responses ask besides replies: Codex says its version when it asks for the models.
 
 
-def listed(models: Sequence[ListedModel]) -> Json:
+def render_model_list(models: Sequence[ListedModel]) -> Json:
     """Write a list of models. Codex reads another one, where an entry would replace its prompt."""
-    return {**openai_chat.listed(models), "models": []}
+    return {**openai_chat.render_model_list(models), "models": []}
 
 
-QUESTIONS = (Question("models", "GET", "/v1/models", listed, lambda query, _: "client_version=" in query),)
+QUESTIONS = (Question("models", "GET", "/v1/models", render_model_list, lambda query, _: "client_version=" in query),)
 
 
 # Whole replies of Responses: the response object, and the stream that says the same.
 
 
-def unfolded(reply: Any, _: request.Request | None = None) -> Iterator[Json]:
+def unfold_reply(reply: Any, _: request.Request | None = None) -> Iterator[Json]:
     """Tell a whole reply by the events of a stream."""
     return ({**event, "sequence_number": number} for number, event in enumerate(_events(reply)))
 
@@ -542,7 +542,7 @@ def _events(reply: Any) -> Iterator[dict[str, Any]]:
     yield {"type": f"response.{status}", "response": {**reply, "status": status, "output": output}}
 
 
-def folded(events: Iterable[Json]) -> Json:
+def fold_events(events: Iterable[Json]) -> Json:
     """Return the whole reply, which the last event of a stream repeats."""
     last = (*ENDS, *(f"response.{status}" for status in FAILED))
     return next(event["response"] for event in events if event["type"] in last)

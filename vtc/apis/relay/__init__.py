@@ -19,19 +19,19 @@ from msgspec.structs import replace
 
 from vtc.apis.contract import Decoded, Decoder, Encoder, ReplyEvent
 from vtc.apis.fields import in_envelope, object_of
-from vtc.apis.relay.choice import Choice, Part, Pipeline, as_said, finish, has_calls, read, told_reason
+from vtc.apis.relay.choice import Choice, ChoicePart, Pipeline, as_said, finish, has_calls, read, told_reason
 from vtc.apis.relay.frames import (
     FrameWriter,
-    Left,
     PendingFrame,
     Read,
+    SplitFrame,
     after,
     before,
     failed_end,
     pending,
     settle,
 )
-from vtc.events import Beside, CallDelta, Delta, Event, Failure, Finish, Seal, Text, Usage
+from vtc.events import CallDelta, Delta, Event, Failure, Finish, FrameMetadata, Seal, Text, Usage
 from vtc.json_text import encode
 from vtc.wire.framing import Frame
 
@@ -49,7 +49,7 @@ class LastFrame(NamedTuple):
 
     frame: Frame
     delta: Delta
-    left: Sequence[Left]
+    left: Sequence[SplitFrame]
     """Frames that left."""
     out: Sequence[bytes]
     """The bytes that left for them."""
@@ -137,7 +137,7 @@ class Relay[P: Pipeline]:
             self._count(metadata)
         if decoded.ends or isinstance(last, Failure):
             writer = copy.copy(self.writer)
-            out, choices = self._ended(writer, frame, metadata, last, anew=instead is not None)
+            out, choices = self._handle_end(writer, frame, metadata, last, anew=instead is not None)
         elif len(several) > 1:
             writer = copy.copy(self.writer)
             out, choices = self._several(writer, frame, decoded, sorted(several))
@@ -184,7 +184,7 @@ class Relay[P: Pipeline]:
         is_lost = len(deltas) > 1 and not says and not self.writer.passes
         return self.failed(frame.data or b"") or (failure if is_lost else None)
 
-    def _count(self, metadata: Sequence[Beside]) -> None:
+    def _count(self, metadata: Sequence[FrameMetadata]) -> None:
         """Tell the tokens that the server counted of the prompt."""
         for usage in metadata:
             if isinstance(usage, Usage) and usage.prompt and self.counted:
@@ -219,9 +219,9 @@ class Relay[P: Pipeline]:
         writer = copy.copy(self.writer)
         if not breaks and self._lacks_end(writer):
             breaks, self.fault = True, BROKE_OFF
-        out, choices = _settled(writer, self._ending(writer, complete=self.is_whole, breaks=breaks))
+        out, choices = _settle_choices(writer, self._ending(writer, complete=self.is_whole, breaks=breaks))
         if breaks and not writer.passes and not writer.ended:
-            out += writer.written((Failure("The model server broke off."),), 0)
+            out += writer.encode_events((Failure("The model server broke off."),), 0)
         out += [*([] if breaks else writer.end()), *writer.close()]
         self.writer = writer
         self._choices.update((choice.index, choice) for choice in choices)
@@ -298,12 +298,12 @@ class Relay[P: Pipeline]:
                 text = entry.as_came(entry.decided if entry.begun else 0)
                 says = [*entry.before, *text, *entry.calls, *entry.after]
                 if entry.begun or entry.shared:
-                    out += self.writer.written(says, choice.index, entry.frame, first=not entry.begun)
+                    out += self.writer.encode_events(says, choice.index, entry.frame, first=not entry.begun)
                 else:
                     out += self.writer.whole(entry.frame, [(choice.index, entry, says)])
         return [*out, *self.writer.close()]
 
-    def passed(self, frame: Frame) -> list[bytes]:
+    def pass_through(self, frame: Frame) -> list[bytes]:
         """Let a frame leave after a failure: as it came, unless those before it got other numbers."""
         if self.writer.in_step:
             return [*self.writer.close(), frame.raw]
@@ -311,7 +311,7 @@ class Relay[P: Pipeline]:
         if decoded is None or decoded.at_once:
             return [frame.raw]
         events: list[ReplyEvent] = [*before(decoded.beside), *as_said(decoded.deltas), *after(decoded.beside)]
-        out = self.writer.written(events, 0, frame) if events or not decoded.ends else []
+        out = self.writer.encode_events(events, 0, frame) if events or not decoded.ends else []
         return [*out, *self.writer.end(frame)] if decoded.ends else out
 
     def _begin(self, index: int) -> Choice:
@@ -342,22 +342,24 @@ class Relay[P: Pipeline]:
                 whole.append((choice.index, *leave[0]))
         if len(whole) == len(parts):
             return writer.whole(frame, whole), [replace(choice, waiting=deque()) for choice, _, _ in parts]
-        return _settled(writer, ((choice, replace(entry, intact=False), events) for choice, entry, events in parts))
+        return _settle_choices(
+            writer, ((choice, replace(entry, intact=False), events) for choice, entry, events in parts)
+        )
 
-    def _ended(
-        self, writer: FrameWriter, frame: Frame, metadata: Sequence[Beside], last: Delta | None, *, anew: bool
+    def _handle_end(
+        self, writer: FrameWriter, frame: Frame, metadata: Sequence[FrameMetadata], last: Delta | None, *, anew: bool
     ) -> tuple[list[bytes], list[Choice]]:
         """Take the frame by which the server ended the reply, or broke it off; it is written `anew`, or left alone."""
         if not isinstance(last, Failure):
-            out, choices = _settled(writer, self._ending(writer, complete=True))
+            out, choices = _settle_choices(writer, self._ending(writer, complete=True))
             return [*out, *writer.end(frame)], choices
-        out, choices = _settled(writer, self._ending(writer, complete=False, breaks=True))
+        out, choices = _settle_choices(writer, self._ending(writer, complete=False, breaks=True))
         entry, choice = pending(frame, metadata, last), last.choice
         says = [*entry.before, *entry.after]
-        left = writer.written(says, choice, frame) if anew else writer.whole(frame, [(choice, entry, says)])
+        left = writer.encode_events(says, choice, frame) if anew else writer.whole(frame, [(choice, entry, says)])
         return [*out, *left], choices
 
-    def _ending(self, writer: FrameWriter, *, complete: bool, breaks: bool = False) -> Iterator[Part]:
+    def _ending(self, writer: FrameWriter, *, complete: bool, breaks: bool = False) -> Iterator[ChoicePart]:
         """End the choices that upstream did not finish; one with calls gets a reason, unless it breaks off.
 
         Native calls must be whole for that, unless the server announced that calls are the reason.
@@ -378,7 +380,7 @@ class Relay[P: Pipeline]:
             yield choice, entry, self._settling(choice.index, events) if self.unsettled else events
 
 
-def _settled(writer: FrameWriter, parts: Iterable[Part]) -> tuple[list[bytes], list[Choice]]:
+def _settle_choices(writer: FrameWriter, parts: Iterable[ChoicePart]) -> tuple[list[bytes], list[Choice]]:
     """Let leave what is decided of some choices; return that, and the choices."""
     out: list[bytes] = []
     choices: list[Choice] = []

@@ -71,7 +71,7 @@ class Pipeline(Protocol):
         ...
 
     def feed(self, text: str) -> list[Event]: ...
-    def reasoned(self, text: str) -> None:
+    def record_reasoning(self, text: str) -> None:
         """Take reasoning that upstream parted off itself: none is to be looked for in the text."""
 
     def piece(self, delta: CallDelta) -> CallDelta | None:
@@ -107,7 +107,7 @@ class Pipeline(Protocol):
         """Upstream went on after the end of its message, and that is dropped."""
 
 
-type Part = tuple[Choice, PendingFrame, Read]
+type ChoicePart = tuple[Choice, PendingFrame, Read]
 """What one choice makes of a frame: the frame waits with those of the choice until it is settled by the events."""
 
 
@@ -142,7 +142,7 @@ class Choice(msgspec.Struct, frozen=True):
     """True if the client speaks another API: there a cut call makes the end of the reply an error (`frames.py`)."""
 
 
-type Fate = Literal["none", "kept", "written"]
+type CallFate = Literal["none", "kept", "written"]
 """What became of upstream's own calls: there are none, they leave in their frames, or they are written anew."""
 
 
@@ -154,7 +154,7 @@ def as_said(deltas: Iterable[Delta]) -> list[ReplyEvent]:
     ]
 
 
-def read(choice: Choice, entry: PendingFrame, deltas: Sequence[Delta]) -> Part:
+def read(choice: Choice, entry: PendingFrame, deltas: Sequence[Delta]) -> ChoicePart:
     """Put the deltas that a frame has for one choice through its pipeline."""
     pipeline = choice.pipeline
     events: Read = []
@@ -171,7 +171,7 @@ def read(choice: Choice, entry: PendingFrame, deltas: Sequence[Delta]) -> Part:
     return _read_each(choice, entry, deltas)
 
 
-def _read_each(choice: Choice, entry: PendingFrame, deltas: Sequence[Delta]) -> Part:
+def _read_each(choice: Choice, entry: PendingFrame, deltas: Sequence[Delta]) -> ChoicePart:
     pipeline = choice.pipeline
     events: Read = []
     calls: list[CallDelta] = []
@@ -197,7 +197,7 @@ def _read_each(choice: Choice, entry: PendingFrame, deltas: Sequence[Delta]) -> 
                 if delta.text:
                     events += pipeline.feed(delta.text)
             case ReasoningDelta():
-                pipeline.reasoned(delta.text)
+                pipeline.record_reasoning(delta.text)
                 thoughts.append(delta)
             case CallDelta():
                 choice, more, calls, unchanged = _read_call(choice, delta, calls)
@@ -246,7 +246,7 @@ def _read_call(choice: Choice, piece: CallDelta, calls: list[CallDelta]) -> tupl
         return choice, events, [*calls, piece], True
     choice = replace(choice, kept=True)
     if any(entry.calls for entry in choice.waiting):
-        choice = replace(choice, waiting=deque(_begun(entry, piece) for entry in choice.waiting))
+        choice = replace(choice, waiting=deque(_release_call_pieces(entry, piece) for entry in choice.waiting))
     events += [call for call in calls if call.index == piece.index]
     events += [left] if left.name or left.arguments or left is piece else []
     clean = piece.clean or not pipeline.takes_calls
@@ -278,7 +278,7 @@ def has_calls(events: Iterable[object]) -> bool:
 
 def finish(
     choice: Choice, calls: Sequence[CallDelta], *, complete: bool, told: bool
-) -> tuple[Choice, Read, list[CallDelta], list[CallDelta], Fate]:
+) -> tuple[Choice, Read, list[CallDelta], list[CallDelta], CallFate]:
     """End a choice; return also the last pieces of calls that have left, and those of `calls` that still wait.
 
     `told` is True if the server gave a reason that completes calls without arguments.
@@ -289,7 +289,7 @@ def finish(
         choice = replace(choice, waiting=deque(_with_end(entry, ended, placed) for entry in choice.waiting))
     last, calls = _last_pieces(calls, ended, placed)
     pieces = [*last, *(piece for number, piece in ended.items() if piece and number not in placed)]
-    gathered, clean = _gathered(choice, calls, complete=told)
+    gathered, clean = _collect_calls(choice, calls, complete=told)
     events = choice.pipeline.finish(complete=complete, calls=gathered)
     sent = choice.pipeline.left if choice.kept else ()
     are_whole = all(object_in(call.arguments) is not None for call in gathered)
@@ -298,7 +298,7 @@ def finish(
     made = [event.call for event in events if isinstance(event, Call) and event.dialect == NATIVE]
     cut = [call for call in [*faulty, *made] if is_cut(call.arguments)]
     choice = replace(choice, ended=True, whole=whole, cut=bool(cut))
-    choice, left, fate = _decided(choice, gathered, events, clean=clean)
+    choice, left, fate = _decide_calls(choice, gathered, events, clean=clean)
     return choice, left, pieces, calls, fate
 
 
@@ -348,15 +348,15 @@ def _ended_calls(choice: Choice, begins: CallDelta) -> tuple[Choice, Read]:
         arguments[piece.index] = arguments.get(piece.index, "") + piece.arguments
     if {None, begins.index} & arguments.keys() or not all(map(is_whole, arguments.values())):
         return replace(choice, stuck=True), []
-    gathered, clean = _gathered(choice, (), complete=True)
-    choice, events, fate = _decided(choice, gathered, choice.pipeline.upstream(gathered), clean=clean)
+    gathered, clean = _collect_calls(choice, (), complete=True)
+    choice, events, fate = _decide_calls(choice, gathered, choice.pipeline.upstream(gathered), clean=clean)
     if fate == "kept":
         waiting = deque(replace(entry, calls=(), after=(*entry.calls, *entry.after)) for entry in choice.waiting)
         choice = replace(choice, waiting=waiting, kept=True)
     return choice, events
 
 
-def _gathered(choice: Choice, calls: Sequence[CallDelta], *, complete: bool) -> tuple[list[ToolCall], bool]:
+def _collect_calls(choice: Choice, calls: Sequence[CallDelta], *, complete: bool) -> tuple[list[ToolCall], bool]:
     """Put together the calls that wait; also tell whether their pieces are clean.
 
     `complete` says that the server ended the message well.
@@ -368,9 +368,9 @@ def _gathered(choice: Choice, calls: Sequence[CallDelta], *, complete: bool) -> 
     return gathered, accumulated.clean
 
 
-def _decided(
+def _decide_calls(
     choice: Choice, gathered: Sequence[ToolCall], events: list[Event], *, clean: bool
-) -> tuple[Choice, Read, Fate]:
+) -> tuple[Choice, Read, CallFate]:
     """Decide how upstream's own calls leave: those that are clean, and that no stage changed, in their frames.
 
     Where no frame may leave that was not read, calls are written anew: what else a frame of one says may be another. So
@@ -386,7 +386,7 @@ def _decided(
     return replace(choice, waiting=waiting, lifted=choice.lifted or has_calls(events)), [*events], "written"
 
 
-def _begun(entry: PendingFrame, piece: CallDelta) -> PendingFrame:
+def _release_call_pieces(entry: PendingFrame, piece: CallDelta) -> PendingFrame:
     """Let the pieces of a call leave that waited for its beginning."""
     if not entry.calls:
         return entry
@@ -408,7 +408,7 @@ def _without_calls(entry: PendingFrame) -> PendingFrame:
     return replace(entry, calls=(), intact=False) if entry.calls else entry
 
 
-def told_reason(reason: Reason, choice: Choice, fate: Fate) -> Reason:
+def told_reason(reason: Reason, choice: Choice, fate: CallFate) -> Reason:
     """Return the reason that goes with the calls that the client is given."""
     if choice.cut and not choice.crosses and reason not in CUT_OFF:
         return "length"

@@ -30,7 +30,6 @@ from vtc.apis.contract import Encoder, ReplyEvent
 from vtc.apis.relay.turn import TurnEncoder
 from vtc.events import (
     CUT_OFF,
-    Beside,
     BlockEnd,
     BlockStart,
     Call,
@@ -39,6 +38,7 @@ from vtc.events import (
     Event,
     Failure,
     Finish,
+    FrameMetadata,
     Origin,
     Reasoning,
     RefusalDelta,
@@ -108,10 +108,10 @@ class PendingFrame(msgspec.Struct, frozen=True, gc=False):
 
     def as_came(self, start: int = 0) -> list[ReplyEvent]:
         """Return its text from a place on, as it came."""
-        return _parted(self, start, len(self.text))
+        return _slice_frame(self, start, len(self.text))
 
 
-def pending(frame: Frame, metadata: Sequence[Beside], failure: Failure | None = None) -> PendingFrame:
+def pending(frame: Frame, metadata: Sequence[FrameMetadata], failure: Failure | None = None) -> PendingFrame:
     """Make the pending frame of one that says more than its text."""
     origins = [item if isinstance(item, Origin) else getattr(item, "own", None) for item in (*metadata, failure)]
     unknown = mirrors = False
@@ -124,28 +124,30 @@ def pending(frame: Frame, metadata: Sequence[Beside], failure: Failure | None = 
     return PendingFrame(frame, before=before(metadata), after=said_after, unknown=unknown, mirrors=mirrors)
 
 
-def before(metadata: Iterable[Beside]) -> tuple[Beside, ...]:
+def before(metadata: Iterable[FrameMetadata]) -> tuple[FrameMetadata, ...]:
     """Return what is said before the text, the starts first."""
     first = [item for item in metadata if not _comes_last(item)]
     return tuple(sorted(first, key=lambda item: not isinstance(item, Start | BlockStart)))
 
 
-def after(metadata: Iterable[Beside]) -> tuple[Beside, ...]:
+def after(metadata: Iterable[FrameMetadata]) -> tuple[FrameMetadata, ...]:
     """Return what is said after the text."""
     return tuple(item for item in metadata if _comes_last(item))
 
 
-def _comes_last(item: Beside) -> bool:
+def _comes_last(item: FrameMetadata) -> bool:
     if isinstance(item, Origin):
         return item.ends
     return isinstance(item, Usage) or (isinstance(item, Seal) and item.on == "text")
 
 
-type Left = tuple[PendingFrame, list[ReplyEvent]]
+type SplitFrame = tuple[PendingFrame, list[ReplyEvent]]
 """A frame that leaves, or a part of one, and all that it says."""
 
 
-def settle(frames: Sequence[PendingFrame], events: Read, *, ended: bool) -> tuple[list[Left], deque[PendingFrame]]:
+def settle(
+    frames: Sequence[PendingFrame], events: Read, *, ended: bool
+) -> tuple[list[SplitFrame], deque[PendingFrame]]:
     """Give frames, in their order, what became of their text; return what leaves of them, and those that wait.
 
     `ended` says that the choice is: then the pieces of its calls that waited leave, too.
@@ -159,7 +161,7 @@ def settle(frames: Sequence[PendingFrame], events: Read, *, ended: bool) -> tupl
     while start and not 0 < len(frames[start - 1].text) == frames[start - 1].decided:
         start -= 1
     shares = [*frames[:start], *_shares(frames[start:], events)]
-    leave: list[Left] = []
+    leave: list[SplitFrame] = []
     for share in shares:
         if share.decided < len(share.text) or (share.calls and not ended):
             break
@@ -209,7 +211,7 @@ def _shares(frames: Sequence[PendingFrame], events: Read) -> list[PendingFrame]:
             end = min(decided + left, len(here.text))
             if end > decided and kind:
                 if here.refusal and kind is Text:
-                    share += _parted(here, decided, end)
+                    share += _slice_frame(here, decided, end)
                 elif (
                     intact and share and isinstance(text := share[-1], Text)
                 ):  # nothing stood between: they leave as one
@@ -245,7 +247,7 @@ def _shares(frames: Sequence[PendingFrame], events: Read) -> list[PendingFrame]:
     return shares
 
 
-def _parted(frame: PendingFrame, start: int, end: int) -> list[ReplyEvent]:
+def _slice_frame(frame: PendingFrame, start: int, end: int) -> list[ReplyEvent]:
     """Return a part of a frame's text, the refusal at its end apart."""
     begun = max(start, min(end, len(frame.text) - frame.refusal))
     text, refusal = frame.text[start:begun], frame.text[begun:end]
@@ -254,7 +256,7 @@ def _parted(frame: PendingFrame, start: int, end: int) -> list[ReplyEvent]:
 
 # What leaves.
 
-type Entry = tuple[int, PendingFrame, Sequence[ReplyEvent]]
+type SettledEntry = tuple[int, PendingFrame, Sequence[ReplyEvent]]
 """One choice's part of a frame that leaves, and all that it says."""
 
 NOTHING = "The server ended the reply before it said anything."
@@ -320,7 +322,7 @@ class FrameWriter(msgspec.Struct):
         """True if frames still leave as they came, where nothing of them changes."""
         return self.passes and not (self.shifted or self.behind) and self.encoder.in_step
 
-    def leave(self, choice: int, left: Iterable[Left]) -> list[bytes]:
+    def leave(self, choice: int, left: Iterable[SplitFrame]) -> list[bytes]:
         """Let leave what is decided of a choice: each frame as it came if nothing of it changed."""
         out: list[bytes] = []
         if not self.passes:
@@ -335,14 +337,14 @@ class FrameWriter(msgspec.Struct):
             if pending.mirrors:  # of its text, a part of which may be removed
                 says = [event for event in says if _kind_of(event) not in _TOKENS | _PLACES]
             if says:
-                out += self.written(says, choice, pending.frame, first=not pending.begun)
+                out += self.encode_events(says, choice, pending.frame, first=not pending.begun)
             elif not pending.begun:
                 if self.kept:  # without its text, a block whose start is kept may never begin
-                    self.written((), 0)
+                    self.encode_events((), 0)
                 self.shifted = self.shifted or self.encoder.counts
         return out
 
-    def whole(self, frame: Frame, entries: Sequence[Entry]) -> list[bytes]:
+    def whole(self, frame: Frame, entries: Sequence[SettledEntry]) -> list[bytes]:
         """Let a frame leave of which nothing changed: as it came, if all that it holds may leave and is in step."""
         is_odd = entries[0][1].odd
         if self.changed:
@@ -365,7 +367,7 @@ class FrameWriter(msgspec.Struct):
                 out, self.kept = [*self.kept, frame.raw], ()
                 return out
             self.encoder = before
-        return [piece for choice, _, says in entries for piece in self.written(says, choice, frame)]
+        return [piece for choice, _, says in entries for piece in self.encode_events(says, choice, frame)]
 
     def _faithful(self, pending: PendingFrame, says: Sequence[ReplyEvent], choice: int) -> Sequence[ReplyEvent]:
         """Leave out of a frame whose text stays what repeats text that was changed before, in the same block.
@@ -385,12 +387,12 @@ class FrameWriter(msgspec.Struct):
             self.crossed = replace(self.crossed, cut=self.crossed.cut | {choice})
             self.breaks = self.breaks or any(isinstance(event, Finish) and not _is_cut_off(event) for event in events)
 
-    def _hides(self, frame: Frame, entries: Sequence[Entry]) -> bool:
+    def _hides(self, frame: Frame, entries: Sequence[SettledEntry]) -> bool:
         """True if a client may find more in a frame than the decoder knows."""
         is_known = not any(pending.unknown for _, pending, _ in entries)
         return not (is_known and self.encoder.framing.shows_all(frame) and is_proper(frame.data or b"null"))
 
-    def written(
+    def encode_events(
         self, events: Iterable[ReplyEvent], choice: int, like: Frame | None = None, *, first: bool = True
     ) -> list[bytes]:
         """Let the encoder write something, in the place of the frame `like` or of a part of it.
@@ -404,7 +406,7 @@ class FrameWriter(msgspec.Struct):
         if self.heed:
             self.heed(events, choice)
         if not self.passes or self.strict:
-            events = [*self._known(events, choice)]
+            events = [*self._drop_unknown_origins(events, choice)]
         self.encoder = copy.copy(self.encoder)
         values = self.encoder.write(events, choice)
         self.told = self.told or bool(values)
@@ -465,14 +467,14 @@ class FrameWriter(msgspec.Struct):
         out, self.kept = [*self.kept], ()
         return out
 
-    def _known(self, events: Iterable[ReplyEvent], choice: int) -> Iterable[ReplyEvent]:
+    def _drop_unknown_origins(self, events: Iterable[ReplyEvent], choice: int) -> Iterable[ReplyEvent]:
         """Leave out what only an unknown part of the server's API says; for a client of another, its objects, too."""
         for event in events:
             known = event
             if not self.passes:
                 if isinstance(event, Finish) and not (event.assumed or _is_cut_off(event)):
                     yield from self._without_arguments(choice)
-                known = self._crossed(event, choice)
+                known = self._translate_event(event, choice)
             elif self.strict:
                 known = self._alone(event)
             own: Any = known if isinstance(known, Origin) else getattr(known, "own", None)
@@ -491,7 +493,7 @@ class FrameWriter(msgspec.Struct):
         """Complete the calls sent in pieces that have no arguments, as the server said that the message is complete."""
         for (of, index), nesting in self.crossed.pieces.items():
             if of == choice and not nesting.begun:
-                yield self._crossed(CallDelta(index, arguments="{}", choice=choice), choice)
+                yield self._translate_event(CallDelta(index, arguments="{}", choice=choice), choice)
 
     def _alone(self, event: ReplyEvent) -> ReplyEvent:
         """Part a call from what else its own object says: that may be another call."""
@@ -519,7 +521,7 @@ class FrameWriter(msgspec.Struct):
     def _leave_out(self, kind: str) -> None:
         self.left_out = self.left_out if kind in self.left_out else (*self.left_out, kind)
 
-    def _crossed(self, event: ReplyEvent, choice: int) -> ReplyEvent:
+    def _translate_event(self, event: ReplyEvent, choice: int) -> ReplyEvent:
         """Tell a client of another API what its own server would have said."""
         match event:
             case CallDelta():
@@ -533,7 +535,7 @@ class FrameWriter(msgspec.Struct):
                     return Rewritten(event.raw, f"{call.name} {call.arguments}".strip())
                 return replace(event, call=replace(call, source=None))
             case Finish() if reason := self._fault(event, choice):
-                return self._crossed(Failure(reason, choice=choice), choice)
+                return self._translate_event(Failure(reason, choice=choice), choice)
             case Failure():
                 self.failure = event if event.message else Failure("The server broke off with an error.")
         return event

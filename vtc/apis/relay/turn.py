@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from vtc.apis.contract import Chain, Encoder, Json, ReplyEvent, joined
+from vtc.apis.contract import Encoder, Json, ReplyEvent, TextChain, join_chain
 from vtc.events import (
     Call,
     CallDelta,
@@ -67,7 +67,7 @@ class TurnEncoder(msgspec.Struct, eq=False):
     """`held`: the end of the first reply waits. `over`: all leaves as it is."""
     silence: Silence | None = None
     """How the first reply was silent."""
-    text: Chain = None
+    text: TextChain = None
     """Its text."""
     size: int = 0
     thinks: bool = False
@@ -119,13 +119,13 @@ class TurnEncoder(msgspec.Struct, eq=False):
     @property
     def said(self) -> str:
         """All that the first reply said."""
-        return joined(self.text)
+        return join_chain(self.text)
 
-    def passed(self, data: bytes, texts: Sequence[bytes]) -> None:
+    def record_passed(self, data: bytes, texts: Sequence[bytes]) -> None:
         """Take note of frames that left unread (`contract.FrameFollower`)."""
         if self.state == "first" and not self.thinks:
             self._say(decode(b'"%b"' % b"".join(texts), "replace"))
-        if follow := getattr(self.encoder, "passed", None):
+        if follow := getattr(self.encoder, "record_passed", None):
             follow(data, texts)
 
     def follow(self, events: Sequence[ReplyEvent], choice: int) -> bool:
@@ -218,7 +218,7 @@ class TurnEncoder(msgspec.Struct, eq=False):
                 case Start():
                     continue
                 case Usage():
-                    event, self.counted = added(self.used, event), True
+                    event, self.counted = add_usage(self.used, event), True
                 case Text(text) | Rewritten(text=text) if text and not self.parted:
                     event, self.parted = Rewritten(event.raw, self._gap + text), True
                 case _:
@@ -234,7 +234,7 @@ class TurnEncoder(msgspec.Struct, eq=False):
         return "\n" * max(0, _GAP - breaks) if text.strip() else ""
 
 
-def added(first: Usage | None, second: Usage) -> Usage:
+def add_usage(first: Usage | None, second: Usage) -> Usage:
     """Add the tokens of two replies; the API's own counts, which are of one of them, are left out."""
     if first is None:
         return second

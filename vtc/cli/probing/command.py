@@ -18,7 +18,7 @@ from vtc.cli.common import (
     base_url,
     completing,
     json_output,
-    loaded,
+    load_profiles,
     profile_directories,
     show_json,
     trust_settings,
@@ -27,7 +27,7 @@ from vtc.cli.probing.template import BY_USER, MOST_REQUESTS, BoundedAsker
 from vtc.profiles.schema import API_NAMES
 from vtc.proxy import launch
 from vtc.proxy.trust import Trust
-from vtc.scrub import escaped, scrubbed
+from vtc.scrub import escape_invisible, scrub_data
 
 if TYPE_CHECKING:
     from vtc.cli.probing.probe import ProbeRecord
@@ -74,11 +74,11 @@ def probe(
     from vtc.cli.probing import report  # these read the tables of a probe, which no other command needs
     from vtc.cli.probing.probe import Probe
 
-    profiles = loaded(directories)
+    profiles = load_profiles(directories)
     if server and server not in profiles.servers:
         raise click.BadParameter(f"there is no server {server!r}; `vtc profiles` lists all", param_hint="--server")
     address, key = _address(at), _key(key_env)
-    click.echo(_announced(address, model, api, tokens), err=True)
+    click.echo(_format_announcement(address, model, api, tokens), err=True)
     with _progress() as about:
         asker = BoundedAsker(
             address, key=key, seconds=timeout, in_all=IN_ALL * timeout, progress=about, trust=Trust.of(sets)
@@ -91,11 +91,11 @@ def probe(
     proposed = report.options(seen, folders, server=server, api=api or "", is_written=bool(files))
     proposed += launch.as_set(sets)
     clients = report.clients(seen, proposed, profiles.agents.values(), key_env)
-    findings = scrubbed(report.as_json(seen, report.command(seen, proposed), files, clients), asker.secrets)
+    findings = scrub_data(report.as_json(seen, report.command(seen, proposed), files, clients), asker.secrets)
     if as_json:
         show_json(findings)
     else:
-        report.show(escaped(findings))
+        report.show(escape_invisible(findings))
     sys.exit(0 if seen.verdict()[0] else 1)
 
 
@@ -111,7 +111,7 @@ def _key(name: str) -> str:
     return os.environ.get(name, "") if name else ""
 
 
-def _announced(address: str, model: str, api: str | None, tokens: int) -> str:
+def _format_announcement(address: str, model: str, api: str | None, tokens: int) -> str:
     return (
         f"vtc: asks {address} about itself, then {model or 'the first model that it lists'} for short answers"
         f"{f' in {api}' if api else ''}:\n"

@@ -27,7 +27,7 @@ USUAL_DIALECTS = ("hermes", "qwen3-coder", "tag")
 MOST_DIALECTS = 3
 DECISIVE = {
     scenarios.SINGLE.name: "a call as proposed",
-    scenarios.SINGLE.streamed().label: "a streamed call",
+    scenarios.SINGLE.as_stream().label: "a streamed call",
     scenarios.FOLLOWED_UP.name: "an answer after a tool's result",
 }
 """By the labels of scenarios, what an agent cannot do without."""
@@ -83,7 +83,7 @@ class ProbeRecord:
         }
         return [name for name, is_so in changed.items() if is_so]
 
-    def heard(self) -> list[ProbeReply]:
+    def list_replies(self) -> list[ProbeReply]:
         """List all replies to what was asked."""
         replies = [*([self.native] if self.native else []), *self.prompted.values(), *self.replies.values()]
         return [reply for reply in replies if reply.asked]
@@ -92,8 +92,8 @@ class ProbeRecord:
         """Tell whether an agent will work as proposed, and why: by what was asked."""
         if self.server.problem:
             return False, self.server.problem
-        called = [reply for reply in self.heard() if reply.scenario.calls and not reply.misses]
-        asked = [reply for reply in self.heard() if reply.scenario.calls]
+        called = [reply for reply in self.list_replies() if reply.scenario.calls and not reply.misses]
+        asked = [reply for reply in self.list_replies() if reply.scenario.calls]
         if not called:
             silent = next((reply for reply in asked if reply.silent), None)
             if silent:
@@ -129,7 +129,7 @@ class Probe:
     def run(self, *, model: str, of: Sequence[str], named: str) -> ProbeRecord:
         """Ask all questions; `of` and `named` are the APIs and the server's profile that the user knows."""
         server = learn(self.asker, self.profiles, model=model, apis=tuple(of), named=named)
-        api = (apis.named(server.apis[0]) if server.apis else None) or apis.APIS[0]
+        api = (apis.find_api(server.apis[0]) if server.apis else None) or apis.APIS[0]
         seen = ProbeRecord(server=server, api=api)
         if not server.problem:
             self.asker.patient()
@@ -144,7 +144,7 @@ class Probe:
         tags = words.tags(profiles, seen.base)
         if server.template:
             seen.template = template.look(server.template, read_dialects(profiles, seen.base or UNKNOWN_MODEL), tags)
-        seen.native = talk.ask(scenarios.SINGLE, self._forced(seen, tools="native"), bare=True)
+        seen.native = talk.ask(scenarios.SINGLE, self._plan_with_options(seen, tools="native"), bare=True)
         seen.tools = None if self.asker.stopped else words.tools(seen.native)
         if seen.tools is None:
             server.problem = self.asker.stopped or f"the model gave no reply: {seen.native.problem}"
@@ -155,7 +155,7 @@ class Probe:
         self._special_tokens(seen, talk)
         if seen.tools in ("refused", "ignored"):
             self._prompts(seen, talk)
-        seen.thinking = words.thinking(seen.heard(), tags, seen.template.opens if seen.template else "")
+        seen.thinking = words.thinking(seen.list_replies(), tags, seen.template.opens if seen.template else "")
         self._propose(seen)
         self._as_proposed(seen, talk, self._rows(seen))
         self._reread(seen)
@@ -163,7 +163,7 @@ class Probe:
             self._prompts(seen, talk)
         self._as_proposed(seen, talk, [scenarios.LONG])  # may take long
 
-    def _forced(self, seen: ProbeRecord, **settings: str) -> Planner:
+    def _plan_with_options(self, seen: ProbeRecord, **settings: str) -> Planner:
         """Plan as an option of the user's would have it."""
         return Planner(self.profiles, Settings(server=seen.kind, **settings))  # type: ignore[arg-type]
 
@@ -171,14 +171,14 @@ class Probe:
         assert seen.proposal
         names = [seen.dialect, *(seen.base.accept if seen.base and seen.base.accept != "auto" else ()), "hermes"]
         marker = words.marker(self.profiles.dialects[name] for name in names if name)
-        kept = seen.proposal.changed(model={"special_tokens": False})
+        kept = seen.proposal.copy_with(model={"special_tokens": False})
         question = scenarios.echoing(marker)
         heard = talk.ask(question, kept.planner(self.profiles))
         if not heard.asked:
             return
         fate, mended = words.tokens(heard, marker), False
         if fate == "dropped" and seen.proposal.server.special_tokens:
-            proposal = seen.proposal.changed(model={"special_tokens": True})
+            proposal = seen.proposal.copy_with(model={"special_tokens": True})
             mended = words.tokens(talk.ask(question, proposal.planner(self.profiles)), marker) == "kept"
         seen.tokens = words.SpecialTokens(marker, fate, mended)
 
@@ -187,7 +187,7 @@ class Probe:
         own = [seen.base.dialect] if seen.base else []
         for name in [*dict.fromkeys([*own, seen.dialect, *USUAL_DIALECTS])]:
             if name and len(seen.prompted) < MOST_DIALECTS:
-                planner = self._forced(seen, tools="prompt", dialect=name)
+                planner = self._plan_with_options(seen, tools="prompt", dialect=name)
                 seen.prompted[name] = talk.ask(scenarios.SINGLE, planner)
 
     def _propose(self, seen: ProbeRecord) -> None:
@@ -203,23 +203,23 @@ class Probe:
         else:
             way, why = "prompt", f"`tools` were {seen.tools}: {seen.native.saw}"
             seen.dialect = read
-        proposal = proposal.changed(model={"tools": way}, model_tools=why)
+        proposal = proposal.copy_with(model={"tools": way}, model_tools=why)
         if read or seen.dialect:
             dialect = read or seen.dialect
             accept = () if proposal.model.accept == "auto" else proposal.model.accept
             first = tuple(dict.fromkeys([dialect, *(seen.native.dialects), *accept]))
             shown = "a call came in it" if read else "the call came so" if seen.tools == "leaked" else "its template"
-            proposal = proposal.changed(
+            proposal = proposal.copy_with(
                 model={"dialect": dialect if read else proposal.model.dialect, "accept": first},
                 model_accept=f"{dialect}: {shown}" if read or seen.dialect else "",
             )
         if read:
-            proposal = proposal.changed(model_dialect="a call came when the tools stood in the prompt in it")
+            proposal = proposal.copy_with(model_dialect="a call came when the tools stood in the prompt in it")
         think = seen.thinking
         if think.how in ("raw", "prefilled"):
             tags = ReasoningTags(open=think.open, close=think.close, prefilled=think.how == "prefilled")
             place = "stood in the text" if think.how == "raw" else f"the reply began inside, and {think.close} ended it"
-            proposal = proposal.changed(
+            proposal = proposal.copy_with(
                 model={"reasoning": tags},
                 server={"parts_reasoning": False},
                 model_reasoning=f"{think.open} {place}",
@@ -227,36 +227,41 @@ class Probe:
             )
         elif think.how == "parted":
             field = "reasoning" if think.field == "reasoning" else "reasoning_content"
-            proposal = proposal.changed(
+            proposal = proposal.copy_with(
                 server={"parts_reasoning": True, "thoughts": field},
                 server_parts_reasoning="reasoning came apart from the text",
                 server_thoughts=f"its name was {think.field or 'the usual one'}",
             )
         if seen.tokens.mended:
-            proposal = proposal.changed(
+            proposal = proposal.copy_with(
                 model={"special_tokens": True},
                 model_special_tokens=f"{seen.tokens.marker} was dropped, and kept with what the server's profile sets",
                 server_special_tokens="these fields kept special tokens in the text",
             )
         if seen.server.apis:
-            proposal = proposal.changed(
+            proposal = proposal.copy_with(
                 server={"api": seen.server.apis}, server_api="these paths answered a request, others did not"
             )
         seen.proposal = proposal
 
     def _reread(self, seen: ProbeRecord) -> None:
         """Take the dialect from a reply that has its special tokens, where the first had none."""
-        first = seen.replies.get(scenarios.SINGLE.streamed().label)
+        first = seen.replies.get(scenarios.SINGLE.as_stream().label)
         if seen.proposal and seen.tokens.mended and seen.tools == "leaked" and first and first.dialects:
             seen.dialect = first.dialects[0]
             accept = tuple(dict.fromkeys([seen.dialect, *seen.proposal.model.accept]))
             why = f"{seen.dialect}: the call came so when its markers were kept"
-            seen.proposal = seen.proposal.changed(model={"accept": accept}, model_accept=why)
+            seen.proposal = seen.proposal.copy_with(model={"accept": accept}, model_accept=why)
 
     def _rows(self, seen: ProbeRecord) -> list[Scenario]:
         """List what is asked as proposed; what decides comes first."""
         rows = [scenarios.SINGLE] if seen.needs() else []  # else it has been asked so
-        rows += [scenarios.SINGLE.streamed(), scenarios.FOLLOWED_UP, scenarios.PARALLEL, scenarios.PARALLEL.streamed()]
+        rows += [
+            scenarios.SINGLE.as_stream(),
+            scenarios.FOLLOWED_UP,
+            scenarios.PARALLEL,
+            scenarios.PARALLEL.as_stream(),
+        ]
         compared = [scenario for scenario in scenarios.SCENARIOS.values() if scenario.compared]
         rows += [scenario for scenario in compared if scenario not in (*rows, scenarios.SINGLE)]
         rows += [scenarios.REQUIRED, scenarios.FORBIDDEN]

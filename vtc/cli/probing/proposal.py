@@ -18,7 +18,7 @@ from vtc.profiles.loader import Profiles, Source
 from vtc.profiles.planner import Planner
 from vtc.profiles.schema import Match, ModelProfile, ServerProfile
 from vtc.profiles.settings import Settings
-from vtc.scrub import escaped, scrub
+from vtc.scrub import escape_invisible, scrub
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Proposal:
         )
         return Planner(proposed, Settings())
 
-    def changed(
+    def copy_with(
         self, *, model: Mapping[str, Any] | None = None, server: Mapping[str, Any] | None = None, **why: str
     ) -> Proposal:
         """Copy it with other keys; `why` by `model_KEY` or `server_KEY`."""
@@ -75,7 +75,7 @@ class Proposal:
             if isinstance(value, dict):
                 of = plain[key] if isinstance(plain[key], dict) else {}
                 value = {name: inner for name, inner in value.items() if name not in of or inner != of[name]}
-            why = escaped(" ".join(self.why.get(f"{profile.kind}.{key}", "").split()))
+            why = escape_invisible(" ".join(self.why.get(f"{profile.kind}.{key}", "").split()))
             lines.append(f"{key}: {json.dumps(value, ensure_ascii=False)}" + (f"  # {why}" if why else ""))
         return "\n".join(lines) + "\n"
 
@@ -90,8 +90,8 @@ def begin(
     own_model = base or ModelProfile(name="", match=Match())
     own_server = server or ServerProfile(name="", match=Match())
     why = {
-        **_inherited("model", own_model, base.name if base else ""),
-        **_inherited("server", own_server, server.name if server else ""),
+        **_list_inherited_keys("model", own_model, base.name if base else ""),
+        **_list_inherited_keys("server", own_server, server.name if server else ""),
         "model.match": "the model that was asked, and where",
         "server.match": "the server that was asked",
     }
@@ -113,7 +113,7 @@ def begin(
     )
 
 
-def _inherited(kind: str, profile: ModelProfile | ServerProfile, name: str) -> dict[str, str]:
+def _list_inherited_keys(kind: str, profile: ModelProfile | ServerProfile, name: str) -> dict[str, str]:
     plain = type(profile)(name="", match=Match())
     keys = [key for key in profile.__struct_fields__ if getattr(profile, key) != getattr(plain, key)]
     return {

@@ -41,7 +41,7 @@ class Environment(ImmutableSandboxedEnvironment):
         return super().call_binop(context, operator, left, right)
 
 
-def rendered(source: str, fields: list[Mapping[str, Any]]) -> Iterator[Mapping[str, str]]:
+def render_template(source: str, fields: list[Mapping[str, Any]]) -> Iterator[Mapping[str, str]]:
     """Render a template with each of these fields: the text, or why there is none."""
     try:
         template = _environment().from_string(source)
@@ -50,7 +50,7 @@ def rendered(source: str, fields: list[Mapping[str, Any]]) -> Iterator[Mapping[s
         return
     for context in fields:
         try:
-            yield {"text": "".join(_bounded(template.generate(**context, bos_token="", eos_token="")))}
+            yield {"text": "".join(_limit_length(template.generate(**context, bos_token="", eos_token="")))}
         except MemoryError:
             raise
         except (TemplateError, TemplateRefusal) as error:
@@ -74,7 +74,7 @@ def _raise(message: object) -> None:
     raise TemplateRefusal(str(message))
 
 
-def _bounded(pieces: Iterator[str]) -> Iterator[str]:
+def _limit_length(pieces: Iterator[str]) -> Iterator[str]:
     length = 0
     for piece in pieces:
         length += len(piece)
@@ -83,7 +83,7 @@ def _bounded(pieces: Iterator[str]) -> Iterator[str]:
         yield piece
 
 
-def _bound(seconds: int, size: int) -> None:
+def _limit_process(seconds: int, size: int) -> None:
     """Have the system bound the time and the memory of this process, as far as it can."""
     try:
         import resource  # Windows has none
@@ -97,9 +97,9 @@ def _bound(seconds: int, size: int) -> None:
 def main() -> None:
     """Do what standard input says."""
     asked = json.load(sys.stdin.buffer)
-    _bound(asked["seconds"], asked["bytes"])
+    _limit_process(asked["seconds"], asked["bytes"])
     try:
-        done = [*rendered(asked["source"], asked["fields"])]
+        done = [*render_template(asked["source"], asked["fields"])]
     except MemoryError:
         done = None
     sys.stdout.write(json.dumps(done))

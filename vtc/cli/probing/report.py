@@ -16,7 +16,7 @@ import msgspec
 from vtc.cli.common import show_table
 from vtc.cli.probing import scenarios, words
 from vtc.cli.probing.probe import ProbeRecord
-from vtc.cli.probing.talk import Outcome, ProbeReply
+from vtc.cli.probing.talk import ProbeOutcome, ProbeReply
 from vtc.cli.probing.template import BY_USER
 from vtc.profiles.agents import AgentProfile
 from vtc.profiles.document import table
@@ -29,13 +29,13 @@ class Finding:
 
     question: str
     answer: str
-    outcome: Outcome = "seen"
+    outcome: ProbeOutcome = "seen"
     evidence: str = ""
     advice: str = ""
     """The one thing to change, if there is one."""
 
 
-WORDS: dict[Outcome, str] = {
+WORDS: dict[ProbeOutcome, str] = {
     "works": "works",
     "mended": "mended by VTC",
     "refused": "refused",
@@ -53,7 +53,7 @@ CLIENTS = (
     ("clients of Ollama", "OLLAMA_HOST={base}, model {model}"),
 )
 """What each client is told that no command of ours starts; docs/editors.md says where."""
-COLOURS: dict[Outcome, str] = {
+COLOURS: dict[ProbeOutcome, str] = {
     "works": "green",
     "mended": "cyan",
     "refused": "yellow",
@@ -99,8 +99,13 @@ def parser(flags: ServerFlags, dialects: Iterable[str]) -> str:
     return flags.tools.format(parser=name)
 
 
-ORDER: dict[words.Tools, Outcome] = {"parsed": "works", "leaked": "mended", "ignored": "seen", "refused": "refused"}
-THOUGHTS: dict[words.Thoughts, tuple[str, Outcome]] = {
+ORDER: dict[words.Tools, ProbeOutcome] = {
+    "parsed": "works",
+    "leaked": "mended",
+    "ignored": "seen",
+    "refused": "refused",
+}
+THOUGHTS: dict[words.ThinkingStyle, tuple[str, ProbeOutcome]] = {
     "parted": ("apart from the text", "works"),
     "raw": ("in the text, between tags", "mended"),
     "prefilled": ("in the text, the first tag opened in the prompt", "mended"),
@@ -135,7 +140,7 @@ def _server(seen: ProbeRecord) -> Iterator[Finding]:
     if server.context:
         yield Finding("How much context?", f"{server.context:,} tokens", "seen")
     if server.can is not None:
-        outcome: Outcome = "works" if "tools" in server.can else "refused"
+        outcome: ProbeOutcome = "works" if "tools" in server.can else "refused"
         yield Finding("What does the server say that the model can do?", ", ".join(server.can), outcome)
 
 
@@ -162,7 +167,7 @@ def _tools(seen: ProbeRecord) -> Iterator[Finding]:
     if heard is None:
         return
     if seen.tools is None:
-        yield from _told("Does the model answer?", heard, _no_reply)
+        yield from _report_reply("Does the model answer?", heard, _no_reply)
         return
     usual = (*seen.base.accept, seen.base.dialect) if seen.base else ()
     flags = flags_of(seen.kind)
@@ -177,12 +182,12 @@ def _tools(seen: ProbeRecord) -> Iterator[Finding]:
     saw = f"{heard.saw}; {words.hidden(heard)}".removesuffix("; ")
     yield Finding("Does it take `tools`?", answers[seen.tools], ORDER[seen.tools], saw, flag if wants else "")
     if seen.tools == "parsed":
-        streamed = seen.replies.get(scenarios.PARALLEL.streamed().label)
+        streamed = seen.replies.get(scenarios.PARALLEL.as_stream().label)
         others = streamed.faults_direct if streamed and not streamed.silent else []
         faults = [*heard.faults_direct, *(fault for fault in others if "calls" in fault)]
         reason = heard.direct.finish_reason
         finish = f"finish reason {reason}" if reason else "no finish reason"
-        outcome: Outcome = "mended" if faults else "works"
+        outcome: ProbeOutcome = "mended" if faults else "works"
         yield Finding(
             "Are ids, order and arguments of calls in order?",
             "no" if faults else "yes",
@@ -191,18 +196,18 @@ def _tools(seen: ProbeRecord) -> Iterator[Finding]:
         )
 
 
-def _no_reply(heard: ProbeReply) -> tuple[str, Outcome, str, str]:
+def _no_reply(heard: ProbeReply) -> tuple[str, ProbeOutcome, str, str]:
     return "no", "refused" if heard.refused else "broken", heard.problem, ""
 
 
 def _stream(seen: ProbeRecord) -> Iterator[Finding]:
     whole = seen.replies.get(scenarios.SINGLE.name)
-    stream = seen.replies.get(scenarios.SINGLE.streamed().label)
+    stream = seen.replies.get(scenarios.SINGLE.as_stream().label)
     if whole is None or stream is None or whole.problem or stream.problem:
         return
     same = _shape(whole, direct=True) == _shape(stream, direct=True)
     mended = _shape(whole) == _shape(stream)
-    outcome: Outcome = "works" if same else "mended" if mended else "broken"
+    outcome: ProbeOutcome = "works" if same else "mended" if mended else "broken"
     answer = "yes" if same else THROUGH if mended else "no"
     yield Finding("Is a stream like the whole reply?", answer, outcome, "" if same else f"streamed: {stream.saw}")
 
@@ -212,15 +217,15 @@ def _shape(heard: ProbeReply, *, direct: bool = False) -> object:
     return [call.name for call in reply.message.calls], bool(reply.message.text.strip()), bool(reply.message.reasoning)
 
 
-def _asked(heard: ProbeReply) -> Outcome:
+def _classify_question(heard: ProbeReply) -> ProbeOutcome:
     """Say what became of the question alone, wherever its thinking stands."""
     if heard.misses:  # also where no more was asked
         return heard.outcome
     return "mended" if heard.scenario.calls and (heard.prompted or not heard.direct.message.calls) else "works"
 
 
-def _told(
-    question: str, heard: ProbeReply | None, answer: Callable[[ProbeReply], tuple[str, Outcome, str, str]]
+def _report_reply(
+    question: str, heard: ProbeReply | None, answer: Callable[[ProbeReply], tuple[str, ProbeOutcome, str, str]]
 ) -> Iterator[Finding]:
     """Tell what the reply to a question shows, or that it was not asked any more; nothing if it never is here."""
     if heard:
@@ -228,13 +233,13 @@ def _told(
 
 
 def _choice(seen: ProbeRecord) -> Iterator[Finding]:
-    def answer(heard: ProbeReply) -> tuple[str, Outcome, str, str]:
-        outcome = _asked(heard)
+    def answer(heard: ProbeReply) -> tuple[str, ProbeOutcome, str, str]:
+        outcome = _classify_question(heard)
         word = {"works": "yes", "mended": THROUGH, "refused": "refused"}.get(outcome, "no")
         return word, outcome, heard.saw, ""
 
     for question, scenario in CHOICES.items():
-        yield from _told(question, seen.replies.get(scenario.name), answer)
+        yield from _report_reply(question, seen.replies.get(scenario.name), answer)
 
 
 def _refusals(seen: ProbeRecord) -> Iterator[Finding]:
@@ -243,35 +248,37 @@ def _refusals(seen: ProbeRecord) -> Iterator[Finding]:
 
 
 def _schemas(seen: ProbeRecord) -> Iterator[Finding]:
-    def taken(heard: ProbeReply) -> tuple[str, Outcome, str, str]:
-        outcome: Outcome = "refused" if heard.refused else "broken" if heard.problem else "works"
+    def describe_schema_reply(heard: ProbeReply) -> tuple[str, ProbeOutcome, str, str]:
+        outcome: ProbeOutcome = "refused" if heard.refused else "broken" if heard.problem else "works"
         outcome = "mended" if outcome == "works" and heard.refusal else outcome
         word = {"works": "yes", "mended": THROUGH}.get(outcome, "no")
         return word, outcome, heard.problem or heard.refusal, ""
 
-    answers: dict[words.Constrained, tuple[str, Outcome]] = {
+    answers: dict[words.Constrained, tuple[str, ProbeOutcome]] = {
         "schema": ("yes", "works"),
         "ignored": ("no: the schema had no effect", "seen"),
         "refused": ("refused", "refused"),
         "unknown": ("not known", "seen"),
     }
-    yield from _told(f"Does it take {scenarios.SCHEMAS.asks}?", seen.replies.get(scenarios.SCHEMAS.name), taken)
-    yield from _told(
+    yield from _report_reply(
+        f"Does it take {scenarios.SCHEMAS.asks}?", seen.replies.get(scenarios.SCHEMAS.name), describe_schema_reply
+    )
+    yield from _report_reply(
         "Can it be held to a JSON Schema?",
         seen.replies.get(scenarios.CONSTRAINED.name),
-        lambda heard: (*answers[words.constrained(heard)], heard.saw, ""),
+        lambda heard: (*answers[words.check_constraint(heard)], heard.saw, ""),
     )
 
 
 def _strict(seen: ProbeRecord) -> Iterator[Finding]:
-    answers: dict[words.Strict, tuple[str, Outcome]] = {
+    answers: dict[words.Strict, tuple[str, ProbeOutcome]] = {
         "taken": ("yes", "works"),
         "ignored": ("no: `strict` has no effect", "seen"),
         "refused": ("refused", "refused"),
         "unknown": ("not known", "seen"),
     }
     flag = "add `--set vtc_constrain=auto`: all calls of tools with parameters are held to their schemas"
-    yield from _told(
+    yield from _report_reply(
         "Are strict tools held to their schemas?",
         seen.replies.get(scenarios.STRICT.name),
         lambda heard: (*answers[words.strict(heard)], heard.saw, flag * (words.strict(heard) == "taken")),
@@ -286,7 +293,7 @@ def _tokens(seen: ProbeRecord) -> Iterator[Finding]:
         answer = "no, but with what the server's profile sets" if seen.tokens.mended else "no"
         yield Finding(question, answer, "mended" if seen.tokens.mended else "broken")
     else:
-        outcome: Outcome = "works" if seen.tokens.fate == "kept" else "seen"
+        outcome: ProbeOutcome = "works" if seen.tokens.fate == "kept" else "seen"
         yield Finding(question, "yes" if seen.tokens.fate == "kept" else "not known", outcome)
 
 
@@ -299,31 +306,35 @@ def _thinking(seen: ProbeRecord) -> Iterator[Finding]:
     yield Finding("How does reasoning come?", answer + name, outcome, seen.thinking.open, flag)
 
 
-def _prompted(seen: ProbeRecord) -> Iterator[Finding]:
-    words_of: dict[Outcome, str] = {"mended": "yes", "works": "yes", "seen": "text came: neither a pass nor a failure"}
+def _report_prompt_mode(seen: ProbeRecord) -> Iterator[Finding]:
+    words_of: dict[ProbeOutcome, str] = {
+        "mended": "yes",
+        "works": "yes",
+        "seen": "text came: neither a pass nor a failure",
+    }
 
-    def answer(heard: ProbeReply) -> tuple[str, Outcome, str, str]:
+    def answer(heard: ProbeReply) -> tuple[str, ProbeOutcome, str, str]:
         by = f" (read as {', '.join(heard.dialects)})" if heard.dialects and heard.dialects != (name,) else ""
-        return words_of.get(_asked(heard), "no"), _asked(heard), f"{heard.saw}{by}", ""
+        return words_of.get(_classify_question(heard), "no"), _classify_question(heard), f"{heard.saw}{by}", ""
 
     for name, reply in seen.prompted.items():
-        yield from _told(f"Does it call with the tools in the prompt, as {name}?", reply, answer)
+        yield from _report_reply(f"Does it call with the tools in the prompt, as {name}?", reply, answer)
 
 
 def _cache(seen: ProbeRecord) -> Iterator[Finding]:
-    used = [usage for reply in seen.heard() if (usage := reply.direct.usage)]
+    used = [usage for reply in seen.list_replies() if (usage := reply.direct.usage)]
     most = max((usage.cached for usage in used), default=0)
     if used:
         answer = f"yes: up to {most:,} tokens" if most else "it tells of none"
         yield Finding("Does it keep the prompt's beginning (cache)?", answer, "works" if most else "seen")
-    yield from _told(
+    yield from _report_reply(
         "Does it cut a long prompt without a word?",
         seen.replies.get(scenarios.LONG.name),
-        lambda heard: _cut(heard, flags_of(seen.kind).context),
+        lambda heard: _describe_truncation(heard, flags_of(seen.kind).context),
     )
 
 
-def _cut(heard: ProbeReply, flag: str) -> tuple[str, Outcome, str, str]:
+def _describe_truncation(heard: ProbeReply, flag: str) -> tuple[str, ProbeOutcome, str, str]:
     usage = heard.direct.usage
     counted = f"{usage.prompt:,} tokens were counted" if usage else ""
     if words.is_cut(heard):
@@ -346,7 +357,7 @@ LOOKS: tuple[Callable[[ProbeRecord], Iterator[Finding]], ...] = (
     _strict,
     _tokens,
     _thinking,
-    _prompted,
+    _report_prompt_mode,
     _cache,
 )
 
@@ -404,7 +415,7 @@ def as_json(seen: ProbeRecord, line: str, files: Sequence[Path], settings: Mappi
         "dialect": seen.dialect or None,
         "reasoning": seen.thinking.how,
         "special_tokens": seen.tokens.fate,
-        "constrain": words.constrained(constrained) if constrained else "unknown",
+        "constrain": words.check_constraint(constrained) if constrained else "unknown",
         "strict": words.strict(strict) if strict else "unknown",
         "taught": [*seen.taught],
         "profiles": [str(file) for file in files],

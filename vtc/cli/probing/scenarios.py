@@ -45,7 +45,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         """The conversation."""
         return (Message("user", (self.question.replace("{lines}", LINES),)), *self.past)
 
-    def streamed(self) -> Scenario:
+    def as_stream(self) -> Scenario:
         """Copy it, to be answered by a stream."""
         return replace(self, stream=True)
 

@@ -18,8 +18,8 @@ from vtc.apis import Api, Reply, whole
 from vtc.cli.probing.scenarios import HEADERS, Scenario
 from vtc.cli.probing.template import BoundedAsker, NotAskedError
 from vtc.events import NATIVE, CanonicalRequest, Message
-from vtc.exchange import Exchange
-from vtc.exchange.asking.refusals import lesson, listed
+from vtc.exchange import Session
+from vtc.exchange.asking.refusals import describe_steps, lesson
 from vtc.exchange.asking.request import MOST_ASKED
 from vtc.exchange.model_list import names_of
 from vtc.json_text import encode
@@ -29,11 +29,11 @@ from vtc.profiles.memory import Memory
 from vtc.profiles.planner import COMMON_TAGS, Planner
 from vtc.profiles.schema import ServerProfile
 from vtc.proxy.asker import Asker, ServerAnswer
-from vtc.proxy.findings import LIST, entries, owned, spoken
+from vtc.proxy.findings import LIST, detect_apis, entries, find_by_owner
 from vtc.proxy.trust import ADVICE
 from vtc.reporting import hints
 
-type Outcome = Literal["works", "mended", "refused", "broken", "seen", "unasked"]
+type ProbeOutcome = Literal["works", "mended", "refused", "broken", "seen", "unasked"]
 """What became of a question. `mended`: by VTC; `seen`: neither a pass nor a failure; `unasked`: no more was asked."""
 
 
@@ -131,7 +131,7 @@ def learn(asker: Asker, profiles: Profiles, *, model: str, apis: tuple[str, ...]
     if not server.model:
         server.problem = f"GET {LIST} names no model: name one with --model"
         return server
-    server.apis = apis or spoken(asker)
+    server.apis = apis or detect_apis(asker)
     return server
 
 
@@ -167,7 +167,7 @@ def _recognise(server: ServerFacts, listed: ServerAnswer, profiles: Profiles, na
     by_header = next((name for name in profiles.servers if name == listed.headers.get("server")), None)
     if named:
         server.profile, server.how = profiles.servers[named], "as you say"
-    elif by_owner := owned(listed.json, profiles):
+    elif by_owner := find_by_owner(listed.json, profiles):
         server.profile, server.how = by_owner, f"its list of models names {' or '.join(by_owner.owned_by)} as owner"
     elif by_header:
         server.profile, server.how = profiles.servers[by_header], f"its header says `server: {by_header}`"
@@ -259,7 +259,7 @@ class ProbeReply:
         return bool(self.scenario.calls) and not (self.problem or self.through.message.calls)
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> ProbeOutcome:
         """Say in a word what became of it; an answer where a call was wanted, and not demanded, says nothing."""
         if not self.asked:
             return "unasked"
@@ -326,21 +326,21 @@ class Talk:
             answer=scenario.answer,
         )
         place = self.api.place
-        path = place.written(place.version, self.server.model, streams=scenario.stream)
+        path = place.build_path(place.version, self.server.model, streams=scenario.stream)
         body = encode(self.api.ask(asked))
         headers = {**place.headers, **HEADERS.get(self.api.name, {})}
         facts = replace(self.server.facts, path=path, headers=headers)
-        exchange = Exchange.open(self.api, body, facts, planner, f"probe {self.seeds}", self.memory)
+        exchange = Session.open(self.api, body, facts, planner, f"probe {self.seeds}", self.memory)
         sent = exchange.request()
         self.asker.about = scenario.asks
 
-        def put(body: bytes) -> ServerAnswer:
+        def post(body: bytes) -> ServerAnswer:
             server = exchange.server.place  # another one's, once the server has taught that
             is_own = exchange.server is self.api or bare
-            at = path if is_own else server.written(server.version, self.server.model, streams=scenario.stream)
-            return self.asker.ask(at, body, _changed(headers, exchange.asked.headers), server.key)
+            at = path if is_own else server.build_path(server.version, self.server.model, streams=scenario.stream)
+            return self.asker.ask(at, body, _merge_headers(headers, exchange.asked.headers), server.key)
 
-        answer = put(body if bare else sent)
+        answer = post(body if bare else sent)
         refusals: dict[str, str] = {}
         refusal = ""
         for _ in range(MOST_ASKED - 1):
@@ -349,12 +349,12 @@ class Talk:
                 break
             refusal = refusal or _words(answer)
             refusals = {**dict.fromkeys(exchange.taught, _words(answer)), **refusals}
-            answer = put(again)
+            answer = post(again)
         self.replied = self.replied or answer.ok
         self._stop_if_unknown(answer, path)
         if refusal and answer.ok:
-            exchange.learned()
-            for name, line in listed(exchange.plan.lessons.known()).items():
+            exchange.confirm_quirks()
+            for name, line in describe_steps(exchange.plan.lessons.list_known()).items():
                 self.taught.setdefault(line, refusals.get(name, refusal))
         prompted = exchange.plan.protocol.prompt_tools
         problem = "" if answer.ok else answer.why if answer.error else _words(answer)
@@ -391,7 +391,7 @@ class Talk:
         self.asker.stopped = f"{why} ({_words(answer)}): name {named}{listed}"
 
 
-def _changed(headers: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
+def _merge_headers(headers: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
     """Return headers with changes; None leaves one out."""
     return {name: value for name, value in {**headers, **changes}.items() if value is not None}
 
@@ -401,7 +401,7 @@ def _leaks(reply: Reply) -> list[str]:
     return [f"thinking stands in the text: {close}" for _, close in COMMON_TAGS if close in reply.message.text]
 
 
-def _with(heard: ProbeReply, exchange: Exchange, **more: Any) -> ProbeReply:
+def _with(heard: ProbeReply, exchange: Session, **more: Any) -> ProbeReply:
     calls = exchange.report.calls
     dialects = tuple(dict.fromkeys(call["dialect"] for call in calls if call["dialect"] != NATIVE))
     repairs = tuple(dict.fromkeys(repair for call in calls for repair in call["repairs"]))

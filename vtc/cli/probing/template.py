@@ -21,7 +21,7 @@ from vtc.apis.place import BEARER
 from vtc.cli.probing import rendering
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax.description import Description
-from vtc.dialects.syntax.grammar import compiled
+from vtc.dialects.syntax.grammar import compile_grammar
 from vtc.events import Call, CanonicalRequest, Message, Tool, ToolCall
 from vtc.proxy.asker import Asker, ServerAnswer
 from vtc.proxy.trust import USUAL, Trust
@@ -157,7 +157,7 @@ def look(source: str, dialects: Sequence[Description], tags: Sequence[tuple[str,
         **{name: _fields(messages) for name, messages in REFUSABLE.items()},
     }
     try:
-        texts = dict(zip(conversations, _rendered(source, [*conversations.values()]), strict=True))
+        texts = dict(zip(conversations, _render_template(source, [*conversations.values()]), strict=True))
     except ProblemError as error:
         return TemplateFacts(problem=str(error))
     if (bare := texts["bare"].get("text")) is None:
@@ -184,12 +184,12 @@ def _reply(written: Mapping[str, str], opens: str) -> str:
 
 def _dialect(text: str, dialects: Sequence[Description]) -> str:
     """Find the dialect in which a call stands in a text."""
-    reader = Reader(compiled(tuple(dialects), (), (), ((), ())), {TOOL.name: TOOL})
+    reader = Reader(compile_grammar(tuple(dialects), (), (), ((), ())), {TOOL.name: TOOL})
     events = [*reader.feed(text), *reader.finish()]
     return next((event.dialect for event in events if isinstance(event, Call)), "")
 
 
-def _rendered(source: str, fields: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+def _render_template(source: str, fields: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
     """Have a template rendered with each of these fields (`rendering.rendered`)."""
     if len(source) > MOST_TEMPLATE:
         raise ProblemError("it is too long to be looked at")

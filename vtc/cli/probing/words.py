@@ -15,8 +15,8 @@ from vtc.profiles.planner import COMMON_TAGS
 from vtc.profiles.schema import ModelProfile
 
 type Tools = Literal["parsed", "leaked", "ignored", "refused"]
-type Thoughts = Literal["parted", "raw", "prefilled", "none"]
-type Tokens = Literal["kept", "dropped", "unknown"]
+type ThinkingStyle = Literal["parted", "raw", "prefilled", "none"]
+type SpecialTokenFate = Literal["kept", "dropped", "unknown"]
 type Constrained = Literal["schema", "ignored", "refused", "unknown"]
 type Strict = Literal["taken", "ignored", "refused", "unknown"]
 
@@ -27,7 +27,7 @@ class SpecialTokens:
 
     marker: str = ""
     """The token; empty if none was asked for."""
-    fate: Tokens = "unknown"
+    fate: SpecialTokenFate = "unknown"
     mended: bool = False
     """It is kept if the server is told to."""
 
@@ -47,7 +47,7 @@ def tools(heard: ProbeReply) -> Tools | None:
 class ThinkingWords:
     """The words for how replies think."""
 
-    how: Thoughts = "none"
+    how: ThinkingStyle = "none"
     open: str = ""
     close: str = ""
     field: str = ""
@@ -97,7 +97,7 @@ def _openings(dialect: Description) -> Iterator[str]:
             yield text
 
 
-def tokens(heard: ProbeReply, text: str) -> Tokens:
+def tokens(heard: ProbeReply, text: str) -> SpecialTokenFate:
     """Tell whether a special token that the model was asked to repeat came back."""
     text_ = heard.direct.message.text.casefold()
     if text.casefold() in text_:
@@ -113,7 +113,7 @@ def hidden(heard: ProbeReply) -> str:
     return ""
 
 
-def constrained(heard: ProbeReply) -> Constrained:
+def check_constraint(heard: ProbeReply) -> Constrained:
     """Tell whether a schema for the answer was held to: no model guesses the value that it demands."""
     if heard.refused or heard.refusal:
         return "refused"

@@ -17,10 +17,10 @@ from textual.widgets import Footer, OptionList, Static
 from textual.widgets.option_list import Option
 
 from vtc.cli.terminal.log_tail import LoggedExchange, LogTail
-from vtc.profiles.document import counted
+from vtc.profiles.document import format_count
 from vtc.proxy.draft_file import DraftFile
 from vtc.proxy.launch import PORT
-from vtc.proxy.stats import Calls
+from vtc.proxy.stats import CallCounts
 from vtc.reporting import OUTCOMES, UNDER_WAY, sections
 
 MOST = 1000
@@ -233,9 +233,9 @@ class TerminalPage(App[None]):
     def _total(self) -> str:
         figures, left, faulty = self._tail.stats.total, self._tail.left_alone, self._tail.faulty
         parts = [
-            f"{counted(faulty, 'line')} that {'are' if faulty > 1 else 'is'} none of a log" if faulty else "",
-            counted(figures.exchanges + left, "exchange") + (f" ({left} of them left alone)" if left else ""),
-            f"{Calls.summary(figures)}, {figures.unread} unread",
+            f"{format_count(faulty, 'line')} that {'are' if faulty > 1 else 'is'} none of a log" if faulty else "",
+            format_count(figures.exchanges + left, "exchange") + (f" ({left} of them left alone)" if left else ""),
+            f"{CallCounts.summary(figures)}, {figures.unread} unread",
         ]
         return ", ".join(filter(None, parts))
 

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 from vtc.json_text import decode
 from vtc.proxy.stats import Stats
 from vtc.reporting import LEFT_ALONE, OUTCOMES, Look, summed_up
-from vtc.scrub import escaped
+from vtc.scrub import escape_invisible
 
 MOST_READ = 4 << 20
 """Bytes at the end of a log that are read at once: a log of months is not."""
@@ -34,7 +34,7 @@ class LoggedExchange:
     @classmethod
     def of(cls, line: bytes) -> LoggedExchange:
         """Read a line; raises one of FAULTS if it is none of a log."""
-        entry = escaped(decode(line))  # a name may hold what a terminal would obey
+        entry = escape_invisible(decode(line))  # a name may hold what a terminal would obey
         at = datetime.fromisoformat(entry["time"]).astimezone()
         outcome = entry["outcome"] if entry["outcome"] in OUTCOMES else ""
         return cls(entry, at, outcome, summed_up(entry).removeprefix(f"{LEFT_ALONE}: ") or NOTHING)
@@ -73,7 +73,7 @@ class LogTail:
             exchanges += self._read_on()
         return exchanges
 
-    def _counted(self, exchange: LoggedExchange) -> LoggedExchange:
+    def _count_exchange(self, exchange: LoggedExchange) -> LoggedExchange:
         if exchange.outcome == LEFT_ALONE:
             self.left_alone += 1
         else:
@@ -109,7 +109,7 @@ class LogTail:
             if not line.strip():
                 continue
             try:
-                yield self._counted(LoggedExchange.of(line))
+                yield self._count_exchange(LoggedExchange.of(line))
             except FAULTS:
                 self.faulty += 1
         if len(self._rest) > MOST_READ:

@@ -179,7 +179,7 @@ class _OpenContainer(NamedTuple):
     is_call: bool = False
 
 
-type _Written = tuple[_Written, str | CutString] | None
+type _WrittenChain = tuple[_WrittenChain, str | CutString] | None
 """The tokens so far, the last one first."""
 
 
@@ -189,7 +189,7 @@ class _ParseState(NamedTuple):
     at: int
     state: str
     open: _OpenContainer | None
-    written: _Written = None
+    written: _WrittenChain = None
     repairs: tuple[str, ...] = ()
     no_comma: bool = False
     """A comma is missing before this, so nothing else may be."""
@@ -198,7 +198,7 @@ class _ParseState(NamedTuple):
     doubt: bool = False
     """It could be meant otherwise: if this is a whole reading, there is none."""
 
-    def put(self, token: str | CutString, at: int, state: str, *repairs: str, **changes: Any) -> _ParseState:
+    def take_token(self, token: str | CutString, at: int, state: str, *repairs: str, **changes: Any) -> _ParseState:
         """Take a token."""
         return self._replace(
             at=at, state=state, written=(self.written, token), repairs=self.repairs + repairs, **changes
@@ -288,7 +288,7 @@ class _JsonSearch:
             node = nodes.pop()
             if node.state == "done":
                 if _SPACE.fullmatch(self.text, node.at):
-                    reading = self._written(node)
+                    reading = self._render_reading(node)
                     if reading is _NOTHING:
                         continue
                     if reading is None or node.doubt or (first and first.text != reading.text):
@@ -307,38 +307,40 @@ class _JsonSearch:
     def _value(self, node: _ParseState, at: int) -> Iterator[_ParseState]:
         char = self.text[at : at + 1]
         if char and char in "{[":
-            inner = self._opened(char, node.open)
+            inner = self._open_container(char, node.open)
             if inner.depth <= MOST_DEPTH:
-                yield node.put(char, at + 1, f"first {char}", open=inner, no_comma=False)
+                yield node.take_token(char, at + 1, f"first {char}", open=inner, no_comma=False)
         elif char == "]" and node.state != "value" and node.open and node.open.mark == "[" and not node.no_comma:
             trailing = (Repair.JSON_TRAILING_COMMA,) if node.state == "next [" else ()
-            yield from self._closed(node, at, *trailing)
+            yield from self._close_container(node, at, *trailing)
         elif char and char in "\"'":
             for end in self._ends(node.open, at + 1, char):
-                opened = self._said(node.open, at + 1, end)
+                opened = self._record_tool_name(node.open, at + 1, end)
                 known, listed = (opened.known, opened.mark == "[") if opened else (frozenset[str](), False)
                 span = CutString(at + 1, end, char, known, listed)
-                yield node.put(span, end + 1, "after", open=opened, no_comma=False)
+                yield node.take_token(span, end + 1, "after", open=opened, no_comma=False)
         elif (word := _WORD.match(self.text, at)) and (NUMBER.match(word[0]) or word[0] in LITERALS):
             python = (Repair.JSON_PYTHON_LITERAL,) if LITERALS.get(word[0], word[0]) != word[0] else ()
-            yield node.put(LITERALS.get(word[0], word[0]), word.end(), "after", *python, no_comma=False)
+            yield node.take_token(LITERALS.get(word[0], word[0]), word.end(), "after", *python, no_comma=False)
         else:
-            yield from self._unquoted(node, _BARE_VALUE, at)
-        yield from self._unquoted(node, _LAST_QUOTE, at)
+            yield from self._match_unquoted(node, _BARE_VALUE, at)
+        yield from self._match_unquoted(node, _LAST_QUOTE, at)
 
-    def _unquoted(self, node: _ParseState, pattern: re.Pattern[str], at: int) -> Iterator[_ParseState]:
+    def _match_unquoted(self, node: _ParseState, pattern: re.Pattern[str], at: int) -> Iterator[_ParseState]:
         """Take a text value that lacks quotes, as a pattern finds it."""
         if not self.inner and self._takes_text(node.open) and (match := pattern.match(self.text, at)):
-            opened = self._said(node.open, *match.span("text"))
+            opened = self._record_tool_name(node.open, *match.span("text"))
             token = CutString(*match.span("text"), "")
-            yield node.put(token, match.end(), "after", Repair.JSON_MISSING_QUOTE, open=opened, bare=True)
+            yield node.take_token(token, match.end(), "after", Repair.JSON_MISSING_QUOTE, open=opened, bare=True)
 
     def _key(self, node: _ParseState, at: int) -> Iterator[_ParseState]:
         opened = node.open
         assert opened is not None
         char = self.text[at : at + 1]
         if char == "}" and not node.no_comma:
-            yield from self._closed(node, at, *((Repair.JSON_TRAILING_COMMA,) if node.state == "next {" else ()))
+            yield from self._close_container(
+                node, at, *((Repair.JSON_TRAILING_COMMA,) if node.state == "next {" else ())
+            )
             return
         if char and char in "\"'" and (end := self._next_quote(at + 1, char)) >= 0:
             key = self.text[at + 1 : end]
@@ -366,7 +368,7 @@ class _JsonSearch:
         stranger = key not in opened.declared and bool(opened.declared or not _IDENTIFIER.match(key))
         doubt = node.doubt or (stranger and (damaged or self.inner))
         opened = opened._replace(key=key, keys=opened.keys | {key})
-        keyed = node.put(span, at, "value", *repairs, open=opened, no_comma=False, bare=False, doubt=doubt)
+        keyed = node.take_token(span, at, "value", *repairs, open=opened, no_comma=False, bare=False, doubt=doubt)
         yield keyed._replace(written=(keyed.written, ":"))
 
     def _after(self, node: _ParseState, at: int) -> Iterator[_ParseState]:
@@ -381,29 +383,29 @@ class _JsonSearch:
         if after_string and char and char in "+\"'":  # an expression that adds strings up?
             yield node._replace(at=at + (char == "+"), state="value", doubt=True)
         if char == ",":
-            yield node.put(",", at + 1, f"next {opened.mark}")
+            yield node.take_token(",", at + 1, f"next {opened.mark}")
         elif char == closer:
-            yield from self._closed(node, at)
+            yield from self._close_container(node, at)
         elif char and char in "}]" and not self.inner:
-            yield from self._miscounted(node, at)
+            yield from self._fix_brace_count(node, at)
         elif not char:
             if self.closed and not node.bare:
-                yield from self._closed(node, at, Repair.JSON_CUT)
+                yield from self._close_container(node, at, Repair.JSON_CUT)
         elif char in _VALUE and not node.bare:
             # In a list, a quote and a value directly after it may as well be a string's.
             doubt = node.doubt or (opened.mark == "[" and at == node.at)
-            yield node.put(",", at, f"next {opened.mark}", Repair.JSON_MISSING_COMMA, no_comma=True, doubt=doubt)
+            yield node.take_token(",", at, f"next {opened.mark}", Repair.JSON_MISSING_COMMA, no_comma=True, doubt=doubt)
 
-    def _miscounted(self, node: _ParseState, at: int) -> Iterator[_ParseState]:
+    def _fix_brace_count(self, node: _ParseState, at: int) -> Iterator[_ParseState]:
         """Pass over a brace too many in the outermost list, or add one that is missing before the end of a list."""
         opened = node.open
         assert opened is not None
         if opened.mark == "[" and opened.around is None:
             yield node._replace(at=at + 1, repairs=(*node.repairs, Repair.EXTRA_BRACE))
         elif opened.mark == "{" and opened.around and opened.keys >= opened.required:
-            yield node.put("}", at, "after", Repair.JSON_CUT, open=opened.around, no_comma=False, bare=False)
+            yield node.take_token("}", at, "after", Repair.JSON_CUT, open=opened.around, no_comma=False, bare=False)
 
-    def _closed(self, node: _ParseState, at: int, *repairs: str) -> Iterator[_ParseState]:
+    def _close_container(self, node: _ParseState, at: int, *repairs: str) -> Iterator[_ParseState]:
         """Close the innermost object or array, if nothing is missing in it."""
         opened = node.open
         assert opened is not None
@@ -412,11 +414,11 @@ class _JsonSearch:
             end = min(at + 1, len(self.text))
             if Repair.JSON_TRAILING_COMMA in repairs and node.written:
                 node = node._replace(written=node.written[0])
-            yield node.put(closer, end, "after", *repairs, open=opened.around, no_comma=False, bare=False)
+            yield node.take_token(closer, end, "after", *repairs, open=opened.around, no_comma=False, bare=False)
 
     # What the schema says
 
-    def _opened(self, mark: str, around: _OpenContainer | None) -> _OpenContainer:
+    def _open_container(self, mark: str, around: _OpenContainer | None) -> _OpenContainer:
         if around is None:
             return self._as(mark, self.expected.schema, None)
         if around.mark == "[":
@@ -439,7 +441,7 @@ class _JsonSearch:
         required = frozenset(takes.required if declared else ())
         return _OpenContainer(mark, needed, around, depth, declared, required, known, is_call=is_call)
 
-    def _said(self, opened: _OpenContainer | None, start: int, end: int) -> _OpenContainer | None:
+    def _record_tool_name(self, opened: _OpenContainer | None, start: int, end: int) -> _OpenContainer | None:
         """Note the tool's name."""
         if opened is None or not (opened.is_call and opened.key in self.expected.names):
             return opened
@@ -497,7 +499,7 @@ class _JsonSearch:
 
     # What comes of it
 
-    def _written(self, node: _ParseState) -> Reading | None:
+    def _render_reading(self, node: _ParseState) -> Reading | None:
         """Write a reading as strict JSON; `_NOTHING` if a string of it ends elsewhere, None if that is not sure."""
         tokens: list[str | CutString] = []
         written = node.written

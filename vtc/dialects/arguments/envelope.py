@@ -9,7 +9,15 @@ from typing import Any, NamedTuple
 
 from vtc.dialects.arguments import values
 from vtc.dialects.arguments.broken_json import ExpectedObject
-from vtc.dialects.arguments.json_object import GivenTwiceError, JsonBody, dumped, encodable, members, value_of, written
+from vtc.dialects.arguments.json_object import (
+    GivenTwiceError,
+    JsonBody,
+    dumped,
+    encodable,
+    members,
+    render_members,
+    value_of,
+)
 from vtc.dialects.repair import Repair
 from vtc.dialects.syntax.description import AROUND, LISTS, SYNONYMS, Envelope
 from vtc.events import Tool
@@ -43,7 +51,9 @@ MOST_TOOLS = 64
 """Tools whose parameters are known where the name of the one that is meant is not."""
 
 
-def expected(keys: Envelope, tools: Mapping[str, Tool], offered: Callable[[str], Tool | None]) -> ExpectedObject:
+def describe_expected_call(
+    keys: Envelope, tools: Mapping[str, Tool], offered: Callable[[str], Tool | None]
+) -> ExpectedObject:
     """Describe a call for the search of broken JSON. `offered` finds the tool that a written name means."""
     arguments = frozenset((*keys.arguments, *SYNONYMS)) - {*keys.name}
     entries: dict[str, Any] = {key: {} for key in (*_ABOUT_THE_CALL, *([keys.id] if keys.id else []), *arguments)}
@@ -59,7 +69,7 @@ def expected(keys: Envelope, tools: Mapping[str, Tool], offered: Callable[[str],
     return ExpectedObject({"type": "object", "properties": entries}, frozenset(keys.name), arguments, schema)
 
 
-def listed(text: str) -> str | None:
+def extract_call_list(text: str) -> str | None:
     """Return the list in an object that holds nothing but a list of calls, as JSON text; None for any other."""
     if not any(key in text for key in LISTS):
         return None
@@ -71,7 +81,7 @@ def listed(text: str) -> str | None:
 def read_arguments(name: str, text: str, tool: Tool | None) -> EnvelopeContent:
     """Read a call whose JSON is the arguments, or a string that holds them. Raises `NotACall`."""
     if text.startswith('"'):
-        text = _decoded(value_of(text))
+        text = _decode_nested_arguments(value_of(text))
         return EnvelopeContent(name, text, _object(text), tool, repairs=(Repair.ARGUMENTS_ENCODED_TWICE,))
     return EnvelopeContent(name, text, _object(text, "its arguments are no object"), tool)
 
@@ -86,7 +96,7 @@ def read_parameters(
     repairs: tuple[str, ...] = ()
     ((key, value), *more) = parameters.items() or [("", None)]
     if not more and key in SYNONYMS and key not in declared:
-        inner = values.unquoted(value)[0] if isinstance(value, str) else value
+        inner = values.parse_unquoted(value)[0] if isinstance(value, str) else value
         if isinstance(inner, dict) and (not inner or any(key in declared for key in inner)):
             parameters, repairs = inner, (Repair.ARGUMENTS_KEY,)
     text = encodable(json.dumps(parameters, ensure_ascii=False, separators=(",", ":")))
@@ -114,7 +124,7 @@ def read(
     repairs: tuple[str, ...] = ()
     named = next((key for key in keys.name if key in call), "")
     if not named and not needs_arguments:
-        call, fields, named = _named(call, fields, keys, offered)
+        call, fields, named = _find_name(call, fields, keys, offered)
         repairs = (Repair.NAME_KEY,) if named else ()
     name = call.get(named)
     if not isinstance(name, str):
@@ -138,12 +148,12 @@ def read(
     elif beside := [field for field in rest if field not in keys.arguments and field in parameters]:
         if call[key] not in ({}, None, ""):
             raise NotACall(f"{beside[0]!r} stands beside its arguments")
-        text, repairs = written({field: rest[field] for field in beside}), (*repairs, Repair.FLAT_ARGUMENTS)
+        text, repairs = render_members({field: rest[field] for field in beside}), (*repairs, Repair.FLAT_ARGUMENTS)
         arguments = value_of(text)
     else:
         text, arguments = fields[key], call[key]
     if isinstance(arguments, str):
-        text, repairs = _decoded(arguments), (*repairs, Repair.ARGUMENTS_ENCODED_TWICE)
+        text, repairs = _decode_nested_arguments(arguments), (*repairs, Repair.ARGUMENTS_ENCODED_TWICE)
         arguments = _object(text)
     elif arguments is None:
         text, arguments = "{}", {}
@@ -155,7 +165,7 @@ def read(
     return EnvelopeContent(name, text, arguments, tool, id_ if isinstance(id_, str) else None, repairs)
 
 
-def _named(
+def _find_name(
     call: dict[str, Any], fields: dict[str, str], keys: Envelope, offered: Callable[[str], object]
 ) -> tuple[dict[str, Any], dict[str, str], str]:
     """Find the name of a call under another key: the one value that is a tool's name, or the only key.
@@ -182,7 +192,7 @@ def _elsewhere(fields: dict[str, str], declared: Collection[str]) -> tuple[str, 
     if not more and key in SYNONYMS and key not in declared and value.startswith(("{", '"{')):
         return value, (Repair.ARGUMENTS_KEY,)
     if all(key in declared for key in fields):
-        return written(fields), (Repair.FLAT_ARGUMENTS,)
+        return render_members(fields), (Repair.FLAT_ARGUMENTS,)
     raise NotACall(
         f"{next(key for key in fields if key not in declared)!r} is no parameter, and may hold its arguments"
     )
@@ -199,7 +209,7 @@ def _object(text: str, otherwise: str = "the JSON is no object") -> dict[str, An
     return value
 
 
-def _decoded(text: str) -> str:
+def _decode_nested_arguments(text: str) -> str:
     """Read arguments that were encoded twice. Raises `NotACall`."""
     inner = text.strip() or "{}"
     body = JsonBody(lenient=False)

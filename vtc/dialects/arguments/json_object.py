@@ -84,7 +84,7 @@ def members(text: str) -> dict[str, str]:
         return {key: json.dumps(value, allow_nan=False) for key, value in _of_kind(text, dict).items()}
 
 
-def loaded(text: str) -> Any:
+def load_json(text: str) -> Any:
     """The value of JSON, as `json.loads` reads it; raises ValueError and RecursionError."""
     try:
         return msgspec.json.decode(text)
@@ -101,7 +101,7 @@ def value_of(text: str) -> Any:
     return json.loads(text, object_pairs_hook=once)
 
 
-def written(members: Mapping[str, str]) -> str:
+def render_members(members: Mapping[str, str]) -> str:
     """Write an object whose values are JSON text."""
     return f"{{{', '.join(f'{dumped(key)}: {value}' for key, value in members.items())}}}"
 
@@ -117,7 +117,7 @@ def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _of_kind[T](text: str, kind: type[T]) -> T:
-    value = loaded(text)
+    value = load_json(text)
     if not isinstance(value, kind):
         raise ValueError(f"the JSON is no {kind.__name__}")
     return value

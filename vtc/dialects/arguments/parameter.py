@@ -14,7 +14,7 @@ from typing import Any
 
 from vtc import json_schema
 from vtc.dialects.arguments import broken_json, values
-from vtc.dialects.arguments.json_object import dumped, encodable, members, written
+from vtc.dialects.arguments.json_object import dumped, encodable, members, render_members
 from vtc.dialects.repair import Repair
 from vtc.events import Tool
 from vtc.json_schema import ObjectSchema, Schema
@@ -26,7 +26,7 @@ _INDENTS = re.compile(r"\n[ \t]+\Z")
 _TWO_BREAKS = re.compile(r"\n\r?\n\Z")
 
 
-def unframed(text: str, frame: str, param: str) -> str:
+def strip_frame(text: str, frame: str, param: str) -> str:
     """Return a value without the newlines that only set it off from its tags: at most one on either side.
 
     After one before it, blanks after the last one indent the closing tag: values keep theirs before that newline.
@@ -48,7 +48,7 @@ def unframed(text: str, frame: str, param: str) -> str:
     return text
 
 
-def unclosed(text: str, frame: str, param: str, more: str = "") -> str | None:
+def read_unclosed_value(text: str, frame: str, param: str, more: str = "") -> str | None:
     """Return a value whose closing tag is missing, up to the tag that follows; its frame is still to be taken off.
 
     If the dialect writes that tag on a line of its own, one newline is no part of the value: `more` is the white
@@ -92,7 +92,7 @@ def read(
     `declared` is the schema of the parameter `key`, None if the tool has no such parameter. `is_string` says what the
     markup says of the value, None if it says nothing.
     """
-    value, fits = _typed(text, declared, root, is_string, mark)
+    value, fits = _parse_value(text, declared, root, is_string, mark)
     if declared is None or json_schema.takes_text(declared, root):
         return value, "" if fits else Repair.UNTYPED.of(key)
     for repair, inner in _inner(text) if lenient and not fits and value is not None else ():
@@ -108,14 +108,16 @@ def read(
     return value, Repair.UNTYPED.of(key)
 
 
-def _typed(text: str, declared: Schema | None, root: Schema, is_string: bool | None, mark: str) -> tuple[Any, bool]:
+def _parse_value(
+    text: str, declared: Schema | None, root: Schema, is_string: bool | None, mark: str
+) -> tuple[Any, bool]:
     """Return the value of text as it stands, and whether it fits."""
     schema = declared or {}
     if is_string is None or not json_schema.takes_text(schema, root):
         return values.read(text, schema, root, mark=mark)
     if is_string:
         return text, True
-    value, is_value = values.unquoted(text)
+    value, is_value = values.parse_unquoted(text)
     if json_schema.takes_all(schema, root):
         return value, is_value
     if isinstance(value, str) and text.lstrip().startswith('"'):
@@ -129,7 +131,7 @@ def _inner(text: str) -> Iterator[tuple[Repair, str]]:
         yield Repair.CDATA, inner
     bare = text.strip()
     is_quoted = bare.startswith('"')
-    inner = unescaped(bare[1:-1] if is_quoted and bare.endswith('"') else bare)
+    inner = unescape_json_text(bare[1:-1] if is_quoted and bare.endswith('"') else bare)
     if inner is not None and inner != bare:
         yield Repair.TYPED if is_quoted else Repair.ESCAPED_TEXT, inner
 
@@ -154,7 +156,7 @@ def in_attributes(tag: str, takes: ObjectSchema) -> dict[str, Any] | None:
     return {attribute[1]: values.read(attribute[3], declared[attribute[1]], takes.root)[0] for attribute in attributes}
 
 
-def unescaped(text: str) -> str | None:
+def unescape_json_text(text: str) -> str | None:
     r"""Return the string that the inside of a JSON string means (`[\"a\"]`); None if it is no such inside."""
     try:
         return str(json.loads(f'"{text}"', strict=False))
@@ -184,17 +186,17 @@ def fit(text: str, arguments: Mapping[str, Any], takes: ObjectSchema, *, lenient
     notes: list[str] = []
     all_declared = arguments.keys() <= declared.keys()
     if lenient and not all_declared:
-        text, arguments, notes = _renamed(text, arguments, takes)
-    fitting, repairs = fitted(arguments, takes, lenient=lenient)
+        text, arguments, notes = _rename_only_argument(text, arguments, takes)
+    fitting, repairs = fit_arguments(arguments, takes, lenient=lenient)
     if repairs:
         raws = members(text)
         pairs = zip(arguments.items(), fitting.items(), strict=True)
         own = {name: raws[key] if new is value else dumped(new) for (key, value), (name, new) in pairs}
-        text = encodable(written(own))
-    return text, [*notes, *repairs, *([] if all_declared else undeclared(arguments, takes))]
+        text = encodable(render_members(own))
+    return text, [*notes, *repairs, *([] if all_declared else list_undeclared(arguments, takes))]
 
 
-def fitted(
+def fit_arguments(
     arguments: Mapping[str, Any], takes: ObjectSchema, *, lenient: bool = True
 ) -> tuple[dict[str, Any], list[str]]:
     """Return arguments and the repairs that they took: names with markup, and what is text although none is allowed."""
@@ -216,7 +218,9 @@ def fitted(
     return fitted, notes
 
 
-def _renamed(text: str, arguments: Mapping[str, Any], takes: ObjectSchema) -> tuple[str, Mapping[str, Any], list[str]]:
+def _rename_only_argument(
+    text: str, arguments: Mapping[str, Any], takes: ObjectSchema
+) -> tuple[str, Mapping[str, Any], list[str]]:
     """Give a single argument that is not declared the name of the tool's only parameter, if that is text; else keep it.
 
     Return the JSON text, the arguments and the repairs.
@@ -224,7 +228,7 @@ def _renamed(text: str, arguments: Mapping[str, Any], takes: ObjectSchema) -> tu
     name, ((key, value), *more) = takes.only, arguments.items()
     if name is None or more or not isinstance(value, str) or _stem(key) == name:
         return text, arguments, []
-    return encodable(written({name: members(text)[key]})), {name: value}, [Repair.ONLY_PARAMETER.of(name)]
+    return encodable(render_members({name: members(text)[key]})), {name: value}, [Repair.ONLY_PARAMETER.of(name)]
 
 
 def _stem(key: str) -> str | None:
@@ -233,7 +237,7 @@ def _stem(key: str) -> str | None:
     return stem[0] if stem else None
 
 
-def undeclared(arguments: Collection[str], takes: ObjectSchema) -> list[str]:
+def list_undeclared(arguments: Collection[str], takes: ObjectSchema) -> list[str]:
     """List the repairs for parameters that a tool does not declare, unless its schema says that there may be more."""
     declared = takes.properties
     if not declared or takes.root.get("additionalProperties"):

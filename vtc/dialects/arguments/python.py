@@ -20,8 +20,8 @@ from vtc.dialects.arguments.json_object import (
     dumped,
     encodable,
     members,
+    render_members,
     value_of,
-    written,
 )
 from vtc.dialects.repair import Repair
 
@@ -110,7 +110,7 @@ class _Parser:
             if given and not self._takes(","):
                 raise PythonSyntaxError("a comma is missing")
             if self._takes("**"):
-                given += _members(self._named())
+                given += _members(self._parse_named_arguments())
             elif not self.is_at_end:
                 token = self._next()
                 if token["name"] is None or not (self._takes("=") or self._takes_colon()):
@@ -118,7 +118,7 @@ class _Parser:
                 given.append((token["name"], self.value()))
         if len(arguments := dict(given)) < len(given):
             raise PythonSyntaxError("an argument is given twice")
-        return encodable(written(arguments))
+        return encodable(render_members(arguments))
 
     def _takes_colon(self) -> bool:
         """Take the colon that stands in place of an equals sign, as in an object: `f(city: "Paris")`."""
@@ -129,14 +129,14 @@ class _Parser:
 
     def _object(self) -> str:
         """Read the one object that holds all arguments: `f({"city": "Paris"})`."""
-        value = self._named()
+        value = self._parse_named_arguments()
         self._takes(",")
         if not (self.is_at_end and self._lenient):
             raise PythonSyntaxError("arguments without a name")
         self.repairs[Repair.ARGUMENTS_OBJECT] = None
         return value
 
-    def _named(self) -> str:
+    def _parse_named_arguments(self) -> str:
         """Read an object of arguments, whose keys are names."""
         value = self._braces(named=True) if self._takes("{") else ""
         if not value.startswith("{"):
@@ -182,7 +182,7 @@ class _Parser:
             self.repairs[Repair.RAW_NEWLINE] = None
         if "f" in prefix:
             inner = _BRACES.sub(_brace, inner)
-        return inner if "r" in prefix or "\\" not in inner else _unescaped(inner, quote)
+        return inner if "r" in prefix or "\\" not in inner else _unescape(inner, quote)
 
     def _items(self, closer: str, items: list[str]) -> list[str]:
         """Read the rest of a list, after the `items` that were read."""
@@ -233,7 +233,7 @@ def _members(text: str) -> list[tuple[str, str]]:
 def _number(text: str) -> str:
     """Write a number as JSON does."""
     try:
-        return text if NUMBER.match(text) else json.dumps(_evaluated(text) + 0, allow_nan=False)
+        return text if NUMBER.match(text) else json.dumps(_evaluate_literal(text) + 0, allow_nan=False)
     except (ValueError, TypeError):
         raise PythonSyntaxError("no number that JSON has") from None
 
@@ -245,15 +245,15 @@ def _brace(match: re.Match[str]) -> str:
     return match[0][0]
 
 
-def _unescaped(inner: str, quote: str) -> str:
+def _unescape(inner: str, quote: str) -> str:
     """Read the escapes of a string."""
     if _RAW_ESCAPED.search(inner):
         raise PythonSyntaxError("a backslash before a raw newline")
     text = _RAW.sub(lambda match: _ESCAPES[match[0]], inner) if _RAW.search(inner) else inner
-    return str(_evaluated(f"{quote}{text}{quote}"))
+    return str(_evaluate_literal(f"{quote}{text}{quote}"))
 
 
-def _evaluated(token: str) -> Any:
+def _evaluate_literal(token: str) -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about the likes of `'\d'`, which is how models write them

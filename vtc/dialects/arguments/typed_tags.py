@@ -75,7 +75,7 @@ def _value(node: _OpenTag, text: str) -> Any:
     if node.kind == "raw":
         return text
     if node.kind == "json":
-        value, is_value = values.unquoted(text)
+        value, is_value = values.parse_unquoted(text)
         if not is_value:
             raise ValueError("no JSON")
         return value

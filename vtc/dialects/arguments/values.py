@@ -36,11 +36,11 @@ def read(text: str, schema: Schema, root: Schema, depth: int = 0, mark: str = ""
     schema = resolved_of(schema, root)
     options = as_list(schema.get("enum")) or ([schema["const"]] if "const" in schema else [])
     for option in options:
-        if not isinstance(option, str) and text.strip() in (_dumped(option), str(option)):
+        if not isinstance(option, str) and text.strip() in (_dump(option), str(option)):
             return option, True
     types = types_of(schema, root)
     if not types and not options:
-        return _untyped(text, root, depth, mark), True
+        return _parse_untyped(text, root, depth, mark), True
     strings = [pair for pair in types if pair[0] == "string"]
     string = bool(strings)
     # That nothing is written stands for null, [] or {} only where it cannot be a string.
@@ -60,9 +60,9 @@ def read(text: str, schema: Schema, root: Schema, depth: int = 0, mark: str = ""
     return text, False
 
 
-def unquoted(text: str) -> tuple[Any, bool]:
+def parse_unquoted(text: str) -> tuple[Any, bool]:
     """The value of text that is said to be no string, and whether it is one."""
-    value = _parsed(text.strip())
+    value = _parse_json(text.strip())
     return (text, False) if value is _UNFIT else (value, True)
 
 
@@ -72,7 +72,7 @@ def write(value: Any, style: Style) -> str:
         return value
     if style == "repr" or (style == "python" and (value is None or isinstance(value, bool | int | float))):
         return repr(value)
-    return _dumped(value)
+    return _dump(value)
 
 
 def _as(kind: str, text: str, schema: Schema, root: Schema, depth: int, mark: str, *, closed: bool) -> Any:
@@ -87,23 +87,23 @@ def _as(kind: str, text: str, schema: Schema, root: Schema, depth: int, mark: st
         case "boolean":
             return {"true": True, "false": False}.get(bare.lower(), _UNFIT)
         case "integer":
-            value = _parsed(bare)
+            value = _parse_json(bare)
             if isinstance(value, float) and value.is_integer():
                 value = int(value)
             return value if isinstance(value, int) and not isinstance(value, bool) else _UNFIT
         case "number":
-            value = _parsed(bare)
+            value = _parse_json(bare)
             return value if isinstance(value, int | float) and not isinstance(value, bool) else _UNFIT
         case "array" | "object":
             wanted = list if kind == "array" else dict
-            value = wanted() if not bare else _parsed(bare)
+            value = wanted() if not bare else _parse_json(bare)
             if not isinstance(value, wanted) and bare.startswith(f"{mark}<") and depth < MOST_DEPTH:
                 value = _children(bare, kind, schema, root, depth, mark, closed=closed)
             return value if isinstance(value, wanted) else _UNFIT
     return _UNFIT
 
 
-def _untyped(text: str, root: Schema, depth: int, mark: str) -> Any:
+def _parse_untyped(text: str, root: Schema, depth: int, mark: str) -> Any:
     """A parameter of which nothing is known: an object or array if it is one, else the text."""
     bare = text.strip()
     if mark and bare.startswith(f"{mark}<") and depth < MOST_DEPTH:
@@ -111,11 +111,11 @@ def _untyped(text: str, root: Schema, depth: int, mark: str) -> Any:
             value = _children(bare, kind, {}, root, depth, mark, closed=False)
             if value is not _UNFIT:
                 return value
-    value = _parsed(bare) if bare[:1] in ("{", "[") else _UNFIT
+    value = _parse_json(bare) if bare[:1] in ("{", "[") else _UNFIT
     return value if isinstance(value, dict | list) else text
 
 
-def _parsed(text: str) -> Any:
+def _parse_json(text: str) -> Any:
     try:
         return json.loads(text, parse_float=_finite, parse_constant=_finite, object_pairs_hook=once)
     except GivenTwiceError:
@@ -197,7 +197,7 @@ def _split(text: str, opener: re.Pattern[str], mark: str, *, counted: bool) -> l
                 inside -= 1
             elif tag.end() == len(text) or opener.match(text, tag.end()):
                 inner = text[opened.end() : tag.start()]
-                children.append((opened[1], inner if mark else _unframed(inner)))
+                children.append((opened[1], inner if mark else _strip_frame(inner)))
                 at = tag.end()
                 break
         else:
@@ -205,9 +205,9 @@ def _split(text: str, opener: re.Pattern[str], mark: str, *, counted: bool) -> l
     return children
 
 
-def _unframed(text: str) -> str:
+def _strip_frame(text: str) -> str:
     return text[1:-1] if len(text) > 1 and text[0] == text[-1] == "\n" else text
 
 
-def _dumped(value: Any) -> str:
+def _dump(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)

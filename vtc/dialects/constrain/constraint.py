@@ -17,8 +17,8 @@ from vtc.dialects.constrain.tree import (
     Alternatives,
     CallForm,
     CharRun,
+    EachMember,
     Inexpressible,
-    Member,
     Node,
     Nodes,
     ReplyGrammar,
@@ -35,7 +35,7 @@ from vtc.dialects.syntax.pattern import Lit, Slot
 from vtc.events import Tool
 from vtc.json_schema import Schema
 
-__all__ = ["Demand", "Inexpressible", "Kind", "quoting", "written"]
+__all__ = ["Demand", "Inexpressible", "Kind", "quoting", "render_constraint"]
 
 # A dialect's patterns, filled in with tools, as the tree of a reply.
 #
@@ -69,17 +69,17 @@ FREEDOM = ((4, 2), (3, 1), (2, 0), (0, 0))
 """Of how many parameters, and of how many members of objects in them, the order is free: less where there are many."""
 
 
-class _Form(msgspec.Struct, frozen=True):
+class _CallLayout(msgspec.Struct, frozen=True):
     """One way of writing calls: the parts of a pattern for a call, and the section around calls if there is one."""
 
     call: tuple[str | Slot, ...]
     before: str = ""
     after: str = ""
 
-    def spelled(self, word: str, otherwise: str) -> _Form:
+    def respell(self, word: str, otherwise: str) -> _CallLayout:
         """The same with a word of its markup written otherwise."""
         call = tuple(part.replace(word, otherwise) if isinstance(part, str) else part for part in self.call)
-        return _Form(call, self.before.replace(word, otherwise), self.after.replace(word, otherwise))
+        return _CallLayout(call, self.before.replace(word, otherwise), self.after.replace(word, otherwise))
 
     @property
     def is_marked(self) -> bool:
@@ -95,7 +95,7 @@ def reply(
         raise Inexpressible(f"dialect {dialect.name}: {dialect.unconstrained}")
     if not tools:
         raise Inexpressible("no tools are offered")
-    calls = _Calls(dialect, tools, demand.several, freedom)
+    calls = _CallWriter(dialect, tools, demand.several, freedom)
     first = next(_forms(dialect))
     ways: list[CallForm] = []
     if not demand.demanded:
@@ -118,9 +118,9 @@ def quoting(dialect: Description) -> str:
     return opening if len(opening) >= LEAST_TRIGGER else ""
 
 
-def _ways(dialect: Description, calls: _Calls) -> Iterator[CallForm]:
+def _ways(dialect: Description, calls: _CallWriter) -> Iterator[CallForm]:
     """List the ways in which a call may begin in free text: of those that begin alike the first."""
-    forms: dict[str, tuple[_Form, Tool | None]] = {}
+    forms: dict[str, tuple[_CallLayout, Tool | None]] = {}
     for form in _forms(dialect):
         if opening := _opening(form):
             forms.setdefault(opening, (form, None))
@@ -139,7 +139,7 @@ def _ways(dialect: Description, calls: _Calls) -> Iterator[CallForm]:
         yield CallForm(trigger, calls.calls(form, of))
 
 
-def _forms(dialect: Description) -> Iterator[_Form]:
+def _forms(dialect: Description) -> Iterator[_CallLayout]:
     """List all forms that are read, the written one first: in other spellings, without markers that may be missing."""
     in_section = dialect.section_required or dialect.section_anchor == "anywhere"
     sections = [*dialect.sections, *([] if dialect.section_required else [""])]
@@ -150,16 +150,16 @@ def _forms(dialect: Description) -> Iterator[_Form]:
             around = pattern.split(pattern.parse(section, "section"), ("calls",))
             before, after = ("".join(part for part in parts if isinstance(part, str)) for parts in around)
         for call in dialect.calls:
-            form = _Form(tuple(pattern.parse(call, "call")), before.lstrip(), after)
+            form = _CallLayout(tuple(pattern.parse(call, "call")), before.lstrip(), after)
             yield form
-            yield from (form.spelled(words[0], word) for words in dialect.spellings for word in words[1:])
+            yield from (form.respell(words[0], word) for words in dialect.spellings for word in words[1:])
             if any(call.startswith(marker) for marker in dialect.optional):
                 for marker in dialect.optional:
-                    form = form.spelled(marker, "")
-                yield _Form((str(form.call[0]).lstrip(), *form.call[1:]), form.before, form.after)
+                    form = form.respell(marker, "")
+                yield _CallLayout((str(form.call[0]).lstrip(), *form.call[1:]), form.before, form.after)
 
 
-def _opening(form: _Form, name: str = "") -> str:
+def _opening(form: _CallLayout, name: str = "") -> str:
     """The text by which a form is known in other text: its first, up to the end of a tag or of the line, or a quote.
 
     Empty if that may be prose. With the `name` of a tool, that may be part of it.
@@ -178,7 +178,7 @@ def _opening(form: _Form, name: str = "") -> str:
     return "" if is_prose or is_unclosed or len(opening) < least else opening.rstrip()
 
 
-class _Calls:
+class _CallWriter:
     """Makes the calls of some tools in one dialect."""
 
     def __init__(self, dialect: Description, tools: Sequence[Tool], several: bool, freedom: tuple[int, int]) -> None:
@@ -190,14 +190,14 @@ class _Calls:
         self._params = Params(dialect, *freedom, self._nodes)
         self._bodies: dict[tuple[str, str], Node] = {}
 
-    def calls(self, form: _Form, tool: Tool | None = None) -> Node:
+    def calls(self, form: _CallLayout, tool: Tool | None = None) -> Node:
         """Make calls of all tools, or of one, with the section around them."""
         call = choice(*(self._call(form, candidate) for candidate in ([tool] if tool else self.tools)))
         between = Lit(self._dialect.separator) if self._dialect.separator else NOTHING
         calls = Some(call, between, 1, None if self._several else 1)
         return seq(Lit(form.before), calls, Lit(form.after)) if form.before or form.after else calls
 
-    def _call(self, form: _Form, tool: Tool) -> Node:
+    def _call(self, form: _CallLayout, tool: Tool) -> Node:
         parts = [*form.call]
         if isinstance(first := parts[0], str) and not form.before:
             parts[0] = first.lstrip()
@@ -257,7 +257,9 @@ class _Calls:
         declared = tool.schema.properties
         if not declared and is_open(tool.parameters):
             return Some(seq(WORD, Lit("="), made.of({})), seq(Lit(","), maybe(Lit(" "))), 0)
-        members = tuple(Member(seq(Lit(f"{key}="), made.of(entry)), key in needed) for key, entry in declared.items())
+        members = tuple(
+            EachMember(seq(Lit(f"{key}="), made.of(entry)), key in needed) for key, entry in declared.items()
+        )
         return each(members, seq(Lit(","), maybe(Lit(" "))), self._free)
 
 
@@ -291,12 +293,12 @@ def _call(dialect: Description, tool: Tool, nodes: Nodes) -> Mapping[str, Any]:
     name, arguments = dialect.json.name[0], dialect.json.arguments[0]
     fields = {
         name: {"const": tool.name},
-        arguments: {"type": "object", **closed(tool.parameters, tool.parameters, nodes)},
+        arguments: {"type": "object", **close_schema(tool.parameters, tool.parameters, nodes)},
     }
     return {"type": "object", "properties": fields, "required": [name, arguments], "additionalProperties": False}
 
 
-def closed(schema: Any, root: Schema, nodes: Nodes, depth: int = 0) -> Mapping[str, Any]:
+def close_schema(schema: Any, root: Schema, nodes: Nodes, depth: int = 0) -> Mapping[str, Any]:
     """Leave of a schema types, names and choices, and close its objects; beyond some depth any value may stand."""
     nodes.make()
     schema = json_schema.resolved_of(schema, root)
@@ -306,15 +308,15 @@ def closed(schema: Any, root: Schema, nodes: Nodes, depth: int = 0) -> Mapping[s
     nodes.write(len(json_text.write(kept)))
     for key in ("anyOf", "oneOf"):
         if isinstance(options := schema.get(key), list):
-            kept["anyOf"] = [closed(option, root, nodes, depth + 1) for option in options]
+            kept["anyOf"] = [close_schema(option, root, nodes, depth + 1) for option in options]
     if isinstance(items := schema.get("items"), Mapping):
-        kept["items"] = closed(items, root, nodes, depth + 1)
+        kept["items"] = close_schema(items, root, nodes, depth + 1)
     if isinstance(declared := schema.get("properties"), Mapping):
         nodes.write(sum(len(key) + 5 for key in declared))
-        kept["properties"] = {key: closed(entry, root, nodes, depth + 1) for key, entry in declared.items()}
+        kept["properties"] = {key: close_schema(entry, root, nodes, depth + 1) for key, entry in declared.items()}
     additional = schema.get("additionalProperties")
     if isinstance(additional, Mapping):
-        kept["additionalProperties"] = closed(additional, root, nodes, depth + 1)
+        kept["additionalProperties"] = close_schema(additional, root, nodes, depth + 1)
     elif (declared or depth == 0) and not additional:
         kept["additionalProperties"] = False
         kept.setdefault("properties", {})
@@ -392,7 +394,7 @@ def behind(node: Node, text: str) -> Node:
 type Kind = Literal["structural_tag", "gbnf", "json_schema"]
 
 
-def written(kind: Kind, dialect: Description, tools: Sequence[Tool], demand: Demand) -> Any:
+def render_constraint(kind: Kind, dialect: Description, tools: Sequence[Tool], demand: Demand) -> Any:
     """Write the constraint of a reply: a format of structural tags, the text of a grammar, or a schema.
 
     Raises `Inexpressible`, which says for people why there is none.

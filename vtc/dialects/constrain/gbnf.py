@@ -16,10 +16,10 @@ from vtc.dialects.constrain.tree import (
     Alternatives,
     CharRun,
     Each,
+    EachMember,
     FreeText,
     Inexpressible,
     Leaf,
-    Member,
     Node,
     ReplyGrammar,
     Seq,
@@ -42,7 +42,7 @@ class RuleMember(msgspec.Struct, frozen=True):
     required: bool
 
 
-class Members:
+class MemberRules:
     """Writes the rules of one `Each`."""
 
     def __init__(self, name: str, gap: str, free: Sequence[RuleMember], rest: Sequence[RuleMember]) -> None:
@@ -185,7 +185,7 @@ class _Rules:
         """Write a part of an alternative."""
         match node:
             case Lit(text):
-                return quoted(text)
+                return quote_literal(text)
             case CharRun(allowed, least, most):
                 return f"[{allowed}]{{{least},{most}}}"
             case Seq(parts):
@@ -193,9 +193,9 @@ class _Rules:
             case Leaf(name):
                 self._leaf(name)
                 return name
-        return self._ruled(node)
+        return self._add_rule(node)
 
-    def _ruled(self, node: Node) -> str:
+    def _add_rule(self, node: Node) -> str:
         """Give a part a rule, and return its name."""
         if node not in self._names:
             self._names[node] = f"r{len(self._names)}"
@@ -207,7 +207,7 @@ class _Rules:
             case Alternatives() | Seq():
                 self._rule(name, self.alternatives(node))
             case Some(part, between, least, most):
-                self._rule(name, self._repeated(part, between, least, most))
+                self._rule(name, self._repeat(part, between, least, most))
             case FreeText():
                 self._text(name, node)
             case Each():
@@ -227,8 +227,8 @@ class _Rules:
             if leaf not in self.rules and leaf in _words(LEAVES[name]):
                 self._leaf(leaf)
 
-    def _repeated(self, part: Node, between: Node, least: int, most: int | None) -> str:
-        written = self._ruled(part) if isinstance(part, Seq) else self.sequence(part)
+    def _repeat(self, part: Node, between: Node, least: int, most: int | None) -> str:
+        written = self._add_rule(part) if isinstance(part, Seq) else self.sequence(part)
         gap = self.sequence(between)
         more = f"({gap} {written})" if gap != '""' else f"({written})"
         if most == 1:
@@ -240,7 +240,9 @@ class _Rules:
         for number, state in enumerate(states(text)):
             options = [f"{_one_of(characters)} {_state(name, to)}" for characters, to in state.moves]
             listed = "".join(characters for characters, _ in state.moves) + state.banned
-            options.append(f"[^{escaped(listed)}] {_state(name, state.others)}" if listed else f"[^\\u0000] {name}")
+            options.append(
+                f"[^{escape_class(listed)}] {_state(name, state.others)}" if listed else f"[^\\u0000] {name}"
+            )
             options += ['""'] if state.final else []
             self._rule(_state(name, number), " | ".join(options))
 
@@ -249,10 +251,10 @@ class _Rules:
         gap = self.sequence(node.between)
         named = [self._member(f"{name}-{place}", member) for place, member in enumerate((*node.free, *node.rest))]
         free, rest = named[: len(node.free)], named[len(node.free) :]
-        for rule, text in Members(name, "" if gap == '""' else gap, free, rest).rules():
+        for rule, text in MemberRules(name, "" if gap == '""' else gap, free, rest).rules():
             self._rule(rule, text)
 
-    def _member(self, name: str, member: Member) -> RuleMember:
+    def _member(self, name: str, member: EachMember) -> RuleMember:
         self._rule(name, self.alternatives(member.node))
         return RuleMember(name, member.required)
 
@@ -270,24 +272,24 @@ def _state(name: str, number: int) -> str:
 
 
 def _one_of(characters: str) -> str:
-    return quoted(characters) if len(characters) == 1 else f"[{escaped(characters)}]"
+    return quote_literal(characters) if len(characters) == 1 else f"[{escape_class(characters)}]"
 
 
-def quoted(text: str) -> str:
+def quote_literal(text: str) -> str:
     """A literal."""
     names = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
-    return f'"{"".join(names.get(character) or _printed(character) for character in text)}"'
+    return f'"{"".join(names.get(character) or _print_character(character) for character in text)}"'
 
 
-def escaped(characters: str) -> str:
+def escape_class(characters: str) -> str:
     """Characters of a class."""
     named = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\"}
     return "".join(
-        named.get(character) or (f"\\u{ord(character):04x}" if character in ']^-["' else _printed(character))
+        named.get(character) or (f"\\u{ord(character):04x}" if character in ']^-["' else _print_character(character))
         for character in characters
     )
 
 
-def _printed(character: str) -> str:
+def _print_character(character: str) -> str:
     """Write a character, or its code with four digits: of one with two some read the digits that follow as well."""
     return f"\\u{ord(character):04x}" if ord(character) < 32 else character

@@ -9,7 +9,19 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from vtc import json_schema
-from vtc.dialects.constrain.tree import NOTHING, CharRun, FreeText, Leaf, Member, Node, Nodes, Some, choice, each, seq
+from vtc.dialects.constrain.tree import (
+    NOTHING,
+    CharRun,
+    EachMember,
+    FreeText,
+    Leaf,
+    Node,
+    Nodes,
+    Some,
+    choice,
+    each,
+    seq,
+)
 from vtc.dialects.syntax import pattern
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.forms import CallSyntax, last_tag
@@ -18,7 +30,7 @@ from vtc.events import Tool
 from vtc.json_schema import ObjectSchema, Schema
 from vtc.json_text import write
 
-type Form = Literal["json", "python"]
+type ValueForm = Literal["json", "python"]
 """How a value is written: as JSON, or as a literal of Python."""
 
 SCALARS = ("string", "number", "integer", "boolean", "null")
@@ -33,7 +45,7 @@ BLANK = Leaf("blank")
 class Values:
     """Makes the trees of values of one tool, whose schemas may refer to its own."""
 
-    def __init__(self, root: Schema, form: Form, free: int, nodes: Nodes, within: FreeText | None = None) -> None:
+    def __init__(self, root: Schema, form: ValueForm, free: int, nodes: Nodes, within: FreeText | None = None) -> None:
         """`free` members of each object stand in any order. `within` is what text between the same tags may be."""
         self._within = within
         self._root = root
@@ -53,10 +65,10 @@ class Values:
         known = (depth, *_identity(schema))
         if known not in self._known:
             self._nodes.make()
-            self._known[known] = (schema, self._nodes.once(self._made(schema, depth)))
+            self._known[known] = (schema, self._nodes.once(self._build_value(schema, depth)))
         return self._known[known][1]
 
-    def _made(self, schema: Schema, depth: int) -> Node:
+    def _build_value(self, schema: Schema, depth: int) -> Node:
         if options := options_of(schema):
             return choice(*(node for option in options for node in self._literals(option)))
         kinds = json_schema.types_of(schema, self._root)
@@ -91,20 +103,20 @@ class Values:
         if not declared:
             if isinstance(additional, Mapping) and additional:
                 member = seq(self._leaf("string"), Lit(":"), BLANK, self.of(additional, depth + 1))
-                return self._braced(Some(member, self._comma, 0))
+                return self._wrap_in_braces(Some(member, self._comma, 0))
             return self._leaf("object") if is_open(schema) else seq(Lit("{"), BLANK, Lit("}"))
         needed = takes.required
         members = tuple(
-            Member(seq(self._key(key), Lit(":"), BLANK, self.of(entry, depth + 1)), key in needed)
+            EachMember(seq(self._key(key), Lit(":"), BLANK, self.of(entry, depth + 1)), key in needed)
             for key, entry in declared.items()
         )
-        return self._braced(each(members, self._comma, free))
+        return self._wrap_in_braces(each(members, self._comma, free))
 
     @property
     def _comma(self) -> Node:
         return seq(Lit(","), BLANK)
 
-    def _braced(self, inside: Node) -> Node:
+    def _wrap_in_braces(self, inside: Node) -> Node:
         return seq(Lit("{"), BLANK, inside, BLANK, Lit("}"))
 
     def _key(self, key: str) -> Node:
@@ -114,7 +126,7 @@ class Values:
         if name == "string" and self._within:
             escape = Leaf("python-escape" if self._form == "python" else "escape")
             quotes = "\"'" if self._form == "python" else '"'
-            return choice(*(_quoted(quote, self._within, escape) for quote in quotes))
+            return choice(*(_build_string(quote, self._within, escape) for quote in quotes))
         return Leaf(f"python-{name}" if self._form == "python" and name not in ("number", "integer") else name)
 
     def _literals(self, value: Any) -> list[Node]:
@@ -123,7 +135,7 @@ class Values:
         return [Lit(repr(value)), *([Lit(write(value))] if isinstance(value, str) else [])]
 
 
-def _quoted(quote: str, within: FreeText, escape: Node) -> Node:
+def _build_string(quote: str, within: FreeText, escape: Node) -> Node:
     """A string that ends no value between tags: an escape parts any markup that it may have to hold."""
     banned = [quote, "\\", *map(chr, range(32))]
     plain = FreeText((*within.stops, *((Lit(word),) for word in banned)), within.last)
@@ -217,8 +229,8 @@ class Params:
         needed = tool.schema.required
         declared = tool.schema.properties
         if not declared and is_open(tool.parameters) and self._syntax.parameters.closers_alike:
-            return Some(self._filled(self._parts, KEY, "string", self._text(tool.name, "")), NOTHING, 0)
-        members = tuple(Member(self._param(key, entry, tool), key in needed) for key, entry in declared.items())
+            return Some(self._fill_slots(self._parts, KEY, "string", self._text(tool.name, "")), NOTHING, 0)
+        members = tuple(EachMember(self._param(key, entry, tool), key in needed) for key, entry in declared.items())
         separator = self._dialect.param_separator
         return each(members, Lit(separator) if separator else NOTHING, self._free)
 
@@ -238,24 +250,24 @@ class Params:
                 kinds = [*dict.fromkeys(kinds or [kind for kind, _ in json_schema.types_of(resolved, root)])] or [
                     "null"
                 ]
-            return choice(*(self._filled(parts, Lit(dialect.escaped(key)), kind, node) for kind in kinds))
+            return choice(*(self._fill_slots(parts, Lit(dialect.escape_key(key)), kind, node) for kind in kinds))
         value: Node = self._text(tool.name, key)
         if kind == "words":
-            value = self._nodes.once(choice(*(Lit(self._framed(word)) for word in words)))
-        return self._filled(parts, Lit(dialect.escaped(key)), "string", value)
+            value = self._nodes.once(choice(*(Lit(self._frame_word(word)) for word in words)))
+        return self._fill_slots(parts, Lit(dialect.escape_key(key)), "string", value)
 
     def _values(self, tool: Tool, key: str) -> Values:
         """What makes the values of a parameter; one for all of a tool, as far as its closer names nothing."""
         within = self._text(tool.name, key)
         if (tool.name, within) not in self._made:
-            form: Form = "python" if self._dialect.values == "repr" else "json"
+            form: ValueForm = "python" if self._dialect.values == "repr" else "json"
             self._made[tool.name, within] = Values(tool.parameters, form, self._free_inside, self._nodes, within)
         return self._made[tool.name, within]
 
-    def _framed(self, word: str) -> str:
+    def _frame_word(self, word: str) -> str:
         return f"\n{word}\n" if self._dialect.frame == "multiline" and "\n" in word else word
 
-    def _filled(self, parts: Sequence[str | Slot], key: Node, kind: str, value: Node) -> Node:
+    def _fill_slots(self, parts: Sequence[str | Slot], key: Node, kind: str, value: Node) -> Node:
         slots: Mapping[str, Node] = {
             "key": key,
             "value": value,
@@ -272,7 +284,7 @@ class Params:
             self._texts[of] = FreeText(*self._ends(name, key))
         return self._texts[of]
 
-    def _doubled(self) -> list[tuple[Part, ...]]:
+    def _list_doubled_openers(self) -> list[tuple[Part, ...]]:
         """The tag before a value after others of its opener, which models write twice: the reader leaves one out."""
         tag = last_tag(self._dialect.params[0].partition("{value}")[0].strip())
         return [(Lit(tag),)] if tag else []
@@ -287,7 +299,7 @@ class Params:
         close, tail = syntax.parameters.tail(0, written), syntax.written_tail(name)
         openers = [*syntax.parameters.quoted_openers(0, written)]
         openers += [*syntax.quoted_heads(name), tail] if syntax.parameters.closers_alike else []
-        openers += self._doubled()
+        openers += self._list_doubled_openers()
         followers = [tail, *syntax.parameters.heads(), *syntax.last_tags(name)]
         first = {follower[0].text[0] for follower in followers if follower and isinstance(follower[0], Lit)}
         ends = [(*close, Space(), Lit(mark)) for mark in sorted(first)]

@@ -56,7 +56,7 @@ class Some(msgspec.Struct, frozen=True, cache_hash=True):
     most: int | None = None
 
 
-class Member(msgspec.Struct, frozen=True, cache_hash=True):
+class EachMember(msgspec.Struct, frozen=True, cache_hash=True):
     """One of `Each`."""
 
     node: Node
@@ -70,8 +70,8 @@ class Each(msgspec.Struct, frozen=True, cache_hash=True):
     would take 2^n rules.
     """
 
-    free: tuple[Member, ...]
-    rest: tuple[Member, ...]
+    free: tuple[EachMember, ...]
+    rest: tuple[EachMember, ...]
     between: Node
 
 
@@ -188,7 +188,7 @@ def maybe(node: Node) -> Node:
     return choice(node, NOTHING)
 
 
-def each(members: tuple[Member, ...], between: Node, free: int) -> Node:
+def each(members: tuple[EachMember, ...], between: Node, free: int) -> Node:
     """Put members in any order, as far as `free` allows it: the required ones first, as models leave those least."""
     order = sorted(range(len(members)), key=lambda place: (not members[place].required, place))
     chosen = {*order[:free]}
@@ -295,10 +295,12 @@ PER_STATE = 1000
 
 def states(text: FreeText) -> tuple[AutomatonState, ...]:
     """List the states of a text; it begins in the first."""
-    return COMPILED.get_or_make((AutomatonState, text), lambda: _made(text), lambda states: len(states) * PER_STATE)
+    return COMPILED.get_or_make(
+        (AutomatonState, text), lambda: _build_automaton(text), lambda states: len(states) * PER_STATE
+    )
 
 
-def _made(text: FreeText) -> tuple[AutomatonState, ...]:
+def _build_automaton(text: FreeText) -> tuple[AutomatonState, ...]:
     net = _Net()
     root = net.node()
     net.stops = {net.add(parts, root) for parts in text.stops}
@@ -324,10 +326,10 @@ def _made(text: FreeText) -> tuple[AutomatonState, ...]:
             leads[numbers[there]] = leads.get(numbers[there], "") + character
         moves = tuple((characters, to) for to, characters in leads.items())
         made.append(AutomatonState(moves, banned, 0, not here & net.lasts))
-    return _merged(made)
+    return _merge_states(made)
 
 
-def _merged(states: Sequence[AutomatonState]) -> tuple[AutomatonState, ...]:
+def _merge_states(states: Sequence[AutomatonState]) -> tuple[AutomatonState, ...]:
     """Make one state of those that go on alike."""
     alike, kinds = [0] * len(states), 0
     while True:
@@ -342,10 +344,10 @@ def _merged(states: Sequence[AutomatonState]) -> tuple[AutomatonState, ...]:
         if len(numbers) == kinds:
             break
         kinds = len(numbers)
-    return tuple(_renumbered(states[alike.index(number)], alike) for number in range(kinds))
+    return tuple(_renumber(states[alike.index(number)], alike) for number in range(kinds))
 
 
-def _renumbered(state: AutomatonState, alike: Sequence[int]) -> AutomatonState:
+def _renumber(state: AutomatonState, alike: Sequence[int]) -> AutomatonState:
     leads: dict[int, str] = {}
     for characters, to in state.moves:
         if alike[to] != alike[state.others]:

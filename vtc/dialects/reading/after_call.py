@@ -101,7 +101,7 @@ def tell(context: Context, call: OpenCall) -> None:
     if call.pieces is None or (call.pieces.as_text and not context.cursor.is_at_end):
         return
     if piece := call.piece():
-        context.speech.called(piece)
+        context.speech.add_call(piece)
 
 
 def mends(context: Context, call: OpenCall, repair: Repair) -> bool:
@@ -131,7 +131,7 @@ def refuse(context: Context, call: OpenCall, reason: str, *, stump: bool = False
         begun = call.text.told and call.pieces and call.pieces.as_text
         if stump and not together and context.speech.is_after_call and not begun:
             raw = _given_back(context, call.syntax, call.written, [call.text.untold], reason, left_out=True)
-            context.speech.called(Markup(raw))
+            context.speech.add_call(Markup(raw))
         else:
             held = [*call.earlier.calls, call.text.untold]
             _give_back(context, call.syntax, call.written, held, reason, malformed=malformed)
@@ -199,12 +199,12 @@ def complete(context: Context, call: OpenCall, token: TokenMatch | None) -> Ende
     return accept(context, call, events)
 
 
-def listed(context: Context, call: OpenCall) -> tuple[list[Call | str], str]:
+def collect_list_call(context: Context, call: OpenCall) -> tuple[list[Call | str], str]:
     """Take a call of a list that goes on: the calls so far, and why one of them is none, if so."""
     if call.text.spilled:
         return [], f"longer than {context.most_held} bytes"
     try:
-        events, echo = _compared(context, call.text.raw, call.complete(context.unknown_tools))
+        events, echo = _compare_with_results(context, call.text.raw, call.complete(context.unknown_tools))
         return [*call.earlier.calls, *events], call.earlier.fault or echo
     except envelope.NotACall as error:
         return [*call.earlier.calls, call.text.untold], call.earlier.fault or str(error)
@@ -219,17 +219,17 @@ def accept(context: Context, call: OpenCall, events: list[Call]) -> Completed | 
     if call.earlier.fault:
         return refuse(context, call, call.earlier.fault)
     if context.own.echoes:
-        events, echo = _compared(context, call.bare, events)
+        events, echo = _compare_with_results(context, call.bare, events)
         if echo:
-            return _echoed(context, call, events[0].call, echo)
-    if (blank := context.own.blank) and not call.text.told and (key := open_call.unfilled(events, blank)):
+            return _refuse_echo(context, call, events[0].call, echo)
+    if (blank := context.own.blank) and not call.text.told and (key := open_call.find_placeholder(events, blank)):
         return refuse(context, call, f"its {key!r} is {blank!r}, as the example in the prompt has it")
-    if syntax.dialect.ends_reply and syntax.dialect.is_block and (shown := _shown(context, call)):
+    if syntax.dialect.ends_reply and syntax.dialect.is_block and (shown := _explain_example(context, call)):
         return refuse(context, call, shown)
     if syntax.whole_reply:
         return None, CompleteCalls(syntax, [*call.earlier.calls, *events], call.text.size)
     if call.text.told and call.pieces:
-        events = _ended(context, call, call.pieces, events)
+        events = _finish_streamed_call(context, call, call.pieces, events)
     calls = [*call.earlier.calls, *events]
     if (place.in_line or syntax.ends_reply or syntax.in_paragraph) and syntax.dialect.may_be_quoted:
         if place.of_file and "\n" not in call.text.raw.strip():
@@ -255,14 +255,14 @@ def quote_line(context: Context) -> OnQuotedLine:
     return Verdict.INDENTED
 
 
-def _shown(context: Context, call: OpenCall) -> str:
+def _explain_example(context: Context, call: OpenCall) -> str:
     """Tell why a call in a code block is an example, if that shows before its end."""
     if not call.text.raw.rstrip().endswith(CODE_FENCES):
         return NOT_CLOSED
     return SHOWN if context.speech.has_shown else ""
 
 
-def _compared(context: Context, written: str, events: list[Call]) -> tuple[list[Call], str]:
+def _compare_with_results(context: Context, written: str, events: list[Call]) -> tuple[list[Call], str]:
     """Compare calls with the results of the request; tell why they are none, if so. Unsure, they are marked."""
     echoes = context.own.echoes
     try:
@@ -274,19 +274,19 @@ def _compared(context: Context, written: str, events: list[Call]) -> tuple[list[
     return events, ECHO.format(tool=tool) if tool else ""
 
 
-def _echoed(context: Context, call: OpenCall, meant: ToolCall, reason: str) -> Refused:
+def _refuse_echo(context: Context, call: OpenCall, meant: ToolCall, reason: str) -> Refused:
     """Say why a call is none that may be one of a result; its text is text, or a message stands in its place."""
     if not context.own.steers or call.syntax.whole_reply or call.earlier.in_list:
         return refuse(context, call, reason, malformed=False)
     raw = _given_back(context, call.syntax, meant.name, [call.text.untold], reason, malformed=False, left_out=True)
     deliver_all(context, call.earlier.calls)
     why = reason.removeprefix("it ").replace("echo of", "stands in", 1)
-    context.speech.called(Denied(raw, meant, "steer", ECHOED.format(name=meant.name, why=why)))
+    context.speech.add_call(Denied(raw, meant, "steer", ECHOED.format(name=meant.name, why=why)))
     context.cursor.seek = context.cursor.at
     return Verdict.REFUSED
 
 
-def _ended(context: Context, call: OpenCall, pieces: CallPieces, events: list[Call]) -> list[Call]:
+def _finish_streamed_call(context: Context, call: OpenCall, pieces: CallPieces, events: list[Call]) -> list[Call]:
     """End a call of which a part has left; that it cannot be any more if a repair made another of it."""
     first, *others = events
     rest = pieces.rest(first.call.name, first.call.arguments)
@@ -295,7 +295,7 @@ def _ended(context: Context, call: OpenCall, pieces: CallPieces, events: list[Ca
     reason = "a repair makes another call of it, and a part of it has left"
     raw = first.raw[call.text.told :]
     context.speech.refuse(Refusal(reason, call.syntax.dialect.name, call.written, first.raw[:EXCERPT], left_out=True))
-    context.speech.called(Markup(raw))
+    context.speech.add_call(Markup(raw))
     return others
 
 
@@ -308,10 +308,10 @@ def deliver_all(context: Context, calls: list[Call | str]) -> None:
             if speech.space:  # before a call
                 speech.emit(Markup(speech.take_space()))
         elif call.call.name in context.tools or context.unknown_tools == "allow":
-            speech.called(call)
+            speech.add_call(call)
         else:
-            speech.called(Markup(call.raw))
-            reason = tool_names.refused(call.call.name, context.tools)
+            speech.add_call(Markup(call.raw))
+            reason = tool_names.explain_unknown_tool(call.call.name, context.tools)
             speech.refuse(Refusal(reason, call.dialect, call.call.name, call.raw[:EXCERPT], left_out=True))
     calls.clear()
 
@@ -360,7 +360,7 @@ class AfterCall:
         last = self.waiting[-1]
         self.waiting[-1] = last + text if isinstance(last, str) else replace(last, raw=last.raw + text)
 
-    def invented(self, token: TokenMatch) -> None:
+    def skip_invented_result(self, token: TokenMatch) -> None:
         """Leave out a result that the model wrote itself, and what it says about it: nothing was carried out yet."""
         context, cursor = self.context, self.context.cursor
         reason = "the model goes on with a result of its own"
@@ -471,7 +471,7 @@ class Undecided(AfterCall):
     __slots__ = ()
 
     def scan(self) -> Scan:
-        return self.context.grammar.undecided(self.syntax)
+        return self.context.grammar.scan_undecided(self.syntax)
 
     def closes(self, token: TokenMatch) -> Decided | None:
         """Read a closer that the call could do without."""
@@ -490,14 +490,14 @@ class Undecided(AfterCall):
     def mark(self, token: TokenMatch) -> Decided | None:
         """Read a quotation mark: it ends what began directly before the call, or a word follows."""
         if token[0].strip() == self.complete.place.mark and self.context.cursor.seek == self.context.cursor.at:
-            return self._quoted()
+            return self._quote_line()
         return self._pass_over(token.end()) if self.complete.may_be_amid else self._words()
 
     def goes_on(self) -> Decided | None:
         """Go on with words, or with the end of the reply."""
         cursor = self.context.cursor
         if cursor.final and cursor.is_blank(cursor.seek):
-            return self._called()
+            return self._deliver_all()
         first = _FIRST.search(cursor.text, cursor.seek)
         if first and self.complete.may_be_amid and not first[0].isalnum():
             return self._pass_over(first.end())
@@ -515,7 +515,7 @@ class Undecided(AfterCall):
         if text := self.context.cursor.take(end):
             self.waiting.append(text)
 
-    def decided(self, _: TokenMatch) -> tuple[None, CompleteCalls]:
+    def deliver(self, _: TokenMatch) -> tuple[None, CompleteCalls]:
         """Deliver the calls: the line ends, or a call outside the section follows, or a marker of the model's."""
         self.whole()
         return None, self.complete._replace(calls=[])
@@ -524,21 +524,21 @@ class Undecided(AfterCall):
         """Decide by the first character of the words that follow."""
         calls, sure, lead = self.complete, self.complete.sure, self.complete.place.lead
         if sure and not calls.may_be_amid:
-            return self._called()
+            return self._deliver_all()
         begins_sentence = first.isalpha() and not first.islower()
         is_quoted = first.islower() if sure else not (lead is Lead.SENTENCE and begins_sentence)
-        return self._quoted() if is_quoted or not self._are_offered() else self._called()
+        return self._quote_line() if is_quoted or not self._are_offered() else self._deliver_all()
 
     def _are_offered(self) -> bool:
         """True if the tool of each call is offered, or none is."""
         tools = self.context.tools
         return not tools or all(call.call.name in tools for call in self.waiting if isinstance(call, Call))
 
-    def _called(self) -> Literal[Verdict.ENDS]:
+    def _deliver_all(self) -> Literal[Verdict.ENDS]:
         self.whole()
         return Verdict.ENDS
 
-    def _quoted(self) -> Decided:
+    def _quote_line(self) -> Decided:
         """Give the calls back; the rest of their line is quoted with them."""
         cursor = self.context.cursor
         rest = cursor.text[cursor.at :]

@@ -21,18 +21,18 @@ from vtc.dialects.reading.after_call import (
     Spills,
     Undecided,
     accept,
+    collect_list_call,
     complete,
     damage,
     hold,
     in_pieces,
-    listed,
     mends,
     refuse,
     tell,
 )
 from vtc.dialects.reading.context import Context, Refused, TokenMatch, Verdict, place
 from vtc.dialects.reading.open_call import EarlierCalls, OpenCall
-from vtc.dialects.reading.value import MOST_GUESS, InValue, Opened, no_arguments, open_value
+from vtc.dialects.reading.value import MOST_GUESS, InValue, OpenedParam, no_arguments, open_value
 from vtc.dialects.repair import Repair
 from vtc.dialects.syntax import tool_names
 from vtc.dialects.syntax.forms import CallSyntax
@@ -56,11 +56,11 @@ _PYTHON_OBJECT = re.compile(r"[\[{\s]+'")  # used with match
 """The beginning of an object as Python prints it, where JSON should stand."""
 _BEGINS_JSON = re.compile(r'[{"]')
 
-type Body = JsonBody | PythonBody | GemmaBody
-type Search = Callable[[str], object]
-_IN_STRING: Search = re.compile(r'["\\\x00-\x1f]').search
+type CallBody = JsonBody | PythonBody | GemmaBody
+type SearchText = Callable[[str], object]
+_IN_STRING: SearchText = re.compile(r'["\\\x00-\x1f]').search
 """Finds what is more than text in a JSON string."""
-ENDS_STRING: Search = re.compile(r'(?!(?:[^"\\\x00-\x1f]++|\\["\\/bfnrt])*+\Z)').match  # used with match
+ENDS_STRING: SearchText = re.compile(r'(?!(?:[^"\\\x00-\x1f]++|\\["\\/bfnrt])*+\Z)').match  # used with match
 """Matches what may be more than text in a JSON string and escapes that are whole."""
 
 
@@ -92,7 +92,7 @@ def open_json(context: Context, call: OpenCall, at: int, opening: str = "") -> B
     return Verdict.JSON, call
 
 
-def _body(syntax: CallSyntax, opening: str = "", *, lenient: bool) -> Body:
+def _body(syntax: CallSyntax, opening: str = "", *, lenient: bool) -> CallBody:
     """Make what reads the arguments of a call that are not between tags; what opens them may show their language."""
     if syntax.body == "kwargs":
         return PythonBody(lenient=lenient)
@@ -124,10 +124,10 @@ class InCall:
     def tail(self) -> Scan:
         return self.context.grammar.tail(self.call.syntax, self.call.name_in_markup)
 
-    def damaged(self) -> Scan:
+    def scan_damaged(self) -> Scan:
         if self.call.ends.swallowed:
             return NEVER
-        return self.context.grammar.damaged(self.call.syntax, self.call.name_in_markup)
+        return self.context.grammar.scan_damaged(self.call.syntax, self.call.name_in_markup)
 
     def plain(self, text: str) -> list[Event]:
         hold(self.context, self.call, text)
@@ -143,9 +143,9 @@ class InCall:
 
     # After the opening tag
 
-    def param(self, token: TokenMatch) -> Opened | Literal[Verdict.AROUND]:
+    def param(self, token: TokenMatch) -> OpenedParam | Literal[Verdict.AROUND]:
         """Begin the first parameter, or pass over an element around all of them."""
-        key = self.call.syntax.dialect.unescaped(token[f"key_{token.lastgroup}"])
+        key = self.call.syntax.dialect.unescape_key(token[f"key_{token.lastgroup}"])
         if not (self.context.lenient and token[0].strip() == f"<{key}>" and self.call.parameters.wraps(key)):
             return open_value(self.context, self.call, token)
         self.call.repairs[Repair.ARGUMENTS_KEY] = None
@@ -154,7 +154,7 @@ class InCall:
 
     def no_params(self, token: TokenMatch) -> Ended:
         """End a call that has no parameters."""
-        return self.done(token) if self.call.may_be_empty else self.no_arguments()
+        return self.complete_call(token) if self.call.may_be_empty else self.no_arguments()
 
     def no_arguments(self) -> Refused:
         return no_arguments(self.context, self.call)
@@ -223,13 +223,13 @@ class InCall:
         return self._without_closer(None)
 
     def _without_closer(self, token: TokenMatch | None) -> Ended:
-        return self._repaired(Repair.MISSING_CLOSER, token) if self.call.needs_nothing else self.no_arguments()
+        return self._complete_repaired(Repair.MISSING_CLOSER, token) if self.call.needs_nothing else self.no_arguments()
 
     def wrong_wrapper(self, token: TokenMatch) -> Ended:
         """End a call without parameters, with a sibling's closing tag where that of its wrapper should follow."""
-        return self._repaired(Repair.WRONG_CLOSER, token) if self.call.may_be_empty else self.no_arguments()
+        return self._complete_repaired(Repair.WRONG_CLOSER, token) if self.call.may_be_empty else self.no_arguments()
 
-    def closed(self) -> Ended:
+    def close_self(self) -> Ended:
         """End a call whose tag closes itself."""
         return complete(self.context, self.call, None) if self.call.may_be_empty else self.no_arguments()
 
@@ -252,19 +252,19 @@ class InCall:
             cursor.seek = token.start() + 1
             return Verdict.CONTENT
         if text.endswith("/>"):
-            return self.done(token)
+            return self.complete_call(token)
         self.hold(token.end())
         return Verdict.CLOSERS
 
     # After the arguments
 
-    def done(self, token: TokenMatch) -> Ended:
+    def complete_call(self, token: TokenMatch) -> Ended:
         return complete(self.context, self.call, token)
 
     def extra(self, token: TokenMatch) -> Ended:
         """Read a brace too many, or the fence of a code block, before the call's closers or the next call."""
         is_brace = kind_of(token.lastgroup) == TokenKind.EXTRA_BRACE
-        return self._repaired(Repair.EXTRA_BRACE if is_brace else Repair.CODE_FENCE, token)
+        return self._complete_repaired(Repair.EXTRA_BRACE if is_brace else Repair.CODE_FENCE, token)
 
     def wrong_closer(self, token: TokenMatch) -> tuple[None, OpenCall] | Refused:
         """Read a closing tag of another kind: it ends the call unless the call's own comes later."""
@@ -277,8 +277,8 @@ class InCall:
     def next_call(self, token: TokenMatch) -> Ended:
         """End a call without closers, as the next one follows at once, or follows a closing tag without its slash."""
         if token.groupdict().get(f"next_{token.lastgroup}"):
-            return self._repaired(Repair.CORRUPT_CLOSER, token)
-        return self._repaired(Repair.MISSING_CLOSER, None)
+            return self._complete_repaired(Repair.CORRUPT_CLOSER, token)
+        return self._complete_repaired(Repair.MISSING_CLOSER, None)
 
     def another(self, token: TokenMatch) -> BeginsJson | Refused:
         """Go on with another object, before the call's closers: each is a call."""
@@ -289,7 +289,7 @@ class InCall:
         call.next_object(_body(call.syntax, lenient=True))
         return Verdict.JSON, call
 
-    def _repaired(self, repair: Repair, token: TokenMatch | None) -> Ended:
+    def _complete_repaired(self, repair: Repair, token: TokenMatch | None) -> Ended:
         if not self.context.lenient:
             return refuse(self.context, self.call, NO_CLOSER)
         self.call.repairs[repair] = None
@@ -302,7 +302,7 @@ class InCall:
             return complete(self.context, call, None)
         closed = bool(call.syntax.tail(""))
         if self.context.lenient and closed and not call.place.in_line and _PROSE.match(cursor.text, cursor.at):
-            return self._repaired(Repair.MISSING_CLOSER, None)
+            return self._complete_repaired(Repair.MISSING_CLOSER, None)
         reason = NO_CLOSER if closed else MORE_ON_LINE if call.syntax.whole_line else "a quote follows its JSON"
         if self.context.lenient and not call.text.spilled and not call.syntax.whole_line:
             return damage(call, reason)
@@ -326,7 +326,7 @@ class InCall:
             end = token.start(f"next_{token.lastgroup}")
         hold(context, call, cursor.take(end))
         may = context.complete and not call.text.spilled
-        events, rest = call.repaired(context.unknown_tools) if may else ([], "")
+        events, rest = call.repair(context.unknown_tools) if may else ([], "")
         if not events:
             cursor.again(call.ends.give_back())
             return refuse(context, call, call.fault, stump=call.fault == ENDS)
@@ -346,7 +346,7 @@ class InJson:
         self._body = call.json
 
     @property
-    def passes(self) -> Search | None:
+    def passes(self) -> SearchText | None:
         """Finds what is more than plain text; None if all text is to be read."""
         return _IN_STRING if isinstance(self._body, JsonBody) and self._body.in_string else None
 
@@ -399,7 +399,7 @@ type BeginsNext = tuple[None, OpenCall] | BeginsJson
 type BeginsWithAttributes = tuple[Literal[Verdict.ATTRIBUTES], OpenCall] | Literal[Verdict.CONTENT]
 """Content is an opening tag whose attributes fit no tool."""
 type BeginsClosed = tuple[Literal[Verdict.CLOSED], OpenCall]
-type Begun = BeginsNext | BeginsWithAttributes | BeginsClosed
+type CallBeginning = BeginsNext | BeginsWithAttributes | BeginsClosed
 
 
 class HasContext(Protocol):
@@ -407,7 +407,7 @@ class HasContext(Protocol):
     def context(self) -> Context: ...
 
 
-def begin_call(inside: HasContext, token: TokenMatch, *, indented: bool = False) -> Begun:
+def begin_call(inside: HasContext, token: TokenMatch, *, indented: bool = False) -> CallBeginning:
     """Begin a call, `indented` if it stands in indented code; without a verdict its parameters follow."""
     context = inside.context
     assert token.lastgroup is not None
@@ -444,7 +444,7 @@ def _is_word(context: Context, written: str, head: str, gap: str) -> bool:
     """
     if "\n" not in gap or not context.tools or tool_names.resolve(written, context.tools):
         return False
-    return head[-1:] in " \t" or tool_names.unoffered(written) is None
+    return head[-1:] in " \t" or tool_names.resolve_unoffered(written) is None
 
 
 def next_call(after: AfterCall, token: TokenMatch) -> BeginsNext:
@@ -458,7 +458,7 @@ def next_listed(inside: InCall, token: TokenMatch) -> BeginsJson:
     """
     context, call = inside.context, inside.call
     call.repairs[Repair.SEVERAL_OBJECTS] = None
-    calls, fault = listed(context, call)
+    calls, fault = collect_list_call(context, call)
     begun, opened = _open(context, token, call.syntax, CompleteCalls(call.syntax, calls, call.text.size))
     assert begun is not None
     opened.repairs[Repair.SEVERAL_OBJECTS] = None
@@ -471,7 +471,7 @@ def next_in_line(after: Undecided, token: TokenMatch) -> BeginsNext | tuple[Lite
     assert token.lastgroup is not None
     head = after.context.grammar.heads[token.lastgroup]
     if head.attributes or head.closed:
-        return Verdict.CONTENT, after.decided(token)[1]
+        return Verdict.CONTENT, after.deliver(token)[1]
     after.keep(token.start())
     shared = after.syntax
     syntax = replace(head.syntax, is_indented=shared.is_indented, in_paragraph=shared.in_paragraph)
@@ -479,7 +479,7 @@ def next_in_line(after: Undecided, token: TokenMatch) -> BeginsNext | tuple[Lite
 
 
 def _open(context: Context, token: TokenMatch, syntax: CallSyntax, after: CompleteCalls | None = None) -> BeginsNext:
-    call, groups = _opened(context, token, syntax, after), token.groupdict()
+    call, groups = _open_call(context, token, syntax, after), token.groupdict()
     if syntax.body == "params":
         hold(context, call, context.cursor.take(token.end()))
         call.begin_body(in_pieces(context, call))
@@ -492,8 +492,11 @@ def _open(context: Context, token: TokenMatch, syntax: CallSyntax, after: Comple
 
 
 def _open_with_attributes(context: Context, token: TokenMatch, head: Head) -> BeginsWithAttributes:
-    call = _opened(context, token, head.syntax)
-    if not context.lenient or call.syntax.dialect.unescaped(token[f"key_{token.lastgroup}"]) not in call.named.declared:
+    call = _open_call(context, token, head.syntax)
+    if (
+        not context.lenient
+        or call.syntax.dialect.unescape_key(token[f"key_{token.lastgroup}"]) not in call.named.declared
+    ):
         context.speech.say(call.text.raw)  # the white space that it took
         context.cursor.seek = token.start() + 1
         return Verdict.CONTENT
@@ -513,14 +516,14 @@ def _open_closed(
     if not context.lenient:
         context.cursor.seek = token.end()
         return Verdict.CONTENT
-    call = _opened(context, token, syntax, after)
+    call = _open_call(context, token, syntax, after)
     hold(context, call, context.cursor.take(token.end()))
     call.begin_body()
     call.repairs[Repair.SELF_CLOSING] = None
     return Verdict.CLOSED, call
 
 
-def _opened(context: Context, token: TokenMatch, syntax: CallSyntax, after: CompleteCalls | None = None) -> OpenCall:
+def _open_call(context: Context, token: TokenMatch, syntax: CallSyntax, after: CompleteCalls | None = None) -> OpenCall:
     groups, name = token.groupdict(), token.lastgroup
     written, id_ = groups.get(f"name_{name}") or "", groups.get(f"id_{name}")
     index = groups.get(f"index_{name}") or ""

@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, Self
 
 from vtc.dialects.arguments import values
-from vtc.dialects.arguments.json_object import JsonBody, encodable, loaded
-from vtc.dialects.arguments.parameter import unframed
+from vtc.dialects.arguments.json_object import JsonBody, encodable, load_json
+from vtc.dialects.arguments.parameter import strip_frame
 from vtc.dialects.reading.context import WHITE
 from vtc.dialects.syntax.description import AROUND, Envelope
 from vtc.dialects.syntax.forms import CallSyntax
@@ -53,7 +53,7 @@ def _closers(syntax: CallSyntax, written: str) -> list[str]:
     return closers
 
 
-def _dumped(value: Any) -> str:
+def _dump(value: Any) -> str:
     return encodable(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
 
 
@@ -173,7 +173,7 @@ class TaggedPieces(CallPieces):
             self.halted = True
         if self.halted:
             return
-        self._ready.append(("," if self._keys else "{") + _dumped(key) + ":")
+        self._ready.append(("," if self._keys else "{") + _dump(key) + ":")
         self._keys.add(key)
         self.begun = True
         self._said = []
@@ -181,7 +181,7 @@ class TaggedPieces(CallPieces):
         self._content = ValueText(self._closers, in_json=False) if is_text else None
         self._raw = ""
         frame, written = self._syntax.parameters.frame(pattern), self._syntax.parameters.patterns[pattern]
-        self._lead = lambda text: unframed(f"{text}.", frame, written)[:-1]
+        self._lead = lambda text: strip_frame(f"{text}.", frame, written)[:-1]
 
     def feed(self, text: str) -> None:
         """Take more of the value of the parameter."""
@@ -200,13 +200,13 @@ class TaggedPieces(CallPieces):
             text, self._raw = self._lead(text), None
             self._say('"')
         if text := self._content.feed(text):
-            self._say(_dumped(text)[1:-1])
+            self._say(_dump(text)[1:-1])
 
     def end(self, value: Any) -> None:
         """End the parameter; `value` is what it is."""
         if self.halted:
             return
-        whole, left = _dumped(value), "".join(self._said)
+        whole, left = _dump(value), "".join(self._said)
         if whole.startswith(left):
             self._ready.append(whole[len(left) :])
         else:
@@ -330,11 +330,11 @@ class JsonPieces(CallPieces):
             self._held += [written, '"']
         is_key, self._awaits_key = self._awaits_key, False
         if is_key and len(self._open) == (self._depth or 1):
-            self._key = str(loaded(f'"{written}"'))
+            self._key = str(load_json(f'"{written}"'))
             if self._depth is not None:
                 self._check_key()
         elif self._depth is None:
-            self._read_field(str(loaded(f'"{written}"')))
+            self._read_field(str(load_json(f'"{written}"')))
 
     def _check_key(self) -> None:
         """Go on with a parameter of the tool; wait with any other."""

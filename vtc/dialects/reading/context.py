@@ -317,7 +317,7 @@ class Speech:
         self.end()
         self.emit(event)
 
-    def called(self, event: Event) -> None:
+    def add_call(self, event: Event) -> None:
         """Add a call, or what is left out like one. White space after it is dropped up to the first text."""
         self.emit(event)
         texted = self.last in (Last.TEXT, Last.CALL_AFTER_TEXT)
@@ -370,7 +370,7 @@ def out_of_reasoning(calls: Iterable[Call]) -> list[Call]:
     return [replace(call, raw="", repairs=(*call.repairs, Repair.CALL_IN_REASONING)) for call in calls]
 
 
-type Thoughts = Literal["reasoning_content", "keep", "drop"]
+type ReasoningTarget = Literal["reasoning_content", "keep", "drop"]
 type Begins = Literal["text", "reasoning", "unknown", "either"]
 """What a reply begins with: `reasoning` if the prompt opened it. `unknown` until a closing tag shows it, which takes
 the whole reply; `either` is read as text until one does that stands in no call and in no code."""
@@ -457,7 +457,7 @@ class ModelFacts(NamedTuple):
 KNOWN_NOTHING = ModelFacts()
 
 
-type Outcome = tuple[Verdict | None, Any] | Verdict | None
+type StepOutcome = tuple[Verdict | None, Any] | Verdict | None
 """The result of an action: its verdict, with the data that the object of the next state is made with."""
 type Refused = Literal[Verdict.REFUSED]
 
@@ -529,7 +529,7 @@ class Context:
         lenient: bool,
         unknown_tools: UnknownTools,
         most_held: int,
-        think: Thoughts,
+        think: ReasoningTarget,
         begins: Begins,
         incremental: bool = False,
         own: ModelFacts = KNOWN_NOTHING,
@@ -557,8 +557,8 @@ class Context:
     def offers(self, written: str) -> bool:
         """Tell whether the tool is offered whose name makes the markup."""
         if self._names is None:
-            self._names = tool_names.folded(self.tools)
-        return tool_names.unprefixed(written).casefold() in self._names
+            self._names = tool_names.fold_names(self.tools)
+        return tool_names.strip_prefix(written).casefold() in self._names
 
     def is_own(self, syntax: CallSyntax) -> bool:
         """True if a call is marked by special tokens of the model that writes."""

@@ -30,7 +30,7 @@ from vtc.events import Call, CallPiece, Tool, ToolCall
 # Doubts about a call that was read: each raises `envelope.NotACall`.
 
 
-def repaired(event: Call, tools: Mapping[str, Tool], body: str, fault: str) -> None:
+def check_repaired(event: Call, tools: Mapping[str, Tool], body: str, fault: str) -> None:
     """Refuse mended JSON that may have lost an argument; `fault` is what was wrong with its `body`."""
     tool = tools.get(event.call.name)
     arguments = json.loads(event.call.arguments)
@@ -43,7 +43,7 @@ def repaired(event: Call, tools: Mapping[str, Tool], body: str, fault: str) -> N
         raise NotACall(f"{fault}, and {min(lost)!r} is missing")
 
 
-def unfilled(events: Iterable[Call], blank: str) -> str:
+def find_placeholder(events: Iterable[Call], blank: str) -> str:
     """Find an argument that is still the `blank` of the example that the model was shown; empty if there is none."""
     given = (
         json.loads(event.call.arguments) for event in events if blank and json.dumps(blank) in event.call.arguments
@@ -294,7 +294,7 @@ class OpenCall:
             return
         if isinstance(self.json, JsonBody):
             keys = syntax.dialect.json if syntax.body == "json" else None
-            self.pieces = JsonPieces(syntax, self.written, tool, self._id, keys=keys, offered=self.named.offered)
+            self.pieces = JsonPieces(syntax, self.written, tool, self._id, keys=keys, offered=self.named.find_tool)
         elif self.json is None and tool:
             self.pieces = self.parameters.pieces = TaggedPieces(syntax, self.written, tool, self._id)
 
@@ -394,22 +394,22 @@ class OpenCall:
         """Return the events for what was read; raises `envelope.NotACall`."""
         if self.json is None:
             self.parameters.complete(self.text.body)
-            return self._events(self._tagged(), unknown_tools)
+            return self._events(self._read_tagged(), unknown_tools)
         bodies: list[str] = []
         for body in (*self._others, self.json):
             self.repairs |= body.repairs
             text = body.text()
             if self.syntax.body == "json" and text.startswith("{"):
-                text = envelope.listed(text) or text
+                text = envelope.extract_call_list(text) or text
             if text.startswith("["):
                 self.repairs[Repair.ARRAY_OF_CALLS] = None
             bodies += items(text) if text.startswith("[") else [text]
         if not self._others:
             return self._events(self._contents(bodies), unknown_tools)
         self.repairs[Repair.SEVERAL_OBJECTS] = None
-        return self._checked(self._events(self._contents(bodies), unknown_tools), "several objects stand in it")
+        return self._check_events(self._events(self._contents(bodies), unknown_tools), "several objects stand in it")
 
-    def repaired(self, unknown_tools: str) -> tuple[list[Call], str]:
+    def repair(self, unknown_tools: str) -> tuple[list[Call], str]:
         """Return the events for what the strict reading failed on, and the text after it; none if it cannot be told."""
         body, closers = self.text.body, closers_written(self.syntax, self.written)
         try:
@@ -451,7 +451,7 @@ class OpenCall:
         if not split or (ends.next_call and Repair.MISSING_PARAMETER_CLOSER in self.repairs):
             return [], ""  # a value without any closer may hold the other call
         self.text.replace_body(body)
-        return self._events(self._tagged(), unknown_tools), rest
+        return self._events(self._read_tagged(), unknown_tools), rest
 
     def _repaired_json(self, body: str, closers: Sequence[str], unknown_tools: str) -> tuple[list[Call], str]:
         repaired: repairs.RepairedBody | None
@@ -462,7 +462,7 @@ class OpenCall:
         else:
             keys = self.syntax.dialect.json if self.syntax.body == "json" else None
             expected = (
-                envelope.expected(keys, self.named.tools, self.named.offered)
+                envelope.describe_expected_call(keys, self.named.tools, self.named.find_tool)
                 if keys
                 else ExpectedObject(self.named.takes.root)
             )
@@ -473,17 +473,17 @@ class OpenCall:
         self.repairs |= dict.fromkeys(repaired.repairs)
         self.text.replace_body(body[: repaired.end])
         events = self._events(self._contents(repaired.values), unknown_tools)
-        return self._checked(events, self.fault), body[repaired.end :]
+        return self._check_events(events, self.fault), body[repaired.end :]
 
     def _is_end(self, rest: str, closers: Sequence[str]) -> bool:
         """Tell if a call may end before the `rest`: no more than closers follows, or the next call."""
         while closer := next((closer for closer in closers if rest.lstrip().startswith(closer)), ""):
             rest = rest.lstrip().removeprefix(closer)
-        return not rest.strip() or begins_call(self.syntax, rest, self.named.offered)
+        return not rest.strip() or begins_call(self.syntax, rest, self.named.find_tool)
 
-    def _checked(self, events: list[Call], fault: str) -> list[Call]:
+    def _check_events(self, events: list[Call], fault: str) -> list[Call]:
         for event in events:
-            repaired(event, self.named.tools, self.text.body, fault)
+            check_repaired(event, self.named.tools, self.text.body, fault)
         return events
 
     def _events(self, contents: Iterable[envelope.EnvelopeContent], unknown_tools: str) -> list[Call]:
@@ -492,9 +492,9 @@ class OpenCall:
         events: list[Call] = []
         for read in contents:
             text, notes = read.text, (*map(str, self.repairs), *map(str, read.repairs))
-            name = read.tool.name if read.tool else self._unoffered(read.name, notes)
+            name = read.tool.name if read.tool else self._resolve_unoffered(read.name, notes)
             if name is None or (read.tool is None and unknown_tools == "text"):
-                raise envelope.NotACall(tool_names.refused(read.name, self.named.tools))
+                raise envelope.NotACall(tool_names.explain_unknown_tool(read.name, self.named.tools))
             if read.tool is None:
                 notes = (*notes, Repair.UNKNOWN_TOOL) if self.named.tools else notes
             elif self.json or read.repairs:
@@ -509,13 +509,13 @@ class OpenCall:
             raise envelope.NotACall("it is empty")
         return events
 
-    def _unoffered(self, written: str, notes: Collection[str]) -> str | None:
+    def _resolve_unoffered(self, written: str, notes: Collection[str]) -> str | None:
         """Return the name of a tool that is not offered; None if this is no call of one. Without tools each name is."""
         if self.named.tools:
-            return self.syntax.unoffered(written, notes, in_json=self.json is not None)
+            return self.syntax.resolve_unoffered(written, notes, in_json=self.json is not None)
         return written if self.syntax.dialect.names == "any" else None
 
-    def _tagged(self) -> list[envelope.EnvelopeContent]:
+    def _read_tagged(self) -> list[envelope.EnvelopeContent]:
         """Read the parameters between tags. Raises `envelope.NotACall`."""
         named = self.named
         self.parameters.check_values()
@@ -529,12 +529,14 @@ class OpenCall:
         syntax, named = self.syntax, self.named
         if syntax.body == "json":
             keys, bare = syntax.dialect.json, syntax.dialect.names == "declared"
-            return [envelope.read(body, keys, needs_arguments=bare, offered=named.offered) for body in bodies]
+            return [envelope.read(body, keys, needs_arguments=bare, offered=named.find_tool) for body in bodies]
         if len(bodies) > 1:
             raise envelope.NotACall("its arguments are several objects")
         if named.tool is None and tool_names.is_bare_id(named.written):
             with contextlib.suppress(envelope.NotACall):  # Kimi: an id stands for the name, which the arguments hold
-                return [envelope.read(body, Envelope(), needs_arguments=True, offered=named.offered) for body in bodies]
+                return [
+                    envelope.read(body, Envelope(), needs_arguments=True, offered=named.find_tool) for body in bodies
+                ]
             if self._lenient and (content := _by_arguments(named, bodies[0])):
                 return [content]
         return [envelope.read_arguments(named.written, body, named.tool) for body in bodies]

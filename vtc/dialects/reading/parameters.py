@@ -16,7 +16,7 @@ from vtc.dialects.repair import Repair
 from vtc.dialects.syntax import tool_names
 from vtc.dialects.syntax.description import SYNONYMS
 from vtc.dialects.syntax.forms import CallSyntax
-from vtc.dialects.syntax.grammar import unslashed
+from vtc.dialects.syntax.grammar import unslash_closer
 from vtc.events import Tool
 from vtc.json_schema import ObjectSchema
 
@@ -34,14 +34,14 @@ class NamedTool:
         self.written = written
         self.tools = tools
         """All that are offered."""
-        self.tool = self.offered(written) if written else None
+        self.tool = self.find_tool(written) if written else None
         """None if no such tool is offered."""
         self.takes = self.tool.schema if self.tool else NO_PARAMETERS
         """What its schema says."""
         self.declared = self.takes.properties
         """The tool's parameters."""
 
-    def offered(self, written: str) -> Tool | None:
+    def find_tool(self, written: str) -> Tool | None:
         """Find the tool that a name means."""
         return self.tools.get(written) or self.tools.get(tool_names.resolve(written, self.tools) or "")
 
@@ -65,7 +65,7 @@ _ESCAPED_QUOTE = re.compile(r"\\[\"']")
 
 
 @dataclass(slots=True)
-class _Begun:
+class _OpenParameter:
     """The parameter whose value is read."""
 
     key: str = ""
@@ -115,7 +115,7 @@ class Parameters:
         self._named = named
         self._repairs = repairs
         self._lenient = lenient
-        self._begun = _Begun()
+        self._begun = _OpenParameter()
         self.given: dict[str, Any] = {}
         """Their values, of those that are complete."""
         self.undeclared = 0
@@ -137,7 +137,7 @@ class Parameters:
 
     def begin(self, key: str, pattern: int, is_string: bool | None = None) -> None:
         """Begin a parameter; `is_string` where the markup itself says whether it is one."""
-        self._begun = _Begun(key, pattern, is_string)
+        self._begun = _OpenParameter(key, pattern, is_string)
         self.undeclared += key not in self._named.declared
         if self.pieces:
             self.pieces.begin(key, pattern, is_string=is_string)
@@ -182,7 +182,7 @@ class Parameters:
         if self.pieces:
             self.pieces.end(given[key])
 
-    def cut(self, size: int) -> None:
+    def truncate_value(self, size: int) -> None:
         """Take no more than the beginning of this size for the value of the parameter that has begun."""
         self._begun.value[:] = [self.value[:size]]
 
@@ -220,7 +220,7 @@ class Parameters:
     def quotes(self, key: str) -> bool:
         """Return True if a bare tag after a closer is content: it is no parameter's but another tool's."""
         bare = self._syntax.dialect.names == "declared" and key not in self._named.declared
-        return bare and self._named.offered(key) is not None
+        return bare and self._named.find_tool(key) is not None
 
     # At the end of the call
 
@@ -274,17 +274,19 @@ class Parameters:
         syntax, declared = self._syntax, self._named.declared
         if not declared or syntax.ends_with_quote:  # a value may hold what looks like its end
             return False
-        escaped, unescaped = syntax.dialect.escaped, syntax.dialect.unescaped
+        escaped, unescaped = syntax.dialect.escape_key, syntax.dialect.unescape_key
         following = map(unescaped, syntax.parameters.next_keys(body))
         keys = {escaped(key): key for key in (*declared, *self.given, *following)}
         closers = {key: syntax.parameters.closer(key) for key in keys}
         opener = syntax.parameters.opener(tuple(keys.values()))
         tail = [text for tag in syntax.closing_tags(self._named.written) for text in (tag, *_BETWEEN.split(tag))]
         needed = map(escaped, self._named.takes.required)
-        if (ending := unslashed(syntax, self._named.written)) and syntax.parameters.closers_alike:
+        if (ending := unslash_closer(syntax, self._named.written)) and syntax.parameters.closers_alike:
             closed = rf"(?<={re.escape(syntax.parameters.closer(''))})\s*{re.escape(ending)}\s*\Z"
             body = re.sub(closed, lambda _: tail[0], body)
-        tagged = repairs.tagged(body, opener, closers, tail, needed, syntax.parameters.beginnings, self._unclosed)
+        tagged = repairs.read_tagged(
+            body, opener, closers, tail, needed, syntax.parameters.beginnings, self._read_unclosed_value
+        )
         if tagged is None:
             return False
         self.given.clear()
@@ -295,27 +297,27 @@ class Parameters:
             self._note_undeclared(keys[written])
         return True
 
-    def _unclosed(self, written: str, text: str, last: bool) -> str | None:
+    def _read_unclosed_value(self, written: str, text: str, last: bool) -> str | None:
         """Return a value without closing tag, up to the next parameter or the end; None if that cannot be told."""
         syntax = self._syntax
-        if not self._named.takes.takes_text(syntax.dialect.unescaped(written)):
+        if not self._named.takes.takes_text(syntax.dialect.unescape_key(written)):
             return text  # white space around it says nothing
         after = syntax.call.partition("{params}")[2] if last else ""
         more = after[: len(after) - len(after.lstrip())]
-        return parameter.unclosed(text, syntax.parameters.frame(0), syntax.parameters.patterns[0], more)
+        return parameter.read_unclosed_value(text, syntax.parameters.frame(0), syntax.parameters.patterns[0], more)
 
     def _note_undeclared(self, key: str) -> None:
         """Note an undeclared parameter, unless the schema itself says that there may be more than it declares."""
-        self._repairs |= dict.fromkeys(parameter.undeclared((key,), self._named.takes))
+        self._repairs |= dict.fromkeys(parameter.list_undeclared((key,), self._named.takes))
 
     def _set(self, key: str, text: str, pattern: int = 0, is_string: bool | None = None) -> None:
         """Read a value from the text between its tags."""
         syntax, dialect = self._syntax, self._syntax.dialect
-        text = parameter.unframed(text, syntax.parameters.frame(pattern), syntax.parameters.patterns[pattern])
+        text = parameter.strip_frame(text, syntax.parameters.frame(pattern), syntax.parameters.patterns[pattern])
         if syntax.ends_with_quote and _ESCAPED_QUOTE.search(text):
             self._faults.doubtful = key
         if self.escaped:
-            plain = repairs.unescaped(text)
+            plain = repairs.unescape_body(text)
             self._faults.half_escaped |= plain is None
             text = text if plain is None else plain
         # Markup that leaves out whether it is a string is another's: XML's, where it writes a section.
@@ -328,7 +330,7 @@ class Parameters:
         no_text = is_string is False or not takes.takes_text(key)
         if dialect.values == "typed" and not is_string and no_text and text.lstrip().startswith("<"):
             with contextlib.suppress(ValueError):
-                self.given[key] = typed_tags.read(text, typed_tags.tag_of(dialect.params[0]), dialect.unescaped)
+                self.given[key] = typed_tags.read(text, typed_tags.tag_of(dialect.params[0]), dialect.unescape_key)
                 return
             self._faults.broken = key
         self.given[key], repair = parameter.read(

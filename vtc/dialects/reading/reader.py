@@ -26,8 +26,8 @@ from vtc.dialects.reading.context import (
     Last,
     ModelFacts,
     NotCompared,
-    Outcome,
-    Thoughts,
+    ReasoningTarget,
+    StepOutcome,
     UnknownTools,
     Verdict,
     out_of_reasoning,
@@ -39,7 +39,7 @@ from vtc.dialects.syntax.grammar import Grammar
 from vtc.dialects.syntax.scan import PlainRule
 from vtc.events import Event, Reasoning, Text, Tool
 
-__all__ = ["Begins", "ModelFacts", "NotCompared", "Reader", "Thoughts", "UnknownTools"]
+__all__ = ["Begins", "ModelFacts", "NotCompared", "Reader", "ReasoningTarget", "UnknownTools"]
 
 MOST_AT_ONCE = 1 << 16
 """Characters that are searched at once."""
@@ -103,7 +103,7 @@ class Reader:
         lenient: bool = True,
         unknown_tools: UnknownTools = "text",
         max_call_bytes: int = 1 << 20,
-        think: Thoughts = "reasoning_content",
+        think: ReasoningTarget = "reasoning_content",
         begins: Begins = "text",
         incremental: bool = False,
         own: ModelFacts = KNOWN_NOTHING,
@@ -180,7 +180,7 @@ class Reader:
         beginning.undecided = beginning.prompted = False
         if complete and self._speech.is_silent:  # as where reasoning came by another way
             for call in out_of_reasoning(beginning.thought):
-                self._speech.called(call)
+                self._speech.add_call(call)
         beginning.thought = []
         self._speech.end()
         return self._speech.take()
@@ -200,7 +200,7 @@ class Reader:
             self._speech.emit(KINDS[context.think](thoughts))
         self._enter(State.REASONING)
 
-    def passed(self, text: str) -> None:
+    def skip_passed(self, text: str) -> None:
         """Take note of the end of what left unread; nothing of it leaves again."""
         cursor, rule = self._cursor, self._scan.plain if self._scan else None
         if rule and rule.later and rule.later in text:
@@ -210,7 +210,7 @@ class Reader:
         cursor.text = (cursor.text + text)[-CONTEXT:]
         cursor.at = cursor.seek = len(cursor.text)
 
-    def spaced(self) -> str:
+    def release_whitespace(self) -> str:
         """Take note that the white space which waited has left as text; return it."""
         return self._speech.take_space() if self._speech.space else ""
 
@@ -252,7 +252,7 @@ class Reader:
         self._first = None
         return self._speech.take()
 
-    def reasoned(self) -> None:
+    def record_reasoning(self) -> None:
         """Note that the reasoning came by another way: a reply that was to begin inside of it does not."""
         if self._state in (State.START, State.PROMPTED):
             self._context.beginning.is_text()
@@ -352,7 +352,7 @@ class Reader:
                 elif row.flows and scan.plain:
                     self._first = scan.first.search
 
-    def _go(self, step: Step, outcome: Outcome) -> None:
+    def _go(self, step: Step, outcome: StepOutcome) -> None:
         """Go to the state that follows a step. Raises `Livelock`."""
         data = None
         if isinstance(outcome, tuple):

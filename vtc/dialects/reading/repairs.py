@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 from vtc.dialects.arguments import broken_json, broken_kwargs, parameter
 from vtc.dialects.arguments.broken_json import ExpectedObject
 from vtc.dialects.arguments.gemma import GemmaBody, with_quote
-from vtc.dialects.arguments.json_object import JsonBody, encodable, items, written
+from vtc.dialects.arguments.json_object import JsonBody, encodable, items, render_members
 from vtc.dialects.bounded_cache import COMPILED, PER_CHARACTER
 from vtc.dialects.repair import Repair
 from vtc.dialects.syntax.forms import last_tag
@@ -46,7 +46,7 @@ def json_bodies(text: str, closers: Sequence[str], expected: ExpectedObject) -> 
     body = _without_closers(text.lstrip(), closers)
     closed = len(body) < len(text.strip())
     in_string = not any(closer in body for closer in closers) and _only_frames(text.lstrip()[len(body) :])
-    whole = _mended(body, closers, expected, closed=closed, in_string=in_string)
+    whole = _repair_values(body, closers, expected, closed=closed, in_string=in_string)
     if whole:
         return RepairedBody(*whole, len(text))
     last = len(text.rstrip())
@@ -57,9 +57,10 @@ def json_bodies(text: str, closers: Sequence[str], expected: ExpectedObject) -> 
         body = _without_closers(text[:end].lstrip(), closers)
         # With several closers the first may be content, and then a body up to it is cut off.
         mended = (
-            _mended(body, closers, expected, closed=True, in_string=False)
+            _repair_values(body, closers, expected, closed=True, in_string=False)
             if len(places) == 1
-            else _tolerated(body) or (_searched(body, expected, closed=False) if place < MOST_SEARCHES else None)
+            else _read_tolerantly(body)
+            or (_search_reading(body, expected, closed=False) if place < MOST_SEARCHES else None)
         )
         if mended:
             return RepairedBody(*mended, end)
@@ -96,7 +97,7 @@ def kwargs_body(text: str, closers: Sequence[str]) -> RepairedBody | None:
     read = broken_kwargs.read(inner) if closing else None
     if closing is None or read is None:
         return None
-    return RepairedBody([encodable(written(dict(read.values)))], sorted(read.repairs), closing.end())
+    return RepairedBody([encodable(render_members(dict(read.values)))], sorted(read.repairs), closing.end())
 
 
 _BRACKETS = re.compile(r"\)+")
@@ -113,7 +114,7 @@ def _without_closers(text: str, closers: Sequence[str]) -> str:
     return body
 
 
-def _mended(
+def _repair_values(
     body: str, closers: Sequence[str], expected: ExpectedObject, *, closed: bool, in_string: bool
 ) -> tuple[list[str], list[str]] | None:
     """Return the values of a broken body and the repairs; `in_string` where it may lack the end of a string.
@@ -132,13 +133,13 @@ def _mended(
     escaped = re.match(r'(?:[{\[]\s*(?:\\n\s*)*)+\\"', body) is not None
     twice = r"\\" in body
     if escaped:
-        body, notes = unescaped(body) or body, [*notes, Repair.ESCAPED_JSON]
+        body, notes = unescape_body(body) or body, [*notes, Repair.ESCAPED_JSON]
     if body.startswith("{{") and body.rstrip().endswith("}}"):
         body, notes = _without_doubled_braces(body), [*notes, Repair.DOUBLED_BRACES]
     if (straight := _with_straight_quotes(body)) is not None:
         body, notes = straight, [*notes, Repair.JSON_TYPOGRAPHIC_QUOTES]
-    mended = _tolerated(body, closers, cut="anywhere" if in_string else "behind")
-    mended = mended or _searched(body, expected, closed=closed or corrupt, listed=True)
+    mended = _read_tolerantly(body, closers, cut="anywhere" if in_string else "behind")
+    mended = mended or _search_reading(body, expected, closed=closed or corrupt, listed=True)
     if mended and escaped and twice and {Repair.JSON_CONTROL_CHARACTER, Repair.JSON_BAD_ESCAPE} & {*mended[1]}:
         return None  # escaped in part: is the rest?
     return (mended[0], [*notes, *mended[1]]) if mended else None
@@ -173,7 +174,7 @@ _DOUBLED = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|\{\{|\}\}', re.DOTALL)
 """Finds doubled braces outside of strings; a string that never ends reaches to the end."""
 
 
-def _tolerated(
+def _read_tolerantly(
     body: str, closers: Sequence[str] = (), *, cut: Literal["", "behind", "anywhere"] = ""
 ) -> tuple[list[str], list[str]] | None:
     """Read JSON as the strict reader takes it, several values and braces too many included.
@@ -216,7 +217,7 @@ def _tolerated(
 _GAP = re.compile(r"[ \t\r\n,;]*")
 
 
-def _searched(
+def _search_reading(
     body: str, expected: ExpectedObject, *, closed: bool, listed: bool = False
 ) -> tuple[list[str], list[str]] | None:
     """Search for the one reading of JSON that lacks commas, colons or quotes; None if there is none."""
@@ -230,9 +231,9 @@ def _each(bodies: Sequence[str]) -> list[str]:
     return [item for text in bodies for item in (items(text) if text.startswith("[") else [text])]
 
 
-def unescaped(text: str) -> str | None:
+def unescape_body(text: str) -> str | None:
     r"""Read text that was escaped once too often (`{\"path\": \"a\"}`); None if not all of it was."""
-    return parameter.unescaped(text) if "\\" in text else text
+    return parameter.unescape_json_text(text) if "\\" in text else text
 
 
 def without_corrupt_closer(text: str, closers: Iterable[str]) -> tuple[str, bool]:
@@ -290,7 +291,7 @@ def is_partial_closer(text: str, closers: Iterable[str]) -> bool:
 # Tagged bodies
 
 
-def tagged(
+def read_tagged(
     text: str,
     heads: re.Pattern[str],
     closers: Mapping[str, str],
@@ -340,7 +341,7 @@ def tagged(
     return values, list(notes)
 
 
-class _Opener(NamedTuple):
+class _ParameterOpener(NamedTuple):
     """The opening tag of a parameter; `doubled` if it stands there twice."""
 
     start: int
@@ -348,12 +349,12 @@ class _Opener(NamedTuple):
     doubled: bool = False
 
 
-def _openers(heads: re.Pattern[str], body: str, closers: Mapping[str, str]) -> dict[str, _Opener] | None:
+def _openers(heads: re.Pattern[str], body: str, closers: Mapping[str, str]) -> dict[str, _ParameterOpener] | None:
     """Return the openers of parameters; None if one opens twice.
 
     An opener whose last tag stands there twice is one, and in its own value it is a word.
     """
-    openers: dict[str, _Opener] = {}
+    openers: dict[str, _ParameterOpener] = {}
     last, closes = None, -1
     for head in heads.finditer(body):
         key, start, end = head[1], head.start(), head.end()
@@ -364,7 +365,7 @@ def _openers(heads: re.Pattern[str], body: str, closers: Mapping[str, str]) -> d
         twice = re.compile(rf"\s*{_choice([*filter(None, (head[0], last_tag(head[0])))])}")  # used with match
         while again := twice.match(body, end):
             end = again.end()
-        openers[key] = _Opener(start, end, end > head.end())
+        openers[key] = _ParameterOpener(start, end, end > head.end())
         last, closes = key, body.find(closers[key], end)
     return openers
 

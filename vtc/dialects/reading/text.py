@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 from vtc.dialects.reading.after_call import EXCERPT
-from vtc.dialects.reading.call import Begun, begin_call
+from vtc.dialects.reading.call import CallBeginning, begin_call
 from vtc.dialects.reading.context import CONTEXT, MARKS, WHITE, Context, Last, SaysText, TokenMatch, Verdict
 from vtc.dialects.syntax.grammar import SPAN_END
 from vtc.dialects.syntax.scan import Scan, kind_of
@@ -49,7 +49,7 @@ class InText(SaysText):
         write_tag(context, token)
         return None, True
 
-    def closed(self, token: TokenMatch) -> None:
+    def close_empty_reasoning(self, token: TokenMatch) -> None:
         """End reasoning that is empty: its opening tag stands in the prompt."""
         self.context.beginning.show(began_inside=True)
         self.context.beginning.is_text()
@@ -70,7 +70,7 @@ class InText(SaysText):
             return None
         beginning.undecided = False
         thoughts, beginning.thought = context.speech.take_back()
-        before, opener, inside = _parted(thoughts, token[0], context.grammar.reasoning.closing_tags)
+        before, opener, inside = _split_text(thoughts, token[0], context.grammar.reasoning.closing_tags)
         if opener:  # in the middle of the text, where none is read: what stands before it is no reasoning
             beginning.began_inside = False
             context.speech.say(before)
@@ -137,7 +137,7 @@ class InReasoning:
         if text := self.context.cursor.take(end):
             self.context.speech.emit(self._kind(text))
 
-    def quoted(self, token: TokenMatch) -> None:
+    def skip_quoted_closer(self, token: TokenMatch) -> None:
         """Pass over a closing tag in backticks."""
         self.context.cursor.seek = token.end()
 
@@ -145,7 +145,7 @@ class InReasoning:
         """Keep what may be reasoning until its end shows."""
         self.context.cursor.seek = end
 
-    def opened(self, token: TokenMatch) -> None:
+    def skip_nested_opener(self, token: TokenMatch) -> None:
         """Pass over an opening tag: its own closing tag, if that is the next one, ends nothing."""
         self._quoted_end = self.context.grammar.reasoning.closing_tags[token[0]]
         self.context.cursor.seek = token.end()
@@ -170,7 +170,7 @@ class InReasoning:
         return None
 
 
-def _parted(text: str, closing_tag: str, closing_tags: Mapping[str, str]) -> tuple[str, str, str]:
+def _split_text(text: str, closing_tag: str, closing_tags: Mapping[str, str]) -> tuple[str, str, str]:
     """Part a text where the reasoning opens that ends with a tag; the opening one may lack its second half.
 
     Gemma's is a token and a name: `<|channel>thought`.
@@ -192,7 +192,7 @@ def emit_tag(context: Context, text: str) -> None:
         context.speech.emit(Text(text))
         context.speech.keep()
     else:
-        context.speech.called(Markup(text))
+        context.speech.add_call(Markup(text))
 
 
 # Code blocks, code spans, quoted lines, and elements and comments that quote: a call in one is an example.
@@ -207,7 +207,7 @@ MOST_INDENTED = 3
 _ELEMENT = re.compile(r"<\w+")
 
 
-class Opener(NamedTuple):
+class BlockOpener(NamedTuple):
     """The markup that opened a code block, a code span or an element; a line of code has none."""
 
     run: str = ""
@@ -215,11 +215,11 @@ class Opener(NamedTuple):
     """The text before `run` on its line."""
 
 
-INDENTED = Opener("    ")
+INDENTED = BlockOpener("    ")
 """What opens indented code."""
-QUOTATION = Opener(">")
+QUOTATION = BlockOpener(">")
 # The lines of a block of YAML are opened by the line break and the blanks that each of them begins with.
-type QuotedLine = tuple[Literal[Verdict.INDENTED], Opener]
+type QuotedLine = tuple[Literal[Verdict.INDENTED], BlockOpener]
 
 
 class InCode(SaysText):
@@ -227,7 +227,7 @@ class InCode(SaysText):
 
     __slots__ = ("_margin", "_run")
 
-    def __init__(self, context: Context, opener: Opener = Opener()) -> None:  # noqa: B008 - it cannot change
+    def __init__(self, context: Context, opener: BlockOpener = BlockOpener()) -> None:  # noqa: B008 - it cannot change
         super().__init__(context)
         self._run, self._margin = opener
 
@@ -281,13 +281,13 @@ class InCode(SaysText):
         self.say(token.end())
         return Verdict.ENDS if token[0] == self._run else None
 
-    def call(self, token: TokenMatch) -> Begun:
+    def call(self, token: TokenMatch) -> CallBeginning:
         """Begin a call, in a dialect whose calls count in code; in indented code in its own special tokens, too."""
         assert token.lastgroup is not None
         in_code = self.context.grammar.heads[token.lastgroup].syntax.dialect.in_code
         return begin_call(self, token, indented=self._run.isspace() and in_code != "call")
 
-    def unclosed(self) -> None:
+    def reread_unclosed(self) -> None:
         """Read it again for whole calls in the model's special tokens: the block quotes all else."""
         cursor = self.context.cursor
         if not self.context.complete:
@@ -305,7 +305,7 @@ class InCode(SaysText):
         """Go on with the next line of indented code."""
         self.say(token.end())
 
-    def quoted_call(self, token: TokenMatch) -> Begun | Literal[Verdict.QUOTED]:
+    def quoted_call(self, token: TokenMatch) -> CallBeginning | Literal[Verdict.QUOTED]:
         """Read a call in a span or a block of code: only its end shows whether that quotes the call."""
         assert token.lastgroup is not None
         if self.context.grammar.heads[token.lastgroup].syntax.dialect.in_code == "call":
@@ -317,10 +317,10 @@ class InCode(SaysText):
     def hold(self, end: int) -> Literal[Verdict.UNBOUNDED] | None:
         """Pass over text of a span that may quote a call."""
         self.context.cursor.seek = end
-        return self._bounded(end)
+        return self._give_up_span(end)
 
     def quoted_ticks(self, token: TokenMatch) -> Literal[Verdict.UNBOUNDED, Verdict.CONTENT] | None:
-        if verdict := self._bounded(token.start()):
+        if verdict := self._give_up_span(token.start()):
             return verdict
         if token[0] != self._run:
             self.context.cursor.seek = token.end()
@@ -328,15 +328,15 @@ class InCode(SaysText):
         self.say(token.end())
         return None
 
-    def unquoted(self, token: TokenMatch | None = None) -> Literal[Verdict.UNBOUNDED] | None:
+    def reread_as_text(self, token: TokenMatch | None = None) -> Literal[Verdict.UNBOUNDED] | None:
         """Read it again as text, which may be a call: the paragraph ended, and a lone backtick quotes nothing."""
         cursor = self.context.cursor
-        if verdict := self._bounded(token.start() if token else len(cursor.text)):
+        if verdict := self._give_up_span(token.start() if token else len(cursor.text)):
             return verdict
         cursor.seek = cursor.at
         return None
 
-    def _bounded(self, end: int) -> Literal[Verdict.UNBOUNDED] | None:
+    def _give_up_span(self, end: int) -> Literal[Verdict.UNBOUNDED] | None:
         """Give up on a span that has no end within the limit: what is held of it is text."""
         limit = self.context.cursor.at + self.context.most_held
         if end <= limit:
@@ -345,7 +345,7 @@ class InCode(SaysText):
         return Verdict.UNBOUNDED
 
 
-def begin_in_text(inside: InText, token: TokenMatch) -> Begun | QuotedLine:
+def begin_in_text(inside: InText, token: TokenMatch) -> CallBeginning | QuotedLine:
     """Begin a call, if its line is no code and quotes nothing."""
     assert token.lastgroup is not None
     context = inside.context
@@ -361,7 +361,7 @@ def begin_line(inside: InText, token: TokenMatch) -> QuotedLine | None:
     marks = token[0].rfind(">") + 1
     if not marks and inside.context.cursor.begins_block(token):
         inside.say(token.end())
-        return Verdict.INDENTED, Opener(token[0])
+        return Verdict.INDENTED, BlockOpener(token[0])
     return open_line(inside, token.start() + (marks or len(token[0])))
 
 
@@ -383,12 +383,12 @@ def open_line(inside: InText, end: int, *, own: bool = False) -> QuotedLine | No
     return (Verdict.INDENTED, INDENTED) if context.speech.is_indented_code and not own else None
 
 
-def open_code(inside: InText | InCode, token: TokenMatch) -> tuple[None, Opener]:
+def open_code(inside: InText | InCode, token: TokenMatch) -> tuple[None, BlockOpener]:
     """Begin a code block, a line or an element that quotes, or what may be a code span."""
     element = _ELEMENT.match(token[0])
     margin = _margin(token)
     inside.say(token.end())
-    return None, Opener(element[0] if element else token[0], margin)
+    return None, BlockOpener(element[0] if element else token[0], margin)
 
 
 def _margin(token: TokenMatch) -> str:
@@ -454,7 +454,7 @@ class InDoubt(SaysText):
         self.say(token.end())
         return Verdict.UNBOUNDED
 
-    def call(self, token: TokenMatch) -> Begun:
+    def call(self, token: TokenMatch) -> CallBeginning:
         """Begin a call: it shares the call's fate."""
         self.context.speech.space.append(self.context.cursor.take(token.start()))
         return begin_call(self, token)
@@ -492,7 +492,7 @@ class InDoubt(SaysText):
         ends = context.may_mend and cursor.is_blank(cursor.seek)
         return ends if self._opens else (ends or self._closed) and self._is_alone()
 
-    def decided(self) -> None:
+    def settle(self) -> None:
         """Leave it out at the end of the reply; where text follows it is text, and so is what opens something."""
         context, cursor = self.context, self.context.cursor
         if (self._bare or self._opens) and self._is_empty():

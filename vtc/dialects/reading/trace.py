@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from vtc.dialects.reading.context import Outcome, Verdict
+from vtc.dialects.reading.context import StepOutcome, Verdict
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.reading.text import InCode
 from vtc.dialects.reading.transitions import State, Step
@@ -72,7 +72,7 @@ class TracedReader(Reader):
         self._look_through_code()
         return events
 
-    def _go(self, step: Step, outcome: Outcome) -> None:
+    def _go(self, step: Step, outcome: StepOutcome) -> None:
         inside, state = self._inside, self._state
         super()._go(step, outcome)
         verdict = outcome[0] if isinstance(outcome, tuple) else outcome

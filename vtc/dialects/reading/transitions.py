@@ -21,7 +21,7 @@ from vtc.dialects.reading.call import (
     next_listed,
     value_ends,
 )
-from vtc.dialects.reading.context import Inside, Outcome, Verdict
+from vtc.dialects.reading.context import Inside, StepOutcome, Verdict
 from vtc.dialects.reading.text import (
     InCode,
     InDoubt,
@@ -103,7 +103,7 @@ class Step(NamedTuple):
     """The step that a token takes in a state: an action, and the state after it."""
 
     token: TokenKind
-    action: Callable[..., Outcome]
+    action: Callable[..., StepOutcome]
     next: State
     """The state after it, if the action returns no verdict."""
     others: Mapping[Verdict, State] = {}
@@ -176,7 +176,7 @@ STATES: Mapping[State, StateRow[Any]] = {
     State.INVENTED: StateRow(Invented, _never),
     State.UNDECIDED: StateRow(Undecided, Undecided.scan),
     State.WHOLE: StateRow(AfterCall, AfterCall.end),
-    State.DAMAGED: StateRow(InCall, InCall.damaged, flows=True),
+    State.DAMAGED: StateRow(InCall, InCall.scan_damaged, flows=True),
     State.SPILL: StateRow(Spilled, Spilled.scan, flows=True),
 }
 """The states without their steps."""
@@ -215,13 +215,13 @@ _TO_SPAN = (Verdict.UNBOUNDED, State.SPAN)
 _TO_TEXT = (Verdict.CONTENT, State.TEXT)
 _TO_VALUE = (Verdict.CONTENT, State.VALUE)
 
-type Row = tuple[State, TokenKind, Callable[..., Outcome], State, *tuple[Verdict | tuple[Verdict, State], ...]]
+type Row = tuple[State, TokenKind, Callable[..., StepOutcome], State, *tuple[Verdict | tuple[Verdict, State], ...]]
 """A state, a token, what it does there, the state after it, and the verdicts that lead to others."""
 
 ROWS: tuple[Row, ...] = (
     (State.START, TokenKind.CALL_OPENER, begin_in_text, State.ARGUMENTS, *_BEGINS_OR_NOT, Verdict.INDENTED),
     (State.START, TokenKind.REASONING_OPENER, InText.think, State.REASONING),
-    (State.START, TokenKind.REASONING_CLOSER, InText.closed, State.START),
+    (State.START, TokenKind.REASONING_CLOSER, InText.close_empty_reasoning, State.START),
     (State.START, TokenKind.MARKER, InText.marker, State.START),
     (State.START, TokenKind.ANSWER_OPENER, InText.answer, State.ANSWER),
     (State.START, TokenKind.QUOTING_LINE, begin_first_line, State.TEXT, Verdict.INDENTED, Verdict.PROMPTED),
@@ -248,7 +248,7 @@ ROWS: tuple[Row, ...] = (
     (State.DOUBT, TokenKind.ORPHAN_CLOSER, InDoubt.more, State.DOUBT, (Verdict.UNBOUNDED, State.TEXT)),
     (State.DOUBT, TokenKind.WRAPPER_OPENER, InDoubt.more, State.DOUBT, (Verdict.UNBOUNDED, State.TEXT)),
     (State.DOUBT, TokenKind.SPECIAL_OPENER, InDoubt.more, State.DOUBT, (Verdict.UNBOUNDED, State.TEXT)),
-    (State.DOUBT, TokenKind.OTHERWISE, InDoubt.decided, State.TEXT),
+    (State.DOUBT, TokenKind.OTHERWISE, InDoubt.settle, State.TEXT),
     (State.INFO, TokenKind.LINE_END, InCode.info_end, State.FENCE),
     (State.INFO, TokenKind.BACKTICKS, InCode.info_ticks, State.SPAN, Verdict.CONTENT, Verdict.ENDS),
     (State.INFO, TokenKind.TEXT, InCode.say, State.INFO),
@@ -264,7 +264,7 @@ ROWS: tuple[Row, ...] = (
     (State.FENCE, TokenKind.TEXT, InCode.say, State.FENCE),
     (State.FENCED, TokenKind.CALL_OPENER, InCode.call, State.ARGUMENTS, *_BEGINS, _TO_FENCE),
     (State.FENCED, TokenKind.CODE_END, InCode.through, State.TEXT, _TO_FENCE),
-    (State.FENCED, TokenKind.OTHERWISE, InCode.unclosed, State.TEXT),
+    (State.FENCED, TokenKind.OTHERWISE, InCode.reread_unclosed, State.TEXT),
     (State.FENCED, TokenKind.TEXT, InCode.hold, State.FENCED, (Verdict.UNBOUNDED, State.FENCE)),
     (State.LINE, TokenKind.CALL_OPENER, InCode.call, State.ARGUMENTS, *_BEGINS_OR_NOT),
     (State.LINE, TokenKind.FENCE, open_code, State.INFO),
@@ -287,16 +287,16 @@ ROWS: tuple[Row, ...] = (
     (State.SPAN, TokenKind.BLANK_LINE, InCode.up_to, State.TEXT),
     (State.SPAN, TokenKind.TEXT, InCode.say, State.SPAN),
     (State.QUOTED, TokenKind.BACKTICKS, InCode.quoted_ticks, State.TEXT, _TO_SPAN, Verdict.CONTENT),
-    (State.QUOTED, TokenKind.FENCE, InCode.unquoted, State.TEXT, _TO_SPAN),
-    (State.QUOTED, TokenKind.BLANK_LINE, InCode.unquoted, State.TEXT, _TO_SPAN),
-    (State.QUOTED, TokenKind.OTHERWISE, InCode.unquoted, State.TEXT, _TO_SPAN),
+    (State.QUOTED, TokenKind.FENCE, InCode.reread_as_text, State.TEXT, _TO_SPAN),
+    (State.QUOTED, TokenKind.BLANK_LINE, InCode.reread_as_text, State.TEXT, _TO_SPAN),
+    (State.QUOTED, TokenKind.OTHERWISE, InCode.reread_as_text, State.TEXT, _TO_SPAN),
     (State.QUOTED, TokenKind.TEXT, InCode.hold, State.QUOTED, _TO_SPAN),
-    (State.REASONING, TokenKind.QUOTED_REASONING_TAG, InReasoning.quoted, State.REASONING),
-    (State.REASONING, TokenKind.REASONING_OPENER, InReasoning.opened, State.REASONING),
+    (State.REASONING, TokenKind.QUOTED_REASONING_TAG, InReasoning.skip_quoted_closer, State.REASONING),
+    (State.REASONING, TokenKind.REASONING_OPENER, InReasoning.skip_nested_opener, State.REASONING),
     (State.REASONING, TokenKind.REASONING_CLOSER, InReasoning.close, State.START, Verdict.CONTENT),
     (State.REASONING, TokenKind.TEXT, InReasoning.say, State.REASONING),
-    (State.UNKNOWN, TokenKind.QUOTED_REASONING_TAG, InReasoning.quoted, State.UNKNOWN),
-    (State.UNKNOWN, TokenKind.REASONING_OPENER, InReasoning.opened, State.UNKNOWN),
+    (State.UNKNOWN, TokenKind.QUOTED_REASONING_TAG, InReasoning.skip_quoted_closer, State.UNKNOWN),
+    (State.UNKNOWN, TokenKind.REASONING_OPENER, InReasoning.skip_nested_opener, State.UNKNOWN),
     (State.UNKNOWN, TokenKind.REASONING_CLOSER, InReasoning.close, State.START, Verdict.CONTENT),
     (State.UNKNOWN, TokenKind.TEXT, InReasoning.pass_over, State.UNKNOWN),
     (State.UNKNOWN, TokenKind.REPLY_END, InReasoning.none, State.START),
@@ -312,7 +312,7 @@ ROWS: tuple[Row, ...] = (
     (State.SOLE, TokenKind.TAG, InCall.sole_tag, State.TEXT, Verdict.REFUSED, Verdict.CONTENT),
     (State.SOLE, TokenKind.TEXT, InCall.sole_value, State.SOLE, Verdict.REFUSED),
     (State.SOLE, TokenKind.REPLY_END, ends, State.TEXT, Verdict.REFUSED),
-    (State.CLOSED, TokenKind.OTHERWISE, InCall.closed, State.AFTER, *_NO_CALL),
+    (State.CLOSED, TokenKind.OTHERWISE, InCall.close_self, State.AFTER, *_NO_CALL),
     (State.ATTRIBUTES, TokenKind.TAG_END, InCall.tag_end, State.AFTER, *_NO_CALL, Verdict.CONTENT, Verdict.CLOSERS),
     (State.ATTRIBUTES, TokenKind.TEXT, InCall.hold, State.ATTRIBUTES),
     (State.ATTRIBUTES, TokenKind.REPLY_END, ends, State.TEXT, Verdict.REFUSED),
@@ -338,7 +338,7 @@ ROWS: tuple[Row, ...] = (
     (State.CLOSING, TokenKind.OTHERWISE, InValue.content_or_end, State.AFTER, *_NO_CALL, _TO_VALUE),
     (State.JSON, TokenKind.OTHERWISE, InJson.read, State.TAIL, *_BROKEN, Verdict.WAIT),
     (State.JSON, TokenKind.REPLY_END, ends, State.TEXT, Verdict.REFUSED),
-    (State.TAIL, TokenKind.CALL_CLOSER, InCall.done, State.AFTER, *_NO_CALL),
+    (State.TAIL, TokenKind.CALL_CLOSER, InCall.complete_call, State.AFTER, *_NO_CALL),
     (State.TAIL, TokenKind.EXTRA_BRACE, InCall.extra, State.AFTER, *_NO_CALL),
     (State.TAIL, TokenKind.EXTRA_FENCE, InCall.extra, State.AFTER, *_NO_CALL),
     (State.TAIL, TokenKind.WRONG_CLOSER, InCall.wrong_closer, State.DAMAGED, Verdict.REFUSED),
@@ -347,7 +347,7 @@ ROWS: tuple[Row, ...] = (
     (State.TAIL, TokenKind.NEXT_IN_LIST, next_listed, State.JSON, Verdict.JSON),
     (State.TAIL, TokenKind.OTHERWISE, InCall.no_tail, State.AFTER, *_NO_CALL, Verdict.DAMAGED),
     (State.AFTER, TokenKind.LATE_CLOSER, AfterCall.closer, State.AFTER, Verdict.WHOLE),
-    (State.AFTER, TokenKind.RESULT_OPENER, AfterCall.invented, State.INVENTED),
+    (State.AFTER, TokenKind.RESULT_OPENER, AfterCall.skip_invented_result, State.INVENTED),
     (State.AFTER, TokenKind.NEXT_CALL, next_call, State.ARGUMENTS, Verdict.JSON),
     (State.AFTER, TokenKind.NEXT_EMPTY_CALL, next_closed, State.CLOSED, Verdict.CLOSED, _TO_TEXT),
     (State.AFTER, TokenKind.OTHERWISE, AfterCall.other, State.TEXT, Verdict.WHOLE),
@@ -355,7 +355,7 @@ ROWS: tuple[Row, ...] = (
     (State.UNDECIDED, TokenKind.LATE_CLOSER, Undecided.closes, State.UNDECIDED, *_DECIDED),
     (State.UNDECIDED, TokenKind.NEXT_CALL, next_call, State.ARGUMENTS, Verdict.JSON),
     (State.UNDECIDED, TokenKind.CALL_OPENER, next_in_line, State.ARGUMENTS, Verdict.JSON, _TO_AFTER),
-    (State.UNDECIDED, TokenKind.LINE_END, Undecided.decided, State.AFTER),
+    (State.UNDECIDED, TokenKind.LINE_END, Undecided.deliver, State.AFTER),
     (State.UNDECIDED, TokenKind.QUOTATION_MARK, Undecided.mark, State.UNDECIDED, *_DECIDED),
     (State.UNDECIDED, TokenKind.NO_WORD, Undecided.no_word, State.UNDECIDED, *_DECIDED),
     (State.UNDECIDED, TokenKind.OTHERWISE, Undecided.goes_on, State.UNDECIDED, *_DECIDED),

@@ -14,7 +14,7 @@ from vtc.dialects.reading.context import Context, Refused, TokenMatch, Verdict
 from vtc.dialects.reading.open_call import OpenCall
 from vtc.dialects.repair import Repair
 from vtc.dialects.syntax.forms import closes_itself
-from vtc.dialects.syntax.grammar import unslashed
+from vtc.dialects.syntax.grammar import unslash_closer
 from vtc.dialects.syntax.scan import Scan
 from vtc.dialects.syntax.tokens import number_of
 from vtc.events import Event
@@ -94,7 +94,7 @@ MOST_GUESS = 1000
 SWALLOWED = "a parameter may have swallowed another call, as its closing tag is missing"
 
 
-type Opened = tuple[None, OpenParam] | tuple[Literal[Verdict.GUESS], OpenParam] | Refused
+type OpenedParam = tuple[None, OpenParam] | tuple[Literal[Verdict.GUESS], OpenParam] | Refused
 type Content = Literal[Verdict.CONTENT] | Refused
 
 
@@ -112,11 +112,11 @@ class OpenParam(NamedTuple):
     """The tool's one parameter, which it is if no other follows; None if it may be another."""
 
 
-def open_value(context: Context, call: OpenCall, token: TokenMatch) -> Opened:
+def open_value(context: Context, call: OpenCall, token: TokenMatch) -> OpenedParam:
     """Begin a parameter."""
     name, groups = token.lastgroup or "", token.groupdict()
     key, param = (
-        call.syntax.dialect.unescaped(groups[f"key_{name}"]),
+        call.syntax.dialect.unescape_key(groups[f"key_{name}"]),
         number_of(name),
     )
     guess = call.parameters.begins_with_a_guess(key)
@@ -338,21 +338,21 @@ class InValue:
 
         A closing tag without its slash that ends the reply may look so, too.
         """
-        cursor, closer = self.context.cursor, unslashed(self.call.syntax, self.call.written)
+        cursor, closer = self.context.cursor, unslash_closer(self.call.syntax, self.call.written)
         at = token.end() - len(token[0].lstrip())
         ends = closer and cursor.final and cursor.text.startswith(closer, at) and cursor.is_blank(at + len(closer))
         if ends or self._paired or self._nesting.calls:
             return self.content()
         return refuse(self.context, self.call, "the opening tag of a parameter is garbled")
 
-    def next_param(self, token: TokenMatch) -> Opened | Content:
+    def next_param(self, token: TokenMatch) -> OpenedParam | Content:
         """Read a parameter's opener after the closer."""
         if self._paired:
             self._may_have_ended = True
             self._nesting.adjacent |= not self._nesting.calls
             return self.content()
         param = number_of(token.lastgroup)
-        key = self.call.syntax.dialect.unescaped(token[f"key_{token.lastgroup}"])
+        key = self.call.syntax.dialect.unescape_key(token[f"key_{token.lastgroup}"])
         undeclared = self.call.syntax.parameters.is_element(param) and key not in self.call.named.declared
         if self._guess and self.call.syntax.parameters.is_element(self._param):
             return no_arguments(self.context, self.call)
@@ -416,7 +416,7 @@ class InValue:
         """End the call there: what follows is text."""
         call, body = self.call, self.call.text.body
         call.text.replace_body(body[: end.body])
-        call.parameters.cut(end.value)
+        call.parameters.truncate_value(end.value)
         call.parameters.balance += end.balance
         call.end_parameter(doubled=end.doubled)
         self.context.cursor.again(body[end.body :])

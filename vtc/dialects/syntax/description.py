@@ -49,7 +49,7 @@ _SAMPLE = Tool("read", "Reads a file.", _PARAMETERS)
 def check(text: str) -> None:
     """Raise `PatternError` if `text` is no template, or cannot be rendered for a plain tool."""
     try:
-        _rendered(text, [_SAMPLE], {"must_call": "", "example": ""})
+        _render_prompt(text, [_SAMPLE], {"must_call": "", "example": ""})
     except jinja2.TemplateSyntaxError as error:
         raise PatternError("prompt", f"line {error.lineno} of the template: {error.message}") from None
     except Exception as error:
@@ -62,20 +62,20 @@ def render(text: str, tools: Sequence[Tool], variables: Mapping[str, Any]) -> st
     A schema that is none, as the template needs it, is left out: it costs its tool the parameters, and no other tool.
     """
     try:
-        return _rendered(text, tools, variables)
+        return _render_prompt(text, tools, variables)
     except Exception:
-        return _rendered(text, [_renderable(text, tool, variables) for tool in tools], variables)
+        return _render_prompt(text, [_renderable(text, tool, variables) for tool in tools], variables)
 
 
 def _renderable(text: str, tool: Tool, variables: Mapping[str, Any]) -> Tool:
     try:
-        _rendered(text, [tool], variables)
+        _render_prompt(text, [tool], variables)
     except Exception:
         return replace(tool, parameters={"type": "object", "properties": {}})
     return tool
 
 
-def _rendered(text: str, tools: Sequence[Tool], variables: Mapping[str, Any]) -> str:
+def _render_prompt(text: str, tools: Sequence[Tool], variables: Mapping[str, Any]) -> str:
     shown = [
         {
             "name": tool.name,
@@ -255,11 +255,11 @@ class Description(msgspec.Struct, frozen=True, cache_hash=True, forbid_unknown_f
     def sections(self) -> tuple[str, ...]:
         return (self.section,) if isinstance(self.section, str) else self.section
 
-    def escaped(self, key: str) -> str:
+    def escape_key(self, key: str) -> str:
         """The key of a parameter as it is written."""
         return key.replace("&", "&amp;").replace('"', "&quot;") if self.entities else key
 
-    def unescaped(self, written: str) -> str:
+    def unescape_key(self, written: str) -> str:
         """The key of a parameter that is written so."""
         return written.replace("&quot;", '"').replace("&amp;", "&") if self.entities else written
 

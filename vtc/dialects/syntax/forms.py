@@ -18,13 +18,13 @@ from vtc.dialects.syntax.markup import (
     by_spelling,
     declared_envelopes,
     literal,
-    loosened,
+    loosen_parts,
     markup,
     opening_of_json,
-    spaced,
+    space_attributes,
     spaced_name,
     tool_name,
-    trimmed,
+    trim_parts,
     with_attributes,
 )
 from vtc.dialects.syntax.pattern import AnyOf, Chars, Group, Lit, Maybe, OneOf, Part, Slot, Space, whole
@@ -87,8 +87,8 @@ class ParameterSyntax:
     def opener(self, keys: tuple[str, ...]) -> re.Pattern[str]:
         """Compile an expression for the opening tag of one of these parameters; group 1 is which."""
         before, _ = pattern.split(pattern.parse(self.dialect.params[0], "param"), ("value",))
-        slots = _param_slots(Group((OneOf(tuple(map(self.dialect.escaped, keys))),), "key"))
-        parts = loosened(trimmed(markup(before, self.dialect, slots)))
+        slots = _param_slots(Group((OneOf(tuple(map(self.dialect.escape_key, keys))),), "key"))
+        parts = loosen_parts(trim_parts(markup(before, self.dialect, slots)))
         return re.compile(whole(parts, "opener"))
 
     def heads(self, key: Part | None = None) -> list[tuple[Part, ...]]:
@@ -99,7 +99,7 @@ class ParameterSyntax:
             slots = _param_slots(key or Chars(ESCAPED_KEY if self.dialect.entities else KEY, 128, "key"))
             if not (self.dialect.entities or before[0] == "<"):
                 slots["key"] = (Space(), *slots["key"], Space()) if before[0] != Slot("key") else slots["key"]
-            heads.append(with_attributes(loosened(trimmed(markup(before, self.dialect, slots)))))
+            heads.append(with_attributes(loosen_parts(trim_parts(markup(before, self.dialect, slots)))))
         return heads
 
     def closer(self, key: str) -> str:
@@ -109,7 +109,7 @@ class ParameterSyntax:
 
     def tail(self, index: int, key: str) -> tuple[Part, ...]:
         _, after = pattern.split(pattern.parse(self.patterns[index], "param"), ("value",))
-        return loosened(trimmed(markup(after, self.dialect, {"key": (Lit(key),)})))
+        return loosen_parts(trim_parts(markup(after, self.dialect, {"key": (Lit(key),)})))
 
     def next_keys(self, body: str) -> list[str]:
         """List the parameters that open directly after a closer, declared or not, if closers are all alike."""
@@ -117,7 +117,7 @@ class ParameterSyntax:
             return []
         key = ESCAPED_KEY if self.dialect.entities else KEY
         before, _ = pattern.split(pattern.parse(self.dialect.params[0], "param"), ("value",))
-        opener = loosened(trimmed(markup(before, self.dialect, _param_slots(Chars(key, MOST_NAME, "key")))))
+        opener = loosen_parts(trim_parts(markup(before, self.dialect, _param_slots(Chars(key, MOST_NAME, "key")))))
         parts = (*self.tail(0, ""), Space(), *opener)
         return [opening["key_next"] for opening in re.finditer(whole(parts, "next"), body)]
 
@@ -145,7 +145,7 @@ class ParameterSyntax:
     def quoted_elements(self, index: int, key: str) -> list[tuple[Part, ...]]:
         """Return the opening tags of documents and of other dialects that pair with the same closing tag."""
         closer = self.tail(index, key)
-        return _elements(trimmed(closer[:-1])) if closer[-1:] == (Lit(">"),) else []
+        return _elements(trim_parts(closer[:-1])) if closer[-1:] == (Lit(">"),) else []
 
     def tag_names(self) -> list[tuple[Part, ...]]:
         """Return the beginning of the openers of parameters, where that is a tag's name: `<parameter`."""
@@ -238,10 +238,10 @@ class CallSyntax:
         before, _, after = self.section.partition("{calls}")
         return before.rstrip().endswith("[") and after.lstrip().startswith("]")
 
-    def unoffered(self, written: str, repairs: Collection[str], *, in_json: bool) -> str | None:
+    def resolve_unoffered(self, written: str, repairs: Collection[str], *, in_json: bool) -> str | None:
         """Return the name of a tool that is not offered; None if a call that took these repairs is none of one."""
         is_call = self.dialect.is_framed and not self.fence and stands_whole(repairs, in_json=in_json)
-        return tool_names.unoffered(written) if is_call else None
+        return tool_names.resolve_unoffered(written) if is_call else None
 
     @property
     def whole_line(self) -> bool:
@@ -257,14 +257,14 @@ class CallSyntax:
             "number": (Chars(r"\d", 9),),
             "noise": (Maybe((Chars(r"^<>{}\n", 64),)),),
         }
-        parts = spaced(markup(before, self.dialect, slots))
+        parts = space_attributes(markup(before, self.dialect, slots))
         if self.section:
             opening, _ = pattern.split(pattern.parse(self.section, "section"), ("calls",))
             parts = (*markup(opening, self.dialect, {}), Space(), *parts)
         if self.fence:
             info = (Maybe((Chars(r"\w+\-", 32),)), Maybe((Chars(r" \t\r", 8),)), Lit("\n"), Space())
-            return (Lit(self.fence), *info, *trimmed(parts))
-        return trimmed(parts)
+            return (Lit(self.fence), *info, *trim_parts(parts))
+        return trim_parts(parts)
 
     def attribute_head(self) -> tuple[Part, ...] | None:
         """Return the beginning of a call with attributes, if the tool's name is the tag; up to the first value."""
@@ -282,7 +282,7 @@ class CallSyntax:
             "index": (Chars(r"\d", 9),),
             "number": (Chars(r"\d", 9),),
         }
-        return loosened(trimmed(markup(after, self.dialect, slots)))
+        return loosen_parts(trim_parts(markup(after, self.dialect, slots)))
 
     def written_tail(self, name: str) -> tuple[Part, ...]:
         """Return the same with at least some text in it: where all of it may be missing, as it is if nothing is."""
@@ -300,8 +300,8 @@ class CallSyntax:
         tail: tuple[Part, ...] = ()
         if self.section:
             _, closing = pattern.split(pattern.parse(self.section, "section"), ("calls",))
-            tail = trimmed(markup(closing, self.dialect, {}))
-        return trimmed((*tail, Space(), Lit(self.fence))) if self.fence else tail
+            tail = trim_parts(markup(closing, self.dialect, {}))
+        return trim_parts((*tail, Space(), Lit(self.fence))) if self.fence else tail
 
     def closing_tags(self, name: str) -> list[str]:
         """Return the closing tags of the call and of the sections it may stand in, as they are written."""
@@ -318,7 +318,7 @@ class CallSyntax:
         tags = [tag for text in texts for tag in _BETWEEN_TAGS.split(text.strip())]
         tags += [_BRACKETS.sub("", tag) for tag in tags]  # a list ends once, and what closes it may come twice
         known = [tag for tag in tags if len(tag) > 3 and not tag[0].isalnum() and "\0" not in tag]
-        return [parts for tag in known for parts in by_spelling(trimmed(literal(tag, self.dialect)))]
+        return [parts for tag in known for parts in by_spelling(trim_parts(literal(tag, self.dialect)))]
 
     def _closers_of(self, name: str) -> list[str]:
         """List the text that follows the arguments, then the text that follows the calls of each section."""
@@ -332,7 +332,7 @@ class CallSyntax:
     def following_heads(self, name: str) -> list[tuple[Part, ...]]:
         """Return the openers of calls, with what may stand before them, as they follow a call."""
         calls = [call for call in self.dialect.calls if pattern.body(call) == "params"]
-        return [trimmed(CallSyntax(self.dialect, call).head(name)) for call in calls]
+        return [trim_parts(CallSyntax(self.dialect, call).head(name)) for call in calls]
 
     def quoted_heads(self, name: str) -> list[tuple[Part, ...]]:
         """List the openers of calls that pair with the closing tag of the call `name` if they stand in its value."""
@@ -341,14 +341,14 @@ class CallSyntax:
             if pattern.body(call) == "params":
                 head = CallSyntax(self.dialect, call).head(name)
                 if isinstance(head[0], Maybe):
-                    head = trimmed(head[1:])  # the marker may be missing, and literal text begins it then
+                    head = trim_parts(head[1:])  # the marker may be missing, and literal text begins it then
                 heads += [head] * isinstance(head[0], Lit)
         return heads
 
     def quoted_wrappers(self, name: str) -> list[tuple[Part, ...]]:
         """Return the opening tags of documents that pair with the closing tag of the call `name`, whatever they say."""
         closers = (closer for closer in self.closing_tags(name)[:1] if closer.endswith(">"))
-        return [tag for closer in closers for tag in _elements(loosened(literal(closer[:-1], self.dialect)))]
+        return [tag for closer in closers for tag in _elements(loosen_parts(literal(closer[:-1], self.dialect)))]
 
     def quotes_call(self, name: str, value: str) -> bool:
         """Tell if a value holds the opening tag of a call with that of a parameter directly after it."""
@@ -358,7 +358,7 @@ class CallSyntax:
 
     def last_tags(self, name: str) -> list[tuple[Part, ...]]:
         """Return the closing tags that follow the call's first one: of the call itself and of its section."""
-        return [trimmed(literal(tag, self.dialect)) for tag in self.closing_tags(name)[1:]]
+        return [trim_parts(literal(tag, self.dialect)) for tag in self.closing_tags(name)[1:]]
 
 
 def result_head(dialect: Description) -> tuple[Part, ...]:
@@ -370,7 +370,7 @@ def result_head(dialect: Description) -> tuple[Part, ...]:
         "name": (Chars(NAME, MOST_NAME),),
         "id": (Chars(r"\w.:\-", MOST_NAME),),
     }
-    return trimmed(markup(before, dialect, slots))
+    return trim_parts(markup(before, dialect, slots))
 
 
 def closers_written(syntax: CallSyntax, name: str) -> list[str]:
@@ -460,7 +460,7 @@ def variants(syntax: CallSyntax) -> list[tuple[Part, ...]]:
     head = syntax.head()
     heads = [head]
     if head and isinstance(head[0], Maybe):
-        heads = [(*head[0].parts, *head[1:]), trimmed(head[1:])]
+        heads = [(*head[0].parts, *head[1:]), trim_parts(head[1:])]
     heads = [spelled for parts in heads for spelled in by_spelling(parts)]
     if syntax.body in ("params", "kwargs"):
         return heads

@@ -33,10 +33,10 @@ from vtc.dialects.syntax.markup import (
     QUOTES,
     by_spelling,
     literal,
-    loosened,
+    loosen_parts,
     marker,
     opening_of_json,
-    trimmed,
+    trim_parts,
 )
 from vtc.dialects.syntax.pattern import SPACE, Chars, Group, Lit, Maybe, OneOf, Part, Space, body, whole
 from vtc.dialects.syntax.scan import (
@@ -69,23 +69,23 @@ from vtc.dialects.syntax.tokens import (
     TURN_ENDS,
     TokenKind,
     doubtful,
-    numbered,
+    make_tokens,
     orphans,
-    parted,
     section_openers,
+    split_markers,
 )
 
 # The heads of calls, all that stands before their arguments: how a call may begin, the first one and the next.
 
 
-type Opening = Literal["body", "attributes", "closed"]
+type OpeningEnd = Literal["body", "attributes", "closed"]
 """What follows a head: a body, parameters as attributes, or nothing, as its tag closes itself."""
 
 
 @lru_cache(maxsize=1024)
-def openings(dialect: Description) -> list[tuple[CallSyntax, tuple[Part, ...], Opening]]:
+def openings(dialect: Description) -> list[tuple[CallSyntax, tuple[Part, ...], OpeningEnd]]:
     """Return the ways a call of a dialect may begin."""
-    ways: list[tuple[CallSyntax, tuple[Part, ...], Opening]] = []
+    ways: list[tuple[CallSyntax, tuple[Part, ...], OpeningEnd]] = []
     for syntax in call_syntaxes(dialect):
         heads = variants(syntax)
         if syntax.body == "params":  # a name may hold a slash, too
@@ -117,7 +117,7 @@ def begins_call(syntax: CallSyntax, text: str, offered: Callable[[str], object])
     return False
 
 
-def unslashed(syntax: CallSyntax, name: str) -> str:
+def unslash_closer(syntax: CallSyntax, name: str) -> str:
     """Return the only closing tag of a call without its slash, which models forget; empty if it has others."""
     tags = syntax.closing_tags(name)
     return tags[0].replace("</", "<", 1) if len(tags) == 1 and tags[0].startswith("</") else ""
@@ -125,8 +125,8 @@ def unslashed(syntax: CallSyntax, name: str) -> str:
 
 def after_unslashed(syntax: CallSyntax, name: str, heads: Collection[tuple[Part, ...]]) -> list[tuple[Part, ...]]:
     """List some heads of the next call, and the same after a closing tag without its slash: as `next`."""
-    closer = unslashed(syntax, name)
-    return [*heads, *_after_tags([trimmed(literal(closer, syntax.dialect))] if closer else [], heads)]
+    closer = unslash_closer(syntax, name)
+    return [*heads, *_after_tags([trim_parts(literal(closer, syntax.dialect))] if closer else [], heads)]
 
 
 def _after_tags(tags: Iterable[tuple[Part, ...]], heads: Iterable[tuple[Part, ...]]) -> list[tuple[Part, ...]]:
@@ -152,10 +152,10 @@ IN_PARAGRAPH = rf"{IN_LINE}(?:\n(?![ \t\r]{{0,256}}\n){IN_LINE})?"
 PER_GRAMMAR = 1 << 14
 PER_HEAD = 1 << 8
 """Bytes that a grammar takes for each way in which a call may begin: the way itself all grammars share."""
-type Answer = tuple[tuple[str, ...], tuple[str, ...]]
+type AnswerMarks = tuple[tuple[str, ...], tuple[str, ...]]
 """The markers that open an answer, and those that end it: what stands between them is text, whatever it looks like."""
-NO_ANSWER: Answer = ((), ())
-type Tags = tuple[tuple[str, str], ...]
+NO_ANSWER: AnswerMarks = ((), ())
+type TagPairs = tuple[tuple[str, str], ...]
 """Pairs of an opening and a closing tag of reasoning; a prompt that ends inside of it opened the first."""
 
 _numbers = itertools.count()
@@ -195,37 +195,37 @@ def heads_of(dialect: Description) -> tuple[Sequence[Head], Sequence[Head]]:
         if text and isinstance(first := parts[0], Lit) and first.text.startswith(text):
             rest = [Lit(more)] if (more := first.text[len(text) :]) else []
             name = f"{TokenKind.CALL_OPENER}{next(_numbers)}"
-            prompted.append(Head(syntax, Token(name, trimmed((*rest, *parts[1:])))))
+            prompted.append(Head(syntax, Token(name, trim_parts((*rest, *parts[1:])))))
     return heads, prompted
 
 
-def _kept[*Of](make: Callable[[Grammar, *Of], Scan]) -> Callable[[Grammar, *Of], Scan]:
+def _cache_scans[*Of](make: Callable[[Grammar, *Of], Scan]) -> Callable[[Grammar, *Of], Scan]:
     """Keep the scans that a method makes with those of all grammars: bounded, as names and keys are a model's."""
 
-    def kept(grammar: Grammar, *of: *Of) -> Scan:
+    def get_cached(grammar: Grammar, *of: *Of) -> Scan:
         return COMPILED.get_or_make((grammar.number, make, of), lambda: make(grammar, *of), lambda scan: scan.size())
 
-    return kept
+    return get_cached
 
 
 class ReasoningScans:
     """The tags of reasoning, and the scans for what ends it."""
 
-    def __init__(self, tags: Tags) -> None:
+    def __init__(self, tags: TagPairs) -> None:
         self.closing_tags: dict[str, str] = {}
         """By the tags that open it; of several the first."""
         for opener, closer in tags:
             self.closing_tags.setdefault(opener, closer)
-        self.openers = numbered(TokenKind.REASONING_OPENER, ((Lit(tag),) for tag in self.closing_tags))
-        self.closers = numbered(TokenKind.REASONING_CLOSER, ((Lit(tag),) for tag in self.closing_tags.values()))
+        self.openers = make_tokens(TokenKind.REASONING_OPENER, ((Lit(tag),) for tag in self.closing_tags))
+        self.closers = make_tokens(TokenKind.REASONING_CLOSER, ((Lit(tag),) for tag in self.closing_tags.values()))
         self.stray = self.closers[:1]
         """The closing tag that may stand in text which nothing opened."""
         # In backticks a tag is quoted. Models mix them up: <think>…</thinking>.
         closing = list(dict.fromkeys(tag for _, tag in tags))
         both = (*closing, *self.closing_tags)
-        quoted = numbered(TokenKind.QUOTED_REASONING_TAG, ((Lit(f"`{tag}`"),) for tag in both))
-        ends = [*quoted[: len(closing)], *numbered(TokenKind.REASONING_CLOSER, ((Lit(tag),) for tag in closing))]
-        opens = numbered(TokenKind.REASONING_OPENER, ((Lit(tag),) for tag in self.closing_tags))
+        quoted = make_tokens(TokenKind.QUOTED_REASONING_TAG, ((Lit(f"`{tag}`"),) for tag in both))
+        ends = [*quoted[: len(closing)], *make_tokens(TokenKind.REASONING_CLOSER, ((Lit(tag),) for tag in closing))]
+        opens = make_tokens(TokenKind.REASONING_OPENER, ((Lit(tag),) for tag in self.closing_tags))
         self.opened = searching(ends)
         """For reasoning whose opening tag was read."""
         self.begun = searching([*quoted[len(closing) :], *opens, *ends])
@@ -241,9 +241,9 @@ class Grammar:
     def __init__(
         self,
         dialects: Sequence[Description],
-        reasoning: Tags = (),
+        reasoning: TagPairs = (),
         markers: Iterable[str] = (),
-        answer: Answer = NO_ANSWER,
+        answer: AnswerMarks = NO_ANSWER,
     ) -> None:
         self.number = next(_numbers)
         # Those whose tags are the names of tools come last: a tool may be named like another dialect's tag.
@@ -258,14 +258,14 @@ class Grammar:
         tokens = [head.token for head in self._anywhere]
         armed = {head.syntax.dialect for head in self._anywhere}
         self.reasoning = ReasoningScans(reasoning)
-        markers, closing_tags = parted(markers)
+        markers, closing_tags = split_markers(markers)
         opens, ends = answer
         begun = {dialect.prompted for dialect in dialects if dialect.prompted}
         begins = [text.removeprefix(start) for text in markers for start in begun if text.startswith(start)]
-        dropped = numbered(TokenKind.MARKER, map(marker, [*markers, *begins]))
+        dropped = make_tokens(TokenKind.MARKER, map(marker, [*markers, *begins]))
         # An answer's markers are literal; one of the others may have a hole that they fit, too.
-        self._markers = [*numbered(TokenKind.ANSWER_OPENER, map(marker, opens)), *dropped[: len(markers)]]
-        self.answer = searching(numbered(TokenKind.ANSWER_CLOSER, map(marker, ends)))
+        self._markers = [*make_tokens(TokenKind.ANSWER_OPENER, map(marker, opens)), *dropped[: len(markers)]]
+        self.answer = searching(make_tokens(TokenKind.ANSWER_CLOSER, map(marker, ends)))
         first = [*of_whole_reply, *self._markers, *prompted, *dropped[len(markers) :], FIRST_LINE]
         self.start = expecting([*self.reasoning.openers, *self.reasoning.closers, *first])
         self._orphans = orphans(armed)
@@ -280,8 +280,10 @@ class Grammar:
         self.text.plain = plain_rule(self.text.tokens, later=[TICKS])
         self.span.plain = plain_rule([*self.text.tokens, BLANK_LINE], later=[TICKS])
         results = sorted({opening for dialect in armed if (opening := dialect.result_opening)})
-        self._results = numbered(TokenKind.RESULT_OPENER, ((Lit(opening),) for opening in results))
-        endings = numbered(TokenKind.TURN_END, map(marker, dict.fromkeys((*TURN_ENDS, *markers, *closing_tags, *ends))))
+        self._results = make_tokens(TokenKind.RESULT_OPENER, ((Lit(opening),) for opening in results))
+        endings = make_tokens(
+            TokenKind.TURN_END, map(marker, dict.fromkeys((*TURN_ENDS, *markers, *closing_tags, *ends)))
+        )
         self.whole_end = expecting(endings, r"\s*+", end=TokenKind.NOTHING_MORE)
 
     def size(self) -> int:
@@ -299,9 +301,9 @@ class Grammar:
     def of_tokens(self, own: frozenset[str]) -> Grammar:
         """Return the same for those of these dialects alone that special tokens mark."""
         marked = [head.syntax.dialect for head in self.heads.values() if head.syntax.has_tokens]
-        return compiled(tuple(dict.fromkeys(dialect for dialect in marked if dialect.name in own)))
+        return compile_grammar(tuple(dict.fromkeys(dialect for dialect in marked if dialect.name in own)))
 
-    @_kept
+    @_cache_scans
     def line(self, run: str, own: frozenset[str]) -> Scan:
         """Return the rest of a line of code, which `run` opened, or of one that quotes.
 
@@ -311,16 +313,18 @@ class Grammar:
         in_line = [head.token for head in self._anywhere if not (run and head.syntax.dialect.may_be_quoted)]
         if run[:1] == "\n":  # a block of YAML goes on with lines as deep, and those that are empty
             more = ((Lit(run),), (Lit("\n"), Maybe((Chars(r" \t\r\n", 64),)), Lit(run)))
-            return searching([*in_line, *numbered(TokenKind.CODE_LINE, more), Token(TokenKind.LINE_END, (Lit("\n"),))])
+            return searching(
+                [*in_line, *make_tokens(TokenKind.CODE_LINE, more), Token(TokenKind.LINE_END, (Lit("\n"),))]
+            )
         tokens = [*in_line, *QUOTING, *FENCES]
         if run.isspace():
-            tokens += [*self._own(own), *numbered(TokenKind.CODE_LINE, INDENTED)]
+            tokens += [*self._own(own), *make_tokens(TokenKind.CODE_LINE, INDENTED)]
         elif not run:  # amid a line of speech, which may end otherwise
-            closers = numbered(TokenKind.LINE_END, (token.parts for token in self.reasoning.stray))
+            closers = make_tokens(TokenKind.LINE_END, (token.parts for token in self.reasoning.stray))
             tokens += [*self._markers, *closers]
         return searching([*tokens, Token(TokenKind.LINE_END, (Lit("\n"),))])
 
-    @_kept
+    @_cache_scans
     def closing_fence(self, run: str, own: frozenset[str] | None) -> Scan:
         """Find the end of what `run` opened: an element, a comment, or a code block, which as many of the same or more
         end, alone on a line. A block that has none quotes no calls in the special tokens of these dialects.
@@ -338,7 +342,7 @@ class Grammar:
         ]
         return searching([*tokens, Token(f"{TokenKind.CODE_END}1", (Lit(run), more), line_start=True, at_end=True)])
 
-    @_kept
+    @_cache_scans
     def arguments(self, syntax: CallSyntax, name: str) -> Scan:
         """Right after a head with {params}: a parameter, the end of a call without any, or a JSON object."""
         tail, loose = syntax.written_tail(name), syntax.tail(name)
@@ -347,23 +351,23 @@ class Grammar:
         unquoted = (Lit("{"), Space(), Chars(r"\w", 64), Space(), Lit(":"))
         objects = (opening_of_json(Lit("}")), unquoted, ENCODED_TWICE)
         calls = () if syntax.dialect.names == "declared" else self._heads_of(syntax.dialect)
-        first = [trimmed(literal(tag, syntax.dialect)) for tag in syntax.closing_tags(name)[:1]]
+        first = [trim_parts(literal(tag, syntax.dialect)) for tag in syntax.closing_tags(name)[:1]]
         return expecting(
             [
                 Token(f"{TokenKind.CALL_CLOSER}0", tail),
                 *own,
-                *numbered(TokenKind.PARAMETER_CLOSER, closers),
-                *numbered(TokenKind.JSON_OPENER, ((CODE_BLOCK, *opening) for opening in objects)),
-                *numbered(TokenKind.OUTER_CLOSER, [*syntax.last_tags(name), *first]),
+                *make_tokens(TokenKind.PARAMETER_CLOSER, closers),
+                *make_tokens(TokenKind.JSON_OPENER, ((CODE_BLOCK, *opening) for opening in objects)),
+                *make_tokens(TokenKind.OUTER_CLOSER, [*syntax.last_tags(name), *first]),
                 *elements,
                 *self._wrong_tail(syntax, name),
-                *numbered(TokenKind.NEXT_CALL, calls),
+                *make_tokens(TokenKind.NEXT_CALL, calls),
                 # Where all may be missing, the closers match anywhere.
                 *([Token(f"{TokenKind.CALL_CLOSER}1", loose)] if loose != tail else []),
             ]
         )
 
-    @_kept
+    @_cache_scans
     def value(self, syntax: CallSyntax, name: str, index: int, key: str) -> Scan:
         """In a parameter's value: its closer, and what is counted to tell whether that closer is quoted."""
         close, tail, heads = syntax.parameters.tail(index, key), syntax.written_tail(name), syntax.quoted_heads(name)
@@ -371,28 +375,28 @@ class Grammar:
         following = syntax.following_heads(name) if syntax.parameters.closers_alike else heads
         return searching(
             [
-                *numbered(TokenKind.PARAMETER_OPENER, openers),
+                *make_tokens(TokenKind.PARAMETER_OPENER, openers),
                 Token(TokenKind.PARAMETER_CLOSER, close),
-                *numbered(TokenKind.CALL_OPENER, heads),
-                *numbered(TokenKind.ELEMENT_OPENER, syntax.quoted_wrappers(name)),
-                *numbered(TokenKind.CLOSER_AND_CALL, ((*tail, Space(), Group(head, "next")) for head in following)),
+                *make_tokens(TokenKind.CALL_OPENER, heads),
+                *make_tokens(TokenKind.ELEMENT_OPENER, syntax.quoted_wrappers(name)),
+                *make_tokens(TokenKind.CLOSER_AND_CALL, ((*tail, Space(), Group(head, "next")) for head in following)),
                 Token(TokenKind.CALL_CLOSER, tail),
             ]
         )
 
-    @_kept
+    @_cache_scans
     def sole(self, syntax: CallSyntax, name: str) -> Scan:
         """In the value of a call's one parameter without tags: it holds none at all."""
         tags = [(Lit("<"),)] if syntax.names_the_tag else [*syntax.quoted_heads(name), *syntax.parameters.heads()]
-        return searching([Token(TokenKind.CALL_CLOSER, syntax.written_tail(name)), *numbered(TokenKind.TAG, tags)])
+        return searching([Token(TokenKind.CALL_CLOSER, syntax.written_tail(name)), *make_tokens(TokenKind.TAG, tags)])
 
-    @_kept
+    @_cache_scans
     def guess(self, syntax: CallSyntax, index: int, key: str) -> Scan:
         """In the value of a parameter that may be none, as no declared one was read yet: it holds no tags."""
         closer = syntax.parameters.tail(index, key)
         return searching([Token(TokenKind.PARAMETER_CLOSER, closer), Token(TokenKind.TAG, (Lit("<"),))])
 
-    @_kept
+    @_cache_scans
     def closing(self, syntax: CallSyntax, name: str, index: int, key: str) -> Scan:
         """After a parameter's closer: structure, which makes it one, or anything else, which makes it content.
 
@@ -403,21 +407,21 @@ class Grammar:
         between = (Maybe((Lit(comma), Space())),) if comma else ()
         own, elements = _param_tokens(syntax, between)
         heads, outer = heads_after_unclosed(syntax, name), syntax.last_tags(name)
-        following = numbered(TokenKind.NEXT_CALL, [*heads, *_after_tags(outer, heads)])
+        following = make_tokens(TokenKind.NEXT_CALL, [*heads, *_after_tags(outer, heads)])
         return expecting(
             [
                 # Closers first, as they are written out: one may have the form of an opener of any name (Kimi K3).
-                *numbered(TokenKind.CALL_CLOSER, (tail, (*AROUND_END, *tail))),
+                *make_tokens(TokenKind.CALL_CLOSER, (tail, (*AROUND_END, *tail))),
                 Token(TokenKind.PARAMETER_CLOSER, close),
                 # Its wrapper may be closed and not the call itself, where another follows.
                 *following[len(heads) :],
-                *numbered(TokenKind.OUTER_CLOSER, outer),
+                *make_tokens(TokenKind.OUTER_CLOSER, outer),
                 # Where any tag may be a parameter's, that of another call is one, too (Cline).
                 *own,
                 # Another call begins with what may look like an element, or like a garbled opener (GLM).
                 *following[: len(heads)],
                 # The beginning of a parameter's opener, where none of the whole ones fits.
-                *numbered(TokenKind.GARBLED_OPENER, syntax.parameters.tag_names()),
+                *make_tokens(TokenKind.GARBLED_OPENER, syntax.parameters.tag_names()),
                 *elements,
                 # It begins as the call's closer does, which is the longer one where its wrapper is closed, too.
                 *self._wrong_tail(syntax, name),
@@ -429,10 +433,10 @@ class Grammar:
         first, *more = syntax.closing_tags(name) or [""]
         if not more or syntax.section:
             return []
-        parts = trimmed(loosened(literal(first, syntax.dialect)))
-        return numbered(TokenKind.WRONG_CLOSER, ((*parts, Space(), *orphan) for orphan in self._orphans))
+        parts = trim_parts(loosen_parts(literal(first, syntax.dialect)))
+        return make_tokens(TokenKind.WRONG_CLOSER, ((*parts, Space(), *orphan) for orphan in self._orphans))
 
-    @_kept
+    @_cache_scans
     def tail(self, syntax: CallSyntax, name: str) -> Scan:
         """After a JSON body: the call's closers, also with a brace too many or the fence of a code block before them;
         a closing tag of another kind; the next call; another object; or the end of the line.
@@ -440,11 +444,11 @@ class Grammar:
         if parts := syntax.tail(name):
             heads = after_unslashed(syntax, name, self._heads_of(syntax.dialect))
             tokens = [
-                *numbered(TokenKind.CALL_CLOSER, (parts, (*AROUND_END, *parts))),
+                *make_tokens(TokenKind.CALL_CLOSER, (parts, (*AROUND_END, *parts))),
                 Token(TokenKind.EXTRA_BRACE, (Lit("}"), Space(), *parts)),
                 Token(TokenKind.EXTRA_FENCE, (Lit("```"), Space(), *parts)),
                 Token(TokenKind.WRONG_CLOSER, (Lit("</"), Chars(r"\w:.\-", 64), Lit(">"))),
-                *numbered(TokenKind.NEXT_CALL, heads if parts == syntax.written_tail(name) else ()),
+                *make_tokens(TokenKind.NEXT_CALL, heads if parts == syntax.written_tail(name) else ()),
             ]
             if syntax.body == "json":
                 comma = Maybe((OneOf((",", ";")), Space()))
@@ -456,42 +460,42 @@ class Grammar:
             return NOTHING
         if not syntax.whole_line:
             too_many = _after_tags([(Lit("}"),)], self._heads_of(syntax.dialect))
-            return ExpressionScan(*NO_QUOTE, expecting(numbered(TokenKind.EXTRA_BRACE, too_many)))
+            return ExpressionScan(*NO_QUOTE, expecting(make_tokens(TokenKind.EXTRA_BRACE, too_many)))
         between = (OneOf((",", ";")), Maybe((Chars(" \\t\\r", 16),)), Lit("\n"), Space())
-        listed = numbered(TokenKind.NEXT_IN_LIST, ((*between, *parts) for parts in next_heads(syntax)))
+        listed = make_tokens(TokenKind.NEXT_IN_LIST, ((*between, *parts) for parts in next_heads(syntax)))
         # After a line that leads to it a full stop shows that the sentence goes on to there.
         ends = END_OF_LINE if syntax.in_paragraph else END_OF_SENTENCE
-        turn_ends = numbered(TokenKind.CALL_CLOSER, ((Lit(end),) for end in TURN_ENDS))
+        turn_ends = make_tokens(TokenKind.CALL_CLOSER, ((Lit(end),) for end in TURN_ENDS))
         return ExpressionScan(*ends, expecting([*listed, *turn_ends], r"[ \t\r]{0,256}"))
 
-    @_kept
+    @_cache_scans
     def after(self, syntax: CallSyntax) -> Scan:
         """After a call: closers that may still come, and in a section its next call."""
         late = self._late_closers(syntax)
         tokens = [
-            *numbered(TokenKind.LATE_CLOSER, late),
+            *make_tokens(TokenKind.LATE_CLOSER, late),
             *([] if syntax.whole_reply else self._results_after(syntax)),
-            *numbered(TokenKind.LATE_CLOSER, _cut_results(syntax), at_end=True, after=len(late)),
+            *make_tokens(TokenKind.LATE_CLOSER, _cut_results(syntax), at_end=True, after=len(late)),
         ]
         if syntax.dialect.section_required or syntax.whole_reply:  # elsewhere it begins like any call
             heads = next_heads(syntax)
             closed = map(closing_itself, heads) if syntax.body == "params" else ()
-            tokens += numbered(TokenKind.NEXT_EMPTY_CALL, filter(None, closed))
-            tokens += numbered(TokenKind.NEXT_CALL, heads)
+            tokens += make_tokens(TokenKind.NEXT_EMPTY_CALL, filter(None, closed))
+            tokens += make_tokens(TokenKind.NEXT_CALL, heads)
         return expecting(tokens)
 
     def _results_after(self, syntax: CallSyntax) -> list[Token]:
         """List how a result may begin that the model makes up: with a tag, or with the words of its dialect."""
         head = result_head(syntax.dialect)
-        own = numbered(TokenKind.RESULT_OPENER, [head] if head else [], after=len(self._results))
+        own = make_tokens(TokenKind.RESULT_OPENER, [head] if head else [], after=len(self._results))
         return [*self._results, *own]
 
     def _late_closers(self, syntax: CallSyntax) -> list[tuple[Part, ...]]:
         own = [parts for closer in closers(syntax) for parts in by_spelling(closer)]
         return [*own, *self._orphans, *((Lit(end),) for end in TURN_ENDS)]
 
-    @_kept
-    def undecided(self, syntax: CallSyntax) -> Scan:
+    @_cache_scans
+    def scan_undecided(self, syntax: CallSyntax) -> Scan:
         """After a call that may be quoted: closers that may still come, and what shows that it is not.
 
         That is the end of its line, of its paragraph, or of the reply.
@@ -505,29 +509,29 @@ class Grammar:
             late.append((Space(), *tail))
             following += [(Space(), *parts) for parts in following]
         tokens = [
-            *numbered(TokenKind.LATE_CLOSER, late),
-            *numbered(TokenKind.NEXT_CALL, following),
-            *numbered(TokenKind.LINE_END, decided),
-            *numbered(TokenKind.LATE_CLOSER, _cut_results(syntax), at_end=True, after=len(late)),
+            *make_tokens(TokenKind.LATE_CLOSER, late),
+            *make_tokens(TokenKind.NEXT_CALL, following),
+            *make_tokens(TokenKind.LINE_END, decided),
+            *make_tokens(TokenKind.LATE_CLOSER, _cut_results(syntax), at_end=True, after=len(late)),
             *NO_WORDS,
         ]
         space = SPACE if syntax.ends_reply else IN_PARAGRAPH if syntax.in_paragraph else IN_LINE
         return FollowingScan(self.text, (TokenKind.CALL_OPENER,), tokens, space)
 
-    @_kept
-    def damaged(self, syntax: CallSyntax, name: str) -> Scan:
+    @_cache_scans
+    def scan_damaged(self, syntax: CallSyntax, name: str) -> Scan:
         """In a call whose JSON broke: another call, right after its closer or where it broke off."""
         closers = [parts for parts in (syntax.tail(name), syntax.section_tail()) if parts]
         heads = self._heads_of(syntax.dialect)
         pairs = ((*closer, Space(), Group(head, "next")) for closer, head in itertools.product(closers, heads))
-        return searching([*numbered(TokenKind.CLOSER_AND_CALL, pairs), *numbered(TokenKind.CALL_OPENER, heads)])
+        return searching([*make_tokens(TokenKind.CLOSER_AND_CALL, pairs), *make_tokens(TokenKind.CALL_OPENER, heads)])
 
     def _heads_of(self, dialect: Description) -> list[tuple[Part, ...]]:
         """List the heads of a dialect that count anywhere."""
         heads = [head for head in self.heads.values() if head.syntax.dialect is dialect]
         return [head.token.parts for head in heads if not (head.syntax.whole_reply or head.syntax.whole_line)]
 
-    @_kept
+    @_cache_scans
     def closer(self, syntax: CallSyntax, name: str) -> Scan:
         """Return the end of a call that is no call any more, or else of its section, wherever it stands."""
         tail = syntax.tail(name) or syntax.section_tail()
@@ -544,22 +548,22 @@ def _cut_results(syntax: CallSyntax) -> Iterable[tuple[Part, ...]]:
 
 def _param_tokens(syntax: CallSyntax, between: tuple[Part, ...] = ()) -> tuple[list[Token], list[Token]]:
     """Return the openers of parameters of the dialect's own, those with more markup first, and of elements."""
-    tokens = numbered(TokenKind.PARAMETER_OPENER, ((*between, *parts) for parts in syntax.parameters.heads()))
+    tokens = make_tokens(TokenKind.PARAMETER_OPENER, ((*between, *parts) for parts in syntax.parameters.heads()))
     own = len(syntax.dialect.params)
     return sorted(tokens[:own], key=lambda token: -len(token.parts)), tokens[own:]
 
 
 ATTRIBUTES_END = searching(
-    numbered(TokenKind.TAG_END, ((Lit(quote), Space(), Maybe((Lit("/"),)), Lit(">")) for quote in QUOTES))
+    make_tokens(TokenKind.TAG_END, ((Lit(quote), Space(), Maybe((Lit("/"),)), Lit(">")) for quote in QUOTES))
 )
 """The end of a tag with attributes, if it is not inside a value."""
 
 
-def compiled(
+def compile_grammar(
     dialects: tuple[Description, ...],
-    reasoning: Tags = (),
+    reasoning: TagPairs = (),
     markers: tuple[str, ...] = (),
-    answer: Answer = NO_ANSWER,
+    answer: AnswerMarks = NO_ANSWER,
 ) -> Grammar:
     """Return the grammar for these dialects; most exchanges share a few.
 

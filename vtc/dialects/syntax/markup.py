@@ -34,7 +34,7 @@ def markup(parts: Sequence[str | Slot], dialect: Description, slots: dict[str, t
         for piece in _pieces(part, dialect.optional):
             if piece in dialect.optional:
                 # White space goes with the marker, so that none is eaten where the marker is missing.
-                marker = trimmed(literal(piece, dialect))
+                marker = trim_parts(literal(piece, dialect))
                 if read and isinstance(read[-1], Space):
                     read[-1:] = [Maybe((Space(), *marker))]
                 else:
@@ -45,7 +45,7 @@ def markup(parts: Sequence[str | Slot], dialect: Description, slots: dict[str, t
     return tuple(read)
 
 
-def trimmed(parts: Sequence[Part]) -> tuple[Part, ...]:
+def trim_parts(parts: Sequence[Part]) -> tuple[Part, ...]:
     """Without white space at either end: the states skip it themselves."""
     while parts and isinstance(parts[0], Space):
         parts = parts[1:]
@@ -56,7 +56,7 @@ def trimmed(parts: Sequence[Part]) -> tuple[Part, ...]:
     return tuple(parts)
 
 
-def loosened(parts: Sequence[Part]) -> tuple[Part, ...]:
+def loosen_parts(parts: Sequence[Part]) -> tuple[Part, ...]:
     """Inside a call, tags are read with stray white space in them: `< parameter = x >`."""
     loose: list[Part] = []
     for part in parts:
@@ -69,7 +69,7 @@ def loosened(parts: Sequence[Part]) -> tuple[Part, ...]:
     return tuple(loose)
 
 
-def spaced(parts: Sequence[Part]) -> tuple[Part, ...]:
+def space_attributes(parts: Sequence[Part]) -> tuple[Part, ...]:
     """Attributes of an opening tag as they are read: `<invoke name = "bash" >`; a key of JSON likewise."""
     read: list[Part] = []
     for i, part in enumerate(parts):

@@ -84,20 +84,20 @@ def whole_of(part: Part, token: str = "") -> str:
         case Space():
             return SPACE
         case Chars(allowed, most, group):
-            return _grouped(rf"[{allowed}]{{1,{most}}}", group, token)
+            return _group(rf"[{allowed}]{{1,{most}}}", group, token)
         case OneOf(words, group, any_case):
             # Longest first: of `read` and `read_file` the longer one is tried first.
             choice = "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
-            return _grouped(_cased(choice, any_case), group, token)
+            return _group(_ignore_case(choice, any_case), group, token)
         case Maybe(parts):
             return f"(?:{whole(parts, token)})?"
         case AnyOf(choices):
             return f"(?:{'|'.join(whole(parts, token) for parts in choices)})"
         case Group(parts, group):
-            return _grouped(whole(parts, token), group, token)
+            return _group(whole(parts, token), group, token)
 
 
-def _grouped(expression: str, group: str, token: str) -> str:
+def _group(expression: str, group: str, token: str) -> str:
     return f"(?P<{group}_{token}>{expression})" if group and token else f"(?:{expression})"
 
 
@@ -110,7 +110,7 @@ def holds(parts: Sequence[Part], group: str) -> bool:
     )
 
 
-def _cased(expression: str, any_case: bool) -> str:
+def _ignore_case(expression: str, any_case: bool) -> str:
     return f"(?i:{expression})" if any_case and expression else expression
 
 
@@ -138,11 +138,11 @@ class Slot(msgspec.Struct, frozen=True):
 
 def parse(text: str, key: str) -> list[str | Slot]:
     """Literals and slots of a pattern, in order; raises `PatternError`."""
-    return [*_parsed(text, key)]
+    return [*_parse_pattern(text, key)]
 
 
 @lru_cache(maxsize=1024)
-def _parsed(text: str, key: str) -> tuple[str | Slot, ...]:
+def _parse_pattern(text: str, key: str) -> tuple[str | Slot, ...]:
     try:
         fields = list(string.Formatter().parse(text))
     except ValueError as error:
@@ -211,7 +211,7 @@ def body(call: str) -> str:
     return slots[0]
 
 
-def filled(text: str, key: str, slots: Mapping[str, str]) -> str:
+def fill_pattern(text: str, key: str, slots: Mapping[str, str]) -> str:
     """Return a pattern with something in each of its slots; raises `PatternError`."""
     parse(text, key)
     return text.format_map(slots)

@@ -75,7 +75,7 @@ class Token(msgspec.Struct, eq=False, gc=False):
     """It is one only as the last thing of a text, white space aside."""
     named: str = ""
     """The group that holds the name of a tool, which must be offered; empty if there is none."""
-    _steps: _Step | None = None
+    _steps: _ScanStep | None = None
 
     def __post_init__(self) -> None:
         if holds(self.parts, OFFERED):
@@ -94,10 +94,10 @@ class Token(msgspec.Struct, eq=False, gc=False):
         return first.text[1:2] if isinstance(first, Lit) and first.text[0] == "\n" else ""
 
     @property
-    def steps(self) -> _Step:
+    def steps(self) -> _ScanStep:
         """The steps that lead to its end, made when they are first asked for."""
         if self._steps is None:
-            self._steps = _steps(self.parts, _Step(self.name))
+            self._steps = _steps(self.parts, _ScanStep(self.name))
         return self._steps
 
     def expression(self) -> str:
@@ -106,7 +106,7 @@ class Token(msgspec.Struct, eq=False, gc=False):
         return f"({name}{whole(self.parts, self.name)}{end})"
 
 
-class _Step(msgspec.Struct, eq=False, gc=False):
+class _ScanStep(msgspec.Struct, eq=False, gc=False):
     """A part, or the end of the token of a name, and the steps that may follow it.
 
     Scans share the steps of a token that they share. There are ten thousands of them, of which none leads back:
@@ -114,20 +114,20 @@ class _Step(msgspec.Struct, eq=False, gc=False):
     """
 
     part: Part | str
-    after: tuple[_Step, ...] = ()
-    _following: tuple[_Step, ...] | None = None
+    after: tuple[_ScanStep, ...] = ()
+    _following: tuple[_ScanStep, ...] | None = None
 
     @property
-    def following(self) -> tuple[_Step, ...]:
+    def following(self) -> tuple[_ScanStep, ...]:
         """The steps that follow the first character of its text, or the ways that it may be read in."""
         if self._following is None:
             self._following = tuple(self._follow())
         return self._following
 
-    def _follow(self) -> Iterable[_Step]:
+    def _follow(self) -> Iterable[_ScanStep]:
         match self.part:
             case Lit(text):
-                return [_Step(Lit(text[1:]), self.after)] if len(text) > 1 else self.after
+                return [_ScanStep(Lit(text[1:]), self.after)] if len(text) > 1 else self.after
             case OneOf(words, _, any_case):
                 return [_word(word, *self.after, any_case=any_case) for word in words]
             case Maybe(parts):
@@ -140,21 +140,21 @@ class _Step(msgspec.Struct, eq=False, gc=False):
                 return self.after
 
 
-def _steps(parts: Sequence[Part], after: _Step) -> _Step:
+def _steps(parts: Sequence[Part], after: _ScanStep) -> _ScanStep:
     """Get the steps through a sequence of parts, before another."""
     for part in reversed(parts):
         if not (isinstance(part, Space) and isinstance(after.part, Space)):  # white space after white space is one
-            after = _Step(part, (after,))
+            after = _ScanStep(part, (after,))
     return after
 
 
-def _word(word: str, after: _Step, *, any_case: bool) -> _Step:
+def _word(word: str, after: _ScanStep, *, any_case: bool) -> _ScanStep:
     """Get the steps through a word."""
     if not any_case:
-        return _Step(Lit(word), (after,)) if word else after
+        return _ScanStep(Lit(word), (after,)) if word else after
     for character in reversed(word):
         cases = {character, character.lower(), character.upper()}
-        after = _Step(OneOf(tuple(case for case in cases if len(case) == 1)), (after,))
+        after = _ScanStep(OneOf(tuple(case for case in cases if len(case) == 1)), (after,))
     return after
 
 
@@ -200,9 +200,9 @@ class _TrieNode(msgspec.Struct, eq=False, gc=False):
     """The names of the tokens that have come to their end."""
     goes_on: bool
     """True if a token may go on."""
-    texts: dict[str, tuple[_Step, ...]]
+    texts: dict[str, tuple[_ScanStep, ...]]
     """By their first characters."""
-    runs: dict[re.Pattern[str], tuple[_Step, ...] | _TrieNode]
+    runs: dict[re.Pattern[str], tuple[_ScanStep, ...] | _TrieNode]
     after_space: _TrieNode | None
     known: dict[str, tuple[_Way, ...]] = {}
 
@@ -244,10 +244,10 @@ def _first_of(run: re.Pattern[str]) -> str:
     return run.pattern.rpartition("{")[0]
 
 
-def _place(steps: Iterable[_Step]) -> _TrieNode:
+def _place(steps: Iterable[_ScanStep]) -> _TrieNode:
     """Make the place where some steps may be taken."""
-    texts, runs = defaultdict[str, list[_Step]](list), defaultdict[re.Pattern[str], list[_Step]](list)
-    ends, todo, spaces = list[str](), [*steps], list[_Step]()
+    texts, runs = defaultdict[str, list[_ScanStep]](list), defaultdict[re.Pattern[str], list[_ScanStep]](list)
+    ends, todo, spaces = list[str](), [*steps], list[_ScanStep]()
     for step in todo:
         match step.part:
             case str(name):
@@ -344,7 +344,7 @@ class TokenScan(Scan):
         self.tokens = sorted(tokens, key=lambda token: not token.first)
         self._ranks = {token.name: rank for rank, token in enumerate(self.tokens)}
         self._space = space
-        self._white = _compiled(space).match if space is not None else None
+        self._white = _compile(space).match if space is not None else None
         self.end = end
         self._patterns: dict[str, re.Pattern[str]] = {}
         self._tries: tuple[_TrieNode, _TrieNode | None] | None = None
@@ -365,7 +365,7 @@ class TokenScan(Scan):
             start = white.end() if white else at
             if not final and len(text) - start <= 1 and text[start:] in ("", "\\"):  # as `_is_blank`, without a call
                 return _HELD.match(text, at)
-        names = self._begun(text, start, final=final)
+        names = self._find_begun_tokens(text, start, final=final)
         if names is None:
             return _HELD.match(text, at)
         for rank in sorted({self._ranks[name] for name in names}):
@@ -376,10 +376,10 @@ class TokenScan(Scan):
             if token_match and not (token.named and not offers(token_match[token.named])):
                 return token_match
         if self.end and final and start == len(text):
-            return _compiled(f"{self._space}(?P<{self.end}>)").match(text, at)
+            return _compile(f"{self._space}(?P<{self.end}>)").match(text, at)
         return None
 
-    def _begun(self, text: str, at: int, *, final: bool) -> list[str] | None:
+    def _find_begun_tokens(self, text: str, at: int, *, final: bool) -> list[str] | None:
         """Find the tokens that stand at a place, by name; None if the text may end within one, and more is to come."""
         end, (anywhere, line_start) = len(text), self._tries or self._plant()
         names, places = list[str](), [(anywhere, at)]
@@ -406,7 +406,7 @@ class TokenScan(Scan):
         return names
 
     def _compile(self, token: Token) -> re.Pattern[str]:
-        pattern = self._patterns[token.name] = _compiled((self._space or "") + token.expression())
+        pattern = self._patterns[token.name] = _compile((self._space or "") + token.expression())
         return pattern
 
     def _plant(self) -> tuple[_TrieNode, _TrieNode | None]:
@@ -424,12 +424,12 @@ class TokenScan(Scan):
     @cached_property
     def first(self) -> re.Pattern[str]:  # type: ignore[override]  # as above
         if not self.tokens:
-            return _compiled("(?!)")
+            return _compile("(?!)")
         firsts = dict.fromkeys(token.first for token in self.tokens)
         if "" in firsts:
-            return _compiled("(?s:.)")
+            return _compile("(?s:.)")
         # One set of characters first, which is what Python finds fast.
-        return _compiled(f"[{''.join(map(re.escape, firsts))}](?:{'|'.join(map(self._seconds, firsts))})")
+        return _compile(f"[{''.join(map(re.escape, firsts))}](?:{'|'.join(map(self._seconds, firsts))})")
 
     def _seconds(self, first: str) -> str:
         """Write what must follow the first character of a token: what does in one of them, or nothing yet."""
@@ -451,7 +451,7 @@ class FollowingScan(Scan):
     def __init__(self, scan: Scan, kinds: Collection[str], others: Iterable[Token], space: str = SPACE) -> None:
         self.scan, self.others = scan, TokenScan(others)
         self.kinds = kinds
-        self._white = _compiled(space).match
+        self._white = _compile(space).match
 
     def match(self, text: str, at: int = 0, *, final: bool = False, offers: Offers = bool) -> Found | None:
         white = self._white(text, at)
@@ -474,7 +474,7 @@ class ExpressionScan(Scan):
         self.while_open, self.at_end, self.otherwise = while_open, at_end, otherwise
 
     def match(self, text: str, at: int = 0, *, final: bool = False, offers: Offers = bool) -> Found | None:
-        token_match = _compiled(self.at_end if final else self.while_open).match(text, at)
+        token_match = _compile(self.at_end if final else self.while_open).match(text, at)
         return token_match or (self.otherwise.match(text, at, final=final, offers=offers) if self.otherwise else None)
 
     def size(self) -> int:
@@ -505,7 +505,7 @@ def _is_blank(text: str, at: int) -> bool:
 _patterns: WeakValueDictionary[str, re.Pattern[str]] = WeakValueDictionary()
 
 
-def _compiled(expression: str) -> re.Pattern[str]:
+def _compile(expression: str) -> re.Pattern[str]:
     """Compile an expression, or get what another scan has of it."""
     pattern = _patterns.get(expression)
     if pattern is None:

@@ -115,7 +115,7 @@ def number_of(name: str | None) -> int:
     return int(name[len(kind_of(name)) :]) if name else 0
 
 
-def numbered(
+def make_tokens(
     kind: TokenKind,
     sequences: Iterable[tuple[Part, ...]],
     *,
@@ -214,7 +214,7 @@ def _closing_markup(dialect: Description) -> list[tuple[Part, ...]]:
     return [parts for syntax in call_syntaxes(dialect) for parts in syntax.closing_markup()]
 
 
-def parted(markers: Iterable[str]) -> tuple[list[str], list[str]]:
+def split_markers(markers: Iterable[str]) -> tuple[list[str], list[str]]:
     """Part the markers of a model from closing tags that none of them opens, which it may show as well."""
     known = [*markers]
     tags = [text for text in known if _CLOSING_TAG.fullmatch(text) and text.replace("/", "") not in known]
@@ -237,10 +237,10 @@ def doubtful(
     ]
     special = [opener for opener in openers if SPECIAL.fullmatch(opener)]
     return [
-        *numbered(TokenKind.TURN_END, ((Lit(end),) for end in TURN_ENDS)),
+        *make_tokens(TokenKind.TURN_END, ((Lit(end),) for end in TURN_ENDS)),
         *(closer for closer in closers if closer.first == "<"),
-        *numbered(TokenKind.SPECIAL_OPENER, ((Lit(opener),) for opener in special)),
-        *numbered(TokenKind.WRAPPER_OPENER, ((Lit(opener),) for opener in openers if opener not in special)),
+        *make_tokens(TokenKind.SPECIAL_OPENER, ((Lit(opener),) for opener in special)),
+        *make_tokens(TokenKind.WRAPPER_OPENER, ((Lit(opener),) for opener in openers if opener not in special)),
     ]
 
 
@@ -258,18 +258,18 @@ _QUOTED = (Maybe((Lit(">"),)), Chars("^>", 1))
 """The rest of `>` or `>>` that quotes, with the character after it: Functionary writes `>>>` before a call."""
 INDENTED = tuple((Lit(f"\n{blanks}"),) for blanks in ("    ", *(" " * count + "\t" for count in range(4))))
 
-FENCES = numbered(
+FENCES = make_tokens(
     TokenKind.FENCE,
     [(Lit(mark * 3), Maybe((Chars(mark, 61),))) for mark in "`~"],
     line_start=True,
 )
-QUOTING = numbered(
+QUOTING = make_tokens(
     TokenKind.QUOTING_ELEMENT,
     [(Lit(COMMENT),), *((Lit(f"<{name}"), _ATTRIBUTES, Lit(">")) for name in ELEMENTS)],
     line_start=True,
 )
 _BLANKS = Maybe((Chars(" \\t", 64),))
-LINES = numbered(
+LINES = make_tokens(
     TokenKind.QUOTING_LINE,
     [
         *((Lit(f"\n{' ' * count}>"), *_QUOTED) for count in range(4)),
@@ -285,7 +285,7 @@ INFO = searching([TICKS, Token(TokenKind.LINE_END, (Lit("\n"),))])
 """The rest of the line that a fence opens."""
 NO_WORDS = (
     Token(TokenKind.QUOTATION_MARK, (OneOf(('"', "'", "”", "’", "»", "“", "」", "』", "|")),)),
-    *numbered(
+    *make_tokens(
         TokenKind.NO_WORD,
         (
             (Lit("</"), Chars(r"\w:.\-", 64), Space(), Lit(">")),

@@ -28,15 +28,15 @@ def is_bare_id(written: str) -> bool:
 
 def bare(written: str) -> str:
     """A name without white space around it and without a known prefix."""
-    return unprefixed(written.strip())
+    return strip_prefix(written.strip())
 
 
-def unprefixed(written: str) -> str:
+def strip_prefix(written: str) -> str:
     """A name without a known prefix."""
     return next((written[len(prefix) :] for prefix in PREFIXES if written.startswith(prefix)), written)
 
 
-def folded(offered: Iterable[str]) -> frozenset[str]:
+def fold_names(offered: Iterable[str]) -> frozenset[str]:
     """Names as they may be written where they make the markup: in any case; in Python a name has no dashes."""
     names = [name.casefold() for name in offered]
     return frozenset((*names, *(name.replace("-", "_") for name in names)))
@@ -72,14 +72,14 @@ def resolve(written: str, offered: Collection[str]) -> str | None:
     return None
 
 
-def unoffered(written: str) -> str | None:
+def resolve_unoffered(written: str) -> str | None:
     """The name by which a tool that is not offered is called, or None if no tool can have it."""
     stem = _WITHOUT_NUMBER.fullmatch(written)
     name = stem["name"] if stem else bare(written)
     return name if _CALLABLE.fullmatch(name) else None
 
 
-def refused(written: str, offered: Iterable[str]) -> str:
+def explain_unknown_tool(written: str, offered: Iterable[str]) -> str:
     """Say that no tool of this name is offered, and which are."""
     first = [*islice(offered, MOST_OFFERED + 1)]
     names = [name[:64] for name in first[:MOST_OFFERED]] + ["…"] * (len(first) > MOST_OFFERED)

@@ -10,18 +10,18 @@ from vtc.dialects.text_client.conversation import (
     ClientReader,
     as_read,
     is_readable,
-    structured,
+    structure_messages,
     with_samples,
 )
-from vtc.dialects.text_client.documented_tools import Documentation, documented
+from vtc.dialects.text_client.documented_tools import Documentation, find_documented_tools
 
 __all__ = [
     "NO_RESULT",
     "ClientReader",
     "Documentation",
     "as_read",
-    "documented",
+    "find_documented_tools",
     "is_readable",
-    "structured",
+    "structure_messages",
     "with_samples",
 ]

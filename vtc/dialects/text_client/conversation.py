@@ -19,11 +19,11 @@ from msgspec import structs
 from msgspec.structs import replace
 
 from vtc.dialects.arguments import values
-from vtc.dialects.arguments.json_object import dumped, members, written
+from vtc.dialects.arguments.json_object import dumped, members, render_members
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax import tool_names
 from vtc.dialects.syntax.description import Description
-from vtc.dialects.syntax.grammar import compiled
+from vtc.dialects.syntax.grammar import compile_grammar
 from vtc.dialects.writing.calls import write_calls
 from vtc.events import Call, Event, Message, Opaque, Text, Tool, ToolCall
 
@@ -86,7 +86,7 @@ class ClientReader:
         at = 0
         while opened := self._first(text, at, self._tools.values()):
             start, tool = opened
-            given, at = self._given(text, start, tool, as_it_comes)
+            given, at = self._find_parameters(text, start, tool, as_it_comes)
             yield tool.name, {key: text[begin:end].strip(SPACE) for key, (begin, end) in given.items()}
 
     def _is_one(self, elements: list[tuple[str, dict[str, str]]], call: ToolCall) -> bool:
@@ -98,7 +98,9 @@ class ClientReader:
             return False
         return all(self._means(elements[0][1][key], value) for key, value in meant.items())
 
-    def _given(self, text: str, start: int, tool: _Tag, as_it_comes: bool) -> tuple[dict[str, tuple[int, int]], int]:
+    def _find_parameters(
+        self, text: str, start: int, tool: _Tag, as_it_comes: bool
+    ) -> tuple[dict[str, tuple[int, int]], int]:
         """Find where the parameters of a call stand from `start` on; also return where it ends."""
         spans: dict[str, tuple[int, int]] = {}
         long = [self._parameters[key] for key in {*self._parameters} & {*_to_last_closer(self._dialect, tool.name)}]
@@ -154,7 +156,7 @@ def is_tagged(dialect: Description) -> bool:
     return dialect.calls[0].startswith("<{name}") and any(param.startswith("<{key}") for param in dialect.params[:1])
 
 
-def trimmed(call: ToolCall, dialect: Description) -> ToolCall:
+def trim_arguments(call: ToolCall, dialect: Description) -> ToolCall:
     """Take the white space from both ends of texts among the arguments, as the client does before it uses them.
 
     What reaches to the last closer is content, of which some clients keep it. Arguments that are no object stay.
@@ -166,7 +168,7 @@ def trimmed(call: ToolCall, dialect: Description) -> ToolCall:
     keeps = _to_last_closer(dialect, call.name)
     texts = {key: value for key, value in _items(arguments) if isinstance(value, str) and key not in keeps}
     bare = {key: dumped(value.strip(SPACE)) for key, value in texts.items() if value != value.strip(SPACE)}
-    return replace(call, arguments=written({**members(call.arguments), **bare})) if bare else call
+    return replace(call, arguments=render_members({**members(call.arguments), **bare})) if bare else call
 
 
 def _items(arguments: Any) -> Iterable[tuple[str, Any]]:
@@ -189,7 +191,7 @@ NO_RESULT = "(no result)"
 """Stands for the result of a call to which the client sent none: every call must have one."""
 
 
-def structured(messages: Sequence[Message], dialect: Description, tools: Mapping[str, Tool]) -> list[Message]:
+def structure_messages(messages: Sequence[Message], dialect: Description, tools: Mapping[str, Tool]) -> list[Message]:
     """The messages with calls and results as such; those that hold neither stay the same objects."""
     marker = re.compile(dialect.result_start, re.DOTALL) if dialect.result_start else None  # used with match
     seen: Counter[tuple[str, str]] = Counter()
@@ -295,7 +297,7 @@ def is_readable(event: Call, dialect: Description) -> bool:
 
 
 def _events(text: str, dialect: Description, tools: Mapping[str, Tool]) -> list[Event]:
-    return Reader(compiled((dialect,)), tools, lenient=False).whole(text)
+    return Reader(compile_grammar((dialect,)), tools, lenient=False).whole(text)
 
 
 def _with_calls(message: Message, events: Sequence[Event], seen: Counter[tuple[str, str]]) -> Message:
@@ -326,7 +328,7 @@ def _results(
     alone = False  # the marker stands in a part of its own, so that the next one is the result
     for part in message.content:
         match = marker.match(part) if marker and isinstance(part, str) else None
-        call = _called(match["name"], open_calls, tools) if match else None
+        call = _find_open_call(match["name"], open_calls, tools) if match else None
         if match and call and isinstance(part, str):
             open_calls.remove(call)
             text = part[match.end() :]
@@ -343,7 +345,7 @@ def _results(
     return results, [structs.replace(message, content=tuple(rest))] if rest else []
 
 
-def _called(written: str, open_calls: Sequence[ToolCall], tools: Mapping[str, Tool]) -> ToolCall | None:
+def _find_open_call(written: str, open_calls: Sequence[ToolCall], tools: Mapping[str, Tool]) -> ToolCall | None:
     name = tool_names.resolve(written, tools) or written
     return next((call for call in open_calls if call.name == name), None)
 

@@ -94,7 +94,7 @@ class _Section(msgspec.Struct, frozen=True):
     end: int
 
 
-class _Sample(msgspec.Struct, frozen=True):
+class _SampleCall(msgspec.Struct, frozen=True):
     """A sample call; `start` and `end` are those of all of it, `body` and `close` of what it holds."""
 
     name: str
@@ -106,7 +106,7 @@ class _Sample(msgspec.Struct, frozen=True):
     """It stands in a code block."""
 
 
-class _Tags:
+class _ElementTags:
     """The places where elements open and close in a text, found once."""
 
     def __init__(self, text: str) -> None:
@@ -125,9 +125,9 @@ class _Tags:
         closes = place < len(places) and places[place] + len(name) + 3 <= end
         return places[place] if closes else -1
 
-    def samples(self, name: str, start: int, end: int, *, quoted: bool = False) -> list[_Sample]:
+    def samples(self, name: str, start: int, end: int, *, quoted: bool = False) -> list[_SampleCall]:
         """The elements of a name that begin a line, one after the other."""
-        samples: list[_Sample] = []
+        samples: list[_SampleCall] = []
         openers = self._samples.get(name, [])
         for place in range(bisect_left(openers, (start, 0)), len(openers)):
             opener, body = openers[place]
@@ -141,25 +141,25 @@ class _Tags:
             start = close + len(name) + 3
             fence = _FENCE_AFTER.match(self.text, start, end)
             start = fence.end() if fence else start
-            samples.append(_Sample(name, opener, body, close, start, quoted))
+            samples.append(_SampleCall(name, opener, body, close, start, quoted))
         return samples
 
 
-def documented(prompt: str, tool_sections: tuple[str, ...] = TOOL_SECTIONS) -> Documentation:
+def find_documented_tools(prompt: str, tool_sections: tuple[str, ...] = TOOL_SECTIONS) -> Documentation:
     """Find the tools that `prompt`, or one part of it, documents.
 
     `tool_sections` are globs for the titles of sections that are left out of `rest` if they show how a call is written.
     """
     if len(prompt) > MOST_PROMPT:
         return Documentation((), prompt, f"is too long to be looked through ({len(prompt)} characters)")
-    masked = _masked(prompt)
+    masked = _mask_samples(prompt)
     sections = list(_sections(masked))
     is_about_tools = re.compile("|".join(translate(glob.casefold()) for glob in tool_sections) or r"\b\B").match
-    texts = (_Tags(masked), _Tags(prompt))
+    texts = (_ElementTags(masked), _ElementTags(prompt))
     documented = [(section, samples) for section in sections if (samples := _samples(prompt, texts, section))]
     if (count := len({section.title for section, _ in documented})) > MOST_TOOLS:
         return Documentation((), prompt, f"documents too many tools to be read ({count})")
-    shown = _shown(texts, [section.title for section, _ in documented])
+    shown = _collect_sample_parameters(texts, [section.title for section, _ in documented])
     tools: dict[str, Tool] = {}
     for section, samples in documented:
         tools.setdefault(section.title, _tool(prompt, masked, section, samples[0], shown[section.title]))
@@ -175,7 +175,7 @@ def documented(prompt: str, tool_sections: tuple[str, ...] = TOOL_SECTIONS) -> D
     return Documentation(tuple(tools.values()), _RULE_LINE.sub("", _without(prompt, open_ends)))
 
 
-def _masked(prompt: str) -> str:
+def _mask_samples(prompt: str) -> str:
     """The prompt with the inside of code blocks and sample calls blanked out; every offset stays the same."""
     lines = prompt.split("\n")
     titles = {match["title"] for match in _MARK.finditer(prompt)}
@@ -210,7 +210,7 @@ def _sections(masked: str) -> Iterator[_Section]:
             yield _Section(mark["title"], mark.start(), mark.end(), next(following, len(masked)))
 
 
-def _samples(prompt: str, texts: Sequence[_Tags], section: _Section) -> list[_Sample]:
+def _samples(prompt: str, texts: Sequence[_ElementTags], section: _Section) -> list[_SampleCall]:
     """The sample calls of the tool that a section documents; none if it documents no tool."""
     described = _DESCRIPTION.match(prompt, section.body, section.end)
     if not (described and _NAME.fullmatch(section.title)):
@@ -222,7 +222,7 @@ def _samples(prompt: str, texts: Sequence[_Tags], section: _Section) -> list[_Sa
     )
 
 
-def _shown(texts: Sequence[_Tags], names: Iterable[str]) -> dict[str, dict[str, str]]:
+def _collect_sample_parameters(texts: Sequence[_ElementTags], names: Iterable[str]) -> dict[str, dict[str, str]]:
     """By tool, the parameters in its sample calls, wherever these stand, each with what it holds in the first."""
     plain = texts[-1]
     shown: dict[str, dict[str, str]] = {name: {} for name in names}
@@ -238,7 +238,7 @@ def _shown(texts: Sequence[_Tags], names: Iterable[str]) -> dict[str, dict[str, 
     return shown
 
 
-def _children(tags: _Tags, start: int, end: int) -> Iterator[tuple[str, str]]:
+def _children(tags: _ElementTags, start: int, end: int) -> Iterator[tuple[str, str]]:
     """The elements between two places, with what they hold."""
     while match := _OPENER.search(tags.text, start, end):
         start = match.end()
@@ -248,7 +248,7 @@ def _children(tags: _Tags, start: int, end: int) -> Iterator[tuple[str, str]]:
             start = close + len(match["name"]) + 3
 
 
-def _announced(text: str, start: int, end: int) -> int:
+def _find_announcement(text: str, start: int, end: int) -> int:
     """Find where the lines begin that only announce what stands at `end`; `end` if there are none."""
     while end > start and text[end - 1] == "\n":
         line = text.rfind("\n", start, end - 1) + 1 or start
@@ -258,14 +258,14 @@ def _announced(text: str, start: int, end: int) -> int:
     return end
 
 
-def _tool(prompt: str, masked: str, section: _Section, sample: _Sample, shown: Mapping[str, str]) -> Tool:
+def _tool(prompt: str, masked: str, section: _Section, sample: _SampleCall, shown: Mapping[str, str]) -> Tool:
     """The tool of a section, up to its first sample."""
     described = _DESCRIPTION.match(prompt, section.body)
     assert described is not None
     end = sample.start
     if sample.quoted:  # in a code block, which begins in the line before
         end = prompt.rfind("\n", 0, end - 1) + 1
-    end = _announced(prompt, described.end(), end)
+    end = _find_announcement(prompt, described.end(), end)
     properties: dict[str, Any] = {}
     required: list[str] = []
     lists = list(_LISTED.finditer(masked, described.end(), end))

@@ -12,13 +12,13 @@ from functools import cached_property
 from typing import Any
 
 from vtc.dialects.arguments import gemma, typed_tags, values
-from vtc.dialects.arguments.json_object import dumped, encodable, loaded
+from vtc.dialects.arguments.json_object import dumped, encodable, load_json
 from vtc.dialects.arguments.python import NAME
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax import pattern
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.forms import CallSyntax
-from vtc.dialects.syntax.grammar import Grammar, compiled
+from vtc.dialects.syntax.grammar import Grammar, compile_grammar
 from vtc.events import Call, Markup, Tool, ToolCall
 
 # Whether calls that are written between tags are read back as what they are.
@@ -30,7 +30,7 @@ from vtc.events import Call, Markup, Tool, ToolCall
 
 LONGEST = 5
 """Characters of a stand-in."""
-type Search = Callable[[str], object]
+type SearchMarkup = Callable[[str], object]
 
 
 class RoundTrip:
@@ -40,12 +40,12 @@ class RoundTrip:
         self.tools = tools
         self._dialect = dialect
         self._form = CallSyntax(dialect, dialect.calls[0])
-        self._texts: dict[str, Mapping[str, tuple[Search, Search]]] = {}
+        self._texts: dict[str, Mapping[str, tuple[SearchMarkup, SearchMarkup]]] = {}
         self._tried: dict[tuple[str, str], bool] = {}
 
     def survives(self, name: str, arguments: Mapping[str, Any], write: Callable[[Mapping[str, Any]], str]) -> bool:
         """True if a call is read back with just these arguments; `write` gives its text for any."""
-        short = self._shortened(name, arguments)
+        short = self._shorten_values(name, arguments)
         alike = name, repr(short)  # in which `1`, `1.0` and `True` are three things
         if alike not in self._tried:
             self._tried[alike] = self._reads_back(write(short), name, short)
@@ -56,7 +56,7 @@ class RoundTrip:
         """True if a call was not read back."""
         return not all(self._tried.values())
 
-    def _shortened(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    def _shorten_values(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         if name not in self._texts:
             self._texts[name] = self._searches(name)
         searches = self._texts[name]
@@ -67,7 +67,7 @@ class RoundTrip:
             for key, value in arguments.items()
         }
 
-    def _searches(self, name: str) -> Mapping[str, tuple[Search, Search]]:
+    def _searches(self, name: str) -> Mapping[str, tuple[SearchMarkup, SearchMarkup]]:
         """For those of a tool's parameters that are any text: what finds openers, and
         what finds all else that counts in a value.
         """
@@ -83,11 +83,11 @@ class RoundTrip:
 
     @cached_property
     def _grammar(self) -> Grammar:
-        return compiled((self._dialect,))
+        return compile_grammar((self._dialect,))
 
     def _reads_back(self, text: str, name: str, arguments: Mapping[str, Any]) -> bool:
         if self._dialect.section_required:
-            text = pattern.filled(self._dialect.sections[0], "section", {"calls": text})
+            text = pattern.fill_pattern(self._dialect.sections[0], "section", {"calls": text})
         reader = Reader(self._grammar, self.tools, max_call_bytes=len(text) * 8 + 8)
         match [event for event in reader.whole(text) if not isinstance(event, Markup)]:
             # As JSON `1`, `1.0` and `true` are three things.
@@ -96,7 +96,7 @@ class RoundTrip:
         return False
 
 
-def _is_plain(text: str, markup: Search, end: Search) -> bool:
+def _is_plain(text: str, markup: SearchMarkup, end: SearchMarkup) -> bool:
     # A carriage return and CDATA are read in ways of their own, wherever they stand.
     return not ("\r" in text or "<![CDATA[" in text or markup(text) or end(text))
 
@@ -129,7 +129,7 @@ def write_calls(
         _call(call, dialect, index, proof, between_tags).rstrip("\n") for index, call in enumerate(calls)
     )
     if dialect.sections and (dialect.section_required or dialect.section_anchor == "anywhere"):
-        return pattern.filled(dialect.sections[0], "section", {"calls": text})
+        return pattern.fill_pattern(dialect.sections[0], "section", {"calls": text})
     return text
 
 
@@ -148,33 +148,33 @@ def _call(call: ToolCall, dialect: Description, index: int, proof: RoundTrip, be
             "arguments": (keys.arguments[0], arguments),
         }
         fields = [named[key] for key in keys.order]
-        slots["json"] = _written({key: value for key, value in fields if value != ""}, dialect)
+        slots["json"] = _render_object({key: value for key, value in fields if value != ""}, dialect)
     elif kind == "args":
-        slots["args"] = _written(arguments, dialect)
+        slots["args"] = _render_object(arguments, dialect)
     elif kind == "kwargs":
         slots["kwargs"] = ", ".join(_keyword(key, value, dialect.values) for key, value in arguments.items())
     else:
 
-        def written(arguments: Mapping[str, Any]) -> str:
+        def render_call(arguments: Mapping[str, Any]) -> str:
             params = dialect.param_separator.join(_param(key, value, dialect) for key, value in arguments.items())
-            return pattern.filled(syntax, "call", {**slots, "params": params})
+            return pattern.fill_pattern(syntax, "call", {**slots, "params": params})
 
-        if between_tags or proof.survives(call.name, arguments, written):
-            return written(arguments)
+        if between_tags or proof.survives(call.name, arguments, render_call):
+            return render_call(arguments)
         # `<` as an escape, so that no tag is found in it.
         slots["params"] = dumped(arguments).replace("<", "\\u003c") + "\n"
-    return pattern.filled(syntax, "call", slots)
+    return pattern.fill_pattern(syntax, "call", slots)
 
 
 def write_result(name: str, id_: str, result: str, dialect: Description) -> str:
     """The text in which a tool's result stands in the conversation. The result itself is never altered."""
     filled = {"name": name, "id": id_, "result": result or dialect.empty_result}
-    return pattern.filled(dialect.result, "result", filled)
+    return pattern.fill_pattern(dialect.result, "result", filled)
 
 
 def _param(key: str, value: Any, dialect: Description) -> str:
     if dialect.values == "typed":
-        return _typed(key, value, dialect)
+        return _render_typed(key, value, dialect)
     if dialect.values == "nested" and isinstance(value, dict | list):
         inner = value.items() if isinstance(value, dict) else (("item", item) for item in value)
         text = "".join(_param(name, entry, dialect) for name, entry in inner)
@@ -183,21 +183,21 @@ def _param(key: str, value: Any, dialect: Description) -> str:
     if dialect.frame == "multiline" and "\n" in text:
         text = f"\n{text}\n"
     kind = "string" if isinstance(value, str) else _json_type(value)
-    slots = {"key": dialect.escaped(key), "value": text, "string": str(isinstance(value, str)).lower(), "type": kind}
-    return pattern.filled(dialect.params[0], "param", slots)
+    slots = {"key": dialect.escape_key(key), "value": text, "string": str(isinstance(value, str)).lower(), "type": kind}
+    return pattern.fill_pattern(dialect.params[0], "param", slots)
 
 
-def _typed(key: str | None, value: Any, dialect: Description) -> str:
+def _render_typed(key: str | None, value: Any, dialect: Description) -> str:
     """A value in a tag that says its type; an item of a list has no key."""
     match value:
         case dict():
-            text = "".join(_typed(name, entry, dialect) for name, entry in value.items())
+            text = "".join(_render_typed(name, entry, dialect) for name, entry in value.items())
         case list():
-            text = "".join(_typed(None, item, dialect) for item in value)
+            text = "".join(_render_typed(None, item, dialect) for item in value)
         case _:
             text = values.write(value, "json")
     param = dialect.params[0].replace(' name="{key}"', "") if key is None else dialect.params[0]
-    return param.format_map({"key": dialect.escaped(key or ""), "value": text, "type": typed_tags.kind_of(value)})
+    return param.format_map({"key": dialect.escape_key(key or ""), "value": text, "type": typed_tags.kind_of(value)})
 
 
 def _json_type(value: Any) -> str:
@@ -205,7 +205,7 @@ def _json_type(value: Any) -> str:
     return kinds.get(type(value), "null")
 
 
-def _written(value: Any, dialect: Description) -> str:
+def _render_object(value: Any, dialect: Description) -> str:
     """Write an object as the dialect has it: as JSON, as Python prints it, or as Gemma writes it."""
     if dialect.codec == "gemma":
         return gemma.write(value, dialect.string_token)
@@ -227,7 +227,7 @@ def _literal(value: Any, style: values.Style) -> str:
 def _object(arguments: str) -> dict[str, Any]:
     """Arguments as an object; what a client sends that is none is kept under one key, so that nothing is lost."""
     try:
-        value = loaded(arguments or "{}")
+        value = load_json(arguments or "{}")
     except (ValueError, RecursionError):
         value = arguments
     return value if isinstance(value, dict) else {"arguments": value}

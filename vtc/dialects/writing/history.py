@@ -41,10 +41,10 @@ def example(dialect: Description, tools: Sequence[Tool]) -> str:
         return ""
     is_object = pattern.body(dialect.calls[0]) == "json"
     tool = NAMELESS if is_object else max(tools, key=_fitness)
-    return written(dialect, tool, dict.fromkeys(shown(tool), BLANK))
+    return render_sample_call(dialect, tool, dict.fromkeys(list_shown_parameters(tool), BLANK))
 
 
-def written(dialect: Description, tool: Tool, arguments: Mapping[str, Any]) -> str:
+def render_sample_call(dialect: Description, tool: Tool, arguments: Mapping[str, Any]) -> str:
     """Write a call of a tool with blanks or plain words, which every dialect reads back as what they are.
 
     So that need not be proved for each set of tools.
@@ -56,12 +56,12 @@ def written(dialect: Description, tool: Tool, arguments: Mapping[str, Any]) -> s
 
 def _fitness(tool: Tool) -> int:
     """Count the texts in its call, but no more than enough, less the values that are no text."""
-    names = shown(tool)
+    names = list_shown_parameters(tool)
     texts = sum(map(tool.schema.is_text, names))
     return min(texts, ENOUGH) - (len(names) - texts)
 
 
-def shown(tool: Tool) -> list[str]:
+def list_shown_parameters(tool: Tool) -> list[str]:
     """The parameters that it requires, or all that it has if it requires none."""
     declared, required = tool.schema.properties, tool.schema.required
     return [name for name in declared if name in required] or list(declared)
@@ -70,10 +70,10 @@ def shown(tool: Tool) -> list[str]:
 def to_text(messages: Iterable[Message], dialect: Description, tools: Mapping[str, Tool]) -> list[Message]:
     """The messages with every call and result written as `dialect` writes it; the others stay the same objects."""
     proof = RoundTrip(dialect, tools)
-    return [_written(message, dialect, proof) for message in messages]
+    return [_render_message(message, dialect, proof) for message in messages]
 
 
-def _written(message: Message, dialect: Description, proof: RoundTrip) -> Message:
+def _render_message(message: Message, dialect: Description, proof: RoundTrip) -> Message:
     if message.role == "tool":
         before, after = _around(message, dialect)
         pictures = tuple(part for part in message.content if isinstance(part, Opaque))
@@ -106,7 +106,7 @@ def _around(message: Message, dialect: Description) -> tuple[str, str]:
     return before, after
 
 
-def joined(messages: Iterable[Message]) -> list[Message]:
+def join_user_turns(messages: Iterable[Message]) -> list[Message]:
     """The messages with neighbouring user turns made one, as they were before a result was told apart from the rest.
 
     Many chat templates refuse two turns of one role in a row.
@@ -187,13 +187,13 @@ _WORDS = (
 
 def usage(dialect: Description, tool: Tool) -> str:
     """Write a call of a tool as a dialect does, filled in."""
-    return written(dialect, tool, filled(tool))
+    return render_sample_call(dialect, tool, make_sample_arguments(tool))
 
 
-def filled(tool: Tool) -> dict[str, Any]:
+def make_sample_arguments(tool: Tool) -> dict[str, Any]:
     """Make a value for all that a tool requires, or all that it takes if that is nothing."""
     declared = tool.schema.properties
-    return {name: _value(name, declared[name], tool.parameters, 0) for name in shown(tool)}
+    return {name: _value(name, declared[name], tool.parameters, 0) for name in list_shown_parameters(tool)}
 
 
 def _value(name: str, schema: Any, root: Mapping[str, Any], depth: int) -> Any:

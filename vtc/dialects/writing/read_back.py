@@ -9,7 +9,7 @@ from typing import NamedTuple
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax import pattern
 from vtc.dialects.syntax.description import Description
-from vtc.dialects.syntax.grammar import compiled
+from vtc.dialects.syntax.grammar import compile_grammar
 from vtc.dialects.writing.calls import RoundTrip, write_calls
 from vtc.events import Call, Refusal, Tool, ToolCall
 
@@ -38,7 +38,7 @@ def flaws(dialect: Description) -> Iterator[Flaw]:
     tools = {_TOOL.name: _TOOL}
     proof = RoundTrip(dialect, tools)
     text = write_calls([ToolCall(_TOOL.name, json.dumps(_ARGUMENTS), "call1")], dialect, tools, proof)
-    events = Reader(compiled((dialect,)), tools).whole(text)
+    events = Reader(compile_grammar((dialect,)), tools).whole(text)
     calls = [(event.call.name, json.loads(event.call.arguments)) for event in events if isinstance(event, Call)]
     if calls != [(_TOOL.name, _ARGUMENTS)]:
         reasons = [event.reason for event in events if isinstance(event, Refusal)]

@@ -27,7 +27,7 @@ from vtc.json_text import decode, encode
 from vtc.profiles.document import table
 
 type Deed = Literal["leave_out", "rename", "keep_within", "spell", "give", "set"]
-type Part = Literal["body", "headers"]
+type RequestPart = Literal["body", "headers"]
 type Speaker = Literal["", "server", "provider"]
 type Fields = Mapping[str, Any]
 """An object of the body: its fields, each as plain data or, where nobody changed it, as the bytes in which it came."""
@@ -60,7 +60,7 @@ class Correction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """False for what lies in the conversation: another one is sent as it comes."""
     values: tuple[Any, ...] = ()
     """Only where the field has one of these, if there are any."""
-    of: Part = "body"
+    of: RequestPart = "body"
     """The part of the request in which the path leads."""
     unknown_to: Speaker = ""
     """Who said that it does not know the field: the server, or a provider whose error a gateway quotes."""
@@ -86,13 +86,13 @@ class Correction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             case "set":
                 return f"{path} set to {encode(self.to).decode()}"
 
-    def applied(self, parts: RequestParts, scope: CorrectionScope) -> RequestParts:
+    def apply(self, parts: RequestParts, scope: CorrectionScope) -> RequestParts:
         """Correct a request; the very object if it changes nothing."""
         if not self._may_change(scope):
             return parts
         before = getattr(parts, self.of)
         to_objects = self.path if self.path[-1] == EVERY else self.path[:-1]
-        after = _edit_at(to_objects, partial(self._changed, scope, parts.body))(before)
+        after = _edit_at(to_objects, partial(self._change, scope, parts.body))(before)
         return parts if after is before else parts._replace(**{self.of: after or {}})
 
     def _may_change(self, scope: CorrectionScope) -> bool:
@@ -110,7 +110,7 @@ class Correction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 return not scope.is_of_policies(self.path)
         return scope.sets(self.path)
 
-    def _changed(self, scope: CorrectionScope, top: Fields, fields: Fields) -> Fields | None:
+    def _change(self, scope: CorrectionScope, top: Fields, fields: Fields) -> Fields | None:
         """Change an object that the path leads to; return the very one if nothing changes, None to leave it out."""
         key = self.path[-1]
         if (key not in fields and key != EVERY and self.do not in ("give", "set")) or not self._fits(fields):
@@ -136,18 +136,18 @@ class Correction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                     return rest
                 return {self.to if name == key else name: field for name, field in fields.items()}
         if self.do == "keep_within":
-            new = _within(value, *self.to, shortens=folded(key) in limits().shortened_names)
+            new = _within(value, *self.to, shortens=fold_name(key) in limits().shortened_names)
         else:
-            new = value if scope.is_limiting_choice(self.path, value) else _spelled(value, self.to)
+            new = value if scope.is_limiting_choice(self.path, value) else _find_nearest_word(value, self.to)
         return fields if new == value else {**fields, key: new}
 
     def _lifts_a_limit(self, value: Any) -> bool:
         """True if leaving out a value has the server store a conversation, or reply without a limit, unless it must."""
-        name = folded(self.path[-1])
+        name = fold_name(self.path[-1])
         if self.path == ("store",):
             return value is False and self.unknown_to != "server"
         names, objects = limits().names_unless_unknown, ("generationConfig", "options")
-        if name not in names or folded(self.beside) in names or not (len(self.path) == 1 or self.path[0] in objects):
+        if name not in names or fold_name(self.beside) in names or not (len(self.path) == 1 or self.path[0] in objects):
             return False
         return isinstance(value, int) and value > 0 and not self.unknown_to
 
@@ -180,7 +180,7 @@ class CorrectionScope(NamedTuple):
         if path[0] == self.layout.choice:
             return not _demands(value) or _is_nothing(_value(top, "tools"))
         if path[0] == "tools":
-            return any(map(limits().tool_names.__contains__, map(folded, path)))
+            return any(map(limits().tool_names.__contains__, map(fold_name, path)))
         if self._leads_to_what_is_said(path):
             return len(path) > 1 and (".".join(path) in limits().beside_paths or _is_beside(path[-1], value))
         dotted = ".".join(path)
@@ -207,13 +207,13 @@ class CorrectionScope(NamedTuple):
         return any(f"{name}.".startswith(f"{dotted}.") or dotted.startswith(f"{name}.") for name in self.policies)
 
 
-def corrected(
+def apply_corrections(
     parts: RequestParts, corrections: Iterable[Correction], scope: CorrectionScope
 ) -> tuple[RequestParts, dict[str, str]]:
     """Correct a request; return the very parts that do not change, and a line about each correction that did."""
     lines: dict[str, str] = {}
     for correction in corrections:
-        if (new := correction.applied(parts, scope)) is not parts:
+        if (new := correction.apply(parts, scope)) is not parts:
             is_stored = _value(parts.body, "store") is False and "store" not in new.body
             why = (
                 "as the server does not know it; it may store the conversation"
@@ -276,12 +276,12 @@ class CorrectionLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
 
     def may_rename(self, name: str, to: str) -> bool:
         """True if two names are of the same thing, in any spelling."""
-        name, to = folded(name), folded(to)
-        return name == to or any({name, to} <= {*map(folded, names)} for names in self.renames)
+        name, to = fold_name(name), fold_name(to)
+        return name == to or any({name, to} <= {*map(fold_name, names)} for names in self.renames)
 
     def protects(self, name: str) -> bool:
         """True for the name of what no correction touches."""
-        return self._protected.fullmatch(folded(name).lower()) is not None
+        return self._protected.fullmatch(fold_name(name).lower()) is not None
 
     def is_on_a_scale(self, value: object) -> bool:
         """True for a word that says how much."""
@@ -289,22 +289,22 @@ class CorrectionLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
 
     @cached_property
     def _protected(self) -> re.Pattern[str]:
-        return re.compile("|".join(re.escape(folded(name)).replace(r"\*", ".*") for name in self.protected), re.S)
+        return re.compile("|".join(re.escape(fold_name(name)).replace(r"\*", ".*") for name in self.protected), re.S)
 
     @cached_property
     def shortened_names(self) -> frozenset[str]:
         """The names of `shortened`, folded."""
-        return frozenset(map(folded, self.shortened))
+        return frozenset(map(fold_name, self.shortened))
 
     @cached_property
     def names_unless_unknown(self) -> frozenset[str]:
         """The names of `unless_unknown`, folded."""
-        return frozenset(map(folded, self.unless_unknown))
+        return frozenset(map(fold_name, self.unless_unknown))
 
     @cached_property
     def tool_names(self) -> frozenset[str]:
         """The names of `of_tools`, folded."""
-        return frozenset(map(folded, self.of_tools))
+        return frozenset(map(fold_name, self.of_tools))
 
     @cached_property
     def meaning_names(self) -> frozenset[str]:
@@ -352,7 +352,7 @@ def holds_protected(value: Any) -> bool:
 
 
 @lru_cache(1024)
-def folded(name: str) -> str:
+def fold_name(name: str) -> str:
     """Fold a name to the form that its spellings share: `top_k`, `topK`."""
     return name[:1] + name[1:].replace("_", "").lower()
 
@@ -404,7 +404,7 @@ def _within(value: Any, least: int | float | None, most: int | float | None, *, 
     return least if least is not None and value < least else most if most is not None and value > most else value
 
 
-def _spelled(value: Any, words: Sequence[str]) -> Any:
+def _find_nearest_word(value: Any, words: Sequence[str]) -> Any:
     """Return the word that is taken and nearest to a value in a scale; the value itself if there is none."""
     scale = next((scale for scale in limits().scales if value in scale), ())
     taken = [word for word in scale if word in words and (word != "none" or value == word)]  # which asks for nothing

@@ -23,13 +23,13 @@ from vtc.exchange.asking.corrections import (
     CorrectionScope,
     Deed,
     Fields,
-    Part,
+    RequestPart,
     RequestParts,
     Speaker,
-    folded,
+    fold_name,
     limits,
 )
-from vtc.exchange.asking.outline import Path as KeyPath
+from vtc.exchange.asking.outline import FieldPath as KeyPath
 from vtc.exchange.asking.outline import RequestOutline, keys_of
 from vtc.exchange.asking.server_error import ServerError
 from vtc.exchange.asking.words import read_number
@@ -101,14 +101,14 @@ class CorrectionRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
             _pattern(words)
 
     def corrections(
-        self, text: str, marked: str, sent: Mapping[Part, Any], outline: RequestOutline
+        self, text: str, marked: str, sent: Mapping[RequestPart, Any], outline: RequestOutline
     ) -> Iterator[NamedCorrection]:
         """List what an error, whose names are `marked`, teaches about the parts of the request that was `sent`."""
         if not self.is_fixed:
             for match in chain.from_iterable(_pattern(words).finditer(marked) for words in self.words):
                 named = match.groupdict()
                 places = tuple(filter(None, (named.get("name"), named.get("at"))))
-                for correction in self._named(named, sent, outline):
+                for correction in self._list_corrections(named, sent, outline):
                     yield NamedCorrection(correction, self.words[0], places)
         elif found := next((words for words in self.words if _pattern(words).search(text)), None):
             for part, path in self._fixed:
@@ -121,13 +121,13 @@ class CorrectionRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         return bool(self.paths or self.headers)
 
     @property
-    def _fixed(self) -> list[tuple[Part, tuple[str, ...]]]:
+    def _fixed(self) -> list[tuple[RequestPart, tuple[str, ...]]]:
         """List the places of such a row."""
-        paths: dict[Part, tuple[str, ...]] = {"body": self.paths, "headers": self.headers}
+        paths: dict[RequestPart, tuple[str, ...]] = {"body": self.paths, "headers": self.headers}
         return [(part, tuple(path.split("."))) for part in paths for path in paths[part]]
 
-    def _named(
-        self, named: Mapping[str, str | None], sent: Mapping[Part, Any], outline: RequestOutline
+    def _list_corrections(
+        self, named: Mapping[str, str | None], sent: Mapping[RequestPart, Any], outline: RequestOutline
     ) -> Iterator[Correction]:
         """List the corrections of the fields that a match names."""
         name, second = named.get("name"), named.get("second")
@@ -202,7 +202,7 @@ def find_attempts(error: ServerError, body: bytes, headers: Fields, scope: Corre
     one. `headers` are the flags of the request (`corrections.flags_in`). Nothing that changes nothing is returned, one
     correction for each path, and none for what holds a part that is corrected.
     """
-    sent: Mapping[Part, Any] = {"body": decode(body), "headers": headers}
+    sent: Mapping[RequestPart, Any] = {"body": decode(body), "headers": headers}
     parts, outline = RequestParts(raw_fields(body) or {}, headers), RequestOutline(sent)
     attempts: dict[str, dict[str, Correction]] = {FIELDS_OF_THE_ERROR: {}}
     seen: set[str] = set()
@@ -213,7 +213,7 @@ def find_attempts(error: ServerError, body: bytes, headers: Fields, scope: Corre
         seen.add(line)
         place = correction.of, *correction.path
         is_new = not any(other[: len(place)] == place for other in corrected)
-        if is_new and (new := correction.applied(parts, scope)) is not parts:
+        if is_new and (new := correction.apply(parts, scope)) is not parts:
             parts = new
             corrected.add(place)
             trial = FIELDS_OF_THE_ERROR if error.names_in_a_field(*names) else row
@@ -221,7 +221,9 @@ def find_attempts(error: ServerError, body: bytes, headers: Fields, scope: Corre
     return [attempt for attempt in attempts.values() if attempt]
 
 
-def _named_by(error: ServerError, sent: Mapping[Part, Any], outline: RequestOutline) -> Iterator[NamedCorrection]:
+def _named_by(
+    error: ServerError, sent: Mapping[RequestPart, Any], outline: RequestOutline
+) -> Iterator[NamedCorrection]:
     """List the corrections of all that an error names."""
     speakers: Mapping[Speaker, Sequence[str]] = {
         "server": [statement.text for statement in error.statements if statement.is_own],
@@ -231,7 +233,7 @@ def _named_by(error: ServerError, sent: Mapping[Part, Any], outline: RequestOutl
         text = "\n".join(texts)
         for name in sent["headers"]:  # which has no upper and lower case
             text = re.sub(re.escape(name), name, text, flags=re.IGNORECASE)
-        marked = _marked(text, outline)
+        marked = _mark_names(text, outline)
         for row in _named_fields().rows if text else ():
             for named in row.corrections(text, marked, sent, outline):
                 of_speaker = msgspec.structs.replace(named.correction, unknown_to=speaker)
@@ -245,7 +247,7 @@ _UNMARKED = str.maketrans({"⟨": "'", "⟩": "'"})
 _PATH = re.compile(r"(')?(?<![\w$])([A-Za-z_$][\w$-]*+(?:[.\[][\w$*-]++\]?+)*+)(?(1)'?)")
 
 
-def _marked(text: str, outline: RequestOutline) -> str:
+def _mark_names(text: str, outline: RequestOutline) -> str:
     """Mark what may be the name of a field that was sent, or a path to one: `⟨name⟩` in the place of its quotes."""
     known, prose = outline.names, _named_fields().prose
     paths = chain.from_iterable(outline.paths.values())
@@ -256,7 +258,7 @@ def _marked(text: str, outline: RequestOutline) -> str:
         path = match[2]
         name = next((key for key in reversed(keys_of(path)) if not key.isdigit() and key != EVERY), "")
         is_prose = not match[1] and (path in prose or path.removesuffix("s") in prose)
-        return match[0] if is_prose or folded(name) not in known else f"⟨{path}⟩"
+        return match[0] if is_prose or fold_name(name) not in known else f"⟨{path}⟩"
 
     return _PATH.sub(mark, text)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from vtc.exchange.asking.corrections import EVERY, Part, folded, limits
+from vtc.exchange.asking.corrections import EVERY, RequestPart, fold_name, limits
 
 MAX_NAMES_PER_ERROR = 20
 """Names that are looked up for one error; further ones name nothing."""
@@ -22,21 +22,21 @@ MAX_DEPTH_BY_NAME = 12
 
 type Tree = dict[str, "Tree"]
 """The fields of an object, with theirs; the entries of a list share the field `EVERY`."""
-type Path = tuple[str, ...]
+type FieldPath = tuple[str, ...]
 
 
 class RequestOutline:
     """Finds the fields of one request by their names in one error."""
 
-    def __init__(self, sent: Mapping[Part, Any]) -> None:
-        self._trees: dict[Part, Tree] = {part: {} for part in sent}
+    def __init__(self, sent: Mapping[RequestPart, Any]) -> None:
+        self._trees: dict[RequestPart, Tree] = {part: {} for part in sent}
         for part, value in sent.items():
             _add(value, self._trees[part], 0)
-        self._found: dict[Path, tuple[Part, Sequence[Path]]] = {}
+        self._found: dict[FieldPath, tuple[RequestPart, Sequence[FieldPath]]] = {}
         self._spelled: dict[int, dict[str, str]] = {}
 
     @cached_property
-    def paths(self) -> Mapping[Part, Sequence[Path]]:
+    def paths(self) -> Mapping[RequestPart, Sequence[FieldPath]]:
         """All paths, by the part of the request; what users and models wrote in free form has none."""
         return {part: [*_below(tree, ())] for part, tree in self._trees.items()}
 
@@ -46,9 +46,9 @@ class RequestOutline:
         return frozenset(name for paths in self.paths.values() for path in paths for name in names_of(path))
 
     @cached_property
-    def _by_name(self) -> Mapping[Part, Mapping[str, Sequence[Path]]]:
+    def _by_name(self) -> Mapping[RequestPart, Mapping[str, Sequence[FieldPath]]]:
         """List the paths of each folded name."""
-        index: dict[Part, dict[str, list[Path]]] = {part: {} for part in self._trees}
+        index: dict[RequestPart, dict[str, list[FieldPath]]] = {part: {} for part in self._trees}
         for part, paths in self.paths.items():
             for path in paths:
                 for name in dict.fromkeys(names_of(path)):
@@ -56,11 +56,11 @@ class RequestOutline:
         return index
 
     @cached_property
-    def _last_names(self) -> Mapping[Part, frozenset[str]]:
+    def _last_names(self) -> Mapping[RequestPart, frozenset[str]]:
         """The folded last keys of all paths."""
-        return {part: frozenset(folded(path[-1]) for path in paths) for part, paths in self.paths.items()}
+        return {part: frozenset(fold_name(path[-1]) for path in paths) for part, paths in self.paths.items()}
 
-    def find(self, names: Path) -> tuple[Part, Sequence[Path]]:
+    def find(self, names: FieldPath) -> tuple[RequestPart, Sequence[FieldPath]]:
         """Find a field by its name or by its path in the server's words: in the body, else in the headers.
 
         Finds nothing for an empty path, and beyond `MAX_NAMES_PER_ERROR`.
@@ -72,21 +72,21 @@ class RequestOutline:
             self._found[names] = ("headers", found["headers"]) if not found["body"] else ("body", found["body"])
         return self._found[names]
 
-    def spelling_beside(self, path: Path, name: str) -> str:
+    def spelling_beside(self, path: FieldPath, name: str) -> str:
         """Return the spelling of a field of the body next to the one at a path; the name itself if there is none."""
         beside = self._follow(self._trees["body"], (*path[:-1], name), set())
         return beside[-1] if beside and beside[:-1] == path[:-1] else name
 
-    def _find_in(self, part: Part, names: Path) -> Sequence[Path]:
+    def _find_in(self, part: RequestPart, names: FieldPath) -> Sequence[FieldPath]:
         if path := self._follow(self._trees[part], names, set()):
             return [path]
         # A server behind the one that is asked may name a path that is not in this body: look for its end.
-        *above, last = map(folded, names)
+        *above, last = map(fold_name, names)
         first = next(filter(self._last_names[part].__contains__, above), None)
         ends = self._by_name[part].get(last, ())
-        return [path for path in ends if first is None or first in map(folded, path[:-1])]
+        return [path for path in ends if first is None or first in map(fold_name, path[:-1])]
 
-    def _follow(self, tree: Tree, names: Path, dead: set[tuple[int, int]]) -> Path | None:
+    def _follow(self, tree: Tree, names: FieldPath, dead: set[tuple[int, int]]) -> FieldPath | None:
         """Follow a path. A server may name what no body has (a kind of message, `body`); any index means all.
 
         `dead` holds the places that lead nowhere, by the names that remain: each is tried once.
@@ -116,8 +116,8 @@ class RequestOutline:
         if name in tree:
             return name
         if id(tree) not in self._spelled:
-            self._spelled[id(tree)] = {folded(key): key for key in reversed(tree)}
-        return self._spelled[id(tree)].get(folded(name))
+            self._spelled[id(tree)] = {fold_name(key): key for key in reversed(tree)}
+        return self._spelled[id(tree)].get(fold_name(name))
 
 
 def _add(value: Any, tree: Tree, depth: int) -> None:
@@ -134,7 +134,7 @@ def _add(value: Any, tree: Tree, depth: int) -> None:
                 _add(part, entries, depth + 1)
 
 
-def _below(tree: Tree, above: Path) -> Iterator[Path]:
+def _below(tree: Tree, above: FieldPath) -> Iterator[FieldPath]:
     """List the paths of all fields of a tree."""
     if len(above) >= MAX_DEPTH_BY_NAME:
         return
@@ -146,13 +146,13 @@ def _below(tree: Tree, above: Path) -> Iterator[Path]:
             yield from _below(below, path)
 
 
-def names_of(path: Path) -> Iterator[str]:
+def names_of(path: FieldPath) -> Iterator[str]:
     """List how the field at a path may be named: by its name, or with that of its object (`reasoningEffort`)."""
-    yield folded(path[-1])
+    yield fold_name(path[-1])
     if len(path) > 1:
-        yield folded("_".join(path[-2:]))
+        yield fold_name("_".join(path[-2:]))
 
 
-def keys_of(path: str) -> Path:
+def keys_of(path: str) -> FieldPath:
     """Split a path into its keys."""
     return tuple(re.findall(r"[\w$*-]+", path))

@@ -25,7 +25,7 @@ from vtc.reporting.report import Report
 _skip_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
-def prepared(
+def prepare_messages(
     request: Request,
     messages: Sequence[Message],
     plan: Plan,
@@ -41,14 +41,14 @@ def prepared(
     messages = _with_whole_calls(messages, tools, lines)
     write, client = protocol.write, protocol.client_text
     if write:
-        messages, shown = _shown(request, messages, plan)
+        messages, shown = _write_loaded_tools(request, messages, plan)
     if write or protocol.promote:
         if client:
-            messages = _structured(messages, client, write, tools)
+            messages = _structure_conversation(messages, client, write, tools)
         if write:
             messages = history.to_text(messages, write, tools)
             if client:
-                messages = history.joined(messages)
+                messages = history.join_user_turns(messages)
         if write and protocol.prompt_tools and shown:
             messages = history.with_tools(messages, write, shown, plan.tool_choice)
         if protocol.promote or protocol.prompt_tools:
@@ -61,7 +61,9 @@ def prepared(
     return None if messages is request.messages else messages
 
 
-def _shown(request: Request, messages: Sequence[Message], plan: Plan) -> tuple[Sequence[Message], Sequence[Tool]]:
+def _write_loaded_tools(
+    request: Request, messages: Sequence[Message], plan: Plan
+) -> tuple[Sequence[Message], Sequence[Tool]]:
     """Write the tools that results load into the conversation, each at its first place; return it and the other tools.
 
     So a tool that is loaded later changes nothing of what stands before. What Claude Code puts before its prompt, and
@@ -130,7 +132,7 @@ def _whole(call: ToolCall, tools: Mapping[str, Tool]) -> ToolCall:
     return replace(call, arguments=mended.arguments)
 
 
-def _structured(
+def _structure_conversation(
     messages: Sequence[Message], client: TextClient, write: Description | None, tools: Mapping[str, Tool]
 ) -> Sequence[Message]:
     """Parse a text client's conversation into calls and results, and leave out what its prompt says of tools."""
@@ -141,11 +143,11 @@ def _structured(
     def without_tools(part: str | Opaque) -> str | Opaque:
         if isinstance(part, Opaque):
             return part
-        rest = documented_tools.documented(part, client.profile.tool_sections).rest
+        rest = documented_tools.find_documented_tools(part, client.profile.tool_sections).rest
         return conversation.with_samples(rest, client.dialect, tools, sample)
 
     out: list[Message] = []
-    for message in conversation.structured(messages, client.dialect, tools):
+    for message in conversation.structure_messages(messages, client.dialect, tools):
         if message.role == "system":
             content = tuple(
                 part for part in map(without_tools, message.content) if isinstance(part, Opaque) or part.strip()
@@ -185,7 +187,7 @@ def answer_to_loops(
         configured, messages = [loops.USUAL], messages[-LATELY:]
     own = {id(message) for message in messages}
     if client:
-        messages = conversation.structured(messages, client.dialect, plan.protocol.by_name)
+        messages = conversation.structure_messages(messages, client.dialect, plan.protocol.by_name)
 
     def is_turn(message: Message) -> bool:
         return message.role == "user" and id(message) in own  # what a client adds to results is no turn
@@ -205,5 +207,5 @@ def answer_to_loops(
             stop = fault
         elif loop.action == "steer":
             steer = f"({fault[0].upper()}{fault[1:]}. Do something else, or answer without a tool.)"
-        report.intervened("loop", _ACTIONS[loop.action], "", fault)
+        report.record_intervention("loop", _ACTIONS[loop.action], "", fault)
     return stop, steer

@@ -33,7 +33,7 @@ class SentText:
         """Replace each run of `MIN_REPEATED_CHARACTERS` or more that the request has, too, by `QUOTED`."""
         if len(text) < MIN_REPEATED_CHARACTERS:
             return text
-        squeezed, places = _squeezed(text)
+        squeezed, places = _drop_whitespace(text)
         kept, at = [], 0
         for begin, end in self._runs(squeezed):
             kept += [text[at : places[begin]], QUOTED]
@@ -43,7 +43,7 @@ class SentText:
     def _runs(self, text: str) -> Iterator[tuple[int, int]]:
         """List where runs of the conversation begin and end."""
         windows = {text[at : at + MIN_REPEATED_CHARACTERS] for at in range(len(text) - MIN_REPEATED_CHARACTERS + 1)}
-        repeated = self._repeated(windows)
+        repeated = self._find_repeated(windows)
         run: tuple[int, int] | None = None
         for at in range(len(text)) if repeated else ():
             if text[at : at + MIN_REPEATED_CHARACTERS] in repeated:
@@ -55,7 +55,7 @@ class SentText:
         if run and self._says_more_than_names(text[slice(*run)]):
             yield run
 
-    def _repeated(self, windows: set[str]) -> set[str]:
+    def _find_repeated(self, windows: set[str]) -> set[str]:
         """Return those of an error's windows that the conversation has."""
         blocks = {window[:_STEP] for window in windows} | {window[-_STEP:] for window in windows}
         text = self._text
@@ -98,7 +98,7 @@ class SentText:
         return re.sub("'{2,}", "'", re.sub(" {2,}", " ", joined.translate(_SAME_QUOTE)))
 
 
-def _squeezed(text: str) -> tuple[str, list[int]]:
+def _drop_whitespace(text: str) -> tuple[str, list[int]]:
     """Write a text as it is compared; return, too, where each character begins in it, and where the last one ends."""
     out: list[str] = []
     places: list[int] = []

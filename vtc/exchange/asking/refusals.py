@@ -93,7 +93,7 @@ class Lesson(NamedTuple):
     """True if it holds for all that follows, and not for this request alone."""
 
 
-def listed(steps: Mapping[str, Any]) -> dict[str, str]:
+def describe_steps(steps: Mapping[str, Any]) -> dict[str, str]:
     """Write steps for people, by name: as a profile says them (`schemas: grammar`), and corrections in words."""
     return {
         name: name if value is True or not isinstance(value, str | int) else f"{name}: {value}".lower()

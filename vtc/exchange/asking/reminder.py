@@ -41,14 +41,14 @@ class Reminder:
         self._asked = turn.said, messages
         return body
 
-    def answered(self, turn: TurnEncoder) -> None:
+    def mark_answered(self, turn: TurnEncoder) -> None:
         """Take note that there is a reply to it; to be told before the turn goes on."""
         if self._past:
             self._past.kept_prefix(*self._encoder.left, self._request)
             if self._past.thoughts:
                 self._past.thoughts.remind(*self._asked)
-        self._report.intervened("retry", "asked", "", WHY[turn.silence or "empty"], USED)
+        self._report.record_intervention("retry", "asked", "", WHY[turn.silence or "empty"], USED)
 
-    def failed(self, why: str) -> None:
+    def mark_failed(self, why: str) -> None:
         """Take note that there is none."""
-        self._report.intervened("retry", "failed", "", why)
+        self._report.record_intervention("retry", "failed", "", why)

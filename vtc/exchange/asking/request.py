@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from vtc.apis import Api, BadRequest, Changes, Request, crossing
 from vtc.apis.contract import FULL
 from vtc.apis.crossing import WireNames
-from vtc.apis.fields import changed, holds, raw_fields
+from vtc.apis.fields import edit_fields, holds, raw_fields
 from vtc.apis.seals import MARK, SealKey
 from vtc.dialects.syntax import tool_names
 from vtc.dialects.writing.history import usage
@@ -25,30 +25,30 @@ from vtc.exchange.asking.corrections import (
     CorrectionScope,
     Fields,
     RequestParts,
+    apply_corrections,
     changed_headers,
-    corrected,
     flags_in,
 )
 from vtc.exchange.asking.named_fields import Attempt, find_attempts
 from vtc.exchange.asking.quotations import SentText
-from vtc.exchange.asking.refusals import GRAMMARS, lesson, listed
+from vtc.exchange.asking.refusals import GRAMMARS, describe_steps, lesson
 from vtc.exchange.asking.server_error import ServerError, read_error
 from vtc.exchange.asking.steps import BRIDGED, CERTAIN, StepContext, made_ready
 from vtc.exchange.asking.steps.calls import without_seals_of_vtc
 from vtc.exchange.asking.steps.limits import size
-from vtc.exchange.asking.window import LEAST, PLAIN, cut, full
+from vtc.exchange.asking.window import LEAST, PLAIN, explain_truncation, full
 from vtc.exchange.replying.expectation import Expectation, GrammarCheck
 from vtc.exchange.replying.factory import ReplyFactory
 from vtc.exchange.replying.silence import lexicon
 from vtc.exchange.replying.stages import ReplyFault
 from vtc.json_text import decode, encode
-from vtc.profiles.document import counted
-from vtc.profiles.memory import renewed
+from vtc.profiles.document import format_count
+from vtc.profiles.memory import merge_learned
 from vtc.profiles.plan import Plan
 from vtc.profiles.planner import API, MODEL, PROMPT, REPLANNED, SAME
 from vtc.reporting import hints
 from vtc.reporting.report import Report
-from vtc.scrub import told as told_of
+from vtc.scrub import format_exception as told_of
 
 logger = logging.getLogger(__name__)
 MOST_ASKED = 4
@@ -161,11 +161,11 @@ class RequestEncoder:
 
     def encode(self, messages: Sequence[Message] | None) -> bytes:
         """Encode the request, with these messages or its own."""
-        body = self._encoded(messages)
+        body = self._encode(messages)
         self._messages = messages
         return body
 
-    def _encoded(self, messages: Sequence[Message] | None) -> bytes:
+    def _encode(self, messages: Sequence[Message] | None) -> bytes:
         plan, request, changes = self._plan, self._request, self._plan.stack.request
         names = WireNames(request.offer.declared if self._steps.get("names") else ())
         context = StepContext(request, self._server, names, plan.learned.made_id)
@@ -178,10 +178,10 @@ class RequestEncoder:
         drop = [path for path in changes.drop if holds(fields, path.split("."))]
         lines += [f"{path} left out, as a profile says" for path in drop]
         if self._crosses:
-            out: Mapping[str, Any] | None = self._translated(fields, ready, drop)
+            out: Mapping[str, Any] | None = self._translate(fields, ready, drop)
             lines += self._untold(canonical, ready, names)
         else:
-            out = self._changed(messages, canonical, ready, names, drop)
+            out = self._change_fields(messages, canonical, ready, names, drop)
         corrections = [Correction("rename", tuple(path.split(".")), to) for path, to in changes.rename.items()]
         corrections += [Correction("leave_out", (*path.split("."),), of="headers") for path in changes.drop_flags]
         corrections += [step for step in self._steps.values() if isinstance(step, Correction) and self._corrects]
@@ -189,7 +189,7 @@ class RequestEncoder:
         if corrections:
             fields = (raw_fields(self._received.body) or {}) if out is None else out
             before = RequestParts(fields, flags_in(self._received.headers))
-            after, changed_by = corrected(before, corrections, self._scope)
+            after, changed_by = apply_corrections(before, corrections, self._scope)
             out = out if after.body is fields else after.body
             headers = changed_headers(before.headers, after.headers)
             took |= changed_by
@@ -201,8 +201,8 @@ class RequestEncoder:
         self._factory.expected = Expectation(
             names=names if names.changed else None,
             grammar=GrammarCheck(constrained, strict),
-            on_count=partial(self._counted, length) if length > LEAST * PLAIN else None,
-            on_error=self._failed,
+            on_count=partial(self._record_token_count, length) if length > LEAST * PLAIN else None,
+            on_error=self._learn_from_stream_error,
         )
         self._report.request += [line for line in lines if line not in self._report.request]
         self._trial.took = took
@@ -239,7 +239,7 @@ class RequestEncoder:
         effort = canonical.effort or ("auto" if plan.stack.taught_api else None)
         return replace(canonical, model=model, stream=canonical.stream and not plan.buffered, effort=effort)
 
-    def _changed(
+    def _change_fields(
         self,
         messages: Sequence[Message] | None,
         request: CanonicalRequest,
@@ -269,12 +269,12 @@ class RequestEncoder:
             drop=drop,
             set={**self._grammar(ready), **stack.request.set},
         )
-        return self._request.changed(changes)
+        return self._request.apply_changes(changes)
 
-    def _translated(self, fields: Mapping[str, Any], ready: CanonicalRequest, drop: Sequence[str]) -> Mapping[str, Any]:
+    def _translate(self, fields: Mapping[str, Any], ready: CanonicalRequest, drop: Sequence[str]) -> Mapping[str, Any]:
         """Say the request in the fields of the server's API."""
         kept = {key: value for key, value in {**fields, **self._grammar(ready)}.items() if key not in drop}
-        return changed(kept, drop, self._plan.stack.request.set)
+        return edit_fields(kept, drop, self._plan.stack.request.set)
 
     def _untold(self, request: CanonicalRequest, ready: CanonicalRequest, names: WireNames) -> list[str]:
         """Name in lines for people what the server is not told, if there is anything."""
@@ -314,14 +314,14 @@ class RequestEncoder:
         """Write the fields that tell the server the grammar of its reply."""
         return self._server.constrain(*ready.constraint) if ready.constraint else {}
 
-    def _counted(self, size: int, tokens: int) -> None:
+    def _record_token_count(self, size: int, tokens: int) -> None:
         """Take note of the tokens that the server counted of a prompt of so many bytes."""
         window = self._steps.get("context")
-        line = cut(tokens, size, window if isinstance(window, int) else None)
+        line = explain_truncation(tokens, size, window if isinstance(window, int) else None)
         if line and line not in self._report.notes:
             self._report.notes.append(line)
 
-    def _failed(self, error: bytes) -> Failure | None:
+    def _learn_from_stream_error(self, error: bytes) -> Failure | None:
         """Learn from an error amid a reply, whose client cannot wait any more; return what it is told instead.
 
         That is a full window, in its own API's words.
@@ -363,9 +363,9 @@ class RequestEncoder:
                 return None
             last, self._report.request[:] = (self.sent, self.asked), before
             if taught.kept:
-                self.taught = renewed(self.taught, taught.steps)
-            self._steps = renewed(self._steps, taught.steps if taught.once is None else {MAX_TOKENS: taught.once})
-            body = self._encoded(self._messages)
+                self.taught = merge_learned(self.taught, taught.steps)
+            self._steps = merge_learned(self._steps, taught.steps if taught.once is None else {MAX_TOKENS: taught.once})
+            body = self._encode(self._messages)
             if (self.sent, self.asked) != last:
                 self._trial.begin(said.words, taught.steps if taught.kept else {}, before)
                 return body
@@ -389,10 +389,10 @@ class RequestEncoder:
             self.taught = {name: step for name, step in self.taught.items() if name not in undone}
             self._steps = {name: step for name, step in self._steps.items() if name not in undone}
             self._report.request[:] = trial.lines
-            self._encoded(self._messages)
+            self._encode(self._messages)
         trial.steps = {}
 
-    def corrected(self, reply: str, faults: Sequence[ReplyFault]) -> bytes:
+    def encode_retry(self, reply: str, faults: Sequence[ReplyFault]) -> bytes:
         """Encode it with the model's reply, what is wrong with it, and how the calls that failed are written."""
         listed = "".join(f"\n- {reason}" for reason in dict.fromkeys(fault.quoted or fault.reason for fault in faults))
         usages = dict.fromkeys(filter(None, (self._usage(fault.tool) for fault in faults)))
@@ -400,7 +400,7 @@ class RequestEncoder:
         again = "Write your call again like that, filled in." if usages else "Write the whole reply again, corrected."
         question = f"Nothing of your last reply was carried out:{listed}{shown}\n{again}"
         turns = Message("assistant", (reply or NOTHING,)), Message("user", (question,))
-        return self._encoded([*self._so_far, *turns])
+        return self._encode([*self._so_far, *turns])
 
     def reminding(self, how: Silence, said: str) -> tuple[bytes, tuple[Message, ...]]:
         """Encode it for a turn that ended without a word: with what the model `said`, and a reminder.
@@ -411,7 +411,7 @@ class RequestEncoder:
         usage = self._usage(next((name for name in tools if name in said), tools[0] if tools else ""))
         reminder = lexicon().reminders[how] + f"\nA call is written like this:\n{usage}" * bool(usage)
         messages = Message("assistant", (said.strip() or NOTHING,)), Message("user", (reminder,))
-        return self._encoded([*self._so_far, *messages]), messages
+        return self._encode([*self._so_far, *messages]), messages
 
     @property
     def _so_far(self) -> Sequence[Message]:
@@ -429,9 +429,9 @@ class RequestEncoder:
         self.left, self._messages, self.sent = ((), ()), None, b""
         self._received = ReceivedRequest(self._received.body)
 
-    def learned(self) -> None:
+    def confirm_quirks(self) -> None:
         """Remember for others what its refusals taught, because the server accepted a request with it."""
-        taught = self._of_use(renewed(self._plan.lessons.held(), self.taught))
+        taught = self._of_use(merge_learned(self._plan.lessons.list_held(), self.taught))
         self._plan.lessons.learn(taught)
         self._plan.lessons.release()
         # The note says it.
@@ -441,7 +441,7 @@ class RequestEncoder:
             self._plan.stand_in.names.learn({MODEL: True})
             name, only = self._request.model, self._plan.server_model
             self._note(f"the server has no model {name}: asked again for {only}, its only one, as is what follows")
-        if steps := [line for name, line in listed(taught).items() if name not in (*REPLANNED, *GRAMMARS)]:
+        if steps := [line for name, line in describe_steps(taught).items() if name not in (*REPLANNED, *GRAMMARS)]:
             self._note(f"asked again, as the server refused it; done at once from now on: {', '.join(steps)}")
         if (api := taught.get(API)) not in (None, SAME):
             self._note(f"the server has {self._request.model} in another API: asked again by {api}, as is what follows")
@@ -456,7 +456,7 @@ class RequestEncoder:
 
     def confirm(self) -> None:
         """Remember for others what is held for this conversation, because the server accepted a request with it."""
-        if held := self._of_use(self._plan.lessons.held()):
+        if held := self._of_use(self._plan.lessons.list_held()):
             self._plan.lessons.learn(held)
             self._plan.lessons.release()
 
@@ -499,4 +499,5 @@ def as_it_came(known: Iterable[str] = ()) -> Iterator[None]:
 
 def _foreign(count: int) -> str:
     """Tell people of seals of another server, model or conversation."""
-    return f"{counted(count, 'seal')} of past reasoning left out: VTC gave the client none like it in this conversation"
+    seals = format_count(count, "seal")
+    return f"{seals} of past reasoning left out: VTC gave the client none like it in this conversation"

@@ -76,7 +76,7 @@ def read_error(error: bytes, sent: SentText | None = None) -> ServerError:
         value = decode(error, "replace")
     except ValueError:
         value = error.decode(errors="replace")
-    reader = _Reader()
+    reader = _ErrorReader()
     found = dict.fromkeys(islice(reader.statements(value), MAX_STATEMENTS))
     left, statements = MAX_ERROR_CHARACTERS, []
     for text, is_own in found:
@@ -90,7 +90,7 @@ def read_error(error: bytes, sent: SentText | None = None) -> ServerError:
     return ServerError(statements, frozenset(reader.places))
 
 
-class _Reader:
+class _ErrorReader:
     """Reads one error."""
 
     def __init__(self) -> None:
@@ -113,7 +113,7 @@ class _Reader:
             case dict():
                 for where, says in _PLACES:
                     place, words = value.get(where), value.get(says)
-                    if place and isinstance(words, str) and (path := self._dotted(place)):
+                    if place and isinstance(words, str) and (path := self._format_path(place)):
                         yield f"{path}: {words}", is_own
                 for name, part in value.items():
                     if name not in _NO_STATEMENTS:
@@ -122,10 +122,10 @@ class _Reader:
     def plain(self, text: str) -> str:
         """Write a text with quotes of one kind, and paths with dots."""
         text = _QUOTES.sub("'", text)
-        text = _LOC.sub(lambda match: f"\n{self._dotted(re.findall(r'[\w$-]+', match[1]))}: ", text)
+        text = _LOC.sub(lambda match: f"\n{self._format_path(re.findall(r'[\w$-]+', match[1]))}: ", text)
         return re.sub(r"[ \t]+", " ", text.replace(" -> ", "."))
 
-    def _dotted(self, place: Any) -> str:
+    def _format_path(self, place: Any) -> str:
         """Write the place of a part as a path; what is no name in it, as the kinds of Pydantic, is left out."""
         parts = place if isinstance(place, list) else [place]
         path = ".".join(str(part) for part in parts if re.fullmatch(r"[\w$.\[\]-]{1,200}", str(part)))

@@ -43,7 +43,7 @@ _NEVER = (401, 402, 403, 404, 405, 408, 429)
 TOO_LARGE = 413
 
 
-class Tokens(NamedTuple):
+class TokenCounts(NamedTuple):
     """The tokens that a server tells of a model's window and of a prompt; 0 where it tells none."""
 
     window: int
@@ -58,11 +58,11 @@ def _words() -> WindowWords:
     return table(Path(__file__).with_suffix(".yaml"), WindowWords)
 
 
-def tokens(message: str) -> Tokens:
+def tokens(message: str) -> TokenCounts:
     """Read the tokens that an error tells."""
     words = _words()
     window, prompt = number(message, *words.window), number(message, *words.prompt)
-    return Tokens(window, prompt, partly=pattern(words.partly).search(message) is not None)
+    return TokenCounts(window, prompt, partly=pattern(words.partly).search(message) is not None)
 
 
 def is_limited(message: str) -> bool:
@@ -75,7 +75,7 @@ def is_full(message: str) -> bool:
     return pattern(*_words().full).search(message) is not None
 
 
-def full(status: int, error: bytes, size: int, sent: SentText | None = None) -> Tokens | None:
+def full(status: int, error: bytes, size: int, sent: SentText | None = None) -> TokenCounts | None:
     """Read the error of a prompt that is too long: the tokens of window and prompt; None if it is any other.
 
     `size` are the bytes of the prompt, by which tokens are estimated that the server does not tell; what the error
@@ -91,7 +91,7 @@ def full(status: int, error: bytes, size: int, sent: SentText | None = None) -> 
     if 0 < prompt < window and not partly:
         return None  # it is the reply that has no room
     prompt = prompt if prompt > window else max(size // 4, window + 1, 2)
-    return Tokens(window or prompt - 1, prompt)
+    return TokenCounts(window or prompt - 1, prompt)
 
 
 def _own_words(error: bytes) -> str:
@@ -127,7 +127,7 @@ FEWEST = 14
 """Bytes that no token of any text stands for, on an average: a prompt of fewer tokens was cut, whatever they are."""
 
 
-def cut(tokens: int, size: int, window: int | None = None) -> str:
+def explain_truncation(tokens: int, size: int, window: int | None = None) -> str:
     """Tell that a prompt of `size` bytes was cut, by the tokens that the server counted; empty if it was not."""
     # Windows are powers of two as a rule.
     windows = [window, window // 2] if window else [1 << (tokens + SLACK).bit_length() - 1]

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import chain, islice
 
-from vtc.apis.content import answered
+from vtc.apis.content import get_tool_output
 from vtc.dialects.reading.reader import NotCompared
 from vtc.dialects.syntax import pattern
 from vtc.dialects.syntax.description import Description
@@ -118,7 +118,7 @@ class Echoes:
         """
         text = plain(written).strip()
         for call in calls:
-            if words := self._said(call, len(written)):
+            if words := self._split_call(call, len(written)):
                 digest = _digest(call)
                 for result in self._results:
                     if self._made.get(digest, result.place) < result.place:
@@ -128,7 +128,7 @@ class Echoes:
                         return result.tool
         return None
 
-    def _said(self, call: ToolCall, size: int) -> WrittenCall | None:
+    def _split_call(self, call: ToolCall, size: int) -> WrittenCall | None:
         """Take apart a call that is written in so many characters; None if it has no value."""
         values = [lines for text in _values(_arguments(call)) if (lines := _lines(text))]
         if not values:
@@ -161,7 +161,7 @@ class Echoes:
         text, longest = result.text, call.longest
         for start, end in ((result.at, len(text)), (0, min(result.at + len(longest) + 2, len(text)))):
             for at in self._places(text, longest, start, end):
-                names = self._named(result, call.names)
+                names = self._find_names(result, call.names)
                 if not names:
                     return False
                 if self._is_there(text, call, at, names):
@@ -169,7 +169,7 @@ class Echoes:
                     return True
         return False
 
-    def _named(self, result: Result, names: tuple[str, ...]) -> list[int]:
+    def _find_names(self, result: Result, names: tuple[str, ...]) -> list[int]:
         """List where a name of a tool stands as that: a mark is beside it, on one side at least."""
         text = result.text
         if names not in result.named:
@@ -247,7 +247,7 @@ class Echoes:
         return any(_kinds(expected[start:]).startswith(_kinds(begun)) for start in starts)
 
 
-def found(
+def find_echoes(
     messages: Sequence[Message],
     dialects: tuple[Description, ...],
     tools: Mapping[str, Tool],
@@ -268,12 +268,12 @@ def found(
     if client and any(
         message.role == "user" and (_is_escaped(message.text) or holds(message.text)) for message in messages
     ):
-        messages = conversation.structured(messages, client, tools)
+        messages = conversation.structure_messages(messages, client, tools)
     names = {call.id: call.name for message in messages for call in message.calls}
     results = list[Result]()
     kept = escaped = 0
     for place, message in reversed([*enumerate(messages)]):
-        text = answered(message)
+        text = get_tool_output(message)
         if _is_escaped(text) and (escaped := escaped + len(text)) <= MOST_KEPT:
             text = plain(text)
         if text and holds(text):
@@ -295,7 +295,7 @@ def plain(text: str) -> str:
     for _ in range(_NESTED):
         before = text
         if "\\" in text:
-            text = _unescaped(text)
+            text = _unescape(text)
         if "&" in text:
             text = _NUMBERED.sub(lambda match: chr(int(match[1] or match[2], 10 if match[1] else 16)), text)
             for entity, meant in _ENTITIES.items():
@@ -314,7 +314,7 @@ def _is_escaped(text: str) -> bool:
     return "\\u" in text or ("&" in text and ("&lt;" in text or "&#" in text or "&quot;" in text or "&amp;" in text))
 
 
-def _unescaped(text: str) -> str:
+def _unescape(text: str) -> str:
     """A text without what JSON escapes, however often."""
     text = _WHITE.sub(" ", _NEWLINE.sub("\n", text))
     text = _UNICODE.sub(lambda match: chr(min(int(match[match.lastindex or 0], 16), sys.maxunicode)), text).replace(

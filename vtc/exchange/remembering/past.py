@@ -17,7 +17,7 @@ from vtc.events import Media, Message, Opaque, Seal, Tool, ToolCall
 from vtc.exchange.remembering.thoughts import PastThoughts, opening
 from vtc.json_text import encode
 from vtc.profiles.matching import Facts
-from vtc.profiles.memory import MOST_PROMPTS, ConversationLessons, Memory, digest, renewed
+from vtc.profiles.memory import MOST_PROMPTS, ConversationLessons, Memory, digest, merge_learned
 from vtc.profiles.plan import Plan
 from vtc.profiles.planner import Planner
 from vtc.scrub import scrub
@@ -66,7 +66,7 @@ def prompt(
     `skips_billing` leaves out the line that Claude Code puts before its prompt.
     """
 
-    def written(part: str | Opaque) -> str:
+    def render_part(part: str | Opaque) -> str:
         if isinstance(part, str):
             return part
         if part.thought:
@@ -79,7 +79,7 @@ def prompt(
         return f"({content.kind} {_digest(content.data or content.url)})"
 
     declared = [Unit(f"tool {tool.name}", _tool(tool)) for tool in tools]
-    spoken = [Unit(message.role, _text(message, written)) for message in messages]
+    spoken = [Unit(message.role, _text(message, render_part)) for message in messages]
     size = sum([sys.getsizeof(unit.text) + ENTRY for unit in (*declared, *spoken)])
     return SentPrompt(tuple(declared), tuple(spoken), size)
 
@@ -143,22 +143,22 @@ class LastPrompts:
         self._key = digest(*whose, model)
         self._known = known
 
-    def left(self, prompt: SentPrompt) -> dict[str, Any]:
+    def record(self, prompt: SentPrompt) -> dict[str, Any]:
         """Keep a prompt that leaves; return what it keeps of the last one of its conversation, empty if that is new."""
         known = self._memory.get(self._key)
         prompts: list[SentPrompt] = [*known] if isinstance(known, tuple) else []
-        related = [(earlier, compared(earlier, prompt)) for earlier in prompts if _is_related(earlier, prompt)]
+        related = [(earlier, compare_prompts(earlier, prompt)) for earlier in prompts if _is_related(earlier, prompt)]
         whole = [pair for pair in related if pair[1].broken is None]
         best = max(whole, key=lambda pair: pair[1].messages, default=None)
         if best is None:
             left = (pair for pair in related if 2 * len(prompt.messages) > len(pair[0].messages))
-            best = max(left, key=lambda pair: _shared(pair[0], prompt), default=None)
+            best = max(left, key=lambda pair: _count_shared(pair[0], prompt), default=None)
         if best is not None and (best[1].broken or len(prompt.messages) >= len(best[0].messages)):
             prompts.remove(best[0])
-        self._put([prompt, *prompts])
-        return self._told(best[0], prompt, best[1]) if best else {}
+        self._store([prompt, *prompts])
+        return self._describe_change(best[0], prompt, best[1]) if best else {}
 
-    def _put(self, prompts: Sequence[SentPrompt]) -> None:
+    def _store(self, prompts: Sequence[SentPrompt]) -> None:
         kept: list[SentPrompt] = []
         size = 0
         for prompt in prompts[:MOST]:
@@ -166,9 +166,9 @@ class LastPrompts:
             if size > MOST_PROMPTS // 4:
                 break
             kept.append(prompt)
-        self._memory.put(self._key, tuple(kept), sum(prompt.size for prompt in kept))
+        self._memory.store(self._key, tuple(kept), sum(prompt.size for prompt in kept))
 
-    def _told(self, before: SentPrompt, now: SentPrompt, kept: Kept) -> dict[str, Any]:
+    def _describe_change(self, before: SentPrompt, now: SentPrompt, kept: Kept) -> dict[str, Any]:
         """Write it as plain data, with an excerpt of both."""
         same = (*now.tools[: kept.tools], *now.messages[: kept.messages])
         chars = sum(len(unit.text) for unit in same)
@@ -198,7 +198,7 @@ class LastPrompts:
         return first, second
 
 
-def compared(before: SentPrompt, now: SentPrompt) -> Kept:
+def compare_prompts(before: SentPrompt, now: SentPrompt) -> Kept:
     """Compare a prompt with the one before it; what stands last in either may be there for one turn alone."""
     tools = _common(before.tools, now.tools)
     if tools < max(len(before.tools), len(now.tools)):
@@ -235,7 +235,7 @@ def _at(units: Sequence[Unit], place: int) -> Unit | None:
     return units[place] if place < len(units) else None
 
 
-def _shared(before: SentPrompt, now: SentPrompt) -> int:
+def _count_shared(before: SentPrompt, now: SentPrompt) -> int:
     """Count the messages that both have, at whatever place; prompts of the system's do not count."""
     return len({*before.spoken} & {*now.spoken})
 
@@ -248,11 +248,11 @@ def _is_related(before: SentPrompt, now: SentPrompt) -> bool:
     earlier, later = before.spoken, now.spoken
     if earlier[:1] == later[:1]:
         return bool(earlier)
-    shared = _shared(before, now)
+    shared = _count_shared(before, now)
     return shared > 1 and 2 * shared >= len(earlier)
 
 
-type Planned = Callable[[Mapping[str, Any]], tuple[Plan, History | None]]
+type MakePlan = Callable[[Mapping[str, Any]], tuple[Plan, History | None]]
 """Decides about a request, given the steps that its server taught since it came."""
 
 
@@ -279,7 +279,7 @@ class History:
 
     def kept_prefix(self, messages: Sequence[Message], tools: Sequence[Tool], request: Request) -> dict[str, Any]:
         """Keep the prompt that leaves; return what it keeps of the last one (`Report.prefix`)."""
-        return self._prompts.left(prompt(messages, tools, request.meaning, skips_billing=self._skips_billing))
+        return self._prompts.record(prompt(messages, tools, request.meaning, skips_billing=self._skips_billing))
 
 
 def _conversation(whose: Sequence[str], request: Request) -> bytes:
@@ -287,18 +287,18 @@ def _conversation(whose: Sequence[str], request: Request) -> bytes:
     return digest(*whose, opening(request.messages).hex())
 
 
-def planning(planner: Planner, facts: Facts, request: Request, memory: Memory | None) -> Planned:
+def planning(planner: Planner, facts: Facts, request: Request, memory: Memory | None) -> MakePlan:
     """Make what decides about a request with these facts, once or, when its server teaches what that changes, anew."""
 
     key = cache(partial(_conversation, (*facts.whose, facts.model), request))
 
-    def planned(taught: Mapping[str, Any]) -> tuple[Plan, History | None]:
+    def plan(taught: Mapping[str, Any]) -> tuple[Plan, History | None]:
         if not memory:
             return planner.plan(facts, request, None, taught), None
-        held = ConversationLessons(None, memory.held, key).held()
-        plan = planner.plan(facts, request, memory, renewed(held, taught))
+        held = ConversationLessons(None, memory.held, key).list_held()
+        plan = planner.plan(facts, request, memory, merge_learned(held, taught))
         lessons = ConversationLessons(plan.lessons, memory.held, key, memory.clock)
         plan = msgspec.structs.replace(plan, lessons=lessons)
         return plan, History(memory, facts, plan, request)
 
-    return planned
+    return plan

@@ -49,9 +49,9 @@ from vtc.events import (
     ToolCall,
 )
 from vtc.json_text import decode
-from vtc.profiles.document import counted
+from vtc.profiles.document import format_count
 from vtc.profiles.memory import Memory
-from vtc.scrub import told
+from vtc.scrub import format_exception
 
 MOST = 1 << 20
 """Characters of the reasoning of one turn beyond which it is not kept."""
@@ -111,17 +111,17 @@ class Reminded(msgspec.Struct, frozen=True):
 
     def after(self, turn: Sequence[Message]) -> list[Message] | None:
         """Return what a turn, as the client has it, said after the first reply; None if it does not begin with that."""
-        left, out = squeezed(self.said), list[Message]()
+        left, out = drop_whitespace(self.said), list[Message]()
         for message in turn:
             content: list[str | Opaque] = []
             for part in message.content:
                 if not left or not isinstance(part, str):
                     content.append(part)
                     continue
-                size = _shared(part, left)
+                size = _match_prefix(part, left)
                 if size is None:
                     return None
-                left = left[len(squeezed(part[:size])) :]
+                left = left[len(drop_whitespace(part[:size])) :]
                 rest = part[size:] if left else part[size:].lstrip()
                 content += [rest] if rest else []
             kept = message if content == [*message.content] else replace(message, content=tuple(content))
@@ -130,7 +130,7 @@ class Reminded(msgspec.Struct, frozen=True):
         return None if left else out
 
 
-def _shared(text: str, squeezed: str) -> int | None:
+def _match_prefix(text: str, squeezed: str) -> int | None:
     """Find where a text ends that begins as one without white space; None if it does not, for as far as both go."""
     at = 0
     for place, character in enumerate(text):
@@ -167,7 +167,7 @@ class PastThoughts:
         self.asked_last = False
         """True if it was asked again in its last turn, and made no call."""
         self._memory = memory.thoughts
-        self._learned = memory.learned(*whose, model, "thoughts")
+        self._learned = memory.get_learned(*whose, model, "thoughts")
         self._of = repr((*whose, model)).encode("utf-8", "surrogatepass")
         self._said = b""
         """The digest of the conversation that this request sends."""
@@ -185,45 +185,47 @@ class PastThoughts:
         given = 0
         so_far = hashlib.blake2b(self._of, digest_size=32)
         for place, turn in _turns(messages):
-            first, own = self._reminded(so_far.digest(), turn)
+            first, own = self._split_reminded(so_far.digest(), turn)
             said = own[0].text if len(own) == 1 else None
             is_model = self._memory.size and own and turn[0].role == "assistant"
-            if is_model and (known := self._known(so_far.digest(), own)):
+            if is_model and (known := self._find_turn(so_far.digest(), own)):
                 is_lost = self._is_lost(request, own, known, seals)
                 given += is_lost
                 # A client of another API may have no place for each of them, though it brings all.
                 if is_lost or (known.sealed and seals):
                     own = self._with(request, own, known, field)
-                if self.as_text and known.wrote and said is not None and squeezed(said) == known.said:
+                if self.as_text and known.wrote and said is not None and drop_whitespace(said) == known.said:
                     own = [_as_written(own[0], known.wrote)]
             if first or own is not turn:
                 changed |= {place: (*first, *own), **dict.fromkeys(range(place + 1, place + len(turn)), ())}
             for message in turn:
-                for part in _said(message):
+                for part in _serialize_content(message):
                     so_far.update(part)
         self._said = so_far.digest()
-        if self.reminds and self._memory.get(_asked(self._said)):
-            self._memory.put(_asked(self._said), _SEVERAL, 0)  # the reply to come is another one
+        if self.reminds and self._memory.get(_derive_retry_key(self._said)):
+            self._memory.store(_derive_retry_key(self._said), _SEVERAL, 0)  # the reply to come is another one
         if not changed:
             return messages
         if given:
-            lines.append(f"reasoning of {counted(given, 'past turn')} given back")
+            lines.append(f"reasoning of {format_count(given, 'past turn')} given back")
         return [shown for place, message in enumerate(messages) for shown in changed.get(place, (message,))]
 
-    def _reminded(self, so_far: bytes, turn: list[Message]) -> tuple[tuple[Message, ...], list[Message]]:
+    def _split_reminded(self, so_far: bytes, turn: list[Message]) -> tuple[tuple[Message, ...], list[Message]]:
         """Part a turn: what the model was told amid it, with what it said before that; and what it said after."""
         if not self.reminds or turn[0].role != "assistant":
             return (), turn
-        known = self._memory.get(_asked(so_far))
+        known = self._memory.get(_derive_retry_key(so_far))
         rest = known.after(turn) if isinstance(known, Reminded) else None
         self.asked_last = rest is not None and not any(message.calls for message in turn)
         return (known.messages, rest) if isinstance(known, Reminded) and rest is not None else ((), turn)
 
     def remind(self, said: str, messages: tuple[Message, ...]) -> None:
         """Keep that the model, which `said` that much, was told something amid its turn: with these messages."""
-        self._memory.put(_asked(self._said), Reminded(said, messages), 4 * sum(len(one.text) for one in messages))
+        self._memory.store(
+            _derive_retry_key(self._said), Reminded(said, messages), 4 * sum(len(one.text) for one in messages)
+        )
 
-    def _known(self, conversation: bytes, turn: Sequence[Message]) -> Turn | None:
+    def _find_turn(self, conversation: bytes, turn: Sequence[Message]) -> Turn | None:
         """Find what is kept of a turn."""
         calls = [call for message in turn for call in message.calls]
         text = SaidText("".join(message.text for message in turn)).digest if not calls else b""
@@ -238,13 +240,13 @@ class PastThoughts:
         is_signed = any(placed.thought.signature for placed in known.sealed)
         own = "" if is_signed else "".join(message.reasoning for message in turn)
         bare[at] = replace(bare[at], reasoning=known.thought or own, recalled=bool(known.thought))
-        out = placed(bare, known.sealed)
+        out = place_thoughts(bare, known.sealed)
         return [request.with_thoughts(message, field) for message in out] if field else out
 
     def _is_lost(self, request: Request, turn: Sequence[Message], known: Turn, seals: SealKey | None) -> bool:
         """True if the client lost what is `known`: a seal wins over its own copy, which is no more than the text."""
         brought = (value for message in turn for value in request.seals(message))
-        if any(seals is None or seals.opened(value) for value in brought):
+        if any(seals is None or seals.unseal(value) for value in brought):
             return False
         is_told = any(message.reasoning for message in turn)
         return bool(known.sealed) or (self.recalls and bool(known.thought) and not is_told)
@@ -261,10 +263,10 @@ class PastThoughts:
             key = _key(self._said, some, b"" if calls else text)
             known = self._memory.get(key)
             kept = turn if known in (None, turn) else _SEVERAL
-            self._memory.put(key, kept, 4 * turn.size)
+            self._memory.store(key, kept, 4 * turn.size)
 
 
-def placed(turn: Sequence[Message], thoughts: Sequence[PlacedThought]) -> list[Message]:
+def place_thoughts(turn: Sequence[Message], thoughts: Sequence[PlacedThought]) -> list[Message]:
     """Put thoughts into a turn, in their places."""
     before = deque(thought for thought in thoughts if not thought.is_at_call)
     rest = deque(thought for thought in thoughts if thought.is_at_call)
@@ -277,11 +279,11 @@ def placed(turn: Sequence[Message], thoughts: Sequence[PlacedThought]) -> list[M
                 content.append(part)
                 continue
             text = part
-            while before and before[0].said < said + len(squeezed(text)):
+            while before and before[0].said < said + len(drop_whitespace(text)):
                 head, text = _split(text, before[0].said - said)
-                said += len(squeezed(head))
+                said += len(drop_whitespace(head))
                 content += [*([head] if head else []), Opaque(thought=before.popleft().thought)]
-            said += len(squeezed(text))
+            said += len(drop_whitespace(text))
             content.append(text)
         if message.calls or message is turn[-1]:
             content += [Opaque(thought=thought.thought) for thought in before]
@@ -294,7 +296,7 @@ def placed(turn: Sequence[Message], thoughts: Sequence[PlacedThought]) -> list[M
             calls.append(replace(call, before=(*call.before, *here)) if here else call)
             called += 1
         out.append(replace(message, content=tuple(content), calls=tuple(calls)))
-    return _ended(out, [Opaque(thought=thought.thought) for thought in rest]) if rest else out
+    return _append_thoughts(out, [Opaque(thought=thought.thought) for thought in rest]) if rest else out
 
 
 def _split(text: str, count: int) -> tuple[str, str]:
@@ -305,7 +307,7 @@ def _split(text: str, count: int) -> tuple[str, str]:
     return text[:end], text[end:]
 
 
-def _ended(turn: list[Message], thoughts: Sequence[Opaque]) -> list[Message]:
+def _append_thoughts(turn: list[Message], thoughts: Sequence[Opaque]) -> list[Message]:
     """Put thoughts at the end of a turn."""
     at = next((at for at in reversed(range(len(turn))) if turn[at].calls), -1)
     *calls, last = turn[at].calls or (None,)
@@ -330,7 +332,7 @@ class SaidText:
         if self._unread:
             unread, self._unread = self._unread, []
             self.add(msgspec.json.decode(b'"%b"' % b"".join(unread), type=str))
-        plain = squeezed(text)
+        plain = drop_whitespace(text)
         self._size += len(plain)
         self._hash.update(plain.encode("utf-8", "surrogatepass"))
 
@@ -357,11 +359,11 @@ def opening(messages: Iterable[Message]) -> bytes:
 
     Agents shorten results, and leave out turns in the middle.
     """
-    said = (part for message in messages if message.role == "user" for part in _said(message)[1:])
+    said = (part for message in messages if message.role == "user" for part in _serialize_content(message)[1:])
     return hashlib.blake2b(next(said, b""), digest_size=32).digest()
 
 
-def squeezed(text: str) -> str:
+def drop_whitespace(text: str) -> str:
     """Leave out white space: clients trim it."""
     return "".join(text.split())
 
@@ -388,7 +390,7 @@ def _turns(messages: Sequence[Message]) -> Iterator[tuple[int, list[Message]]]:
         yield len(messages) - len(turn), turn
 
 
-def _said(message: Message) -> tuple[bytes, ...]:
+def _serialize_content(message: Message) -> tuple[bytes, ...]:
     """Write what a message says, and nothing of what clients change from one request to the next."""
     text = message.text
     if "<system-reminder>" in text:
@@ -411,7 +413,7 @@ def _key(conversation: bytes, calls: Sequence[ToolCall], text: bytes) -> bytes:
     return digest.digest()
 
 
-def _asked(conversation: bytes) -> bytes:
+def _derive_retry_key(conversation: bytes) -> bytes:
     return hashlib.blake2b(conversation, digest_size=32, person=b"asked again").digest()
 
 
@@ -451,7 +453,7 @@ class HeardThoughts:
 
     def seal(self, seal: Seal, said: int) -> int:
         """Take a seal, after so many characters of what the client was told; return how long it is."""
-        own = self._seals.opened(seal.value) if self._seals else None
+        own = self._seals.unseal(seal.value) if self._seals else None
         text = "".join(self._block) if seal.signature else ""
         thought = own or Thought(text, seal.signature, seal.encrypted, seal.on)
         self.sealed.append(PlacedThought(thought, said, seal.calls))
@@ -537,7 +539,7 @@ class ThoughtRecorder:
         except ValueError:
             self.stop()
 
-    def left(self, events: Iterable[ReplyEvent], choice: int) -> None:
+    def record_sent(self, events: Iterable[ReplyEvent], choice: int) -> None:
         """Take what leaves for the client; the end of the message ends the listening."""
         for event in events if self._listens and not choice else ():
             match event:
@@ -578,17 +580,17 @@ class ThoughtRecorder:
         if not self._listens:
             return
         try:
-            calls = self._made()
+            calls = self._collect_calls()
             sealed = tuple(self._thoughts.sealed)
-            turn = Turn(self._thoughts.text() if self._plain else "", sealed, *self._written())
+            turn = Turn(self._thoughts.text() if self._plain else "", sealed, *self._get_written_text())
             if turn != Turn() and (calls or (sealed and self._said)):
                 text = self._said.digest if self._said else b""
                 self._keep(turn, self._field if self._field in FIELDS else "", calls, text)
         except Exception as error:  # the reply itself goes on
-            logger.error("vtc: nothing of this reply is kept for later turns\n%s", told(error))
+            logger.error("vtc: nothing of this reply is kept for later turns\n%s", format_exception(error))
         self.stop()
 
-    def _made(self) -> list[ToolCall]:
+    def _collect_calls(self) -> list[ToolCall]:
         """Put together the calls that the client was given."""
         whole = [entry.call for entry in self._calls if isinstance(entry, Call)]
         pieces = (entry for entry in self._calls if isinstance(entry, CallDelta))
@@ -599,7 +601,7 @@ class ThoughtRecorder:
         self._listens, self._calls_in_text, self._said = False, None, None
         self._thoughts, self._wrote, self._calls = HeardThoughts(None), [], []
 
-    def _written(self) -> tuple[str, str]:
+    def _get_written_text(self) -> tuple[str, str]:
         """Return what the model wrote, and that without its calls; nothing where calls are not as it wrote them."""
         if not self._calls_in_text or self._markup is None:
             return "", ""
@@ -615,7 +617,7 @@ class ThoughtRecorder:
             rest = head + tail
         for text in self._markup:
             rest = rest.replace(text, "")
-        return wrote, squeezed(rest)
+        return wrote, drop_whitespace(rest)
 
     def _think(self, text: str, *, own: bool) -> None:
         self._length += len(text)

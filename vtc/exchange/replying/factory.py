@@ -19,8 +19,8 @@ from vtc.apis.whole import replies
 from vtc.dialects.bounded_cache import COMPILED
 from vtc.dialects.reading.reader import Begins, ModelFacts, Reader
 from vtc.dialects.syntax.description import Description
-from vtc.dialects.syntax.grammar import compiled
-from vtc.dialects.writing.history import BLANK, written
+from vtc.dialects.syntax.grammar import compile_grammar
+from vtc.dialects.writing.history import BLANK, render_sample_call
 from vtc.events import CUT_OFF, Failure, Silence, Tool
 from vtc.exchange.remembering import echoes
 from vtc.exchange.remembering.echoes import Echoes
@@ -32,7 +32,7 @@ from vtc.exchange.replying.reply import ReplyPipeline
 from vtc.exchange.replying.silence import silence
 from vtc.exchange.replying.stages import Ids
 from vtc.exchange.replying.stream import CodedStream, Stream
-from vtc.exchange.replying.text_reading import Guess, LateCalls, TextReading, Thoughts
+from vtc.exchange.replying.text_reading import Guess, LateCalls, ReasoningCalls, TextReading
 from vtc.guards.chain import chain_of
 from vtc.guards.patterns import Budget
 from vtc.profiles.plan import Plan, ReadingPlan
@@ -100,7 +100,9 @@ class ReplyFactory:
         if not (reading.dialects and self._tools) or reading.echo == "call":
             return None
         dialect = client.dialect if client else None
-        return partial(echoes.found, request.messages, reading.dialects, self._tools, dialect, self._tools_written)
+        return partial(
+            echoes.find_echoes, request.messages, reading.dialects, self._tools, dialect, self._tools_written
+        )
 
     @cached_property
     def own(self) -> ModelFacts:
@@ -139,8 +141,8 @@ class ReplyFactory:
             faults = [fault for pipeline in relay.pipelines.values() for fault in pipeline.faults]
             return None if any(fault.kind != "tool_choice" for fault in faults) else self._silence(reply)
 
-        def failed(error: bytes) -> Failure | None:
-            report.errors.append(hints.explained(None, error))
+        def handle_error(error: bytes) -> Failure | None:
+            report.errors.append(hints.explain_error(None, error))
             return self.expected.on_error(error)
 
         recorder = self._recorder(self._thoughts) if self._thoughts else None
@@ -149,7 +151,7 @@ class ReplyFactory:
         if self._plan.stack.silences and not self._several:
             encoder = TurnEncoder(encoder, silent)
         relay = Relay(self._decoder(), encoder, pipeline, passes=not fate.bridged, strict=fate.strict, whole=whole)
-        relay.counted, relay.failed = self.expected.on_count, failed
+        relay.counted, relay.failed = self.expected.on_count, handle_error
         make = Stream if isinstance(coding, compression.Identity) else partial(CodedStream, coding)
         stream = make(relay, report, fate, clock, whole=as_one, heard=recorder)
         if first:
@@ -221,7 +223,7 @@ class ReplyFactory:
         text = TextReading()
         if reads:
             reader = self.reader(think.begins(whole=whole), incremental=in_pieces)
-            thoughts = Thoughts(self.reader(), Guess() if guessed and not kept else None, think.may_show, kept)
+            thoughts = ReasoningCalls(self.reader(), Guess() if guessed and not kept else None, think.may_show, kept)
             text = TextReading(reader, thoughts, think.learned, beside_calls)
         return ReplyPipeline(
             plan,
@@ -246,8 +248,8 @@ class ReplyFactory:
     def _read_sample(self) -> bool:
         """Read calls of a tool of ours, in small pieces: the names of a client's own are not to be kept for it."""
         plan, thinking, own = self._plan.reading, self._plan.reading.thinking, self._model_facts(None)
-        grammar = compiled(plan.dialects, thinking.tags, plan.markers, plan.answer)
-        call = written(plan.dialects[0], SAMPLE, {"path": "a", "text": "b < c"})
+        grammar = compile_grammar(plan.dialects, thinking.tags, plan.markers, plan.answer)
+        call = render_sample_call(plan.dialects[0], SAMPLE, {"path": "a", "text": "b < c"})
         for begins in dict.fromkeys(thinking.begins(whole=whole) for whole in (False, True)):
             reader = Reader(grammar, {SAMPLE.name: SAMPLE}, think=thinking.to, begins=begins, own=own)
             thought = "".join(
@@ -295,7 +297,7 @@ class ReplyFactory:
         read = plan.dialects if dialects is None else tuple(dialects)
         client = self._plan.protocol.client_text
         return Reader(
-            compiled(read, think.tags, plan.markers, plan.answer),
+            compile_grammar(read, think.tags, plan.markers, plan.answer),
             self._tools_written(),
             lenient=plan.lenient,
             unknown_tools=plan.unknown_tools,

@@ -32,7 +32,7 @@ import msgspec
 
 from vtc.apis.contract import Decoder
 from vtc.apis.relay import LastFrame, Relay
-from vtc.apis.told_text import ToldText, learned
+from vtc.apis.told_text import ToldText, learn_template
 from vtc.dialects.bounded_cache import COMPILED, PER_CHARACTER
 from vtc.dialects.reading.context import CONTEXT
 from vtc.dialects.reading.reader import HeldCall
@@ -83,12 +83,12 @@ def check_of(rule: PlainRule) -> TextCheck:
     bytes_ = {0x22, 0x5C, *range(0x20), *(character.encode()[0] for character in rule.stop + rule.later)}
     bytes_ |= {*b"|>"} if rule.lines else set()
     is_read, later = any(rule), rule.later.encode()
-    stops = [*_written(rule.stop), rb"[\x00-\x1f]"]
+    stops = [*_escape_for_json(rule.stop), rb"[\x00-\x1f]"]
     if rule.lines:
         stops.append(_BLOCK)
     if is_read:
         stops.append(rb'(?<!\\)(?:\\\\)*+\\[^"\\/nt]')  # no escape that is not known
-    starts = b"|".join(_written(rule.starts))
+    starts = b"|".join(_escape_for_json(rule.starts))
     lines = [_CODE] if rule.lines else []
     if starts:
         lines += [b"%b(?:%b)" % (_INDENT, starts), _QUOTE_BEGUN]
@@ -106,7 +106,7 @@ def check_of(rule: PlainRule) -> TextCheck:
     )
 
 
-def _written(characters: str) -> list[bytes]:
+def _escape_for_json(characters: str) -> list[bytes]:
     """Write expressions for some characters as JSON may have them."""
     ways = ((character.encode(), ESCAPES.get(character)) for character in characters)
     return [re.escape(way) for pair in ways for way in pair if way]
@@ -130,7 +130,7 @@ _HOLES = {b'"': _STRING, b"[": _NUMBERS, **dict.fromkeys([b"%d" % digit for digi
 _PROBES = {hole: {_STRING: b'"vtc"', _NUMBERS: b"[-70707]", _NUMBER: b"-70707"}[kind] for hole, kind in _HOLES.items()}
 _NAME_END = re.compile(rb"\s*:")  # used with match
 
-type Match = Callable[[bytes], re.Match[bytes] | None]
+type FrameMatcher = Callable[[bytes], re.Match[bytes] | None]
 _is_string = re.compile(_CHARACTERS).fullmatch
 
 
@@ -140,7 +140,7 @@ class FrameShape(NamedTuple):
     before: bytes
     """The bytes before its text."""
     after: bytes
-    match: Match
+    match: FrameMatcher
     """Matches frames that differ from it in other values, too."""
 
     def text(self, frame: bytes, check: TextCheck | None = None) -> bytes:
@@ -236,7 +236,7 @@ class Shapes:
     __slots__ = ("_failures", "_known", "_patience")
 
     def __init__(self) -> None:
-        self._known: dict[type[Delta], Match] = {}
+        self._known: dict[type[Delta], FrameMatcher] = {}
         self._patience = self._failures = 0
 
     def of(self, decoder: Decoder, frame: Frame, delta: TextDelta | ReasoningDelta) -> FrameShape | None:
@@ -253,7 +253,7 @@ class Shapes:
         if (expression := expression_of(decoder, frame, delta)) is None:
             return None
         match = COMPILED.get_or_make(
-            ("shape", expression), lambda: _compiled(expression), lambda _: len(expression) * PER_CHARACTER
+            ("shape", expression), lambda: _compile(expression), lambda _: len(expression) * PER_CHARACTER
         )
         found = match(raw)  # none if its data stand in several lines
         if found is None:
@@ -262,7 +262,7 @@ class Shapes:
         return FrameShape(raw[: found.start("text")], raw[found.end("text") :], match)
 
 
-def _compiled(expression: bytes) -> Match:
+def _compile(expression: bytes) -> FrameMatcher:
     return re.compile(expression).fullmatch
 
 
@@ -443,7 +443,7 @@ class FastPath:
             is_alone = text[-1] != _SPACE
         if text and is_alone and not (self._begun or self._frames):
             if self._told or self._followers:
-                return self._left([data], [text])
+                return self._forward([data], [text])
             self._tail.append(text)
             return [data]
         if text is None:
@@ -469,7 +469,7 @@ class FastPath:
         is_told = bool(check.later) and check.later in joined
         if is_told and 0 < leaves < len(frames) and texts[leaves - 1].endswith(check.ends):
             return None  # the reader is told no end that may go on
-        out = self._left(frames[:leaves], texts[:leaves]) if leaves else []
+        out = self._forward(frames[:leaves], texts[:leaves]) if leaves else []
         if out is not None:
             self._frames, self._texts, self._begun = frames[leaves:], texts[leaves:], begun
             if is_told and leaves and self._reading:
@@ -477,7 +477,7 @@ class FastPath:
                 self._check = check_of(rule) if (rule := self._reading.plain) else None
         return out
 
-    def _left(self, frames: Sequence[bytes], texts: Sequence[bytes]) -> list[bytes] | None:
+    def _forward(self, frames: Sequence[bytes], texts: Sequence[bytes]) -> list[bytes] | None:
         """Let frames leave, with these texts; None if they must be read after all."""
         data = b"".join(frames)
         if self._told:
@@ -491,7 +491,7 @@ class FastPath:
         if self._owed:
             self._relay.went()
             if self._reading and (reader := self._reading.text.reader):
-                reader.spaced()
+                reader.release_whitespace()
             self._owed = 0
         return [data]
 
@@ -519,7 +519,7 @@ class FastPath:
         if held and held.tell():
             raise ValueError("text that only makes a call longer became something else")
         if text and self._reading and (reader := self._reading.text.reader):
-            reader.passed(_ESCAPE.sub(lambda escape: _ESCAPED[escape[0]], text) if "\\" in text else text)
+            reader.skip_passed(_ESCAPE.sub(lambda escape: _ESCAPED[escape[0]], text) if "\\" in text else text)
 
     def rest(self) -> None:
         """Forward nothing until a frame was read: the numbers of frames have changed."""
@@ -559,7 +559,7 @@ class FastPath:
         if left is frame.raw:
             self._told = None
         elif self._told is None or not self._told.goes_on(left):
-            self._told = learned(self._relay.writer, delta)
+            self._told = learn_template(self._relay.writer, delta)
             if self._told is None or not self._told.goes_on(left):
                 return
         self._check, self._shape = check, shape
@@ -579,7 +579,7 @@ class FastPath:
 
     def _who_follow(self, delta: Delta) -> Iterator[Callable[[bytes, Sequence[bytes]], None]]:
         """Find who must know of the frames that leave and of their texts."""
-        if follow := getattr(self._relay.writer.encoder, "passed", None):  # of a `FrameFollower`
+        if follow := getattr(self._relay.writer.encoder, "record_passed", None):  # of a `FrameFollower`
             yield follow
         if isinstance(delta, ReasoningDelta) and (note := getattr(self._relay.decoder, "thought_more", None)):
             yield note  # of a `Noting`

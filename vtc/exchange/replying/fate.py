@@ -19,14 +19,14 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from vtc.apis import Api, BadRequest, Request, answer, failed, may_be_reply, streamed
+from vtc.apis import Api, BadRequest, Request, answer, convert_to_stream, make_error_stream, may_be_reply
 from vtc.apis.contract import FULL
 from vtc.dialects.text_client import conversation
 from vtc.events import Failure, ToolCall
 from vtc.json_text import encode, is_proper
 from vtc.profiles.plan import ToolProtocol
 from vtc.reporting.report import Report
-from vtc.scrub import told
+from vtc.scrub import format_exception
 from vtc.wire.framing import FrameTooLong
 
 logger = logging.getLogger(__name__)
@@ -75,14 +75,14 @@ class OwnReplies:
         """Return a whole reply in the form that the client asked for."""
         if not self.request.stream:
             return LocalReply(JSON, body)
-        return LocalReply(self.api.framing.media_type, streamed(self.api, body, self.request))
+        return LocalReply(self.api.framing.media_type, convert_to_stream(self.api, body, self.request))
 
     def error(self, failure: Failure, status: int) -> LocalReply:
         """Write an error of the client's API; of a prompt that is too long it is the one that its agents know."""
         if failure.kind == FULL:
             status = 400
             if self.api.layout.full.streamed and self.request.stream:
-                return LocalReply(self.api.framing.media_type, failed(self.api, self.request, failure))
+                return LocalReply(self.api.framing.media_type, make_error_stream(self.api, self.request, failure))
         return LocalReply(JSON, encode(self.api.error(failure, status)), status)
 
 
@@ -135,12 +135,14 @@ class Fate:
     def of_fault(self, error: Exception, report: Report) -> bool:
         """Decide about a stream after a fault of ours: True if the rest passes as it came, False if it is lost."""
         rest = "forwarded unchanged" if self.is_open else "withheld"
-        logger.error("vtc: rewriting failed; the rest of this reply is %s\n%s", rest, told(error, self.secrets))
+        logger.error(
+            "vtc: rewriting failed; the rest of this reply is %s\n%s", rest, format_exception(error, self.secrets)
+        )
         if self.is_open:
             report.failures.append(f"{type(error).__name__}: {error}")
         else:
             reason = f"rewriting failed: {type(error).__name__}, so it was withheld"
-            report.intervened("unread_calls", "refused", "", reason, str(error))
+            report.record_intervention("unread_calls", "refused", "", reason, str(error))
         return self.is_open
 
     def of_long_body(self, reason: str, report: Report) -> None:
@@ -151,7 +153,7 @@ class Fate:
 
     def of_frame(self, reason: str, report: Report) -> None:
         """Leave a frame out."""
-        report.intervened("unread_calls", "dropped", "", "a part of the reply could not be read", reason)
+        report.record_intervention("unread_calls", "dropped", "", "a part of the reply could not be read", reason)
 
     def of_unknown(self, kinds: str, report: Report) -> None:
         """Report parts of a stream that were read and did not leave, as they are not of the client's API."""
@@ -159,7 +161,7 @@ class Fate:
             report.notes.append(f"left out of the reply, as the client's API has no such field: {kinds}")
         else:
             reason = "parts of the reply that VTC does not know did not leave"
-            report.intervened("unread_calls", "dropped", "", reason, kinds)
+            report.record_intervention("unread_calls", "dropped", "", reason, kinds)
 
     # A whole reply
 
@@ -167,7 +169,7 @@ class Fate:
         """Return what takes the place of a whole reply that could not be read, None if it passes; and the report."""
         report = Report()
         if self.strict:
-            report.intervened("unread_calls", "refused", "", f"{reason}, so it was withheld", detail)
+            report.record_intervention("unread_calls", "refused", "", f"{reason}, so it was withheld", detail)
             return LocalReply(JSON, self.own.saying(WITHHELD)), report
         report.failures.append(detail or reason)
         if self.bridged:
@@ -178,7 +180,7 @@ class Fate:
         """Return the same after a fault of ours."""
         if not self.strict:
             becomes = "becomes an error" if self.bridged else "is passed on as it came"
-            logger.error("vtc: the reply %s\n%s", becomes, told(error, self.secrets))
+            logger.error("vtc: the reply %s\n%s", becomes, format_exception(error, self.secrets))
         return self.of_body(UNREAD, f"{type(error).__name__}: {error}")
 
     def lets_pass(self, body: bytes) -> bool:

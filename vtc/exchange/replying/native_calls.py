@@ -130,16 +130,16 @@ def in_order(
         return _from_name(call, name, read)
     schema = tools[name].schema
     arguments, before = _without_name(call.arguments, name, tools)
-    ended = ends.ended(arguments) if lenient and complete else None
+    ended = ends.end_object(arguments) if lenient and complete else None
     objects, notes = _objects(arguments if ended is None else ended, schema, lenient=lenient, complete=complete)
     notes = [*before, *([] if ended is None else [Repair.MARKUP_IN_VALUE]), *notes]
-    if lenient and len(objects) == 1 and (inner := _wrapped(objects[0][1], name, schema)):
+    if lenient and len(objects) == 1 and (inner := _unwrap_arguments(objects[0][1], name, schema)):
         objects, notes = [(None, inner)], [*notes, Repair.ARGUMENTS_KEY]
     repairs += notes
     calls: list[ToolCall] = []
     for text, value in objects:
-        clean = _ended(value, ends) if lenient and ends else value
-        fitted, notes = parameter.fitted(clean, schema, lenient=lenient)
+        clean = _strip_markers(value, ends) if lenient and ends else value
+        fitted, notes = parameter.fit_arguments(clean, schema, lenient=lenient)
         notes = [*notes, *([Repair.MARKUP_IN_VALUE] if clean != value else [])]
         repairs += [note for note in notes if note not in repairs]
         text = json.dumps(fitted, ensure_ascii=False) if notes or before or text is None else text
@@ -172,12 +172,12 @@ def meant(written: str, tools: Mapping[str, Tool]) -> Meant | None:
     match = _NAME.match(bare)
     stem = match[0] if match else ""
     for candidate in (bare, half if half * 2 == bare else "", stem):
-        if candidate and (name := _resolved(candidate, tools)):
+        if candidate and (name := _resolve_name(candidate, tools)):
             return Meant(name, bare[len(stem) :] if candidate == stem else "")
     return None
 
 
-def _resolved(written: str, tools: Mapping[str, Tool]) -> str | None:
+def _resolve_name(written: str, tools: Mapping[str, Tool]) -> str | None:
     """Find the one tool that a name can mean: in the id of a call an underscore and a number may be the name's own."""
     bare = tool_names.bare(written)
     if bare in tools:
@@ -202,13 +202,13 @@ def _from_name(call: ToolCall, name: str, read: Callable[[str], Call | None]) ->
     return InOrder([renamed], (Repair.CALL_IN_NAME, *event.repairs))
 
 
-def _ended(value: Any, ends: ValueEnds) -> Any:
+def _strip_markers(value: Any, ends: ValueEnds) -> Any:
     """Leave out the markers at the end of texts, those in lists and objects, too."""
     if isinstance(value, str):
-        return ends.stripped(value)
+        return ends.strip(value)
     if isinstance(value, Mapping):
-        return {key: _ended(entry, ends) for key, entry in value.items()}
-    return [_ended(entry, ends) for entry in value] if isinstance(value, list) else value
+        return {key: _strip_markers(entry, ends) for key, entry in value.items()}
+    return [_strip_markers(entry, ends) for entry in value] if isinstance(value, list) else value
 
 
 _BEFORE_OBJECT = re.compile(r"\s*\.?(?P<name>[\w.:/=-]{1,200}+)\s*(?=[{<])")  # used with match
@@ -217,7 +217,7 @@ _BEFORE_OBJECT = re.compile(r"\s*\.?(?P<name>[\w.:/=-]{1,200}+)\s*(?=[{<])")  # 
 def _without_name(arguments: str, name: str, tools: Mapping[str, Tool]) -> tuple[str, list[str]]:
     """Return arguments without the name or the id of their call before them."""
     match = _BEFORE_OBJECT.match(arguments)
-    if not match or _resolved(match["name"], tools) != name:
+    if not match or _resolve_name(match["name"], tools) != name:
         return arguments, []
     return arguments[match.end() :], [Repair.NAME_BEFORE]
 
@@ -256,7 +256,7 @@ def _objects(text: str, schema: ObjectSchema, *, lenient: bool, complete: bool, 
     raise NotInOrder("its arguments are no JSON object")
 
 
-def _wrapped(value: Mapping[str, Any], name: str, schema: ObjectSchema) -> Mapping[str, Any] | None:
+def _unwrap_arguments(value: Mapping[str, Any], name: str, schema: ObjectSchema) -> Mapping[str, Any] | None:
     """Find the arguments within what stands for them, under one of the keys that whole calls have; None if none do."""
     needed, declared = schema.required, schema.properties
     others = {key: entry for key, entry in value.items() if (key, entry) != ("name", name)}

@@ -29,7 +29,7 @@ from vtc.exchange.replying.stages import (
 from vtc.exchange.replying.streamed_calls import CallEnd
 from vtc.exchange.replying.text_reading import ANYTHING, TextReading
 from vtc.exchange.replying.upstream_calls import UpstreamCalls
-from vtc.guards.chain import Chain, refusable
+from vtc.guards.chain import GuardChain, refusable
 from vtc.guards.output_filter import OutputFilter
 from vtc.profiles.plan import Plan
 from vtc.reporting.report import Report
@@ -45,7 +45,7 @@ class ReplyPipeline:
         text: TextReading,
         ids: Ids,
         report: Report,
-        guards: Chain | None = None,
+        guards: GuardChain | None = None,
         *,
         client_name: Callable[[str], str] | None = None,
         read_name: Callable[[str], Call | None] = lambda _: None,
@@ -146,10 +146,10 @@ class ReplyPipeline:
             for event in events:
                 if isinstance(event, Reasoning):
                     thoughts.feed(event.raw)
-        return self._staged(events)
+        return self._run_stages(events)
 
-    def reasoned(self, text: str) -> None:
-        self.text.reasoned(text)
+    def record_reasoning(self, text: str) -> None:
+        self.text.record_reasoning(text)
 
     def piece(self, delta: CallDelta) -> CallDelta | None:
         """Take a piece of a call of upstream's; return what may leave of it now, None if its call waits."""
@@ -158,17 +158,17 @@ class ReplyPipeline:
 
     def upstream(self, calls: Sequence[ToolCall]) -> list[Event]:
         again, rest = self.text.settle()
-        return [*self._staged([*again, *rest]), *self._staged(self._calls.whole(calls))]
+        return [*self._run_stages([*again, *rest]), *self._run_stages(self._calls.whole(calls))]
 
     def pause(self) -> list[Event]:
-        return self._staged(self.text.pause())
+        return self._run_stages(self.text.pause())
 
     def release(self) -> list[Event]:
-        return self._staged(self.text.release())
+        return self._run_stages(self.text.release())
 
     def late(self) -> None:
         reason = "upstream went on after the end of its message"
-        self._record_faults.intervened(Intervention("unread_calls", "dropped", "", reason))
+        self._record_faults.record_intervention(Intervention("unread_calls", "dropped", "", reason))
 
     def end_calls(self, *, complete: bool) -> dict[int | None, CallDelta | None]:
         return self._calls.end(complete=complete)
@@ -180,24 +180,24 @@ class ReplyPipeline:
     def finish(self, *, complete: bool, calls: Sequence[ToolCall] = ()) -> list[Event]:
         text, delivered, ended = self.text, self._limit.delivered, self._calls.ended
         again, rest = text.settle() if calls else ((), ())
-        out = self._staged([*again, *rest, *text.finish([*self._calls.made, *calls], complete=complete)])
+        out = self._run_stages([*again, *rest, *text.finish([*self._calls.made, *calls], complete=complete)])
         if not (delivered or ended or calls):
             spoke = not all(map(str.isspace, self._text_end))
-            out += self._staged(text.end_thoughts(spoke=spoke, complete=complete))
-        out += self._staged([*self._calls.others(), *self._calls.meant(calls, complete=complete)], ends=True)
+            out += self._run_stages(text.end_thoughts(spoke=spoke, complete=complete))
+        out += self._run_stages([*self._calls.others(), *self._calls.meant(calls, complete=complete)], ends=True)
         text.learn(complete=complete)
         for call in ended:
             delivered.append(call.call.name)
-            self._record_calls.left(call)
+            self._record_calls.record_forwarded(call)
         if complete:
-            self._record_faults.chosen(self._demanded, delivered, constrained=self._grammar.constrained)
+            self._record_faults.check_choice(self._demanded, delivered, constrained=self._grammar.constrained)
             for tool, reason in self._grammar.broken([*self._calls.made, *calls]):
-                self._record_faults.intervened(Intervention("grammar", "missed", tool, reason))
+                self._record_faults.record_intervention(Intervention("grammar", "missed", tool, reason))
         else:
             self.faults.clear()  # the model was cut off: it would be again
         return out
 
-    def _staged(self, events: Sequence[Event], *, ends: bool = False) -> list[Event]:
+    def _run_stages(self, events: Sequence[Event], *, ends: bool = False) -> list[Event]:
         """Put events through the stages, the last of the reply if it `ends`."""
         staged = [*events]
         for stage in self._stages:

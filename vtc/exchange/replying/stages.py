@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple, Protocol
 import msgspec
 from msgspec.structs import replace
 
-from vtc.dialects.arguments.json_object import loaded
+from vtc.dialects.arguments.json_object import load_json
 from vtc.dialects.reading.after_call import EXCERPT
 from vtc.dialects.syntax import tool_names
 from vtc.dialects.syntax.description import Description
@@ -85,7 +85,7 @@ class ClientTerms(Stage):
             call = event.call
             if self._client_name and event.dialect != NATIVE:
                 call = replace(call, name=self._client_name(call.name))
-            event = replace(event, call=conversation.trimmed(call, self._dialect) if self._dialect else call)
+            event = replace(event, call=conversation.trim_arguments(call, self._dialect) if self._dialect else call)
         return (event,)
 
 
@@ -131,7 +131,7 @@ class Limit(Stage):
             self.delivered += [name] * self._as_text
         elif not is_native and name not in self._tools and not self._may_be_unknown(name):
             # It was read for a reactor, which did not want it, or the request does not offer it now.
-            reason = tool_names.refused(name, self._tools)
+            reason = tool_names.explain_unknown_tool(name, self._tools)
             drops = self._unknown_tools == "drop"
             refusal = Refusal(reason, event.dialect, name, event.raw[:EXCERPT], malformed=False, left_out=drops)
             return *before, refusal, Markup(event.raw) if drops else Text(event.raw)
@@ -246,21 +246,21 @@ class RecordCalls(Stage):
             call, lacks = event.call, list[str]()
             tool = self._tools.get(call.name)
             with contextlib.suppress(ValueError, RecursionError):  # what is no JSON was told as that
-                arguments = loaded(call.arguments)
+                arguments = load_json(call.arguments)
                 lacks = tool.schema.missing(arguments) if tool and isinstance(arguments, dict) else []
-            self._report.called(call.name, call.id, event.dialect, event.repairs, lacks)
+            self._report.record_call(call.name, call.id, event.dialect, event.repairs, lacks)
             if not event.compared:
-                self._report.intervened("echo", "passed", call.name, NOT_COMPARED)
+                self._report.record_intervention("echo", "passed", call.name, NOT_COMPARED)
         return (event,)
 
-    def left(self, ended: CallEnd) -> None:
+    def record_forwarded(self, ended: CallEnd) -> None:
         """Note a call that left as it came."""
         call = ended.call
         self._learned.note_id(call.id or "")
         if ended.repairs or (self._every and not ended.fault):
             self.feed(Call("", call, NATIVE, ended.repairs))
         if ended.fault:
-            self._report.refused(Refusal(ended.fault, NATIVE, call.name, call.arguments[:EXCERPT]))
+            self._report.record_refusal(Refusal(ended.fault, NATIVE, call.name, call.arguments[:EXCERPT]))
 
 
 class ReplyFault(NamedTuple):
@@ -285,32 +285,32 @@ class RecordFaults(Stage):
 
     def feed(self, event: Event) -> Sequence[Event]:
         if isinstance(event, Refusal):
-            self._refused(event)
+            self._record_refusal(event)
             return ()
         if isinstance(event, Intervention):
-            self.intervened(event)
+            self.record_intervention(event)
             return ()
         return (event,)
 
-    def _refused(self, refusal: Refusal) -> None:
+    def _record_refusal(self, refusal: Refusal) -> None:
         if refusal.malformed:
             named = (tool for tool in self._tools if f'"{tool}"' in refusal.excerpt)  # in JSON that is broken
             self.faults.append(ReplyFault("malformed", refusal.reason, tool=refusal.name or next(named, "")))
         last = ((entry["reason"], entry["name"], entry["excerpt"]) for entry in self._report.refusals[-1:])
         if (refusal.reason, refusal.name, refusal.excerpt) not in last:
             # not once for each dialect that could be meant
-            self._report.refused(refusal)
+            self._report.record_refusal(refusal)
 
-    def intervened(self, event: Intervention) -> None:
+    def record_intervention(self, event: Intervention) -> None:
         """Note what a policy did."""
-        self._report.intervened(event.policy, event.action, event.tool, event.reason, event.detail)
+        self._report.record_intervention(event.policy, event.action, event.tool, event.reason, event.detail)
         if event.policy == "arguments" and event.action in ("passed", "refused"):
             about, detail = f"the arguments of `{event.tool}`: ", event.detail or event.reason
             self.faults.append(ReplyFault("arguments", about + event.reason, about + detail, event.tool))
         elif event.action == "refused":
             self.faults.append(ReplyFault("denied", f"the call of `{event.tool}`: {event.reason}"))
 
-    def chosen(self, demanded: str, called: Collection[str], *, constrained: bool = False) -> None:
+    def check_choice(self, demanded: str, called: Collection[str], *, constrained: bool = False) -> None:
         """Note if a reply that made these calls lacks the one that `tool_choice` demands.
 
         Where it was `constrained` to make one, the server did not decode by the grammar that it was sent.
@@ -319,10 +319,10 @@ class RecordFaults(Stage):
             return
         tool = "" if demanded == "required" else demanded
         reason = f"`tool_choice` demands a call{f' of `{tool}`' * bool(tool)}, and the reply makes none"
-        self._report.intervened("tool_choice", "missed", tool, reason)
+        self._report.record_intervention("tool_choice", "missed", tool, reason)
         if constrained:
             ignored = "the server took the grammar, and did not decode by it: the reply makes no call"
-            self._report.intervened("grammar", "missed", tool, ignored)
+            self._report.record_intervention("grammar", "missed", tool, ignored)
         self.faults.append(ReplyFault("tool_choice", reason))
 
 
@@ -353,11 +353,11 @@ class ForStructuredClient(Stage):
             if event.rest is not None:
                 return (CallPiece(event.raw, arguments=event.rest, number=self._number),)
         else:
-            event = self._denied(event) if isinstance(event, Denied) else event
+            event = self._render_denied(event) if isinstance(event, Denied) else event
             self._text_end.extend(leaving(event)[-MOST_GAP:])
         return (event,)
 
-    def _denied(self, event: Denied) -> Event:
+    def _render_denied(self, event: Denied) -> Event:
         if event.manner == "drop":
             return Markup(event.raw)
         if event.manner == "text":
@@ -387,12 +387,12 @@ class ForTextClient(ForStructuredClient):
         """Of a call that leaves as it is read, the text that has left."""
 
     def feed(self, event: Event) -> Sequence[Event]:
-        written = self._written(event)
+        written = self._render(event)
         for part in written:
             self._text_end.extend(leaving(part)[-MOST_GAP:])
         return written
 
-    def _written(self, event: Event) -> Sequence[Event]:
+    def _render(self, event: Event) -> Sequence[Event]:
         match event:
             case CallPiece():
                 self._left = [] if event.name else self._left
@@ -401,9 +401,9 @@ class ForTextClient(ForStructuredClient):
             case Call():
                 return self._whole(event) if event.rest is None else self._rest(event, event.call)
             case Denied(manner="text"):  # its text would be carried out
-                return (self._denied(replace(event, manner="steer")),)
+                return (self._render_denied(replace(event, manner="steer")),)
             case Denied():
-                return (self._denied(event),)
+                return (self._render_denied(event),)
             case Markup(raw) if raw.isspace() and self._delivered:
                 return (Text(raw),)  # after a call that stays where it was in the text
         return (event,)
@@ -420,7 +420,7 @@ class ForTextClient(ForStructuredClient):
             message = f"The call of `{call.name}` was not passed on: {reason}."
             return (
                 Intervention("unread_calls", "refused", call.name, reason),
-                self._denied(Denied(event.raw, call, "steer", message)),
+                self._render_denied(Denied(event.raw, call, "steer", message)),
             )
         parts = self._parts(event.raw, self._text_end.line_breaks(client.profile.call_gap) + written, call.name)
         if readable:

@@ -25,7 +25,7 @@ from vtc.exchange.replying.fate import Fate
 from vtc.exchange.replying.reply import ReplyPipeline
 from vtc.exchange.replying.stages import ReplyFault
 from vtc.reporting.report import Report
-from vtc.scrub import told
+from vtc.scrub import format_exception
 from vtc.wire import compression
 from vtc.wire.framing import Frame
 
@@ -56,7 +56,7 @@ class Stream:
         """`whole` rewrites a body that turns out not to be a stream but one JSON value."""
         self._relay = relay
         self._heard = heard
-        relay.writer.heed = heard.left if heard else None
+        relay.writer.heed = heard.record_sent if heard else None
         self._fate = fate
         self._whole = whole
         self._body: bytearray | None = None  # once it is known to be no stream
@@ -151,7 +151,7 @@ class Stream:
     def go_on(self, first: Stream) -> None:
         """Write on in the reply of another stream, whose end waits."""
         self._relay.go_on(first._relay)
-        self._relay.writer.heed = self._heard.left if self._heard else None
+        self._relay.writer.heed = self._heard.record_sent if self._heard else None
 
     def keep_alive(self) -> bytes | None:
         """Write a frame that tells nothing to a client that waits; None if there is no place for one."""
@@ -206,7 +206,7 @@ class Stream:
                 rest = self._end_frames(unread)
             if self.failed:
                 end = self._given_back(self._relay.writer.close) if final else []
-                return b"".join([*(piece for frame in unread for piece in self._passed(frame)), *end, rest])
+                return b"".join([*(piece for frame in unread for piece in self._pass_through(frame)), *end, rest])
             while unread or self._relay.unsettled:
                 if self._relay.unsettled:
                     out += self._relay.send_deferred()
@@ -232,7 +232,7 @@ class Stream:
             out.append(self._fail(error))
             if not self.failed:
                 return b"".join(out)
-            out += [piece for frame in unread for piece in self._passed(frame)]
+            out += [piece for frame in unread for piece in self._pass_through(frame)]
             if final or self._in_step:  # a frame that has only begun gets its number when it is whole
                 out += [frame.raw for frame in self._given_back(self._frames.finish)]
         return b"".join([*out, rest])
@@ -244,7 +244,7 @@ class Stream:
             self.failed = True
             waited, queued = self._given_back(self._relay.release), self._relay.queued
             self._relay.queued = []
-            return b"".join([*waited, *(piece for frame in queued for piece in self._passed(frame))])
+            return b"".join([*waited, *(piece for frame in queued for piece in self._pass_through(frame))])
         self.broken = self.left_out = True
         return b""
 
@@ -295,9 +295,9 @@ class Stream:
     def _in_step(self) -> bool:
         return self._relay.writer.in_step
 
-    def _passed(self, frame: Frame) -> list[bytes]:
+    def _pass_through(self, frame: Frame) -> list[bytes]:
         """Pass a frame after a failure."""
-        return self._given_back(lambda: self._relay.passed(frame), [frame.raw])
+        return self._given_back(lambda: self._relay.pass_through(frame), [frame.raw])
 
     def _end_frames(self, frames: list[Frame]) -> bytes:
         """Append the last frame; return it instead if the body ended in its middle: nothing may complete it."""
@@ -312,7 +312,7 @@ class Stream:
         try:
             return give()
         except Exception as error:
-            logger.error("vtc: what was held of the reply is lost\n%s", told(error, self._report.secrets))
+            logger.error("vtc: what was held of the reply is lost\n%s", format_exception(error, self._report.secrets))
             return [*else_]
 
 
@@ -357,7 +357,7 @@ class CodedStream(Stream):
     def feed(self, chunk: bytes) -> list[bytes]:
         if self.broken:
             return []
-        data, fault = _tried(lambda: self._decoder.feed(chunk))
+        data, fault = _try_decode(lambda: self._decoder.feed(chunk))
         out: list[bytes] = []
         until = self._clock() + MOST_SECONDS
         for at in range(0, len(data), SLICE):
@@ -366,22 +366,22 @@ class CodedStream(Stream):
                 break
             out += super().feed(data[at : at + SLICE])
         if fault:
-            out += self._lost(fault)
+            out += self._end_undecodable(fault)
         return [b"".join(out)] if out else []
 
     def finish(self) -> list[bytes]:
-        data, fault = _tried(self._decoder.finish)
+        data, fault = _try_decode(self._decoder.finish)
         out = super().feed(data) if data and not self.broken else []
-        return [*out, *(self._lost(fault) if fault else super().finish())]
+        return [*out, *(self._end_undecodable(fault) if fault else super().finish())]
 
-    def _lost(self, fault: Exception) -> list[bytes]:
+    def _end_undecodable(self, fault: Exception) -> list[bytes]:
         """End the body at a fault after which none of it can be decoded."""
         if isinstance(fault, compression.CorruptBody):
             return self.break_off(f"the server broke off: {fault}")
         return self.lose(fault)
 
 
-def _tried(decode: Callable[[], bytes]) -> tuple[bytes, Exception | None]:
+def _try_decode(decode: Callable[[], bytes]) -> tuple[bytes, Exception | None]:
     """Return what could be decoded, and the fault if that is not all of it."""
     try:
         return decode(), None

@@ -21,7 +21,7 @@ from typing import Literal, NamedTuple
 from msgspec.structs import replace
 
 from vtc.dialects.arguments import values
-from vtc.dialects.arguments.json_object import JsonBody, dumped, encodable, loaded
+from vtc.dialects.arguments.json_object import JsonBody, dumped, encodable, load_json
 from vtc.dialects.repair import Repair
 from vtc.events import CallDelta, Tool, ToolCall
 from vtc.exchange.replying import value_ends
@@ -42,7 +42,7 @@ _BEGINS_WORD = re.compile(rf"\s*(?:-?(?:\d[-+.\deE]*)?|{'|'.join(_WORDS)})\Z", r
 """The beginning of a number or of a literal that may go on."""
 
 
-class _Arguments(JsonBody):
+class _StreamedArguments(JsonBody):
     """The object of arguments as it comes: strict JSON, of which the keys at the top are known."""
 
     def __init__(self) -> None:
@@ -142,7 +142,7 @@ class _CallInPieces:
     came: _Snapshots = field(default_factory=_Snapshots)
     left: list[str] = field(default_factory=list)
     """Its arguments as they left."""
-    arguments: _Arguments = field(default_factory=_Arguments)
+    arguments: _StreamedArguments = field(default_factory=_StreamedArguments)
     rest: str = ""
     """What came last, and is no whole token yet: half an escape, a number that may go on."""
     waiting: _Waiting = NOTHING
@@ -230,7 +230,7 @@ class _CallInPieces:
                 out.append(text[mark : read.begun])
                 mark, in_value = read.begun, True
             elif in_value and not read.in_string and not read.error:
-                out.append(self._typed(value + text[mark:at]))
+                out.append(self._render_typed(value + text[mark:at]))
                 mark, in_value, value = at, False, ""
         if read.error and word.stop == at and self._may_be_text(text[word]):
             at, doubtful = word.start, "" if word.start < mark else doubtful
@@ -244,9 +244,9 @@ class _CallInPieces:
         if in_value and len(value) > MOST_AT_ONCE and not read.is_over():
             read.error = "a value of it is too long to wait for its end"
             value += self.rest
-        return self._parted(doubtful + "".join(out), value, in_value=in_value)
+        return self._split_ready(doubtful + "".join(out), value, in_value=in_value)
 
-    def _parted(self, text: str, value: str, *, in_value: bool) -> str:
+    def _split_ready(self, text: str, value: str, *, in_value: bool) -> str:
         """Part text that may leave from what waits at its end, and before a value or a fault."""
         read, doubtful = self.arguments, ""
         has_marker = self.ends and "<" in text
@@ -293,11 +293,11 @@ class _CallInPieces:
         keys, declared = self.arguments.keys, self.schema.properties
         return bool(keys) and not self.arguments.error and (not declared or keys[0] in declared)
 
-    def _typed(self, written: str) -> str:
+    def _render_typed(self, written: str) -> str:
         """Write a text value as what it means; as it came if it means nothing that the schema allows."""
         key = self.arguments.keys[-1]
-        text = loaded(written)
-        clean = self.ends.stripped(text)
+        text = load_json(written)
+        clean = self.ends.strip(text)
         value, fits = values.read(clean, self.schema.properties[key], self.schema.root)
         if clean != text:
             self.repairs[Repair.MARKUP_IN_VALUE] = None
@@ -369,16 +369,16 @@ class StreamedCalls:
     def following(self) -> list[CallEnd]:
         """End the calls that others follow in their arguments, before those that came later are made."""
         calls = [call for call in self._calls.values() if call.streams and call.has_more and not call.has_told]
-        ended = [self._ended(call, complete=True) for call in calls]
+        ended = [self._end_call(call, complete=True) for call in calls]
         for call in calls:
             call.has_told = True
         return ended
 
     def finish(self, *, complete: bool) -> list[CallEnd]:
         """End the calls that left."""
-        return [self._ended(call, complete=complete) for call in self._calls.values() if call.streams]
+        return [self._end_call(call, complete=complete) for call in self._calls.values() if call.streams]
 
-    def _ended(self, call: _CallInPieces, *, complete: bool) -> CallEnd:
+    def _end_call(self, call: _CallInPieces, *, complete: bool) -> CallEnd:
         written, left, more, fault = "".join(call.came.pieces), "".join(call.left), "", ""
         others: tuple[ToolCall, ...] = ()
         sent = ToolCall(call.first.name, left, call.first.id, call.first.source)
@@ -412,7 +412,7 @@ def _after(left: str, whole: str) -> str:
     meant.feed(whole, 0, final=True)
     more = meant.text()[len(begun.text()) :] if meant.text().startswith(begun.text()) else ""
     try:
-        loaded(left + more)
+        load_json(left + more)
     except ValueError:
         raise ValueError("its arguments are not a whole JSON object, and a part of them has left") from None
     return more

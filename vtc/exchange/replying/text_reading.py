@@ -55,14 +55,14 @@ class LateCalls:
             self._held.append(event)
             if isinstance(event, Text):
                 self._read(self._reader.feed(event.raw))
-        return [] if len(self._outside) <= MOST and self._is_markup(1) else self._released()
+        return [] if len(self._outside) <= MOST and self._is_markup(1) else self._release()
 
     def finish(self, calls: Iterable[ToolCall]) -> list[Event]:
         """Return what is held: as markup, if it is nothing else, or if it holds no calls but these."""
         self._read(self._reader.finish())
         own = [_meaning(call) for call in calls] if self._calls else []
         if not self._is_markup(LEAST) or any(_meaning(call) not in own for call in self._calls):
-            return self._released()
+            return self._release()
         held, self._held = self._held, []
         return [Markup(event.raw) if isinstance(event, Text) else event for event in held]
 
@@ -80,7 +80,7 @@ class LateCalls:
             elif isinstance(event, Text):
                 self._outside += event.raw
 
-    def _released(self) -> list[Event]:
+    def _release(self) -> list[Event]:
         self.decided = True
         held, self._held = self._held, []
         return held
@@ -151,7 +151,7 @@ class Guess:
 
 
 @dataclass(slots=True)
-class Thoughts:
+class ReasoningCalls:
     """Looks for calls at the end of the reasoning, for a reply that stops there."""
 
     reader: Reader
@@ -200,7 +200,7 @@ class TextReading:
     """Reads the text of one choice, as long as there is something to read in it. Without a reader text is text."""
 
     reader: Reader | None = None
-    thoughts: Thoughts | None = None
+    thoughts: ReasoningCalls | None = None
     learned: Learned | None = None
     beside_calls: Callable[[Begins], tuple[Reader, LateCalls]] | None = None
     """Makes what reads the text after upstream made calls itself."""
@@ -216,10 +216,10 @@ class TextReading:
         if self.thoughts and self.thoughts.kept and self.reader and self.reader.began_inside is None:
             self.thoughts.feed(text)  # no end of it came yet
         else:
-            events = self._heard(events)
+            events = self._record_heard(events)
         return self.leftovers.feed(events) if self.leftovers else events
 
-    def _heard(self, events: list[Event]) -> list[Event]:
+    def _record_heard(self, events: list[Event]) -> list[Event]:
         """Look for calls in the reasoning among some events; return what may leave of them."""
         thoughts, said = self.thoughts, [*events]
         if thoughts is None:
@@ -273,10 +273,10 @@ class TextReading:
                 out.append(replace(event, raw=event.raw[count:]) if count else event)
         return out
 
-    def reasoned(self, text: str) -> None:
+    def record_reasoning(self, text: str) -> None:
         """Take reasoning that upstream parted off."""
         if self.reader:
-            self.reader.reasoned()
+            self.reader.record_reasoning()
         if self.thoughts:
             self.thoughts.feed(text)
 
@@ -285,7 +285,7 @@ class TextReading:
         if self.reader is None:
             return []
         again, rest = self.settle()
-        events = [*again, *rest, *self._heard(self.reader.pause())]
+        events = [*again, *rest, *self._record_heard(self.reader.pause())]
         return self.leftovers.feed(events) if self.leftovers else events
 
     def release(self) -> list[Event]:
@@ -294,15 +294,15 @@ class TextReading:
         reader, self._native = self.reader, True
         if reader is None or self.beside_calls is None:
             self.reader = None
-            return [*again, *rest, *self._heard(reader.release())] if reader else []
+            return [*again, *rest, *self._record_heard(reader.release())] if reader else []
         self._learn(reader, complete=False)
         self.reader, self.leftovers = self.beside_calls(reader.begins)
-        return [*again, *self.leftovers.feed([*rest, *self._heard(reader.release())])]
+        return [*again, *self.leftovers.feed([*rest, *self._record_heard(reader.release())])]
 
     def finish(self, calls: Sequence[ToolCall], *, complete: bool) -> list[Event]:
         """End the text; `calls` are those that upstream itself made."""
         events = self.reader.finish(complete=complete) if self.reader else []
-        events = self._heard(events) if events else events
+        events = self._record_heard(events) if events else events
         return [*self.leftovers.feed(events), *self.leftovers.finish(calls)] if self.leftovers else events
 
     def end_thoughts(self, *, spoke: bool, complete: bool) -> list[Event]:

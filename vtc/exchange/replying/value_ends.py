@@ -39,7 +39,7 @@ class ValueEnds:
     def __bool__(self) -> bool:
         return bool(self._closers)
 
-    def stripped(self, value: str) -> str:
+    def strip(self, value: str) -> str:
         """Return a value without the markers at its end."""
         if not self._closers or "<" not in value:
             return value
@@ -48,10 +48,10 @@ class ValueEnds:
         while (at := text.rfind("<", 0, end)) >= 0 and (closer := self._closer(text[at:end])):
             # The text before is counted for the first marker only: each marker that is left out changes the counts.
             for opener in counted:
-                counted[opener] -= _unclosed(opener, text, at, end)
+                counted[opener] -= _find_unclosed(opener, text, at, end)
             opener = _opener(closer)
             if opener not in counted:
-                counted[opener] = _unclosed(opener, text, 0, at)
+                counted[opener] = _find_unclosed(opener, text, 0, at)
             if counted[opener] > 0:
                 break
             end = at
@@ -61,7 +61,7 @@ class ValueEnds:
                 end = at
         return value[:end]
 
-    def ended(self, arguments: str) -> str | None:
+    def end_object(self, arguments: str) -> str | None:
         """End an object that stops in a text value at such a marker; None if it does not."""
         match = HERE.search(arguments, max(map(arguments.rfind, '"{}')) + 1)
         if not match:
@@ -71,7 +71,7 @@ class ValueEnds:
         except ValueError:
             return None
         closer, before = self._closer(marker.translate(_BARS)), arguments[: match.start()]
-        if closer is None or _unclosed(_opener(closer), before.translate(_BARS), 0, len(before)) > 0:
+        if closer is None or _find_unclosed(_opener(closer), before.translate(_BARS), 0, len(before)) > 0:
             return None
         return before + '"}'
 
@@ -90,7 +90,7 @@ def _opener(closer: str) -> str:
     return "<|" if closer.startswith("<|") else f"<{closer[2:-1]}"
 
 
-def _unclosed(opener: str, text: str, start: int, end: int) -> int:
+def _find_unclosed(opener: str, text: str, start: int, end: int) -> int:
     """Return how many more openers than closers are in a part of a text: one closes what it is in if there are none."""
     opened = text.count(opener, start, end)
     return opened if opener == "<|" else opened - text.count(f"</{opener[1:]}", start, end)

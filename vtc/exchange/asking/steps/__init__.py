@@ -13,9 +13,9 @@ from typing import Any
 
 from vtc.events import MAX_TOKENS, CanonicalRequest
 from vtc.exchange.asking.steps.calls import after_results, ids, names, results, shapes, signatures
-from vtc.exchange.asking.steps.limits import context, max_tokens, streamed, thinking
+from vtc.exchange.asking.steps.limits import context, force_stream, max_tokens, thinking
 from vtc.exchange.asking.steps.messages import (
-    Step,
+    RequestStep,
     StepContext,
     alternate,
     billing,
@@ -31,11 +31,11 @@ from vtc.exchange.asking.steps.messages import (
     user_last,
 )
 from vtc.exchange.asking.steps.schemas import schemas
-from vtc.exchange.asking.steps.tools import choice, constrain, declared, strict
+from vtc.exchange.asking.steps.tools import choice, constrain, declare_called_tools, strict
 
 __all__ = ["BRIDGED", "CERTAIN", "STEPS", "StepContext", "made_ready"]
 
-STEPS: Mapping[str, Step] = {
+STEPS: Mapping[str, RequestStep] = {
     "shapes": shapes,
     "billing": billing,
     "developer": developer,
@@ -55,8 +55,8 @@ STEPS: Mapping[str, Step] = {
     "text": text,
     "signatures": signatures,
     "thinking": thinking,
-    "streamed": streamed,
-    "declared": declared,
+    "streamed": force_stream,
+    "declared": declare_called_tools,
     "schemas": schemas,
     "strict": strict,
     "names": names,

@@ -14,7 +14,7 @@ from vtc.apis import Request
 from vtc.apis.seals import MARK
 from vtc.events import CanonicalRequest, Message, Opaque, Tool, ToolCall
 from vtc.exchange.asking.steps.messages import StepContext, with_messages
-from vtc.profiles.document import counted
+from vtc.profiles.document import format_count
 from vtc.profiles.memory import SHORT_ID
 
 # Ids of calls, as a server takes them: each its own, and the same in every turn.
@@ -40,14 +40,14 @@ def ids(request: CanonicalRequest, value: Any, context: StepContext) -> tuple[Ca
                 return f"functions.{context.names.out(name)}:{number}" if name else id_
         return id_ if SHORT_ID.fullmatch(id_) or context.is_own_id(id_) else f"call_{_digest(id_)[:24]}"
 
-    return with_messages(request, _numbered(request.messages, form), "message", "ids of calls in {} made anew")
+    return with_messages(request, _assign_ids(request.messages, form), "message", "ids of calls in {} made anew")
 
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
-def _numbered(messages: Iterable[Message], form: Callable[[str, str, int], str]) -> Iterator[Message]:
+def _assign_ids(messages: Iterable[Message], form: Callable[[str, str, int], str]) -> Iterator[Message]:
     """Give calls ids of their own, by their place in the conversation if need be, and results those of their calls.
 
     `form` makes an id of the one that a call has, its name and its number.
@@ -120,7 +120,7 @@ def results(request: CanonicalRequest, _value: Any, _context: StepContext) -> tu
     One of no call is said by the user, as is a second one of the same call that says something else; an empty one is
     left out.
     """
-    messages, before = tuple(_answered(request.messages)), request.messages
+    messages, before = tuple(_pair_results(request.messages)), request.messages
     if len(messages) == len(before) and all(map(is_, messages, before)):
         return request, ""
     return replace(request, messages=messages), "results put in the order of their calls"
@@ -138,7 +138,7 @@ def after_results(request: CanonicalRequest, _value: Any, _context: StepContext)
     return replace(request, messages=tuple(out)), f"`{DONE}` said between results and the user {more} times"
 
 
-def _answered(messages: Sequence[Message]) -> list[Message]:
+def _pair_results(messages: Sequence[Message]) -> list[Message]:
     out: list[Message] = []
     at = 0
     while at < len(messages):
@@ -197,11 +197,11 @@ def signatures(request: CanonicalRequest, value: Any, context: StepContext) -> t
     sealed by VTC or by a server of the client's API.
     """
     own = context.request if context.request.LAYOUT is context.server.layout else None
-    request, left_out = _unsealed(request, own) if value == "anew" else (request, "")
+    request, left_out = _drop_seals(request, own) if value == "anew" else (request, "")
     messages = [_without_unsigned(message, *own.LAYOUT.signed) for message in request.messages] if own else ()
     line = "{} without thoughts that nobody signed"
     request, unsaid = with_messages(request, messages or request.messages, "past message", line)
-    signed, line = _signed(request, context)
+    signed, line = _add_stand_in_seals(request, context)
     return signed, ", ".join(filter(None, [left_out, unsaid, line]))
 
 
@@ -225,13 +225,13 @@ def without_seals_of_vtc(message: Message, own: Request) -> Message:
     return bare if bare.content or bare.calls else message
 
 
-def _unsealed(request: CanonicalRequest, own: Request | None) -> tuple[CanonicalRequest, str]:
+def _drop_seals(request: CanonicalRequest, own: Request | None) -> tuple[CanonicalRequest, str]:
     """Leave out of past messages what is sealed, or should be; a message that says nothing else stays as it is.
 
     `own` is the client's request, if it speaks the server's API.
     """
 
-    def unsealed(message: Message) -> Message:
+    def drop_message_seals(message: Message) -> Message:
         if message.role != "assistant":
             return message
         bare = message.keeping(lambda part: isinstance(part, str) or part.thought is None)
@@ -241,11 +241,11 @@ def _unsealed(request: CanonicalRequest, own: Request | None) -> tuple[Canonical
             bare = thoughtless if has_thoughts or any(own.seals(message)) else bare
         return bare if bare.content or bare.calls else message
 
-    messages = map(unsealed, request.messages)
+    messages = map(drop_message_seals, request.messages)
     return with_messages(request, messages, "past message", "{} without the signatures that the server refuses")
 
 
-def _signed(request: CanonicalRequest, context: StepContext) -> tuple[CanonicalRequest, str]:
+def _add_stand_in_seals(request: CanonicalRequest, context: StepContext) -> tuple[CanonicalRequest, str]:
     stand_in = context.server.layout.unsigned
     if stand_in is None:
         return request, ""
@@ -256,13 +256,15 @@ def _signed(request: CanonicalRequest, context: StepContext) -> tuple[CanonicalR
         sealed = (part.thought for part in parts if isinstance(part, Opaque) and part.thought)
         return any(thought.on == "call" for thought in sealed) or bool(context.request.on_call(first))
 
-    def signed(message: Message) -> Message:
+    def sign_message(message: Message) -> Message:
         if not message.calls or is_signed(message):
             return message
         first, *more = message.calls
         return replace(message, calls=(replace(first, before=(*first.before, Opaque(thought=stand_in))), *more))
 
-    return with_messages(request, map(signed, request.messages), "past call", "{} that nobody signed sent as such")
+    return with_messages(
+        request, map(sign_message, request.messages), "past call", "{} that nobody signed sent as such"
+    )
 
 
 # Names of tools that not all servers take: too long, or with other characters.
@@ -284,7 +286,7 @@ def names(request: CanonicalRequest, _value: Any, context: StepContext) -> tuple
     def renamed_one[T: (Tool, ToolCall)](named: T) -> T:
         return replace(named, name=wire[named.name]) if named.name in changed else named
 
-    def renamed(message: Message) -> Message:
+    def rename_message(message: Message) -> Message:
         name = changed.get(message.name or "", message.name) if message.role == "tool" else message.name
         if name == message.name and not (message.calls and any(call.name in changed for call in message.calls)):
             return message
@@ -293,6 +295,10 @@ def names(request: CanonicalRequest, _value: Any, context: StepContext) -> tuple
 
     tools = tuple(map(renamed_one, request.tools))
     chosen = request.choice if request.choice in _WORDS else changed.get(request.choice, request.choice)
-    line = f"{counted(len(changed), 'name')} of tools made one that the server takes ({', '.join(sorted(changed))})"
-    messages = tuple([renamed(message) if message.calls or message.name else message for message in request.messages])
+    line = (
+        f"{format_count(len(changed), 'name')} of tools made one that the server takes ({', '.join(sorted(changed))})"
+    )
+    messages = tuple(
+        [rename_message(message) if message.calls or message.name else message for message in request.messages]
+    )
     return replace(request, messages=messages, tools=tools, choice=chosen), line

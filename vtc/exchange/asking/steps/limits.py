@@ -30,15 +30,15 @@ def context(request: CanonicalRequest, value: Any, context: StepContext) -> tupl
         line = f"num_ctx {value} set" if "context" not in limits else "truncate false set"
         return replace(request, limits={**more, **limits}), line
     left = max(value - size(request.messages, request.tools) // PER_TOKEN, value // LEAST)
-    return _lowered(request, left)
+    return _lower_limit(request, left)
 
 
 def max_tokens(request: CanonicalRequest, value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
     """Lower the limit to the most that the server takes."""
-    return _lowered(request, value)
+    return _lower_limit(request, value)
 
 
-def _lowered(request: CanonicalRequest, most: int) -> tuple[CanonicalRequest, str]:
+def _lower_limit(request: CanonicalRequest, most: int) -> tuple[CanonicalRequest, str]:
     """Lower the limit on the reply to `most` tokens, if it is above."""
     wanted = request.limits.get(MAX_TOKENS)
     if not isinstance(wanted, int) or wanted <= most:
@@ -62,7 +62,7 @@ def size(messages: Iterable[Message], tools: Iterable[Tool]) -> int:
 # How much to think, for a model that cannot.
 
 
-def streamed(request: CanonicalRequest, _value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
+def force_stream(request: CanonicalRequest, _value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
     """Ask in a stream, whatever the client wants: it gets its reply whole, once all of that is there."""
     if request.stream:
         return request, ""

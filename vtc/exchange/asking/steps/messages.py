@@ -16,7 +16,7 @@ from vtc.apis import Api, Request
 from vtc.apis.content import BILLING, note, without_billing
 from vtc.apis.crossing import WireNames
 from vtc.events import CanonicalRequest, Media, Message, Opaque, ToolCall
-from vtc.profiles.document import counted
+from vtc.profiles.document import format_count
 
 
 class StepContext(NamedTuple):
@@ -29,7 +29,7 @@ class StepContext(NamedTuple):
     """True if the server made the id of a call itself."""
 
 
-type Step = Callable[[CanonicalRequest, Any, StepContext], tuple[CanonicalRequest, str]]
+type RequestStep = Callable[[CanonicalRequest, Any, StepContext], tuple[CanonicalRequest, str]]
 """Takes the value of its key; returns what is asked instead, and one line for people: what changed, or why nothing did
 where they would wonder."""
 
@@ -43,7 +43,7 @@ def with_messages(
     """
     messages = tuple(messages)
     count = sum(map(operator.is_not, messages, request.messages))
-    return (replace(request, messages=messages), line.format(counted(count, noun))) if count else (request, "")
+    return (replace(request, messages=messages), line.format(format_count(count, noun))) if count else (request, "")
 
 
 def said_in(message: Message, between: str) -> tuple[str | Opaque, ...]:
@@ -62,7 +62,7 @@ def said_in(message: Message, between: str) -> tuple[str | Opaque, ...]:
 # Several messages of one role made one.
 
 
-def joined(messages: Sequence[Message], between: str) -> Message:
+def join_messages(messages: Sequence[Message], between: str) -> Message:
     """Make one message of some of one role, with the other fields of the first that thought, or else of the first."""
     if len(messages) == 1:
         return messages[0]
@@ -116,10 +116,10 @@ def joined_where(request: CanonicalRequest, roles: Collection[str], of: str = ""
     out: list[Message] = []
     for role, some in groupby(request.messages, _ROLE):
         turn = [*some]
-        out += [joined(turn, "\n")] if role in roles and len(turn) > 1 and may_join(turn) else turn
+        out += [join_messages(turn, "\n")] if role in roles and len(turn) > 1 and may_join(turn) else turn
     if not (gone := len(request.messages) - len(out)):
         return request, ""
-    return replace(request, messages=tuple(out)), f"{counted(gone, 'message')}{of} joined to the one before"
+    return replace(request, messages=tuple(out)), f"{format_count(gone, 'message')}{of} joined to the one before"
 
 
 # Neighbours of one role, which templates that count turns refuse.
@@ -153,23 +153,23 @@ def system(request: CanonicalRequest, value: Any, _context: StepContext) -> tupl
         opening += compress(rest, is_late)
         rest = tuple(compress(rest, map(operator.not_, is_late)))
     elif value != "kept":
-        rest = tuple([_spoken(message) if this else message for message, this in zip(rest, is_late, strict=True)])
+        rest = tuple([_move_to_user(message) if this else message for message, this in zip(rest, is_late, strict=True)])
     if value == "user":
-        return replace(request, messages=_opened(opening, rest)), "system messages sent with the role user"
+        return replace(request, messages=_open_with_user(opening, rest)), "system messages sent with the role user"
     becomes = "put first" if value == "first" else "sent with the role user"
-    line = f"{counted(late, 'system message')} {becomes}"
-    head = (joined(opening, "\n\n"),) if opening else ()
+    line = f"{format_count(late, 'system message')} {becomes}"
+    head = (join_messages(opening, "\n\n"),) if opening else ()
     return replace(request, messages=(*head, *rest)), line if late else "system messages joined"
 
 
-def _opened(opening: Sequence[Message], rest: Sequence[Message]) -> tuple[Message, ...]:
+def _open_with_user(opening: Sequence[Message], rest: Sequence[Message]) -> tuple[Message, ...]:
     """Have the user begin with what opened the conversation, as templates write a system message for such models."""
     if not opening:
         return tuple(rest)
-    spoken = replace(joined(opening, "\n\n"), role="user", source=None)
+    spoken = replace(join_messages(opening, "\n\n"), role="user", source=None)
     if not rest or rest[0].role != "user":
         return (spoken, *rest)
-    return (replace(rest[0], content=joined([spoken, rest[0]], "\n\n").content), *rest[1:])
+    return (replace(rest[0], content=join_messages([spoken, rest[0]], "\n\n").content), *rest[1:])
 
 
 def _is_system(message: Message) -> bool:
@@ -177,7 +177,7 @@ def _is_system(message: Message) -> bool:
     return message.role == "system" and bool(message.text or not message.content)
 
 
-def _spoken(message: Message) -> Message:
+def _move_to_user(message: Message) -> Message:
     return Message("user", tuple(REMINDER.format(part) if isinstance(part, str) else part for part in message.content))
 
 
@@ -210,7 +210,7 @@ def empty(request: CanonicalRequest, value: Any, context: StepContext) -> tuple[
         return any(map(part_says, message.content)) or bool(context.request.beside(message))
 
     kept = tuple([message for message in request.messages if message.calls or message.role == "tool" or says(message)])
-    line = f"{counted(gone, 'empty message')} left out" if (gone := len(request.messages) - len(kept)) else ""
+    line = f"{format_count(gone, 'empty message')} left out" if (gone := len(request.messages) - len(kept)) else ""
     request = replace(request, messages=kept) if gone else request
     if blank_counts:
         return request, line
@@ -258,7 +258,7 @@ def single(request: CanonicalRequest, _value: Any, _context: StepContext) -> tup
     if not several:
         return request, ""
     messages = tuple(_apart(request.messages))
-    return replace(request, messages=messages), f"{counted(several, 'message')} with several calls taken apart"
+    return replace(request, messages=messages), f"{format_count(several, 'message')} with several calls taken apart"
 
 
 def _apart(messages: Sequence[Message]) -> Iterator[Message]:
@@ -317,14 +317,16 @@ def user_last(request: CanonicalRequest, _value: Any, _context: StepContext) -> 
 def text(request: CanonicalRequest, _value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
     """Write each as one text; a list with images stays one. The parts of a result are joined only where it was one."""
 
-    def written(message: Message) -> Message:
+    def render_as_text(message: Message) -> Message:
         plain = context.request.as_text(message)
         if message.role == "tool" and plain is message:
             return message
         content = said_in(message, "\n\n" if message.role == "system" else "\n")
         return plain if content is message.content else replace(plain, content=content)
 
-    return with_messages(request, map(written, request.messages), "list", "{} of text parts joined into one text")
+    return with_messages(
+        request, map(render_as_text, request.messages), "list", "{} of text parts joined into one text"
+    )
 
 
 # Images and documents, for a model that takes none.
@@ -334,7 +336,7 @@ def images(canonical: CanonicalRequest, _value: Any, context: StepContext) -> tu
     """Put a note in the place of each."""
     request, count = context.request, 0
 
-    def noted(part: str | Opaque) -> str | Opaque:
+    def replace_image(part: str | Opaque) -> str | Opaque:
         nonlocal count
         if isinstance(part, str):
             return part
@@ -347,14 +349,14 @@ def images(canonical: CanonicalRequest, _value: Any, context: StepContext) -> tu
         before, beside = count, request.beside(message) if message.source is not None else ()
         if not beside and Opaque not in map(type, message.content):
             return message
-        content = (*map(noted, message.content), *map(note, beside))
+        content = (*map(replace_image, message.content), *map(note, beside))
         count += len(beside)
         return message if count == before else replace(request.without_beside(message), content=content)
 
     messages = tuple(map(without, canonical.messages))
     if not count:
         return canonical, ""
-    return replace(canonical, messages=messages), f"{counted(count, 'note')} in the place of images"
+    return replace(canonical, messages=messages), f"{format_count(count, 'note')} in the place of images"
 
 
 # The line with which Claude Code begins its prompt: it differs in each request, and only its own server wants it.
@@ -363,14 +365,14 @@ def images(canonical: CanonicalRequest, _value: Any, context: StepContext) -> tu
 def billing(request: CanonicalRequest, _value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
     """Leave the line out; what stands after it in the same text stays."""
 
-    def left(part: str | Opaque) -> str | Opaque | None:
+    def drop_billing_line(part: str | Opaque) -> str | Opaque | None:
         text = part if isinstance(part, str) else context.request.meaning(part.part) if part.part is not None else None
         if not isinstance(text, str) or not text.startswith(BILLING):
             return part
         return without_billing(text) or None
 
     def without(message: Message) -> Message:
-        parts = [left(part) for part in message.content]
+        parts = [drop_billing_line(part) for part in message.content]
         if all(new is old for new, old in zip(parts, message.content, strict=True)):
             return message
         return replace(message, content=tuple(part for part in parts if part is not None))

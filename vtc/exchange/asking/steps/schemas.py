@@ -17,14 +17,13 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from vtc.apis.contract import Json
 from vtc.dialects.bounded_cache import COMPILED, PER_CHARACTER
 from vtc.events import CanonicalRequest, Tool
 from vtc.exchange.asking.steps.messages import StepContext
-from vtc.json_schema import kind_named, referred
+from vtc.json_schema import kind_named, resolve_reference
 from vtc.json_text import encode
-from vtc.profiles.document import counted
-
-type Json = Mapping[str, Any]
+from vtc.profiles.document import format_count
 
 NARROWS = frozenset(
     (
@@ -64,7 +63,7 @@ def schemas(request: CanonicalRequest, value: Any, _context: StepContext) -> tup
     left_out: list[str] = []
     left = MOST_PARTS_OF_ALL
     for tool in request.tools:
-        written = _written(tool.parameters, value, min(left, MOST_PARTS))
+        written = _write_cached(tool.parameters, value, min(left, MOST_PARTS))
         if not written.is_object and tool.name != request.choice:
             left_out.append(tool.name)
             continue
@@ -74,13 +73,13 @@ def schemas(request: CanonicalRequest, value: Any, _context: StepContext) -> tup
             tool = replace(tool, parameters=written.parameters)
         tools.append(tool)
     shown = "; ".join(lines[:MOST_TOLD]) + "; …" * (len(lines) > MOST_TOLD)
-    told = [f"{counted(len(lines), 'schema')} simplified ({shown})"] if lines else []
+    told = [f"{format_count(len(lines), 'schema')} simplified ({shown})"] if lines else []
     if left_out:
         told.append(f"not offered, as their arguments are no object: {', '.join(left_out)}")
     return (replace(request, tools=tuple(tools)), "; ".join(told)) if told else (request, "")
 
 
-class _Written(NamedTuple):
+class _WrittenParameters(NamedTuple):
     """The parameters of a tool, in the words of a server; None if they stay as they are."""
 
     parameters: Json | None
@@ -90,15 +89,15 @@ class _Written(NamedTuple):
     """False if the arguments that they describe are no object."""
 
 
-def _written(parameters: Json, words: Any, most: int) -> _Written:
+def _write_cached(parameters: Json, words: Any, most: int) -> _WrittenParameters:
     """Write the parameters of a tool; those that were written before, as agents declare the same in each turn."""
     source = encode(parameters)
 
-    def make() -> _Written:
+    def make() -> _WrittenParameters:
         writer = SchemaWriter(parameters, most=most)
-        new = writer.written(words)
+        new = writer.write(words)
         is_object = _is_object(parameters) and _is_object(new)
-        return _Written(None if new is parameters else new, tuple(writer.gone), writer.parts, is_object)
+        return _WrittenParameters(None if new is parameters else new, tuple(writer.gone), writer.parts, is_object)
 
     return COMPILED.get_or_make((SchemaWriter, source, words, most), make, lambda _: PER_CHARACTER * len(source))
 
@@ -120,7 +119,7 @@ class SchemaWriter:
         """Schemas that were looked at."""
         self._most = min(most, MOST_PARTS)
 
-    def written(self, words: Any) -> Any:
+    def write(self, words: Any) -> Any:
         """Write the parameters of a tool; return the very schema if there is nothing to it."""
         if words == "plain":
             plain = self._object(self.root, ())
@@ -156,8 +155,8 @@ class SchemaWriter:
             names = dict.fromkeys(name for member in members for name in _properties(member))
             shown = {name: _either([_properties(m)[name] for m in members if name in _properties(m)]) for name in names}
             own["properties"] = {**shown, **_properties(own)}
-            shared = [name for name in _required(members[0]) if all(name in _required(m) for m in members)]
-            if required := dict.fromkeys([*_required(own), *shared]):
+            shared = [name for name in _list_required(members[0]) if all(name in _list_required(m) for m in members)]
+            if required := dict.fromkeys([*_list_required(own), *shared]):
                 own["required"] = [*required]
         self.gone.update(dict.fromkeys(gone))
         hints = {key: flat[key] for key in gone}
@@ -182,10 +181,10 @@ class SchemaWriter:
             parts = [*((inner, (*path, "allOf")) for inners in both for inner in inners), *parts]
             self.gone.update(dict.fromkeys(key for key in ("allOf", "$ref") if key in part))
             if "$ref" in part and (reference := str(part["$ref"])) not in path:
-                parts.insert(0, (referred(self.root, reference), (*path, reference)))
+                parts.insert(0, (resolve_reference(self.root, reference), (*path, reference)))
             says = {key: value for key, value in part.items() if key not in ("allOf", "$ref")}
             properties = {**_properties(flat), **_properties(says), **_properties(flat)}
-            required = dict.fromkeys([*_required(flat), *_required(says)])
+            required = dict.fromkeys([*_list_required(flat), *_list_required(says)])
             flat = {**says, **flat}
             if properties:
                 flat["properties"] = properties
@@ -202,7 +201,7 @@ class SchemaWriter:
             for key in _ANYWHERE & schema.keys()
             if (new := _each(key, schema[key], self._listing)) is not schema[key]
         }
-        schema = self._parted({**schema, **inside} if inside else schema)
+        schema = self._move_type_into_members({**schema, **inside} if inside else schema)
         if isinstance(entries := schema.get("items"), list):
             self.gone["items"] = None
             rest = schema.get("additionalItems")
@@ -214,7 +213,7 @@ class SchemaWriter:
             schema = {**schema, **_open_list(schema, entries, schema.get("prefixItems"))}
         return schema
 
-    def _parted(self, schema: Json) -> Json:
+    def _move_type_into_members(self, schema: Json) -> Json:
         """Say the type of a value in the members of its `anyOf`, as Moonshot demands it."""
         members, kind = schema.get("anyOf"), schema.get("type")
         if not isinstance(members, list) or not isinstance(kind, str) or not all(map(_is_mapping, members)):
@@ -237,12 +236,12 @@ class SchemaWriter:
         reference = schema.get("$ref")
         if len(within) > MOST_DEPTH or self.parts > self._most or reference in within:
             self.gone["depth"] = None
-            simple = there if isinstance(there := referred(self.root, reference), Mapping) else schema
+            simple = there if isinstance(there := resolve_reference(self.root, reference), Mapping) else schema
             return _of_types(_kinds(simple) if within else ["object"])  # arguments are one
         depth, within = len(within), (*within, reference if isinstance(reference, str) else "")
         keys = schema.keys()
         is_simple = isinstance(schema.get("type"), str) and keys.isdisjoint(_LOOKED_AT)
-        simple = schema if is_simple else self._simplified(schema, optional=optional or depth == 0)
+        simple = schema if is_simple else self._simplify(schema, optional=optional or depth == 0)
         simple = self._inside(simple, within)
         if not (part or simple.keys() & _TYPED):
             self.gone["no type"] = None
@@ -255,7 +254,7 @@ class SchemaWriter:
 
     def _inside(self, schema: Json, within: tuple[str, ...]) -> Json:
         """Simplify the schemas inside of one."""
-        required = _required(schema)
+        required = _list_required(schema)
         inside: dict[str, Any] = {}
         for key in _INSIDE & schema.keys():
             value = schema[key]
@@ -277,7 +276,7 @@ class SchemaWriter:
             inside = {"anyOf": some, **inside} if "anyOf" not in schema else inside
         return {**schema, **inside} if inside else schema
 
-    def _simplified(self, schema: Json, *, optional: bool) -> Json:
+    def _simplify(self, schema: Json, *, optional: bool) -> Json:
         """Simplify a schema, but not those inside."""
         flat = self._flat(schema, optional=optional)
         lost = {key: value for key, value in flat.items() if key in NARROWS}
@@ -294,7 +293,7 @@ class SchemaWriter:
         self.gone.update(dict.fromkeys(lost))
         out = _with_hints(out, lost)
         if len(others) == 1 and isinstance(kinds, list) and "null" in kinds and not optional:
-            about = _described(out)
+            about = _get_description(out)
             out = {**about, "anyOf": [{key: out[key] for key in out if key not in about}, _BARE["null"]]}
         return out
 
@@ -303,7 +302,7 @@ class SchemaWriter:
         for _ in range(MOST_DEPTH):
             if "$ref" in schema:
                 self.gone["$ref"] = None
-                there = referred(self.root, schema["$ref"])
+                there = resolve_reference(self.root, schema["$ref"])
                 rest = {key: value for key, value in schema.items() if key != "$ref"}
                 schema = _both(there, rest) if isinstance(there, Mapping) else rest
                 continue
@@ -325,21 +324,21 @@ class SchemaWriter:
         schema = schema if isinstance(schema, Mapping) else {}
         if not self._take(schema, within) or schema.get("$ref") in within:
             self.gone["depth"] = None
-            kinds = _kinds(schema) or _kinds(referred(self.root, schema.get("$ref")))
+            kinds = _kinds(schema) or _kinds(resolve_reference(self.root, schema.get("$ref")))
             return self._any_of([_BARE[kind] for kind in kinds or _ANY], {}, optional=optional)
         flat = self._conjunction(schema, within)
         within = (*within, str(schema.get("$ref") or ""))
         kinds, union = _kinds(flat), _union(flat)
         if kinds:
             self.gone.update({"type": None} if isinstance(flat.get("type"), list) else {})
-            about = _described(flat)
+            about = _get_description(flat)
             bare = {key: value for key, value in flat.items() if key not in about}
-            return self._any_of([self._typed(kind, bare, within) for kind in kinds], about, optional=optional)
+            return self._any_of([self._write_typed(kind, bare, within) for kind in kinds], about, optional=optional)
         self.gone.update(dict.fromkeys(key for key in _UNIONS if key in flat) if union else {"no type": None})
         hints = {key: value for key, value in flat.items() if key in _SAID}
         self.gone.update(dict.fromkeys(hints))
         some = [self._plain(member, within, optional=False) for member in union] or [_BARE[kind] for kind in _ANY]
-        return self._any_of(some, _with_hints(_described(flat), hints), optional=optional)
+        return self._any_of(some, _with_hints(_get_description(flat), hints), optional=optional)
 
     def _any_of(self, some: Iterable[Json], about: Json, *, optional: bool) -> Json:
         """Write one of several, none twice, null last; `about` says what they all are."""
@@ -355,7 +354,7 @@ class SchemaWriter:
             members[0] = {**members[0], "description": f"{description}\n{own}" if own else description}
         return members[0] if len(members) == 1 else {"anyOf": members}
 
-    def _typed(self, kind: str, schema: Json, within: tuple[str, ...]) -> Json:
+    def _write_typed(self, kind: str, schema: Json, within: tuple[str, ...]) -> Json:
         """Write what a schema says of values of one type."""
         if kind == "object":
             return self._object(schema, within)
@@ -371,7 +370,7 @@ class SchemaWriter:
         if kind == "array":
             out["items"] = self._entries(schema, within)
         self.gone.update(dict.fromkeys(hints))
-        return _with_hints({**out, **_described(schema)}, hints)
+        return _with_hints({**out, **_get_description(schema)}, hints)
 
     def _entries(self, schema: Json, within: tuple[str, ...]) -> Json:
         """Write what the entries of a list are: one schema for all of them."""
@@ -386,7 +385,7 @@ class SchemaWriter:
     def _object(self, schema: Json, within: tuple[str, ...]) -> Json:
         """Write an object, with the members of all that it combines."""
         flat = self._members_of(schema, within)
-        required = _required(flat)
+        required = _list_required(flat)
         properties = {
             name: self._plain(inner, (*within, ""), optional=name not in required)
             for name, inner in _properties(flat).items()
@@ -397,7 +396,7 @@ class SchemaWriter:
             hints["additionalProperties"] = more
         self.gone.update(dict.fromkeys(key for key in flat if key not in _OF_OBJECTS))
         out = {"type": "object", "properties": properties, **({"required": needed} if needed else {})}
-        return _with_hints({**out, **_described(flat)}, hints)
+        return _with_hints({**out, **_get_description(flat)}, hints)
 
 
 _OF_OBJECTS = ("type", "properties", "required", "description", "title")
@@ -426,7 +425,7 @@ def _is_mapping(value: Any) -> bool:
     return isinstance(value, Mapping)
 
 
-def _described(schema: Json) -> Json:
+def _get_description(schema: Json) -> Json:
     description = schema.get("description")
     return {"description": description} if isinstance(description, str) and description else {}
 
@@ -446,7 +445,7 @@ def _properties(schema: Json) -> Json:
     return properties if isinstance(properties := schema.get("properties"), Mapping) else {}
 
 
-def _required(schema: Json) -> list[str]:
+def _list_required(schema: Json) -> list[str]:
     required = schema.get("required")
     return [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
 
@@ -456,7 +455,7 @@ def _both(one: Json, other: Json) -> dict[str, Any]:
     both = {**one, **other}
     if properties := {**_properties(one), **_properties(other)}:
         both["properties"] = properties
-    if required := dict.fromkeys([*_required(one), *_required(other)]):
+    if required := dict.fromkeys([*_list_required(one), *_list_required(other)]):
         both["required"] = [*required]
     return both
 

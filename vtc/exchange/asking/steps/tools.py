@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from vtc import json_schema
 from vtc.dialects.constrain.constraint import Inexpressible, quoting
 from vtc.events import CanonicalRequest, Message, Tool
-from vtc.exchange.asking.steps.messages import REMINDER, StepContext, joined
+from vtc.exchange.asking.steps.messages import REMINDER, StepContext, join_messages
 from vtc.json_schema import Schema
-from vtc.profiles.document import counted
+from vtc.profiles.document import format_count
 from vtc.profiles.planner import Constraining
 
 # Tools for a conversation that holds calls and declares none, as agents send it to be summed up.
@@ -21,7 +21,7 @@ from vtc.profiles.planner import Constraining
 CALLED = "Was called before in this conversation. It cannot be called now."
 
 
-def declared(request: CanonicalRequest, _value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
+def declare_called_tools(request: CanonicalRequest, _value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
     """Declare the tools that were called, where none is declared."""
     if request.tools or context.request.offer.declared:
         return request, ""
@@ -29,7 +29,7 @@ def declared(request: CanonicalRequest, _value: Any, context: StepContext) -> tu
     tools = tuple(Tool(name, CALLED, {"type": "object", "properties": {}}) for name in dict.fromkeys(named) if name)
     if not tools:
         return request, ""
-    return replace(request, tools=tools), f"{counted(len(tools), 'tool')} declared that the conversation calls"
+    return replace(request, tools=tools), f"{format_count(len(tools), 'tool')} declared that the conversation calls"
 
 
 def _of(message: Message) -> str:
@@ -50,7 +50,9 @@ def choice(request: CanonicalRequest, _value: Any, _context: StepContext) -> tup
     last = request.messages[-1:]
     message = Message("user", (demand,))
     joins = bool(last) and last[0].role == "user"
-    messages = (*request.messages[:-1], joined([last[0], message], "\n")) if joins else (*request.messages, message)
+    messages = (
+        (*request.messages[:-1], join_messages([last[0], message], "\n")) if joins else (*request.messages, message)
+    )
     line = f"tool_choice {request.choice}: said in the prompt"
     return replace(request, messages=messages, tools=named or request.tools, choice="auto"), line
 
@@ -66,7 +68,7 @@ def constrain(request: CanonicalRequest, value: Any, context: StepContext) -> tu
     if (mark := quoting(value.dialect)) and _holds(context.request.messages, mark):
         return request, f"no grammar: the conversation quotes {mark}, which no value could hold"
     try:
-        grammar = value.written()
+        grammar = value.render()
     except Inexpressible as error:
         return request, f"no grammar: {error}"
     constraint = (value.form, grammar)
@@ -91,14 +93,16 @@ def strict(request: CanonicalRequest, _value: Any, _context: StepContext) -> tup
     """Declare tools as strict, where each of their objects can be closed; those without parameters stay."""
     tools = tuple(
         replace(tool, strict=True, parameters=parameters)
-        if not tool.strict and _has_members(tool.parameters) and (parameters := closed(tool.parameters)) is not None
+        if not tool.strict
+        and _has_members(tool.parameters)
+        and (parameters := close_objects(tool.parameters)) is not None
         else tool
         for tool in request.tools
     )
     changed = sum(new is not old for new, old in zip(tools, request.tools, strict=True))
     if not changed:
         return request, ""
-    return replace(request, tools=tools), f"{counted(changed, 'tool')} declared as strict"
+    return replace(request, tools=tools), f"{format_count(changed, 'tool')} declared as strict"
 
 
 def _has_members(schema: Schema) -> bool:
@@ -114,15 +118,15 @@ class _OpenObject(ValueError):
     """An object may have any members."""
 
 
-def closed(schema: Any) -> Mapping[str, Any] | None:
+def close_objects(schema: Any) -> Mapping[str, Any] | None:
     """Close the objects of a schema that say nothing of other members; None if one of them is open."""
     try:
-        return _closed(schema, 0)
+        return _close(schema, 0)
     except _OpenObject:
         return None
 
 
-def _closed(schema: Any, depth: int) -> Mapping[str, Any]:
+def _close(schema: Any, depth: int) -> Mapping[str, Any]:
     if depth > MOST_DEPTH or not isinstance(schema, Mapping):
         raise _OpenObject
     declared = schema.get("properties")
@@ -135,9 +139,9 @@ def _closed(schema: Any, depth: int) -> Mapping[str, Any]:
 
 def _inside(key: str, inside: Any, depth: int) -> Any:
     if key == "items":
-        return _closed(inside, depth)
+        return _close(inside, depth)
     if key in ("anyOf", "oneOf", "allOf", "prefixItems") and isinstance(inside, list):
-        return [_closed(value, depth) for value in inside]
+        return [_close(value, depth) for value in inside]
     if key in ("properties", "$defs", "definitions") and isinstance(inside, Mapping):
-        return {name: _closed(value, depth) for name, value in inside.items()}
+        return {name: _close(value, depth) for name, value in inside.items()}
     return inside
