@@ -20,7 +20,7 @@ from tests.exchange.talks import Talk
 from tests.exchanges import agent, fed, planner
 from vtc.apis import BadRequest, Changes, beside, find, unread
 from vtc.apis.gemini_generate import API
-from vtc.apis.gemini_generate.request import json_schema
+from vtc.apis.gemini_generate.request import convert_schema
 from vtc.exchange import Session
 from vtc.json_text import encode
 from vtc.profiles import Planner, Settings, builtin_directory, load
@@ -85,7 +85,7 @@ def test_the_path_says_the_model_and_whether_to_stream() -> None:
     ],
 )
 def test_schemas_in_googles_spelling_are_json_schemas(schema: Json, read: Json) -> None:
-    assert json_schema(schema) == read
+    assert convert_schema(schema) == read
 
 
 @pytest.mark.parametrize(

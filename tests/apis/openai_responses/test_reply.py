@@ -200,7 +200,7 @@ def test_a_cut_reply_gives_an_open_call_back_as_text() -> None:
 def test_a_reply_as_long_as_was_allowed_was_cut_off(most: int | None, reason: str) -> None:
     """llama.cpp and Ollama say `completed` all the same."""
     last = streamed(text_events("Hi"))[-1]
-    decoded = API.decoder(ResponseForm(most=most)).decode(Frame(last, last.partition(b"data: ")[2].strip()))
+    decoded = API.decoder(ResponseForm(max_tokens=most)).decode(Frame(last, last.partition(b"data: ")[2].strip()))
     assert decoded
     # No event began its text, so it is told at the end.
     finish = Finish(reason, said="completed")  # type: ignore[arg-type]

@@ -43,17 +43,17 @@ from vtc.events import (
 from vtc.wire.framing import Frame
 from vtc.wire.sse import EventStream
 
-_NEEDED = {
+_REQUIRED_FIELDS = {
     *("type", "index", "role", "stop_reason", "error", "message", "content", "content_block", "delta"),
 }
 """Fields without which a reply says nothing; they are never dropped."""
-_SERVERS = ("web_search", "web_fetch", "code_execution", "bash_code_execution", "text_editor_code_execution")
-_HARMLESS = {
-    *(f"{tool}_tool_result" for tool in (*_SERVERS, "tool_search", "mcp", "advisor")),
+_SERVER_TOOLS = ("web_search", "web_fetch", "code_execution", "bash_code_execution", "text_editor_code_execution")
+_HARMLESS_BLOCKS = {
+    *(f"{tool}_tool_result" for tool in (*_SERVER_TOOLS, "tool_search", "mcp", "advisor")),
     *("mcp_tool_result", "server_tool_use", "mcp_tool_use", "container_upload", "compaction"),
 }
 """Blocks in which no client finds a call to make: the server itself has made those that it tells of."""
-_KNOWN = {
+_KNOWN_FIELDS = {
     START: {"type", "index", "content_block"},
     DELTA: {"type", "index", "delta"},
     STOP: {"type", "index"},
@@ -74,7 +74,7 @@ _KNOWN = {
 """The fields of events, and of the objects in them."""
 
 
-_CLEAN: Table = {"id": (WRITTEN,), "name": (WRITTEN,), "input": (MISSING, HOLLOW)}
+_CLEAN_CALL: Table = {"id": (WRITTEN,), "name": (WRITTEN,), "input": (MISSING, HOLLOW)}
 """The clean start of a call: some clients drop arguments that stand there, others join them with those to come."""
 
 
@@ -86,12 +86,12 @@ class _ThinkingBlock(msgspec.Struct, gc=False, forbid_unknown_fields=True, tag_f
     thinking: str
 
 
-class _Piece(msgspec.Struct, gc=False, forbid_unknown_fields=True, tag_field="type", tag=DELTA):
+class _ContentDelta(msgspec.Struct, gc=False, forbid_unknown_fields=True, tag_field="type", tag=DELTA):
     index: int
     delta: _TextBlock | _ThinkingBlock
 
 
-_decode_piece = msgspec.json.Decoder(_Piece).decode
+_decode_content_delta = msgspec.json.Decoder(_ContentDelta).decode
 
 
 class Decoder(msgspec.Struct):
@@ -100,14 +100,14 @@ class Decoder(msgspec.Struct):
     framing: ClassVar[EventStream] = FRAMING
 
     drop: frozenset[str] = frozenset()
-    kinds: dict[int, str] = {}
+    block_types: dict[int, str] = {}
     """The types of the blocks that have not ended."""
-    current: int | None = None
+    current_block: int | None = None
     """The block that began last, if it has not ended."""
-    inputs: dict[int, Any] = {}
+    initial_inputs: dict[int, Any] = {}
     """The arguments that stand in the starts of calls: they count if no others come."""
     usage: Json = {}
-    calls: int = 0
+    call_count: int = 0
     """Those that began."""
 
     def decode(self, frame: Frame) -> Decoded | None:
@@ -117,11 +117,11 @@ class Decoder(msgspec.Struct):
             return Decoded(at_once=True)
         if not self.drop:
             try:
-                piece = _decode_piece(data)
+                piece = _decode_content_delta(data)
             except (msgspec.DecodeError, UnicodeError, RecursionError):
                 return self._decode_any(frame, data)
-            if piece.index == self.current:
-                kind, delta = self.kinds[piece.index], piece.delta
+            if piece.index == self.current_block:
+                kind, delta = self.block_types[piece.index], piece.delta
                 if isinstance(delta, _TextBlock):
                     if kind == "text" and delta.text:
                         return Decoded((TextDelta(delta.text),))
@@ -133,13 +133,13 @@ class Decoder(msgspec.Struct):
         event = object_of(data)
         if event is None or not isinstance(event.get("type"), str):
             if event and is_error(event):
-                return self._read({**event, "type": "error"})
+                return self._decode_event({**event, "type": "error"})
             return Decoded(ends=True) if data.strip() == b"[DONE]" else None
-        received, (frame, event) = frame, drop_frame_fields(frame, event, self.drop - _NEEDED, self.framing)
-        decoded = self._read(event)
+        received, (frame, event) = frame, drop_frame_fields(frame, event, self.drop - _REQUIRED_FIELDS, self.framing)
+        decoded = self._decode_event(event)
         return decoded if frame is received else replace(decoded, frame=frame)
 
-    def _read(self, event: Json) -> Decoded:
+    def _decode_event(self, event: Json) -> Decoded:
         number = event.get("index")
         match event["type"]:
             case "ping":
@@ -147,17 +147,17 @@ class Decoder(msgspec.Struct):
             case "message_start":
                 message = part_of(event, "message")
                 self.usage = part_of(message, "usage")
-                known = {*_KNOWN["message"], *(() if message.get("content") else ("content",))}
+                known = {*_KNOWN_FIELDS["message"], *(() if message.get("content") else ("content",))}
                 own = Origin(NAME, "message_start", event, harmless=_is_known(event) and message.keys() <= known)
                 return Decoded((), (Start(str(message.get("id") or ""), str(message.get("model") or ""), own=own),))
             case "content_block_start" if isinstance(number, int):
-                return self._start(event, number, part_of(event, "content_block"))
+                return self._decode_block_start(event, number, part_of(event, "content_block"))
             case "content_block_delta" if isinstance(number, int):
-                return self._delta(event, number, part_of(event, "delta"))
+                return self._decode_block_delta(event, number, part_of(event, "delta"))
             case "content_block_stop" if isinstance(number, int):
-                return self._stop(event, number)
+                return self._decode_block_stop(event, number)
             case "message_delta":
-                return self._finish(event, part_of(event, "delta"))
+                return self._decode_message_delta(event, part_of(event, "delta"))
             case "message_stop":
                 return Decoded(ends=True)
             case "error":
@@ -167,114 +167,122 @@ class Decoder(msgspec.Struct):
                 return Decoded((Failure(str(error.get("message") or ""), str(error.get("type") or ""), own=own),))
         return Decoded((), (Origin(NAME, event["type"], event),))
 
-    def _start(self, event: Json, number: int, block: Json) -> Decoded:
+    def _decode_block_start(self, event: Json, number: int, block: Json) -> Decoded:
         kind = str(block.get("type") or "")
-        self.kinds, self.current = {**self.kinds, number: kind}, number
-        harmless = _is_known(event) and block.keys() <= _KNOWN["content_block"]
+        self.block_types, self.current_block = {**self.block_types, number: kind}, number
+        harmless = _is_known(event) and block.keys() <= _KNOWN_FIELDS["content_block"]
         own = Origin(NAME, kind, event, harmless=harmless)
         match kind:
             case "text":
                 return Decoded((TextDelta(str(block.get("text") or "")),), (BlockStart("text", number, own=own),))
             case "thinking":
-                seal = (Seal(str(block["signature"]), calls=self.calls),) if block.get("signature") else ()
+                seal = (Seal(str(block["signature"]), calls=self.call_count),) if block.get("signature") else ()
                 thought = ReasoningDelta(str(block.get("thinking") or ""))
                 return Decoded((thought,), (BlockStart("reasoning", number, own=own), *seal))
             case "redacted_thinking":
                 beside = (
                     BlockStart("reasoning", number, own=own),
-                    Seal(encrypted=str(block.get("data") or ""), calls=self.calls),
+                    Seal(encrypted=str(block.get("data") or ""), calls=self.call_count),
                 )
                 return Decoded((TextDelta(""),), beside)
             case "tool_use":
-                self.inputs, self.calls = {**self.inputs, number: block.get("input", "")}, self.calls + 1
-                clean = is_clean(block, _CLEAN)
+                self.initial_inputs, self.call_count = (
+                    {**self.initial_inputs, number: block.get("input", "")},
+                    self.call_count + 1,
+                )
+                clean = is_clean(block, _CLEAN_CALL)
                 call = CallDelta(
                     number, get_text(block.get("id")) or None, get_text(block.get("name")), source=block, clean=clean
                 )
-                return Decoded((call,), (*_more(event),))
+                return Decoded((call,), (*_find_unknown_fields(event),))
         # Even without any text in it: the text before is complete.
-        own = Origin(NAME, kind, event, harmless=kind in _HARMLESS and _is_known(event), lost=kind)
+        own = Origin(NAME, kind, event, harmless=kind in _HARMLESS_BLOCKS and _is_known(event), lost=kind)
         return Decoded((TextDelta(""),), (own,))
 
-    def _delta(self, event: Json, number: int, delta: Json) -> Decoded:
-        kind, delta_type = self.kinds.get(number, ""), str(delta.get("type") or "")
-        more = (*_more(event, delta),)
+    def _decode_block_delta(self, event: Json, number: int, delta: Json) -> Decoded:
+        kind, delta_type = self.block_types.get(number, ""), str(delta.get("type") or "")
+        more = (*_find_unknown_fields(event, delta),)
         match kind, delta_type:
             case _, "text_delta":
                 text = TextDelta(str(delta.get("text") or ""))
-                if kind != "text" or number != self.current:
+                if kind != "text" or number != self.current_block:
                     return Decoded((text,), (Origin(NAME, "within", number), *more))
                 if text.text:
                     return Decoded((text,), more)
             case "thinking", "thinking_delta" if delta.get("thinking"):
-                within = () if number == self.current else (Origin(NAME, "within", number),)
+                within = () if number == self.current_block else (Origin(NAME, "within", number),)
                 return Decoded((ReasoningDelta(str(delta["thinking"])),), (*within, *more))
-            case "thinking", "signature_delta" if number == self.current:
-                return Decoded((), (Seal(str(delta.get("signature") or ""), calls=self.calls), *more))
+            case "thinking", "signature_delta" if number == self.current_block:
+                return Decoded((), (Seal(str(delta.get("signature") or ""), calls=self.call_count), *more))
             case "tool_use", "input_json_delta":
                 arguments = str(delta.get("partial_json") or "")
-                if arguments and self.inputs.get(number) is not None:
-                    self.inputs = {**self.inputs, number: None}
+                if arguments and self.initial_inputs.get(number) is not None:
+                    self.initial_inputs = {**self.initial_inputs, number: None}
                 return Decoded((CallDelta(number, arguments=arguments),), more)
-        is_text = delta_type in ("citations_delta", *_KNOWN) and delta_type != "input_json_delta" and not more
-        known = _is_known(event) and (kind in _HARMLESS or is_text)
+        is_text = delta_type in ("citations_delta", *_KNOWN_FIELDS) and delta_type != "input_json_delta" and not more
+        known = _is_known(event) and (kind in _HARMLESS_BLOCKS or is_text)
         lost = "citations" if delta_type == "citations_delta" else ""
         return Decoded((), (Origin(NAME, delta_type, event, harmless=known, lost=lost),))
 
-    def _stop(self, event: Json, number: int) -> Decoded:
-        kind = self.kinds.get(number, "")
-        self.kinds = {key: kind for key, kind in self.kinds.items() if key != number}
-        is_current, self.current = number == self.current, None if number == self.current else self.current
-        more = (*_more(event),)
+    def _decode_block_stop(self, event: Json, number: int) -> Decoded:
+        kind = self.block_types.get(number, "")
+        self.block_types = {key: kind for key, kind in self.block_types.items() if key != number}
+        is_current, self.current_block = (
+            number == self.current_block,
+            None if number == self.current_block else self.current_block,
+        )
+        more = (*_find_unknown_fields(event),)
         if kind == "text" and is_current:
             return Decoded((BlockEnd(),), more)
         deltas: tuple[Delta, ...] = ()
         if kind == "tool_use":
-            deltas = (replace(self._rest_of(number), last=True),)
-            self.inputs = {key: input_ for key, input_ in self.inputs.items() if key != number}
+            deltas = (replace(self._make_initial_arguments(number), last=True),)
+            self.initial_inputs = {key: input_ for key, input_ in self.initial_inputs.items() if key != number}
         return Decoded(deltas, (Origin(NAME, "stop", {"type": STOP, "index": number}, harmless=True, ends=True), *more))
 
-    def _finish(self, event: Json, delta: Json) -> Decoded:
-        harmless = _is_known(event) and delta.keys() <= _KNOWN["delta"]
+    def _decode_message_delta(self, event: Json, delta: Json) -> Decoded:
+        harmless = _is_known(event) and delta.keys() <= _KNOWN_FIELDS["delta"]
         reason = get_text(delta.get("stop_reason"))
-        ends = reason or (self.calls and "stop_reason" in delta)  # after calls no client waits for another reason
+        ends = reason or (self.call_count and "stop_reason" in delta)  # after calls no client waits for another reason
         own = Origin(NAME, "message_delta", event, harmless=harmless, ends=bool(ends and not reason))
         beside: list[Any] = [own]
         if usage := part_of(event, "usage"):
             self.usage = {**self.usage, **usage}
-            beside.append(_usage(self.usage, Origin(NAME, "usage", usage, harmless=True)))
+            beside.append(_decode_usage(self.usage, Origin(NAME, "usage", usage, harmless=True)))
         if not ends:
             return Decoded((), (*beside,))
         finish = Finish(REASON_OF[reason] if reason else "stop", said=reason)
         # Without the end of its block the end of the message does not complete a call that has no arguments.
         untold = [
-            number for number, kind in self.kinds.items() if kind == "tool_use" and self.inputs[number] is not None
+            number
+            for number, kind in self.block_types.items()
+            if kind == "tool_use" and self.initial_inputs[number] is not None
         ]
-        cut = [replace(self._rest_of(number), complete=False) for number in untold]
+        cut = [replace(self._make_initial_arguments(number), complete=False) for number in untold]
         return Decoded((*cut, finish), (*beside,))
 
-    def _rest_of(self, number: int) -> CallDelta:
+    def _make_initial_arguments(self, number: int) -> CallDelta:
         """Return the arguments in the start of a call, which count if no others were received."""
-        input_ = self.inputs.get(number)
+        input_ = self.initial_inputs.get(number)
         return CallDelta(number, arguments=arguments_text(input_), clean=input_ != "")
 
 
 def _is_known(event: Json) -> bool:
     """True if an event has only fields that the API has, and objects where the API has some."""
     objects = (event[key] for key in ("message", "content_block", "delta", "usage", "error") if key in event)
-    return event.keys() <= _KNOWN[event["type"]] and all(isinstance(entry, dict | None) for entry in objects)
+    return event.keys() <= _KNOWN_FIELDS[event["type"]] and all(isinstance(entry, dict | None) for entry in objects)
 
 
-def _more(event: Json, delta: Json | None = None) -> Iterator[Origin]:
+def _find_unknown_fields(event: Json, delta: Json | None = None) -> Iterator[Origin]:
     """Take the fields of an event, and of its delta, that the API does not have."""
-    more: dict[str, Any] = {key: value for key, value in event.items() if key not in _KNOWN[event["type"]]}
-    if delta and (known := _KNOWN.get(delta["type"])) and not delta.keys() <= known:
+    more: dict[str, Any] = {key: value for key, value in event.items() if key not in _KNOWN_FIELDS[event["type"]]}
+    if delta and (known := _KNOWN_FIELDS.get(delta["type"])) and not delta.keys() <= known:
         more["delta"] = {key: value for key, value in delta.items() if key not in known}
     if more:
         yield Origin(NAME, "fields", more)
 
 
-def _usage(usage: Json, own: Origin) -> Usage:
+def _decode_usage(usage: Json, own: Origin) -> Usage:
     """Read the counts: those of the prompt are told apart by whether they were cached."""
     cached = count_of(usage, "cache_read_input_tokens")
     prompt = count_of(usage, "input_tokens") + cached + count_of(usage, "cache_creation_input_tokens")

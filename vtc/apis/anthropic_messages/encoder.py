@@ -20,10 +20,10 @@ from vtc.apis.anthropic_messages.request import (
     NO_BLOCK,
     START,
     STOP,
-    counts_of,
-    error_of,
-    number_of,
+    block_number_of,
+    render_error_event,
     render_stop,
+    render_usage,
 )
 from vtc.apis.calls import JsonNesting, object_in
 from vtc.apis.contract import Json, ReplyEvent, TextChain, join_chain, list_chain
@@ -67,7 +67,7 @@ class OutgoingCall(msgspec.Struct, frozen=True):
     passed: TextChain = None
     """Pieces of its arguments that left in their frames, and are looked at only if something comes between them."""
 
-    def looked_at(self) -> OutgoingCall:
+    def with_passed_pieces(self) -> OutgoingCall:
         """Return it with the place that it is at after the pieces that passed."""
         if not self.passed:
             return self
@@ -93,44 +93,44 @@ class CallsInOrder(msgspec.Struct):
             case CallDelta(number), OutgoingCall() as call if number == call.number:
                 self.open = replace(call, passed=(call.passed, event.arguments))
             case Origin(value={"type": "content_block_start"}), _:
-                self.open = OutgoingCall(number_of(event), "", None, JsonNesting())
-            case Origin(value={"type": "content_block_stop"}), OutgoingCall(number) if number == number_of(event):
+                self.open = OutgoingCall(block_number_of(event), "", None, JsonNesting())
+            case Origin(value={"type": "content_block_stop"}), OutgoingCall(number) if number == block_number_of(event):
                 self.open = None
 
     def feed(self, event: ReplyEvent) -> Iterator[ReplyEvent]:
         """Take what is said next; yield what may be said now."""
-        self.open = self.open and self.open.looked_at()
+        self.open = self.open and self.open.with_passed_pieces()
         if isinstance(event, Start | Usage | Finish | Failure) or (
-            isinstance(event, Origin) and number_of(event) == NO_BLOCK
+            isinstance(event, Origin) and block_number_of(event) == NO_BLOCK
         ):
             yield event
         elif self.open and not self._continues(self.open, event):
             if not self.open.nesting.is_whole:
                 self.queue = self.queue, event
                 return
-            yield from self._end()
+            yield from self._end_call()
             yield from self.feed(event)
         elif isinstance(event, CallDelta):
-            yield from self._piece(event)
+            yield from self._feed_piece(event)
         else:
             yield event
             if isinstance(event, Origin) and event.value["type"] != DELTA:
                 self.follow(event)
                 if not self.open:
-                    yield from self._end()
+                    yield from self._end_call()
 
     def finish(self) -> Iterator[ReplyEvent]:
         """End the message: yield all that waits. Arguments of a call without a name are text."""
         while self.open or self.queue:
             if self.open:
-                yield from self._end()
+                yield from self._end_call()
                 continue
             entry, *rest = self._take_queued()
             self._enqueue(rest)
             if not isinstance(entry, CallDelta):
                 yield from self.feed(entry)
             elif entry.name:
-                yield from self._begin([entry], waits=False)
+                yield from self._begin_call([entry], waits=False)
             elif entry.arguments:
                 yield Text(entry.arguments)
 
@@ -146,7 +146,7 @@ class CallsInOrder(msgspec.Struct):
     def _continues(self, call: OutgoingCall, event: ReplyEvent) -> bool:
         """True if something belongs to the call that leaves."""
         if not isinstance(event, CallDelta):
-            return isinstance(event, Origin) and number_of(event) == call.number
+            return isinstance(event, Origin) and block_number_of(event) == call.number
         if event.index not in (None, call.number):
             return False
         if not event.name or (event.id and event.id == call.id):
@@ -154,22 +154,22 @@ class CallsInOrder(msgspec.Struct):
         differs = event.index is None or bool(event.id and call.id)
         return not call.nesting.is_whole and not (differs and event.name != call.name)
 
-    def _piece(self, piece: CallDelta) -> Iterator[ReplyEvent]:
+    def _feed_piece(self, piece: CallDelta) -> Iterator[ReplyEvent]:
         """Take a piece of the open call, or of one that begins as soon as its name and id are there."""
         if self.open:
             self.open = replace(self.open, nesting=self.open.nesting.after(piece.arguments))
             yield CallDelta(self.open.number, arguments=piece.arguments)
             if self.queue and self.open.nesting.is_whole:
-                yield from self._end()
+                yield from self._end_call()
         elif piece.index in self.begun and not piece.name:
             yield piece
         else:
             waited = self._take_queued()
             parts = [event for event in waited if isinstance(event, CallDelta) and event.index == piece.index]
             self._enqueue(event for event in waited if event not in parts)
-            yield from self._begin([*parts, piece])
+            yield from self._begin_call([*parts, piece])
 
-    def _begin(self, parts: Sequence[CallDelta], *, waits: bool = True) -> Iterator[ReplyEvent]:
+    def _begin_call(self, parts: Sequence[CallDelta], *, waits: bool = True) -> Iterator[ReplyEvent]:
         """Begin a call, or let its pieces wait for its name or id; without an id it begins when it is whole."""
         named = next((part for part in parts if part.name), parts[0])
         id_ = next((part.id for part in parts if part.id), None)
@@ -187,16 +187,18 @@ class CallsInOrder(msgspec.Struct):
         self.open = OutgoingCall(number, call.name, call.id, nesting)
         yield replace(call, index=number)
 
-    def _end(self) -> Iterator[ReplyEvent]:
+    def _end_call(self) -> Iterator[ReplyEvent]:
         """End the open call, and say what waited for that."""
         self.open = None
-        for entry in sorted(self._take_queued(), key=_place):
+        for entry in sorted(self._take_queued(), key=_queue_order):
             yield from self.feed(entry)
 
 
-def _place(event: ReplyEvent) -> int:
+def _queue_order(event: ReplyEvent) -> int:
     """Return the place of the block among those that waited: text and thoughts are first."""
-    number = number_of(event) if isinstance(event, Origin) else event.index if isinstance(event, CallDelta) else None
+    number = (
+        block_number_of(event) if isinstance(event, Origin) else event.index if isinstance(event, CallDelta) else None
+    )
     return 0 if number in (None, NO_BLOCK) else number + 1
 
 
@@ -205,11 +207,11 @@ def _place(event: ReplyEvent) -> int:
 # Frames that leave as they came are followed here, so that the encoder can go on from there.
 
 
-OURS = -1
+ADDED_BLOCK = -1
 """Stands for the number of a block that upstream has none for."""
-_THOUGHTS = {"thinking", "reasoning", "reasoning_content"}
+_REASONING_FIELDS = {"thinking", "reasoning", "reasoning_content"}
 """Names for reasoning among the fields to drop."""
-type Noted = BlockStart | BlockEnd | Origin
+type DeferredEvent = BlockStart | BlockEnd | Origin
 
 
 class ContentBlock(msgspec.Struct, frozen=True, gc=False):
@@ -241,22 +243,22 @@ class SentEvents(msgspec.Struct):
     started: bool = False
     native: bool = False
     """True if the server speaks this API, too."""
-    count: int = 0
+    block_count: int = 0
     """Blocks that began at the client."""
-    opened: dict[int, int] = {}
+    open_indices: dict[int, int] = {}
     """By upstream's number, the client's of the blocks that have begun and not ended."""
     open: ContentBlock | None = None
-    noted: tuple[Noted, ...] = ()
+    deferred: tuple[DeferredEvent, ...] = ()
     """Starts and ends of blocks that the client was not told."""
-    kept: bool = False
+    is_frame_deferred: bool = False
     """True if frames that say what is noted are kept by the relay."""
     calls: CallsInOrder = msgspec.field(default_factory=CallsInOrder)
-    called: bool = False
-    refused: bool = False
+    has_calls: bool = False
+    has_refusal: bool = False
     blank: str = ""
     """White space that waits for the text after it."""
     usage: Json = {}
-    closing: Json = {}
+    message_delta: Json = {}
     """Upstream's last event but one, whose other fields leave with the reason."""
     finish: Finish | None = None
     """The end of the message, until it is told."""
@@ -265,20 +267,20 @@ class SentEvents(msgspec.Struct):
 
     def follow(self, events: Sequence[ReplyEvent], choice: int) -> bool:
         self.native = True
-        if not self._is_level and Failure not in map(type, events):
+        if not self._is_aligned and Failure not in map(type, events):
             self.in_step = False
             return True
         tells, self.in_step = not events, True
         for event in events:
             match event:
                 case BlockStart(number=number):
-                    expected = self.count + sum(isinstance(noted, BlockStart) for noted in self.noted)
-                    self._is_at(number if not self._is_hidden(event.kind) else OURS, expected)
-                    self._keep(event)
+                    expected = self.block_count + sum(isinstance(noted, BlockStart) for noted in self.deferred)
+                    self._compare_index(number if not self._is_hidden(event.kind) else ADDED_BLOCK, expected)
+                    self._defer(event)
                 case BlockEnd():
-                    is_begun = any(isinstance(noted, BlockStart) for noted in self.noted)
+                    is_begun = any(isinstance(noted, BlockStart) for noted in self.deferred)
                     self.in_step = self.in_step and (is_begun or self.open is not None)
-                    self._keep(event)
+                    self._defer(event)
                 case Origin(kind="within"):
                     self.in_step, tells = False, True
                 case Origin(kind="fields"):
@@ -291,98 +293,100 @@ class SentEvents(msgspec.Struct):
                     self.in_step = False
                 case _:
                     tells = True
-                    self._tell_noted()
+                    self._mark_deferred_sent()
                     self._follow(event)
         if not events:
-            self._tell_noted()
+            self._mark_deferred_sent()
         self.started = self.started or tells
         return tells or not self.in_step
 
     @property
-    def _is_level(self) -> bool:
+    def _is_aligned(self) -> bool:
         """True if nothing waits, and no block that is noted or open must be told of, or ended, in upstream's place."""
-        level = (self.kept or not self.noted) and all(number == index for number, index in self.opened.items())
+        level = (self.is_frame_deferred or not self.deferred) and all(
+            number == index for number, index in self.open_indices.items()
+        )
         return level and not self.calls.queue
 
-    def _is_at(self, number: int, index: int | None) -> None:
+    def _compare_index(self, number: int, index: int | None) -> None:
         self.in_step = self.in_step and number == index
 
-    def _keep(self, event: Noted) -> None:
-        self.noted, self.kept = (*self.noted, event), True
+    def _defer(self, event: DeferredEvent) -> None:
+        self.deferred, self.is_frame_deferred = (*self.deferred, event), True
 
-    def _tell_noted(self) -> None:
+    def _mark_deferred_sent(self) -> None:
         """Take note that the client is told now what was noted, by frames that were kept."""
-        for event in self.noted:
+        for event in self.deferred:
             if isinstance(event, BlockStart):
-                unsigned = event.kind == "reasoning" and bool(event.own) and "signature" not in _block_of(event)
-                self.open = ContentBlock(event.kind, event.number, self._take(event.number), unsigned)
+                unsigned = event.kind == "reasoning" and bool(event.own) and "signature" not in _get_block(event)
+                self.open = ContentBlock(event.kind, event.number, self._assign_index(event.number), unsigned)
             elif isinstance(event, BlockEnd) and self.open:
-                self._end(self.open.number)
-        self.noted = ()
+                self._remove_block(self.open.number)
+        self.deferred = ()
 
     def _follow(self, event: ReplyEvent) -> None:
         open_ = self.open
         match event:
             case Start():
-                self._begin(event)
+                self._record_message_start(event)
             case Text() | ReasoningDelta() | Seal():
-                self._is_at(*((open_.number, open_.index) if open_ else (OURS, 0)))
+                self._compare_index(*((open_.number, open_.index) if open_ else (ADDED_BLOCK, 0)))
                 if open_ and isinstance(event, Seal):
                     self.open = replace(open_, unsigned=False)
             case CallDelta(int() as number, name=name) if name:
-                self._is_at(number, self._take(number))
-                self.open, self.called = None, True
+                self._compare_index(number, self._assign_index(number))
+                self.open, self.has_calls = None, True
                 self._follow_call(event)
             case CallDelta(int() as number):
-                self._is_at(number, self.opened.get(number))
+                self._compare_index(number, self.open_indices.get(number))
                 self._follow_call(event)
             case Usage():
                 self.usage = event.own.value if event.own else {}
             case Finish():
-                self.in_step, self.finished = self.in_step and not self.opened, True
+                self.in_step, self.finished = self.in_step and not self.open_indices, True
             case Failure():
                 self.ended = True
 
     def _follow_event(self, event: Origin) -> bool:
         """Take note of an event that only this API has; False if it is kept with the start of its block."""
-        data, number = event.value, number_of(event)
-        if data["type"] == DELTA and self._begins(number):
-            self._keep(event)
+        data, number = event.value, block_number_of(event)
+        if data["type"] == DELTA and self._is_start_deferred(number):
+            self._defer(event)
             return False
-        self._tell_noted()
+        self._mark_deferred_sent()
         self._follow_call(event)
         if data["type"] == START:
-            self._is_at(OURS if self._is_hidden(event.kind) else number, self._take(number))
+            self._compare_index(ADDED_BLOCK if self._is_hidden(event.kind) else number, self._assign_index(number))
             self.open = None
         elif data["type"] in (DELTA, STOP):
-            self._is_at(number, self.opened.get(number))
+            self._compare_index(number, self.open_indices.get(number))
         if data["type"] == STOP:
-            self._end(number)
+            self._remove_block(number)
         return True
 
     def _follow_call(self, event: CallDelta | Origin) -> None:
         self.calls = copy.copy(self.calls)
         self.calls.follow(event)
 
-    def _take(self, number: int) -> int:
+    def _assign_index(self, number: int) -> int:
         """Take the next of the client's numbers for a block of upstream's, in step if no other is open."""
-        self.in_step = self.in_step and not self.opened
-        index, self.count = self.count, self.count + 1
-        self.opened = {**self.opened, number: index}
+        self.in_step = self.in_step and not self.open_indices
+        index, self.block_count = self.block_count, self.block_count + 1
+        self.open_indices = {**self.open_indices, number: index}
         return index
 
-    def _end(self, number: int) -> None:
-        self.opened = {key: index for key, index in self.opened.items() if key != number}
+    def _remove_block(self, number: int) -> None:
+        self.open_indices = {key: index for key, index in self.open_indices.items() if key != number}
         self.open = None if self.open and self.open.number == number else self.open
 
-    def _begins(self, number: int) -> bool:
-        return any(isinstance(event, BlockStart) and event.number == number for event in self.noted)
+    def _is_start_deferred(self, number: int) -> bool:
+        return any(isinstance(event, BlockStart) and event.number == number for event in self.deferred)
 
     def _is_hidden(self, kind: str) -> bool:
         """True if the client is not sent blocks of this kind."""
-        return kind in self.drop or (kind in _THOUGHTS and bool(self.drop & _THOUGHTS))
+        return kind in self.drop or (kind in _REASONING_FIELDS and bool(self.drop & _REASONING_FIELDS))
 
-    def _begin(self, start: Start) -> None:
+    def _record_message_start(self, start: Start) -> None:
         """Take note of the start of the message."""
         self.started, self.native = True, start.own is not None
         self.id = start.id if self.native and start.id else f"msg_{start.id or 'vtc'}"
@@ -406,19 +410,19 @@ class Encoder(SentEvents):
     def write(self, events: Sequence[ReplyEvent], choice: int) -> list[Json]:
         if choice:
             return []  # a message has only one
-        self.noted, started = _drop_empty_blocks(self.noted), self.started
+        self.deferred, started = _drop_empty_blocks(self.deferred), self.started
         self.calls = copy.copy(self.calls)
         written = [
             event
             for item in sorted(events, key=_is_stop)
             for part in self.calls.feed(item)
-            for event in self._say(part)
+            for event in self._encode(part)
         ]
         if self.finish and self.native:
-            written += self._finish()
+            written += self._finish_message()
         if written and not started and not self.started and written[0]["type"] not in ("ping", "error"):
-            written = [*self._start(Start()), *written]
-        self.kept = False
+            written = [*self._start_message(Start()), *written]
+        self.is_frame_deferred = False
         more = [event.value for event in events if isinstance(event, Origin) and event.kind == "fields"]
         last = next((place for place, event in enumerate(written) if event["type"] == DELTA), None)
         if more and last is not None:
@@ -429,53 +433,53 @@ class Encoder(SentEvents):
             }
         return written
 
-    def _say(self, event: ReplyEvent) -> Iterator[Json]:
+    def _encode(self, event: ReplyEvent) -> Iterator[Json]:
         if self.ended or (self.finished and not isinstance(event, Failure)):
             return
         match event:
             case Start():
-                yield from self._start(event)
+                yield from self._start_message(event)
             case BlockStart() if not self._is_hidden(event.kind):
-                self.noted = _drop_empty_blocks((*self.noted, event))
-            case BlockEnd() if self.open or self.noted:
-                self.noted = _drop_empty_blocks((*self.noted, event))
+                self.deferred = _drop_empty_blocks((*self.deferred, event))
+            case BlockEnd() if self.open or self.deferred:
+                self.deferred = _drop_empty_blocks((*self.deferred, event))
             case Text(text) | Rewritten(text=text) | RefusalDelta(text) if text:
-                self.refused = self.refused or isinstance(event, RefusalDelta)
-                if text := self._unblank(text):
-                    yield from self._to("text")
-                    yield self._piece("text", text)
-            case Reasoning(text) | ReasoningDelta(text) if text and self._shows(event):
-                yield from self._to("reasoning")
-                yield self._piece("thinking", text)
-            case Seal() if self._shows(event):
-                yield from self._seal(event)
-            case Call(call=call) if not (self.native or _is_input(call.arguments)):
-                yield from self._say(Text(f"{call.name} {call.arguments}"))
+                self.has_refusal = self.has_refusal or isinstance(event, RefusalDelta)
+                if text := self._buffer_blank_text(text):
+                    yield from self._open_block("text")
+                    yield self._make_delta("text", text)
+            case Reasoning(text) | ReasoningDelta(text) if text and self._is_shown(event):
+                yield from self._open_block("reasoning")
+                yield self._make_delta("thinking", text)
+            case Seal() if self._is_shown(event):
+                yield from self._encode_seal(event)
+            case Call(call=call) if not (self.native or _is_object_or_prefix(call.arguments)):
+                yield from self._encode(Text(f"{call.name} {call.arguments}"))
             case Call(call=call):
-                yield from self._call(CallDelta(OURS, call.id, call.name, call.arguments, call.source))
-                yield from self._close()
+                yield from self._start_call(CallDelta(ADDED_BLOCK, call.id, call.name, call.arguments, call.source))
+                yield from self._close_blocks()
             case CallDelta(name=name) if name:
-                yield from self._call(event)
-            case CallDelta(number, arguments=arguments) if arguments and number in self.opened:
-                yield self._arguments(number, arguments)
+                yield from self._start_call(event)
+            case CallDelta(number, arguments=arguments) if arguments and number in self.open_indices:
+                yield self._make_arguments_delta(number, arguments)
             case Origin(kind="message_delta", value=data):
-                if part_of(data, "delta").get("stop_reason") or self.called:
-                    self.closing = data
+                if part_of(data, "delta").get("stop_reason") or self.has_calls:
+                    self.message_delta = data
                 else:
                     yield data
             case Origin(kind=kind) if kind not in ("within", "fields"):
-                yield from self._event(event)
+                yield from self._encode_origin(event)
             case Usage():
-                self.usage = event.own.value if event.own else counts_of(event)
+                self.usage = event.own.value if event.own else render_usage(event)
             case Finish():
                 self.finish = event
             case Failure():
                 for part in self.calls.finish():
-                    yield from self._say(part)
+                    yield from self._encode(part)
                 self.ended = self.in_step = True
-                yield event.own.value if event.own else error_of(event)
+                yield event.own.value if event.own else render_error_event(event)
 
-    def _unblank(self, text: str) -> str:
+    def _buffer_blank_text(self, text: str) -> str:
         """Keep white space that would begin a block of another API's: Anthropic's server takes no blank one back."""
         start = self._find_deferred_start("text")
         if (self.open and self.open.kind == "text" and start is None) or (start and start.own):
@@ -484,10 +488,10 @@ class Encoder(SentEvents):
         self.blank = text if text.isspace() else ""
         return "" if self.blank else text
 
-    def _start(self, start: Start) -> Sequence[Json]:
+    def _start_message(self, start: Start) -> Sequence[Json]:
         if self.started:
             return []
-        self._begin(start)
+        self._record_message_start(start)
         if start.own:
             return [start.own.value]
         head = {"id": self.id, "type": "message", "role": "assistant", "model": start.model, "content": []}
@@ -498,118 +502,118 @@ class Encoder(SentEvents):
 
     def _find_deferred_start(self, kind: str) -> BlockStart | None:
         """Find the start of a block that the client was not told."""
-        return next((event for event in self.noted if isinstance(event, BlockStart) and event.kind == kind), None)
+        return next((event for event in self.deferred if isinstance(event, BlockStart) and event.kind == kind), None)
 
-    def _to(self, kind: str, block: Json | None = None) -> Iterator[Json]:
+    def _open_block(self, kind: str, block: Json | None = None) -> Iterator[Json]:
         """Have a block open for text or for reasoning; `block` is how it starts if that is not known by its kind."""
         start = self._find_deferred_start(kind)
         if start is None and self.open and self.open.kind == kind:
-            self.noted = _without_ends(self.noted)
+            self.deferred = _drop_block_ends(self.deferred)
             return
-        yield from self._close()
-        number = start.number if start else OURS
-        self.open = ContentBlock(kind, number, self._take(number))
+        yield from self._close_blocks()
+        number = start.number if start else ADDED_BLOCK
+        self.open = ContentBlock(kind, number, self._assign_index(number))
         self.in_step = number == self.open.index
         own = start.own.value if start and start.own else {}
-        block = {**_block_of(start), **(block or _STARTS[kind])}
+        block = {**_get_block(start), **(block or _STARTS[kind])}
         yield {"type": START, **own, "index": self.open.index, "content_block": block}
         if start:
-            parts, self.noted = [event for event in self.noted if isinstance(event, Origin)], ()
-            yield from ({**part.value, "index": self.open.index} for part in parts if number_of(part) == number)
+            parts, self.deferred = [event for event in self.deferred if isinstance(event, Origin)], ()
+            yield from ({**part.value, "index": self.open.index} for part in parts if block_number_of(part) == number)
 
-    def _piece(self, field: str, text: str) -> Json:
+    def _make_delta(self, field: str, text: str) -> Json:
         assert self.open is not None
         self.in_step = self.open.number == self.open.index
         return {"type": DELTA, "index": self.open.index, "delta": {"type": f"{field}_delta", field: text}}
 
-    def _close(self) -> Iterator[Json]:
+    def _close_blocks(self) -> Iterator[Json]:
         """End the blocks that the client has open."""
         if self.open and self.open.unsigned:
-            yield self._piece("signature", "")
-        for index in self.opened.values():
+            yield self._make_delta("signature", "")
+        for index in self.open_indices.values():
             yield {"type": STOP, "index": index}
-        self.open, self.opened, self.noted = None, {}, _without_ends(self.noted)
+        self.open, self.open_indices, self.deferred = None, {}, _drop_block_ends(self.deferred)
 
-    def _seal(self, seal: Seal) -> Iterator[Json]:
+    def _encode_seal(self, seal: Seal) -> Iterator[Json]:
         """Write what belongs to reasoning; encrypted data without any text have a block of their own."""
         begins = self._find_deferred_start("reasoning") is not None
         is_open = self.open is not None and self.open.kind == "reasoning" and not begins
         if seal.encrypted and not is_open:
             if "redacted_thinking" not in self.drop:
-                yield from self._to("reasoning", {"type": "redacted_thinking", "data": seal.encrypted})
+                yield from self._open_block("reasoning", {"type": "redacted_thinking", "data": seal.encrypted})
                 self.open = None
         elif seal.value and (is_open or begins):
-            yield from self._to("reasoning")
-            yield self._piece("signature", seal.value)
+            yield from self._open_block("reasoning")
+            yield self._make_delta("signature", seal.value)
             self.open = self.open and replace(self.open, unsigned=False)
 
-    def _event(self, event: Origin) -> Iterator[Json]:
+    def _encode_origin(self, event: Origin) -> Iterator[Json]:
         """Write an event that only this API has, with the client's number of its block."""
-        data, number = event.value, number_of(event)
+        data, number = event.value, block_number_of(event)
         if number == NO_BLOCK:
             yield data
         elif data["type"] == START:
             if not self._is_hidden(event.kind):
-                yield from self._close()
-                index = self._take(number)
+                yield from self._close_blocks()
+                index = self._assign_index(number)
                 self.in_step = number == index
                 yield {**data, "index": index}
-        elif data["type"] == DELTA and self._begins(number):
-            self.noted = (*self.noted, event)
-        elif number in self.opened:
-            self.in_step = number == self.opened[number]
-            yield {**data, "index": self.opened[number]}
+        elif data["type"] == DELTA and self._is_start_deferred(number):
+            self.deferred = (*self.deferred, event)
+        elif number in self.open_indices:
+            self.in_step = number == self.open_indices[number]
+            yield {**data, "index": self.open_indices[number]}
             if data["type"] == STOP:
-                self._end(number)
+                self._remove_block(number)
 
-    def _call(self, call: CallDelta) -> Iterator[Json]:
+    def _start_call(self, call: CallDelta) -> Iterator[Json]:
         """Begin a block that is a call."""
-        yield from self._close()
-        number = OURS if call.index is None else call.index
-        index, self.called = self._take(number), True
+        yield from self._close_blocks()
+        number = ADDED_BLOCK if call.index is None else call.index
+        index, self.has_calls = self._assign_index(number), True
         self.in_step = number == index
         id_ = call.id or "toolu_" + re.sub(r"[^A-Za-z0-9]", "", f"{self.id}{index}")
         source = call.source if part_of({"of": call.source}, "of").get("type") == "tool_use" else {}
         block = {**source, "type": "tool_use", "id": id_, "name": call.name, "input": {}}
         yield {"type": START, "index": index, "content_block": block}
         if call.arguments:
-            yield self._arguments(number, call.arguments)
+            yield self._make_arguments_delta(number, call.arguments)
 
-    def _arguments(self, number: int, arguments: str) -> Json:
-        self.in_step = number == self.opened[number]
+    def _make_arguments_delta(self, number: int, arguments: str) -> Json:
+        self.in_step = number == self.open_indices[number]
         delta = {"type": "input_json_delta", "partial_json": arguments}
-        return {"type": DELTA, "index": self.opened[number], "delta": delta}
+        return {"type": DELTA, "index": self.open_indices[number], "delta": delta}
 
     # The end
 
-    def _finish(self) -> Iterator[Json]:
+    def _finish_message(self) -> Iterator[Json]:
         """End what is open, and tell why the message ended."""
         for item in self.calls.finish():
-            yield from self._say(item)
-        yield from self._close()
-        end, self.finish, self.noted = self.finish, None, ()
+            yield from self._encode(item)
+        yield from self._close_blocks()
+        end, self.finish, self.deferred = self.finish, None, ()
         if end and not self.finished:
             self.finished = self.in_step = True
-            delta = part_of(self.closing, "delta")
-            how = render_stop(end, delta, called=self.called, refused=self.refused, native=self.native)
-            used = {"usage": self.usage or part_of(self.closing, "usage") or {"output_tokens": 0}}
-            event = {"type": "message_delta", **used, **self.closing, **used}
+            delta = part_of(self.message_delta, "delta")
+            how = render_stop(end, delta, called=self.has_calls, refused=self.has_refusal, native=self.native)
+            used = {"usage": self.usage or part_of(self.message_delta, "usage") or {"output_tokens": 0}}
+            event = {"type": "message_delta", **used, **self.message_delta, **used}
             yield {**event, "delta": {**delta, **how}}
 
     def end(self) -> list[Json]:
         if self.ended or not self.started:
             return []
-        in_step = self.in_step and not self.finish and self._is_level
+        in_step = self.in_step and not self.finish and self._is_aligned
         self.finish = self.finish or Finish("stop")
         self.calls = copy.copy(self.calls)
-        written = [*self._finish(), {"type": "message_stop"}]
+        written = [*self._finish_message(), {"type": "message_stop"}]
         self.ended, self.in_step = True, in_step
         return written
 
     def keep_alive(self) -> bytes:
         return b'event: ping\ndata: {"type":"ping"}\n\n'
 
-    def _shows(self, event: ReplyEvent) -> bool:
+    def _is_shown(self, event: ReplyEvent) -> bool:
         """True if the client is sent a thought; those parted off from the text only where it asked for thinking."""
         wanted = self.thinks or (self.native and not isinstance(event, Reasoning))
         return wanted and not self._is_hidden("reasoning")
@@ -617,27 +621,27 @@ class Encoder(SentEvents):
 
 def _is_stop(event: ReplyEvent) -> bool:
     """True for the end of a block, which comes after all that the same frame says of it."""
-    return isinstance(event, Origin) and number_of(event) != NO_BLOCK and event.value["type"] == STOP
+    return isinstance(event, Origin) and block_number_of(event) != NO_BLOCK and event.value["type"] == STOP
 
 
-def _is_input(arguments: str) -> bool:
+def _is_object_or_prefix(arguments: str) -> bool:
     """True for an object, or the beginning of one, which clients take of a message that was cut off."""
     begun = arguments.lstrip().startswith("{") and JsonNesting().after(arguments).is_cut
     return begun or object_in(arguments) is not None
 
 
-def _block_of(start: BlockStart | None) -> Json:
+def _get_block(start: BlockStart | None) -> Json:
     """Return the block that a start of this API has; empty for one of another."""
     return part_of(start.own.value, "content_block") if start and start.own else {}
 
 
-def _without_ends(noted: Iterable[Noted]) -> tuple[Noted, ...]:
+def _drop_block_ends(noted: Iterable[DeferredEvent]) -> tuple[DeferredEvent, ...]:
     return tuple(event for event in noted if not isinstance(event, BlockEnd))
 
 
-def _drop_empty_blocks(noted: Iterable[Noted]) -> tuple[Noted, ...]:
+def _drop_empty_blocks(noted: Iterable[DeferredEvent]) -> tuple[DeferredEvent, ...]:
     """Leave out what need not be told: a block that has ended without any text."""
-    left: list[Noted] = []
+    left: list[DeferredEvent] = []
     for event in noted:
         if isinstance(event, BlockStart | BlockEnd):
             begun = any(isinstance(before, BlockStart) for before in left)

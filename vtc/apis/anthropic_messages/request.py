@@ -65,7 +65,7 @@ NO_BLOCK = -2
 """Stands for the number of what is about no block."""
 
 
-def number_of(origin: Origin) -> int:
+def block_number_of(origin: Origin) -> int:
     """Find upstream's number of the block that an event is about."""
     event = origin.value if isinstance(origin.value, dict) else {}
     number = event.get("index")
@@ -78,11 +78,11 @@ def number_of(origin: Origin) -> int:
 # arguments, the reason with the usage, the stop.
 
 
-_TEXTS = {"text": ("text",), "thinking": ("thinking", "signature")}
+_DELTA_FIELDS = {"text": ("text",), "thinking": ("thinking", "signature")}
 """The fields of blocks that come in deltas of their own."""
 
 
-_ERRORS = {
+_ERROR_NAMES = {
     *("invalid_request", "authentication", "billing", "permission", "not_found", "request_too_large"),
     *("rate_limit", "timeout", "overloaded"),
 }
@@ -99,7 +99,7 @@ def unfold_reply(reply: Any, request: request.Request | None = None) -> Iterator
     began = {"input_tokens": usage.get("input_tokens") or 0, **usage, "output_tokens": 0}
     yield {"type": "message_start", "message": {**reply, **open_, "usage": began}}
     for index, block in enumerate(reply["content"]):
-        yield from events_of(block, index)
+        yield from unfold_block(block, index)
     reason = reply.get("stop_reason") or ("end_turn" if request else None)
     how = {"stop_reason": reason, "stop_sequence": reply.get("stop_sequence")}
     yield {"type": "message_delta", "delta": how, "usage": used}
@@ -135,11 +135,11 @@ def fold_events(events: Iterable[Json]) -> dict[str, Any]:
     return {**reply, "content": [*blocks.values()]}
 
 
-def events_of(block: Json, index: int) -> Iterator[Json]:
+def unfold_block(block: Json, index: int) -> Iterator[Json]:
     """Write the events by which a stream tells of a block; a kind that has no deltas comes whole in its start."""
     start: dict[str, Any] = {**block}
     deltas: list[Json] = []
-    for key in _TEXTS.get(block["type"], ()):
+    for key in _DELTA_FIELDS.get(block["type"], ()):
         start[key] = ""
         deltas.append({"type": f"{key}_delta", key: block.get(key) or ""})
     if block["type"] == "text":
@@ -153,7 +153,7 @@ def events_of(block: Json, index: int) -> Iterator[Json]:
     yield {"type": "content_block_stop", "index": index}
 
 
-def block_of(call: ToolCall) -> dict[str, Any]:
+def render_call(call: ToolCall) -> dict[str, Any]:
     """Write a call as a block, with the fields that VTC does not know (`caller`)."""
     try:
         arguments = json.loads(call.arguments)
@@ -177,7 +177,7 @@ def render_stop(end: Finish, delta: Json, *, called: bool, refused: bool, native
     return {"stop_reason": word, "stop_sequence": None}
 
 
-def counts_of(usage: Usage) -> Json:
+def render_usage(usage: Usage) -> Json:
     """Write the tokens used: those of the prompt without those that were cached."""
     return {
         "input_tokens": max(usage.prompt - usage.cached, 0),
@@ -186,9 +186,9 @@ def counts_of(usage: Usage) -> Json:
     }
 
 
-def error_of(failure: Failure) -> Json:
+def render_error_event(failure: Failure) -> Json:
     """Write an error of a server of another API."""
-    known = failure.kind if failure.kind.removesuffix("_error") in _ERRORS else "api_error"
+    known = failure.kind if failure.kind.removesuffix("_error") in _ERROR_NAMES else "api_error"
     kind = "invalid_request_error" if failure.kind == FULL else known
     return {"type": "error", "error": {"type": kind, "message": failure.message}}
 
@@ -212,14 +212,14 @@ LAYOUT = BodyLayout(
         *("metadata", "cache_control"),
     ),
 )
-MOST_TOKENS = 8192
+DEFAULT_MAX_TOKENS = 8192
 """The limit of a reply where the client set none, as this API demands one: the most that all of its models take."""
-MOST_WITH_THOUGHTS = 32_000
+DEFAULT_MAX_TOKENS_WITH_THINKING = 32_000
 """The same for models that think, whose thoughts count."""
 _EFFORTS = {"minimal": "low", "xhigh": "high"}
-QUIET = ("thinking", "redacted_thinking")
+THINKING_TYPES = ("thinking", "redacted_thinking")
 """Blocks of what the model thought. They cannot hold `cache_control`."""
-_KINDS = {
+_ERROR_TYPE_OF_STATUS = {
     401: "authentication_error",
     403: "permission_error",
     404: "not_found_error",
@@ -235,12 +235,12 @@ def ask(canonical: CanonicalRequest) -> Json:
     prompt, messages = canonical.split_system_prompt()
     fields: dict[str, Any] = {
         "model": canonical.model,
-        "max_tokens": MOST_TOKENS,
+        "max_tokens": DEFAULT_MAX_TOKENS,
         **LAYOUT.write_limits(canonical.limits),
     }
     if prompt is not None:
         fields["system"] = prompt
-    fields["messages"] = content.turns(messages, _blocks_asked, model="assistant", key="content")
+    fields["messages"] = content.turns(messages, _render_blocks, model="assistant", key="content")
     fields["stream"] = canonical.stream
     if canonical.tools:
         fields["tools"] = [
@@ -264,7 +264,7 @@ def ask(canonical: CanonicalRequest) -> Json:
         fields["thinking"] = {"type": "disabled"}
     elif canonical.effort and canonical.choice in ("auto", "none"):  # with a call that is demanded it is an error
         fields["thinking"] = {"type": "adaptive"}
-        fields["max_tokens"] = canonical.limits.get("max_tokens", MOST_WITH_THOUGHTS)
+        fields["max_tokens"] = canonical.limits.get("max_tokens", DEFAULT_MAX_TOKENS_WITH_THINKING)
     if canonical.effort not in (None, "none", "auto"):
         config["effort"] = _EFFORTS.get(str(canonical.effort), canonical.effort)
     if canonical.answer and canonical.answer.schema:
@@ -272,34 +272,34 @@ def ask(canonical: CanonicalRequest) -> Json:
     return {**fields, "output_config": config} if config else fields
 
 
-def _blocks_asked(message: Message) -> list[Json]:
+def _render_blocks(message: Message) -> list[Json]:
     if message.role == "tool":
-        blocks = [block for part in message.content for block in _blocks_of(part)]
+        blocks = [block for part in message.content for block in _render_part(part)]
         return [{"type": "tool_result", "tool_use_id": message.call_id, "content": blocks}]
-    thought = [thinking(Thought(message.told_again))] if message.told_again else []
-    return [*thought, *(block for part in message.sequence for block in _blocks_of(part))]
+    thought = [render_thinking(Thought(message.told_again))] if message.told_again else []
+    return [*thought, *(block for part in message.sequence for block in _render_part(part))]
 
 
-def _blocks_of(part: str | Opaque | ToolCall) -> Iterator[Json]:
+def _render_part(part: str | Opaque | ToolCall) -> Iterator[Json]:
     if isinstance(part, str):
         if part.strip():
             yield {"type": "text", "text": part}
     elif isinstance(part, ToolCall):
-        yield block_of(part)
+        yield render_call(part)
     elif part.media:
-        yield _block(part.media)
+        yield _render_media(part.media)
     elif part.thought:
-        yield thinking(part.thought)
+        yield render_thinking(part.thought)
 
 
-def thinking(thought: Thought) -> Json:
+def render_thinking(thought: Thought) -> Json:
     """Write the block of what the model thought."""
     if thought.encrypted and not thought.signature:
         return {"type": "redacted_thinking", "data": thought.encrypted}
     return {"type": "thinking", "thinking": thought.text, "signature": thought.signature}
 
 
-def _block(media: Media) -> Json:
+def _render_media(media: Media) -> Json:
     if media.data:
         source = {"type": "base64", "media_type": media.media_type, "data": media.data}
     else:
@@ -317,15 +317,15 @@ def meaning(part: Any) -> str | Media | Seal | None:
         case {"type": ("image" | "document") as kind, "source": {"type": "url", "url": url}}:
             return content.from_url(kind, url, str(part.get("title") or ""))
         case {"type": "document", "source": {"type": "text", "data": str(text)}}:
-            return _about(part, text)
+            return _add_description(part, text)
         case {"type": "document", "source": {"type": "content", "content": str(text)}}:
-            return _about(part, text)
+            return _add_description(part, text)
         case {"type": "document", "source": {"type": "content", "content": list(blocks)}} if all(
             isinstance(block, dict) and block.get("type") == "text" for block in blocks
         ):
-            return _about(part, _join_texts(blocks))
+            return _add_description(part, _join_texts(blocks))
         case {"type": "search_result", "content": list(blocks)}:
-            return _about(part, _join_texts(blocks))
+            return _add_description(part, _join_texts(blocks))
         case {"type": "tool_reference", "tool_name": str(name)}:
             return f"The tool {name} can be called now."
         case {"type": "text", "text": str(text)}:
@@ -339,13 +339,13 @@ def _join_texts(blocks: Sequence[Any]) -> str:
     return "\n".join(str(block.get("text") or "") for block in blocks if isinstance(block, dict))
 
 
-def _about(part: Json, text: str) -> str:
+def _add_description(part: Json, text: str) -> str:
     """Write the text of a document or a search result, after what its fields say of it: where it is from, too."""
     about = [part.get(key) for key in ("title", "source", "context")]
     return "\n".join(line for line in (*about, text) if isinstance(line, str))
 
 
-def unsaid(part: Any) -> Iterator[str]:
+def find_lost_fields(part: Any) -> Iterator[str]:
     """Name the fields of a document or of a search result that no other API has a word for."""
     if isinstance(part, dict) and part.get("type") in ("document", "search_result"):
         if isinstance(citations := part.get("citations"), dict) and citations.get("enabled"):
@@ -357,33 +357,34 @@ def unsaid(part: Any) -> Iterator[str]:
 def error(failure: Failure, status: int) -> Json:
     """Write an error, by its status."""
     words = re.match(r"(\w+)_error$", failure.kind)
-    known = _KINDS.get(status, "invalid_request_error" if status < 500 else "api_error")
+    known = _ERROR_TYPE_OF_STATUS.get(status, "invalid_request_error" if status < 500 else "api_error")
     return {
         "type": "error",
         "error": {"type": failure.kind if words and status == 200 else known, "message": failure.message},
     }
 
 
-_THINKING = ("enabled", "adaptive")
+_THINKING_ON = ("enabled", "adaptive")
 type Block = dict[str, Any]
 
 
 # What clients miss of this API's shape
 
 
-def _own_result(value: Any) -> Any:
+def _normalize_result(value: Any) -> Any:
     """Write what a tool returned as a text or as a list of blocks, which texts alone are not."""
     return each(
-        lambda part: {"type": "text", "text": part} if isinstance(part, str) else _own_part(part), shapes.result(value)
+        lambda part: {"type": "text", "text": part} if isinstance(part, str) else _normalize_part(part),
+        shapes.result(value),
     )
 
 
-def _own_part(part: Any) -> Any:
+def _normalize_part(part: Any) -> Any:
     """Write a part as a block of this API."""
-    return shapes.own_part(part, ("input_text", "output_text", "input_image", "image_url"), "text", _block)
+    return shapes.own_part(part, ("input_text", "output_text", "input_image", "image_url"), "text", _render_media)
 
 
-def _without_blank(blocks: Any) -> Any:
+def _drop_blank_texts(blocks: Any) -> Any:
     """Leave out texts that say nothing beside others; a mark for the cache moves to the block before."""
     if not isinstance(blocks, list) or not any(map(_is_blank, blocks)) or all(map(_is_blank, blocks)):
         return blocks
@@ -391,10 +392,10 @@ def _without_blank(blocks: Any) -> Any:
     mark = None
     for block in blocks:
         if not _is_blank(block):
-            kept.append(block if mark is None or not _may_mark(block) else {**block, "cache_control": mark})
+            kept.append(block if mark is None or not _can_hold_cache_mark(block) else {**block, "cache_control": mark})
             mark = None if kept[-1] is not block else mark
         elif moved := block.get("cache_control"):
-            place = next((n for n in reversed(range(len(kept))) if kept[n].get("type") not in QUIET), None)
+            place = next((n for n in reversed(range(len(kept))) if kept[n].get("type") not in THINKING_TYPES), None)
             if place is None:
                 mark = moved
             else:
@@ -407,15 +408,15 @@ def _is_blank(block: Any) -> bool:
     return isinstance(text, str) and not text.strip()
 
 
-def _may_mark(block: Any) -> bool:
-    return isinstance(block, dict) and block.get("type") not in QUIET and not block.get("cache_control")
+def _can_hold_cache_mark(block: Any) -> bool:
+    return isinstance(block, dict) and block.get("type") not in THINKING_TYPES and not block.get("cache_control")
 
 
-def _own_tool(entry: Any) -> Any:
+def _normalize_tool(entry: Any) -> Any:
     """Declare a function as this API does: its schema is that of an object."""
     function = None if not isinstance(entry, dict) or "input_schema" in entry else shapes.function_in(entry)
     if function:
-        return _own_tool(function.flat("input_schema"))
+        return _normalize_tool(function.flat("input_schema"))
     if not isinstance(entry, dict) or entry.get("type", "custom") != "custom" or not isinstance(entry.get("name"), str):
         return entry
     schema = entry.get("input_schema")
@@ -432,13 +433,13 @@ class Request(request.Request):
         LAYOUT,
         shapes=(
             Shape("messages.*.content", shapes.parts, "contents of one block written as lists"),
-            Shape("messages.*.content.*", _own_part, shapes.OWN_PARTS),
+            Shape("messages.*.content.*", _normalize_part, shapes.OWN_PARTS),
             Shape("messages.*.content.*.[tool_use].input", shapes.arguments_object, shapes.ARGUMENTS_ARE_OBJECTS),
-            Shape("messages.*.content.*.[tool_result].content", _own_result, shapes.RESULTS_ARE_TEXT),
-            Shape("messages.*.content", _without_blank, "empty text blocks left out"),
-            Shape("messages.*.content.*.[tool_result].content", _without_blank, "empty text blocks left out"),
-            Shape("system", _without_blank, "empty text blocks left out"),
-            Shape("tools.*", _own_tool, shapes.OWN_TOOLS),
+            Shape("messages.*.content.*.[tool_result].content", _normalize_result, shapes.RESULTS_ARE_TEXT),
+            Shape("messages.*.content", _drop_blank_texts, "empty text blocks left out"),
+            Shape("messages.*.content.*.[tool_result].content", _drop_blank_texts, "empty text blocks left out"),
+            Shape("system", _drop_blank_texts, "empty text blocks left out"),
+            Shape("tools.*", _normalize_tool, shapes.OWN_TOOLS),
             Shape("tools.*", shapes.without_null_strict, shapes.NO_STRICT),
             Shape("metadata", shapes.object_for_list, "an empty list in metadata written as an object"),
         ),
@@ -448,10 +449,10 @@ class Request(request.Request):
     def kind(self, part: Any) -> str:
         """Name a block that cannot be told; what was thought before is left out without a word."""
         kind = super().kind(part)
-        return "" if kind in QUIET else kind
+        return "" if kind in THINKING_TYPES else kind
 
     def _decode(self, path: str) -> None:
-        blocks = (block for entry in self.fields["messages"] for block in _blocks(entry["content"]))
+        blocks = (block for entry in self.fields["messages"] for block in _list_blocks(entry["content"]))
         calls = (block.get("id") for block in blocks if block.get("type") == "tool_use")
         self.call_ids = frozenset(id_ for id_ in calls if isinstance(id_, str))
         tools = self.fields.get("tools") or ()
@@ -460,19 +461,19 @@ class Request(request.Request):
             parallel=(self.fields.get("tool_choice") or {}).get("disable_parallel_tool_use") is not True,
             deferred=frozenset(str(entry.get("name")) for entry in tools if entry.get("defer_loading") is True),
         )
-        self.form = (self.fields.get("thinking") or {}).get("type") in _THINKING
+        self.form = (self.fields.get("thinking") or {}).get("type") in _THINKING_ON
 
     def loads(self, part: Any) -> str:
         return str(part.get("tool_name") or "") if part.get("type") == "tool_reference" else ""
 
     def _is_thought(self, part: Any) -> bool:
-        return is_quiet(part)
+        return is_thinking(part)
 
     def _lacks_call(self, result: Message) -> bool:
         return bool(result.call_id) and not result.source.get("tool_use_id")
 
     def unsaid(self, message: Message) -> Iterable[str]:
-        return (name for part in message.content if isinstance(part, Opaque) for name in unsaid(part.part))
+        return (name for part in message.content if isinstance(part, Opaque) for name in find_lost_fields(part.part))
 
     def is_failed_result(self, message: Message) -> bool:
         return isinstance(message.source, dict) and message.source.get("is_error") is True
@@ -499,13 +500,13 @@ class Request(request.Request):
         return {**entry, "name": tool.name, "input_schema": tool.parameters, **strict}
 
     def _read(self) -> Iterator[request.MessageGroup]:
-        return ((_messages(entry), (place,)) for place, entry in enumerate(self._conversation))
+        return ((_read_messages(entry), (place,)) for place, entry in enumerate(self._conversation))
 
     def _add(self, entries: list[Any], message: Message, called: Collection[str | None]) -> None:
         """Add a message; of those of the user in a row that were written anew, one is made, its results first."""
-        entry, last = _entry(message, called), entries[-1] if entries else None
+        entry, last = _render_entry(message, called), entries[-1] if entries else None
         if isinstance(last, dict) and last["role"] == entry["role"] == "user":
-            _join(last["content"], entry["content"])
+            _append_blocks(last["content"], entry["content"])
         elif entry["content"]:
             entries.append(entry)
         if isinstance(entries[-1] if entries else None, dict):
@@ -518,7 +519,7 @@ class Request(request.Request):
         ]
         blocks: list[Block] = []
         for message, source in zip(messages, sources, strict=True):
-            _join(blocks, _render_parts(message.content, _blocks(source)))
+            _append_blocks(blocks, _render_parts(message.content, _list_blocks(source)))
         if len(blocks) == 1 and content.is_text(blocks[0]) and list not in map(type, sources):
             return blocks[0]["text"]
         return blocks
@@ -527,7 +528,7 @@ class Request(request.Request):
 # Reading
 
 
-def _blocks(content: Any) -> list[Block]:
+def _list_blocks(content: Any) -> list[Block]:
     """Return the blocks of a content. Raises TypeError if it is none."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}] if content else []
@@ -536,16 +537,18 @@ def _blocks(content: Any) -> list[Block]:
     return content
 
 
-def is_quiet(block: Any) -> bool:
+def is_thinking(block: Any) -> bool:
     """True for a block of what the model thought."""
-    return isinstance(block, dict) and block.get("type") in QUIET
+    return isinstance(block, dict) and block.get("type") in THINKING_TYPES
 
 
-def _messages(entry: Mapping[str, Any]) -> list[Message]:
+def _read_messages(entry: Mapping[str, Any]) -> list[Message]:
     """Read a message as canonical ones: each result in one of the user's is one of its own."""
-    role, blocks = str(entry["role"]), _blocks(entry["content"])
+    role, blocks = str(entry["role"]), _list_blocks(entry["content"])
     if role == "assistant":
-        rest, calls = content.split_calls(blocks, lambda block: block.get("type") == "tool_use", _call, is_quiet)
+        rest, calls = content.split_calls(
+            blocks, lambda block: block.get("type") == "tool_use", _read_call, is_thinking
+        )
         thoughts = "".join(str(block.get("thinking")) for block in blocks if block.get("type") == "thinking")
         return [Message(role, content.read(rest), calls, source=entry, reasoning=thoughts)]
     out: list[Message] = []
@@ -560,20 +563,20 @@ def _messages(entry: Mapping[str, Any]) -> list[Message]:
     return out or [Message(role, source=entry)]
 
 
-def _call(block: Block) -> ToolCall:
+def _read_call(block: Block) -> ToolCall:
     return ToolCall(str(block.get("name")), arguments_text(block.get("input")) or "{}", text_at(block, "id"), block)
 
 
 # Writing
 
 
-def _entry(message: Message, called: Collection[str | None]) -> Block:
+def _render_entry(message: Message, called: Collection[str | None]) -> Block:
     """Write one canonical message as an entry of its own; a result of no call is said by the user."""
     source = message.source if isinstance(message.source, dict) else {}
     if message.role == "tool" and message.call_id in called:
         original = source.get("content")
         listed = isinstance(original, list) or any(isinstance(part, Opaque) for part in message.content)
-        written = _render_parts(message.content, _blocks(original or [])) if listed else message.text
+        written = _render_parts(message.content, _list_blocks(original or [])) if listed else message.text
         result = {**source, "type": "tool_result", "tool_use_id": message.call_id, "content": written}
         return {"role": "user", "content": [result]}
     role = "user" if message.role == "tool" else message.role
@@ -583,23 +586,23 @@ def _entry(message: Message, called: Collection[str | None]) -> Block:
     # Calls that stay, and all results, are written apart.
     originals = [
         block
-        for block in _blocks(source.get("content") or [])
+        for block in _list_blocks(source.get("content") or [])
         if block.get("type") != "tool_result" and not any(call.source is block for call in message.calls)
     ]
     blocks = [
         *_render_parts(message.content, originals),
-        *(_own(part) for part in message.sequence[len(message.content) :]),
+        *(_render_own_part(part) for part in message.sequence[len(message.content) :]),
     ]
     if mark and blocks:
         blocks[-1] = {"cache_control": mark, **blocks[-1]}
     return {**source, "role": role, "content": blocks}
 
 
-def _own(part: str | Opaque | ToolCall) -> Any:
+def _render_own_part(part: str | Opaque | ToolCall) -> Any:
     """Write a part that is no new text as a block, or as the block that it is."""
     if isinstance(part, ToolCall):
-        return block_of(part)
-    return part.part if isinstance(part, Opaque) and not part.thought else next(_blocks_of(part))
+        return render_call(part)
+    return part.part if isinstance(part, Opaque) and not part.thought else next(_render_part(part))
 
 
 def _render_parts(parts: Iterable[str | Opaque], originals: Sequence[Block]) -> list[Block]:
@@ -608,7 +611,7 @@ def _render_parts(parts: Iterable[str | Opaque], originals: Sequence[Block]) -> 
     New text continues the block before it. A mark for the cache whose block is gone moves to the last.
     """
     blocks: list[Block] = []
-    parts = (Opaque(_own(part)) if isinstance(part, Opaque) else part for part in parts)
+    parts = (Opaque(_render_own_part(part)) if isinstance(part, Opaque) else part for part in parts)
     for block in content.parts(parts, originals, {"type": "text"}):
         is_new = content.is_text(block) and not any(block is original for original in originals)
         if is_new and blocks and content.is_text(blocks[-1]):
@@ -618,12 +621,12 @@ def _render_parts(parts: Iterable[str | Opaque], originals: Sequence[Block]) -> 
     blocks = [block for block in blocks if block.get("type") != "text" or str(block.get("text")).strip()]
     marks = [block["cache_control"] for block in originals if block.get("cache_control")]
     kept = [block for block in blocks if block.get("cache_control")]
-    if len(kept) < len(marks) and blocks and blocks[-1].get("type") not in QUIET:
+    if len(kept) < len(marks) and blocks and blocks[-1].get("type") not in THINKING_TYPES:
         blocks[-1] = {"cache_control": marks[-1], **blocks[-1]}
     return blocks
 
 
-def _join(blocks: list[Block], more: Iterable[Block]) -> None:
+def _append_blocks(blocks: list[Block], more: Iterable[Block]) -> None:
     """Add what another message says; text is set off from text by an empty line."""
     for place, block in enumerate(more):
         last = blocks[-1] if blocks else {}
@@ -649,7 +652,7 @@ def render_model_list(models: Sequence[ListedModel]) -> Json:
     return {"data": [*map(render_model, models)], "has_more": False, "first_id": ends[0], "last_id": ends[-1]}
 
 
-def _is_anthropics(_: str, headers: Mapping[str, str]) -> bool:
+def _is_anthropic_client(_: str, headers: Mapping[str, str]) -> bool:
     return "anthropic-version" in headers
 
 
@@ -657,7 +660,7 @@ QUESTIONS = (
     Question(
         "alive", "HEAD", "/", lambda _: {}, lambda _, headers: "claude" in headers.get("user-agent", "").casefold()
     ),
-    Question("models", "GET", "/v1/models", render_model_list, _is_anthropics),
-    Question("model", "GET", "/v1/models/{model}", render_model, _is_anthropics),
+    Question("models", "GET", "/v1/models", render_model_list, _is_anthropic_client),
+    Question("model", "GET", "/v1/models/{model}", render_model, _is_anthropic_client),
     Question("count", "POST", "/v1/messages/count_tokens", lambda count: {"input_tokens": count}),
 )

@@ -20,7 +20,16 @@ from vtc.apis.calls import ToolCallAccumulator, in_words
 from vtc.apis.clean import HOLLOW, MISSING, NULL, OBJECT, WRITTEN, Table, is_clean
 from vtc.apis.contract import FULL, Decoded, Json, ReplyEvent
 from vtc.apis.fields import count_of, drop_frame_fields, is_error, object_of, part_of
-from vtc.apis.gemini_generate.parts import FRAMING, NAME, REASONS, SIGNATURE, call_of, call_part, camel, origin
+from vtc.apis.gemini_generate.parts import (
+    FRAMING,
+    NAME,
+    REASONS,
+    SIGNATURE,
+    make_origin,
+    read_call,
+    render_call,
+    to_camel_case,
+)
 from vtc.apis.request import Request
 from vtc.events import (
     Call,
@@ -45,11 +54,11 @@ from vtc.events import (
 from vtc.wire.framing import Frame
 from vtc.wire.sse import EventStream
 
-_EVERY_EVENT = ("modelVersion", "responseId", "createTime")
-_OF_REPLY = ("candidates", "promptFeedback", "usageMetadata")
-_CLEAN: Table = {"name": (WRITTEN,), "args": (MISSING, NULL, HOLLOW, OBJECT)}
+_COMMON_FIELDS = ("modelVersion", "responseId", "createTime")
+_REPLY_FIELDS = ("candidates", "promptFeedback", "usageMetadata")
+_CLEAN_CALL: Table = {"name": (WRITTEN,), "args": (MISSING, NULL, HOLLOW, OBJECT)}
 """The kinds of value in a clean call."""
-_HARMLESS = (
+_HARMLESS_FIELDS = (
     *("safetyRatings", "citationMetadata", "groundingMetadata", "groundingAttributions", "urlContextMetadata"),
     *("avgLogprobs", "logprobsResult", "tokenCount", "finishMessage", "promptFeedback", "modelStatus"),
     *("inlineData", "fileData", "codeExecutionResult", "videoMetadata"),
@@ -63,7 +72,7 @@ class Decoder(msgspec.Struct):
     framing: ClassVar[EventStream] = FRAMING
     drop: frozenset[str] = frozenset()
     begun: bool = False
-    calls: int = 0
+    call_count: int = 0
     """Those that came."""
 
     def decode(self, frame: Frame) -> Decoded | None:
@@ -71,35 +80,35 @@ class Decoder(msgspec.Struct):
         if event and is_error(event):
             reason = part_of(event, "error")
             failure = Failure(str(reason.get("message") or event.get("error") or ""), str(reason.get("status") or ""))
-            beside_it = event.keys() - {"error", *_EVERY_EVENT}
-            return Decoded((failure,), tuple(origin(f"event.{key}", event[key]) for key in beside_it))
-        if not event or not any(key in event for key in _OF_REPLY):
+            beside_it = event.keys() - {"error", *_COMMON_FIELDS}
+            return Decoded((failure,), tuple(make_origin(f"event.{key}", event[key]) for key in beside_it))
+        if not event or not any(key in event for key in _REPLY_FIELDS):
             return Decoded(at_once=True) if frame.data is None else None
         received, (frame, event) = (
             frame,
             drop_frame_fields(frame, event, self.drop, self.framing) if self.drop else (frame, event),
         )
-        event = camel(event)
+        event = to_camel_case(event)
         deltas: list[Delta] = []
-        beside: list[FrameMetadata] = [*self._head(event)]
+        beside: list[FrameMetadata] = [*self._decode_metadata(event)]
         for entry in _decode_candidates(event):
             if isinstance(entry, Seal):
-                beside.append(replace(entry, calls=self.calls))
+                beside.append(replace(entry, calls=self.call_count))
             elif isinstance(entry, Origin):
                 beside.append(entry)
             else:
                 deltas.append(entry)
-                self.calls += isinstance(entry, CallDelta)
+                self.call_count += isinstance(entry, CallDelta)
         return Decoded((*deltas,), (*beside,), None if frame is received else frame)
 
-    def _head(self, event: Json) -> Iterator[FrameMetadata]:
+    def _decode_metadata(self, event: Json) -> Iterator[FrameMetadata]:
         if not self.begun:
             self.begun = True
-            head = {key: event[key] for key in _EVERY_EVENT if key in event}
-            own = origin("head", head, harmless=True)
+            head = {key: event[key] for key in _COMMON_FIELDS if key in event}
+            own = make_origin("head", head, harmless=True)
             yield Start(str(event.get("responseId") or ""), str(event.get("modelVersion") or ""), own=own)
-        for key in event.keys() - {*_EVERY_EVENT, "candidates", "usageMetadata"}:
-            yield origin(f"event.{key}", event[key], harmless=key in _HARMLESS)
+        for key in event.keys() - {*_COMMON_FIELDS, "candidates", "usageMetadata"}:
+            yield make_origin(f"event.{key}", event[key], harmless=key in _HARMLESS_FIELDS)
         if usage := event.get("usageMetadata"):
             thought = count_of(usage, "thoughtsTokenCount")
             yield Usage(
@@ -107,7 +116,7 @@ class Decoder(msgspec.Struct):
                 count_of(usage, "candidatesTokenCount") + thought,
                 count_of(usage, "cachedContentTokenCount"),
                 thought,
-                own=origin("usage", usage, harmless=True),
+                own=make_origin("usage", usage, harmless=True),
             )
 
 
@@ -123,9 +132,9 @@ def _decode_candidates(event: Json) -> Iterator[Delta | Seal | Origin]:
             yield from _decode_part(part, choice)
         known = {"content", "index", "finishReason"} if content or not candidate.get("content") else {"index"}
         for key in candidate.keys() - known:
-            yield origin(f"candidate.{key}", candidate[key], choice, harmless=key in _HARMLESS)
+            yield make_origin(f"candidate.{key}", candidate[key], choice, harmless=key in _HARMLESS_FIELDS)
         for key in content.keys() - {"parts", "role"}:
-            yield origin(f"content.{key}", content[key], choice)
+            yield make_origin(f"content.{key}", content[key], choice)
         if reason := candidate.get("finishReason"):
             yield Finish(REASONS.get(str(reason), "failed"), choice, str(reason))
 
@@ -133,7 +142,7 @@ def _decode_candidates(event: Json) -> Iterator[Delta | Seal | Origin]:
 def _decode_part(part: Json, choice: int) -> Iterator[Delta | Seal | Origin]:
     """Tell what a part says."""
     signature = part.get(SIGNATURE)
-    on: SealPlace = "call" if isinstance(part.get("functionCall"), dict) else "text" if _speaks(part) else ""
+    on: SealPlace = "call" if isinstance(part.get("functionCall"), dict) else "text" if _has_text(part) else ""
     if isinstance(signature, str):
         yield Seal(encrypted=signature, choice=choice, on=on)
     known = {"thought", SIGNATURE}
@@ -142,14 +151,14 @@ def _decode_part(part: Json, choice: int) -> Iterator[Delta | Seal | Origin]:
         yield ReasoningDelta(text, choice) if part.get("thought") is True else TextDelta(text, choice)
     if isinstance(part.get("functionCall"), dict):
         known.add("functionCall")
-        call = call_of({key: part[key] for key in part.keys() & ("functionCall", SIGNATURE)})
-        clean = is_clean(part["functionCall"], _CLEAN)
+        call = read_call({key: part[key] for key in part.keys() & ("functionCall", SIGNATURE)})
+        clean = is_clean(part["functionCall"], _CLEAN_CALL)
         yield CallDelta(None, call.id, call.name, call.arguments, call.source, choice, clean, last=True)
     for key in part.keys() - known:
-        yield origin(f"part.{key}", part[key], choice, harmless=key in _HARMLESS)
+        yield make_origin(f"part.{key}", part[key], choice, harmless=key in _HARMLESS_FIELDS)
 
 
-def _speaks(part: Json) -> bool:
+def _has_text(part: Json) -> bool:
     """True if a part says text to the user."""
     return bool(part.get("text")) and part.get("thought") is not True
 
@@ -168,10 +177,10 @@ class Encoder(msgspec.Struct):
     """True if the server is one of this API: its last event says how many tokens were used."""
     finish: Finish | None = None
     """The end of a reply of another API, which may be told before the tokens used."""
-    used: Json = {}
-    over: bool = False
+    usage: Json = {}
+    ended: bool = False
     """True after the last event of a reply of another API, or after its error."""
-    calls: int = 0
+    call_count: int = 0
     """Those that were written."""
     seals: tuple[Seal, ...] = ()
     """Those that stand between calls to come."""
@@ -181,21 +190,21 @@ class Encoder(msgspec.Struct):
     def follow(self, events: Sequence[ReplyEvent], choice: int) -> bool:
         for event in events:
             if isinstance(event, Start):
-                self._start(event)
+                self._record_start(event)
         return True
 
     def write(self, events: Sequence[ReplyEvent], choice: int) -> list[Json]:
-        if self.over:
+        if self.ended:
             return []
         parts: list[Json] = []
         own: dict[str, dict[str, Any]] = {"event": {}, "candidate": {}, "content": {}}
         end: Finish | None = None
         failed: Failure | None = None
-        signed = {_signature(event) for event in events}
+        signed = {_get_signature(event) for event in events}
         for event in events:
             match event:
                 case Start():
-                    self._start(event)
+                    self._record_start(event)
                 case Origin(api=api, kind=kind, value=value) if api == NAME:
                     place, _, key = kind.partition(".")
                     if place == "part":
@@ -203,12 +212,12 @@ class Encoder(msgspec.Struct):
                     else:
                         own[place][key] = value
                 case Usage():
-                    self.used = event.own.value if event.own and event.own.api == NAME else _usage(event)
-                    own["event"]["usageMetadata"] = self.used
+                    self.usage = event.own.value if event.own and event.own.api == NAME else _render_usage(event)
+                    own["event"]["usageMetadata"] = self.usage
                 case Seal() if event.value not in signed:
                     self.seals = (*self.seals, event)
-                    parts += self._render_seals(self.calls)
-                case Reasoning(text) | ReasoningDelta(text) if text and self._tells(event):
+                    parts += self._render_seals(self.call_count)
+                case Reasoning(text) | ReasoningDelta(text) if text and self._is_shown(event):
                     parts.append({"text": text, "thought": True})
                 case CallDelta(index=int()):
                     self.pieces = {**self.pieces, choice: (*self.pieces.get(choice, ()), event)}
@@ -225,38 +234,44 @@ class Encoder(msgspec.Struct):
                 case Failure():
                     failed = event
                     parts += self._render_collected_calls(choice)
-        out = self._event(parts, own, end, choice)
+        out = self._render_event(parts, own, end, choice)
         if failed:
-            self.over = not self.native
+            self.ended = not self.native
             code, kind = (400, "INVALID_ARGUMENT") if failed.kind == FULL else (500, failed.kind or "INTERNAL")
             out.append({"error": {"code": code, "message": failed.message, "status": kind}})
         return out
 
-    def _event(self, parts: list[Json], own: dict[str, dict[str, Any]], end: Finish | None, choice: int) -> list[Json]:
+    def _render_event(
+        self, parts: list[Json], own: dict[str, dict[str, Any]], end: Finish | None, choice: int
+    ) -> list[Json]:
         """Write one event; the end of another API's reply waits for the tokens used."""
         if not self.native:
             self.finish = end or self.finish
             end = self.finish if own["event"] else None
-            own["event"] = {"usageMetadata": self.used} if end else {}
+            own["event"] = {"usageMetadata": self.usage} if end else {}
         if not (parts or own["candidate"] or own["content"] or end):
             return [{**own["event"], **self.head}] if own["event"] else []
-        self.over = end is not None and not self.native
-        candidate = _candidate(parts, choice, end, own["candidate"], own["content"])
+        self.ended = end is not None and not self.native
+        candidate = _render_candidate(parts, choice, end, own["candidate"], own["content"])
         return [{"candidates": [candidate], **own["event"], **self.head}]
 
     def end(self) -> list[Json]:
-        if not self.head or self.over or self.native:
+        if not self.head or self.ended or self.native:
             return []
-        end, self.over = self.finish or Finish("stop"), True
-        used = {"usageMetadata": self.used} if self.used else {}
+        end, self.ended = self.finish or Finish("stop"), True
+        used = {"usageMetadata": self.usage} if self.usage else {}
         return [
-            {"candidates": [_candidate(self._render_collected_calls(end.choice), end.choice, end)], **used, **self.head}
+            {
+                "candidates": [_render_candidate(self._render_collected_calls(end.choice), end.choice, end)],
+                **used,
+                **self.head,
+            }
         ]
 
     def keep_alive(self) -> bytes | None:
         """Make an event without text, as Google's client reads all as events; None before the first, after the last."""
-        frame = {"candidates": [_candidate([], 0)], **self.head}
-        return self.framing.write([frame])[0] if self.head and not self.over else None
+        frame = {"candidates": [_render_candidate([], 0)], **self.head}
+        return self.framing.write([frame])[0] if self.head and not self.ended else None
 
     def _render_collected_calls(self, choice: int) -> list[Json]:
         """Write the calls that came in pieces."""
@@ -268,8 +283,8 @@ class Encoder(msgspec.Struct):
         """Write calls, each with the seals before it."""
         parts: list[Json] = []
         for call in calls:
-            parts += [*self._render_seals(self.calls), _render_call(call)]
-            self.calls += 1
+            parts += [*self._render_seals(self.call_count), _render_call_or_text(call)]
+            self.call_count += 1
         return parts
 
     def _render_seals(self, calls: int) -> list[Json]:
@@ -278,46 +293,46 @@ class Encoder(msgspec.Struct):
         self.seals = tuple(seal for seal in self.seals if seal.calls > calls)
         return [{"text": "", SIGNATURE: seal.value} for seal in here]
 
-    def _tells(self, event: Reasoning | ReasoningDelta) -> bool:
+    def _is_shown(self, event: Reasoning | ReasoningDelta) -> bool:
         wanted = self.thinks or (self.native and not isinstance(event, Reasoning))
         return wanted and "thought" not in self.drop
 
-    def _start(self, start: Start) -> None:
+    def _record_start(self, start: Start) -> None:
         if not self.head:
             self.native = start.own is not None
             head = {"modelVersion": start.model, "responseId": start.id}
             self.head = start.own.value if start.own else head
 
 
-def _signature(event: ReplyEvent) -> str | None:
+def _get_signature(event: ReplyEvent) -> str | None:
     """Return the signature that a call is written with."""
     source = event.call.source if isinstance(event, Call) else event.source if isinstance(event, CallDelta) else None
     return source.get(SIGNATURE) if isinstance(source, dict) else None
 
 
-def _render_call(call: ToolCall) -> Json:
+def _render_call_or_text(call: ToolCall) -> Json:
     """Write a call; as text where its arguments are cut or no object, which this API has no word for."""
     text = in_words(call)
-    return call_part(call) if text is None else {"text": text}
+    return render_call(call) if text is None else {"text": text}
 
 
-def _candidate(
+def _render_candidate(
     parts: Collection[Json], choice: int, end: Finish | None = None, own: Json | None = None, beside: Json | None = None
 ) -> Json:
     """Write a candidate with fields of its `own`, and those `beside` its parts."""
     content = {**(beside or {}), "parts": [*parts] or [{"text": ""}], "role": "model"}
-    reason = {"finishReason": _reason(end)} if end else {}
+    reason = {"finishReason": _render_reason(end)} if end else {}
     return {"content": content, **reason, "index": choice, **(own or {})}
 
 
-def _reason(end: Finish) -> str:
+def _render_reason(end: Finish) -> str:
     """Write the reason; the server's own word if it is one of this API and says the same."""
     if end.said and REASONS.get(end.said, "failed") == end.reason:
         return end.said
     return {"length": "MAX_TOKENS", "halted": "SAFETY"}.get(end.reason, "STOP")
 
 
-def _usage(usage: Usage) -> Json:
+def _render_usage(usage: Usage) -> Json:
     return {
         "promptTokenCount": usage.prompt,
         "candidatesTokenCount": usage.completion - usage.reasoning,
@@ -332,19 +347,19 @@ def _usage(usage: Usage) -> Json:
 
 def unfold_reply(reply: Any, _: Request | None) -> Iterator[Mapping[str, Any]]:
     """Tell a reply by events: one for each part of each candidate. Raises KeyError if it is none."""
-    fields = camel(reply)
+    fields = to_camel_case(reply)
     candidates = fields.get("candidates") or []
     if not candidates and "promptFeedback" not in fields:
         raise KeyError("candidates")
     rest = {key: value for key, value in fields.items() if key != "candidates"}
-    pieces = [piece for candidate in candidates for piece in _pieces(candidate)]
+    pieces = [piece for candidate in candidates for piece in _split_candidate(candidate)]
     for piece in pieces[:-1]:
         yield {"candidates": [piece]}
     last = pieces[-1] if pieces else None
     yield {"candidates": [last], **rest} if last else rest
 
 
-def _pieces(candidate: Json) -> Iterator[Json]:
+def _split_candidate(candidate: Json) -> Iterator[Json]:
     """Part a candidate into some of one part each, so that each thing has its place; the last has all else."""
     content = part_of(candidate, "content")
     parts = content.get("parts") or []
@@ -363,12 +378,12 @@ def fold_events(events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             candidate = candidates.setdefault(item.get("index") or 0, {"content": {"parts": [], "role": "model"}})
             fields = item.get("content") or {}
             for part in fields.get("parts") or ():
-                _add(candidate["content"]["parts"], part)
+                _append_part(candidate["content"]["parts"], part)
             candidate.update((key, value) for key, value in item.items() if key != "content")
     return {**reply, "candidates": [*candidates.values()]} if candidates else reply
 
 
-def _add(parts: list[dict[str, Any]], part: Mapping[str, Any]) -> None:
+def _append_part(parts: list[dict[str, Any]], part: Mapping[str, Any]) -> None:
     """Add a part; texts of one kind that follow each other are one."""
     last = parts[-1] if parts else {}
     if "text" not in part or part.keys() - {"text", "thought"}:

@@ -22,15 +22,15 @@ from vtc.apis.contract import FULL, Json, Question
 from vtc.apis.fields import part_of, raws, text_at
 from vtc.apis.gemini_generate.parts import (
     SIGNATURE,
-    call_of,
-    call_part,
-    camel,
-    camel_fields,
-    declaration,
     is_text,
+    read_call,
+    read_result_text,
+    rename_fields,
+    render_call,
+    render_declaration,
+    render_result,
     render_signature,
-    result_part,
-    result_text,
+    to_camel_case,
 )
 from vtc.apis.layout import UNSIGNED, BodyLayout, FullError, Shape
 from vtc.apis.place import Place
@@ -81,11 +81,11 @@ LAYOUT = BodyLayout(
         *(f"{_CONFIG}.{key}" for key in ("responseJsonSchema", "candidateCount", "responseModalities")),
     ),
 )
-BUDGETS = {"minimal": 512, "low": 1024, "medium": 8192, "high": 24576}
+THINKING_BUDGETS = {"minimal": 512, "low": 1024, "medium": 8192, "high": 24576}
 """Tokens to think with, by the words that other APIs have."""
-_LEVELS = {"xhigh": "high", "max": "high"}
+_EFFORT_ALIASES = {"xhigh": "high", "max": "high"}
 """Words that this API does not have."""
-_STATUSES = {
+_ERROR_STATUSES = {
     401: "UNAUTHENTICATED",
     403: "PERMISSION_DENIED",
     404: "NOT_FOUND",
@@ -99,11 +99,11 @@ _STATUSES = {
 def ask(canonical: CanonicalRequest) -> Json:
     """Write a request; its model stands in the path."""
     prompt, messages = canonical.split_system_prompt()
-    fields: dict[str, Any] = {"contents": media.turns(messages, _parts, model="model", key="parts")}
+    fields: dict[str, Any] = {"contents": media.turns(messages, _render_parts, model="model", key="parts")}
     if prompt:
         fields["systemInstruction"] = {"parts": [{"text": prompt}]}
     if canonical.tools:
-        fields["tools"] = [{"functionDeclarations": [*map(declaration, canonical.tools)]}]
+        fields["tools"] = [{"functionDeclarations": [*map(render_declaration, canonical.tools)]}]
         mode = {"none": {"mode": "NONE"}, "required": {"mode": "ANY"}}
         one_tool = {"mode": "ANY", "allowedFunctionNames": [canonical.choice]}
         if canonical.choice != "auto":
@@ -112,40 +112,40 @@ def ask(canonical: CanonicalRequest) -> Json:
             fields["toolConfig"] = {"functionCallingConfig": {"mode": "VALIDATED"}}
     config: dict[str, Any] = LAYOUT.write_limits(canonical.limits).get(_CONFIG, {})
     if canonical.effort is not None:
-        config["thinkingConfig"] = _thinking(canonical.effort)
+        config["thinkingConfig"] = _render_thinking(canonical.effort)
     if canonical.answer:
         schema = {"responseJsonSchema": canonical.answer.schema} if canonical.answer.schema else {}
         config |= {"responseMimeType": "application/json", **schema}
     return {**fields, _CONFIG: config} if config else fields
 
 
-def _thinking(effort: str) -> Json:
+def _render_thinking(effort: str) -> Json:
     if effort == "none":
         return {"thinkingBudget": 0}
-    level = _LEVELS.get(effort, effort)
-    return {"includeThoughts": True, "thinkingBudget": BUDGETS.get(level, -1)}
+    level = _EFFORT_ALIASES.get(effort, effort)
+    return {"includeThoughts": True, "thinkingBudget": THINKING_BUDGETS.get(level, -1)}
 
 
-def _parts(message: Message) -> list[Json]:
+def _render_parts(message: Message) -> list[Json]:
     """Write the parts of a message."""
     if message.role == "tool":
-        written = _sequence(message)
+        written = _render_sequence(message)
         text = "\n".join(part["text"] for part in written if "text" in part)
-        return [result_part(message, text), *(part for part in written if "text" not in part)]
+        return [render_result(message, text), *(part for part in written if "text" not in part)]
     thoughts = [{"text": message.reasoning, "thought": True}] if message.reasoning else []
-    return [*thoughts, *_sequence(message)]
+    return [*thoughts, *_render_sequence(message)]
 
 
-def _sequence(message: Message) -> list[dict[str, Any]]:
+def _render_sequence(message: Message) -> list[dict[str, Any]]:
     """Write all that a message says, in order; what was sealed stands where it stood: on a part, or by itself."""
     parts: list[dict[str, Any]] = []
     on_calls: list[Json] = []  # the seals of calls that follow
     for part in message.sequence:
-        seal = _seal_in(part) if isinstance(part, Opaque) else None
+        seal = _get_seal(part) if isinstance(part, Opaque) else None
         if isinstance(part, ToolCall):
-            parts.append({**call_part(part), **(on_calls.pop(0) if on_calls else {})})
+            parts.append({**render_call(part), **(on_calls.pop(0) if on_calls else {})})
         elif seal is None:
-            parts += _parts_asked(part)
+            parts += _render_part(part)
         elif seal.on == "call":
             on_calls.append({SIGNATURE: seal.encrypted})
         elif seal.on == "text" and parts and is_text(parts[-1]):
@@ -155,7 +155,7 @@ def _sequence(message: Message) -> list[dict[str, Any]]:
     return [*parts, *({"text": "", **rest} for rest in on_calls)]
 
 
-def _seal_in(part: Opaque) -> Thought | None:
+def _get_seal(part: Opaque) -> Thought | None:
     """Return what is sealed and stands on another part, or by itself."""
     if part.thought:
         return part.thought if part.thought.encrypted else None
@@ -163,7 +163,7 @@ def _seal_in(part: Opaque) -> Thought | None:
     return Thought(encrypted=part.part[SIGNATURE], on="text") if is_bare else None
 
 
-def _parts_asked(part: str | Opaque) -> Iterator[dict[str, Any]]:
+def _render_part(part: str | Opaque) -> Iterator[dict[str, Any]]:
     if isinstance(part, str):
         if part:
             yield {"text": part}
@@ -186,17 +186,17 @@ def meaning(part: Any) -> str | Media | Seal | None:
             return Seal(value)
         case {"thought": True}:
             return None
-        case {"inlineData": {"mimeType": str(type_), "data": str(data)}} if kind_of := _kind(type_):
+        case {"inlineData": {"mimeType": str(type_), "data": str(data)}} if kind_of := _media_kind_of(type_):
             return Media("image" if kind_of == "image" else "document", type_, data)
         case {"fileData": {"fileUri": str(url), **rest}} if url.startswith(("http:", "https:")):
-            kind = _kind(str(rest.get("mimeType") or ""))
+            kind = _media_kind_of(str(rest.get("mimeType") or ""))
             return media.from_url("document" if kind == "document" else "image", url)
         case {"text": str(text)}:
             return text
     return None
 
 
-def _kind(media_type: str) -> str:
+def _media_kind_of(media_type: str) -> str:
     return "image" if media_type.startswith("image/") else "document" if media_type == "application/pdf" else ""
 
 
@@ -207,17 +207,19 @@ def kind(part: Any) -> str:
     return next((key for key in part if key not in ("videoMetadata", "mediaResolution")), "part")
 
 
-def effort(config: Mapping[str, Any]) -> str | None:
+def read_effort(config: Mapping[str, Any]) -> str | None:
     """Read how much is to be thought, as `GenerationConfig.effort`."""
     level, budget = config.get("thinkingLevel"), config.get("thinkingBudget")
     if isinstance(level, str):
         return level.lower()
     if isinstance(budget, int) and budget >= 0:
-        return next((word for word, most in BUDGETS.items() if 0 < budget <= most), "high") if budget else "none"
+        return (
+            next((word for word, most in THINKING_BUDGETS.items() if 0 < budget <= most), "high") if budget else "none"
+        )
     return "auto" if budget == -1 or config.get("includeThoughts") is True else None
 
 
-def answer(config: Mapping[str, Any], schema: Any) -> Answer | None:
+def read_answer(config: Mapping[str, Any], schema: Any) -> Answer | None:
     """Read the form that the answer must have; `schema` is one of JSON Schema, or None."""
     if config.get("responseMimeType") != "application/json":
         return None
@@ -226,7 +228,7 @@ def answer(config: Mapping[str, Any], schema: Any) -> Answer | None:
 
 def error(failure: Failure, status: int) -> Json:
     """Write an error, by its status."""
-    known = _STATUSES.get(status, "INVALID_ARGUMENT" if status < 500 else "INTERNAL")
+    known = _ERROR_STATUSES.get(status, "INVALID_ARGUMENT" if status < 500 else "INTERNAL")
     code = 400 if failure.kind == FULL else 500 if status == 200 else status
     return {"error": {"code": code, "message": failure.message, "status": "INTERNAL" if status == 200 else known}}
 
@@ -243,63 +245,63 @@ PLACE = Place(
     own_headers="x-goog-",
     lists="/v1beta/models?pageSize=1000",
 )
-COUNTING = Place("/models/{model}:countTokens")
+COUNT_PLACE = Place("/models/{model}:countTokens")
 _ROLES = {"function": "user"}
 """Roles by another name."""
-_DECLARED = "functionDeclarations"
+_DECLARATIONS = "functionDeclarations"
 
 
 # What clients miss of this API's shape
 
 
-def _own_tools(entries: Any) -> Any:
+def _normalize_tools(entries: Any) -> Any:
     """Declare functions as this API does, in one entry: those of another API, and none where there are none."""
     if not isinstance(entries, list):
         return entries
     functions = [*map(_foreign_function, entries)]
     others = (entry for entry, function in zip(entries, functions, strict=True) if function is None)
-    kept = [entry for entry in others if entry != {_DECLARED: []}]
+    kept = [entry for entry in others if entry != {_DECLARATIONS: []}]
     if len(kept) == len(entries):
         return entries
     schemas = [function.flat("parametersJsonSchema") for function in functions if function]
     declarations = [{key: value for key, value in schema.items() if key != "strict"} for schema in schemas]
-    return [*kept, {_DECLARED: declarations}] if declarations else kept
+    return [*kept, {_DECLARATIONS: declarations}] if declarations else kept
 
 
 def _foreign_function(entry: Any) -> shapes.Function | None:
-    return None if isinstance(entry, dict) and _DECLARED in entry else shapes.function_in(entry)
+    return None if isinstance(entry, dict) and _DECLARATIONS in entry else shapes.function_in(entry)
 
 
-def _own_part(part: Any) -> Any:
+def _normalize_part(part: Any) -> Any:
     """Write a text or an image as this API does, which knows no types of parts."""
     spelled = {**part, "image_url": part["imageUrl"]} if isinstance(part, dict) and "imageUrl" in part else part
     meaning = shapes.foreign(spelled, ("text", "input_text", "output_text", "image_url", "input_image"))
     if meaning is None:
         return part
-    return {"text": meaning} if isinstance(meaning, str) else next(_parts_asked(Opaque(media=meaning)), part)
+    return {"text": meaning} if isinstance(meaning, str) else next(_render_part(Opaque(media=meaning)), part)
 
 
-def _own_response(value: Any) -> Any:
+def _normalize_response(value: Any) -> Any:
     """Write a result as an object."""
     if isinstance(value, Mapping):
         return value
     return {} if value in (None, []) else {"output": value}
 
 
-def _in_one_entry(entries: Any) -> Any:
+def _merge_results(entries: Any) -> Any:
     """Join entries of results that follow each other: all that were called for in one turn are counted in one."""
     if not isinstance(entries, list):
         return entries
     out: list[Any] = []
     for entry in entries:
-        if out and _is_of_results(entry) and _is_of_results(out[-1]):
+        if out and _has_only_results(entry) and _has_only_results(out[-1]):
             out[-1] = {**out[-1], "parts": [*out[-1]["parts"], *entry["parts"]]}
         else:
             out.append(entry)
     return out if len(out) < len(entries) else entries
 
 
-def _is_of_results(entry: Any) -> bool:
+def _has_only_results(entry: Any) -> bool:
     parts = entry.get("parts") if isinstance(entry, dict) and entry.get("role") != "model" else None
     return bool(parts) and isinstance(parts, list) and all(part_of(part, "functionResponse") for part in parts)
 
@@ -315,12 +317,12 @@ class Request(request.Request):
                 shapes.arguments_object,
                 shapes.ARGUMENTS_ARE_OBJECTS,
             ),
-            Shape("contents.*.parts.*.functionResponse.response", _own_response, "results written as objects"),
-            Shape("contents.*.parts.*", _own_part, shapes.OWN_PARTS),
-            Shape("contents", _in_one_entry, "results of one turn put in one entry"),
-            Shape("tools", _own_tools, shapes.OWN_TOOLS),
+            Shape("contents.*.parts.*.functionResponse.response", _normalize_response, "results written as objects"),
+            Shape("contents.*.parts.*", _normalize_part, shapes.OWN_PARTS),
+            Shape("contents", _merge_results, "results of one turn put in one entry"),
+            Shape("tools", _normalize_tools, shapes.OWN_TOOLS),
             *(
-                Shape(f"tools.*.{_DECLARED}.*.{field}", shapes.parameters, shapes.SCHEMAS_HAVE_OBJECTS)
+                Shape(f"tools.*.{_DECLARATIONS}.*.{field}", shapes.parameters, shapes.SCHEMAS_HAVE_OBJECTS)
                 for field in ("parameters", "parametersJsonSchema")
             ),
             Shape(_CONFIG, shapes.object_for_list, "an empty list in generationConfig written as an object"),
@@ -334,17 +336,17 @@ class Request(request.Request):
         raw, fields, halved = raws(body, mend=mend)
         if inner := raw.get("generateContentRequest"):  # whose tokens are to be counted
             raw, fields, _ = raws(bytes(inner))
-        return camel_fields(raw), camel(fields), halved
+        return rename_fields(raw), to_camel_case(fields), halved
 
     def _decode(self, path: str) -> None:
         own_path = path.partition("?")[0]
-        match = PLACE.match_path(own_path) or COUNTING.match_path(own_path)
+        match = PLACE.match_path(own_path) or COUNT_PLACE.match_path(own_path)
         self.model, self.stream = (match.model, match.streams) if match else (self.model, False)
         config = part_of(self.fields, _CONFIG)
         thinking = part_of(config, "thinkingConfig")
-        how_much = effort(thinking)
-        schema = config.get("responseJsonSchema") or json_schema(config.get("responseSchema"))
-        form = answer(config, schema)
+        how_much = read_effort(thinking)
+        schema = config.get("responseJsonSchema") or convert_schema(config.get("responseSchema"))
+        form = read_answer(config, schema)
         self.generation = replace(
             self.generation,
             effort=how_much,
@@ -355,13 +357,13 @@ class Request(request.Request):
         )
         self.refers = "cachedContent" if self.fields.get("cachedContent") else ""
         self.form = thinking.get("includeThoughts") is True
-        calls = (part["functionCall"].get("id") for entry in self._conversation for part in _calls(entry))
+        calls = (part["functionCall"].get("id") for entry in self._conversation for part in _list_calls(entry))
         self.call_ids = frozenset(id_ for id_ in calls if isinstance(id_, str))
 
     # Messages
 
     def _read(self) -> Iterator[request.MessageGroup]:
-        return ((_messages(entry), (place,)) for place, entry in enumerate(self._conversation))
+        return ((_read_messages(entry), (place,)) for place, entry in enumerate(self._conversation))
 
     def _add(self, entries: list[Any], message: Message, called: Collection[str | None]) -> None:
         """Add a message; of those of one side in a row that were written anew, one entry is made."""
@@ -374,10 +376,10 @@ class Request(request.Request):
             entries.append({"role": role, "parts": parts})
 
     def _read_system_prompt(self, prompt: Any) -> tuple[str | Opaque, ...]:
-        return (prompt,) if isinstance(prompt, str) else _content(prompt["parts"])
+        return (prompt,) if isinstance(prompt, str) else _read_content(prompt["parts"])
 
     def _prompt(self, messages: Sequence[Message]) -> Any:
-        return {"parts": [part for message in messages for part in _parts_of(message.content)]}
+        return {"parts": [part for message in messages for part in _render_content(message.content)]}
 
     def is_failed_result(self, message: Message) -> bool:
         return "error" in part_of(part_of(message.source, "functionResponse"), "response")
@@ -404,29 +406,29 @@ class Request(request.Request):
 
     @staticmethod
     def _tools(fields: Mapping[str, Any]) -> list[Tool]:
-        functions = (function for entry in fields.get("tools") or () for function in entry.get(_DECLARED) or ())
+        functions = (function for entry in fields.get("tools") or () for function in entry.get(_DECLARATIONS) or ())
         return [
-            Tool(str(function["name"]), str(function.get("description") or ""), _parameters(function))
+            Tool(str(function["name"]), str(function.get("description") or ""), _read_parameters(function))
             for function in functions
             if function
         ]
 
     def _names(self, entries: Sequence[Any]) -> Iterator[str]:
         for entry in entries:
-            yield from (name for function in entry.get(_DECLARED) or () if (name := self._name(function)))
-            yield from (key for key in entry if key != _DECLARED and not entry.keys() & {"type", "name"})
+            yield from (name for function in entry.get(_DECLARATIONS) or () if (name := self._name(function)))
+            yield from (key for key in entry if key != _DECLARATIONS and not entry.keys() & {"type", "name"})
 
     def _withhold_tools(self, entries: Sequence[Any], names: Collection[str]) -> Iterable[Any]:
         for entry in entries:
             left = {key: value for key, value in entry.items() if key not in names}
-            functions = left.pop(_DECLARED, None) or ()
+            functions = left.pop(_DECLARATIONS, None) or ()
             if kept := [function for function in functions if self._name(function) not in names]:
-                left[_DECLARED] = kept
+                left[_DECLARATIONS] = kept
             if left:
                 yield left
 
     def _rewrite_declaration(self, entry: Any, tools: Mapping[str, Tool]) -> Mapping[str, Any] | None:
-        entries = entry.get(_DECLARED) or ()
+        entries = entry.get(_DECLARATIONS) or ()
         if not any(self._name(function) in tools for function in entries):
             return None
         written = [
@@ -435,13 +437,13 @@ class Request(request.Request):
             else function
             for function in entries
         ]
-        return {**entry, _DECLARED: written}
+        return {**entry, _DECLARATIONS: written}
 
     def _declare(self, kept: dict[str, Any], tools: Sequence[Tool]) -> None:
         if tools:
-            kept["tools"] = [{_DECLARED: [*map(self._declaration, tools)]}]
+            kept["tools"] = [{_DECLARATIONS: [*map(self._declaration, tools)]}]
 
-    _declaration = staticmethod(declaration)
+    _declaration = staticmethod(render_declaration)
 
     def _demand(self, choice: Any, declared: Sequence[str]) -> tuple[str, Collection[str] | None]:
         config = part_of(choice, "functionCallingConfig")
@@ -458,14 +460,14 @@ class Request(request.Request):
         return {**choice, "functionCallingConfig": {**config, "allowedFunctionNames": allowed}}
 
 
-def json_schema(schema: Any) -> Any:
+def convert_schema(schema: Any) -> Any:
     """Write a schema of OpenAPI as Google spells it (`OBJECT`, `nullable`) as JSON Schema."""
     if isinstance(schema, list):
-        return [json_schema(part) for part in schema]
+        return [convert_schema(part) for part in schema]
     if not isinstance(schema, dict):
         return schema
     out = {
-        key: value if key in ("enum", "default", "example", "required") else json_schema(value)
+        key: value if key in ("enum", "default", "example", "required") else convert_schema(value)
         for key, value in schema.items()
         if key not in ("nullable", "propertyOrdering")
     }
@@ -474,46 +476,46 @@ def json_schema(schema: Any) -> Any:
     return out
 
 
-def _parameters(declaration: Mapping[str, Any]) -> Mapping[str, Any]:
-    return part_of(declaration, "parametersJsonSchema") or json_schema(part_of(declaration, "parameters"))
+def _read_parameters(declaration: Mapping[str, Any]) -> Mapping[str, Any]:
+    return part_of(declaration, "parametersJsonSchema") or convert_schema(part_of(declaration, "parameters"))
 
 
 def _without_parameters(declaration: Mapping[str, Any]) -> Mapping[str, Any]:
     return {key: value for key, value in declaration.items() if key not in ("parameters", "parametersJsonSchema")}
 
 
-def _calls(entry: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+def _list_calls(entry: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     return (part for part in entry.get("parts") or () if isinstance(part, dict) and part.get("functionCall"))
 
 
-def _content(parts: Iterable[Any]) -> tuple[str | Opaque, ...]:
+def _read_content(parts: Iterable[Any]) -> tuple[str | Opaque, ...]:
     return tuple(part["text"] if is_text(part) else Opaque(part) for part in parts)
 
 
-def _messages(entry: Mapping[str, Any]) -> list[Message]:
+def _read_messages(entry: Mapping[str, Any]) -> list[Message]:
     """Read an entry as canonical messages: each result is one of its own."""
     parts = entry.get("parts") or []
     if not all(isinstance(part, dict) for part in parts):
         raise TypeError("`parts` holds something else than parts")
     if entry.get("role") == "model":
-        rest, calls = media.split_calls(parts, lambda part: bool(part.get("functionCall")), call_of, _is_thought)
-        spoken = _content(part for whole in rest for part in _signed_apart(whole))
+        rest, calls = media.split_calls(parts, lambda part: bool(part.get("functionCall")), read_call, _is_thought)
+        spoken = _read_content(part for whole in rest for part in _split_seal(whole))
         thoughts = "".join(str(part.get("text") or "") for part in parts if part.get("thought") is True)
         return [Message("assistant", spoken, calls, source=entry, reasoning=thoughts)]
     out: list[Message] = []
     for is_result, some in groupby(parts, lambda part: bool(part.get("functionResponse"))):
         if is_result:
-            out += [_result(part) for part in some]
+            out += [_read_result(part) for part in some]
         else:
             role = str(entry.get("role") or "user")
-            out.append(Message(_ROLES.get(role, role), _content(some), source=entry))
+            out.append(Message(_ROLES.get(role, role), _read_content(some), source=entry))
     return out or [Message("user", source=entry)]
 
 
-def _result(part: Mapping[str, Any]) -> Message:
+def _read_result(part: Mapping[str, Any]) -> Message:
     response = part["functionResponse"]
     more: tuple[str | Opaque, ...] = tuple(Opaque(part) for part in response.get("parts") or ())
-    text = result_text(part)
+    text = read_result_text(part)
     content = (text, *more) if text else more
     return Message("tool", content, call_id=text_at(response, "id"), name=text_at(response, "name"), source=part)
 
@@ -527,7 +529,7 @@ def _is_thought(part: Any) -> bool:
     )
 
 
-def _signed_apart(part: Json) -> Iterator[Json]:
+def _split_seal(part: Json) -> Iterator[Json]:
     """Part the seal from a text on which it stands."""
     if part.get("text") and part.keys() == {"text", SIGNATURE}:
         yield {"text": part["text"]}
@@ -545,17 +547,17 @@ def _drop_seal(call: ToolCall) -> ToolCall:
 
 def _render_message(message: Message) -> list[dict[str, Any]]:
     """Write a message as parts."""
-    return [result_part(message, message.text)] if message.role == "tool" else _sequence(message)
+    return [render_result(message, message.text)] if message.role == "tool" else _render_sequence(message)
 
 
-def _parts_of(content: Iterable[str | Opaque]) -> list[dict[str, Any]]:
+def _render_content(content: Iterable[str | Opaque]) -> list[dict[str, Any]]:
     return [{"text": part} if isinstance(part, str) else part.part for part in content]
 
 
 # Answers what clients of Gemini's API ask besides replies.
 
 
-GOOGLES = {PLACE.key, "x-goog-api-client"}
+GOOGLE_HEADERS = {PLACE.key, "x-goog-api-client"}
 """Headers of Google's clients, whose version may be `/v1`, too."""
 
 
@@ -576,14 +578,16 @@ def render_model_list(models: Sequence[ListedModel]) -> Json:
     return {"models": [*map(render_model, models)]}
 
 
-def _is_googles(query: str, headers: Mapping[str, str]) -> bool:
-    return bool(GOOGLES & headers.keys()) or any(part.startswith(f"{PLACE.key_query}=") for part in query.split("&"))
+def _is_google_client(query: str, headers: Mapping[str, str]) -> bool:
+    return bool(GOOGLE_HEADERS & headers.keys()) or any(
+        part.startswith(f"{PLACE.key_query}=") for part in query.split("&")
+    )
 
 
 QUESTIONS = (
-    Question("models", "GET", "/models", render_model_list, _is_googles),
-    Question("model", "GET", PLACE.path.partition(":")[0], render_model, _is_googles),
+    Question("models", "GET", "/models", render_model_list, _is_google_client),
+    Question("model", "GET", PLACE.path.partition(":")[0], render_model, _is_google_client),
     Question("models", "GET", f"{PLACE.version}/models", render_model_list),
     Question("model", "GET", f"{PLACE.version}{PLACE.path.partition(':')[0]}", render_model),
-    Question("count", "POST", COUNTING.path, lambda tokens: {"totalTokens": tokens}),
+    Question("count", "POST", COUNT_PLACE.path, lambda tokens: {"totalTokens": tokens}),
 )

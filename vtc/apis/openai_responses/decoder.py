@@ -21,21 +21,21 @@ from vtc.apis.clean import BLANK, WRITTEN, Table, is_clean
 from vtc.apis.contract import Decoded, Json, TextChain, join_chain
 from vtc.apis.fields import count_of, drop_frame_fields, is_error, object_of, part_of, text_at
 from vtc.apis.openai_responses.items import (
-    ADDED,
-    CALLS,
-    DONE,
-    ENDS,
-    FAILED,
+    CALL_KINDS,
+    END_EVENTS,
+    FAILED_STATUSES,
     FRAMING,
+    ITEM_ADDED,
+    ITEM_DONE,
     NAME,
-    PARTS,
-    SERVERS,
+    PART_KINDS,
+    SERVER_KINDS,
     ResponseForm,
-    action_of,
-    call_of,
     is_as_declared,
     is_call,
     name_of,
+    read_call,
+    render_action,
     split_namespace,
     text_of,
 )
@@ -62,7 +62,7 @@ from vtc.wire.framing import Frame
 # Reads what the end of a reply of Responses says besides its reason: the tokens used, an error.
 
 
-def usage_in(usage: Any) -> Iterator[Usage]:
+def decode_usage(usage: Any) -> Iterator[Usage]:
     """Read how many tokens were used."""
     if isinstance(usage, Mapping):
         cached = count_of(part_of(usage, "input_tokens_details"), "cached_tokens")
@@ -71,7 +71,7 @@ def usage_in(usage: Any) -> Iterator[Usage]:
         yield Usage(count_of(usage, "input_tokens"), count_of(usage, "output_tokens"), cached, thoughts, own=own)
 
 
-def failure_in(value: Json) -> Failure:
+def read_failure(value: Json) -> Failure:
     """Read an error, which some servers put under `error`."""
     response = part_of(value, "response")
     error = part_of(response, "error") or part_of(value, "error") or value
@@ -94,27 +94,27 @@ def failure_in(value: Json) -> Failure:
 def decode_item(item: Json, number: int, form: ResponseForm, calls: int) -> Iterator[Delta | Origin | Seal]:
     """Tell a whole item, before which so many `calls` began, by deltas, and by what stands beside them."""
     kind = str(item.get("type") or "message")
-    if kind in CALLS:
-        call = call_of(item, form)
+    if kind in CALL_KINDS:
+        call = read_call(item, form)
         complete = item.get("status") != "incomplete"
-        arguments = call.arguments if complete or item.get(CALLS[kind][1]) else ""
+        arguments = call.arguments if complete or item.get(CALL_KINDS[kind][1]) else ""
         yield CallDelta(number, call.id, call.name, arguments, item, last=True, complete=complete)
     elif is_call(kind):
         name = kind.removesuffix("_call")
         id_ = text_at(item, "call_id") or text_at(item, "id")
-        yield CallDelta(number, id_, name, action_of(item), item, last=True)
+        yield CallDelta(number, id_, name, render_action(item), item, last=True)
     elif kind == "reasoning":
-        texts = [str(text_of(part) or "") for part in (*_parts(item, "summary"), *_parts(item, "content"))]
+        texts = [str(text_of(part) or "") for part in (*_list_parts(item, "summary"), *_list_parts(item, "content"))]
         yield ReasoningDelta("".join(texts))
         if isinstance(item.get("encrypted_content"), str):
             yield Seal(encrypted=item["encrypted_content"], calls=calls)
     elif kind == "message":
-        for part in _parts(item, "content"):
+        for part in _list_parts(item, "content"):
             text = str(text_of(part) or "")
             yield TextDelta(text, refusal=part.get("type") == "refusal")
         yield BlockEnd()
     else:
-        yield Origin(NAME, "event", (number, {"type": DONE, "output_index": number, "item": item}), lost=kind)
+        yield Origin(NAME, "event", (number, {"type": ITEM_DONE, "output_index": number, "item": item}), lost=kind)
 
 
 def find_remaining_items(output: Any, begun: Sequence[str]) -> list[Json]:
@@ -124,40 +124,40 @@ def find_remaining_items(output: Any, begun: Sequence[str]) -> list[Json]:
     return items[len(begun) :] if kinds[: len(begun)] == [*begun] else []
 
 
-def _parts(item: Json, key: str) -> list[Json]:
+def _list_parts(item: Json, key: str) -> list[Json]:
     listed = item.get(key)
     return [entry for entry in listed if isinstance(entry, Mapping)] if isinstance(listed, list) else []
 
 
-_REASONS: Mapping[str, Reason] = {
+_INCOMPLETE_REASONS: Mapping[str, Reason] = {
     **dict.fromkeys(("", "max_output_tokens", "max_tokens", "length"), "length"),
     "content_filter": "halted",
 }
 """Why a reply is incomplete; any other word denotes a fault."""
-TEXT = "response.output_text.delta"
-_THOUGHTS = ("response.reasoning_text.delta", "response.reasoning_summary_text.delta")
-_PARTS = ("response.content_part", "response.reasoning_summary_part")
-_TEXTS = tuple(f"response.{events}" for _, events, _ in PARTS.values())
-_FAILURES = ("error", *(f"response.{status}" for status in FAILED))
+TEXT_DELTA = "response.output_text.delta"
+_REASONING_DELTAS = ("response.reasoning_text.delta", "response.reasoning_summary_text.delta")
+_PART_EVENTS = ("response.content_part", "response.reasoning_summary_part")
+_TEXT_EVENTS = tuple(f"response.{events}" for _, events, _ in PART_KINDS.values())
+_FAILURE_EVENTS = ("error", *(f"response.{status}" for status in FAILED_STATUSES))
 
-_OF_ERRORS = ("response", "error", "code", "message", "param")
-_BESIDE = (Origin, Start, BlockStart, Seal, Usage)
-_NEEDED = {"type", "role", "error", "item_id", "content", "delta", "response", "output", "item", "part"}
+_ERROR_FIELDS = ("response", "error", "code", "message", "param")
+_METADATA_TYPES = (Origin, Start, BlockStart, Seal, Usage)
+_REQUIRED_FIELDS = {"type", "role", "error", "item_id", "content", "delta", "response", "output", "item", "part"}
 """Fields without which a reply says nothing; they are never dropped."""
-_EVERY_EVENT = {
+_COMMON_FIELDS = {
     *("type", "sequence_number", "output_index", "item_id", "content_index", "summary_index", "obfuscation")
 }
-_READ = {
-    **{type_: {"response"} for type_ in ("response.created", "response.in_progress", "response.queued", *ENDS)},
-    **{type_: {"item"} for type_ in (ADDED, DONE)},
-    **{f"{around}.{action}": {"part"} for around in _PARTS for action in ("added", "done")},
-    **{f"{events}.delta": {"delta", "logprobs"} for events in _TEXTS},
-    **{f"{events}.done": {"text", "refusal", "logprobs"} for events in _TEXTS},
+_FIELDS_OF_EVENT = {
+    **{type_: {"response"} for type_ in ("response.created", "response.in_progress", "response.queued", *END_EVENTS)},
+    **{type_: {"item"} for type_ in (ITEM_ADDED, ITEM_DONE)},
+    **{f"{around}.{action}": {"part"} for around in _PART_EVENTS for action in ("added", "done")},
+    **{f"{events}.delta": {"delta", "logprobs"} for events in _TEXT_EVENTS},
+    **{f"{events}.done": {"text", "refusal", "logprobs"} for events in _TEXT_EVENTS},
     "response.output_text.annotation.added": {"annotation", "annotation_index"},
     "keepalive": set[str](),
 }
 """Events that are known, and their own fields; those of calls are read with their items."""
-_FIELDS = {
+_FIELDS_OF_OBJECT = {
     "item": {"id", "type", "status", "role", "content", "summary", "phase", "encrypted_content"},
     "part": {"type", "text", "refusal", "annotations", "logprobs"},
     "response": {
@@ -172,13 +172,13 @@ _FIELDS = {
 """Fields in which no client finds a call, or that are read, by where they stand."""
 
 
-_CLEAN: Mapping[str, Table] = {
+_CLEAN_CALL: Mapping[str, Table] = {
     "arguments": {"id": (WRITTEN,), "call_id": (WRITTEN,), "name": (WRITTEN,), "arguments": (BLANK, WRITTEN)},
     "input": {"id": (WRITTEN,), "call_id": (WRITTEN,), "name": (WRITTEN,), "input": (BLANK, WRITTEN)},
     "": {"id": (WRITTEN,), "call_id": (WRITTEN,)},
 }
 """The kinds of value in a clean item of a call as it begins, by the field of its arguments."""
-_CLEAN_LAST: Table = {"call_id": (WRITTEN,), "name": (WRITTEN,)}
+_CLEAN_REPEATED_CALL: Table = {"call_id": (WRITTEN,), "name": (WRITTEN,)}
 """The same of an item that the last event repeats."""
 
 
@@ -205,19 +205,19 @@ class Decoder(msgspec.Struct):
     drop: frozenset[str] = frozenset()
     items: tuple[str, ...] = ()
     """The types of upstream's items, in order."""
-    names: dict[str | int, int] = {}
+    number_of_key: dict[str | int, int] = {}
     """Items by all that may name them."""
     filled: frozenset[int] = frozenset()
     """Items whose open part holds text."""
     pieces: dict[int, TextChain] = {}
     """By item, the arguments of a call."""
-    begun: dict[int, tuple[str, str | None]] = {}
+    call_heads: dict[int, tuple[str, str | None]] = {}
     """By item, the name and the id with which a call began."""
-    speaking: bool = False
+    in_text: bool = False
     """True in a text."""
-    ended: int = 0
+    done_count: int = 0
     """Items that are done."""
-    complete: frozenset[int] = frozenset()
+    done_calls: frozenset[int] = frozenset()
     """Calls that are done."""
 
     def decode(self, frame: Frame) -> Decoded | None:
@@ -225,13 +225,17 @@ class Decoder(msgspec.Struct):
         data = frame.data
         if data is None:
             return Decoded(at_once=True)
-        if self.speaking and not self.drop:
+        if self.in_text and not self.drop:
             try:
                 event = _decode_text(data)
             except (msgspec.DecodeError, UnicodeError, RecursionError):
                 pass
             else:
-                if event.delta and not event.logprobs and self.names.get(event.item_id or "") == len(self.items) - 1:
+                if (
+                    event.delta
+                    and not event.logprobs
+                    and self.number_of_key.get(event.item_id or "") == len(self.items) - 1
+                ):
                     return Decoded((TextDelta(event.delta),))
         return self._decode_any(frame, data)
 
@@ -241,113 +245,122 @@ class Decoder(msgspec.Struct):
             if value and is_error(value):
                 return _make_decoded([*_decode_failure({**value, "type": "error"})], frame, frame)
             return Decoded(ends=True) if data.strip() == b"[DONE]" else None
-        received, (frame, value) = frame, drop_frame_fields(frame, value, self.drop - _NEEDED, FRAMING)
+        received, (frame, value) = frame, drop_frame_fields(frame, value, self.drop - _REQUIRED_FIELDS, FRAMING)
         type_, about = value["type"], bool(value.keys() & {"item_id", "item", "output_index"})
-        if events := self._unbegun(value, type_):
+        if events := self._decode_unannounced_items(value, type_):
             return _make_decoded(events, frame, received)
-        if type_ == ADDED or (type_ == TEXT and not (about and self._kind(value) == "message")):
+        if type_ == ITEM_ADDED or (type_ == TEXT_DELTA and not (about and self._get_item_type(value) == "message")):
             of = str(part_of(value, "item").get("type") or "message")
-            self.names = {**self.names, **dict.fromkeys(_names(value), len(self.items))}
+            self.number_of_key = {**self.number_of_key, **dict.fromkeys(_list_item_keys(value), len(self.items))}
             self.items = (*self.items, of)
-        if not (about or "sequence_number" in value or type_.startswith("response.") or type_ in _FAILURES):
+        if not (about or "sequence_number" in value or type_.startswith("response.") or type_ in _FAILURE_EVENTS):
             return None
-        events = [*self._decode_event(value, self._number(value), self._kind(value) if about else "")]
-        return _make_decoded(events, frame, received, clean=type_ not in ENDS or _is_clean(value))
+        events = [*self._decode_event(value, self._find_item(value), self._get_item_type(value) if about else "")]
+        return _make_decoded(events, frame, received, clean=type_ not in END_EVENTS or _is_clean(value))
 
-    def _unbegun(self, value: Json, type_: str) -> list[Delta | FrameMetadata]:
+    def _decode_unannounced_items(self, value: Json, type_: str) -> list[Delta | FrameMetadata]:
         """Tell items that no event began, and what this one says besides; nothing if it holds none."""
-        if type_ == DONE:
-            is_new = not any(name in self.names for name in _names(value)) and self.ended == len(self.items)
-            self.ended += 1
+        if type_ == ITEM_DONE:
+            is_new = not any(name in self.number_of_key for name in _list_item_keys(value)) and self.done_count == len(
+                self.items
+            )
+            self.done_count += 1
             items = [part_of(value, "item")] if is_new else []
         else:
-            items = find_remaining_items(part_of(value, "response").get("output"), self.items) if type_ in ENDS else []
-        events: list[Delta | FrameMetadata] = [self._silent()] if items and self.speaking else []
+            items = (
+                find_remaining_items(part_of(value, "response").get("output"), self.items)
+                if type_ in END_EVENTS
+                else []
+            )
+        events: list[Delta | FrameMetadata] = [self._end_text()] if items and self.in_text else []
         for item in items:
-            events += decode_item(item, len(self.items), self.form, self._calls(len(self.items)))
-            self.complete |= {len(self.items)}
+            events += decode_item(item, len(self.items), self.form, self._count_calls(len(self.items)))
+            self.done_calls |= {len(self.items)}
             self.items = (*self.items, str(item.get("type") or "message"))
-        return [*events, *self._of_response(value, type_)] if items and type_ in ENDS else events
+        return [*events, *self._decode_response(value, type_)] if items and type_ in END_EVENTS else events
 
-    def _calls(self, number: int) -> int:
+    def _count_calls(self, number: int) -> int:
         """Count the calls before an item."""
         return sum(map(is_call, self.items[:number]))
 
-    def _number(self, value: Json) -> int:
+    def _find_item(self, value: Json) -> int:
         """Find the item that an event is about: the last one, if nothing tells."""
-        return next((self.names[name] for name in _names(value) if name in self.names), len(self.items) - 1)
+        return next(
+            (self.number_of_key[name] for name in _list_item_keys(value) if name in self.number_of_key),
+            len(self.items) - 1,
+        )
 
-    def _kind(self, value: Json) -> str:
-        return self.items[self._number(value)] if self.items else ""
+    def _get_item_type(self, value: Json) -> str:
+        return self.items[self._find_item(value)] if self.items else ""
 
     def _decode_event(self, value: Json, number: int, kind: str) -> Iterator[Delta | FrameMetadata]:
         type_, (name, _, action) = value["type"], value["type"].rpartition(".")
         place = number if value.get("output_index") == number else -1
-        if type_ in _FAILURES:
+        if type_ in _FAILURE_EVENTS:
             yield from _decode_failure(value)
             return
-        if self.speaking and type_ == ADDED:
-            yield self._silent()
+        if self.in_text and type_ == ITEM_ADDED:
+            yield self._end_text()
         if is_call(kind):
-            yield from self._call(value, number, kind)
+            yield from self._decode_call(value, number, kind)
             return
-        if type_ not in _READ or (type_ in (ADDED, DONE) and kind not in ("message", "reasoning")):
-            known = kind in SERVERS and (
+        if type_ not in _FIELDS_OF_EVENT or (type_ in (ITEM_ADDED, ITEM_DONE) and kind not in ("message", "reasoning")):
+            known = kind in SERVER_KINDS and (
                 part_of(value, "item").get("type") == kind  # one that is done as another may be a call
-                if type_ in (ADDED, DONE)
+                if type_ in (ITEM_ADDED, ITEM_DONE)
                 else type_.startswith(f"response.{kind.partition('_')[0]}")
             )
             plain = {key: entry for key, entry in value.items() if key == "item" or not isinstance(entry, dict | list)}
             yield Origin(NAME, "event", (number if kind else None, plain), harmless=known, lost=kind or type_)
             yield from (Origin(NAME, f"event.{key}", entry) for key, entry in value.items() if key not in plain)
             return
-        known = {key: entry for key, entry in value.items() if _is_read(type_, key, entry)}
+        known = {key: entry for key, entry in value.items() if _is_known_field(type_, key, entry)}
         if type_ == "keepalive":
             yield Origin(NAME, "event", (None, known), harmless=True)
         elif "response" in value:
-            yield from self._of_response(value, type_)
-        elif type_ == ADDED:
+            yield from self._decode_response(value, type_)
+        elif type_ == ITEM_ADDED:
             item = value["item"]
             sound = isinstance(item.get("id"), str) and not item.get("content") and not item.get("summary")
             sound = sound and ("summary" in item if kind == "reasoning" else item.get("role") == "assistant")
-            yield from _block(kind, number, str(item.get("id") or ""), "item", place if sound else -1, item)
-        elif name in _PARTS and action == "added":
+            yield from _decode_start(kind, number, str(item.get("id") or ""), "item", place if sound else -1, item)
+        elif name in _PART_EVENTS and action == "added":
             self.filled -= {number}
             at = value.get("content_index", value.get("summary_index")) if place == number else -1
-            yield from _block(kind, number, str(value.get("item_id") or ""), "part", at, value["part"])
+            yield from _decode_start(kind, number, str(value.get("item_id") or ""), "part", at, value["part"])
         elif action == "delta":
-            yield from self._text(value, number, type_)
-        elif type_ == DONE:
+            yield from self._decode_text_delta(value, number, type_)
+        elif type_ == ITEM_DONE:
             item = value["item"]
             yield from _decode_end("item", number, item)
             if kind == "reasoning" and isinstance(item.get("encrypted_content"), str):
-                yield Seal(encrypted=item["encrypted_content"], calls=self._calls(number))
-        elif name in _PARTS:
+                yield Seal(encrypted=item["encrypted_content"], calls=self._count_calls(number))
+        elif name in _PART_EVENTS:
             yield from _decode_end("part", number, value["part"])
         elif action == "done":
-            text = _string(value.get("text", value.get("refusal")))
-            is_spoken = f"{name}.delta" not in _THOUGHTS
+            text = _require_string(value.get("text", value.get("refusal")))
+            is_spoken = f"{name}.delta" not in _REASONING_DELTAS
             if number not in self.filled and is_spoken and text:
-                yield from self._text({"delta": text}, number, f"{name}.delta")
-            if is_spoken and self.speaking:
-                yield self._silent()
+                yield from self._decode_text_delta({"delta": text}, number, f"{name}.delta")
+            if is_spoken and self.in_text:
+                yield self._end_text()
             yield Origin(NAME, "text_done", (number, text), harmless=True)
         else:
             yield Origin(NAME, "annotation", (number, known), harmless=True, lost="annotations")
         yield from (Origin(NAME, f"event.{key}", entry) for key, entry in value.items() if key not in known)
 
-    def _silent(self) -> BlockEnd:
-        self.speaking = False
+    def _end_text(self) -> BlockEnd:
+        self.in_text = False
         return BlockEnd()
 
-    def _text(self, value: Json, number: int, type_: str) -> Iterator[Delta | FrameMetadata]:
-        text = _string(value.get("delta"))
+    def _decode_text_delta(self, value: Json, number: int, type_: str) -> Iterator[Delta | FrameMetadata]:
+        text = _require_string(value.get("delta"))
         self.filled |= {number} if text else set()
-        if type_ in _THOUGHTS:
+        if type_ in _REASONING_DELTAS:
             yield ReasoningDelta(text)
         else:
-            self.speaking = self.speaking or bool(text)
-            yield TextDelta(text, refusal=type_ != TEXT)
+            self.in_text = self.in_text or bool(text)
+            yield TextDelta(text, refusal=type_ != TEXT_DELTA)
             if value.get("logprobs"):
                 yield Origin(NAME, "logprobs", value["logprobs"], harmless=True)
         if not text:
@@ -355,86 +368,86 @@ class Decoder(msgspec.Struct):
 
     # Calls
 
-    def _call(self, value: Json, number: int, kind: str) -> Iterator[CallDelta | Origin]:
+    def _decode_call(self, value: Json, number: int, kind: str) -> Iterator[CallDelta | Origin]:
         """Read an event of a call. The raw input of a custom tool is written as JSON, piece by piece."""
         type_, item = value["type"], part_of(value, "item")
-        in_order = value.get("output_index") == number and self._number(value) == number
-        events, field = CALLS.get(kind, ("", ""))
+        in_order = value.get("output_index") == number and self._find_item(value) == number
+        events, field = CALL_KINDS.get(kind, ("", ""))
         raw = field == "input"
-        if type_ == ADDED:
+        if type_ == ITEM_ADDED:
             id_ = text_at(item, "call_id") or text_at(item, "id")
             name = name_of(item, self.form) if events else kind.removesuffix("_call")
-            clean = in_order and is_clean(item, _CLEAN[field]) and is_as_declared(item, self.form)
-            self.begun = {**self.begun, number: (name, id_)}
+            clean = in_order and is_clean(item, _CLEAN_CALL[field]) and is_as_declared(item, self.form)
+            self.call_heads = {**self.call_heads, number: (name, id_)}
             yield CallDelta(number, id_, name, '{"input": "' if raw else "", item, clean=clean)
         elif not events:
-            yield CallDelta(number, arguments=action_of(item) if type_ == DONE else "", source=item or None)
+            yield CallDelta(number, arguments=render_action(item) if type_ == ITEM_DONE else "", source=item or None)
         elif type_ == f"response.{events}.delta":
-            yield self._piece(number, _string(value.get("delta")), in_order, raw)
-        elif type_ in (f"response.{events}.done", DONE):
-            so_far, whole = join_chain(self.pieces.get(number)), _string(value.get(field) or item.get(field))
+            yield self._add_piece(number, _require_string(value.get("delta")), in_order, raw)
+        elif type_ in (f"response.{events}.done", ITEM_DONE):
+            so_far, whole = join_chain(self.pieces.get(number)), _require_string(value.get(field) or item.get(field))
             rest = whole.removeprefix(so_far) if whole.startswith(so_far) else ""
-            clean = in_order and (not whole or so_far + rest == whole or _is_same(so_far, whole))
-            clean = clean and (type_ == DONE or split_namespace(value, self.form) is value)
-            name, same = self._name(item or value, number, is_item=type_ == DONE)
-            piece = self._piece(number, rest, clean and same, raw)
-            end = '"}' if raw and type_ == DONE else ""
-            last = type_ == DONE or not raw
-            complete = item.get("status") != "incomplete" if type_ == DONE else None
-            self.complete |= {number} if type_ == DONE else set()
+            clean = in_order and (not whole or so_far + rest == whole or _is_same_json(so_far, whole))
+            clean = clean and (type_ == ITEM_DONE or split_namespace(value, self.form) is value)
+            name, same = self._compare_call_head(item or value, number, is_item=type_ == ITEM_DONE)
+            piece = self._add_piece(number, rest, clean and same, raw)
+            end = '"}' if raw and type_ == ITEM_DONE else ""
+            last = type_ == ITEM_DONE or not raw
+            complete = item.get("status") != "incomplete" if type_ == ITEM_DONE else None
+            self.done_calls |= {number} if type_ == ITEM_DONE else set()
             source, text = item or None, piece.arguments + (end if complete else "")
             yield replace(piece, name=name, arguments=text, source=source, last=last, complete=complete)
-            if type_ != DONE:
+            if type_ != ITEM_DONE:
                 yield Origin(NAME, "text_done", (number, whole), harmless=True)
         else:
             yield Origin(NAME, "event", (number, value))
 
-    def _name(self, item: Json, number: int, *, is_item: bool) -> tuple[str, bool]:
+    def _compare_call_head(self, item: Json, number: int, *, is_item: bool) -> tuple[str, bool]:
         """Return the name of a call that began without one, and whether its end says the same as its beginning."""
-        name, (begun, id_) = name_of(item, self.form), self.begun.get(number, ("", None))
+        name, (begun, id_) = name_of(item, self.form), self.call_heads.get(number, ("", None))
         if not begun and name:
-            self.begun = {**self.begun, number: (name, id_)}
+            self.call_heads = {**self.call_heads, number: (name, id_)}
             return name, False
         if not is_item:
             return "", not name or name == begun
         return "", name == begun and item.get("call_id", id_) == id_
 
-    def _piece(self, number: int, piece: str, clean: bool, raw: bool) -> CallDelta:
+    def _add_piece(self, number: int, piece: str, clean: bool, raw: bool) -> CallDelta:
         self.pieces = {**self.pieces, number: (self.pieces.get(number), piece)} if piece else self.pieces
         return CallDelta(number, arguments=json.dumps(piece, ensure_ascii=False)[1:-1] if raw else piece, clean=clean)
 
     # The whole
 
-    def _of_response(self, value: Json, type_: str) -> Iterator[Delta | FrameMetadata]:
+    def _decode_response(self, value: Json, type_: str) -> Iterator[Delta | FrameMetadata]:
         response = value["response"]
         id_, model = str(response.get("id") or ""), str(response.get("model") or "")
-        known = {key: value for key, value in response.items() if key in _FIELDS["response"]}
-        if type_ not in ENDS and known.get("output"):
+        known = {key: value for key, value in response.items() if key in _FIELDS_OF_OBJECT["response"]}
+        if type_ not in END_EVENTS and known.get("output"):
             del known["output"]  # nothing was said yet
-        if type_ in ENDS:
-            finish = self._finish(response, type_)
-            yield from self._open_calls(response.get("output"), complete=finish.reason not in CUT_OFF)
+        if type_ in END_EVENTS:
+            finish = self._decode_finish(response, type_)
+            yield from self._complete_calls(response.get("output"), complete=finish.reason not in CUT_OFF)
             yield finish
-            yield from usage_in(response.get("usage"))
+            yield from decode_usage(response.get("usage"))
             yield Origin(NAME, "end", (0, known), harmless=True)
-            yield from self._output(response.get("output"))
+            yield from self._find_unknown_output_fields(response.get("output"))
         elif type_ == "response.created":
             number = value.get("sequence_number")
             own = Origin(NAME, "head", (number if isinstance(number, int) else None, known), harmless=True)
             yield Start(id_, model, count_of(response, "created_at"), own=own)
         else:
             yield Origin(NAME, "status", (0, {"type": type_, "id": id_}), harmless=True)
-        kind = "end" if type_ in ENDS else "head"
+        kind = "end" if type_ in END_EVENTS else "head"
         yield from (Origin(NAME, f"{kind}.{key}", value) for key, value in response.items() if key not in known)
 
-    def _output(self, output: Any) -> Iterator[Origin]:
+    def _find_unknown_output_fields(self, output: Any) -> Iterator[Origin]:
         """Look for fields that are not known in the items that the last event repeats."""
         for item in output or ():
             if item.get("type") in ("message", "reasoning"):
-                odd = [*(item.keys() - _FIELDS["item"]), *_odd(item)]
+                odd = [*(item.keys() - _FIELDS_OF_OBJECT["item"]), *_list_unknown_part_fields(item)]
                 yield from (Origin(NAME, f"output.{key}", None) for key in odd)
 
-    def _open_calls(self, output: Any, *, complete: bool) -> Iterator[CallDelta]:
+    def _complete_calls(self, output: Any, *, complete: bool) -> Iterator[CallDelta]:
         """Complete the calls that are not done by what the last event repeats of them; a call not repeated is cut.
 
         Some servers send the arguments, the name or the id of a call in their last event only.
@@ -442,27 +455,31 @@ class Decoder(msgspec.Struct):
         repeated: dict[int, Json] = {}
         listed = output if isinstance(output, list) else []
         for place, item in enumerate(listed):
-            if isinstance(item, Mapping) and str(item.get("type")) in CALLS:
-                names = [name for name in (text_at(item, "call_id"), text_at(item, "id"), place) if name in self.names]
-                repeated.setdefault(self.names[names[0]] if names else place, item)
+            if isinstance(item, Mapping) and str(item.get("type")) in CALL_KINDS:
+                names = [
+                    name
+                    for name in (text_at(item, "call_id"), text_at(item, "id"), place)
+                    if name in self.number_of_key
+                ]
+                repeated.setdefault(self.number_of_key[names[0]] if names else place, item)
         for number, kind in enumerate(self.items):
-            if kind in CALLS and number not in self.complete:
-                yield self._rest_of(number, kind, repeated.get(number, {}), complete=complete)
+            if kind in CALL_KINDS and number not in self.done_calls:
+                yield self._complete_call(number, kind, repeated.get(number, {}), complete=complete)
 
-    def _rest_of(self, number: int, kind: str, item: Json, *, complete: bool) -> CallDelta:
+    def _complete_call(self, number: int, kind: str, item: Json, *, complete: bool) -> CallDelta:
         """Return what an item says of a call besides what was received; all that was received stays."""
         raw = kind == "custom_tool_call"
-        so_far, whole = join_chain(self.pieces.get(number)), text_at(item, CALLS[kind][1]) or ""
+        so_far, whole = join_chain(self.pieces.get(number)), text_at(item, CALL_KINDS[kind][1]) or ""
         is_known = item.get("type") == kind and whole.startswith(so_far)
         complete = complete and is_known and item.get("status") != "incomplete"
-        piece = self._piece(number, whole.removeprefix(so_far) if is_known else "", False, raw)
-        begun, id_ = self.begun.get(number, ("", None))
+        piece = self._add_piece(number, whole.removeprefix(so_far) if is_known else "", False, raw)
+        begun, id_ = self.call_heads.get(number, ("", None))
         name = name_of(item, self.form) if is_known and not begun else ""
         id_ = (text_at(item, "call_id") if is_known else None) or id_
         ends = '"}' if raw and complete else ""
         return replace(piece, name=name, id=id_, arguments=piece.arguments + ends, last=True, complete=complete)
 
-    def _finish(self, response: Json, type_: str) -> Finish:
+    def _decode_finish(self, response: Json, type_: str) -> Finish:
         """Read the end of a reply. Some servers do not tell that it was cut off: its length does.
 
         An event without a status has that of its type.
@@ -472,9 +489,9 @@ class Decoder(msgspec.Struct):
         status = "incomplete" if why and not response.get("status") else status
         used = part_of(response, "usage").get("output_tokens")
         reason: Reason = "other"  # it does not speak of calls, so that they do not change it
-        most = self.form.most
+        most = self.form.max_tokens
         if status != "completed":
-            reason = _REASONS.get(why, "failed") if status == "incomplete" else "failed"
+            reason = _INCOMPLETE_REASONS.get(why, "failed") if status == "incomplete" else "failed"
         elif most and isinstance(used, int) and used >= most:
             reason = "length"
         return Finish(reason, said=f"{status} ({why})" if why else status)
@@ -484,70 +501,70 @@ def _is_clean(value: Json) -> bool:
     """True if the calls that the last event repeats have what clients rely on."""
     output = part_of(value, "response").get("output")
     items = [item for item in output if isinstance(item, Mapping)] if isinstance(output, list) else []
-    return all(is_clean(item, _CLEAN_LAST) for item in items if item.get("type") in CALLS)
+    return all(is_clean(item, _CLEAN_REPEATED_CALL) for item in items if item.get("type") in CALL_KINDS)
 
 
 def _make_decoded(
     events: Sequence[Delta | FrameMetadata], frame: Frame, received: Frame, *, clean: bool = True
 ) -> Decoded:
-    deltas = tuple(event for event in events if not isinstance(event, _BESIDE))
-    beside = tuple(event for event in events if isinstance(event, _BESIDE))
+    deltas = tuple(event for event in events if not isinstance(event, _METADATA_TYPES))
+    beside = tuple(event for event in events if isinstance(event, _METADATA_TYPES))
     return Decoded(deltas, beside, None if frame is received else frame, clean=clean)
 
 
-def _is_read(type_: str, key: str, value: Any) -> bool:
+def _is_known_field(type_: str, key: str, value: Any) -> bool:
     """True for a field of an event of a known type in which no client finds a call, or that is read."""
-    return key in _READ[type_] or (key in _EVERY_EVENT and not isinstance(value, dict | list))
+    return key in _FIELDS_OF_EVENT[type_] or (key in _COMMON_FIELDS and not isinstance(value, dict | list))
 
 
 def _decode_failure(value: Json) -> Iterator[Failure | Origin]:
     """Read an error, and what else its event says."""
-    yield failure_in(value)
+    yield read_failure(value)
     response = part_of(value, "response")
-    odd = [*(value.keys() - {*_OF_ERRORS, *_EVERY_EVENT}), *(response.keys() - _FIELDS["response"])]
+    odd = [*(value.keys() - {*_ERROR_FIELDS, *_COMMON_FIELDS}), *(response.keys() - _FIELDS_OF_OBJECT["response"])]
     odd += [] if response or not value.get("response") else ["response"]
     odd += ["output"] if response.get("output") else []
     yield from (Origin(NAME, f"failed.{key}", None) for key in odd)
 
 
-def _block(kind: str, number: int, id_: str, place: str, at: Any, fields: Json) -> Iterator[FrameMetadata]:
+def _decode_start(kind: str, number: int, id_: str, place: str, at: Any, fields: Json) -> Iterator[FrameMetadata]:
     """Read the beginning of an item or of a part of it."""
-    known = {key: value for key, value in fields.items() if key in _FIELDS[place]}
+    known = {key: value for key, value in fields.items() if key in _FIELDS_OF_OBJECT[place]}
     own = Origin(NAME, place, (at, known), harmless=True)
     yield BlockStart("reasoning" if kind == "reasoning" else "text", number, id_, own=own)
     yield from (Origin(NAME, f"{place}.{key}", value) for key, value in fields.items() if key not in known)
-    if place == "part" and fields.get("type") not in PARTS:
+    if place == "part" and fields.get("type") not in PART_KINDS:
         yield Origin(NAME, "odd", None)
 
 
-def _odd(item: Json) -> list[str]:
+def _list_unknown_part_fields(item: Json) -> list[str]:
     """List the fields of an item's parts that are not known."""
     parts = [*(item.get("content") or ()), *(item.get("summary") or ())]
-    return [key for part in parts for key in part if key not in _FIELDS["part"]]
+    return [key for part in parts for key in part if key not in _FIELDS_OF_OBJECT["part"]]
 
 
 def _decode_end(place: str, number: int, fields: Json) -> Iterator[Origin]:
     """Read the end of an item or of a part of it."""
-    known = {key: value for key, value in fields.items() if key in _FIELDS[place]}
-    yield from (Origin(NAME, f"output.{key}", None) for key in _odd(fields))
+    known = {key: value for key, value in fields.items() if key in _FIELDS_OF_OBJECT[place]}
+    yield from (Origin(NAME, f"output.{key}", None) for key in _list_unknown_part_fields(fields))
     yield Origin(NAME, f"{place}_done", (number, known), harmless=True)
     yield from (Origin(NAME, f"{place}_done.{key}", value) for key, value in fields.items() if key not in known)
 
 
-def _names(value: Json) -> list[str | int]:
+def _list_item_keys(value: Json) -> list[str | int]:
     """List all that may name the item of an event, the surest first."""
     item = part_of(value, "item")
     names = (value.get("item_id"), item.get("id"), item.get("call_id"), value.get("output_index"))
     return [name for name in names if isinstance(name, str | int)]
 
 
-def _string(text: Any) -> str:
+def _require_string(text: Any) -> str:
     if text is not None and not isinstance(text, str):
         raise TypeError("a text is no string")
     return text or ""
 
 
-def _is_same(text: str, other: str) -> bool:
+def _is_same_json(text: str, other: str) -> bool:
     """True if two texts are the same JSON."""
     try:
         return bool(json.loads(text) == json.loads(other))

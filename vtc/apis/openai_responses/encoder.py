@@ -17,26 +17,26 @@ from vtc.apis.calls import JsonNesting, RawInput, raw_input
 from vtc.apis.contract import FULL, Json, ReplyEvent, TextChain, join_chain
 from vtc.apis.fields import text_at
 from vtc.apis.openai_responses.items import (
-    ADDED,
-    CALLS,
-    DONE,
-    FIELDS,
+    CALL_FIELDS,
+    CALL_KINDS,
     FRAMING,
-    IDS,
+    ID_PREFIXES,
+    ITEM_ADDED,
+    ITEM_DONE,
     NAME,
     ResponseForm,
-    action_of,
-    done_item,
-    empty_item,
-    essence,
-    events_of,
-    head_of,
-    id_of,
+    clear_part,
+    compared_fields,
     is_call,
-    item_of,
-    names_of,
+    make_item_id,
+    make_response,
+    part_names_of,
+    render_action,
+    render_done_item,
+    render_item,
+    render_usage,
     text_of,
-    usage_of,
+    unfold_item,
 )
 from vtc.events import (
     BlockEnd,
@@ -70,7 +70,7 @@ class CallProgress(msgspec.Struct, frozen=True, gc=False):
     id: str = ""
     name: str = ""
     source: Mapping[str, Any] = {}
-    said: TextChain = None
+    pieces: TextChain = None
     """Its arguments."""
     nesting: JsonNesting = JsonNesting()
     ended: bool = False
@@ -82,16 +82,16 @@ class CallProgress(msgspec.Struct, frozen=True, gc=False):
         return self.ended or self.nesting.is_whole
 
     @property
-    def may_begin(self) -> bool:
+    def can_begin(self) -> bool:
         """True if all is there that its beginning says."""
         return bool(self.name and (self.id or self.nesting.begun or self.ended))
 
     @property
     def arguments(self) -> str:
         """Return its arguments so far; a complete call without arguments has an empty object."""
-        return join_chain(self.said) or ("{}" if self.is_whole else "")
+        return join_chain(self.pieces) or ("{}" if self.is_whole else "")
 
-    def more(self, piece: CallDelta) -> CallProgress:
+    def add_piece(self, piece: CallDelta) -> CallProgress:
         """Add a piece."""
         source = piece.source if isinstance(piece.source, Mapping) else {}
         pieces = replace(
@@ -103,21 +103,21 @@ class CallProgress(msgspec.Struct, frozen=True, gc=False):
         )
         if not piece.arguments:
             return pieces
-        return replace(pieces, said=(self.said, piece.arguments), nesting=self.nesting.after(piece.arguments))
+        return replace(pieces, said=(self.pieces, piece.arguments), nesting=self.nesting.after(piece.arguments))
 
     @property
-    def is_hosted(self) -> bool:
+    def is_special(self) -> bool:
         """True for a call of a tool that has a kind of its own."""
         kind = str(self.source.get("type"))
-        return is_call(kind) and kind not in CALLS and kind == f"{self.name}_call"
+        return is_call(kind) and kind not in CALL_KINDS and kind == f"{self.name}_call"
 
 
 # The items of a reply as a client was told them: what is open, what is done, and the events of each step.
 
 
-_SAYING = ("message", "reasoning")
+_TEXT_ITEMS = ("message", "reasoning")
 """Kinds of items that hold text."""
-_LISTS = {"reasoning_summary_part": "summary", "content_part": "content"}
+_PART_LISTS = {"reasoning_summary_part": "summary", "content_part": "content"}
 
 
 class OpenItem(msgspec.Struct, frozen=True, gc=False):
@@ -133,21 +133,21 @@ class OpenItem(msgspec.Struct, frozen=True, gc=False):
     """Those that are done, each with the list that it stands in."""
     part: Json | None = None
     """The one that is not."""
-    settled: bool = False
+    is_text_done: bool = False
     """True if the client was told that its text, or its arguments, are complete."""
 
     @property
-    def place(self) -> str:
+    def part_list(self) -> str:
         """Name the list in which the open part stands."""
-        return _LISTS[names_of(self.part)[0]]
+        return _PART_LISTS[part_names_of(self.part)[0]]
 
     @property
-    def at(self) -> dict[str, Any]:
+    def location(self) -> dict[str, Any]:
         """Tell an event where it belongs."""
         at = {"item_id": self.fields["id"], "output_index": self.index}
         if self.part is None:
             return at
-        return {**at, f"{self.place}_index": sum(entry == self.place for entry, _ in self.parts)}
+        return {**at, f"{self.part_list}_index": sum(entry == self.part_list for entry, _ in self.parts)}
 
 
 class OpenItems(msgspec.Struct):
@@ -157,10 +157,10 @@ class OpenItems(msgspec.Struct):
     drop: frozenset[str] = frozenset()
     id: str = ""
     """Of the reply."""
-    count: int = 0
+    item_count: int = 0
     """Items that began."""
     open: OpenItem | None = None
-    said: TextChain = None
+    sent_text: TextChain = None
     """The text of the open part, or what was told of the open call's arguments."""
     raw: RawInput = RawInput()
     """That of the open call, if it is one of a custom tool."""
@@ -171,7 +171,7 @@ class OpenItems(msgspec.Struct):
     done: tuple[tuple[int, Json], ...] = ()
     """Items that are done, by their index."""
 
-    def _take(self, key: str) -> Json | None:
+    def _pop_note(self, key: str) -> Json | None:
         """Take a note."""
         taken = self.notes.get(key)
         if taken is not None:
@@ -180,8 +180,8 @@ class OpenItems(msgspec.Struct):
 
     # Messages and reasoning
 
-    def _begin(self, kind: str, number: int, fields: Json) -> Iterator[Json]:
-        own = f"{IDS[kind]}_vtc{self.count}_{self.id.removeprefix('resp_')}"
+    def _begin_item(self, kind: str, number: int, fields: Json) -> Iterator[Json]:
+        own = f"{ID_PREFIXES[kind]}_vtc{self.item_count}_{self.id.removeprefix('resp_')}"
         lists = {"role": "assistant", "content": []} if kind == "message" else {"summary": []}
         about = {"id": own, "type": kind}
         about |= {} if kind == "reasoning" and fields else {"status": "in_progress"}
@@ -189,48 +189,48 @@ class OpenItems(msgspec.Struct):
         if (id_ := fields.get("id")) and not any(item["id"] == id_ for _, item in self.done):
             rest["id"] = id_
         lists |= {"content": []} if "content" in fields else {}
-        self.open = OpenItem(kind, number, self.count, {**about, **rest, **lists})
-        self.count += 1
-        yield {"type": ADDED, "output_index": self.open.index, "item": self.open.fields}
+        self.open = OpenItem(kind, number, self.item_count, {**about, **rest, **lists})
+        self.item_count += 1
+        yield {"type": ITEM_ADDED, "output_index": self.open.index, "item": self.open.fields}
 
     def _begin_part(self, part: Json) -> Iterator[Json]:
         assert self.open is not None
-        around, _, field = names_of(part)
+        around, _, field = part_names_of(part)
         more: Json = {"annotations": [], "logprobs": []} if field == "text" and self.open.kind == "message" else {}
         part = {**({field: "", **more} if field else {}), **part}
-        self.open, self.said = replace(self.open, part=part, settled=False), None
-        yield {"type": f"response.{around}.added", **self.open.at, "part": part}
+        self.open, self.sent_text = replace(self.open, part=part, settled=False), None
+        yield {"type": f"response.{around}.added", **self.open.location, "part": part}
 
-    def _say(self, text: str, logprobs: Any = ()) -> Iterator[Json]:
+    def _add_text(self, text: str, logprobs: Any = ()) -> Iterator[Json]:
         assert self.open is not None
-        self.said = (self.said, text)
-        _, events, _ = names_of(self.open.part)
+        self.sent_text = (self.sent_text, text)
+        _, events, _ = part_names_of(self.open.part)
         more: Json = {"logprobs": [*logprobs]} if events == "output_text" else {}
-        yield {"type": f"response.{events}.delta", **self.open.at, "delta": text, **more}
+        yield {"type": f"response.{events}.delta", **self.open.location, "delta": text, **more}
 
     def _end_part(self) -> Iterator[Json]:
         """End the open part, as upstream does if it says the same text."""
-        open_, noted = self.open, self._take("part_done")
+        open_, noted = self.open, self._pop_note("part_done")
         if open_ is None or open_.part is None:
             return
-        text, (around, events, field) = join_chain(self.said), names_of(open_.part)
+        text, (around, events, field) = join_chain(self.sent_text), part_names_of(open_.part)
         is_same = noted is None or not field or noted.get(field) == text
-        part = {**open_.part, **(noted or {})} if is_same else empty_item(open_.part)
+        part = {**open_.part, **(noted or {})} if is_same else clear_part(open_.part)
         if field:
             part = {**part, field: text}
-            if not open_.settled:
+            if not open_.is_text_done:
                 more: Json = {"logprobs": part["logprobs"]} if events == "output_text" else {}
-                yield {"type": f"response.{events}.done", **open_.at, field: text, **more}
-        yield {"type": f"response.{around}.done", **open_.at, "part": part}
-        self.open = replace(open_, part=None, parts=(*open_.parts, (open_.place, part)))
+                yield {"type": f"response.{events}.done", **open_.location, field: text, **more}
+        yield {"type": f"response.{around}.done", **open_.location, "part": part}
+        self.open = replace(open_, part=None, parts=(*open_.parts, (open_.part_list, part)))
 
-    def _end(self, status: str = "completed") -> Iterator[Json]:
+    def _end_item(self, status: str = "completed") -> Iterator[Json]:
         """End what is open."""
-        if self.open is not None and self.open.number in self.calls and self.open.kind not in _SAYING:
+        if self.open is not None and self.open.number in self.calls and self.open.kind not in _TEXT_ITEMS:
             yield from self._end_call()
             return
         yield from self._end_part()
-        open_, noted = self.open, self._take("item_done") or {}
+        open_, noted = self.open, self._pop_note("item_done") or {}
         if open_ is None:
             return
         rest = {key: value for key, value in noted.items() if key not in ("id", "type", "content", "summary")}
@@ -238,36 +238,36 @@ class OpenItems(msgspec.Struct):
         kept = {key: parts for key, parts in lists.items() if parts or key in open_.fields}
         status_fields = {"status": status} if "status" in open_.fields else {}
         item = {**open_.fields, **status_fields, **rest, **kept}
-        self._finish_item(open_.index, item)
-        yield {"type": DONE, "output_index": open_.index, "item": item}
+        self._record_done(open_.index, item)
+        yield {"type": ITEM_DONE, "output_index": open_.index, "item": item}
 
-    def _finish_item(self, index: int, item: Json) -> None:
-        self.done, self.open, self.said = (*self.done, (index, item)), None, None
+    def _record_done(self, index: int, item: Json) -> None:
+        self.done, self.open, self.sent_text = (*self.done, (index, item)), None, None
 
     # Calls that come in pieces
 
     def _begin_call(self, call: CallProgress) -> Iterator[Json]:
-        id_ = call.id or f"call_vtc{self.count}_{self.id.removeprefix('resp_')}"
-        arguments = action_of(call.source) if call.is_hosted else "{}"
-        item = item_of(ToolCall(call.name, arguments, id_, call.source), self.form)
-        if item["type"] in CALLS:
-            item[CALLS[item["type"]][1]] = ""
-        item = {**item, "id": item.get("id") or id_of(item), "status": "in_progress"}
-        self.open, self.count = OpenItem(item["type"], call.number, self.count, item), self.count + 1
-        self.said, self.raw = None, RawInput()
-        yield {"type": ADDED, "output_index": self.open.index, "item": item}
+        id_ = call.id or f"call_vtc{self.item_count}_{self.id.removeprefix('resp_')}"
+        arguments = render_action(call.source) if call.is_special else "{}"
+        item = render_item(ToolCall(call.name, arguments, id_, call.source), self.form)
+        if item["type"] in CALL_KINDS:
+            item[CALL_KINDS[item["type"]][1]] = ""
+        item = {**item, "id": item.get("id") or make_item_id(item), "status": "in_progress"}
+        self.open, self.item_count = OpenItem(item["type"], call.number, self.item_count, item), self.item_count + 1
+        self.sent_text, self.raw = None, RawInput()
+        yield {"type": ITEM_ADDED, "output_index": self.open.index, "item": item}
         if call.nesting.begun:
-            yield from self._argue(join_chain(call.said))
+            yield from self._add_arguments(join_chain(call.pieces))
 
-    def _argue(self, arguments: str) -> Iterator[Json]:
+    def _add_arguments(self, arguments: str) -> Iterator[Json]:
         """Write a piece of the open call's arguments, of a custom tool what that has of its raw input."""
         assert self.open is not None
         piece = arguments
         if self.open.kind == "custom_tool_call":
             self.raw, piece = self.raw.more(arguments)
-        if self.open.kind in CALLS and piece:
-            self.said = (self.said, piece)
-            yield {"type": f"response.{CALLS[self.open.kind][0]}.delta", **self.open.at, "delta": piece}
+        if self.open.kind in CALL_KINDS and piece:
+            self.sent_text = (self.sent_text, piece)
+            yield {"type": f"response.{CALL_KINDS[self.open.kind][0]}.delta", **self.open.location, "delta": piece}
 
     def _end_call(self) -> Iterator[Json]:
         open_ = self.open
@@ -276,28 +276,31 @@ class OpenItems(msgspec.Struct):
         item = {**open_.fields, "status": "completed" if call.is_whole else "incomplete"}
         ours = call.source if str(call.source.get("type")) == open_.kind else {}
         item |= {key: value for key, value in ours.items() if key not in (*open_.fields, "arguments", "input")}
-        if open_.kind in CALLS:
-            events, field = CALLS[open_.kind]
-            sent, text = join_chain(self.said), call.arguments if field == "arguments" else raw_input(call.arguments)
+        if open_.kind in CALL_KINDS:
+            events, field = CALL_KINDS[open_.kind]
+            sent, text = (
+                join_chain(self.sent_text),
+                call.arguments if field == "arguments" else raw_input(call.arguments),
+            )
             item[field] = text = text if text.startswith(sent) else sent
-            if len(text) > len(sent) and not open_.settled:
-                yield {"type": f"response.{events}.delta", **open_.at, "delta": text[len(sent) :]}
-            if not open_.settled:
-                yield {"type": f"response.{events}.done", **open_.at, "name": item["name"], field: text}
+            if len(text) > len(sent) and not open_.is_text_done:
+                yield {"type": f"response.{events}.delta", **open_.location, "delta": text[len(sent) :]}
+            if not open_.is_text_done:
+                yield {"type": f"response.{events}.done", **open_.location, "name": item["name"], field: text}
         else:
             item |= ours
-        self._finish_item(open_.index, item)
-        yield {"type": DONE, "output_index": open_.index, "item": item}
+        self._record_done(open_.index, item)
+        yield {"type": ITEM_DONE, "output_index": open_.index, "item": item}
 
     def _pop_call(self, number: int) -> CallProgress:
         call = self.calls[number]
         self.calls = {key: value for key, value in self.calls.items() if key != number}
         return call
 
-    def _is_told(self, output: Any) -> bool:
+    def _is_output(self, output: Any) -> bool:
         """True if the last event repeats the items that were told."""
-        sent = [essence(item) for _, item in self.done]
-        return isinstance(output, list) and [essence(item) for item in output] == sent
+        sent = [compared_fields(item) for _, item in self.done]
+        return isinstance(output, list) and [compared_fields(item) for item in output] == sent
 
     @property
     def _output(self) -> list[Json]:
@@ -316,12 +319,12 @@ class OpenItems(msgspec.Struct):
 # A frame that a strict client would fail at is out of step, and all after it is written anew.
 
 
-KINDS = {"text": "message", "reasoning": "reasoning"}
-_NUMBER = re.compile(rb'"sequence_number"\s*:\s*(\d+)')
-_QUIET = ("text_done", "part_done", "item_done", "item", "part", "nothing")
-_DEMANDED = ("id", "object", "created_at", "status", "model", "output")
+ITEM_KINDS = {"text": "message", "reasoning": "reasoning"}
+_SEQUENCE_NUMBER = re.compile(rb'"sequence_number"\s*:\s*(\d+)')
+_DEFERRED_KINDS = ("text_done", "part_done", "item_done", "item", "part", "nothing")
+_REQUIRED_FIELDS = ("id", "object", "created_at", "status", "model", "output")
 """Fields of a response without which some client fails at its beginning."""
-_THOUGHTS = frozenset({"thinking", "reasoning", "reasoning_content"})
+_REASONING_FIELDS = frozenset({"thinking", "reasoning", "reasoning_content"})
 
 
 class EventCounter(OpenItems):
@@ -330,42 +333,42 @@ class EventCounter(OpenItems):
     in_step: bool = True
     head: Json = msgspec.field(default_factory=dict)
     """The fields of the response; empty before its beginning was told."""
-    next: int | None = 0
+    next_number: int | None = 0
     """The number of the next event, if they have numbers."""
-    noted: tuple[Sequence[ReplyEvent], ...] = ()
+    deferred: tuple[Sequence[ReplyEvent], ...] = ()
     """What each frame says of those that leave with the next one."""
-    like: tuple[int, Json] = (-1, {})
+    last_message: tuple[int, Json] = (-1, {})
     """Upstream's last message: its number and fields, which one that goes on after a call has, too."""
     indices: dict[int, int] = msgspec.field(default_factory=dict)
     """Where the client has upstream's items that are neither text nor calls."""
-    over: bool = False
-    unread: bytes = b""
+    ended: bool = False
+    passed_data: bytes = b""
     """The last frames that left unread."""
 
     def record_passed(self, data: bytes, texts: Sequence[bytes]) -> None:
         """Take note of frames that left unread (`contract.FrameFollower`)."""
-        self.unread = data
+        self.passed_data = data
         if self.open is not None and self.open.part is not None:
-            self.said = (self.said, decode(b'"%b"' % b"".join(texts), "replace"))
+            self.sent_text = (self.sent_text, decode(b'"%b"' % b"".join(texts), "replace"))
 
     def _number_events(self, events: Sequence[Json], frames: int = 0) -> list[Json]:
         """Number events; `frames` have left with their own numbers."""
-        if self.unread and (numbers := _NUMBER.findall(self.unread)):
-            self.next = int(numbers[-1]) + 1
-        self.unread = b""
-        if self.next is None:
+        if self.passed_data and (numbers := _SEQUENCE_NUMBER.findall(self.passed_data)):
+            self.next_number = int(numbers[-1]) + 1
+        self.passed_data = b""
+        if self.next_number is None:
             return [*events]
-        first, self.next = self.next + frames, self.next + frames + len(events)
+        first, self.next_number = self.next_number + frames, self.next_number + frames + len(events)
         return [{**event, "sequence_number": first + place} for place, event in enumerate(events)]
 
     # Following
 
     def follow(self, events: Sequence[ReplyEvent], choice: int) -> bool:
-        if events and all(map(_is_quiet, events)):
-            self.noted = (*self.noted, events)
+        if events and all(map(_is_deferred, events)):
+            self.deferred = (*self.deferred, events)
             return False
-        noted, self.noted = self.noted, ()
-        self._number_events((), len(noted) + 1 if self.head or self.next else 0)
+        noted, self.deferred = self.deferred, ()
+        self._number_events((), len(noted) + 1 if self.head or self.next_number else 0)
         for event in (event for frame in (*noted, events) for event in frame):
             self.in_step = self._track(event) and self.in_step
         return True
@@ -376,13 +379,13 @@ class EventCounter(OpenItems):
         match event:
             case Start(own=Origin(value=(number, fields))):
                 self._begin_response(event, fields)
-                self.next = None if number is None else number + 1
+                self.next_number = None if number is None else number + 1
                 demanded = isinstance(fields.get("created_at"), int | float) and isinstance(fields.get("model"), str)
                 return demanded and bool(event.id) and fields.get("output") == []
             case BlockStart(own=Origin(kind="item", value=(place, fields))):
-                sound = open_ is None and place == self.count and not self._is_hidden(event.kind)
-                self.like = (event.number, fields) if event.kind == "text" else self.like
-                [*self._begin(KINDS[event.kind], event.number, fields)]
+                sound = open_ is None and place == self.item_count and not self._is_hidden(event.kind)
+                self.last_message = (event.number, fields) if event.kind == "text" else self.last_message
+                [*self._begin_item(ITEM_KINDS[event.kind], event.number, fields)]
                 return sound
             case BlockStart(own=Origin(kind="part", value=(place, fields))):
                 if open_ is None or open_.part is not None:
@@ -391,8 +394,8 @@ class EventCounter(OpenItems):
                 at = begun.get("content_index", begun.get("summary_index"))
                 return bool(place == at and event.id == open_.fields["id"])
             case Text(raw=text) | ReasoningDelta(text=text) | RefusalDelta(text=text):
-                self.said = (self.said, text)
-                return not text or (open_ is not None and (open_.part or {}).get("type") in _types(event))
+                self.sent_text = (self.sent_text, text)
+                return not text or (open_ is not None and (open_.part or {}).get("type") in _part_types_of(event))
             case CallDelta():
                 return self._track_call(event)
             case Origin(kind=kind, value=(number, value)) if kind in ("text_done", "part_done", "item_done"):
@@ -400,21 +403,23 @@ class EventCounter(OpenItems):
                     return False
                 return self._track_end(kind, value)
             case Origin(kind="event", value=(number, value)):
-                if value["type"] == ADDED:
-                    self.indices = {**self.indices, number: self.count}
-                    self.count += 1
-                    return open_ is None and value.get("output_index") == self.count - 1
-                if value["type"] == DONE and number is not None:
-                    self._index(number)
+                if value["type"] == ITEM_ADDED:
+                    self.indices = {**self.indices, number: self.item_count}
+                    self.item_count += 1
+                    return open_ is None and value.get("output_index") == self.item_count - 1
+                if value["type"] == ITEM_DONE and number is not None:
+                    self._assign_index(number)
                     self.done = (*self.done, (self.indices[number], value["item"]))
             case Origin(kind="status", value=(_, fields)):
                 return bool(fields["id"] == self.id)
             case Origin(kind="end", value=(_, fields)):
-                self.over = True
+                self.ended = True
                 is_told = fields.get("output_text") in (None, self._output_text)
-                return open_ is None and fields.get("id") == self.id and is_told and self._is_told(fields.get("output"))
+                return (
+                    open_ is None and fields.get("id") == self.id and is_told and self._is_output(fields.get("output"))
+                )
             case Failure():
-                self.over = True
+                self.ended = True
             case Call() | Reasoning() | Rewritten():
                 return False
         return True
@@ -424,11 +429,11 @@ class EventCounter(OpenItems):
         assert open_ is not None
         if kind == "text_done":
             self.open = replace(open_, settled=True)
-            return open_.part is None or value == join_chain(self.said)
+            return open_.part is None or value == join_chain(self.sent_text)
         if kind == "part_done":
             if open_.part is None:
                 return False
-            sound = text_of(value) in (None, join_chain(self.said))
+            sound = text_of(value) in (None, join_chain(self.sent_text))
             self.notes = {**self.notes, "part_done": value}
             [*self._end_part()]
             return sound
@@ -436,44 +441,44 @@ class EventCounter(OpenItems):
             return False
         sent = [text_of(part) for _, part in open_.parts]
         parts = [*(value.get("summary") or ()), *(value.get("content") or ())]
-        self._finish_item(open_.index, {**open_.fields, **value})
+        self._record_done(open_.index, {**open_.fields, **value})
         return [text_of(part) for part in parts] == sent
 
     def _track_call(self, piece: CallDelta) -> bool:
         number, open_ = piece.index or 0, self.open
         if piece.name:
-            self.calls = {**self.calls, number: CallProgress(number).more(piece)}
+            self.calls = {**self.calls, number: CallProgress(number).add_piece(piece)}
             [*self._begin_call(self.calls[number])]
-            return open_ is None and piece.clean and number == self.count - 1
+            return open_ is None and piece.clean and number == self.item_count - 1
         if open_ is None or open_.number != number or number not in self.calls:
             return False
-        self.calls = {**self.calls, number: (call := self.calls[number].more(piece))}
-        [*self._argue(piece.arguments)]
+        self.calls = {**self.calls, number: (call := self.calls[number].add_piece(piece))}
+        [*self._add_arguments(piece.arguments)]
         if call.ended:
             self._pop_call(number)
-            self._finish_item(open_.index, {**open_.fields, **(piece.source or {})})
+            self._record_done(open_.index, {**open_.fields, **(piece.source or {})})
         return piece.clean
 
     # The beginning
 
     def _is_hidden(self, kind: str) -> bool:
-        return kind == "reasoning" and bool(self.drop & _THOUGHTS)
+        return kind == "reasoning" and bool(self.drop & _REASONING_FIELDS)
 
-    def _index(self, number: int) -> None:
+    def _assign_index(self, number: int) -> None:
         """Give an item that is neither text nor a call the next place, unless it has one."""
         if number not in self.indices:
-            self.indices = {**self.indices, number: self.count}
-            self.count += 1
+            self.indices = {**self.indices, number: self.item_count}
+            self.item_count += 1
 
     def _begin_response(self, start: Start, fields: Json | None = None) -> Iterator[Json]:
         """Begin the reply."""
         if self.head:
             return iter(())
         id_ = start.id if start.id.startswith("resp_") or fields else f"resp_{start.id or 'vtc'}"
-        head = head_of(id_, self.form.model or start.model, start.created)
+        head = make_response(id_, self.form.model or start.model, start.created)
         if fields:
-            own = {key: value for key, value in fields.items() if value is not None or key not in _DEMANDED}
-            head = {**{key: head[key] for key in _DEMANDED}, **own}
+            own = {key: value for key, value in fields.items() if value is not None or key not in _REQUIRED_FIELDS}
+            head = {**{key: head[key] for key in _REQUIRED_FIELDS}, **own}
         self.head = self._drop_fields(head)
         self.id = self.head["id"] = text_at(self.head, "id") or "resp_vtc"
         types = ("response.created",) if fields else ("response.created", "response.in_progress")
@@ -483,22 +488,22 @@ class EventCounter(OpenItems):
         return {key: value for key, value in response.items() if key not in self.drop}
 
 
-def _is_quiet(event: ReplyEvent) -> bool:
+def _is_deferred(event: ReplyEvent) -> bool:
     """True for what is told with what follows."""
     if isinstance(event, Origin):
-        return event.kind.partition(".")[0] in _QUIET
+        return event.kind.partition(".")[0] in _DEFERRED_KINDS
     if isinstance(event, BlockStart | BlockEnd):
         return True
     return isinstance(event, RefusalDelta | ReasoningDelta) and not event.text
 
 
-def _types(event: ReplyEvent) -> tuple[str, ...]:
+def _part_types_of(event: ReplyEvent) -> tuple[str, ...]:
     if isinstance(event, RefusalDelta):
         return ("refusal",)
     return ("output_text",) if isinstance(event, Text) else ("reasoning_text", "summary_text")
 
 
-_TYPES = {"reasoning_text": ("reasoning_text", "summary_text")}
+_SAME_PART_TYPES = {"reasoning_text": ("reasoning_text", "summary_text")}
 
 
 class Encoder(EventCounter):
@@ -506,11 +511,11 @@ class Encoder(EventCounter):
 
     framing: ClassVar[sse.EventStream] = FRAMING
     counts: ClassVar[bool] = True
-    call_fields: ClassVar[frozenset[str]] = FIELDS
+    call_fields: ClassVar[frozenset[str]] = CALL_FIELDS
 
-    start: BlockStart | None = None
+    deferred_start: BlockStart | None = None
     """The item that begins with its first text."""
-    later: tuple[ReplyEvent, ...] = ()
+    queue: tuple[ReplyEvent, ...] = ()
     """What waits for the end of a call."""
     finish: Finish | None = None
     usage: Usage | None = None
@@ -519,7 +524,7 @@ class Encoder(EventCounter):
 
     def keep_alive(self) -> bytes:
         """Make an event of a type that no client knows: comments do not reset the timer of Codex."""
-        if self.over or not self.head:
+        if self.ended or not self.head:
             return b": keep-alive\n\n"  # openai-python fails at any event before the first, others after the last
         self.in_step = False
         (event,) = self._number_events([{"type": "keepalive"}])
@@ -528,13 +533,13 @@ class Encoder(EventCounter):
     # Writing
 
     def write(self, events: Sequence[ReplyEvent], choice: int) -> list[Json]:
-        if self.over:
+        if self.ended:
             return []
-        noted, self.noted = self.noted, ()
+        noted, self.deferred = self.deferred, ()
         logprobs = [event.value for event in events if isinstance(event, Origin) and event.kind == "logprobs"]
         texts = [event for event in events if isinstance(event, Text | Rewritten | Call)]
         more = logprobs[0] if logprobs and len(texts) == 1 else ()
-        out = [event for frame in (*noted, events) for item in frame for event in self._tell(item, more)]
+        out = [event for frame in (*noted, events) for item in frame for event in self._encode(item, more)]
         extra = {
             event.kind[6:]: event.value
             for event in events
@@ -543,43 +548,43 @@ class Encoder(EventCounter):
         if out and extra:
             out[0] = {**extra, **out[0]}
         if self.finish and (self.usage or self.closing is not None or not self.finish.said):
-            out += self._terminal()  # else the usage may come yet
+            out += self._end_response()  # else the usage may come yet
         return self._number_with_head(out)
 
     def end(self) -> list[Json]:
-        return [] if self.over else self._number_with_head([*self._terminal()])
+        return [] if self.ended else self._number_with_head([*self._end_response()])
 
     def _number_with_head(self, out: list[Json]) -> list[Json]:
         begun = [] if self.head or not out else [*self._begin_response(Start())]
         return self._number_events([*begun, *out])
 
-    def _tell(self, event: ReplyEvent, logprobs: Any = ()) -> Iterator[Json]:
-        if self._is_calling and not isinstance(event, CallDelta | Finish | Usage | Failure | Start | BlockEnd):
+    def _encode(self, event: ReplyEvent, logprobs: Any = ()) -> Iterator[Json]:
+        if self._is_in_call and not isinstance(event, CallDelta | Finish | Usage | Failure | Start | BlockEnd):
             if not (isinstance(event, Origin) and event.kind == "text_done"):
-                self.later = (*self.later, event)
+                self.queue = (*self.queue, event)
             return
         match event:
             case Start(own=own):
                 yield from self._begin_response(event, own.value[1] if own else None)
             case BlockStart():
-                self._noted_start(event)
+                self._record_start(event)
             case Text(raw=text) | Rewritten(text=text) | RefusalDelta(text=text) if text:
                 type_ = "refusal" if isinstance(event, RefusalDelta) else "output_text"
-                yield from self._part("message", type_)
-                yield from self._say(text, logprobs)
+                yield from self._open_part("message", type_)
+                yield from self._add_text(text, logprobs)
             case Reasoning(raw=text) | ReasoningDelta(text=text) if text and not self._is_hidden("reasoning"):
-                yield from self._part("reasoning", "reasoning_text")
-                yield from self._say(text)
+                yield from self._open_part("reasoning", "reasoning_text")
+                yield from self._add_text(text)
             case Seal() if not self._is_hidden("reasoning"):
                 yield from self._render_seal(event)
             case Call(call=call):
-                yield from self._end()
-                item = done_item(call, self.form)
-                yield from events_of(item, self.count)
-                self._finish_item(self.count, item)
-                self.count += 1
+                yield from self._end_item()
+                item = render_done_item(call, self.form)
+                yield from unfold_item(item, self.item_count)
+                self._record_done(self.item_count, item)
+                self.item_count += 1
             case CallDelta():
-                yield from self._piece(event)
+                yield from self._encode_piece(event)
             case Finish():
                 self.finish = event
             case Usage():
@@ -587,43 +592,43 @@ class Encoder(EventCounter):
             case Failure():
                 yield from self._render_failure(event)
             case Origin(api=api, kind=kind, value=value) if api == NAME:
-                yield from self._own(kind, value)
+                yield from self._encode_origin(kind, value)
 
-    def _noted_start(self, start: BlockStart) -> None:
+    def _record_start(self, start: BlockStart) -> None:
         own = start.own
         if own is not None and own.kind == "part":
             self.notes = {**self.notes, "part": own.value[1]}
             return
         fields = own.value[1] if own else {"id": start.id if start.id.startswith(("msg_", "rs_")) else ""}
-        self.start, self.notes = start, {**self.notes, "item": fields}
-        self._take("part")
-        self.like = (start.number, fields) if start.kind == "text" else self.like
+        self.deferred_start, self.notes = start, {**self.notes, "item": fields}
+        self._pop_note("part")
+        self.last_message = (start.number, fields) if start.kind == "text" else self.last_message
 
-    def _part(self, kind: str, type_: str) -> Iterator[Json]:
+    def _open_part(self, kind: str, type_: str) -> Iterator[Json]:
         """Make sure that a part of an item is open: the one that began last, if it is of this kind."""
-        if self.start is not None and KINDS[self.start.kind] == kind:
-            yield from self._end()
-            number, self.start = self.start.number, None
-            yield from self._begin(kind, number, self._take("item") or {})
+        if self.deferred_start is not None and ITEM_KINDS[self.deferred_start.kind] == kind:
+            yield from self._end_item()
+            number, self.deferred_start = self.deferred_start.number, None
+            yield from self._begin_item(kind, number, self._pop_note("item") or {})
         elif self.open is None or self.open.kind != kind:
-            yield from self._end()
-            number, fields = self.like if kind == "message" else (-1, {})
+            yield from self._end_item()
+            number, fields = self.last_message if kind == "message" else (-1, {})
             about = {key: value for key, value in fields.items() if key not in ("id", "status")}
-            yield from self._begin(kind, number, about)
-        noted, types = self.notes.get("part"), _TYPES.get(type_, (type_,))
+            yield from self._begin_item(kind, number, about)
+        noted, types = self.notes.get("part"), _SAME_PART_TYPES.get(type_, (type_,))
         if noted is not None and noted.get("type") in types:
-            self._take("part")
+            self._pop_note("part")
             yield from self._end_part()
             yield from self._begin_part(noted)
         assert self.open is not None
-        if self.open.part is None or self.open.settled or self.open.part.get("type") not in types:
+        if self.open.part is None or self.open.is_text_done or self.open.part.get("type") not in types:
             yield from self._end_part()
             yield from self._begin_part({"type": type_})
 
-    def _own(self, kind: str, value: Any) -> Iterator[Json]:
+    def _encode_origin(self, kind: str, value: Any) -> Iterator[Json]:
         """Write what only this API knows."""
         place, _, key = kind.partition(".")
-        start, open_ = self.start, self.open
+        start, open_ = self.deferred_start, self.open
         match place:
             case "item" | "part" | "item_done" | "part_done" if key:
                 if place in self.notes:
@@ -631,129 +636,131 @@ class Encoder(EventCounter):
             case "head" | "end" if key:
                 self.head = {**self.head, key: value}
             case "odd":
-                yield from self._part("message", str(self.notes.get("part", {}).get("type")))
+                yield from self._open_part("message", str(self.notes.get("part", {}).get("type")))
             case "item_done" | "part_done":
                 number, fields = value
                 if start is not None and start.number == number:
                     if place == "item_done" and start.kind == "reasoning" and not self._is_hidden("reasoning"):
-                        yield from self._reason(start)  # it must come back, even without a text
+                        yield from self._begin_reasoning(start)  # it must come back, even without a text
                         self.notes = {**self.notes, place: fields}
                     elif place == "item_done":
-                        self.start = None
-                    self._take("part")
+                        self.deferred_start = None
+                    self._pop_note("part")
                 elif open_ is not None and open_.number == number:
                     self.notes = {**self.notes, place: fields}
             case "annotation" if open_ is not None and open_.part is not None:
-                rest = {key: entry for key, entry in value[1].items() if key not in ("sequence_number", *open_.at)}
-                yield {**rest, **open_.at}
+                rest = {
+                    key: entry for key, entry in value[1].items() if key not in ("sequence_number", *open_.location)
+                }
+                yield {**rest, **open_.location}
             case "event" if not key:
-                yield from self._event(*value)
-            case "status" if not self.count:  # one that comes later is of a second reply
+                yield from self._encode_native_event(*value)
+            case "status" if not self.item_count:  # one that comes later is of a second reply
                 yield {"type": value[1]["type"], "response": self.head}
             case "end":
                 self.closing = value[1]
 
-    def _reason(self, start: BlockStart) -> Iterator[Json]:
-        yield from self._end()
-        self.start = None
-        yield from self._begin("reasoning", start.number, self._take("item") or {})
+    def _begin_reasoning(self, start: BlockStart) -> Iterator[Json]:
+        yield from self._end_item()
+        self.deferred_start = None
+        yield from self._begin_item("reasoning", start.number, self._pop_note("item") or {})
 
     def _render_seal(self, seal: Seal) -> Iterator[Json]:
         """Write what must come back with reasoning, which may have no text."""
         is_sealed = self.notes.get("item_done", {}).keys() == {"encrypted_content"}  # by one before
-        if self.start is not None and self.start.kind == "reasoning":
-            yield from self._reason(self.start)
+        if self.deferred_start is not None and self.deferred_start.kind == "reasoning":
+            yield from self._begin_reasoning(self.deferred_start)
         elif self.open is None or self.open.kind != "reasoning" or is_sealed:
-            yield from self._end()
-            yield from self._begin("reasoning", -1, {})
+            yield from self._end_item()
+            yield from self._begin_item("reasoning", -1, {})
         sealed = {"encrypted_content": seal.value}
         self.notes = {**self.notes, "item_done": {**self.notes.get("item_done", {}), **sealed}}
 
-    def _event(self, number: int | None, event: Json) -> Iterator[Json]:
+    def _encode_native_event(self, number: int | None, event: Json) -> Iterator[Json]:
         """Write an event that only this API knows, where the client has its item."""
         more: dict[str, Any] = {}
-        if number is not None and event["type"] in (ADDED, DONE):
-            yield from self._end()
-            self._index(number)
+        if number is not None and event["type"] in (ITEM_ADDED, ITEM_DONE):
+            yield from self._end_item()
+            self._assign_index(number)
         if number in self.indices:
             more["output_index"] = self.indices[number]
         elif self.open is not None and self.open.number == number:
-            more = {key: value for key, value in self.open.at.items() if key in event}
-        if event["type"] == DONE and number in self.indices:
+            more = {key: value for key, value in self.open.location.items() if key in event}
+        if event["type"] == ITEM_DONE and number in self.indices:
             self.done = (*self.done, (self.indices[number], event["item"]))
         yield {**event, **more}
 
     # Calls in pieces
 
     @property
-    def _is_calling(self) -> bool:
+    def _is_in_call(self) -> bool:
         """True while a call is open whose arguments go on."""
         open_ = self.open
-        return open_ is not None and open_.kind not in KINDS.values() and not self.calls[open_.number].is_whole
+        return open_ is not None and open_.kind not in ITEM_KINDS.values() and not self.calls[open_.number].is_whole
 
-    def _piece(self, piece: CallDelta) -> Iterator[Json]:
+    def _encode_piece(self, piece: CallDelta) -> Iterator[Json]:
         """Write a piece of a call, or keep it: one call is written after the other, the first at once."""
-        number = piece.index if piece.index is not None else max(self.calls, default=self.count - 1)
+        number = piece.index if piece.index is not None else max(self.calls, default=self.item_count - 1)
         known = self.calls.get(number)
         is_open = self.open is not None and known is not None and self.open.number == number
         if piece.name and known and known.name and (piece.index is None or known.is_whole):
             if is_open:
-                yield from self._end()
+                yield from self._end_item()
             number, known, is_open = (number, None, False) if is_open else (max(self.calls) + 1, None, False)
         if known is None and not (piece.name or piece.arguments or piece.id):
             return
         if known is not None and known.is_whole and piece.arguments:
             piece = replace(piece, arguments="")
-        self.calls = {**self.calls, number: (known or CallProgress(number)).more(piece)}
+        self.calls = {**self.calls, number: (known or CallProgress(number)).add_piece(piece)}
         if is_open and piece.arguments:
-            yield from self._argue(piece.arguments)
-        yield from self._next_calls()
+            yield from self._add_arguments(piece.arguments)
+        yield from self._begin_calls()
 
-    def _next_calls(self, *, all_: bool = False) -> Iterator[Json]:
+    def _begin_calls(self, *, all_: bool = False) -> Iterator[Json]:
         """Begin calls that waited, in order; with `all_` end them, too."""
-        while waiting := [call for key, call in sorted(self.calls.items()) if not self._is_open(key)]:
-            ready = next((call for call in waiting if call.may_begin or (all_ and call.name)), None)
-            if ready is None or (self._is_calling and not all_):
+        while waiting := [call for key, call in sorted(self.calls.items()) if not self._is_open_call(key)]:
+            ready = next((call for call in waiting if call.can_begin or (all_ and call.name)), None)
+            if ready is None or (self._is_in_call and not all_):
                 break
-            yield from self._end()
+            yield from self._end_item()
             yield from self._begin_call(ready)
         if all_:
-            yield from self._end()
+            yield from self._end_item()
             for call in [*self.calls.values()]:  # they never got a name
-                yield from self._tell(Text(join_chain(self._pop_call(call.number).said)))
-        if self.later and not self._is_calling:
-            later, self.later = self.later, ()
+                yield from self._encode(Text(join_chain(self._pop_call(call.number).pieces)))
+        if self.queue and not self._is_in_call:
+            later, self.queue = self.queue, ()
             for event in later:
-                yield from self._tell(event)
+                yield from self._encode(event)
 
-    def _is_open(self, number: int) -> bool:
-        return self.open is not None and self.open.kind not in KINDS.values() and self.open.number == number
+    def _is_open_call(self, number: int) -> bool:
+        return self.open is not None and self.open.kind not in ITEM_KINDS.values() and self.open.number == number
 
     # The whole
 
-    def _terminal(self) -> Iterator[Json]:
+    def _end_response(self) -> Iterator[Json]:
         """End the reply; one that has no end of its own was cut off, and failed if nothing was told."""
         end, closing = self.finish, self.closing or {}
         cut = end is None or end.reason == "length"
-        yield from self._next_calls(all_=True)
-        yield from self._end("incomplete" if cut else "completed")
+        yield from self._begin_calls(all_=True)
+        yield from self._end_item("incomplete" if cut else "completed")
         if end is None and not self.done:
             yield from self._render_failure(Failure("The server ended the reply before it said anything."))
             return
-        self.over = True
+        self.ended = True
         filtered = end is not None and end.reason == "halted"
         status = closing.get("status")
         if not status or (cut and status == "completed"):
             status = "incomplete" if cut or filtered else "completed"
         why = {"reason": "max_output_tokens" if cut else "content_filter"} if status == "incomplete" else None
         final = {"status": status, "incomplete_details": closing.get("incomplete_details") or why}
-        final |= {"id": self.id, "output": self._output, "usage": usage_of(self.usage or Usage())}
+        final |= {"id": self.id, "output": self._output, "usage": render_usage(self.usage or Usage())}
         if "output_text" in closing:
             final["output_text"] = self._output_text
         yield {"type": f"response.{status}", "response": self._drop_fields({**self.head, **closing, **final})}
 
     def _render_failure(self, failure: Failure) -> Iterator[Json]:
-        self.over = True
+        self.ended = True
         if failure.own is not None and failure.own.api == NAME:
             yield failure.own.value
             return

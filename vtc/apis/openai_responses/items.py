@@ -26,18 +26,18 @@ from vtc.wire.sse import EventStream
 
 NAME = "openai-responses"
 FRAMING = EventStream(named_by="type")
-ENDS = ("response.completed", "response.incomplete")
-FAILED = ("failed", "cancelled", "canceled")
+END_EVENTS = ("response.completed", "response.incomplete")
+FAILED_STATUSES = ("failed", "cancelled", "canceled")
 """The states of a response that is none: the server failed, or was told to stop."""
-ADDED, DONE = "response.output_item.added", "response.output_item.done"
-IDS = {"message": "msg", "reasoning": "rs", "function_call": "fc", "custom_tool_call": "ctc"}
+ITEM_ADDED, ITEM_DONE = "response.output_item.added", "response.output_item.done"
+ID_PREFIXES = {"message": "msg", "reasoning": "rs", "function_call": "fc", "custom_tool_call": "ctc"}
 """How ids of items begin."""
-CALLS = {
+CALL_KINDS = {
     "function_call": ("function_call_arguments", "arguments"),
     "custom_tool_call": ("custom_tool_call_input", "input"),
 }
 """The kinds of calls: how their events are called, the field with their arguments."""
-PARTS: dict[Any, tuple[str, str, str]] = {
+PART_KINDS: dict[Any, tuple[str, str, str]] = {
     "output_text": ("content_part", "output_text", "text"),
     "refusal": ("content_part", "refusal", "refusal"),
     "reasoning_text": ("content_part", "reasoning_text", "text"),
@@ -46,18 +46,28 @@ PARTS: dict[Any, tuple[str, str, str]] = {
 """The kinds of parts: how the events of the part and those of its text are called, the field with its text."""
 
 
-SERVERS = (
+SERVER_KINDS = (
     *("web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call"),
     *("mcp_call", "mcp_list_tools", "compaction"),
 )
 """The kinds of items that the server carries out itself, and does not ask the client for (`mcp_approval_request`)."""
-CLIENTS = (*CALLS, "shell_call", "local_shell_call", "apply_patch_call", "computer_call", "tool_search_call")
+CLIENT_KINDS = (*CALL_KINDS, "shell_call", "local_shell_call", "apply_patch_call", "computer_call", "tool_search_call")
 """The kinds of items by which the client is to do something. Under a strict policy no unknown kind leaves."""
-_ACTIONS = ("action", "operation", "arguments", "input")
-_ABOUT = ("id", "call_id", "type", "status")
-FIELDS = frozenset(
+_ACTION_FIELDS = ("action", "operation", "arguments", "input")
+_IDENTITY_FIELDS = ("id", "call_id", "type", "status")
+CALL_FIELDS = frozenset(
     (
-        *(*_ABOUT, *_ACTIONS, "actions", "name", "namespace", "caller", "created_by", "environment", "execution"),
+        *(
+            *_IDENTITY_FIELDS,
+            *_ACTION_FIELDS,
+            "actions",
+            "name",
+            "namespace",
+            "caller",
+            "created_by",
+            "environment",
+            "execution",
+        ),
         *("pending_safety_checks", "server_label"),
     )
 )
@@ -67,22 +77,22 @@ FIELDS = frozenset(
 class ResponseForm(msgspec.Struct, frozen=True):
     """The part of a request that decoder and encoder of its reply must know."""
 
-    names: Mapping[str, tuple[str, str]] = {}
+    flat_names: Mapping[str, tuple[str, str]] = {}
     """Namespace, empty for none, and name of a tool, by each flat name for both."""
     custom: frozenset[str] = frozenset()
     """Names of custom tools."""
-    most: int | None = None
+    max_tokens: int | None = None
     """Tokens that the reply may have."""
     model: str = ""
 
 
-BARE = "functions"
+DEFAULT_NAMESPACE = "functions"
 """The namespace of tools that have none: of these the name alone is told."""
 
 
 def split_namespace(item: Json, form: ResponseForm) -> Json:
     """Part the flat name of a call into namespace and name."""
-    space, name = ("", "") if item.get("namespace") else form.names.get(str(item.get("name")), ("", ""))
+    space, name = ("", "") if item.get("namespace") else form.flat_names.get(str(item.get("name")), ("", ""))
     if not name:
         return item
     return {**item, "name": name, **({"namespace": space} if space else {})}
@@ -98,35 +108,35 @@ def name_of(item: Json, form: ResponseForm) -> str:
     """Return the name of the tool that an item calls, with its namespace."""
     item = split_namespace(item, form)
     namespace, name = item.get("namespace"), get_text(item.get("name"))
-    return f"{namespace}.{name}" if namespace and namespace != BARE else name
+    return f"{namespace}.{name}" if namespace and namespace != DEFAULT_NAMESPACE else name
 
 
 def is_call(kind: str) -> bool:
     """True for a kind of item by which the client is to do something."""
-    return kind in CLIENTS
+    return kind in CLIENT_KINDS
 
 
-def call_of(item: Json, form: ResponseForm) -> ToolCall:
+def read_call(item: Json, form: ResponseForm) -> ToolCall:
     """Read an item that is a call."""
-    arguments = item.get(CALLS[item["type"]][1]) or ""
+    arguments = item.get(CALL_KINDS[item["type"]][1]) or ""
     arguments = arguments_text({"input": arguments} if item["type"] == "custom_tool_call" else arguments)
     return ToolCall(name_of(item, form), arguments or "{}", text_at(item, "call_id") or text_at(item, "id"), item)
 
 
-def action_of(item: Json) -> str:
+def render_action(item: Json) -> str:
     """Write the arguments of a call of a tool that has a kind of its own (`shell_call`), as JSON."""
-    action = next((item[key] for key in _ACTIONS if isinstance(item.get(key), dict)), None)
-    rest = {key: value for key, value in item.items() if key in FIELDS and key not in _ABOUT}
+    action = next((item[key] for key in _ACTION_FIELDS if isinstance(item.get(key), dict)), None)
+    rest = {key: value for key, value in item.items() if key in CALL_FIELDS and key not in _IDENTITY_FIELDS}
     return json.dumps(rest if action is None else action, ensure_ascii=False)
 
 
-def item_of(call: ToolCall, form: ResponseForm) -> dict[str, Any]:
+def render_item(call: ToolCall, form: ResponseForm) -> dict[str, Any]:
     """Write a call as an item of a conversation, with the fields that VTC does not know."""
     kind = str(call.source.get("type")) if isinstance(call.source, dict) else ""
     source = call.source if is_call(kind) else {}
-    if source and kind not in CALLS:
+    if source and kind not in CALL_KINDS:
         if kind == f"{call.name}_call":
-            return _acting(source, call.arguments)
+            return _render_special_call(source, call.arguments)
         source = {}
     rest = {key: value for key, value in source.items() if key not in ("arguments", "input", "name", "namespace")}
     if call.name in form.custom or kind == "custom_tool_call":
@@ -139,54 +149,56 @@ def item_of(call: ToolCall, form: ResponseForm) -> dict[str, Any]:
     return {**rest, **split_namespace({**call_item, "call_id": call.id}, form)}
 
 
-def _acting(item: Json, arguments: str) -> dict[str, Any]:
+def _render_special_call(item: Json, arguments: str) -> dict[str, Any]:
     """Write a call of a tool that has a kind of its own: as it came, unless its arguments were changed."""
-    if arguments == action_of(item):
+    if arguments == render_action(item):
         return {**item}
-    field = next((key for key in _ACTIONS if isinstance(item.get(key), dict)), None)
+    field = next((key for key in _ACTION_FIELDS if isinstance(item.get(key), dict)), None)
     return {**item, field: json.loads(arguments)} if field else {**item, **json.loads(arguments)}
 
 
-def done_item(call: ToolCall, form: ResponseForm) -> dict[str, Any]:
+def render_done_item(call: ToolCall, form: ResponseForm) -> dict[str, Any]:
     """Write a call as a reply has it, with an id of its own, which is made of the call's."""
-    item = item_of(call, form)
+    item = render_item(call, form)
     status = "incomplete" if is_cut(call.arguments) else "completed"
-    return {**item, "id": item.get("id") or id_of(item), "status": status}
+    return {**item, "id": item.get("id") or make_item_id(item), "status": status}
 
 
-def id_of(item: Json) -> str:
+def make_item_id(item: Json) -> str:
     """Make the id of an item that is a call."""
-    return f"{IDS.get(item['type'], 'item')}_{str(item.get('call_id')).removeprefix('call_').removeprefix('fc_')}"
+    return (
+        f"{ID_PREFIXES.get(item['type'], 'item')}_{str(item.get('call_id')).removeprefix('call_').removeprefix('fc_')}"
+    )
 
 
-def events_of(item: Json, index: int) -> Iterator[dict[str, Any]]:
+def unfold_item(item: Json, index: int) -> Iterator[dict[str, Any]]:
     """Write the events by which a stream tells of an item, without their numbers."""
     at, kind = {"item_id": item["id"], "output_index": index}, item.get("type")
     lists = {key: item[key] for key in ("summary", "content") if isinstance(item.get(key), list)}
     begun = {**item, **dict.fromkeys(lists, ())}
     if "status" in item:
         begun["status"] = "in_progress"
-    if kind in CALLS:
-        events, field = CALLS[kind]
+    if kind in CALL_KINDS:
+        events, field = CALL_KINDS[kind]
         begun[field] = ""
-    yield {"type": ADDED, "output_index": index, "item": begun}
-    if kind in CALLS:
+    yield {"type": ITEM_ADDED, "output_index": index, "item": begun}
+    if kind in CALL_KINDS:
         yield {"type": f"response.{events}.delta", **at, "delta": item[field]}
         yield {"type": f"response.{events}.done", **at, "name": item.get("name"), field: item[field]}
     for key, parts in lists.items():
         for place, part in enumerate(parts):
-            yield from _part_events(part, {**at, f"{key}_index": place})
-    yield {"type": DONE, "output_index": index, "item": item}
+            yield from _unfold_part(part, {**at, f"{key}_index": place})
+    yield {"type": ITEM_DONE, "output_index": index, "item": item}
 
 
-def names_of(part: Json | None) -> tuple[str, str, str]:
+def part_names_of(part: Json | None) -> tuple[str, str, str]:
     """Return the names for a part: what stands around it, of the events of its text, and of its field."""
-    return PARTS.get((part or {}).get("type"), ("content_part", "", ""))
+    return PART_KINDS.get((part or {}).get("type"), ("content_part", "", ""))
 
 
-def _part_events(part: Json, at: Json) -> Iterator[dict[str, Any]]:
-    around, events, field = names_of(part)
-    yield {"type": f"response.{around}.added", **at, "part": empty_item({**part, field: ""}) if field else part}
+def _unfold_part(part: Json, at: Json) -> Iterator[dict[str, Any]]:
+    around, events, field = part_names_of(part)
+    yield {"type": f"response.{around}.added", **at, "part": clear_part({**part, field: ""}) if field else part}
     if field:
         text, more = part.get(field) or "", {"logprobs": list[Any]()} if events == "output_text" else {}
         yield {"type": f"response.{events}.delta", **at, "delta": text, **more}
@@ -194,7 +206,7 @@ def _part_events(part: Json, at: Json) -> Iterator[dict[str, Any]]:
     yield {"type": f"response.{around}.done", **at, "part": part}
 
 
-def empty_item(part: Json) -> dict[str, Any]:
+def clear_part(part: Json) -> dict[str, Any]:
     """Leave out of a part what repeats its text, or is about places in it."""
     return {**part, **{key: [] for key in ("annotations", "logprobs") if key in part}}
 
@@ -204,7 +216,7 @@ def text_of(part: Any) -> Any:
     return part.get("text", part.get("refusal")) if isinstance(part, Mapping) else None
 
 
-def essence(item: Json) -> tuple[Any, ...]:
+def compared_fields(item: Json) -> tuple[Any, ...]:
     """Return what a client takes from an item that is done: one that was told otherwise is another."""
     about = [item.get(key) for key in ("type", "id", "call_id", "name", "namespace", "arguments", "input")]
     lists = (item.get(key) for key in ("summary", "content"))
@@ -212,7 +224,7 @@ def essence(item: Json) -> tuple[Any, ...]:
     return (*about, *parts)
 
 
-def head_of(id_: str, model: str, created: int) -> dict[str, Any]:
+def make_response(id_: str, model: str, created: int) -> dict[str, Any]:
     """Write the fields of a response that clients demand from its beginning."""
     return {
         "id": id_,
@@ -232,7 +244,7 @@ def head_of(id_: str, model: str, created: int) -> dict[str, Any]:
     }
 
 
-def usage_of(usage: Usage) -> dict[str, Any]:
+def render_usage(usage: Usage) -> dict[str, Any]:
     """Write the counts of a response, with those that some servers leave out."""
     counts = {
         "input_tokens": usage.prompt,

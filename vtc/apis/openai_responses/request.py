@@ -23,14 +23,14 @@ from vtc.apis.fields import part_of, text_at
 from vtc.apis.layout import BodyLayout, FullError, Shape, each, within
 from vtc.apis.openai_chat import request as openai_chat
 from vtc.apis.openai_responses.items import (
-    BARE,
-    CALLS,
-    ENDS,
-    FAILED,
+    CALL_KINDS,
+    DEFAULT_NAMESPACE,
+    END_EVENTS,
+    FAILED_STATUSES,
     ResponseForm,
-    call_of,
-    events_of,
-    item_of,
+    read_call,
+    render_item,
+    unfold_item,
 )
 from vtc.events import (
     CanonicalRequest,
@@ -77,7 +77,7 @@ def ask(canonical: CanonicalRequest) -> Json:
     if prompt is not None:
         fields["instructions"] = prompt
     fields |= {
-        "input": [item for message in messages for item in _items(message)],
+        "input": [item for message in messages for item in _render_asked_items(message)],
         **LAYOUT.write_limits(canonical.limits),
     }
     fields |= {"stream": canonical.stream, "store": False}
@@ -101,36 +101,40 @@ def ask(canonical: CanonicalRequest) -> Json:
     return fields
 
 
-def _items(message: Message) -> Iterator[Json]:
+def _render_asked_items(message: Message) -> Iterator[Json]:
     if message.role == "tool":
         plain = all(isinstance(part, str) for part in message.content)
-        output = "\n".join(map(str, message.content)) if plain else _parts(message, "input_text")
+        output = "\n".join(map(str, message.content)) if plain else _render_parts(message, "input_text")
         yield {"type": "function_call_output", "call_id": message.call_id, "output": output}
         return
     if message.told_again:
-        yield thinking(Thought(message.told_again))
+        yield render_reasoning(Thought(message.told_again))
     kind = "output_text" if message.role == "assistant" else "input_text"
-    for is_said, some in groupby(message.sequence, _is_said_part):
+    for is_said, some in groupby(message.sequence, _is_content_part):
         if is_said:
             content_ = tuple(part for part in some if not isinstance(part, ToolCall))
-            yield {"type": "message", "role": message.role, "content": _parts(replace(message, content=content_), kind)}
+            yield {
+                "type": "message",
+                "role": message.role,
+                "content": _render_parts(replace(message, content=content_), kind),
+            }
         else:
-            yield from map(_item_of, some)
+            yield from map(_render_part_item, some)
 
 
-def _is_said_part(part: str | Opaque | ToolCall) -> bool:
+def _is_content_part(part: str | Opaque | ToolCall) -> bool:
     """True for what stands in the content of an item."""
     return not isinstance(part, ToolCall) and (isinstance(part, str) or part.thought is None)
 
 
-def _item_of(part: str | Opaque | ToolCall) -> Json:
+def _render_part_item(part: str | Opaque | ToolCall) -> Json:
     """Write a call, or what the model thought."""
     if isinstance(part, ToolCall):
         return {"type": "function_call", "call_id": part.id, "name": part.name, "arguments": part.arguments}
-    return thinking((part.thought if isinstance(part, Opaque) else None) or Thought())
+    return render_reasoning((part.thought if isinstance(part, Opaque) else None) or Thought())
 
 
-def thinking(thought: Thought) -> Json:
+def render_reasoning(thought: Thought) -> Json:
     """Write the item of what the model thought: the encrypted one alone, else its text.
 
     Its id is the same in every turn. What is encrypted has none, as its server would know that as another's.
@@ -146,13 +150,14 @@ def thinking(thought: Thought) -> Json:
     }
 
 
-def _parts(message: Message, kind: str) -> list[Json]:
+def _render_parts(message: Message, kind: str) -> list[Json]:
     return [
-        {"type": kind, "text": part} if isinstance(part, str) else _part(part) for part in content.parts_of(message)
+        {"type": kind, "text": part} if isinstance(part, str) else _render_media(part)
+        for part in content.parts_of(message)
     ]
 
 
-def _part(media: Media) -> Json:
+def _render_media(media: Media) -> Json:
     if media.kind == "image":
         return {
             "type": "input_image",
@@ -192,22 +197,22 @@ def error(failure: Failure, status: int) -> Json:
     return openai_chat.error(failure, status)
 
 
-OUTPUTS = {f"{kind}_output": kind for kind in CALLS}
+OUTPUT_KINDS = {f"{kind}_output": kind for kind in CALL_KINDS}
 """The kinds of results, each with that of its call."""
-ROLES = {"developer": "system"}
-STATE = ("previous_response_id", "conversation")
-REFERENCE = "item_reference"
+CANONICAL_ROLES = {"developer": "system"}
+STATE_FIELDS = ("previous_response_id", "conversation")
+REFERENCE_KIND = "item_reference"
 """The kind of an item that stands for one which the server keeps."""
-KEPT = (
+STATE_REASON = (
     "the server keeps the conversation (`{}`), and would not know of a call that it did not make: none is read from "
     "the text"
 )
-_OFFERED = ("function", "custom", "namespace")
-_FOREIGN = {"function", "input_schema"}
+_TOOL_KINDS = ("function", "custom", "namespace")
+_FOREIGN_FIELDS = {"function", "input_schema"}
 """Fields of functions that only other APIs have."""
-_DECLARES = "additional_tools"
+_TOOLS_KIND = "additional_tools"
 """The kind of an item that declares tools."""
-_NOT_SAID = ("_output", "_response", _DECLARES, "agent_message")
+_INPUT_SUFFIXES = ("_output", "_response", _TOOLS_KIND, "agent_message")
 """How kinds of items end that are not the model's."""
 
 
@@ -215,22 +220,22 @@ class _OpaqueItem(dict[str, Any]):
     """An item that is an opaque part of a message."""
 
 
-def _own_tool(entry: Any) -> Any:
+def _normalize_tool(entry: Any) -> Any:
     """Declare a function as this API does: with no object of its own for it."""
-    if not isinstance(entry, dict) or (entry.get("type") in _OFFERED and not entry.keys() & _FOREIGN):
+    if not isinstance(entry, dict) or (entry.get("type") in _TOOL_KINDS and not entry.keys() & _FOREIGN_FIELDS):
         return entry
     function = shapes.function_in(entry)
     return entry if function is None else {"type": "function", **function.flat("parameters")}
 
 
-def _own_parts(item: Any) -> Any:
+def _normalize_parts(item: Any) -> Any:
     """Write the parts of a message, or of a result, as this API does; texts of the model have a type of their own."""
     if not isinstance(item, dict):
         return item
     role = item.get("role")
     text, foreign = ("output_text", "input_text") if role == "assistant" else ("input_text", "output_text")
-    own = partial(shapes.own_part, kinds=("text", foreign, "image_url", "image"), text=text, write=_part)
-    field = "content" if role else "output" if item.get("type") in OUTPUTS else ""
+    own = partial(shapes.own_part, kinds=("text", foreign, "image_url", "image"), text=text, write=_render_media)
+    field = "content" if role else "output" if item.get("type") in OUTPUT_KINDS else ""
     return within(field, partial(each, own), item)
 
 
@@ -241,10 +246,10 @@ class Request(request.Request):
         LAYOUT,
         shapes=(
             Shape("input.*.[function_call].arguments", shapes.arguments_string, shapes.ARGUMENTS_ARE_TEXT),
-            Shape(f"input.*.[{'|'.join(OUTPUTS)}].output", shapes.result, shapes.RESULTS_ARE_TEXT),
+            Shape(f"input.*.[{'|'.join(OUTPUT_KINDS)}].output", shapes.result, shapes.RESULTS_ARE_TEXT),
             Shape("input.*.content", shapes.parts, "contents of one part written as lists"),
-            Shape("input.*", _own_parts, shapes.OWN_PARTS),
-            Shape("tools.*", _own_tool, shapes.OWN_TOOLS),
+            Shape("input.*", _normalize_parts, shapes.OWN_PARTS),
+            Shape("tools.*", _normalize_tool, shapes.OWN_TOOLS),
             Shape("tools.*.parameters", shapes.parameters, shapes.SCHEMAS_HAVE_OBJECTS),
             Shape("tools.*.tools.*.parameters", shapes.parameters, shapes.SCHEMAS_HAVE_OBJECTS),
             Shape("tools.*", shapes.without_null_strict, shapes.NO_STRICT),
@@ -265,32 +270,36 @@ class Request(request.Request):
         return [{"role": "user", "content": input_}] if isinstance(input_, str) else input_
 
     def _decode(self, path: str) -> None:
-        self.call_ids = frozenset(str(item.get("call_id")) for item in self._conversation if item.get("type") in CALLS)
-        declared = [entry for entries in self._declarations() for entry in _flat(entries)]
+        self.call_ids = frozenset(
+            str(item.get("call_id")) for item in self._conversation if item.get("type") in CALL_KINDS
+        )
+        declared = [entry for entries in self._declarations() for entry in _list_declarations(entries)]
         most = self.fields.get("max_output_tokens")
         self.form = ResponseForm(
-            _flat_names(declared),
+            _map_flat_names(declared),
             frozenset(name for name, _, own, entry in declared if own and entry.get("type") == "custom"),
             most if isinstance(most, int) else None,
             self.model,
         )
-        kept = next((key for key in STATE if self.fields.get(key)), "")
-        self.unliftable = KEPT.format(kept) if kept else ""
-        self.refers = kept or next((REFERENCE for item in self._conversation if item.get("type") == REFERENCE), "")
+        kept = next((key for key in STATE_FIELDS if self.fields.get(key)), "")
+        self.unliftable = STATE_REASON.format(kept) if kept else ""
+        self.refers = kept or next(
+            (REFERENCE_KIND for item in self._conversation if item.get("type") == REFERENCE_KIND), ""
+        )
 
     # Tools
 
     @staticmethod
     def _tools(fields: Mapping[str, Any]) -> list[Tool]:
         return [
-            _tool(name, entry)
-            for entries in (fields.get("tools"), *_declaring(fields))
-            for name, _, own, entry in _flat(entries)
+            _read_tool(name, entry)
+            for entries in (fields.get("tools"), *_find_tool_lists(fields))
+            for name, _, own, entry in _list_declarations(entries)
             if own and entry.get("type") in ("function", "custom")
         ]
 
     def _declarations(self) -> Iterator[list[Any]]:
-        return chain(super()._declarations(), _declaring(self.fields))
+        return chain(super()._declarations(), _find_tool_lists(self.fields))
 
     def _find_chosen_tool(self, choice: Json, declared: Sequence[str]) -> str:
         """Return the name of the tool that is chosen, with its namespace, which the choice may leave out."""
@@ -301,16 +310,16 @@ class Request(request.Request):
         return nested[0] if name not in declared and len(nested) == 1 else name
 
     def _names(self, entries: Sequence[Any]) -> Iterator[str]:
-        return (name for name, *_ in _flat(entries))
+        return (name for name, *_ in _list_declarations(entries))
 
     def _withhold_tools(self, entries: Sequence[Any], names: Collection[str]) -> Iterator[Json]:
         for entry in entries:
-            if left := [function for name, _, _, function in _flat([entry]) if name not in names]:
+            if left := [function for name, _, _, function in _list_declarations([entry]) if name not in names]:
                 yield {**entry, "tools": left} if entry.get("type") == "namespace" else entry
 
     def _rewrite_declaration(self, entry: Any, tools: Mapping[str, Tool]) -> Json | None:
         """Names in a namespace stay; a custom tool has no parameters."""
-        declared = [(tools.get(name), own, function) for name, _, own, function in _flat([entry])]
+        declared = [(tools.get(name), own, function) for name, _, own, function in _list_declarations([entry])]
         written = [
             {**function, "parameters": tool.parameters, **({"strict": True} if tool.strict else {})}
             if tool and function.get("type") == "function"
@@ -324,14 +333,14 @@ class Request(request.Request):
 
     def _declare(self, kept: dict[str, Any], tools: Sequence[Tool]) -> None:
         super()._declare(kept, tools)
-        hosted = [entry for entry in self.fields.get("tools") or () if entry.get("type") not in _OFFERED]
+        hosted = [entry for entry in self.fields.get("tools") or () if entry.get("type") not in _TOOL_KINDS]
         if hosted:
             kept["tools"] = [*hosted, *kept.get("tools", ())]
 
     def apply_changes(self, changes: request.Changes = request.NO_CHANGES) -> dict[str, Any]:
         kept = super().apply_changes(changes)
         stay = changes.tools is None
-        if not any(_declaring(self.fields)) or (stay and not changes.withheld and not changes.redeclared):
+        if not any(_find_tool_lists(self.fields)) or (stay and not changes.withheld and not changes.redeclared):
             return kept
 
         def rewrite_tools(entries: Sequence[Json]) -> list[Json]:
@@ -339,8 +348,8 @@ class Request(request.Request):
             return [self._rewrite_declaration(entry, changes.redeclared) or entry for entry in left]
 
         items = decode(encode(kept["input"]))
-        items = [{**item, "tools": rewrite_tools(item["tools"])} if _declares(item) else item for item in items]
-        return {**kept, "input": [item for item in items if not _declares(item) or (stay and item["tools"])]}
+        items = [{**item, "tools": rewrite_tools(item["tools"])} if _is_tools_item(item) else item for item in items]
+        return {**kept, "input": [item for item in items if not _is_tools_item(item) or (stay and item["tools"])]}
 
     @staticmethod
     def _declaration(tool: Tool) -> Json:
@@ -351,9 +360,12 @@ class Request(request.Request):
 
     def _read(self) -> Iterator[request.MessageGroup]:
         items: Sequence[Json] = self._conversation
-        for of, some in groupby(enumerate(items), lambda numbered: -1 if _is_said(numbered[1]) else numbered[0]):
+        for of, some in groupby(enumerate(items), lambda numbered: -1 if _is_from_model(numbered[1]) else numbered[0]):
             places = [place for place, _ in some]
-            yield [_turn([items[place] for place in places], self.form) if of < 0 else _other(items[of])], places
+            yield (
+                [_read_turn([items[place] for place in places], self.form) if of < 0 else _read_input_item(items[of])],
+                places,
+            )
 
     def _is_thought(self, part: Any) -> bool:
         return _is_reasoning(part)
@@ -366,7 +378,7 @@ class Request(request.Request):
 
     def usual(self, message: Message) -> Message:
         source = message.source
-        if isinstance(source, dict) and text_at(source, "role") in ROLES:
+        if isinstance(source, dict) and text_at(source, "role") in CANONICAL_ROLES:
             return replace(message, source={**source, "role": message.role})
         return message
 
@@ -374,43 +386,45 @@ class Request(request.Request):
 # Tools
 
 
-def _declares(item: Any) -> bool:
-    return isinstance(item, dict) and item.get("type") == _DECLARES and isinstance(item.get("tools"), list)
+def _is_tools_item(item: Any) -> bool:
+    return isinstance(item, dict) and item.get("type") == _TOOLS_KIND and isinstance(item.get("tools"), list)
 
 
-def _declaring(fields: Mapping[str, Any]) -> Iterator[list[Any]]:
+def _find_tool_lists(fields: Mapping[str, Any]) -> Iterator[list[Any]]:
     """Find the tools that the conversation declares."""
     items = fields.get("input")
-    return (item["tools"] for item in items if _declares(item)) if isinstance(items, list) else iter(())
+    return (item["tools"] for item in items if _is_tools_item(item)) if isinstance(items, list) else iter(())
 
 
-def _flat(entries: Any) -> Iterator[tuple[str, str, str, Json]]:
+def _list_declarations(entries: Any) -> Iterator[tuple[str, str, str, Json]]:
     """List what is declared, in namespaces too: its whole name, its namespace, its own name, its declaration.
 
     What the server runs has no name of its own: its type is the name.
     """
     for entry in entries or ():
         is_space = entry.get("type") == "namespace"
-        space = str(entry["name"]) if is_space and entry["name"] != BARE else ""
+        space = str(entry["name"]) if is_space and entry["name"] != DEFAULT_NAMESPACE else ""
         for function in entry["tools"] if is_space else (entry,):
             own = function.get("name")
             name = str(own or function.get("type"))
             yield f"{space}.{name}" if space else name, space, own if isinstance(own, str) else "", function
 
 
-def _flat_names(declared: Sequence[tuple[str, str, str, Json]]) -> Mapping[str, tuple[str, str]]:
+def _map_flat_names(declared: Sequence[tuple[str, str, str, Json]]) -> Mapping[str, tuple[str, str]]:
     """Find the namespace and name that each flat name stands for: of several, or of a tool's own name, none does."""
     own = {name for name, *_ in declared}
     names: dict[str, set[tuple[str, str]]] = {}
     for _, space, name, _ in declared:
-        for flat in (f"{space or BARE}.{name}", f"{space or BARE}__{name}", name) if name else ():
+        for flat in (
+            (f"{space or DEFAULT_NAMESPACE}.{name}", f"{space or DEFAULT_NAMESPACE}__{name}", name) if name else ()
+        ):
             names.setdefault(flat, set()).add((space, name))
     return {
         flat: name for flat, (name, *more) in names.items() if not more and (flat not in own or flat == ".".join(name))
     }
 
 
-def _tool(name: str, entry: Json) -> Tool:
+def _read_tool(name: str, entry: Json) -> Tool:
     about = str(entry.get("description") or "")
     if entry["type"] == "custom":
         return freeform(name, about, part_of(entry, "format").get("definition"))
@@ -420,26 +434,26 @@ def _tool(name: str, entry: Json) -> Tool:
 # Reading
 
 
-def _kind(item: Json) -> str:
+def _kind_of(item: Json) -> str:
     return item.get("type") or "message"
 
 
-def _is_said(item: Json) -> bool:
+def _is_from_model(item: Json) -> bool:
     """True for an item of the model's turn."""
-    kind = _kind(item)
-    return item.get("role") == "assistant" if kind == "message" else not kind.endswith(_NOT_SAID)
+    kind = _kind_of(item)
+    return item.get("role") == "assistant" if kind == "message" else not kind.endswith(_INPUT_SUFFIXES)
 
 
-def _turn(items: Sequence[Json], form: ResponseForm) -> Message:
+def _read_turn(items: Sequence[Json], form: ResponseForm) -> Message:
     """Read the items of one turn of the model."""
     spoken: list[str | Opaque] = []
     thoughts: list[str] = []
     own: Sequence[Json] = [*map(_OpaqueItem, items)]
     rest, calls = content.split_calls(
-        own, lambda item: item.get("type") in CALLS, lambda item: call_of(item, form), _is_reasoning
+        own, lambda item: item.get("type") in CALL_KINDS, lambda item: read_call(item, form), _is_reasoning
     )
     for item in rest:
-        spoken += content.read(item.get("content")) if _kind(item) == "message" else (Opaque(item),)
+        spoken += content.read(item.get("content")) if _kind_of(item) == "message" else (Opaque(item),)
     for item in items:
         if _is_reasoning(item):
             parts = [*(item.get("summary") or ()), *(item.get("content") or ())]
@@ -447,14 +461,14 @@ def _turn(items: Sequence[Json], form: ResponseForm) -> Message:
     return Message("assistant", tuple(spoken), calls, source=items, reasoning="\n".join(thoughts))
 
 
-def _other(item: Json) -> Message:
+def _read_input_item(item: Json) -> Message:
     """Read an item that is not the model's."""
     role = str(item.get("role") or "")
-    if item.get("type") in OUTPUTS:
+    if item.get("type") in OUTPUT_KINDS:
         return Message("tool", content.read(item.get("output")), (), text_at(item, "call_id"), None, item)
-    if _kind(item) == "message":
-        return Message(ROLES.get(role, role), content.read(item.get("content")), source=item)
-    return Message("system" if _declares(item) else "user", (Opaque(_OpaqueItem(item)),), source=item)
+    if _kind_of(item) == "message":
+        return Message(CANONICAL_ROLES.get(role, role), content.read(item.get("content")), source=item)
+    return Message("system" if _is_tools_item(item) else "user", (Opaque(_OpaqueItem(item)),), source=item)
 
 
 # Writing
@@ -465,23 +479,23 @@ def _render_items(message: Message, form: ResponseForm) -> Iterable[Json]:
     source = message.source
     first = source if isinstance(source, dict) else {}
     if isinstance(source, list):
-        first = next((item for item in source if _kind(item) == "message"), {})
-    first = {"role": first.get("role") or "developer"} if _declares(first) else first
+        first = next((item for item in source if _kind_of(item) == "message"), {})
+    first = {"role": first.get("role") or "developer"} if _is_tools_item(first) else first
     if message.role == "tool":
         custom = first.get("type") == "custom_tool_call_output" or message.name in form.custom
         kind = "custom_tool_call_output" if custom else "function_call_output"
         output = content.render_content(message.content, first.get("output"), {"type": "input_text"})
-        rest = first if first.get("type") in OUTPUTS else {}
+        rest = first if first.get("type") in OUTPUT_KINDS else {}
         return [{**rest, "type": kind, "call_id": message.call_id, "output": output}]
     role = str(first.get("role"))
-    if ROLES.get(role, role) != message.role:
+    if CANONICAL_ROLES.get(role, role) != message.role:
         first, role = {}, message.role
     new = {"type": "output_text", "annotations": []} if role == "assistant" else {"type": "input_text"}
     items: list[Json] = []
     kept = first  # by the first message of it
     for is_item, some in groupby(message.sequence, _is_item):
         if is_item:
-            items += [_own(part, form) for part in some]
+            items += [_render_own_item(part, form) for part in some]
         else:
             spoken = [part for part in some if not isinstance(part, ToolCall)]
             parts = content.parts(spoken, first.get("content"), new)
@@ -497,11 +511,11 @@ def _is_item(part: str | Opaque | ToolCall) -> bool:
     )
 
 
-def _own(part: str | Opaque | ToolCall, form: ResponseForm) -> Json:
+def _render_own_item(part: str | Opaque | ToolCall, form: ResponseForm) -> Json:
     """Write an item; one of the client's own stays as it came."""
     if isinstance(part, ToolCall):
-        return item_of(part, form)
-    return part.part if isinstance(part, Opaque) and part.thought is None else _item_of(part)
+        return render_item(part, form)
+    return part.part if isinstance(part, Opaque) and part.thought is None else _render_part_item(part)
 
 
 def _is_reasoning(item: Any) -> bool:
@@ -524,25 +538,25 @@ QUESTIONS = (Question("models", "GET", "/v1/models", render_model_list, lambda q
 
 def unfold_reply(reply: Any, _: request.Request | None = None) -> Iterator[Json]:
     """Tell a whole reply by the events of a stream."""
-    return ({**event, "sequence_number": number} for number, event in enumerate(_events(reply)))
+    return ({**event, "sequence_number": number} for number, event in enumerate(_unfold_response(reply)))
 
 
-def _events(reply: Any) -> Iterator[dict[str, Any]]:
+def _unfold_response(reply: Any) -> Iterator[dict[str, Any]]:
     begun = {**reply, "status": "in_progress", "output": [], "usage": None, "incomplete_details": None}
     yield {"type": "response.created", "response": begun}
     yield {"type": "response.in_progress", "response": begun}
     output = []
     for index, item in enumerate(reply["output"]):
         item = {**item, "id": item.get("id") or f"item_vtc{index}_{reply.get('id')}"}
-        yield from events_of(item, index)
+        yield from unfold_item(item, index)
         output.append(item)
     status = reply.get("status")
-    if status not in ("completed", "incomplete", *FAILED):
+    if status not in ("completed", "incomplete", *FAILED_STATUSES):
         status = "incomplete" if part_of(reply, "incomplete_details").get("reason") else "completed"
     yield {"type": f"response.{status}", "response": {**reply, "status": status, "output": output}}
 
 
 def fold_events(events: Iterable[Json]) -> Json:
     """Return the whole reply, which the last event of a stream repeats."""
-    last = (*ENDS, *(f"response.{status}" for status in FAILED))
+    last = (*END_EVENTS, *(f"response.{status}" for status in FAILED_STATUSES))
     return next(event["response"] for event in events if event["type"] in last)
