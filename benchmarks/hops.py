@@ -24,7 +24,7 @@ from benchmarks import frames, samples
 from benchmarks.figures import Figure
 from benchmarks.samples import SHAPES, Shape
 from vtc.dialects.bounded_cache import COMPILED
-from vtc.dialects.syntax.scan import GROWTH
+from vtc.dialects.syntax.scan import TRIE_BUDGET
 from vtc.exchange import Stream
 
 HERE = str(Path(vtc.__file__).parent) + "/"
@@ -154,7 +154,7 @@ def returns(hops: Sequence[Hop]) -> int:
 def ways() -> Mapping[str, tuple[Case, list[Hop]]]:
     """Follow the chunks of every case, for each API."""
     COMPILED.clear()
-    GROWTH.restart()
+    TRIE_BUDGET.drop_all()
     return {f"{api}, {case.what}": (case, _way(SHAPES[name], case)) for api, name in APIS.items() for case in CASES}
 
 

@@ -18,7 +18,7 @@ import msgspec
 from benchmarks.figures import Figure
 from benchmarks.proxy.beside import SSE, Hostile, beside
 from vtc.apis import APIS
-from vtc.dialects.text_client.documented_tools import MOST_PROMPT
+from vtc.dialects.text_client.documented_tools import MAX_PROMPT_LENGTH
 from vtc.exchange import Session
 from vtc.guards import Guards
 from vtc.profiles import Facts, Match, Planner, PolicyProfile, Settings, builtin_directory, load
@@ -365,7 +365,7 @@ def hostile() -> Iterator[tuple[str, Hostile]]:
     """Every exchange of this file, by what it is."""
     yield from _megabytes()
     for what, prompt in PROMPTS.items():
-        said = [{"role": "system", "content": prompt(MOST_PROMPT - 100)[:MOST_PROMPT]}]
+        said = [{"role": "system", "content": prompt(MAX_PROMPT_LENGTH - 100)[:MAX_PROMPT_LENGTH]}]
         yield f"a prompt of {what}", Hostile(_asked(tools=None, messages=said), [SHORT])
     for what, reply in REPLIES.items():
         for count in (500, 4_000):

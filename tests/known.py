@@ -1,8 +1,8 @@
 """Bounds of VTC up to which tests go, and words of its own that they look for."""
 
 from vtc.apis.relay.choice import MOST_CALLS
-from vtc.dialects.text_client.documented_tools import MOST_PROMPT
-from vtc.dialects.writing.history import BLANK, NAMELESS
+from vtc.dialects.text_client.documented_tools import MAX_PROMPT_LENGTH
+from vtc.dialects.writing.history import NAMELESS_TOOL, PLACEHOLDER
 from vtc.exchange.asking.request import MOST_ASKED
 from vtc.exchange.asking.steps.calls import NO_RESULT
 from vtc.exchange.replying.stream import MOST_JSON
@@ -11,13 +11,13 @@ from vtc.wire.framing import MOST_HELD as MOST_FRAME
 
 __all__ = [
     "AGREEING",
-    "BLANK",
     "EXPIRES",
+    "MAX_PROMPT_LENGTH",
     "MOST_ASKED",
     "MOST_CALLS",
     "MOST_FRAME",
     "MOST_JSON",
-    "MOST_PROMPT",
-    "NAMELESS",
+    "NAMELESS_TOOL",
     "NO_RESULT",
+    "PLACEHOLDER",
 ]

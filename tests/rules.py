@@ -14,14 +14,31 @@ from vtc.dialects.reading.call_pieces import MOST_HELD
 from vtc.dialects.reading.context import CONTEXT, MARKS
 from vtc.dialects.reading.text import MOST as MOST_IN_DOUBT
 from vtc.dialects.reading.value import MOST_GUESS
-from vtc.dialects.syntax.pattern import MOST_SPACE
-from vtc.dialects.syntax.tokens import ELEMENTS, THOUGHTS, TURN_ENDS, WRAPPERS
+from vtc.dialects.syntax.pattern import MAX_SPACE
+from vtc.dialects.syntax.tokens import QUOTING_ELEMENTS, REASONING_ELEMENTS, TURN_ENDS, WRAPPERS
 from vtc.dialects.syntax.tool_names import PREFIXES
 
-__all__ = ["ELEMENTS", "MARKS", "MOST_AFTER", "MOST_IN_DOUBT", "PREFIXES", "TURN_ENDS", "WRAPPERS", "rules", "spoken"]
+__all__ = [
+    "MARKS",
+    "MOST_AFTER",
+    "MOST_IN_DOUBT",
+    "PREFIXES",
+    "QUOTING_ELEMENTS",
+    "TURN_ENDS",
+    "WRAPPERS",
+    "rules",
+    "spoken",
+]
 
 QUOTES = [*dict.fromkeys((*MARKS, *MARKS.values())), "`", "``", "```", "~~~\n", "```\n"]
-TAGS = [*(f"</{name}>" for name in ELEMENTS), *(f"<{name}>" for name in THOUGHTS), "<code>", "<pre>", "<!--", "-->"]
+TAGS = [
+    *(f"</{name}>" for name in QUOTING_ELEMENTS),
+    *(f"<{name}>" for name in REASONING_ELEMENTS),
+    "<code>",
+    "<pre>",
+    "<!--",
+    "-->",
+]
 WORDS = [" now.", " and ", "word", "1. ", "> ", "\n> ", "\n    ", "| a | ", "docs/a.md:12: ", "[12:00:01] INFO "]
 """What stands about a call on its line."""
 BLOCKS = ["> ```\n> x\n> ```\n", "> ~~~\n>x\n", "\n>", "> > ```\n", "\n```\nx\n```\n", "\n  ```\n> x\n  ```\n"]
@@ -38,8 +55,8 @@ RUNS = [
     *about(MOST_AFTER, "?!…"),
     *about(CONTEXT, "x"),
     *about(CONTEXT, "- "),
-    *about(MOST_SPACE, " "),
-    *about(MOST_SPACE, "\n"),
+    *about(MAX_SPACE, " "),
+    *about(MAX_SPACE, "\n"),
     *about(16, "</"),
     *about(64, "`"),
 ]

@@ -12,7 +12,7 @@ from tests.apis import chat
 from tests.attacks.clients import called
 from tests.attacks.lab import native, streamed, under, whole
 from tests.bounds import impatient, steps
-from tests.known import MOST_CALLS, MOST_PROMPT
+from tests.known import MAX_PROMPT_LENGTH, MOST_CALLS
 from vtc.apis.relay import MOST_CHOICES
 from vtc.dialects.bounded_cache import COMPILED
 from vtc.dialects.text_client import Documentation, find_documented_tools
@@ -30,15 +30,15 @@ pytestmark = [pytest.mark.every, pytest.mark.usefixtures("impatient"), pytest.ma
 def test_reading_tools_out_of_a_prompt_is_linear(what: str) -> None:
     """Of the longest that is read, too; what took the time was inside of expressions, where no step is counted."""
     few = steps(partial(find_documented_tools, PROMPTS[what](5_000)))
-    longest, found = PROMPTS[what](MOST_PROMPT)[:MOST_PROMPT], list[Documentation]()
+    longest, found = PROMPTS[what](MAX_PROMPT_LENGTH)[:MAX_PROMPT_LENGTH], list[Documentation]()
     taken = steps(lambda: found.append(find_documented_tools(longest)))
-    assert taken < min(MOST_PROMPT // 4_000 * few + 1_000, MOST_STEPS)
+    assert taken < min(MAX_PROMPT_LENGTH // 4_000 * few + 1_000, MOST_STEPS)
     assert found[0].rest is not None
 
 
 @pytest.mark.parametrize(("length", "why"), [(2, "too long"), (0.5, "too many tools")])
 def test_a_prompt_that_is_too_long_is_left_alone_and_that_is_told(length: float, why: str) -> None:
-    prompt = PROMPTS["tools"](int(length * MOST_PROMPT))
+    prompt = PROMPTS["tools"](int(length * MAX_PROMPT_LENGTH))
     assert find_documented_tools(prompt).tools == ()
     messages = [{"role": "system", "content": prompt}, {"role": "user", "content": "x"}]
     one = under(None, text=True, messages=messages)
@@ -61,7 +61,7 @@ def test_reading_calls_of_many_tools_is_not_long(count: int) -> None:
 
 
 def test_a_text_client_whose_prompt_was_not_read_is_held_to_policies() -> None:
-    messages = [{"role": "system", "content": "x" * (2 * MOST_PROMPT)}, {"role": "user", "content": "x"}]
+    messages = [{"role": "system", "content": "x" * (2 * MAX_PROMPT_LENGTH)}, {"role": "user", "content": "x"}]
     text = "<execute_command><command>rm</command></execute_command>"
     for guards in ({"denied_tools": ["execute_command"]}, {"allowed_tools": ["read_file"]}):
         body = streamed(under(guards, text=True, messages=messages), chat.streamed(*text))

@@ -7,7 +7,7 @@ import pytest
 
 from vtc.demo import reply, running
 from vtc.dialects import Reader, compile_grammar
-from vtc.dialects.writing import with_tools
+from vtc.dialects.writing import append_tools
 from vtc.events import Call, Tool
 from vtc.profiles import builtin_directory, load
 
@@ -18,7 +18,7 @@ ASK = {"role": "user", "content": "What does note.txt say?"}
 
 @pytest.mark.parametrize("name", ["tag", "invoke", "hermes", "tools-tag", "bare-json", "qwen3-coder"])
 def test_it_writes_a_call_as_its_prompt_shows_it(name: str) -> None:
-    (system,) = with_tools([], DIALECTS[name], [TOOL], "auto")
+    (system,) = append_tools([], DIALECTS[name], [TOOL], "auto")
     text = reply([{"role": "system", "content": system.text}, ASK])
     reader = Reader(compile_grammar((DIALECTS[name],)), {TOOL.name: TOOL}, lenient=False)
     calls = [event.call for event in (*reader.feed(text), *reader.finish()) if isinstance(event, Call)]

@@ -14,13 +14,13 @@ import yaml
 
 from vtc.dialects import Description, Reader, compile_grammar
 from vtc.dialects.reading.call_pieces import is_possible
-from vtc.dialects.syntax.forms import CallSyntax, call_syntaxes
-from vtc.dialects.syntax.pattern import BODIES, body, fill_pattern
+from vtc.dialects.syntax.forms import CallSyntax, list_call_syntaxes
+from vtc.dialects.syntax.pattern import BODIES, fill_pattern, find_body_slot
 from vtc.events import Call, Event, Markup, Reasoning, Refusal, Text, Tool
 from vtc.profiles import Profiles, builtin_directory, load
 from vtc.reporting import Case as Recorded
 
-__all__ = ["BODIES", "CallSyntax", "body", "fill_pattern"]
+__all__ = ["BODIES", "CallSyntax", "fill_pattern", "find_body_slot"]
 
 ROOT = Path(__file__).parents[2]
 CASES = ROOT / "tests" / "cases"
@@ -45,7 +45,7 @@ COMMON = ("bare-json", "hermes", "invoke", "qwen3-coder", "tag", "tools-tag")
 
 def comes_in_pieces(dialect: Description) -> bool:
     """True if a call of a dialect may begin to leave before its end; tried with a reader, all would be compiled."""
-    own = [syntax for syntax in call_syntaxes(dialect) if syntax.call == dialect.calls[0]]
+    own = [syntax for syntax in list_call_syntaxes(dialect) if syntax.call == dialect.calls[0]]
     return any(is_possible(syntax, "a_tool") for syntax in own)
 
 

@@ -17,7 +17,7 @@ from vtc.dialects.bounded_cache import COMPILED, ENTRY, BoundedCache
 from vtc.dialects.reading import repairs
 from vtc.dialects.syntax import scan
 from vtc.dialects.syntax.pattern import Lit
-from vtc.dialects.syntax.scan import GROWTH
+from vtc.dialects.syntax.scan import TRIE_BUDGET
 from vtc.events import Event, Tool
 
 PLACE = 1024
@@ -118,7 +118,7 @@ def test_patterns_for_any_number_of_tools_take_no_more_memory_than_they_may(few:
     dialects = tuple(DIALECTS[name] for name in ("hermes", "qwen3-coder", "tag"))
     read(dialects, 0)  # patterns without names are compiled once for all
     COMPILED.clear()
-    GROWTH.restart()
+    TRIE_BUDGET.drop_all()
     gc.collect()
     tracemalloc.start()
     before, _ = tracemalloc.get_traced_memory()
@@ -129,34 +129,34 @@ def test_patterns_for_any_number_of_tools_take_no_more_memory_than_they_may(few:
     after, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert COMPILED.size > few // 2
-    assert after - before < few + GROWTH.places * PLACE + SLACK
+    assert after - before < few + TRIE_BUDGET.entries * PLACE + SLACK
 
 
 def test_tries_begin_to_grow_anew_when_they_have_as_many_places_as_they_may(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scan, "MOST_PLACES", 100)
-    GROWTH.restart()
+    monkeypatch.setattr(scan, "MAX_TRIE_ENTRIES", 100)
+    TRIE_BUDGET.drop_all()
     before = [read((DIALECTS["hermes"], DIALECTS["tag"]), number) for number in range(3)]
-    assert GROWTH.places <= 100
+    assert TRIE_BUDGET.entries <= 100
     monkeypatch.undo()
     assert [read((DIALECTS["hermes"], DIALECTS["tag"]), number) for number in range(3)] == before
 
 
 def test_a_place_at_which_any_of_many_characters_may_begin_something_is_counted_for_each() -> None:
     dialect = DIALECTS["qwen3-coder"]
-    GROWTH.restart()
+    TRIE_BUDGET.drop_all()
     for start in range(0x4E00, 0x4E00 + 500):
         Reader(compile_grammar((dialect,)), {}).whole(
             f"<function=bash>\n<parameter={chr(start)}>\nx\n</parameter>\n</function>"
         )
-    assert GROWTH.places >= 500
+    assert TRIE_BUDGET.entries >= 500
 
 
 def test_scans_that_are_not_used_any_more_keep_no_tries(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scan, "MOST_PLACES", 100)
-    scans = [scan.searching([scan.Token("word", (Lit(f"<{number:020}"),))]) for number in range(200)]
+    monkeypatch.setattr(scan, "MAX_TRIE_ENTRIES", 100)
+    scans = [scan.make_search_scan([scan.Token("word", (Lit(f"<{number:020}"),))]) for number in range(200)]
     for number, one in enumerate(scans):
         assert one.search(f"<{number:020}")  # so its steps are there
-    GROWTH.restart()
+    TRIE_BUDGET.drop_all()
     gc.collect()
     tracemalloc.start()
     for number, one in enumerate(scans):
@@ -175,8 +175,8 @@ def test_a_pattern_is_not_counted_as_less_than_it_takes(name: str, few: int) -> 
     def look() -> None:
         grammar = compile_grammar((dialect,))
         for head in grammar.heads.values():
-            grammar.tail(head.syntax, "tool")
-            grammar.closer(head.syntax, "tool")
+            grammar.scan_tail(head.syntax, "tool")
+            grammar.scan_closer(head.syntax, "tool")
 
     look()  # what all grammars with this dialect share
     COMPILED.clear()

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.dialects.material import AGENT, DIALECTS, body, calls, content, merged, raw, read
+from tests.dialects.material import AGENT, DIALECTS, calls, content, find_body_slot, merged, raw, read
 from vtc.dialects import Description, ModelFacts
 from vtc.dialects.writing import write_calls
 from vtc.events import Event, Refusal, ToolCall
@@ -84,10 +84,10 @@ def test_an_undeclared_argument_stays_one_of_its_own(dialect: Description) -> No
 KEYS = ("args", "input", "params", "parameters", "kwargs", "tool_input", "options", "x")
 
 
-@every({name for name, one in DIALECTS.items() if any(body(call) == "json" for call in one.calls)})
+@every({name for name, one in DIALECTS.items() if any(find_body_slot(call) == "json" for call in one.calls)})
 def test_arguments_under_another_key_are_read_or_refused_and_never_dropped(dialect: Description) -> None:
     made = ("list_files", {"path": "docs"})
-    call = next(call for call in dialect.calls if body(call) == "json")
+    call = next(call for call in dialect.calls if find_body_slot(call) == "json")
     for key in KEYS:
         envelope = msgspec.structs.replace(dialect.json, arguments=(key,))
         text = written(msgspec.structs.replace(dialect, call=call, json=envelope), made)

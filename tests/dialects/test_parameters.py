@@ -11,10 +11,10 @@ import pytest
 from tests.dialects.material import (
     DIALECTS,
     CallSyntax,
-    body,
     calls,
     content,
     described,
+    find_body_slot,
     merged,
     random_cuts,
     raw,
@@ -24,7 +24,11 @@ from tests.dialects.material import (
 from vtc.dialects import Description
 from vtc.events import Call, Event, Refusal, Tool
 
-TAGGED = {name: dialect for name, dialect in DIALECTS.items() if any(body(call) == "params" for call in dialect.calls)}
+TAGGED = {
+    name: dialect
+    for name, dialect in DIALECTS.items()
+    if any(find_body_slot(call) == "params" for call in dialect.calls)
+}
 EACH = pytest.mark.parametrize("dialect", TAGGED.values(), ids=TAGGED.keys())
 QUOTED = [name for name, one in TAGGED.items() if CallSyntax(one, one.calls[0]).ends_with_quote]
 """Those in which a quotation mark ends a value: a value may end with more of them, and hold what looks like an opener.
@@ -55,7 +59,7 @@ def call(dialect: Description, name: str, arguments: Mapping[str, str], closers:
         opener(dialect, key) + value + closer(dialect, key).rstrip() * (closers - 1) + closer(dialect, key)
         for key, value in arguments.items()
     ]
-    written = next(text for text in dialect.calls if body(text) == "params")
+    written = next(text for text in dialect.calls if find_body_slot(text) == "params")
     return written.format(name=name, id="c1", index=0, number=1, params="".join(params) + last)
 
 
@@ -325,7 +329,7 @@ def test_a_parameter_that_is_given_again_later_is_no_part_of_a_value(
         ]
 
 
-ALIKE = [name for name, one in WITH_TAGS.items() if CallSyntax(one, one.calls[0]).parameters.closers_alike]
+ALIKE = [name for name, one in WITH_TAGS.items() if CallSyntax(one, one.calls[0]).parameters.shares_closer]
 
 
 @pytest.mark.parametrize("name", ALIKE)

@@ -174,7 +174,7 @@ async def test_a_whole_reply(
     "stage",
     [
         Stage(conversation, "is_readable"),
-        Stage(conversation, "as_read"),
+        Stage(conversation, "write_for_client"),
         Stage(stages.ForTextClient, "feed"),
         *REPLY[-12:],
     ],
@@ -205,7 +205,7 @@ NATIVE = [
     *(Stage(reply.ReplyPipeline, name) for name in ("finish", "_run_stages")),
     Stage(upstream_calls.UpstreamCalls, "meant"),
     Stage(Encoder, "write"),
-    Stage(conversation, "as_read"),
+    Stage(conversation, "write_for_client"),
 ]
 
 
@@ -284,10 +284,10 @@ REQUEST = [
     Stage(documented_tools, "find_documented_tools"),
     Stage(documented_tools, "find_documented_tools", 1),
     Stage(conversation, "structure_messages"),
-    Stage(conversation, "with_samples"),
-    Stage(history, "to_text"),
+    Stage(conversation, "rewrite_samples"),
+    Stage(history, "convert_to_text"),
     Stage(history, "join_user_turns"),
-    Stage(history, "with_tools"),
+    Stage(history, "append_tools"),
     Stage(prompt, "prepare_messages"),
     Stage(RequestEncoder, "_encode"),
 ]

@@ -10,7 +10,7 @@ import pytest
 from tests.apis import chat
 from tests.dialects.material import DIALECTS
 from tests.exchanges import fed, opened
-from tests.known import BLANK
+from tests.known import PLACEHOLDER
 from vtc.dialects.writing import write_calls
 from vtc.events import Tool, ToolCall
 
@@ -36,14 +36,14 @@ def read(dialect: str, size: int, **arguments: str) -> tuple[int, list[Any]]:
 @pytest.mark.parametrize("dialect", ["bare-json", "hermes", "invoke", "json-in-tags", "qwen3-coder", "tag"])
 @pytest.mark.parametrize("size", [3, 1 << 20])
 def test_a_call_with_a_value_of_the_example_is_none_and_the_report_says_why(dialect: str, size: int) -> None:
-    calls, refused = read(dialect, size, path="a.txt", content=BLANK)
+    calls, refused = read(dialect, size, path="a.txt", content=PLACEHOLDER)
     assert calls == 0
     assert "its 'content' is '...', as the example in the prompt has it" in refused
-    assert read(dialect, size, path="a.txt", content=f"a{BLANK}")[0] == 1
+    assert read(dialect, size, path="a.txt", content=f"a{PLACEHOLDER}")[0] == 1
 
 
 def test_where_the_prompt_is_the_clients_own_a_value_may_be_anything() -> None:
     exchange = opened(tools=[SAVE])
-    call = json.dumps({"name": "write_file", "arguments": {"path": "a.txt", "content": BLANK}})
+    call = json.dumps({"name": "write_file", "arguments": {"path": "a.txt", "content": PLACEHOLDER}})
     found = chat.read(fed(exchange.stream(), *chat.streamed(f"<tool_call>\n{call}\n</tool_call>")))
     assert len(found.calls) == 1

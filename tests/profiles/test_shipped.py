@@ -10,7 +10,7 @@ import pytest
 
 from tests.dialects.material import calls, content, merged, raw, read, typed
 from vtc.dialects import Description
-from vtc.dialects.writing import tool_list, write_calls, write_result
+from vtc.dialects.writing import render_tool_list, write_calls, write_result
 from vtc.events import Call, Event, Refusal, Tool, ToolCall
 from vtc.profiles import Facts, builtin_directory, load
 from vtc.profiles.matching import best
@@ -162,10 +162,10 @@ def test_no_other_dialect_steals_its_calls(dialect: Description) -> None:
 
 
 def test_a_prompt_shows_every_tool_and_what_must_be_called(dialect: Description) -> None:
-    text = tool_list(dialect, list(TOOLS.values()), "the function ping")
+    text = render_tool_list(dialect, list(TOOLS.values()), "the function ping")
     assert all(name in text for name in ("get_weather", "get_time", "ping", "city", "Weather of a place."))
     assert "You must call the function ping in this reply." in text or "must use the function ping" in text
-    without = tool_list(dialect, list(TOOLS.values()))
+    without = render_tool_list(dialect, list(TOOLS.values()))
     assert " must call " not in without.partition("You may")[0]
 
 

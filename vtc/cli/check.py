@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from vtc.cli.common import json_output, show_json
-from vtc.dialects.writing.read_back import flaws
+from vtc.dialects.writing.read_back import find_flaws
 from vtc.profiles import loader
 from vtc.profiles.document import Problem, ProfileError, read
 
@@ -56,7 +56,7 @@ def _of_dialects(profiles: loader.Profiles) -> list[Problem]:
         if kind != "dialect" or source.builtin:
             continue
         document = next(document for document in read(source.path)[0] if document.lines.get(("name",)) == source.line)
-        for flaw in flaws(profiles.dialects[name]):
+        for flaw in find_flaws(profiles.dialects[name]):
             (mistakes if flaw.is_fatal else warnings).append(document.problem((flaw.key,), flaw.message))
     if mistakes:
         raise ProfileError(mistakes)

@@ -230,7 +230,7 @@ def _profile(document: Document, problems: list[Problem], *, is_builtin: bool) -
         problems += error.problems
         return None
     # Of ours the tests have rendered every one.
-    faults = [*profile.faults(template=not is_builtin)] if isinstance(profile, Description) else []
+    faults = [*profile.find_faults(template=not is_builtin)] if isinstance(profile, Description) else []
     problems += [document.problem((fault.key,), str(fault)) for fault in faults]
     return None if faults else profile
 

@@ -14,7 +14,7 @@ import msgspec
 
 from vtc.apis import APIS, FLAGS
 from vtc.apis.fields import ANSWER
-from vtc.dialects.syntax.markup import marker
+from vtc.dialects.syntax.markup import parse_marker
 from vtc.dialects.text_client.documented_tools import TOOL_SECTIONS
 from vtc.events import Silence
 from vtc.guards.chain import Guards
@@ -548,7 +548,7 @@ class ModelProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=T
         for key, texts in (("markers", self.markers), ("answer", (*self.answer.open, *self.answer.close))):
             with naming(key):
                 for text in texts:
-                    marker(text)
+                    parse_marker(text)
 
 
 class PolicyProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=True):

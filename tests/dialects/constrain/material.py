@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.dialects.constrain.checker import Checker
 from tests.dialects.material import DIALECTS
 from vtc.dialects.constrain import Demand, gbnf, render_constraint
-from vtc.dialects.constrain.constraint import reply
+from vtc.dialects.constrain.constraint import build_reply_grammar
 from vtc.dialects.writing import write_calls
 from vtc.events import Tool, ToolCall
 
@@ -103,4 +103,4 @@ def required(name: str) -> Checker:
 @cache
 def free(name: str) -> Checker:
     """The grammar of free text with calls in it."""
-    return Checker(gbnf.write(reply(DIALECTS[name], [*TOOLS.values()], Demand(demanded=False))))
+    return Checker(gbnf.write_grammar(build_reply_grammar(DIALECTS[name], [*TOOLS.values()], Demand(demanded=False))))

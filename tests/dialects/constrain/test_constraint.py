@@ -31,8 +31,8 @@ from tests.dialects.constrain.material import (
 from tests.dialects.material import DIALECTS, content, read
 from vtc.dialects import Description
 from vtc.dialects.constrain import Demand, Inexpressible, render_constraint
-from vtc.dialects.constrain.constraint import reply
-from vtc.dialects.constrain.tree import MOST_MADE, Nodes
+from vtc.dialects.constrain.constraint import build_reply_grammar
+from vtc.dialects.constrain.tree import MAX_SCHEMAS, Nodes
 from vtc.dialects.writing import write_calls
 from vtc.events import Call, Tool
 
@@ -248,7 +248,9 @@ def nodes_of(tree: Any) -> int:
 @pytest.mark.parametrize("name", ["hermes", "qwen3-coder", "llama3"])
 def test_what_schemas_refer_to_is_made_once(name: str) -> None:
     tools = [Tool(f"tool_{number}", "", REFERRING) for number in range(20)]
-    one, many = (nodes_of(reply(DIALECTS[name], some, Demand(demanded=True))) for some in (tools[:1], tools))
+    one, many = (
+        nodes_of(build_reply_grammar(DIALECTS[name], some, Demand(demanded=True))) for some in (tools[:1], tools)
+    )
     assert one < 500
     assert many < 20 * one
     grammars = [render_constraint("gbnf", DIALECTS[name], some, Demand(demanded=True)) for some in (tools[:1], tools)]
@@ -260,15 +262,15 @@ def test_what_schemas_refer_to_is_made_once(name: str) -> None:
 def test_a_grammar_that_is_too_long_is_given_up_while_it_is_made(schema: dict[str, Any], name: str) -> None:
     tools = [Tool(f"tool_{number}", "", {"properties": {"a": schema}}) for number in range(20)]
     with pytest.raises(Inexpressible, match="longer than"):
-        reply(DIALECTS[name], tools, Demand(demanded=True))
+        build_reply_grammar(DIALECTS[name], tools, Demand(demanded=True))
 
 
 def test_no_more_schemas_are_read_than_a_grammar_may_say() -> None:
     nodes = Nodes()
-    for _ in range(MOST_MADE):
-        nodes.make()
+    for _ in range(MAX_SCHEMAS):
+        nodes.count_schema()
     with pytest.raises(Inexpressible, match="of more than"):
-        nodes.make()
+        nodes.count_schema()
 
 
 def test_a_schema_of_json_is_given_up_while_it_is_made() -> None:

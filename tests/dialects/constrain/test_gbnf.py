@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from tests.dialects.constrain.checker import Checker
 from tests.dialects.material import DIALECTS
 from vtc.dialects.constrain import Demand, gbnf
-from vtc.dialects.constrain.constraint import reply
-from vtc.dialects.constrain.tree import NOTHING, Each, EachMember, FreeText, Leaf, Node, Some, choice, each, seq
+from vtc.dialects.constrain.constraint import build_reply_grammar
+from vtc.dialects.constrain.tree import EMPTY_NODE, Each, EachMember, FreeText, Leaf, Node, Some, choice, each, seq
 from vtc.dialects.syntax.pattern import Lit
 from vtc.events import Tool
 
@@ -28,8 +28,10 @@ r0 ::= r1 ("\n" r1)*
 
 def test_a_grammar_is_for_people_to_read_too() -> None:
     dialect = replace(DIALECTS["hermes"], call="<{name}>{args}</{name}>")
-    tree = reply(dialect, [Tool("f", "", {"properties": {"n": {"type": "integer"}}})], Demand(demanded=True))
-    text = gbnf.write(tree)
+    tree = build_reply_grammar(
+        dialect, [Tool("f", "", {"properties": {"n": {"type": "integer"}}})], Demand(demanded=True)
+    )
+    text = gbnf.write_grammar(tree)
     assert text == HERMES
 
 
@@ -38,9 +40,9 @@ def test_a_grammar_is_for_people_to_read_too() -> None:
 @pytest.mark.parametrize("required", ["", "b", "ac"])
 def test_each_member_comes_once_and_required_ones_do(gap: str, free: int, required: str) -> None:
     members = tuple(EachMember(Lit(one), one in required) for one in "abcd")
-    node = each(members, Lit(gap) if gap else NOTHING, free)
+    node = each(members, Lit(gap) if gap else EMPTY_NODE, free)
     assert isinstance(node, Each)
-    grammar = Checker(gbnf.text_of(seq(Lit("<"), node, Lit(">"))))
+    grammar = Checker(gbnf.render_tree(seq(Lit("<"), node, Lit(">"))))
     ordered = [one.node for one in node.rest]
     for count in range(5):
         for chosen in itertools.permutations("abcd", count):
@@ -53,7 +55,7 @@ def test_each_member_comes_once_and_required_ones_do(gap: str, free: int, requir
 
 def test_every_rule_of_values_is_valid() -> None:
     values: list[Node] = [Leaf(name) for name in gbnf.LEAVES]
-    grammar = Checker(gbnf.text_of(seq(Lit("="), choice(*values))))
+    grammar = Checker(gbnf.render_tree(seq(Lit("="), choice(*values))))
     for text in (
         "1.5e-300",
         "-0.5",
@@ -71,19 +73,21 @@ def test_every_rule_of_values_is_valid() -> None:
 def test_a_literal_is_escaped() -> None:
     odd = '"\\\n\r\t\x01]^-[é😀'
     stops = FreeText(((Lit(odd),),))
-    grammar = Checker(gbnf.text_of(seq(Lit(odd), stops, Lit(odd))))
+    grammar = Checker(gbnf.render_tree(seq(Lit(odd), stops, Lit(odd))))
     assert grammar.accepts(f"{odd}a]^-[{odd}")
     assert not grammar.accepts(f"{odd}{odd}{odd}")
 
 
 def test_no_escape_runs_into_what_follows() -> None:
     """xgrammar reads as many hexadecimal digits behind `\\x` as there are."""
-    text = gbnf.text_of(seq(Lit("\x01a"), FreeText(((Lit("[c"),),)))) + "".join(gbnf.LEAVES.values())
+    text = gbnf.render_tree(seq(Lit("\x01a"), FreeText(((Lit("[c"),),)))) + "".join(gbnf.LEAVES.values())
     assert "\\x" not in text
     assert "\\u0001a" in text
 
 
 def test_what_stands_there_twice_is_one_rule() -> None:
-    text = gbnf.text_of(seq(Lit("a"), Some(Leaf("string"), Lit(","), 0), Lit("b"), Some(Leaf("string"), Lit(","), 0)))
+    text = gbnf.render_tree(
+        seq(Lit("a"), Some(Leaf("string"), Lit(","), 0), Lit("b"), Some(Leaf("string"), Lit(","), 0))
+    )
     assert text.count("string ::=") == text.count("r0 ::=") == 1
     assert "r1" not in text

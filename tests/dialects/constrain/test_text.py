@@ -6,7 +6,7 @@ import pytest
 
 from tests.dialects.constrain.material import call, required, text_of
 from tests.dialects.material import DIALECTS, calls, read
-from vtc.dialects.constrain.tree import FreeText, holds
+from vtc.dialects.constrain.tree import FreeText, is_free_text
 from vtc.dialects.syntax.pattern import Lit, OneOf, Space
 from vtc.events import Tool
 
@@ -15,12 +15,12 @@ STOP = FreeText(((Lit("</a"), Space(), Lit(">"), Space(), OneOf(("<b", "<c"))),)
 
 @pytest.mark.parametrize("value", ["", "x", "</a", "</a> x", "</a><d", "<</a>x", "</a></a>.", "</a>\\t<b"])
 def test_a_value_may_hold_what_does_not_end_it(value: str) -> None:
-    assert holds(STOP, value)
+    assert is_free_text(STOP, value)
 
 
 @pytest.mark.parametrize("value", ["</a><b", "x</a >\n <c>", "</a></a> <b", "</a>\\n<b", "x</a>", "x</a> \n"])
 def test_it_may_hold_nothing_that_ends_it(value: str) -> None:
-    assert not holds(STOP, value)
+    assert not is_free_text(STOP, value)
 
 
 CONTENTS = [

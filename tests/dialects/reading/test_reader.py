@@ -16,7 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.dialects.material import AGENT, COMMON, DIALECTS, calls, content, described, merged, raw, read
-from tests.rules import ELEMENTS, PREFIXES, TURN_ENDS, WRAPPERS, rules, spoken
+from tests.rules import PREFIXES, QUOTING_ELEMENTS, TURN_ENDS, WRAPPERS, rules, spoken
 from vtc.dialects import Description, ModelFacts, Reader, compile_grammar
 from vtc.dialects.writing import write_calls
 from vtc.events import Call, Markup, Reasoning, Text, ToolCall
@@ -236,7 +236,7 @@ SPELLED = {
 """Other ways in which calls may begin, white space aside."""
 DOUBTFUL = (*TURN_ENDS, *WRAPPERS)
 """What waits for a call, or for the end of the reply."""
-OTHERS = ["```", "~~~", *THINK[0], *DOUBTFUL, *(f"<{name}>" for name in ELEMENTS)]
+OTHERS = ["```", "~~~", *THINK[0], *DOUBTFUL, *(f"<{name}>" for name in QUOTING_ELEMENTS)]
 PROSE = [
     "If a < b and c <= d, then <div class='x'> or </div>, <tool> or <tools> or <tool_call> alone.",
     "Use <function=(x)> or <invoke ...>, <read> a <bash-script>; <b>bold</b> {x} {'a': 1} [\"name\"].",

@@ -46,10 +46,10 @@ def scans(grammar: Grammar) -> Iterator[tuple[State, Scan]]:
     yield State.DOUBT, grammar.doubtful
     yield State.INFO, INFO
     own = frozenset(DIALECTS)
-    yield State.FENCE, grammar.closing_fence("```", own)
-    yield State.FENCED, grammar.closing_fence("```", None)
+    yield State.FENCE, grammar.scan_quotation_end("```", own)
+    yield State.FENCED, grammar.scan_quotation_end("```", None)
     for run in ("", ">", "    "):
-        yield State.LINE, grammar.line(run, own)
+        yield State.LINE, grammar.scan_line(run, own)
     yield State.SPAN, grammar.span
     yield State.QUOTED, SPAN_END
     for scan in (grammar.reasoning.opened, grammar.reasoning.begun):
@@ -59,18 +59,18 @@ def scans(grammar: Grammar) -> Iterator[tuple[State, Scan]]:
     yield State.ATTRIBUTES, ATTRIBUTES_END
     # Calls in code have no states of their own.
     for syntax in {syntax for head in grammar.heads.values() if (syntax := head.syntax).dialect in OWN}:
-        yield State.TAIL, grammar.tail(syntax, "f")
-        yield State.AFTER, grammar.after(syntax)
+        yield State.TAIL, grammar.scan_tail(syntax, "f")
+        yield State.AFTER, grammar.scan_after_call(syntax)
         yield State.UNDECIDED, grammar.scan_undecided(syntax)
         yield State.DAMAGED, grammar.scan_damaged(syntax, "f")
-        yield State.SPILL, grammar.closer(syntax, "f")
+        yield State.SPILL, grammar.scan_closer(syntax, "f")
         if syntax.body == "params":
-            yield State.ARGUMENTS, grammar.arguments(syntax, "f")
-            yield State.SOLE, grammar.sole(syntax, "f")
+            yield State.ARGUMENTS, grammar.scan_arguments(syntax, "f")
+            yield State.SOLE, grammar.scan_sole_value(syntax, "f")
             for index in range(len(syntax.dialect.params)):
-                yield State.VALUE, grammar.value(syntax, "f", index, "key")
-                yield State.GUESS, grammar.guess(syntax, index, "key")
-                yield State.CLOSING, grammar.closing(syntax, "f", index, "key")
+                yield State.VALUE, grammar.scan_value(syntax, "f", index, "key")
+                yield State.GUESS, grammar.scan_guessed_value(syntax, index, "key")
+                yield State.CLOSING, grammar.scan_after_value(syntax, "f", index, "key")
 
 
 def kinds(scan: Scan) -> set[str]:
@@ -250,7 +250,7 @@ def test_a_token_without_a_step_is_an_error_of_ours() -> None:
 def test_no_call_is_looked_for_in_code_unless_the_dialect_says_so() -> None:
     plain = [dialect for dialect in DIALECTS.values() if dialect.in_code == "text"]
     assert plain
-    assert TokenKind.CALL_OPENER not in kinds(Grammar(plain).closing_fence("```", None))
+    assert TokenKind.CALL_OPENER not in kinds(Grammar(plain).scan_quotation_end("```", None))
 
 
 def test_the_page_shows_the_table() -> None:

@@ -5,13 +5,18 @@ from __future__ import annotations
 import pytest
 
 from tests.dialects.material import AGENT, DIALECTS, calls, merged, raw, read
-from tests.rules import ELEMENTS, MARKS, MOST_AFTER, about
+from tests.rules import MARKS, MOST_AFTER, QUOTING_ELEMENTS, about
 from vtc.dialects.writing import write_calls
 from vtc.events import ToolCall
 
 CALL = ToolCall("bash", '{"command": "ls"}')
 QUOTABLE = [name for name, dialect in DIALECTS.items() if dialect.may_be_quoted]
-AFTER = [*(f"</{name}>" for name in ELEMENTS), *(f"?{run}" for run in about(MOST_AFTER, ".")), ".</code>", " now."]
+AFTER = [
+    *(f"</{name}>" for name in QUOTING_ELEMENTS),
+    *(f"?{run}" for run in about(MOST_AFTER, ".")),
+    ".</code>",
+    " now.",
+]
 
 
 @pytest.mark.parametrize("dialect", QUOTABLE)

@@ -10,7 +10,7 @@ import pytest
 
 from tests.dialects.material import AGENT, DIALECTS, TOOLS, plain
 from vtc.dialects import Description, PatternError
-from vtc.dialects.writing import tool_list
+from vtc.dialects.writing import render_tool_list
 from vtc.events import Tool
 
 STEP = {"type": "object", "properties": {"do": {"type": "string", "description": "What to do"}}, "required": ["do"]}
@@ -37,7 +37,7 @@ def prompted(template: str) -> Description:
 
 def fields(parameters: dict[str, Any]) -> Any:
     """What a template is told of a tool's parameters."""
-    return plain(tool_list(prompted("{{ tools[0].fields | list | tojson }}"), [Tool("f", "", parameters)]))
+    return plain(render_tool_list(prompted("{{ tools[0].fields | list | tojson }}"), [Tool("f", "", parameters)]))
 
 
 def test_fields_are_flat_in_order_with_their_depth() -> None:
@@ -80,7 +80,7 @@ def test_a_type_in_words(schema: dict[str, Any], words: str) -> None:
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_every_dialect_shows_all_there_is_to_know_of_a_tool(dialect: str) -> None:
-    text = tool_list(DIALECTS[dialect], [SAVE, *AGENT.values()])
+    text = render_tool_list(DIALECTS[dialect], [SAVE, *AGENT.values()])
     for name in ("save", "text", "mode", "steps", "options", *AGENT):
         assert name in text
     assert "Saves it." in text
@@ -101,15 +101,15 @@ def test_every_dialect_shows_all_there_is_to_know_of_a_tool(dialect: str) -> Non
     ids=str,
 )
 def test_every_dialect_shows_a_tool_that_says_little(dialect: str, parameters: dict[str, Any]) -> None:
-    text = tool_list(DIALECTS[dialect], [Tool("do_it", parameters=parameters)])
+    text = render_tool_list(DIALECTS[dialect], [Tool("do_it", parameters=parameters)])
     assert "do_it" in text
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_every_dialect_says_what_must_be_called(dialect: str) -> None:
     tools = list(TOOLS["typed"].values())
-    assert "the function save" in tool_list(DIALECTS[dialect], tools, "the function save")
-    assert " in this reply." not in tool_list(DIALECTS[dialect], tools)
+    assert "the function save" in render_tool_list(DIALECTS[dialect], tools, "the function save")
+    assert " in this reply." not in render_tool_list(DIALECTS[dialect], tools)
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -117,24 +117,24 @@ def test_what_looks_like_a_template_in_a_tool_is_text(dialect: str) -> None:
     tool = Tool(
         "f", "{{ 7 * 7 }} {% for x in y %} <b> & {# no #}", {"properties": {"a": {"description": "{{ tools }}"}}}
     )
-    text = tool_list(DIALECTS[dialect], [tool])
+    text = render_tool_list(DIALECTS[dialect], [tool])
     assert tool.description in text
     assert "{{ tools }}" in text
 
 
 def test_json_is_shown_as_it_is() -> None:
-    shown = tool_list(prompted("{{ tools[0].description | tojson }}"), [Tool("f", "<é> & 'x'")])
+    shown = render_tool_list(prompted("{{ tools[0].description | tojson }}"), [Tool("f", "<é> & 'x'")])
     assert shown == "\"<é> & 'x'\""
 
 
 def test_a_template_is_sandboxed() -> None:
     with pytest.raises(jinja2.exceptions.SecurityError):
-        tool_list(prompted("{{ tools.__class__.__mro__ }}"), [])
+        render_tool_list(prompted("{{ tools.__class__.__mro__ }}"), [])
 
 
 def test_a_name_that_does_not_exist_is_an_error_and_not_blank() -> None:
     with pytest.raises(jinja2.UndefinedError):
-        tool_list(prompted("{{ tool_list }}"), [])
+        render_tool_list(prompted("{{ tool_list }}"), [])
 
 
 def test_what_is_no_template_is_an_error() -> None:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from tests.dialects.material import DIALECTS
 from vtc.dialects import Grammar
-from vtc.dialects.syntax.pattern import Chars, Group, Lit, Maybe, OneOf, Part, Space, whole
-from vtc.dialects.syntax.scan import OFFERED, Scan, Token, beginnings, expecting, searching
+from vtc.dialects.syntax.pattern import Chars, Group, Lit, Maybe, OneOf, Part, Space, expression_of
+from vtc.dialects.syntax.scan import OFFERED_GROUP, Scan, Token, list_prefixes, make_expecting_scan, make_search_scan
 from vtc.dialects.syntax.tokens import FENCES, TICKS
 
 TAG = Token("tag", (Lit("<tag"), Space(), Lit(">")))
@@ -51,7 +51,7 @@ def named(found: re.Match[str] | None) -> str | None:
     ],
 )
 def test_searching(text: str, token: str | None, start: int | None) -> None:
-    scan = searching([TAG, LINE])
+    scan = make_search_scan([TAG, LINE])
     found = scan.search(text)
     assert named(found) == token
     assert (found and found.start()) == start
@@ -63,36 +63,36 @@ def test_searching(text: str, token: str | None, start: int | None) -> None:
     [("", "hold"), (" \n", "hold"), (" <ta", "hold"), ("\n\n<tag>", "tag"), ("x<tag>", None), (" " * 257, None)],
 )
 def test_expecting(text: str, token: str | None) -> None:
-    assert named(expecting([TAG]).match(text)) == token
+    assert named(make_expecting_scan([TAG]).match(text)) == token
 
 
 def test_what_begins_with_one_of_many_characters_can_be_expected() -> None:
-    scan = expecting([Token("p", (Chars("a-z", 8, "key"), Lit(":"))), Token("tail", (Lit("}"),))])
+    scan = make_expecting_scan([Token("p", (Chars("a-z", 8, "key"), Lit(":"))), Token("tail", (Lit("}"),))])
     assert [named(scan.match(text)) for text in ("ab:", " }", "ab", " ")] == ["p", "tail", "hold", "hold"]
     assert scan.match("ab", final=True) is None
 
 
 def test_some_tokens_count_only_as_the_last_thing() -> None:
-    scan = searching([TAG, Token("end", (Lit("<end>"),), at_end=True)])
+    scan = make_search_scan([TAG, Token("end", (Lit("<end>"),), at_end=True)])
     assert not scan.search("a <end>")
     assert not scan.search("a <end> b", final=True)
     assert named(scan.search("a <end> \n", final=True)) == "end"
 
 
 def test_the_end_of_the_text_can_be_expected() -> None:
-    scan = expecting([TAG], end="end")
+    scan = make_expecting_scan([TAG], end="end")
     assert [named(scan.match(text, final=True)) for text in (" ", " <tag>", " x")] == ["end", "tag", None]
     assert named(scan.match(" ")) == "hold"
 
 
 def test_a_state_without_tokens_finds_none() -> None:
-    assert not searching([]).search("a < b")
-    assert not searching([]).search("", final=True)
+    assert not make_search_scan([]).search("a < b")
+    assert not make_search_scan([]).search("", final=True)
 
 
 def test_a_token_that_holds_the_name_of_a_tool_is_none_if_the_tool_is_not_offered() -> None:
-    tool = Token("h", (Lit("<"), Group((Group((Chars("a-z", 8),), OFFERED),), "name"), Lit(">")))
-    scan = searching([tool, Token("tag", (Lit("<b>"),))])
+    tool = Token("h", (Lit("<"), Group((Group((Chars("a-z", 8),), OFFERED_GROUP),), "name"), Lit(">")))
+    scan = make_search_scan([tool, Token("tag", (Lit("<b>"),))])
     text = "<a> <b> <read>"
     assert [named(scan.search(text, at, offers="read".__eq__)) for at in (0, 5)] == ["tag", "h"]
     found = scan.search(text, final=True)
@@ -121,7 +121,7 @@ def told(found: re.Match[str] | None) -> object:
 
 @given(st.lists(st.sampled_from(PIECES), max_size=8).map("".join))
 def test_what_is_found_is_what_one_expression_for_each_token_finds(text: str) -> None:
-    scan = searching(TOKENS)
+    scan = make_search_scan(TOKENS)
     for at in range(len(text)):
         whole, found = by_expressions(text, at), scan.match(text, at)
         assert told(scan.match(text, at, final=True)) == told(whole)
@@ -130,7 +130,7 @@ def test_what_is_found_is_what_one_expression_for_each_token_finds(text: str) ->
 
 @given(st.lists(st.sampled_from(PIECES), min_size=2, max_size=8))
 def test_the_beginning_of_what_is_found_is_held(pieces: list[str]) -> None:
-    text, scan = "".join(pieces), searching(TOKENS)
+    text, scan = "".join(pieces), make_search_scan(TOKENS)
     found = scan.search(text, final=True)
     if found:
         for end in range(found.start() + 1, found.end()):
@@ -179,7 +179,7 @@ def _parts(draw: st.DrawFn, depth: int) -> tuple[Part, str]:
 
 
 def begins(parts: tuple[Part, ...], text: str) -> bool:
-    return named(searching([Token("t", (Lit("^"), *parts))]).match(f"^{text}")) == "hold"
+    return named(make_search_scan([Token("t", (Lit("^"), *parts))]).match(f"^{text}")) == "hold"
 
 
 @given(sequences())
@@ -188,7 +188,7 @@ def begins(parts: tuple[Part, ...], text: str) -> bool:
 @example(((Chars("0-9", 3), Lit("</a"), Space(), Lit(">")), "12</a  >"))
 def test_every_beginning_of_a_match_is_one(sequence: tuple[tuple[Part, ...], str]) -> None:
     parts, text = sequence
-    if not re.fullmatch(whole(parts), text):
+    if not re.fullmatch(expression_of(parts), text):
         return  # a possessive part took what a later one needs; then there is no match to begin
     assert all(begins(parts, text[:end]) for end in range(1, len(text)))
 
@@ -223,11 +223,11 @@ def test_how_a_part_begins(part: Part, beginnings: list[str], neither: list[str]
     ],
 )
 def test_what_a_token_begins_with(parts: tuple[Part, ...], texts: list[str]) -> None:
-    assert beginnings(parts) == texts
+    assert list_prefixes(parts) == texts
 
 
 def test_where_a_token_may_begin() -> None:
-    first = searching([TAG, *FENCES, TICKS]).first
+    first = make_search_scan([TAG, *FENCES, TICKS]).first
     assert all(first.search(text) for text in ("a <", "a <t", "`", "a ~~"))
     assert not any(first.search(text) for text in ("plain text.", "a < b", "a ~ b"))
 
@@ -238,4 +238,4 @@ def test_scans_of_all_grammars_share_what_they_compile() -> None:
         assert found
         return found.re
 
-    assert pattern(searching([TAG]), "<tag>") is pattern(searching([LINE, TAG]), "<tag>")
+    assert pattern(make_search_scan([TAG]), "<tag>") is pattern(make_search_scan([LINE, TAG]), "<tag>")

@@ -14,8 +14,14 @@ from hypothesis import strategies as st
 from tests.dialects import material
 from tests.dialects.material import CASES, DIALECTS
 from vtc.dialects import text_client
-from vtc.dialects.text_client import NO_RESULT, as_read, find_documented_tools, is_readable, with_samples
-from vtc.dialects.writing import to_text, write_calls
+from vtc.dialects.text_client import (
+    NO_RESULT_TEXT,
+    find_documented_tools,
+    is_readable,
+    rewrite_samples,
+    write_for_client,
+)
+from vtc.dialects.writing import convert_to_text, write_calls
 from vtc.events import Call, Message, Opaque, Tool, ToolCall
 
 CLINE = DIALECTS["cline"]
@@ -144,10 +150,10 @@ def test_an_empty_result_is_empty_and_a_missing_one_is_said_to_be() -> None:
     assert said(empty)[1:] == [("tool", "", "read_file")]
     missing = structured(assistant(READ), user("Never mind."), assistant(READ))
     assert said(missing)[1:] == [
-        ("tool", NO_RESULT, "read_file"),
+        ("tool", NO_RESULT_TEXT, "read_file"),
         ("user", "Never mind."),
         ("assistant", "", 'read_file{"path":"a.py"}'),
-        ("tool", NO_RESULT, "read_file"),
+        ("tool", NO_RESULT_TEXT, "read_file"),
     ]
 
 
@@ -194,7 +200,7 @@ def test_two_calls_of_one_turn() -> None:
     )
     assert said(first)[1:] == [
         ("tool", "r", "read_file"),
-        ("tool", NO_RESULT, "list_files"),
+        ("tool", NO_RESULT_TEXT, "list_files"),
         ("user", "[list_files] was not used: one tool a message."),
     ]
 
@@ -326,7 +332,7 @@ BODIES: list[tuple[Mapping[str, Tool], str, dict[str, Any], str]] = [
 def test_special_bodies_survive_both_ways(
     tools: Mapping[str, Tool], name: str, arguments: dict[str, Any], text: str
 ) -> None:
-    assert as_read(ToolCall(name, json.dumps(arguments)), CLINE, tools) == text
+    assert write_for_client(ToolCall(name, json.dumps(arguments)), CLINE, tools) == text
     assert calls(structured(assistant(text), tools=tools)) == [(name, arguments)]
 
 
@@ -336,11 +342,11 @@ def test_special_bodies_survive_both_ways(
 def test_what_the_client_would_not_understand_is_not_written() -> None:
     """Models that must give every argument give null for none; and to an unknown tag these clients are blind."""
     call = ToolCall("read_file", '{"path":"a.py","start_line":null,"why":"to see"}')
-    assert as_read(call, CLINE, TOOLS) == READ
+    assert write_for_client(call, CLINE, TOOLS) == READ
 
 
 def test_a_call_of_an_unknown_tool_is_written_as_it_is() -> None:
-    assert as_read(ToolCall("new", '{"x":"y"}'), CLINE, TOOLS) == "<new>\n<x>y</x>\n</new>"
+    assert write_for_client(ToolCall("new", '{"x":"y"}'), CLINE, TOOLS) == "<new>\n<x>y</x>\n</new>"
 
 
 @pytest.mark.parametrize(
@@ -370,9 +376,9 @@ def test_a_call_that_needed_repair_or_is_of_another_dialect_is_not_readable() ->
 
 def test_samples_are_written_in_another_way() -> None:
     prompt = f"For example:\n\n{READ}\n\nThen `<read_file>` and <thinking> and:\n{LIST}\nend."
-    found = with_samples(prompt, CLINE, TOOLS, lambda call: f"({call.name})")
+    found = rewrite_samples(prompt, CLINE, TOOLS, lambda call: f"({call.name})")
     assert found == "For example:\n\n(read_file)\n\nThen `<read_file>` and <thinking> and:\n\n(list_files)\nend."
-    assert with_samples("nothing < here", CLINE, TOOLS, lambda call: "") == "nothing < here"
+    assert rewrite_samples("nothing < here", CLINE, TOOLS, lambda call: "") == "nothing < here"
 
 
 # Promotion and the way back
@@ -448,13 +454,13 @@ def test_promotion_and_the_way_back_preserve_names_arguments_and_order(
     messages: list[Message] = []
     for text, made, answered in turns:
         native = [ToolCall(name, json.dumps(arguments)) for name, arguments in made]
-        xml = "\n\n".join(as_read(call, CLINE, TOOLS) for call in native)
+        xml = "\n\n".join(write_for_client(call, CLINE, TOOLS) for call in native)
         messages.append(assistant(f"{text}\n\n{xml}"))
         if answered:
             messages.append(user(*(f"[{name} for 'x'] Result:\n{text}" for name, _ in made), "more"))
     found = structured(*messages)
     assert calls(found) == [call for _, made, _ in turns for call in made]
-    shown = to_text(found, CLINE, TOOLS)
+    shown = convert_to_text(found, CLINE, TOOLS)
     again = structured(*(message for message in shown if message.role == "assistant"))
     assert calls(again) == calls(found)
 
@@ -464,6 +470,6 @@ def test_calls_of_the_client_survive_in_another_dialect(call: tuple[str, dict[st
     """The same for a model that is shown the conversation in its own way of writing."""
     assume(not undecidable(*call))
     native = ToolCall(call[0], json.dumps(call[1]))
-    (found, _) = structured(assistant(as_read(native, CLINE, TOOLS)))
+    (found, _) = structured(assistant(write_for_client(native, CLINE, TOOLS)))
     text = write_calls(found.calls, DIALECTS[dialect], TOOLS)
     assert material.calls(material.read([text], [DIALECTS[dialect]], TOOLS)) == [call]

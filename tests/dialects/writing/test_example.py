@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.dialects.material import AGENT, DIALECTS, calls, read
-from tests.known import NAMELESS
-from vtc.dialects.writing import example, tool_list
+from tests.known import NAMELESS_TOOL
+from vtc.dialects.writing import render_example, render_tool_list
 from vtc.events import Tool
 
 PROMPTED = [name for name, dialect in DIALECTS.items() if dialect.prompt]
@@ -37,7 +37,7 @@ LIST = tool("list", path=TEXT, depth={"type": "integer"})
 
 def shown(*tools: Tool) -> tuple[str, dict[str, Any]]:
     """The name and the arguments in an example in which the arguments are JSON."""
-    found = re.fullmatch(r"<function=(\w+)>(.*)</function>", example(DIALECTS["function-tag"], tools))
+    found = re.fullmatch(r"<function=(\w+)>(.*)</function>", render_example(DIALECTS["function-tag"], tools))
     assert found
     return found[1], json.loads(found[2])
 
@@ -68,11 +68,11 @@ def test_what_is_required_is_shown_and_all_there_is_if_nothing_is() -> None:
 
 
 def test_an_object_whose_keys_say_what_is_what_has_no_names() -> None:
-    assert example(DIALECTS["bare-json"], [WRITE]) == '{"name": "...", "arguments": {"...": "..."}}'
+    assert render_example(DIALECTS["bare-json"], [WRITE]) == '{"name": "...", "arguments": {"...": "..."}}'
 
 
 def test_there_is_none_without_tools() -> None:
-    assert example(DIALECTS["hermes"], []) == ""
+    assert render_example(DIALECTS["hermes"], []) == ""
 
 
 @pytest.mark.parametrize(
@@ -85,25 +85,25 @@ def test_a_schema_that_is_none_costs_its_arguments(schema: dict[str, Any]) -> No
 @pytest.mark.parametrize("name", PROMPTED)
 @pytest.mark.parametrize("tools", [[WRITE], [tool("ping")], [COUNT]], ids=lambda tools: tools[0].name)
 def test_it_is_a_call_that_the_dialect_reads(name: str, tools: list[Tool]) -> None:
-    text = example(DIALECTS[name], tools)
-    found = calls(read([text], [DIALECTS[name]], {one.name: one for one in (*tools, NAMELESS)}))
-    assert [call[0] for call in found] in ([tools[0].name], [NAMELESS.name])
+    text = render_example(DIALECTS[name], tools)
+    found = calls(read([text], [DIALECTS[name]], {one.name: one for one in (*tools, NAMELESS_TOOL)}))
+    assert [call[0] for call in found] in ([tools[0].name], [NAMELESS_TOOL.name])
     # Nor is it carried out where no name is in it.
     assert not calls(read([text], [DIALECTS[name]], {READ.name: READ}))
 
 
 @pytest.mark.parametrize("name", PROMPTED)
 def test_a_prompt_holds_the_example_and_is_the_same_each_time(name: str) -> None:
-    text = tool_list(DIALECTS[name], [READ])
-    assert example(DIALECTS[name], [READ]) in text
-    assert text == tool_list(DIALECTS[name], [READ])
+    text = render_tool_list(DIALECTS[name], [READ])
+    assert render_example(DIALECTS[name], [READ]) in text
+    assert text == render_tool_list(DIALECTS[name], [READ])
 
 
 @pytest.mark.parametrize("name", PROMPTED)
 def test_a_prompt_teaches_by_no_placeholder_and_shows_no_markup_of_results(name: str) -> None:
     tools = [READ, WRITE, MOVE, COUNT, LIST, *AGENT.values()]
     # A dialect's own markup may hold such words.
-    text = tool_list(DIALECTS[name], tools).replace(example(DIALECTS[name], tools), "")
+    text = render_tool_list(DIALECTS[name], tools).replace(render_example(DIALECTS[name], tools), "")
     assert not PLACEHOLDER.search(text)
     assert not RESULT_TAG.search(text)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.dialects.material import AGENT, DIALECTS, calls, content, read
-from vtc.dialects.writing import to_text, with_tools
+from vtc.dialects.writing import append_tools, convert_to_text
 from vtc.events import Message, Opaque, ToolCall
 
 READ = ToolCall("read_file", '{"path": "a"}', "c1")
@@ -23,7 +23,7 @@ def test_a_conversation_as_text() -> None:
         Message("tool", (), call_id="c2", name="bash"),
         Message("assistant", ("Done.",)),
     ]
-    after = to_text(before, TAG, AGENT)
+    after = convert_to_text(before, TAG, AGENT)
     assert [(message.role, message.text) for message in after] == [
         ("system", "Be brief."),
         ("user", "Look."),
@@ -43,32 +43,34 @@ def test_a_conversation_as_text() -> None:
 @pytest.mark.parametrize("dialect", [name for name, one in DIALECTS.items() if one.section_anchor != "message"])
 def test_what_the_model_is_shown_as_its_own_reads_as_what_it_did(dialect: str) -> None:
     description = DIALECTS[dialect]
-    (message,) = to_text([Message("assistant", ("I look.",), (READ, RUN))], description, AGENT)
+    (message,) = convert_to_text([Message("assistant", ("I look.",), (READ, RUN))], description, AGENT)
     events = read([message.text], [description])
     assert calls(events) == [("read_file", {"path": "a"}), ("bash", {"command": "ls"})]
     assert content(events) == "I look."
 
 
 def test_calls_without_text_stand_alone() -> None:
-    (message,) = to_text([Message("assistant", (), (RUN,))], TAG, AGENT)
+    (message,) = convert_to_text([Message("assistant", (), (RUN,))], TAG, AGENT)
     assert message.text == "<bash>\n<command>ls</command>\n</bash>"
 
 
 def test_a_result_with_a_picture_keeps_it_in_its_place() -> None:
-    (message,) = to_text([Message("tool", ("seen: ", IMAGE, "end"), call_id="c1", name="bash")], DIALECTS["hermes"], {})
+    (message,) = convert_to_text(
+        [Message("tool", ("seen: ", IMAGE, "end"), call_id="c1", name="bash")], DIALECTS["hermes"], {}
+    )
     assert message.content == ("<tool_response>\n", "seen: ", IMAGE, "end", "\n</tool_response>")
     assert message.role == "user"
 
 
 def test_a_result_of_nobody_knows_what() -> None:
-    (message,) = to_text([Message("tool", ("x",))], TAG, AGENT)
+    (message,) = convert_to_text([Message("tool", ("x",))], TAG, AGENT)
     assert message.text == "Tool Result from tool:\nx"
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_a_result_is_never_altered(dialect: str) -> None:
     result = "{result} {name} {{ x }} </tool_response> <stdout>\n\0"
-    (message,) = to_text([Message("tool", (result,), name="bash")], DIALECTS[dialect], AGENT)
+    (message,) = convert_to_text([Message("tool", (result,), name="bash")], DIALECTS[dialect], AGENT)
     assert result in message.text
     assert message.role == DIALECTS[dialect].result_role
 
@@ -76,15 +78,15 @@ def test_a_result_is_never_altered(dialect: str) -> None:
 def test_tools_are_added_to_the_system_message_or_get_one() -> None:
     tools = list(AGENT.values())
     user = Message("user", ("Hi.",))
-    alone, unchanged = with_tools([user], TAG, tools, "auto")
+    alone, unchanged = append_tools([user], TAG, tools, "auto")
     assert (alone.role, unchanged) == ("system", user)
     assert all(f"## {name}" in alone.text for name in AGENT)
-    added, _ = with_tools([Message("system", ("Be brief.",), source={"role": "system"}), user], TAG, tools, "auto")
+    added, _ = append_tools([Message("system", ("Be brief.",), source={"role": "system"}), user], TAG, tools, "auto")
     assert added.text == f"Be brief.\n\n{alone.text}"
     assert added.source == {"role": "system"}
-    empty, _ = with_tools([Message("system"), user], TAG, tools, "auto")
+    empty, _ = append_tools([Message("system"), user], TAG, tools, "auto")
     assert empty.text == alone.text
-    (nobody,) = with_tools([], TAG, tools, "auto")
+    (nobody,) = append_tools([], TAG, tools, "auto")
     assert nobody == alone
 
 
@@ -92,7 +94,7 @@ def test_the_choice_of_tools_is_said() -> None:
     tools = list(AGENT.values())
 
     def said(choice: str) -> str:
-        return with_tools([], TAG, tools, choice)[0].text
+        return append_tools([], TAG, tools, choice)[0].text
 
     assert "You must use at least one function in this reply." in said("required")
     assert "You must use the function bash in this reply." in said("bash")

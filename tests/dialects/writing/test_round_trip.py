@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.dialects.material import DIALECTS, body, calls, content, fill_pattern, read, typed
+from tests.dialects.material import DIALECTS, calls, content, fill_pattern, find_body_slot, read, typed
 from vtc.dialects import Description
 from vtc.dialects.writing import write_calls
 from vtc.dialects.writing.calls import RoundTrip
 from vtc.events import Tool, ToolCall
 
-PARAMS = [name for name, one in DIALECTS.items() if body(one.calls[0]) == "params"]
+PARAMS = [name for name, one in DIALECTS.items() if find_body_slot(one.calls[0]) == "params"]
 SCHEMA = {
     "type": "object",
     "properties": {"path": {"type": "string"}, "content": {"type": "string"}, "mode": {"enum": ["a", "b"]}, "any": {}},

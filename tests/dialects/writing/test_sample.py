@@ -9,7 +9,7 @@ import pytest
 
 from tests.dialects.material import AGENT, DIALECTS, TOOLS, calls, read
 from vtc.dialects.arguments import parameter
-from vtc.dialects.writing import make_sample_arguments, usage
+from vtc.dialects.writing import make_sample_arguments, render_usage
 from vtc.events import Tool
 
 TEXT = {"type": "string"}
@@ -46,7 +46,7 @@ def test_a_schema_that_is_none_costs_nothing_but_its_arguments(schema: dict[str,
 def test_a_usage_is_a_whole_call_of_its_tool(name: str, tools: dict[str, Tool]) -> None:
     """With all that the tool requires and nothing that it does not declare; none where no such tool is offered."""
     for one in tools.values():
-        text = usage(DIALECTS[name], one)
+        text = render_usage(DIALECTS[name], one)
         ((called, arguments),) = calls(read([text], [DIALECTS[name]], tools))
         assert called == one.name
         assert one.schema.missing(arguments) == []

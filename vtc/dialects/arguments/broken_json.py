@@ -22,14 +22,21 @@ from typing import Any, NamedTuple
 
 from vtc import json_schema
 from vtc.dialects.arguments import values
-from vtc.dialects.arguments.json_object import LITERALS, MOST_DEPTH, NUMBER, JsonBody, dumped, encodable
+from vtc.dialects.arguments.json_object import (
+    JSON_NUMBER,
+    LITERALS,
+    MAX_JSON_DEPTH,
+    JsonBody,
+    dump_json,
+    escape_surrogates,
+)
 from vtc.dialects.repair import Repair
 from vtc.json_schema import ObjectSchema, Schema
 
 # A string cut out of broken JSON: what it holds that may be structure, and how JSON writes it.
 
 
-QUOTE = re.compile(r"\\.|[\"']", re.DOTALL)
+QUOTE_OR_ESCAPE = re.compile(r"\\.|[\"']", re.DOTALL)
 """Finds quotes and escapes."""
 _NAMED = re.compile(r"""["',]\s{0,99}+([\w.$-]{1,128}+)["']?\s{0,99}+:""")
 """Finds keys in a string that holds quotes."""
@@ -56,22 +63,22 @@ class CutString(NamedTuple):
     """It stands in a list, where any string may follow."""
 
 
-def with_escaped_quotes(text: str, quote: str) -> str:
+def escape_quotes(text: str, quote: str) -> str:
     """Return the text of a string with each quote of a kind escaped."""
-    return QUOTE.sub(lambda match: f"\\{quote}" if match[0] == quote else match[0], text)
+    return QUOTE_OR_ESCAPE.sub(lambda match: f"\\{quote}" if match[0] == quote else match[0], text)
 
 
-def quotes_in(text: str, quote: str) -> int:
+def count_quotes(text: str, quote: str) -> int:
     """Count the quotes of a kind in a text that are not escaped."""
-    return sum(match[0] == quote for match in QUOTE.finditer(text)) if quote in text else 0
+    return sum(match[0] == quote for match in QUOTE_OR_ESCAPE.finditer(text)) if quote in text else 0
 
 
-def holds_structure(text: str, cut: CutString) -> bool | None:
+def has_structure(text: str, cut: CutString) -> bool | None:
     """True if a string with quotes in it must have ended before its end, None if it may have.
 
     What looks like a key is the string's own only between braces and quotes that are all in pairs.
     """
-    quotes = quotes_in(text, cut.quote) if cut.quote else 0
+    quotes = count_quotes(text, cut.quote) if cut.quote else 0
     if not quotes:
         return False
     if cut.quote == "'" and _NEXT_STRING.search(text):
@@ -92,34 +99,34 @@ def holds_structure(text: str, cut: CutString) -> bool | None:
     return None if strange and (quotes % 2 or depth or lowest) else False
 
 
-def as_json(text: str, quote: str, *, python: bool) -> tuple[str, list[str]] | None:
+def encode_string(text: str, quote: str, *, python: bool) -> tuple[str, list[str]] | None:
     """Write a string as JSON, with the repairs that took; None if it could be read in two ways.
 
     `python` if the object has strings in single quotes: then escapes are Python's.
     """
     if _PLAIN.fullmatch(text):
         return f'"{text}"', []
-    held = bool(quote) and quotes_in(text, quote) > 0
-    escapes = {match[0][1] for match in QUOTE.finditer(text) if len(match[0]) > 1}
+    held = bool(quote) and count_quotes(text, quote) > 0
+    escapes = {match[0][1] for match in QUOTE_OR_ESCAPE.finditer(text) if len(match[0]) > 1}
     if python and escapes & _UNSURE:
         return None
     if python and not held:
         with contextlib.suppress(ValueError):
-            return dumped(values.python_literal(f"{quote}{text}{quote}")), []
+            return dump_json(values.python_literal(f"{quote}{text}{quote}")), []
     if python and escapes & _PYTHON:
         return None
     body = JsonBody()
-    escaped = with_escaped_quotes(text, '"')
+    escaped = escape_quotes(text, '"')
     body.feed(f'["{escaped}"]', 0, final=True)
     repairs = [*([Repair.JSON_INNER_QUOTES] if held else []), *body.repairs]
     return (body.text()[1:-1], repairs) if body.done else None
 
 
-MOST_MARKS = 100_000
+MAX_JSON_MARKS = 100_000
 """Quotes, braces, backslashes and line breaks in a text beyond which it is not read."""
-MOST_QUOTES = 10_000
+MAX_INNER_QUOTES = 10_000
 """Quotes in a text beyond which it is not asked which of them end a string."""
-LEAST_STEPS, MOST_STEPS = 48, 20_000
+MIN_SEARCH_STEPS, MAX_SEARCH_STEPS = 48, 20_000
 """Steps of one search; between them there is one for four characters."""
 
 _GAP = r"(?:\s|//[^\n\"]{0,400}+\n|\#[^\n\"]{0,400}+\n|/\*(?:[^*\"]|\*(?!/)){0,400}+\*/)*+"
@@ -211,17 +218,17 @@ def read(text: str, expected: ExpectedObject, *, closed: bool, listed: bool = Fa
     If it is `listed` the text may also be the rest of a list: that comes before strings that hold quotes, which could
     take the next object in.
     """
-    if sum(map(text.count, "\"'{}\\\n\r\t")) > MOST_MARKS:
+    if sum(map(text.count, "\"'{}\\\n\r\t")) > MAX_JSON_MARKS:
         return None
     texts = [text, f"[{text}]"] if listed else [text]
     for inner in (False, True):
-        if inner and text.count('"') + text.count("'") > MOST_QUOTES:
+        if inner and text.count('"') + text.count("'") > MAX_INNER_QUOTES:
             return None
         for tried in [*texts]:
-            reading = _JsonSearch(tried, expected, closed=closed, inner=inner).reading()
+            reading = _JsonSearch(tried, expected, closed=closed, inner=inner).find_reading()
             if reading is None:
                 texts.remove(tried)
-            elif reading is not _NOTHING:
+            elif reading is not _NO_READING:
                 return reading
     return None
 
@@ -242,7 +249,7 @@ def read_value(text: str, schema: Schema) -> str | None:
     return reading.text if reading else None
 
 
-_NOTHING = Reading("", [])
+_NO_READING = Reading("", [])
 """No reading, whereas None says that there are several."""
 
 
@@ -254,13 +261,13 @@ class _JsonSearch:
         self.expected = expected
         self.closed = closed
         self.inner = inner
-        self.steps = min(MOST_STEPS, LEAST_STEPS + len(text) // 4)
+        self.steps = min(MAX_SEARCH_STEPS, MIN_SEARCH_STEPS + len(text) // 4)
 
     @cached_property
     def _quotes(self) -> dict[str, list[int]]:
         """The places of quotes that are not escaped, by kind."""
         quotes: dict[str, list[int]] = {'"': [], "'": []}
-        for token in QUOTE.finditer(self.text):
+        for token in QUOTE_OR_ESCAPE.finditer(self.text):
             if token[0] in quotes:
                 quotes[token[0]].append(token.start())
         return quotes
@@ -277,8 +284,8 @@ class _JsonSearch:
         first, last = bisect_left(places, start), bisect_left(places, end)
         return (depths[last - 1] if last else 0) - (depths[first - 1] if first else 0)
 
-    def reading(self) -> Reading | None:
-        """The only reading, `_NOTHING`, or None if it is not sure."""
+    def find_reading(self) -> Reading | None:
+        """The only reading, `_NO_READING`, or None if it is not sure."""
         first: Reading | None = None
         nodes = [_ParseState(0, "value", None)]
         while nodes:
@@ -289,7 +296,7 @@ class _JsonSearch:
             if node.state == "done":
                 if _SPACE.fullmatch(self.text, node.at):
                     reading = self._render_reading(node)
-                    if reading is _NOTHING:
+                    if reading is _NO_READING:
                         continue
                     if reading is None or node.doubt or (first and first.text != reading.text):
                         return None
@@ -300,7 +307,7 @@ class _JsonSearch:
                 if gap[0].strip():
                     node = node._replace(repairs=(*node.repairs, Repair.JSON_COMMENT))
                 nodes += _STATES[node.state](self, node, gap.end())
-        return None if self.steps < 0 else first or _NOTHING
+        return None if self.steps < 0 else first or _NO_READING
 
     # The states
 
@@ -308,18 +315,18 @@ class _JsonSearch:
         char = self.text[at : at + 1]
         if char and char in "{[":
             inner = self._open_container(char, node.open)
-            if inner.depth <= MOST_DEPTH:
+            if inner.depth <= MAX_JSON_DEPTH:
                 yield node.take_token(char, at + 1, f"first {char}", open=inner, no_comma=False)
         elif char == "]" and node.state != "value" and node.open and node.open.mark == "[" and not node.no_comma:
             trailing = (Repair.JSON_TRAILING_COMMA,) if node.state == "next [" else ()
             yield from self._close_container(node, at, *trailing)
         elif char and char in "\"'":
-            for end in self._ends(node.open, at + 1, char):
+            for end in self._find_ends(node.open, at + 1, char):
                 opened = self._record_tool_name(node.open, at + 1, end)
                 known, listed = (opened.known, opened.mark == "[") if opened else (frozenset[str](), False)
                 span = CutString(at + 1, end, char, known, listed)
                 yield node.take_token(span, end + 1, "after", open=opened, no_comma=False)
-        elif (word := _WORD.match(self.text, at)) and (NUMBER.match(word[0]) or word[0] in LITERALS):
+        elif (word := _WORD.match(self.text, at)) and (JSON_NUMBER.match(word[0]) or word[0] in LITERALS):
             python = (Repair.JSON_PYTHON_LITERAL,) if LITERALS.get(word[0], word[0]) != word[0] else ()
             yield node.take_token(LITERALS.get(word[0], word[0]), word.end(), "after", *python, no_comma=False)
         else:
@@ -348,17 +355,17 @@ class _JsonSearch:
             assert gap is not None
             span = CutString(at + 1, end, char)
             if self.text.startswith(":", gap.end()):
-                yield from self._with_key(node, key, span, gap.end() + 1, damaged=node.no_comma)
+                yield from self._take_key(node, key, span, gap.end() + 1, damaged=node.no_comma)
             elif self.text[gap.end() : gap.end() + 1] in _VALUE and not (node.no_comma or node.bare):
-                yield from self._with_key(node, key, span, gap.end(), Repair.JSON_MISSING_COLON, damaged=True)
+                yield from self._take_key(node, key, span, gap.end(), Repair.JSON_MISSING_COLON, damaged=True)
         bare = _BARE_KEY.match(self.text, at)
         if bare and not (node.no_comma or node.bare) and not (bare[1] and bare[3]):
             missing_end = bare[1] and self.text.startswith(bare[1], bare.end())
             if bare[4] == ":" or missing_end:
                 span = CutString(*bare.span(2), bare[1] or bare[3])
-                yield from self._with_key(node, bare[2], span, bare.end(), Repair.JSON_MISSING_QUOTE, damaged=True)
+                yield from self._take_key(node, bare[2], span, bare.end(), Repair.JSON_MISSING_QUOTE, damaged=True)
 
-    def _with_key(
+    def _take_key(
         self, node: _ParseState, key: str, span: CutString, at: int, *repairs: str, damaged: bool
     ) -> Iterator[_ParseState]:
         opened = node.open
@@ -420,7 +427,7 @@ class _JsonSearch:
 
     def _open_container(self, mark: str, around: _OpenContainer | None) -> _OpenContainer:
         if around is None:
-            return self._as(mark, self.expected.schema, None)
+            return self._describe_container(mark, self.expected.schema, None)
         if around.mark == "[":
             entry = around.schema.get("items") if around.around else around.schema
         elif around.is_call and around.key in self.expected.arguments:
@@ -429,9 +436,9 @@ class _JsonSearch:
             entry = around.declared.get(around.key)
         schema: Schema = entry if isinstance(entry, Mapping) else {}
         within = {name: around.schema[name] for name in ("$defs", "definitions") if name in around.schema}
-        return self._as(mark, {**within, **schema} if within else schema, around)
+        return self._describe_container(mark, {**within, **schema} if within else schema, around)
 
-    def _as(self, mark: str, schema: Schema, around: _OpenContainer | None) -> _OpenContainer:
+    def _describe_container(self, mark: str, schema: Schema, around: _OpenContainer | None) -> _OpenContainer:
         takes = ObjectSchema(schema if mark == "{" else {})
         declared = takes.properties
         known = frozenset(declared) | (around.known if around else frozenset())
@@ -460,7 +467,7 @@ class _JsonSearch:
         index = bisect_left(places, at)
         return places[index] if index < len(places) else -1
 
-    def _ends(self, opened: _OpenContainer | None, start: int, quote: str) -> Iterator[int]:
+    def _find_ends(self, opened: _OpenContainer | None, start: int, quote: str) -> Iterator[int]:
         """The places at which a string may end."""
         places = self._quotes[quote]
         first = bisect_left(places, start)
@@ -500,7 +507,7 @@ class _JsonSearch:
     # What comes of it
 
     def _render_reading(self, node: _ParseState) -> Reading | None:
-        """Write a reading as strict JSON; `_NOTHING` if a string of it ends elsewhere, None if that is not sure."""
+        """Write a reading as strict JSON; `_NO_READING` if a string of it ends elsewhere, None if that is not sure."""
         tokens: list[str | CutString] = []
         written = node.written
         while written:
@@ -513,21 +520,21 @@ class _JsonSearch:
         repairs = dict.fromkeys((*node.repairs, *([Repair.PYTHON_LITERAL] if python else [])))
         if self.inner:
             last = spans[0]
-            if Repair.JSON_CUT in repairs and quotes_in(self.text[last.start : last.end], last.quote):
+            if Repair.JSON_CUT in repairs and count_quotes(self.text[last.start : last.end], last.quote):
                 return None  # is the last quote the string's own?
-            swallowed = [holds_structure(self.text[span.start : span.end], span) for span in spans]
+            swallowed = [has_structure(self.text[span.start : span.end], span) for span in spans]
             if None in swallowed or True in swallowed:
-                return _NOTHING if True in swallowed else None
+                return _NO_READING if True in swallowed else None
         pieces: list[str] = []
         for token in reversed(tokens):
             if isinstance(token, str):
                 pieces.append(token)
-            elif string := as_json(self.text[token.start : token.end], token.quote, python=python):
+            elif string := encode_string(self.text[token.start : token.end], token.quote, python=python):
                 pieces.append(string[0])
                 repairs |= dict.fromkeys(string[1])
             else:
                 return None
-        return Reading(encodable("".join(pieces)), [*repairs])
+        return Reading(escape_surrogates("".join(pieces)), [*repairs])
 
 
 _STATES: Mapping[str, Callable[[_JsonSearch, _ParseState, int], Iterator[_ParseState]]] = {

@@ -12,18 +12,18 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
 
-from vtc.dialects.arguments.broken_json import with_escaped_quotes
-from vtc.dialects.arguments.python import PARAMETER, literal
+from vtc.dialects.arguments.broken_json import escape_quotes
+from vtc.dialects.arguments.python import NAME_EXPRESSION, read_literal
 from vtc.dialects.repair import Repair
 
-MOST_STEPS = 10_000
-"""Places at which a value may begin or end that are tried; a value counts for one more for each `PER_STEP` of it."""
-PER_STEP = 50
-"""Characters of a value: each is looked at anew for each of the places at which the value may end."""
-_KEY = re.compile(rf"\s*({PARAMETER})\s*=\s*(?!=)")  # used with match
-_NEXT = re.compile(rf"\s*+(?:(,)\s*+)?(?:(?={PARAMETER}\s*=(?!=))|\Z)")  # used with match
+MAX_KWARGS_STEPS = 10_000
+"""Maximum number of places tried as start or end of a value; a value costs one more for each `CHARACTERS_PER_STEP`."""
+CHARACTERS_PER_STEP = 50
+"""Characters of a value per step, since each place at which it may end scans the value again."""
+_KEY = re.compile(rf"\s*({NAME_EXPRESSION})\s*=\s*(?!=)")  # used with match
+_NEXT = re.compile(rf"\s*+(?:(,)\s*+)?(?:(?={NAME_EXPRESSION}\s*=(?!=))|\Z)")  # used with match
 _BARE = re.compile(  # used with match
-    rf"[^'\"\s](?:\s*+[^'\"\s])*?(?=\s*+(?:,\s*+{PARAMETER}\s*+=(?!=)|,?\s*+\Z))"
+    rf"[^'\"\s](?:\s*+[^'\"\s])*?(?=\s*+(?:,\s*+{NAME_EXPRESSION}\s*+=(?!=)|,?\s*+\Z))"
 )
 
 
@@ -38,7 +38,7 @@ class KwargsState(NamedTuple):
 def read(text: str) -> KwargsState | None:
     """Read the arguments between the brackets of a call; None if they can be read in no way, or in two."""
     search = _KwargsSearch(text)
-    readings = list(islice(search.readings(0, KwargsState()), 2))
+    readings = list(islice(search.find_readings(0, KwargsState()), 2))
     return readings[0] if len(readings) == 1 and search.steps >= 0 and readings[0].repairs else None
 
 
@@ -47,15 +47,15 @@ class _KwargsSearch:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.steps = MOST_STEPS
+        self.steps = MAX_KWARGS_STEPS
 
-    def readings(self, at: int, before: KwargsState) -> Iterator[KwargsState]:
+    def find_readings(self, at: int, before: KwargsState) -> Iterator[KwargsState]:
         """Read the arguments from `at` on in every way, after those `before`."""
         self.steps -= 1
         key = _KEY.match(self.text, at)
         if self.steps < 0 or key is None or key[1] in dict(before.values):
             return
-        for value, end, repairs in self._values(key.end()):
+        for value, end, repairs in self._find_values(key.end()):
             following = _NEXT.match(self.text, end)
             assert following is not None
             ends = following.end() == len(self.text)
@@ -64,14 +64,14 @@ class _KwargsSearch:
             if ends:
                 yield more
             else:
-                yield from self.readings(following.end(), more)
+                yield from self.find_readings(following.end(), more)
 
-    def _values(self, at: int) -> Iterator[tuple[str, int, frozenset[Repair]]]:
+    def _find_values(self, at: int) -> Iterator[tuple[str, int, frozenset[Repair]]]:
         """Find the values that may stand here, as JSON, where each ends, and the repairs that took."""
         quote = self.text[at : at + 1]
         if quote not in ("'", '"'):
             bare = _BARE.match(self.text, at)
-            value = literal(bare[0]) if bare else None
+            value = read_literal(bare[0]) if bare else None
             if bare and value is not None:
                 yield value, bare.end(), frozenset()
             return
@@ -83,9 +83,9 @@ class _KwargsSearch:
             if match[0] != quote or not _NEXT.match(self.text, end + 1):
                 continue
             inner = self.text[at + 1 : end]
-            self.steps -= len(inner) // PER_STEP
-            escaped = with_escaped_quotes(inner, quote)
-            value = literal(f"{quote}{escaped}{quote}")
+            self.steps -= len(inner) // CHARACTERS_PER_STEP
+            escaped = escape_quotes(inner, quote)
+            value = read_literal(f"{quote}{escaped}{quote}")
             if value is not None:
                 held = escaped != inner
                 repairs = frozenset({Repair.JSON_INNER_QUOTES} if held else {})

@@ -10,16 +10,16 @@ from typing import Any, NamedTuple
 from vtc.dialects.arguments import values
 from vtc.dialects.arguments.broken_json import ExpectedObject
 from vtc.dialects.arguments.json_object import (
-    GivenTwiceError,
+    DuplicateKeyError,
     JsonBody,
-    dumped,
-    encodable,
-    members,
+    dump_json,
+    escape_surrogates,
+    load_unique_keys,
     render_members,
-    value_of,
+    split_members,
 )
 from vtc.dialects.repair import Repair
-from vtc.dialects.syntax.description import AROUND, LISTS, SYNONYMS, Envelope
+from vtc.dialects.syntax.description import ARGUMENT_KEYS, CALL_LIST_KEYS, WRAPPER_KEYS, Envelope
 from vtc.events import Tool
 
 
@@ -41,13 +41,13 @@ class EnvelopeContent(NamedTuple):
 
 
 DECLARATION = "it declares a tool, as the list of tools does"
-_ABOUT_THE_CALL = ("id", "type", "index", *AROUND)
+_ABOUT_THE_CALL = ("id", "type", "index", *WRAPPER_KEYS)
 _NAMES = ("tool", "tool_name", "function", "function_name", "func", "action", "method", "call")
 """Keys that models write for that of the name."""
 _KINDS = ('"function"', '"tool_use"', '"tool_call"', '"function_call"')
 """What `type` says of a call, as JSON."""
 
-MOST_TOOLS = 64
+MAX_CANDIDATE_TOOLS = 64
 """Tools whose parameters are known where the name of the one that is meant is not."""
 
 
@@ -55,7 +55,7 @@ def describe_expected_call(
     keys: Envelope, tools: Mapping[str, Tool], offered: Callable[[str], Tool | None]
 ) -> ExpectedObject:
     """Describe a call for the search of broken JSON. `offered` finds the tool that a written name means."""
-    arguments = frozenset((*keys.arguments, *SYNONYMS)) - {*keys.name}
+    arguments = frozenset((*keys.arguments, *ARGUMENT_KEYS)) - {*keys.name}
     entries: dict[str, Any] = {key: {} for key in (*_ABOUT_THE_CALL, *([keys.id] if keys.id else []), *arguments)}
     entries |= {key: {"type": "string"} for key in keys.name}
 
@@ -63,7 +63,7 @@ def describe_expected_call(
         if name:
             tool = offered(name)
             return tool.parameters if tool else None
-        some = itertools.islice(tools.values(), MOST_TOOLS)
+        some = itertools.islice(tools.values(), MAX_CANDIDATE_TOOLS)
         return {"properties": {key: entry for tool in some for key, entry in tool.schema.properties.items()}}
 
     return ExpectedObject({"type": "object", "properties": entries}, frozenset(keys.name), arguments, schema)
@@ -71,19 +71,19 @@ def describe_expected_call(
 
 def extract_call_list(text: str) -> str | None:
     """Return the list in an object that holds nothing but a list of calls, as JSON text; None for any other."""
-    if not any(key in text for key in LISTS):
+    if not any(key in text for key in CALL_LIST_KEYS):
         return None
-    fields = members(text)
-    lists = [value for key, value in fields.items() if key in LISTS and value.startswith("[")]
+    fields = split_members(text)
+    lists = [value for key, value in fields.items() if key in CALL_LIST_KEYS and value.startswith("[")]
     return lists[0] if len(fields) == len(lists) == 1 else None
 
 
 def read_arguments(name: str, text: str, tool: Tool | None) -> EnvelopeContent:
     """Read a call whose JSON is the arguments, or a string that holds them. Raises `NotACall`."""
     if text.startswith('"'):
-        text = _decode_nested_arguments(value_of(text))
-        return EnvelopeContent(name, text, _object(text), tool, repairs=(Repair.ARGUMENTS_ENCODED_TWICE,))
-    return EnvelopeContent(name, text, _object(text, "its arguments are no object"), tool)
+        text = _decode_nested_arguments(load_unique_keys(text))
+        return EnvelopeContent(name, text, _parse_object(text), tool, repairs=(Repair.ARGUMENTS_ENCODED_TWICE,))
+    return EnvelopeContent(name, text, _parse_object(text, "its arguments are no object"), tool)
 
 
 def read_parameters(
@@ -95,11 +95,11 @@ def read_parameters(
     """
     repairs: tuple[str, ...] = ()
     ((key, value), *more) = parameters.items() or [("", None)]
-    if not more and key in SYNONYMS and key not in declared:
+    if not more and key in ARGUMENT_KEYS and key not in declared:
         inner = values.parse_unquoted(value)[0] if isinstance(value, str) else value
         if isinstance(inner, dict) and (not inner or any(key in declared for key in inner)):
             parameters, repairs = inner, (Repair.ARGUMENTS_KEY,)
-    text = encodable(json.dumps(parameters, ensure_ascii=False, separators=(",", ":")))
+    text = escape_surrogates(json.dumps(parameters, ensure_ascii=False, separators=(",", ":")))
     return EnvelopeContent(name, text, parameters, tool, repairs=repairs)
 
 
@@ -115,12 +115,12 @@ def read(
     With `needs_arguments`, an object without an arguments key is an answer and no call. `offered` finds the
     tool that a written name means: none of its parameters may be dropped, under whatever key it stands.
     """
-    call, fields = _object(text), members(text)
-    around = [key for key in AROUND if isinstance(call.get(key), dict)]
-    if around and not any(key in call for key in keys.name if key not in AROUND):
+    call, fields = _parse_object(text), split_members(text)
+    around = [key for key in WRAPPER_KEYS if isinstance(call.get(key), dict)]
+    if around and not any(key in call for key in keys.name if key not in WRAPPER_KEYS):
         # The API's own form, {"type": "function", "function": {…}}.
         inner = fields[around[0]]
-        call, fields = {**call, **_object(inner)}, {**fields, **members(inner)}
+        call, fields = {**call, **_parse_object(inner)}, {**fields, **split_members(inner)}
     repairs: tuple[str, ...] = ()
     named = next((key for key in keys.name if key in call), "")
     if not named and not needs_arguments:
@@ -139,27 +139,27 @@ def read(
         raise NotACall(DECLARATION)
     about = {named, *keys.name, *_ABOUT_THE_CALL, keys.id}
     if not key:  # what tells of the call elsewhere may be an argument here
-        about -= {key for key in parameters if key not in (named, *AROUND) and fields.get(key) not in _KINDS}
+        about -= {key for key in parameters if key not in (named, *WRAPPER_KEYS) and fields.get(key) not in _KINDS}
     rest = {key: value for key, value in fields.items() if key not in about}
     if not key:
-        text, noted = _elsewhere(rest, parameters)
+        text, noted = _find_arguments(rest, parameters)
         repairs += noted
-        arguments = value_of(text)
+        arguments = load_unique_keys(text)
     elif beside := [field for field in rest if field not in keys.arguments and field in parameters]:
         if call[key] not in ({}, None, ""):
             raise NotACall(f"{beside[0]!r} stands beside its arguments")
         text, repairs = render_members({field: rest[field] for field in beside}), (*repairs, Repair.FLAT_ARGUMENTS)
-        arguments = value_of(text)
+        arguments = load_unique_keys(text)
     else:
         text, arguments = fields[key], call[key]
     if isinstance(arguments, str):
         text, repairs = _decode_nested_arguments(arguments), (*repairs, Repair.ARGUMENTS_ENCODED_TWICE)
-        arguments = _object(text)
+        arguments = _parse_object(text)
     elif arguments is None:
         text, arguments = "{}", {}
     elif not isinstance(arguments, dict):
         raise NotACall("its arguments are no object")
-    if _declares(call, arguments):
+    if _has_schema(call, arguments):
         raise NotACall(DECLARATION)
     id_ = call.get(keys.id) if keys.id in about else None
     return EnvelopeContent(name, text, arguments, tool, id_ if isinstance(id_, str) else None, repairs)
@@ -175,21 +175,21 @@ def _find_name(
     several could be meant.
     """
     naming = [key for key, value in call.items() if isinstance(value, str) and offered(value) is not None]
-    has_arguments = any(isinstance(call.get(key), dict) for key in (*keys.arguments, *SYNONYMS))
+    has_arguments = any(isinstance(call.get(key), dict) for key in (*keys.arguments, *ARGUMENT_KEYS))
     if len(naming) == 1 and (has_arguments or naming[0] in _NAMES):
         return call, fields, naming[0]
     if len(call) == 1 and isinstance(value := call[name := next(iter(call))], dict) and offered(name) is not None:
         key, at = keys.name[0], keys.arguments[0]
-        return {key: name, at: value}, {key: dumped(name), at: fields[name]}, key
+        return {key: name, at: value}, {key: dump_json(name), at: fields[name]}, key
     return call, fields, ""
 
 
-def _elsewhere(fields: dict[str, str], declared: Collection[str]) -> tuple[str, tuple[str, ...]]:
+def _find_arguments(fields: dict[str, str], declared: Collection[str]) -> tuple[str, tuple[str, ...]]:
     """Find the arguments of a call that has none of the dialect's keys for them."""
     if not fields:
         return "{}", ()
     ((key, value), *more) = fields.items()
-    if not more and key in SYNONYMS and key not in declared and value.startswith(("{", '"{')):
+    if not more and key in ARGUMENT_KEYS and key not in declared and value.startswith(("{", '"{')):
         return value, (Repair.ARGUMENTS_KEY,)
     if all(key in declared for key in fields):
         return render_members(fields), (Repair.FLAT_ARGUMENTS,)
@@ -198,11 +198,11 @@ def _elsewhere(fields: dict[str, str], declared: Collection[str]) -> tuple[str, 
     )
 
 
-def _object(text: str, otherwise: str = "the JSON is no object") -> dict[str, Any]:
+def _parse_object(text: str, otherwise: str = "the JSON is no object") -> dict[str, Any]:
     """Read an object in which no key is given twice. Raises `NotACall`."""
     try:
-        value = value_of(text)
-    except GivenTwiceError as error:
+        value = load_unique_keys(text)
+    except DuplicateKeyError as error:
         raise NotACall(str(error)) from None
     if not isinstance(value, dict):
         raise NotACall(otherwise)
@@ -219,6 +219,6 @@ def _decode_nested_arguments(text: str) -> str:
     raise NotACall("its arguments are a string")
 
 
-def _declares(*objects: Mapping[str, Any]) -> bool:
+def _has_schema(*objects: Mapping[str, Any]) -> bool:
     """True if one of them is a JSON schema."""
     return any(schema.get("type") == "object" and isinstance(schema.get("properties"), dict) for schema in objects)

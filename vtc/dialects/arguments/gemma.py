@@ -12,9 +12,9 @@ import re
 from functools import cache
 from typing import Any
 
-from vtc.dialects.arguments.json_object import JsonBody, dumped
+from vtc.dialects.arguments.json_object import JsonBody, dump_json
 
-QUOTE = '<|"|>'
+STRING_TOKEN = '<|"|>'
 """The token that Gemma 4 writes around a string."""
 
 _IN_STRING = re.compile(
@@ -26,11 +26,11 @@ _BARE_KEY = re.compile(r"""[^\s{}\[\]:,<"]{1,400}""")
 
 
 @cache
-def _outside(quote: str) -> re.Pattern[str]:
+def _compile_outside(quote: str) -> re.Pattern[str]:
     """Find the next token outside of strings, which stand between `quote`."""
     bare = r"""[^\s{}\[\]:,<"]{1,400}+"""
     return re.compile(
-        rf"""(?P<space>\s+)|(?P<quote>{re.escape(quote)})|(?P<partial>{_beginning(quote)}\Z)"""
+        rf"""(?P<space>\s+)|(?P<quote>{re.escape(quote)})|(?P<partial>{_prefixes_of(quote)}\Z)"""
         rf"""|(?P<mark>[{{}}\[\]:,])|(?P<string>")|(?P<key>{bare}(?=\s{{0,256}}:))"""
         rf"""|(?P<word>{bare}(?=\s{{0,256}}+[^\s:]))|(?P<more>{bare}\s{{0,256}}\Z)|(?P<other>.)""",
         re.DOTALL,
@@ -38,12 +38,14 @@ def _outside(quote: str) -> re.Pattern[str]:
 
 
 @cache
-def _inside(quote: str) -> re.Pattern[str]:
+def _compile_inside(quote: str) -> re.Pattern[str]:
     """Find the next piece of a string between `quote`."""
-    return re.compile(rf"(?P<run>[^<]+)|(?P<close>{re.escape(quote)})|(?P<partial>{_beginning(quote)}\Z)|(?P<other><)")
+    return re.compile(
+        rf"(?P<run>[^<]+)|(?P<close>{re.escape(quote)})|(?P<partial>{_prefixes_of(quote)}\Z)|(?P<other><)"
+    )
 
 
-def _beginning(quote: str) -> str:
+def _prefixes_of(quote: str) -> str:
     """Write the expression for what a text may end in that more could make a quote of."""
     return f"(?:{'|'.join(re.escape(quote[:end]) for end in range(len(quote)))})"
 
@@ -51,9 +53,9 @@ def _beginning(quote: str) -> str:
 class GemmaBody:
     """One object in Gemma's writing, fed in pieces; the counterpart of `JsonBody`. Strings stand between `quote`."""
 
-    def __init__(self, quote: str = QUOTE, *, lenient: bool = True) -> None:
+    def __init__(self, quote: str = STRING_TOKEN, *, lenient: bool = True) -> None:
         self.quote = quote
-        self._outside, self._in_quotes = _outside(quote), _inside(quote)
+        self._outside, self._in_quotes = _compile_outside(quote), _compile_inside(quote)
         self._json = JsonBody(lenient=lenient)
         self._inside: re.Pattern[str] | None = None  # what a string goes on with
         self._error = ""
@@ -96,43 +98,43 @@ class GemmaBody:
             if kind in ("partial", "more") and not final:
                 return at
             if self._inside is self._in_quotes:
-                self._raw(kind, piece)
+                self._feed_string(kind, piece)
             else:
-                self._token(kind, piece)
+                self._feed_token(kind, piece)
             if not self.error:
                 at = match.end()
         return at
 
-    def _raw(self, kind: str, piece: str) -> None:
+    def _feed_string(self, kind: str, piece: str) -> None:
         """Part of a string between Gemma's quotes."""
         if kind == "close":
             self._inside = None
-            self._hand_on('"')
+            self._forward('"')
         else:
-            self._json.write(dumped(piece)[1:-1])
+            self._json.write(dump_json(piece)[1:-1])
 
-    def _token(self, kind: str, piece: str) -> None:
+    def _feed_token(self, kind: str, piece: str) -> None:
         if kind == "quote":
             self._inside = self._in_quotes
-            self._hand_on('"')
+            self._forward('"')
         elif kind == "string":
             self._inside = _IN_STRING
-            self._hand_on('"')
+            self._forward('"')
         elif kind == "close":
             self._inside = None
-            self._hand_on('"')
+            self._forward('"')
         elif kind == "key":
-            self._hand_on(dumped(piece))
+            self._forward(dump_json(piece))
         elif kind in ("other", "partial") and self._inside is None:
             self._error = f"{piece!r} where a value, a key or their end is expected"
         else:
-            self._hand_on(piece)
+            self._forward(piece)
 
-    def _hand_on(self, piece: str) -> None:
+    def _forward(self, piece: str) -> None:
         self._json.feed(piece, 0, final=True)
 
 
-def with_quote(text: str, quote: str = QUOTE) -> str:
+def close_last_string(text: str, quote: str = STRING_TOKEN) -> str:
     """Close the last string if only the object's own brace follows it; else return the text unchanged.
 
     What looks like another key in it may be one.
@@ -145,7 +147,7 @@ def with_quote(text: str, quote: str = QUOTE) -> str:
     return f"{before}{token}{value}{quote}}}"
 
 
-def write(value: Any, quote: str = QUOTE) -> str:
+def write(value: Any, quote: str = STRING_TOKEN) -> str:
     """A JSON value in Gemma's writing; in plain JSON where a string holds the token that would end it."""
     if quote in json.dumps(value, ensure_ascii=False).replace('\\"', '"'):
         return json.dumps(value, ensure_ascii=False).replace("<", "\\u003c")

@@ -1,7 +1,7 @@
 """A JSON value read from a stream: finds its own end and re-emits it as strict JSON.
 
 No marker is searched for: `</tool_call>` inside a string is content, since only the JSON grammar says where a
-value ends. The grammar is the table `GRAMMAR`; a missing entry is an error. Faults that leave
+value ends. The grammar is the table `JSON_GRAMMAR`; a missing entry is an error. Faults that leave
 no doubt about what was meant (a raw newline in a string, a trailing comma, a Python literal) are mended on the way
 and named in `repairs`.
 """
@@ -17,12 +17,12 @@ import msgspec
 
 from vtc.dialects.repair import Repair
 
-MOST_DEPTH = 256
+MAX_JSON_DEPTH = 256
 """Nesting beyond this is an error, so that hostile text costs no stack anywhere later."""
 
 # What may come next -> token -> what may come then. `end` closes an object or an array; `done` is
 # replaced by what the enclosing container expects.
-GRAMMAR: dict[str, dict[str, str]] = {
+JSON_GRAMMAR: dict[str, dict[str, str]] = {
     "value": {'"': "done", "word": "done", "{": "first key", "[": "first item"},
     "first item": {'"': "done", "word": "done", "{": "first key", "[": "first item", "]": "end"},
     "next item": {'"': "done", "word": "done", "{": "first key", "[": "first item", "]": "end"},
@@ -38,7 +38,7 @@ DOUBLED = "{{"
 LITERALS = {"true": "true", "false": "false", "null": "null", "True": "true", "False": "false", "None": "null"}
 
 _TOKEN = re.compile(r"""\s*(?:(?P<mark>[{}\[\],:"])|(?P<word>[-+.\w]{1,400})|(?P<end>\Z)|(?P<other>.))""", re.DOTALL)
-NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?\Z", re.ASCII)  # used with match
+JSON_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?\Z", re.ASCII)  # used with match
 _AFTER_RUN = (
     r"""|(?P<close>")|(?P<escape>\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))"""
     r"""|(?P<partial>\\(?:u[0-9a-fA-F]{0,3})?\Z)|(?P<bad>\\)|(?P<control>[\x00-\x1f]+)"""
@@ -46,21 +46,21 @@ _AFTER_RUN = (
 _IN_STRING = re.compile(r"""(?P<run>(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))++)""" + _AFTER_RUN)
 _IN_PATH = re.compile(r"""(?P<run>[^"\\\x00-\x1f]+)""" + _AFTER_RUN)
 """There each escape is looked at, as it may be a part of the path."""
-MOST_PATH = 260
+MAX_PATH_LENGTH = 260
 """Characters of a path on Windows."""
 _PATH = re.compile(  # for at most 260 characters
     r"(?:^|[\s'=(,;])[A-Za-z]:((?:\\(?:u....|.)|[^\s\\'])*)\Z"
 )
 _ESCAPE = re.compile(r"(?<!\\)\\([nrtbf])")
 _WHITE = re.compile(r"\s")
-dumped = json.JSONEncoder(ensure_ascii=False).encode
+dump_json = json.JSONEncoder(ensure_ascii=False).encode
 """JSON text of a value, characters as they are."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _array = msgspec.json.Decoder(list[msgspec.Raw])
 _object = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-def encodable(text: str) -> str:
+def escape_surrogates(text: str) -> str:
     """JSON text in which the halves of a surrogate pair are escapes.
 
     They may come from two frames of the stream; as escapes they are one character again.
@@ -68,20 +68,20 @@ def encodable(text: str) -> str:
     return text if text.isascii() else _SURROGATE.sub(lambda half: f"\\u{ord(half[0]):04x}", text)
 
 
-def items(text: str) -> list[str]:
+def split_items(text: str) -> list[str]:
     """The items of a strict JSON array, each as it is written; raises ValueError if it is none."""
     try:
         return [bytes(item).decode() for item in _array.decode(text)]
     except (msgspec.DecodeError, UnicodeError):
-        return [json.dumps(item, allow_nan=False) for item in _of_kind(text, list)]
+        return [json.dumps(item, allow_nan=False) for item in _load_kind(text, list)]
 
 
-def members(text: str) -> dict[str, str]:
+def split_members(text: str) -> dict[str, str]:
     """The members of a strict JSON object, each value as it is written; raises ValueError if it is none."""
     try:
         return {key: bytes(value).decode() for key, value in _object.decode(text).items()}
     except (msgspec.DecodeError, UnicodeError):
-        return {key: json.dumps(value, allow_nan=False) for key, value in _of_kind(text, dict).items()}
+        return {key: json.dumps(value, allow_nan=False) for key, value in _load_kind(text, dict).items()}
 
 
 def load_json(text: str) -> Any:
@@ -92,31 +92,31 @@ def load_json(text: str) -> Any:
         return json.loads(text)  # it takes half of a surrogate pair, and numbers that are none
 
 
-class GivenTwiceError(ValueError):
+class DuplicateKeyError(ValueError):
     """An object has a key twice, with different values."""
 
 
-def value_of(text: str) -> Any:
-    """Read strict JSON. Raises `GivenTwiceError`."""
-    return json.loads(text, object_pairs_hook=once)
+def load_unique_keys(text: str) -> Any:
+    """Read strict JSON. Raises `DuplicateKeyError`."""
+    return json.loads(text, object_pairs_hook=reject_duplicate_keys)
 
 
 def render_members(members: Mapping[str, str]) -> str:
     """Write an object whose values are JSON text."""
-    return f"{{{', '.join(f'{dumped(key)}: {value}' for key, value in members.items())}}}"
+    return f"{{{', '.join(f'{dump_json(key)}: {value}' for key, value in members.items())}}}"
 
 
-def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Make an object of its members, for `json.loads`. Raises `GivenTwiceError`."""
+def reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make an object of its members, for `json.loads`. Raises `DuplicateKeyError`."""
     entries = dict(pairs)
     if len(entries) < len(pairs):
         for key, value in pairs:
             if value != entries[key]:
-                raise GivenTwiceError(f"{key!r} is given twice")
+                raise DuplicateKeyError(f"{key!r} is given twice")
     return entries
 
 
-def _of_kind[T](text: str, kind: type[T]) -> T:
+def _load_kind[T](text: str, kind: type[T]) -> T:
     value = load_json(text)
     if not isinstance(value, kind):
         raise ValueError(f"the JSON is no {kind.__name__}")
@@ -136,13 +136,13 @@ class JsonBody:
         self.in_string = False
         """True if reading stopped inside of a string."""
         self._out: list[str] = []
-        self._begun = 0  # of these, where the string begins
+        self._string_start = 0  # of these, where the string begins
         self._taken = 0  # of these, how many were taken
         self._in_path = False
 
     def text(self) -> str:
         """The value as strict JSON (once `done`)."""
-        return encodable("".join(self._out))
+        return escape_surrogates("".join(self._out))
 
     def take(self) -> list[str]:
         """Return the tokens of strict JSON since the last time, but for what more text may still change.
@@ -150,7 +150,7 @@ class JsonBody:
         A string is its quotes, and pieces between them.
         """
         new = self._out[self._taken :]
-        if self.in_string and any("\\" in piece for piece in new) and self._path()[1]:
+        if self.in_string and any("\\" in piece for piece in new) and self._find_path()[1]:
             return []
         self._taken = len(self._out)
         return new
@@ -183,16 +183,16 @@ class JsonBody:
         """
         while not self.done and not self.error and at < len(text):
             here = at
-            at = self._string(text, at) if self.in_string else self._structure(text, at, final)
+            at = self._feed_string(text, at) if self.in_string else self._feed_structure(text, at, final)
             if at == here and not self.error:
                 break
         return at
 
     def write(self, escaped: str) -> None:
         """Go on with the string that is open."""
-        self._run(escaped)
+        self._append(escaped)
 
-    def _string(self, text: str, at: int) -> int:
+    def _feed_string(self, text: str, at: int) -> int:
         match = (_IN_PATH if self._in_path else _IN_STRING).match(text, at)
         assert match is not None
         kind, piece = match.lastgroup, match[0]
@@ -204,27 +204,27 @@ class JsonBody:
         elif kind == "bad":
             # `\'` is how Python and JavaScript escape; any other backslash is one that was not escaped.
             if text.startswith("'", at + 1):
-                return at + 2 if self._mend(Repair.JSON_BAD_ESCAPE, "'") else at
-            self._in_path = self._in_path or self._begins_path()
-            return at + 1 if self._mend(Repair.JSON_BAD_ESCAPE, "\\\\") else at
+                return at + 2 if self._repair(Repair.JSON_BAD_ESCAPE, "'") else at
+            self._in_path = self._in_path or self._is_in_path()
+            return at + 1 if self._repair(Repair.JSON_BAD_ESCAPE, "\\\\") else at
         elif kind == "escape" and self._in_path and piece[1] not in '\\"/':
             piece = "\\" + piece
         elif kind == "control":
             escaped = "".join(f"\\u{ord(char):04x}" for char in piece)
-            return match.end() if self._mend(Repair.JSON_CONTROL_CHARACTER, escaped) else at
-        self._run(piece)
+            return match.end() if self._repair(Repair.JSON_CONTROL_CHARACTER, escaped) else at
+        self._append(piece)
         return match.end()
 
-    def _run(self, text: str) -> None:
+    def _append(self, text: str) -> None:
         self._in_path = self._in_path and not _WHITE.search(text)
         self._out.append(text)
 
-    def _begins_path(self) -> bool:
+    def _is_in_path(self) -> bool:
         """Tell whether the last word of the string is a Windows path, whose backslashes are then none of JSON's.
 
         One bad escape shows that the model does not escape: `C:\\new\\Users` has no line break in it.
         """
-        start, path = self._path()
+        start, path = self._find_path()
         if path:
             written = path.string[: path.start(1)] + _ESCAPE.sub(r"\\\\\1", path[1])
             taken = len("".join(self._out[start : self._taken]))
@@ -232,13 +232,13 @@ class JsonBody:
             self._out[start:] = [written[:taken], written[taken:]]
         return path is not None
 
-    def _path(self) -> tuple[int, re.Match[str] | None]:
+    def _find_path(self) -> tuple[int, re.Match[str] | None]:
         """Find a Windows path at the end of the string, in the pieces from the returned one on."""
-        start = max(self._begun, len(self._out) - MOST_PATH)
+        start = max(self._string_start, len(self._out) - MAX_PATH_LENGTH)
         text = "".join(self._out[start:])
-        return start, _PATH.search(text, max(0, len(text) - MOST_PATH))
+        return start, _PATH.search(text, max(0, len(text) - MAX_PATH_LENGTH))
 
-    def _structure(self, text: str, at: int, final: bool) -> int:
+    def _feed_structure(self, text: str, at: int, final: bool) -> int:
         match = _TOKEN.match(text, at)
         assert match is not None
         kind = match.lastgroup
@@ -248,12 +248,12 @@ class JsonBody:
         if kind == "word":
             if match.end() == len(text) and not final:
                 return at
-            token, piece = "word", self._word(match["word"])
+            token, piece = "word", self._parse_word(match["word"])
         else:
             token = piece = match[kind or 0]
-        state = GRAMMAR[self._expect].get(token)
+        state = JSON_GRAMMAR[self._expect].get(token)
         if self._expect == "first key" and token == "{":
-            if self._containers[-1] != DOUBLED and self._note(Repair.DOUBLED_BRACES):
+            if self._containers[-1] != DOUBLED and self._record_repair(Repair.DOUBLED_BRACES):
                 self._containers[-1] = DOUBLED
                 return match.end()
             state = None
@@ -262,7 +262,7 @@ class JsonBody:
             self.error = self.error or f"{shown} where JSON has {self._expect.split(' in')[0]}"
             return at
         if state == "end":
-            if self._expect.startswith("next") and not self._note(Repair.JSON_TRAILING_COMMA):
+            if self._expect.startswith("next") and not self._record_repair(Repair.JSON_TRAILING_COMMA):
                 return at
             if self._containers[-1] == DOUBLED:
                 self._containers[-1], self._expect = "{", "second brace"
@@ -273,11 +273,11 @@ class JsonBody:
             self._out.append(piece)
         self.in_string = token == '"'
         if self.in_string:
-            self._begun, self._in_path = len(self._out), False
+            self._string_start, self._in_path = len(self._out), False
         if state in ("first key", "first item"):
             self._containers.append(token)
-            if len(self._containers) > MOST_DEPTH:
-                self.error = f"nested more than {MOST_DEPTH} deep"
+            if len(self._containers) > MAX_JSON_DEPTH:
+                self.error = f"nested more than {MAX_JSON_DEPTH} deep"
         elif state == "end":
             self._containers.pop()
             state = "done"
@@ -287,20 +287,20 @@ class JsonBody:
         self._expect = state
         return match.end()
 
-    def _word(self, word: str) -> str:
-        if NUMBER.match(word):
+    def _parse_word(self, word: str) -> str:
+        if JSON_NUMBER.match(word):
             return word
         literal = LITERALS.get(word, "")
-        if literal and literal != word and not self._note(Repair.JSON_PYTHON_LITERAL):
+        if literal and literal != word and not self._record_repair(Repair.JSON_PYTHON_LITERAL):
             return ""
         return literal
 
-    def _mend(self, repair: Repair, text: str) -> bool:
-        if self._note(repair):
+    def _repair(self, repair: Repair, text: str) -> bool:
+        if self._record_repair(repair):
             self._out.append(text)
         return not self.error
 
-    def _note(self, repair: Repair) -> bool:
+    def _record_repair(self, repair: Repair) -> bool:
         if self.lenient:
             self.repairs[str(repair)] = None
         else:

@@ -14,7 +14,7 @@ from typing import Any
 
 from vtc import json_schema
 from vtc.dialects.arguments import broken_json, values
-from vtc.dialects.arguments.json_object import dumped, encodable, members, render_members
+from vtc.dialects.arguments.json_object import dump_json, escape_surrogates, render_members, split_members
 from vtc.dialects.repair import Repair
 from vtc.events import Tool
 from vtc.json_schema import ObjectSchema, Schema
@@ -95,7 +95,7 @@ def read(
     value, fits = _parse_value(text, declared, root, is_string, mark)
     if declared is None or json_schema.takes_text(declared, root):
         return value, "" if fits else Repair.UNTYPED.of(key)
-    for repair, inner in _inner(text) if lenient and not fits and value is not None else ():
+    for repair, inner in _list_readings(text) if lenient and not fits and value is not None else ():
         inner_value, fits = values.read(inner, declared, root, mark=mark)
         if fits:
             return inner_value, repair.of(key) if repair == Repair.TYPED else repair
@@ -125,9 +125,9 @@ def _parse_value(
     return values.read(text, schema, root, mark=mark)
 
 
-def _inner(text: str) -> Iterator[tuple[Repair, str]]:
+def _list_readings(text: str) -> Iterator[tuple[Repair, str]]:
     """Find the texts that may be meant where the schema allows none."""
-    if (inner := in_cdata(text)) is not None:
+    if (inner := unwrap_cdata(text)) is not None:
         yield Repair.CDATA, inner
     bare = text.strip()
     is_quoted = bare.startswith('"')
@@ -136,13 +136,13 @@ def _inner(text: str) -> Iterator[tuple[Repair, str]]:
         yield Repair.TYPED if is_quoted else Repair.ESCAPED_TEXT, inner
 
 
-def in_cdata(text: str) -> str | None:
+def unwrap_cdata(text: str) -> str | None:
     """Return the text in a CDATA section; None if the text is no section."""
     match = _CDATA.fullmatch(text)
     return match[1].replace(_CDATA_GOES_ON, "]]>") if match else None
 
 
-def in_attributes(tag: str, takes: ObjectSchema) -> dict[str, Any] | None:
+def read_attributes(tag: str, takes: ObjectSchema) -> dict[str, Any] | None:
     """Return the parameters in the rest of an opening tag; None if it is not whole yet, or they do not fit the tool."""
     attributes = list(_ATTRIBUTE.finditer(tag))
     keys = {attribute[1] for attribute in attributes}
@@ -172,12 +172,14 @@ _TEXT = {"type": "string"}
 """What is known of a parameter that is not declared: any value may stay."""
 
 
-def declares(tool: Tool, arguments: Mapping[str, Any]) -> bool:
+def is_complete(tool: Tool, arguments: Mapping[str, Any]) -> bool:
     """True if a tool declares all of these arguments, and they are all that it requires."""
     return arguments.keys() <= tool.schema.properties.keys() and not tool.schema.missing(arguments)
 
 
-def fit(text: str, arguments: Mapping[str, Any], takes: ObjectSchema, *, lenient: bool = True) -> tuple[str, list[str]]:
+def fit_object(
+    text: str, arguments: Mapping[str, Any], takes: ObjectSchema, *, lenient: bool = True
+) -> tuple[str, list[str]]:
     """Fit the arguments of an object, which is JSON text as well, to a tool's schema; return the text and the repairs.
 
     What fits stays as it is written.
@@ -189,10 +191,10 @@ def fit(text: str, arguments: Mapping[str, Any], takes: ObjectSchema, *, lenient
         text, arguments, notes = _rename_only_argument(text, arguments, takes)
     fitting, repairs = fit_arguments(arguments, takes, lenient=lenient)
     if repairs:
-        raws = members(text)
+        raws = split_members(text)
         pairs = zip(arguments.items(), fitting.items(), strict=True)
-        own = {name: raws[key] if new is value else dumped(new) for (key, value), (name, new) in pairs}
-        text = encodable(render_members(own))
+        own = {name: raws[key] if new is value else dump_json(new) for (key, value), (name, new) in pairs}
+        text = escape_surrogates(render_members(own))
     return text, [*notes, *repairs, *([] if all_declared else list_undeclared(arguments, takes))]
 
 
@@ -204,7 +206,7 @@ def fit_arguments(
     fitted: dict[str, Any] = {}
     notes: list[str] = []
     for key, value in arguments.items():
-        name, stem = key, None if key in declared else _stem(key)
+        name, stem = key, None if key in declared else _strip_markup(key)
         if stem is not None and stem in declared and stem not in arguments:
             name = stem
             notes.append(Repair.PARAMETER_NAME.of(name))
@@ -226,12 +228,16 @@ def _rename_only_argument(
     Return the JSON text, the arguments and the repairs.
     """
     name, ((key, value), *more) = takes.only, arguments.items()
-    if name is None or more or not isinstance(value, str) or _stem(key) == name:
+    if name is None or more or not isinstance(value, str) or _strip_markup(key) == name:
         return text, arguments, []
-    return encodable(render_members({name: members(text)[key]})), {name: value}, [Repair.ONLY_PARAMETER.of(name)]
+    return (
+        escape_surrogates(render_members({name: split_members(text)[key]})),
+        {name: value},
+        [Repair.ONLY_PARAMETER.of(name)],
+    )
 
 
-def _stem(key: str) -> str | None:
+def _strip_markup(key: str) -> str | None:
     """Return the name in a key that has markup around it; None if it holds none."""
     stem = _NAME.match(key.strip())
     return stem[0] if stem else None
@@ -242,4 +248,6 @@ def list_undeclared(arguments: Collection[str], takes: ObjectSchema) -> list[str
     declared = takes.properties
     if not declared or takes.root.get("additionalProperties"):
         return []
-    return [Repair.UNDECLARED.of(key) for key in arguments if key not in declared and _stem(key) not in declared]
+    return [
+        Repair.UNDECLARED.of(key) for key in arguments if key not in declared and _strip_markup(key) not in declared
+    ]

@@ -14,20 +14,20 @@ import warnings
 from typing import Any, Literal
 
 from vtc.dialects.arguments.json_object import (
-    MOST_DEPTH,
-    NUMBER,
+    JSON_NUMBER,
+    MAX_JSON_DEPTH,
     JsonBody,
-    dumped,
-    encodable,
-    members,
+    dump_json,
+    escape_surrogates,
+    load_unique_keys,
     render_members,
-    value_of,
+    split_members,
 )
 from vtc.dialects.repair import Repair
 
-PARAMETER = r"[^\W\d][\w.$-]{0,127}"
+NAME_EXPRESSION = r"[^\W\d][\w.$-]{0,127}"
 """The name of a parameter: APIs take some that Python does not."""
-NAME = re.compile(PARAMETER)
+PARAMETER_NAME = re.compile(NAME_EXPRESSION)
 _CONSTANTS = {"True": "true", "False": "false", "None": "null", "true": "true", "false": "false", "null": "null"}
 _TRIPLE = ('"""', "'''")
 _INNER = {quote: rf"(?:[^{quote}\\]++|\\.)*+" for quote in "\"'"}
@@ -37,7 +37,7 @@ _TOKEN = re.compile(  # used with match
     r"(?:\s|\#[^\n]*+)*+(?:"
     rf"(?P<prefix>[A-Za-z]{{0,2}})(?P<string>{_STRINGS})"
     r"|(?P<number>\.?\d(?:[eE][-+](?=\d)|[\w.])*+)"
-    rf"|(?P<name>{PARAMETER})"
+    rf"|(?P<name>{NAME_EXPRESSION})"
     r"|(?P<mark>\*\*|[-+()\[\]{},:]|=(?!=))"
     r"|(?P<end>\Z))",
     re.DOTALL,
@@ -54,7 +54,7 @@ class PythonSyntaxError(ValueError):
     """The text is nothing that models write in Python; the message says why."""
 
 
-def literal(text: str, *, strict: bool = False) -> str | None:
+def read_literal(text: str, *, strict: bool = False) -> str | None:
     """Return the JSON of a value, which may have line breaks in its strings; None if it is none.
 
     A `strict` one is written as Python and JSON both know it. Two strings side by side are none then: they lack a comma
@@ -90,7 +90,7 @@ class _Parser:
         self._at = token.end()
         return token
 
-    def _takes(self, mark: str) -> bool:
+    def _accept(self, mark: str) -> bool:
         """Take this mark, if it stands here."""
         token = self._peek()
         if token["mark"] == mark:
@@ -107,22 +107,22 @@ class _Parser:
             return self._object()
         given: list[tuple[str, str]] = []
         while not self.is_at_end:
-            if given and not self._takes(","):
+            if given and not self._accept(","):
                 raise PythonSyntaxError("a comma is missing")
-            if self._takes("**"):
+            if self._accept("**"):
                 given += _members(self._parse_named_arguments())
             elif not self.is_at_end:
                 token = self._next()
-                if token["name"] is None or not (self._takes("=") or self._takes_colon()):
+                if token["name"] is None or not (self._accept("=") or self._accept_colon()):
                     raise PythonSyntaxError("arguments without a name")
                 given.append((token["name"], self.value()))
         if len(arguments := dict(given)) < len(given):
             raise PythonSyntaxError("an argument is given twice")
-        return encodable(render_members(arguments))
+        return escape_surrogates(render_members(arguments))
 
-    def _takes_colon(self) -> bool:
+    def _accept_colon(self) -> bool:
         """Take the colon that stands in place of an equals sign, as in an object: `f(city: "Paris")`."""
-        stands = self._lenient and self._takes(":")
+        stands = self._lenient and self._accept(":")
         if stands:
             self.repairs[Repair.ARGUMENTS_OBJECT] = None
         return stands
@@ -130,7 +130,7 @@ class _Parser:
     def _object(self) -> str:
         """Read the one object that holds all arguments: `f({"city": "Paris"})`."""
         value = self._parse_named_arguments()
-        self._takes(",")
+        self._accept(",")
         if not (self.is_at_end and self._lenient):
             raise PythonSyntaxError("arguments without a name")
         self.repairs[Repair.ARGUMENTS_OBJECT] = None
@@ -138,7 +138,7 @@ class _Parser:
 
     def _parse_named_arguments(self) -> str:
         """Read an object of arguments, whose keys are names."""
-        value = self._braces(named=True) if self._takes("{") else ""
+        value = self._braces(named=True) if self._accept("{") else ""
         if not value.startswith("{"):
             raise PythonSyntaxError("arguments without a name")
         return value
@@ -168,7 +168,7 @@ class _Parser:
         pieces = [self._string(token)]
         while self._joins and self._peek()["string"] is not None:
             pieces.append(self._string(self._next()))
-        return encodable(dumped("".join(pieces)))
+        return escape_surrogates(dump_json("".join(pieces)))
 
     def _string(self, token: re.Match[str]) -> str:
         prefix, text = token["prefix"].lower(), token["string"]
@@ -181,51 +181,51 @@ class _Parser:
                 raise PythonSyntaxError("a raw newline in a string")
             self.repairs[Repair.RAW_NEWLINE] = None
         if "f" in prefix:
-            inner = _BRACES.sub(_brace, inner)
+            inner = _BRACES.sub(_undouble_brace, inner)
         return inner if "r" in prefix or "\\" not in inner else _unescape(inner, quote)
 
     def _items(self, closer: str, items: list[str]) -> list[str]:
         """Read the rest of a list, after the `items` that were read."""
-        while not self._takes(closer):
-            if items and not self._takes(","):
+        while not self._accept(closer):
+            if items and not self._accept(","):
                 raise PythonSyntaxError("a comma is missing")
-            if items and self._takes(closer):
+            if items and self._accept(closer):
                 break
             items.append(self.value())
         return items
 
     def _parentheses(self) -> str:
         """Read a tuple, or a value in brackets."""
-        if self._takes(")"):
+        if self._accept(")"):
             return "[]"
         first = self.value()
-        return first if self._takes(")") else f"[{', '.join(self._items(')', [first]))}]"
+        return first if self._accept(")") else f"[{', '.join(self._items(')', [first]))}]"
 
     def _braces(self, *, named: bool = False) -> str:
         """Read an object, whose keys must be text if they are `named`; or a set as a list: JSON has no sets."""
         entries: list[str] = []
-        while not self._takes("}"):
-            if entries and not self._takes(","):
+        while not self._accept("}"):
+            if entries and not self._accept(","):
                 raise PythonSyntaxError("a comma is missing")
-            if entries and self._takes("}"):
+            if entries and self._accept("}"):
                 break
             key = self.value()
-            if not self._takes(":"):
+            if not self._accept(":"):
                 if entries:
                     raise PythonSyntaxError("a key has no value")
                 self.repairs[Repair.PYTHON_LITERAL] = None
                 return f"[{', '.join(self._items('}', [key]))}]"
             if key.startswith(("[", "{")) or (named and not key.startswith('"')):
                 raise PythonSyntaxError("arguments without a name" if named else "a key is no text")
-            entries.append(f"{key if key.startswith('"') else dumped(key)}: {self.value()}")
+            entries.append(f"{key if key.startswith('"') else dump_json(key)}: {self.value()}")
         return f"{{{', '.join(entries)}}}"
 
 
 def _members(text: str) -> list[tuple[str, str]]:
     """List the members of an object."""
     try:
-        value_of(text)
-        return [*members(text).items()]
+        load_unique_keys(text)
+        return [*split_members(text).items()]
     except ValueError:
         raise PythonSyntaxError("arguments without a name") from None
 
@@ -233,12 +233,12 @@ def _members(text: str) -> list[tuple[str, str]]:
 def _number(text: str) -> str:
     """Write a number as JSON does."""
     try:
-        return text if NUMBER.match(text) else json.dumps(_evaluate_literal(text) + 0, allow_nan=False)
+        return text if JSON_NUMBER.match(text) else json.dumps(_evaluate_literal(text) + 0, allow_nan=False)
     except (ValueError, TypeError):
         raise PythonSyntaxError("no number that JSON has") from None
 
 
-def _brace(match: re.Match[str]) -> str:
+def _undouble_brace(match: re.Match[str]) -> str:
     """Undo what an f-string doubles. What stands in single braces is no value that is written out."""
     if len(match[0]) == 1:
         raise PythonSyntaxError("a placeholder in a string")
@@ -263,7 +263,7 @@ def _evaluate_literal(token: str) -> Any:
 
 
 _RUN = re.compile(r"""[^'"()\[\]{}\\#]++|(?P<quote>['"])|(?P<mark>[()\[\]{}])|(?P<comment>\#)|(?P<other>\\)""")
-_INSIDE = {quote: re.compile(inner, re.DOTALL) for quote, inner in _INNER.items()} | {"#": re.compile(r"[^\n]*+")}
+_STRING_REST = {quote: re.compile(inner, re.DOTALL) for quote, inner in _INNER.items()} | {"#": re.compile(r"[^\n]*+")}
 
 
 class PythonBody:
@@ -300,15 +300,15 @@ class PythonBody:
         """Read `text` from `at` on; returns where reading stopped: at the end when `done`."""
         while not self.done and not self.error and at < len(text):
             here = at
-            at = self._in_string(text, at) if self._inside else self._outside(text, at, final)
+            at = self._skip_string(text, at) if self._inside else self._skip_outside(text, at, final)
             self._pieces.append(text[here:at])
             if at == here:
                 break
         return at
 
-    def _in_string(self, text: str, at: int) -> int:
+    def _skip_string(self, text: str, at: int) -> int:
         """Pass over more of a string or a comment."""
-        match = _INSIDE[self._inside].match(text, at)
+        match = _STRING_REST[self._inside].match(text, at)
         assert match is not None
         end = match.end()
         if self._inside == "#":
@@ -318,7 +318,7 @@ class PythonBody:
             self._inside = ""
         return end
 
-    def _outside(self, text: str, at: int, final: bool) -> int:
+    def _skip_outside(self, text: str, at: int, final: bool) -> int:
         """Pass over more of what is no string."""
         match = _RUN.match(text, at)
         assert match is not None
@@ -336,7 +336,7 @@ class PythonBody:
                 self._finish("")
                 return at
             self._depth += 1 if mark in "([{" else -1
-            if not 0 <= self._depth <= MOST_DEPTH:
+            if not 0 <= self._depth <= MAX_JSON_DEPTH:
                 self.error = "brackets that do not match"
             elif not self._depth and self.of != "arguments":
                 self._finish(mark)
@@ -346,7 +346,7 @@ class PythonBody:
         self.done = True
         source = "".join(self._pieces) + last
         is_object = source.lstrip().startswith("{") and (self.lenient or self.of != "arguments")
-        if is_object and (json_text := _json(source.strip())):
+        if is_object and (json_text := _read_json_object(source.strip())):
             self._text = json_text
             self.repairs |= {Repair.ARGUMENTS_OBJECT: None} if self.of == "arguments" else {}
             return
@@ -365,7 +365,7 @@ class PythonBody:
             self.error = "not Python: nested too deep"
 
 
-def _json(text: str) -> str:
+def _read_json_object(text: str) -> str:
     """Read an object that is JSON; empty if it is none. Some of its strings would mean something else in Python."""
     body = JsonBody(lenient=False)
     end = body.feed(text, 0, final=True)

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from vtc.dialects.arguments import values
-from vtc.dialects.arguments.json_object import MOST_DEPTH
+from vtc.dialects.arguments.json_object import MAX_JSON_DEPTH
 
 _NAME = re.compile(r'\sname="([^"]*)"')
 _TYPE = re.compile(r'\stype="(\w*)"')
@@ -56,7 +56,7 @@ def read(text: str, tag: str, unescape: Unescape) -> Any:
         if not is_leaf and text[at : match.start()].strip():
             raise ValueError("text between the tags")
         if not match[1]:
-            if is_leaf or len(open_) > MOST_DEPTH:
+            if is_leaf or len(open_) > MAX_JSON_DEPTH:
                 raise ValueError("a tag within text, or too deep")
             name, kind = _NAME.search(match[2]), _TYPE.search(match[2])
             open_.append(_OpenTag(unescape(name[1]) if name else None, kind[1] if kind else "raw", match.end()))
@@ -68,7 +68,7 @@ def read(text: str, tag: str, unescape: Unescape) -> Any:
         at = match.end()
     if len(open_) > 1 or text[at:].strip():
         raise ValueError("a tag that is not closed, or text after it")
-    return _of_children(root, "list" if all(name is None for name, _ in root.children) else "dict")
+    return _collect_children(root, "list" if all(name is None for name, _ in root.children) else "dict")
 
 
 def _value(node: _OpenTag, text: str) -> Any:
@@ -79,10 +79,10 @@ def _value(node: _OpenTag, text: str) -> Any:
         if not is_value:
             raise ValueError("no JSON")
         return value
-    return _of_children(node, node.kind)
+    return _collect_children(node, node.kind)
 
 
-def _of_children(node: _OpenTag, kind: str) -> Any:
+def _collect_children(node: _OpenTag, kind: str) -> Any:
     names = [name for name, _ in node.children]
     if kind == "list" and all(name is None for name in names):
         return [value for _, value in node.children]
@@ -91,7 +91,7 @@ def _of_children(node: _OpenTag, kind: str) -> Any:
     raise ValueError("neither a list nor an object")
 
 
-def kind_of(value: Any) -> str:
+def tag_type_of(value: Any) -> str:
     """The type that a value's tag says."""
     kinds: dict[type, str] = {str: "raw", dict: "dict", list: "list"}
     return kinds.get(type(value), "json")

@@ -16,14 +16,14 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from vtc.dialects.arguments import python
-from vtc.dialects.arguments.json_object import GivenTwiceError, once
+from vtc.dialects.arguments.json_object import DuplicateKeyError, reject_duplicate_keys
 from vtc.json_schema import Schema, as_list, resolved_of, types_of
 
 type Style = Literal["json", "python", "repr", "nested", "typed"]
 
-MOST_LITERAL = 100_000
+MAX_LITERAL_LENGTH = 100_000
 """Characters beyond which text is not tried as a Python literal (the parser behind it is slow and deep)."""
-MOST_DEPTH = 32
+MAX_TAG_DEPTH = 32
 """Nesting of child tags beyond which they are text; a schema may refer to itself without end."""
 _UNFIT = object()
 
@@ -50,7 +50,7 @@ def read(text: str, schema: Schema, root: Schema, depth: int = 0, mark: str = ""
     attempts += [(kind, entry, False) for kind, entry in other_types if mark and kind == "object"]
     attempts += [(kind, entry, True) for kind, entry in strings]
     for kind, entry, closed in attempts:
-        value = _as(kind, text, entry, root, depth, mark, closed=closed)
+        value = _convert(kind, text, entry, root, depth, mark, closed=closed)
         if value is not _UNFIT:
             return value, True
     if string or text in options:
@@ -75,7 +75,7 @@ def write(value: Any, style: Style) -> str:
     return _dump(value)
 
 
-def _as(kind: str, text: str, schema: Schema, root: Schema, depth: int, mark: str, *, closed: bool) -> Any:
+def _convert(kind: str, text: str, schema: Schema, root: Schema, depth: int, mark: str, *, closed: bool) -> Any:
     """`text` read as one type, or `_UNFIT`; if not `closed`, an object in tags may have undeclared members."""
     bare = text.strip()
     match kind:
@@ -97,8 +97,8 @@ def _as(kind: str, text: str, schema: Schema, root: Schema, depth: int, mark: st
         case "array" | "object":
             wanted = list if kind == "array" else dict
             value = wanted() if not bare else _parse_json(bare)
-            if not isinstance(value, wanted) and bare.startswith(f"{mark}<") and depth < MOST_DEPTH:
-                value = _children(bare, kind, schema, root, depth, mark, closed=closed)
+            if not isinstance(value, wanted) and bare.startswith(f"{mark}<") and depth < MAX_TAG_DEPTH:
+                value = _parse_children(bare, kind, schema, root, depth, mark, closed=closed)
             return value if isinstance(value, wanted) else _UNFIT
     return _UNFIT
 
@@ -106,9 +106,9 @@ def _as(kind: str, text: str, schema: Schema, root: Schema, depth: int, mark: st
 def _parse_untyped(text: str, root: Schema, depth: int, mark: str) -> Any:
     """A parameter of which nothing is known: an object or array if it is one, else the text."""
     bare = text.strip()
-    if mark and bare.startswith(f"{mark}<") and depth < MOST_DEPTH:
+    if mark and bare.startswith(f"{mark}<") and depth < MAX_TAG_DEPTH:
         for kind in ("array", "object"):
-            value = _children(bare, kind, {}, root, depth, mark, closed=False)
+            value = _parse_children(bare, kind, {}, root, depth, mark, closed=False)
             if value is not _UNFIT:
                 return value
     value = _parse_json(bare) if bare[:1] in ("{", "[") else _UNFIT
@@ -117,21 +117,21 @@ def _parse_untyped(text: str, root: Schema, depth: int, mark: str) -> Any:
 
 def _parse_json(text: str) -> Any:
     try:
-        return json.loads(text, parse_float=_finite, parse_constant=_finite, object_pairs_hook=once)
-    except GivenTwiceError:
+        return json.loads(text, parse_float=_finite, parse_constant=_finite, object_pairs_hook=reject_duplicate_keys)
+    except DuplicateKeyError:
         return _UNFIT  # a literal of Python would leave all but the last out
     except (ValueError, RecursionError):
         pass
     try:
         # Python makes one of two strings side by side, which lack a comma more often than that is meant.
-        return python_literal(text) if python.literal(text[:MOST_LITERAL], strict=True) else _UNFIT
+        return python_literal(text) if python.read_literal(text[:MAX_LITERAL_LENGTH], strict=True) else _UNFIT
     except ValueError:
         return _UNFIT
 
 
 def python_literal(text: str) -> Any:
     """The value of a Python literal, if JSON has such a value; raises ValueError."""
-    if len(text) > MOST_LITERAL:
+    if len(text) > MAX_LITERAL_LENGTH:
         raise ValueError("too long for a literal")
     try:
         with warnings.catch_warnings():
@@ -150,7 +150,7 @@ def _finite(text: str) -> float:
     return value
 
 
-def _children(text: str, kind: str, schema: Schema, root: Schema, depth: int, mark: str, *, closed: bool) -> Any:
+def _parse_children(text: str, kind: str, schema: Schema, root: Schema, depth: int, mark: str, *, closed: bool) -> Any:
     """`<item>…</item>` children as a list, `<key>…</key>` children as an object; all of the text or nothing."""
     declared, additional = schema.get("properties"), schema.get("additionalProperties")
     entries: Mapping[str, Any] = declared if isinstance(declared, Mapping) else {}
@@ -159,7 +159,7 @@ def _children(text: str, kind: str, schema: Schema, root: Schema, depth: int, ma
     else:
         names = "|".join(map(re.escape, entries)) or "(?!)" if closed else _ANY_KEY
     opener = re.compile(rf"\s*{re.escape(mark)}<({names})>")  # used with match
-    children = _split(text, opener, mark, counted=True) or _split(text, opener, mark, counted=False)
+    children = _split_children(text, opener, mark, counted=True) or _split_children(text, opener, mark, counted=False)
     if not children or (kind == "object" and len({key for key, _ in children}) < len(children)):
         return _UNFIT
     if kind == "array":
@@ -177,7 +177,7 @@ def _children(text: str, kind: str, schema: Schema, root: Schema, depth: int, ma
 _ANY_KEY = r"[^\s<>\"'=/\\]{1,128}"
 
 
-def _split(text: str, opener: re.Pattern[str], mark: str, *, counted: bool) -> list[tuple[str, str]]:
+def _split_children(text: str, opener: re.Pattern[str], mark: str, *, counted: bool) -> list[tuple[str, str]]:
     """Return the names and texts of child tags; none if the text is anything else.
 
     As everywhere, a closer counts only where another child or the end follows it, and if `counted`, only if it is not

@@ -6,6 +6,6 @@ tree.py             the tree, and text between markup: it ends where our reader 
 gbnf.py             the tree -> GBNF (llama.cpp and others)
 """
 
-from vtc.dialects.constrain.constraint import Demand, Inexpressible, Kind, quoting, render_constraint
+from vtc.dialects.constrain.constraint import Demand, Inexpressible, Kind, find_reserved_opener, render_constraint
 
-__all__ = ["Demand", "Inexpressible", "Kind", "quoting", "render_constraint"]
+__all__ = ["Demand", "Inexpressible", "Kind", "find_reserved_opener", "render_constraint"]

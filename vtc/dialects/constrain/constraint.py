@@ -11,9 +11,9 @@ import msgspec
 
 from vtc import json_schema, json_text
 from vtc.dialects.constrain import gbnf
-from vtc.dialects.constrain.schema import BLANK, MOST_DEPTH, Params, Values, is_open
+from vtc.dialects.constrain.schema import MAX_SCHEMA_DEPTH, VALUE_SPACE, Params, Values, is_open
 from vtc.dialects.constrain.tree import (
-    NOTHING,
+    EMPTY_NODE,
     Alternatives,
     CallForm,
     CharRun,
@@ -35,7 +35,7 @@ from vtc.dialects.syntax.pattern import Lit, Slot
 from vtc.events import Tool
 from vtc.json_schema import Schema
 
-__all__ = ["Demand", "Inexpressible", "Kind", "quoting", "render_constraint"]
+__all__ = ["Demand", "Inexpressible", "Kind", "find_reserved_opener", "render_constraint"]
 
 # A dialect's patterns, filled in with tools, as the tree of a reply.
 #
@@ -43,13 +43,13 @@ __all__ = ["Demand", "Inexpressible", "Kind", "quoting", "render_constraint"]
 # begins, as a way that the grammar does not know would leave the call free of it, unseen.
 
 
-LEAST_TRIGGER = 5
+MIN_TRIGGER_LENGTH = 5
 """Characters without which text may begin so by accident."""
-_MARKER = re.compile(rf"[^>\]]{{{LEAST_TRIGGER - 1},}}?[>\]]")  # used with match
+_MARKER = re.compile(rf"[^>\]]{{{MIN_TRIGGER_LENGTH - 1},}}?[>\]]")  # used with match
 """Finds the first tag or marker of an opening."""
-ID = CharRun("0-9A-Za-z_.:-", 1, 64)
-WORD = CharRun("A-Za-z_", 1, 64)
-NUMBER = CharRun("0-9", 1, 3)
+ID_RUN = CharRun("0-9A-Za-z_.:-", 1, 64)
+KEYWORD_RUN = CharRun("A-Za-z_", 1, 64)
+INDEX_RUN = CharRun("0-9", 1, 3)
 
 
 class Demand(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,7 +87,7 @@ class _CallLayout(msgspec.Struct, frozen=True):
         return bool(self.before.strip() or (isinstance(first := self.call[0], str) and first.strip()))
 
 
-def reply(
+def build_reply_grammar(
     dialect: Description, tools: Sequence[Tool], demand: Demand, freedom: tuple[int, int] = FREEDOM[0]
 ) -> ReplyGrammar:
     """Make the tree of a reply. Raises `Inexpressible`, which says why there is none."""
@@ -96,37 +96,37 @@ def reply(
     if not tools:
         raise Inexpressible("no tools are offered")
     calls = _CallWriter(dialect, tools, demand.several, freedom)
-    first = next(_forms(dialect))
+    first = next(_list_layouts(dialect))
     ways: list[CallForm] = []
     if not demand.demanded:
         if dialect.section_anchor == "message" or not first.is_marked:
             raise Inexpressible(
                 f"dialect {dialect.name}: only a whole reply is a call, so there is no free text beside"
             )
-        ways = [*_ways(dialect, calls)]
+        ways = [*_list_call_forms(dialect, calls)]
     return ReplyGrammar(calls.calls(first), tuple(ways), demand.thoughts, demand.begun, demand.several)
 
 
-def quoting(dialect: Description) -> str:
+def find_reserved_opener(dialect: Description) -> str:
     """The text with which a parameter begins, which no value between tags can hold; empty if any value can be written.
 
     Where the key makes the tag, only its own is not to be written.
     """
-    if pattern.body(dialect.calls[0]) != "params":
+    if pattern.find_body_slot(dialect.calls[0]) != "params":
         return ""
     opening = dialect.params[0].partition("{")[0]
-    return opening if len(opening) >= LEAST_TRIGGER else ""
+    return opening if len(opening) >= MIN_TRIGGER_LENGTH else ""
 
 
-def _ways(dialect: Description, calls: _CallWriter) -> Iterator[CallForm]:
+def _list_call_forms(dialect: Description, calls: _CallWriter) -> Iterator[CallForm]:
     """List the ways in which a call may begin in free text: of those that begin alike the first."""
     forms: dict[str, tuple[_CallLayout, Tool | None]] = {}
-    for form in _forms(dialect):
-        if opening := _opening(form):
+    for form in _list_layouts(dialect):
+        if opening := _trigger_of(form):
             forms.setdefault(opening, (form, None))
         elif dialect.names == "declared":  # its tag is the tool's name
             for tool in calls.tools:
-                forms.setdefault(_opening(form, tool.name), (form, tool))
+                forms.setdefault(_trigger_of(form, tool.name), (form, tool))
     shortest = [
         opening
         for opening in forms
@@ -139,7 +139,7 @@ def _ways(dialect: Description, calls: _CallWriter) -> Iterator[CallForm]:
         yield CallForm(trigger, calls.calls(form, of))
 
 
-def _forms(dialect: Description) -> Iterator[_CallLayout]:
+def _list_layouts(dialect: Description) -> Iterator[_CallLayout]:
     """List all forms that are read, the written one first: in other spellings, without markers that may be missing."""
     in_section = dialect.section_required or dialect.section_anchor == "anywhere"
     sections = [*dialect.sections, *([] if dialect.section_required else [""])]
@@ -147,7 +147,7 @@ def _forms(dialect: Description) -> Iterator[_CallLayout]:
     for section in dict.fromkeys((written, *sections)):
         before, after = ("", "")
         if section:
-            around = pattern.split(pattern.parse(section, "section"), ("calls",))
+            around = pattern.split_at_slot(pattern.parse(section, "section"), ("calls",))
             before, after = ("".join(part for part in parts if isinstance(part, str)) for parts in around)
         for call in dialect.calls:
             form = _CallLayout(tuple(pattern.parse(call, "call")), before.lstrip(), after)
@@ -159,7 +159,7 @@ def _forms(dialect: Description) -> Iterator[_CallLayout]:
                 yield _CallLayout((str(form.call[0]).lstrip(), *form.call[1:]), form.before, form.after)
 
 
-def _opening(form: _CallLayout, name: str = "") -> str:
+def _trigger_of(form: _CallLayout, name: str = "") -> str:
     """The text by which a form is known in other text: its first, up to the end of a tag or of the line, or a quote.
 
     Empty if that may be prose. With the `name` of a tool, that may be part of it.
@@ -174,7 +174,7 @@ def _opening(form: _CallLayout, name: str = "") -> str:
     opening = match[0] if (match := _MARKER.match(line)) else line
     is_prose = not form.before and (opening[:1].isalnum() or opening[:1] in "-`")
     is_unclosed = opening[:1] == "<" and opening[-1:].isspace()  # <function foo at 0x7f>
-    least = 3 if name else LEAST_TRIGGER
+    least = 3 if name else MIN_TRIGGER_LENGTH
     return "" if is_prose or is_unclosed or len(opening) < least else opening.rstrip()
 
 
@@ -193,7 +193,7 @@ class _CallWriter:
     def calls(self, form: _CallLayout, tool: Tool | None = None) -> Node:
         """Make calls of all tools, or of one, with the section around them."""
         call = choice(*(self._call(form, candidate) for candidate in ([tool] if tool else self.tools)))
-        between = Lit(self._dialect.separator) if self._dialect.separator else NOTHING
+        between = Lit(self._dialect.separator) if self._dialect.separator else EMPTY_NODE
         calls = Some(call, between, 1, None if self._several else 1)
         return seq(Lit(form.before), calls, Lit(form.after)) if form.before or form.after else calls
 
@@ -210,13 +210,13 @@ class _CallWriter:
             case "name":
                 return Lit(tool.name)
             case "id":
-                return ID
+                return ID_RUN
             case "index" | "number":
-                return NUMBER
+                return INDEX_RUN
         # The same for each way in which a call may begin.
         if (slot, tool.name) not in self._bodies:
-            self._nodes.make()
-            self._bodies[slot, tool.name] = self._nodes.once(self._body(slot, tool))
+            self._nodes.count_schema()
+            self._bodies[slot, tool.name] = self._nodes.intern(self._body(slot, tool))
         return self._bodies[slot, tool.name]
 
     def _body(self, slot: str, tool: Tool) -> Node:
@@ -236,27 +236,27 @@ class _CallWriter:
         """The object of a whole call, its keys in the order in which they are written."""
         keys = self._dialect.json
         fields = {
-            "name": seq(Lit(f'"{keys.name[0]}":'), BLANK, Lit(json_text.write(tool.name))),
-            "arguments": seq(Lit(f'"{keys.arguments[0]}":'), BLANK, self._values(tool).arguments(self._free)),
+            "name": seq(Lit(f'"{keys.name[0]}":'), VALUE_SPACE, Lit(json_text.write(tool.name))),
+            "arguments": seq(Lit(f'"{keys.arguments[0]}":'), VALUE_SPACE, self._values(tool).arguments(self._free)),
         }
-        comma = seq(Lit(","), BLANK)
+        comma = seq(Lit(","), VALUE_SPACE)
         members: list[Node] = []
         for field in keys.order:
             if field != "id":
                 members.append(seq(comma, fields[field]) if members else fields[field])
             elif keys.id:
-                id_ = seq(Lit(f'"{keys.id}":'), BLANK, Lit('"'), ID, Lit('"'))
+                id_ = seq(Lit(f'"{keys.id}":'), VALUE_SPACE, Lit('"'), ID_RUN, Lit('"'))
                 members.append(maybe(seq(comma, id_)) if members else seq(id_, comma))
         if keys.order[0] == "id" and keys.id:
             members = [maybe(members[0]), fields[keys.order[1]], *members[2:]]
-        return seq(Lit("{"), BLANK, *members, BLANK, Lit("}"))
+        return seq(Lit("{"), VALUE_SPACE, *members, VALUE_SPACE, Lit("}"))
 
     def _keywords(self, tool: Tool) -> Node:
         made = Values(tool.parameters, "python", self._free_inside, self._nodes)
         needed = tool.schema.required
         declared = tool.schema.properties
         if not declared and is_open(tool.parameters):
-            return Some(seq(WORD, Lit("="), made.of({})), seq(Lit(","), maybe(Lit(" "))), 0)
+            return Some(seq(KEYWORD_RUN, Lit("="), made.of({})), seq(Lit(","), maybe(Lit(" "))), 0)
         members = tuple(
             EachMember(seq(Lit(f"{key}="), made.of(entry)), key in needed) for key, entry in declared.items()
         )
@@ -269,21 +269,21 @@ class _CallWriter:
 # both.
 
 
-MOST_JSON = 512 << 10
+MAX_SCHEMA_LENGTH = 512 << 10
 """Characters of a schema."""
-SAID = ("type", "enum", "const", "required")
+KEPT_KEYWORDS = ("type", "enum", "const", "required")
 """What is kept of a schema besides the schemas in it."""
 
 
-def json_reply(dialect: Description, tools: Sequence[Tool]) -> Mapping[str, Any]:
+def build_json_reply(dialect: Description, tools: Sequence[Tool]) -> Mapping[str, Any]:
     """Write the schema of a reply that is one call. Raises `Inexpressible` if a call is anything but JSON."""
     in_section = dialect.sections and (dialect.section_required or dialect.section_anchor == "anywhere")
     around = dialect.sections[0].replace("{calls}", "") if in_section else ""
-    if pattern.body(dialect.calls[0]) != "json" or dialect.calls[0] != "{json}" or around not in ("", "[]"):
+    if pattern.find_body_slot(dialect.calls[0]) != "json" or dialect.calls[0] != "{json}" or around not in ("", "[]"):
         raise Inexpressible(f"dialect {dialect.name}: a call is not a JSON object that is the whole reply")
     if not tools:
         raise Inexpressible("no tools are offered")
-    nodes = Nodes(MOST_JSON)
+    nodes = Nodes(MAX_SCHEMA_LENGTH)
     calls = [_call(dialect, tool, nodes) for tool in tools]
     call = calls[0] if len(calls) == 1 else {"anyOf": calls}
     return {"type": "array", "items": call, "minItems": 1} if around else call
@@ -300,19 +300,19 @@ def _call(dialect: Description, tool: Tool, nodes: Nodes) -> Mapping[str, Any]:
 
 def close_schema(schema: Any, root: Schema, nodes: Nodes, depth: int = 0) -> Mapping[str, Any]:
     """Leave of a schema types, names and choices, and close its objects; beyond some depth any value may stand."""
-    nodes.make()
+    nodes.count_schema()
     schema = json_schema.resolved_of(schema, root)
-    if depth > MOST_DEPTH:
+    if depth > MAX_SCHEMA_DEPTH:
         return {}
-    kept: dict[str, Any] = {key: schema[key] for key in SAID if key in schema}
-    nodes.write(len(json_text.write(kept)))
+    kept: dict[str, Any] = {key: schema[key] for key in KEPT_KEYWORDS if key in schema}
+    nodes.count_characters(len(json_text.write(kept)))
     for key in ("anyOf", "oneOf"):
         if isinstance(options := schema.get(key), list):
             kept["anyOf"] = [close_schema(option, root, nodes, depth + 1) for option in options]
     if isinstance(items := schema.get("items"), Mapping):
         kept["items"] = close_schema(items, root, nodes, depth + 1)
     if isinstance(declared := schema.get("properties"), Mapping):
-        nodes.write(sum(len(key) + 5 for key in declared))
+        nodes.count_characters(sum(len(key) + 5 for key in declared))
         kept["properties"] = {key: close_schema(entry, root, nodes, depth + 1) for key, entry in declared.items()}
     additional = schema.get("additionalProperties")
     if isinstance(additional, Mapping):
@@ -330,21 +330,21 @@ def close_schema(schema: Any, root: Schema, nodes: Nodes, depth: int = 0) -> Map
 # share nothing: where that would be too long, one grammar says all.
 
 
-MOST_TAG = 192 << 10
+MAX_TAGS_LENGTH = 192 << 10
 """Characters of the contents of all tags."""
 
 type Format = Mapping[str, Any]
 
 
-def structural_tag(reply: ReplyGrammar) -> Format:
+def build_structural_tag(reply: ReplyGrammar) -> Format:
     """Write the format of a reply. Raises `Inexpressible` if it is too long."""
     if not reply.ways:
-        return {"type": "grammar", "grammar": gbnf.write(reply)}
+        return {"type": "grammar", "grammar": gbnf.write_grammar(reply)}
     contents: list[str] = []
     for way in reply.ways:
-        contents.append(gbnf.text_of(behind(way.node, way.trigger)))
-        if sum(map(len, contents)) > MOST_TAG:
-            return {"type": "grammar", "grammar": gbnf.write(reply)}
+        contents.append(gbnf.render_tree(drop_prefix(way.node, way.trigger)))
+        if sum(map(len, contents)) > MAX_TAGS_LENGTH:
+            return {"type": "grammar", "grammar": gbnf.write_grammar(reply)}
     tags = [
         {
             "type": "tag",
@@ -375,19 +375,19 @@ def _sequence(elements: Sequence[Format]) -> Format:
     return {"type": "sequence", "elements": elements}
 
 
-def behind(node: Node, text: str) -> Node:
+def drop_prefix(node: Node, text: str) -> Node:
     """Leave out the text with which a tree begins."""
     match node:
         case Lit(whole):
             assert whole.startswith(text)
-            return Lit(whole[len(text) :]) if len(whole) > len(text) else NOTHING
+            return Lit(whole[len(text) :]) if len(whole) > len(text) else EMPTY_NODE
         case Seq((first, *rest)):
-            return seq(behind(first, text), *rest)
+            return seq(drop_prefix(first, text), *rest)
         case Alternatives(options):
-            return choice(*(behind(option, text) for option in options))
+            return choice(*(drop_prefix(option, text) for option in options))
         case Some(part, between, _, most):
-            more = Some(seq(between, part), NOTHING, 0)
-            return behind(part, text) if most == 1 else seq(behind(part, text), more)
+            more = Some(seq(between, part), EMPTY_NODE, 0)
+            return drop_prefix(part, text) if most == 1 else seq(drop_prefix(part, text), more)
     raise AssertionError(f"{node} does not begin with {text!r}")
 
 
@@ -404,14 +404,14 @@ def render_constraint(kind: Kind, dialect: Description, tools: Sequence[Tool], d
             raise Inexpressible("a JSON Schema is of the whole reply, so a call must be demanded")
         if dialect.unconstrained:
             raise Inexpressible(f"dialect {dialect.name}: {dialect.unconstrained}")
-        return json_reply(dialect, tools)
-    write = structural_tag if kind == "structural_tag" else gbnf.write
+        return build_json_reply(dialect, tools)
+    write = build_structural_tag if kind == "structural_tag" else gbnf.write_grammar
     freest, *freedoms, least = FREEDOM
-    tree = reply(dialect, tools, demand, freest)
+    tree = build_reply_grammar(dialect, tools, demand, freest)
     with suppress(Inexpressible):
         return write(tree)
-    shortest = write(reply(dialect, tools, demand, least))  # where that is too long, all are
+    shortest = write(build_reply_grammar(dialect, tools, demand, least))  # where that is too long, all are
     for freedom in freedoms:
         with suppress(Inexpressible):
-            return write(reply(dialect, tools, demand, freedom))
+            return write(build_reply_grammar(dialect, tools, demand, freedom))
     return shortest

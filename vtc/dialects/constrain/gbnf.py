@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from vtc.dialects.constrain.tree import (
-    NOTHING,
+    EMPTY_NODE,
     Alternatives,
     CharRun,
     Each,
@@ -25,8 +25,8 @@ from vtc.dialects.constrain.tree import (
     Seq,
     Some,
     choice,
+    list_states,
     seq,
-    states,
 )
 from vtc.dialects.syntax.pattern import Lit
 
@@ -56,13 +56,13 @@ class MemberRules:
         """Tell the name and the text of each rule, of all members first."""
         everything = (1 << len(self._free)) - 1
         yield self._name, self._text(everything, 0, "")
-        waiting, done = self._behind(everything, 0, ""), set[tuple[int, int]]()
+        waiting, done = self._following(everything, 0, ""), set[tuple[int, int]]()
         while waiting:
             state = waiting.pop(0)
             if state not in done:
                 done.add(state)
                 yield self._rule(*state), self._text(*state, self._gap)
-                waiting += self._behind(*state, self._gap)
+                waiting += self._following(*state, self._gap)
 
     def _rule(self, left: int, at: int) -> str:
         return f"{self._name}-{left}-{at}"
@@ -72,7 +72,7 @@ class MemberRules:
         options = [f"{gap} {member.rule} {self._rule(*after)}".strip() for member, after in coming]
         if self._skips(left, at, gap):
             options.append(self._rule(left, at + 1))
-        elif not self._needs(left, at):
+        elif not self._is_incomplete(left, at):
             options.append('""')
         return " | ".join(options)
 
@@ -92,11 +92,11 @@ class MemberRules:
             if self._rest[place].required or self._skips(left, at, gap):
                 return
 
-    def _behind(self, left: int, at: int, gap: str) -> list[tuple[int, int]]:
+    def _following(self, left: int, at: int, gap: str) -> list[tuple[int, int]]:
         following = [after for _, after in (*self._of_free(left, at), *self._of_rest(left, at, gap))]
         return [*following, (left, at + 1)] if self._skips(left, at, gap) else following
 
-    def _needs(self, left: int, at: int) -> bool:
+    def _is_incomplete(self, left: int, at: int) -> bool:
         """True if a required one has not come yet."""
         free = (member for bit, member in enumerate(self._free) if left >> bit & 1)
         return any(member.required for member in (*free, *self._rest[at:]))
@@ -129,41 +129,41 @@ LEAVES: Mapping[str, str] = {
     "python-value": "python-object | python-array | python-string | number | python-boolean | python-null",
 }
 """The rules of values. White space, digits and exponents are bounded: models loop in them, and no number overflows."""
-MOST = 128 << 10
+MAX_GRAMMAR_LENGTH = 128 << 10
 """Characters of a grammar."""
 
 
-def write(reply: ReplyGrammar) -> str:
+def write_grammar(reply: ReplyGrammar) -> str:
     """Write the grammar of a reply. Raises `Inexpressible` if it is too long."""
-    return text_of(root_of(reply))
+    return render_tree(build_root(reply))
 
 
-def root_of(reply: ReplyGrammar) -> Node:
+def build_root(reply: ReplyGrammar) -> Node:
     """Make one tree of a reply: thoughts, then calls alone, or free text with calls in it."""
     if not reply.ways:
         body = reply.calls
     else:
         free = FreeText(tuple((Lit(way.trigger),) for way in reply.ways))
         call = choice(*(way.node for way in reply.ways))
-        body = Some(seq(free, call), NOTHING, 0) if reply.several else choice(seq(free, call), NOTHING)
+        body = Some(seq(free, call), EMPTY_NODE, 0) if reply.several else choice(seq(free, call), EMPTY_NODE)
         body = seq(body, free)
     thoughts = [seq(Lit(open_), _up_to(close)) for open_, close in reply.thoughts]
     thoughts += [_up_to(close) for close in reply.begun]
-    return seq(choice(*thoughts, NOTHING), body) if thoughts else body
+    return seq(choice(*thoughts, EMPTY_NODE), body) if thoughts else body
 
 
 def _up_to(close: str) -> Node:
-    return seq(FreeText(((Lit(close),),)), Lit(close), Some(Leaf("blank"), NOTHING, 0, 2))
+    return seq(FreeText(((Lit(close),),)), Lit(close), Some(Leaf("blank"), EMPTY_NODE, 0, 2))
 
 
-def text_of(node: Node) -> str:
+def render_tree(node: Node) -> str:
     """Write a grammar of one tree."""
     rules = _Rules()
     root = rules.alternatives(node)
     lines = [f"root ::= {root}", *(f"{name} ::= {text}" for name, text in rules.rules.items())]
     written = "\n".join(lines) + "\n"
-    if len(written) > MOST:
-        raise Inexpressible(f"the grammar would be longer than {MOST >> 10} KB")
+    if len(written) > MAX_GRAMMAR_LENGTH:
+        raise Inexpressible(f"the grammar would be longer than {MAX_GRAMMAR_LENGTH >> 10} KB")
     return written
 
 
@@ -216,15 +216,15 @@ class _Rules:
     def _rule(self, name: str, text: str) -> None:
         self.rules[name] = text
         self._size += len(name) + len(text) + 6
-        if self._size > MOST:
-            raise Inexpressible(f"the grammar would be longer than {MOST >> 10} KB")
+        if self._size > MAX_GRAMMAR_LENGTH:
+            raise Inexpressible(f"the grammar would be longer than {MAX_GRAMMAR_LENGTH >> 10} KB")
 
     def _leaf(self, name: str) -> None:
         if name in self.rules:
             return
         self._rule(name, LEAVES[name])
         for leaf in LEAVES:
-            if leaf not in self.rules and leaf in _words(LEAVES[name]):
+            if leaf not in self.rules and leaf in _find_rule_names(LEAVES[name]):
                 self._leaf(leaf)
 
     def _repeat(self, part: Node, between: Node, least: int, most: int | None) -> str:
@@ -237,7 +237,7 @@ class _Rules:
         return f"{written} {more}{count}" if least else f"({written} {more}{count})?"
 
     def _text(self, name: str, text: FreeText) -> None:
-        for number, state in enumerate(states(text)):
+        for number, state in enumerate(list_states(text)):
             options = [f"{_one_of(characters)} {_state(name, to)}" for characters, to in state.moves]
             listed = "".join(characters for characters, _ in state.moves) + state.banned
             options.append(
@@ -262,7 +262,7 @@ class _Rules:
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\Z)|\[(?:[^\]\\]|\\.)*+(?:\]|\Z)')
 
 
-def _words(text: str) -> set[str]:
+def _find_rule_names(text: str) -> set[str]:
     """The names of rules that a rule speaks of."""
     return {*re.findall(r"[a-z][a-z-]*", _QUOTED.sub(" ", text))}
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from vtc import json_schema
 from vtc.dialects.constrain.tree import (
-    NOTHING,
+    EMPTY_NODE,
     CharRun,
     EachMember,
     FreeText,
@@ -34,11 +34,11 @@ type ValueForm = Literal["json", "python"]
 """How a value is written: as JSON, or as a literal of Python."""
 
 SCALARS = ("string", "number", "integer", "boolean", "null")
-MOST_DEPTH = 6
+MAX_SCHEMA_DEPTH = 6
 """Schemas within schemas beyond which any value may stand."""
-MOST_MEMBERS = 64
+MAX_MEMBERS = 64
 """Members of an object that are told apart."""
-BLANK = Leaf("blank")
+VALUE_SPACE = Leaf("blank")
 """White space between the parts of a value: none, a blank, or a line break and its indentation."""
 
 
@@ -64,21 +64,23 @@ class Values:
         schema = json_schema.resolved_of(schema, self._root)
         known = (depth, *_identity(schema))
         if known not in self._known:
-            self._nodes.make()
-            self._known[known] = (schema, self._nodes.once(self._build_value(schema, depth)))
+            self._nodes.count_schema()
+            self._known[known] = (schema, self._nodes.intern(self._build_value(schema, depth)))
         return self._known[known][1]
 
     def _build_value(self, schema: Schema, depth: int) -> Node:
-        if options := options_of(schema):
+        if options := list_options(schema):
             return choice(*(node for option in options for node in self._literals(option)))
         kinds = json_schema.types_of(schema, self._root)
-        if not kinds or depth > MOST_DEPTH:
+        if not kinds or depth > MAX_SCHEMA_DEPTH:
             return self._leaf("value")
         return choice(*(self._kind(kind, entry, depth) for kind, entry in kinds))
 
     def _kind(self, kind: str, schema: Schema, depth: int) -> Node:
         if options := [
-            option for option in options_of(schema) if kind_of(option) == kind or (kind, kind_of(option)) == FITS
+            option
+            for option in list_options(schema)
+            if json_type_of(option) == kind or (kind, json_type_of(option)) == INTEGER_FITS_NUMBER
         ]:
             return choice(*(node for option in options for node in self._literals(option)))
         if kind in SCALARS:
@@ -87,8 +89,8 @@ class Values:
             items = schema.get("items")
             if "prefixItems" in schema or not isinstance(items, Mapping):
                 return self._leaf("array")
-            between = seq(BLANK, Lit(","), BLANK)
-            return seq(Lit("["), BLANK, Some(self.of(items, depth + 1), between, 0), BLANK, Lit("]"))
+            between = seq(VALUE_SPACE, Lit(","), VALUE_SPACE)
+            return seq(Lit("["), VALUE_SPACE, Some(self.of(items, depth + 1), between, 0), VALUE_SPACE, Lit("]"))
         return self._object(schema, depth, self._free) if kind == "object" else self._leaf("value")
 
     def _object(self, schema: Schema, depth: int, free: int) -> Node:
@@ -96,28 +98,28 @@ class Values:
         schema = {**self._shared, **schema}
         takes, additional = ObjectSchema(schema), schema.get("additionalProperties")
         declared = takes.properties
-        if len(declared) > MOST_MEMBERS or (
+        if len(declared) > MAX_MEMBERS or (
             declared and (additional is True or (isinstance(additional, Mapping) and additional))
         ):
             return self._leaf("object")
         if not declared:
             if isinstance(additional, Mapping) and additional:
-                member = seq(self._leaf("string"), Lit(":"), BLANK, self.of(additional, depth + 1))
+                member = seq(self._leaf("string"), Lit(":"), VALUE_SPACE, self.of(additional, depth + 1))
                 return self._wrap_in_braces(Some(member, self._comma, 0))
-            return self._leaf("object") if is_open(schema) else seq(Lit("{"), BLANK, Lit("}"))
+            return self._leaf("object") if is_open(schema) else seq(Lit("{"), VALUE_SPACE, Lit("}"))
         needed = takes.required
         members = tuple(
-            EachMember(seq(self._key(key), Lit(":"), BLANK, self.of(entry, depth + 1)), key in needed)
+            EachMember(seq(self._key(key), Lit(":"), VALUE_SPACE, self.of(entry, depth + 1)), key in needed)
             for key, entry in declared.items()
         )
         return self._wrap_in_braces(each(members, self._comma, free))
 
     @property
     def _comma(self) -> Node:
-        return seq(Lit(","), BLANK)
+        return seq(Lit(","), VALUE_SPACE)
 
     def _wrap_in_braces(self, inside: Node) -> Node:
-        return seq(Lit("{"), BLANK, inside, BLANK, Lit("}"))
+        return seq(Lit("{"), VALUE_SPACE, inside, VALUE_SPACE, Lit("}"))
 
     def _key(self, key: str) -> Node:
         return choice(Lit(write(key)), Lit(repr(key))) if self._form == "python" else Lit(write(key))
@@ -139,7 +141,7 @@ def _build_string(quote: str, within: FreeText, escape: Node) -> Node:
     """A string that ends no value between tags: an escape parts any markup that it may have to hold."""
     banned = [quote, "\\", *map(chr, range(32))]
     plain = FreeText((*within.stops, *((Lit(word),) for word in banned)), within.last)
-    return seq(Lit(quote), plain, Some(seq(escape, plain), NOTHING, 0), Lit(quote))
+    return seq(Lit(quote), plain, Some(seq(escape, plain), EMPTY_NODE, 0), Lit(quote))
 
 
 def _identity(schema: Schema) -> Iterator[Hashable]:
@@ -159,18 +161,18 @@ def is_open(schema: Schema) -> bool:
     return additional is True or (additional is None and "properties" not in schema)
 
 
-FITS = ("number", "integer")
+INTEGER_FITS_NUMBER = ("number", "integer")
 """A type, and that of an option which is of it all the same."""
 
 
-def options_of(schema: Schema) -> list[Any]:
+def list_options(schema: Schema) -> list[Any]:
     """List the values that a schema names; none if it names none."""
     options = schema.get("enum")
     listed = options if isinstance(options, list) else []
     return listed or ([schema["const"]] if "const" in schema else [])
 
 
-def kind_of(value: Any) -> str:
+def json_type_of(value: Any) -> str:
     """Tell the type of a value."""
     match value:
         case bool():
@@ -186,12 +188,12 @@ def kind_of(value: Any) -> str:
     return "null" if value is None else "object"
 
 
-def in_tags(
+def describe_tag_value(
     schema: Any, root: Schema, form: Literal["json", "python", "repr"], nodes: Values
 ) -> tuple[str, list[str], Node | None]:
     """Tell how a value stands between tags: as `text`, as one of some `words`, or as a `value` of its own writing."""
     schema = json_schema.resolved_of(schema, root)
-    options = options_of(schema)
+    options = list_options(schema)
     if options and all(isinstance(option, str) for option in options):
         return "words", [*dict.fromkeys(options)], None
     if json_schema.takes_text(schema, root):
@@ -206,7 +208,7 @@ def in_tags(
 # Parameters that stand between tags, and where the text of a value ends.
 
 
-KEY = CharRun("0-9A-Za-z_.-", 1, 64)
+ANY_KEY_RUN = CharRun("0-9A-Za-z_.-", 1, 64)
 """Any name, of a tool that says nothing of its parameters."""
 
 
@@ -228,32 +230,32 @@ class Params:
         """Make those of a tool."""
         needed = tool.schema.required
         declared = tool.schema.properties
-        if not declared and is_open(tool.parameters) and self._syntax.parameters.closers_alike:
-            return Some(self._fill_slots(self._parts, KEY, "string", self._text(tool.name, "")), NOTHING, 0)
+        if not declared and is_open(tool.parameters) and self._syntax.parameters.shares_closer:
+            return Some(self._fill_slots(self._parts, ANY_KEY_RUN, "string", self._text(tool.name, "")), EMPTY_NODE, 0)
         members = tuple(EachMember(self._param(key, entry, tool), key in needed) for key, entry in declared.items())
         separator = self._dialect.param_separator
-        return each(members, Lit(separator) if separator else NOTHING, self._free)
+        return each(members, Lit(separator) if separator else EMPTY_NODE, self._free)
 
     def _param(self, key: str, schema: Mapping[str, object], tool: Tool) -> Node:
         """One parameter; where its tag says a type, once for each that its value may have."""
         dialect, root = self._dialect, tool.parameters
         style = dialect.values
         assert style in ("json", "python", "repr")
-        kind, words, node = in_tags(schema, root, style, self._values(tool, key))
+        kind, words, node = describe_tag_value(schema, root, style, self._values(tool, key))
         parts = self._parts
         names_type = any(part in (Slot("type"), Slot("string")) for part in parts)
         if node is not None:
             kinds = ["null"]
             if names_type:
                 resolved = json_schema.resolved_of(schema, root)
-                kinds = [kind_of(option) for option in options_of(resolved)]
+                kinds = [json_type_of(option) for option in list_options(resolved)]
                 kinds = [*dict.fromkeys(kinds or [kind for kind, _ in json_schema.types_of(resolved, root)])] or [
                     "null"
                 ]
             return choice(*(self._fill_slots(parts, Lit(dialect.escape_key(key)), kind, node) for kind in kinds))
         value: Node = self._text(tool.name, key)
         if kind == "words":
-            value = self._nodes.once(choice(*(Lit(self._frame_word(word)) for word in words)))
+            value = self._nodes.intern(choice(*(Lit(self._frame_word(word)) for word in words)))
         return self._fill_slots(parts, Lit(dialect.escape_key(key)), "string", value)
 
     def _values(self, tool: Tool, key: str) -> Values:
@@ -278,10 +280,10 @@ class Params:
 
     def _text(self, name: str, key: str) -> FreeText:
         """Any text up to the end of a parameter; one for all, as far as its closer names nothing."""
-        alike = self._syntax.parameters.closers_alike
+        alike = self._syntax.parameters.shares_closer
         of = (name if self._dialect.names == "declared" and alike else "", "" if alike else key)
         if of not in self._texts:
-            self._texts[of] = FreeText(*self._ends(name, key))
+            self._texts[of] = FreeText(*self._list_ends(name, key))
         return self._texts[of]
 
     def _list_doubled_openers(self) -> list[tuple[Part, ...]]:
@@ -289,16 +291,16 @@ class Params:
         tag = last_tag(self._dialect.params[0].partition("{value}")[0].strip())
         return [(Lit(tag),)] if tag else []
 
-    def _ends(self, name: str, key: str) -> tuple[tuple[tuple[Part, ...], ...], tuple[tuple[Part, ...], ...]]:
+    def _list_ends(self, name: str, key: str) -> tuple[tuple[tuple[Part, ...], ...], tuple[tuple[Part, ...], ...]]:
         """What ends the value of a parameter, or opens what a closer would pair with; and what it may not end in.
 
         Where the closer names the parameter these are the same for all tools: there would be as many automata else.
         """
         syntax = self._syntax
-        written = "" if syntax.parameters.closers_alike else key
+        written = "" if syntax.parameters.shares_closer else key
         close, tail = syntax.parameters.tail(0, written), syntax.written_tail(name)
         openers = [*syntax.parameters.quoted_openers(0, written)]
-        openers += [*syntax.quoted_heads(name), tail] if syntax.parameters.closers_alike else []
+        openers += [*syntax.quoted_heads(name), tail] if syntax.parameters.shares_closer else []
         openers += self._list_doubled_openers()
         followers = [tail, *syntax.parameters.heads(), *syntax.last_tags(name)]
         first = {follower[0].text[0] for follower in followers if follower and isinstance(follower[0], Lit)}

@@ -77,7 +77,7 @@ class Each(msgspec.Struct, frozen=True, cache_hash=True):
 
 type Node = Lit | CharRun | Leaf | FreeText | Seq | Alternatives | Some | Each
 
-NOTHING = Seq(())
+EMPTY_NODE = Seq(())
 
 
 class CallForm(msgspec.Struct, frozen=True):
@@ -108,9 +108,9 @@ class Inexpressible(ValueError):
     """No grammar says this; the text says why, for people."""
 
 
-MOST = 192 << 10
+MAX_TREE_LENGTH = 192 << 10
 """Characters of what no grammar leaves out, of all tools of a request together."""
-MOST_MADE = 1 << 14
+MAX_SCHEMAS = 1 << 14
 """Schemas that are read for it."""
 
 
@@ -124,33 +124,33 @@ class Nodes:
     What is compared or written is compared and written once then, however often schemas refer to it.
     """
 
-    def __init__(self, most: int = MOST) -> None:
+    def __init__(self, most: int = MAX_TREE_LENGTH) -> None:
         """`most` characters may be written."""
         self._nodes: dict[Node, Node] = {}
         self._most = most
         self.written = self.made = 0
 
-    def make(self) -> None:
+    def count_schema(self) -> None:
         """Count a schema that is read. Raises `Inexpressible` if they are too many."""
         self.made += 1
-        if self.made > MOST_MADE:
-            raise Inexpressible(f"the grammar would be of more than {MOST_MADE} schemas")
+        if self.made > MAX_SCHEMAS:
+            raise Inexpressible(f"the grammar would be of more than {MAX_SCHEMAS} schemas")
 
-    def write(self, characters: int) -> None:
+    def count_characters(self, characters: int) -> None:
         """Count characters. Raises `Inexpressible` if they are too many."""
         self.written += characters
         if self.written > self._most:
             raise Inexpressible(f"the grammar would be longer than {self._most >> 10} KB")
 
-    def once(self, node: Node) -> Node:
+    def intern(self, node: Node) -> Node:
         """Get the node that is the same as this one. Raises `Inexpressible` as `write` does."""
         if node not in self._nodes:
             self._nodes[node] = node
-            self.write(_characters(node))
+            self.count_characters(_count_characters(node))
         return self._nodes[node]
 
 
-def _characters(node: Node, *, ruled: bool = False) -> int:
+def _count_characters(node: Node, *, ruled: bool = False) -> int:
     """Count what a node takes at the least, without others in it which have rules of their own."""
     match node:
         case Lit(text):
@@ -158,11 +158,11 @@ def _characters(node: Node, *, ruled: bool = False) -> int:
         case Leaf(name):
             return len(name)
         case Seq(parts):
-            return sum(_characters(part, ruled=ruled) for part in parts)
+            return sum(_count_characters(part, ruled=ruled) for part in parts)
         case Alternatives(options) if not ruled:
-            return sum(2 + _characters(option, ruled=True) for option in options)
+            return sum(2 + _count_characters(option, ruled=True) for option in options)
         case Each(free, rest) if not ruled:
-            return sum(_PER_MEMBER + _characters(member.node, ruled=True) for member in (*free, *rest))
+            return sum(_PER_MEMBER + _count_characters(member.node, ruled=True) for member in (*free, *rest))
     return 0
 
 
@@ -185,7 +185,7 @@ def choice(*options: Node) -> Node:
 
 
 def maybe(node: Node) -> Node:
-    return choice(node, NOTHING)
+    return choice(node, EMPTY_NODE)
 
 
 def each(members: tuple[EachMember, ...], between: Node, free: int) -> Node:
@@ -289,14 +289,14 @@ class _Net:
         return after
 
 
-PER_STATE = 1000
+BYTES_PER_STATE = 1000
 """Bytes of a state."""
 
 
-def states(text: FreeText) -> tuple[AutomatonState, ...]:
+def list_states(text: FreeText) -> tuple[AutomatonState, ...]:
     """List the states of a text; it begins in the first."""
     return COMPILED.get_or_make(
-        (AutomatonState, text), lambda: _build_automaton(text), lambda states: len(states) * PER_STATE
+        (AutomatonState, text), lambda: _build_automaton(text), lambda states: len(states) * BYTES_PER_STATE
     )
 
 
@@ -356,9 +356,9 @@ def _renumber(state: AutomatonState, alike: Sequence[int]) -> AutomatonState:
     return AutomatonState(moves, state.banned, alike[state.others], state.final)
 
 
-def holds(text: FreeText, value: str) -> bool:
+def is_free_text(text: FreeText, value: str) -> bool:
     """True if a value is such a text."""
-    automaton = states(text)
+    automaton = list_states(text)
     at = automaton[0]
     for character in value:
         if character in at.banned:

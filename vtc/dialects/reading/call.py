@@ -116,13 +116,13 @@ class InCall:
         """How often an opening tag with attributes may have ended."""
 
     def arguments(self) -> Scan:
-        return self.context.grammar.arguments(self.call.syntax, self.call.name_in_markup)
+        return self.context.grammar.scan_arguments(self.call.syntax, self.call.name_in_markup)
 
     def attributes(self) -> Scan:
         return ATTRIBUTES_END
 
     def tail(self) -> Scan:
-        return self.context.grammar.tail(self.call.syntax, self.call.name_in_markup)
+        return self.context.grammar.scan_tail(self.call.syntax, self.call.name_in_markup)
 
     def scan_damaged(self) -> Scan:
         if self.call.ends.swallowed:
@@ -168,7 +168,7 @@ class InCall:
         return None
 
     def sole(self) -> Scan:
-        return self.context.grammar.sole(self.call.syntax, self.call.name_in_markup)
+        return self.context.grammar.scan_sole_value(self.call.syntax, self.call.name_in_markup)
 
     def sole_value(self, end: int) -> Refused | None:
         """Keep text that may be the value of the one parameter that the tool needs."""

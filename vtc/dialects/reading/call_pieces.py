@@ -19,10 +19,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, Self
 
 from vtc.dialects.arguments import values
-from vtc.dialects.arguments.json_object import JsonBody, encodable, load_json
+from vtc.dialects.arguments.json_object import JsonBody, escape_surrogates, load_json
 from vtc.dialects.arguments.parameter import strip_frame
 from vtc.dialects.reading.context import WHITE
-from vtc.dialects.syntax.description import AROUND, Envelope
+from vtc.dialects.syntax.description import WRAPPER_KEYS, Envelope
 from vtc.dialects.syntax.forms import CallSyntax
 from vtc.events import CallPiece, Tool
 
@@ -49,12 +49,12 @@ def is_possible(syntax: CallSyntax, written: str) -> bool:
 def _closers(syntax: CallSyntax, written: str) -> list[str]:
     closers = syntax.closing_tags(written)
     if syntax.body == "params":
-        closers += [syntax.parameters.closer("")] if syntax.parameters.closers_alike else ["no"]
+        closers += [syntax.parameters.closer("")] if syntax.parameters.shares_closer else ["no"]
     return closers
 
 
 def _dump(value: Any) -> str:
-    return encodable(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+    return escape_surrogates(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
 
 
 type InPieces = Literal["arguments", "text"]
@@ -263,9 +263,9 @@ class JsonPieces(CallPieces):
             elif token != '"':
                 self._string.append(token)
             else:
-                self._end_string(encodable("".join(self._string)))
+                self._end_string(escape_surrogates("".join(self._string)))
         if self._string and self._content is not None:
-            self._go_on(self._content, encodable("".join(self._string)))
+            self._go_on(self._content, escape_surrogates("".join(self._string)))
             self._string.clear()
 
     def _go_on(self, content: ValueText, text: str) -> None:
@@ -348,7 +348,7 @@ class JsonPieces(CallPieces):
     def _read_field(self, value: str) -> None:
         """Read a text that stands beside the arguments."""
         assert self._keys is not None
-        if self._key in self._keys.name and self._key not in AROUND and self.tool is None:
+        if self._key in self._keys.name and self._key not in WRAPPER_KEYS and self.tool is None:
             self.tool = self._offered(value)
             self.halted = self.tool is None
         elif self._keys.id and self._key == self._keys.id:

@@ -566,7 +566,7 @@ class Context:
 
     def keep_own(self) -> None:
         """Read nothing more than whole calls in the model's special tokens: the rest of the reply is quoted."""
-        self.grammar, self.complete = self.grammar.of_tokens(self.own.tokens), False
+        self.grammar, self.complete = self.grammar.with_special_tokens(self.own.tokens), False
 
     @property
     def may_mend(self) -> bool:

@@ -13,7 +13,7 @@ from vtc.dialects.arguments import envelope, parameter
 from vtc.dialects.arguments.broken_json import ExpectedObject
 from vtc.dialects.arguments.envelope import NotACall
 from vtc.dialects.arguments.gemma import GemmaBody
-from vtc.dialects.arguments.json_object import JsonBody, items
+from vtc.dialects.arguments.json_object import JsonBody, split_items
 from vtc.dialects.arguments.python import PythonBody
 from vtc.dialects.reading import repairs
 from vtc.dialects.reading.call_pieces import CallPieces, InPieces, JsonPieces, TaggedPieces, TextPieces, is_possible
@@ -23,8 +23,8 @@ from vtc.dialects.reading.repairs import json_closers
 from vtc.dialects.repair import Repair
 from vtc.dialects.syntax import tool_names
 from vtc.dialects.syntax.description import Envelope
-from vtc.dialects.syntax.forms import CallSyntax, closers_written
-from vtc.dialects.syntax.grammar import begins_call
+from vtc.dialects.syntax.forms import CallSyntax, list_written_closers
+from vtc.dialects.syntax.grammar import is_call_start
 from vtc.events import Call, CallPiece, Tool, ToolCall
 
 # Doubts about a call that was read: each raises `envelope.NotACall`.
@@ -60,7 +60,7 @@ def answer(arguments: Collection[str], tool: Tool) -> None:
 def _by_arguments(named: NamedTool, body: str) -> envelope.EnvelopeContent | None:
     """Read a call with a bare id for a name, if its arguments fit only one of the offered tools."""
     read = envelope.read_arguments(named.written, body, None)
-    fits = [tool for tool in named.tools.values() if parameter.declares(tool, read.arguments)]
+    fits = [tool for tool in named.tools.values() if parameter.is_complete(tool, read.arguments)]
     if not read.arguments or len({tool.name for tool in fits}) != 1:
         return None
     return read._replace(name=fits[0].name, tool=fits[0], repairs=(*read.repairs, Repair.TOOL_BY_ARGUMENTS))
@@ -387,7 +387,7 @@ class OpenCall:
         The first such place counts; none does where the value lays a call out, as it quotes that.
         """
         if self.ends.among_words is None:
-            quotes = self.syntax.quotes_call(self.written, self.parameters.value)
+            quotes = self.syntax.has_quoted_call(self.written, self.parameters.value)
             self.ends.among_words = 0 if quotes else self.ends.place(more)
 
     def complete(self, unknown_tools: str) -> list[Call]:
@@ -403,7 +403,7 @@ class OpenCall:
                 text = envelope.extract_call_list(text) or text
             if text.startswith("["):
                 self.repairs[Repair.ARRAY_OF_CALLS] = None
-            bodies += items(text) if text.startswith("[") else [text]
+            bodies += split_items(text) if text.startswith("[") else [text]
         if not self._others:
             return self._events(self._contents(bodies), unknown_tools)
         self.repairs[Repair.SEVERAL_OBJECTS] = None
@@ -411,7 +411,7 @@ class OpenCall:
 
     def repair(self, unknown_tools: str) -> tuple[list[Call], str]:
         """Return the events for what the strict reading failed on, and the text after it; none if it cannot be told."""
-        body, closers = self.text.body, closers_written(self.syntax, self.written)
+        body, closers = self.text.body, list_written_closers(self.syntax, self.written)
         try:
             if self.json is None:
                 events, rest = self._repaired_tags(body, closers, unknown_tools)
@@ -479,7 +479,7 @@ class OpenCall:
         """Tell if a call may end before the `rest`: no more than closers follows, or the next call."""
         while closer := next((closer for closer in closers if rest.lstrip().startswith(closer)), ""):
             rest = rest.lstrip().removeprefix(closer)
-        return not rest.strip() or begins_call(self.syntax, rest, self.named.find_tool)
+        return not rest.strip() or is_call_start(self.syntax, rest, self.named.find_tool)
 
     def _check_events(self, events: list[Call], fault: str) -> list[Call]:
         for event in events:
@@ -498,7 +498,7 @@ class OpenCall:
             if read.tool is None:
                 notes = (*notes, Repair.UNKNOWN_TOOL) if self.named.tools else notes
             elif self.json or read.repairs:
-                text, fitted = parameter.fit(text, read.arguments, read.tool.schema, lenient=self._lenient)
+                text, fitted = parameter.fit_object(text, read.arguments, read.tool.schema, lenient=self._lenient)
                 notes = (*notes, *fitted)
             if dialect.names == "declared" and self.syntax.whole_reply:
                 answer(read.arguments, self.named.tools[name])

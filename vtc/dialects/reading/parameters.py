@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vtc.dialects.arguments import envelope, parameter, typed_tags
-from vtc.dialects.arguments.json_object import dumped
+from vtc.dialects.arguments.json_object import dump_json
 from vtc.dialects.reading import repairs
 from vtc.dialects.reading.call_pieces import TaggedPieces, TextPieces
 from vtc.dialects.repair import Repair
 from vtc.dialects.syntax import tool_names
-from vtc.dialects.syntax.description import SYNONYMS
+from vtc.dialects.syntax.description import ARGUMENT_KEYS
 from vtc.dialects.syntax.forms import CallSyntax
 from vtc.dialects.syntax.grammar import unslash_closer
 from vtc.events import Tool
@@ -173,7 +173,7 @@ class Parameters:
         self._set(key, "".join(begun.value), begun.pattern, begun.is_string)
         if again:
             self._repairs[Repair.REPEATED.of(key)] = None
-            if not self._twice and dumped(before) != dumped(given[key]):
+            if not self._twice and dump_json(before) != dump_json(given[key]):
                 self._twice = key
         if doubled:
             self._repairs[Repair.DOUBLED_CLOSER] = None
@@ -196,7 +196,7 @@ class Parameters:
 
     def read_attributes(self, tag: str) -> bool:
         """Take them from the rest of an opening tag; False if it is not whole yet, or they do not fit."""
-        arguments = parameter.in_attributes(tag, self._named.takes)
+        arguments = parameter.read_attributes(tag, self._named.takes)
         if arguments is None:
             return False
         self._repairs[Repair.ATTRIBUTES] = None
@@ -208,7 +208,7 @@ class Parameters:
     def wraps(self, key: str) -> bool:
         """True if an element of this name can only stand around the parameters, or around JSON."""
         declared = self._named.declared
-        return bool(declared) and key in SYNONYMS and key not in declared and not self.given
+        return bool(declared) and key in ARGUMENT_KEYS and key not in declared and not self.given
 
     def begins_with_a_guess(self, key: str) -> bool:
         """True if an opener may be any tag: names are markup only if declared, and none was read yet."""
@@ -253,7 +253,7 @@ class Parameters:
         required = [key for key in missing if key in named.takes.required]
         if required and Repair.MISSING_CLOSER in self._repairs:
             raise envelope.NotACall(f"{required[0]!r} is missing: its end may be, too")
-        if self.balance > 0 and syntax.parameters.closers_alike:
+        if self.balance > 0 and syntax.parameters.shares_closer:
             required = [*missing, *(key for key in syntax.parameters.next_keys(body) if key not in self.given)]
         if required and syntax.parameters.opener(tuple(required)).search(body):
             if not self._lenient or not self.split(body, Repair.UNPAIRED_OPENER):
@@ -281,7 +281,7 @@ class Parameters:
         opener = syntax.parameters.opener(tuple(keys.values()))
         tail = [text for tag in syntax.closing_tags(self._named.written) for text in (tag, *_BETWEEN.split(tag))]
         needed = map(escaped, self._named.takes.required)
-        if (ending := unslash_closer(syntax, self._named.written)) and syntax.parameters.closers_alike:
+        if (ending := unslash_closer(syntax, self._named.written)) and syntax.parameters.shares_closer:
             closed = rf"(?<={re.escape(syntax.parameters.closer(''))})\s*{re.escape(ending)}\s*\Z"
             body = re.sub(closed, lambda _: tail[0], body)
         tagged = repairs.read_tagged(
@@ -323,7 +323,7 @@ class Parameters:
         # Markup that leaves out whether it is a string is another's: XML's, where it writes a section.
         strange = self._lenient and is_string is None and not dialect.cdata
         in_section = syntax.may_hold_sections and (dialect.cdata or strange)
-        if in_section and (inner := parameter.in_cdata(text)) is not None:
+        if in_section and (inner := parameter.unwrap_cdata(text)) is not None:
             text = inner
             self._repairs.update({Repair.CDATA: None} if strange else {})
         takes, mark = self._named.takes, syntax.child_mark

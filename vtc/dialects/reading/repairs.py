@@ -12,8 +12,8 @@ from typing import Literal, NamedTuple
 
 from vtc.dialects.arguments import broken_json, broken_kwargs, parameter
 from vtc.dialects.arguments.broken_json import ExpectedObject
-from vtc.dialects.arguments.gemma import GemmaBody, with_quote
-from vtc.dialects.arguments.json_object import JsonBody, encodable, items, render_members
+from vtc.dialects.arguments.gemma import GemmaBody, close_last_string
+from vtc.dialects.arguments.json_object import JsonBody, escape_surrogates, render_members, split_items
 from vtc.dialects.bounded_cache import COMPILED, PER_CHARACTER
 from vtc.dialects.repair import Repair
 from vtc.dialects.syntax.forms import last_tag
@@ -75,7 +75,11 @@ def gemma_body(text: str, closers: Sequence[str], quote: str) -> RepairedBody | 
     whole = text.strip()
     body, corrupt = without_corrupt_closer(_without_closers(whole, closers), closers)
     notes = [Repair.CORRUPT_CLOSER] if corrupt else []
-    for tried, repair in ((body, ""), (with_quote(body, quote), Repair.JSON_MISSING_QUOTE), (body, Repair.JSON_CUT)):
+    for tried, repair in (
+        (body, ""),
+        (close_last_string(body, quote), Repair.JSON_MISSING_QUOTE),
+        (body, Repair.JSON_CUT),
+    ):
         reader = GemmaBody(quote)
         at = reader.feed(tried, 0, final=True)
         shows_its_end = not (reader.error or reader.in_string) and body.endswith(("}", "]", '"', quote))
@@ -97,7 +101,7 @@ def kwargs_body(text: str, closers: Sequence[str]) -> RepairedBody | None:
     read = broken_kwargs.read(inner) if closing else None
     if closing is None or read is None:
         return None
-    return RepairedBody([encodable(render_members(dict(read.values)))], sorted(read.repairs), closing.end())
+    return RepairedBody([escape_surrogates(render_members(dict(read.values)))], sorted(read.repairs), closing.end())
 
 
 _BRACKETS = re.compile(r"\)+")
@@ -228,7 +232,7 @@ def _search_reading(
 
 def _each(bodies: Sequence[str]) -> list[str]:
     """Objects stand for themselves, arrays for what is in them."""
-    return [item for text in bodies for item in (items(text) if text.startswith("[") else [text])]
+    return [item for text in bodies for item in (split_items(text) if text.startswith("[") else [text])]
 
 
 def unescape_body(text: str) -> str | None:

@@ -11,7 +11,7 @@ from vtc.dialects.reading.call import CallBeginning, begin_call
 from vtc.dialects.reading.context import CONTEXT, MARKS, WHITE, Context, Last, SaysText, TokenMatch, Verdict
 from vtc.dialects.syntax.grammar import SPAN_END
 from vtc.dialects.syntax.scan import Scan, kind_of
-from vtc.dialects.syntax.tokens import INFO, SENTENCE_ENDS, SPECIAL, TokenKind
+from vtc.dialects.syntax.tokens import INFO, SENTENCE_ENDS, SPECIAL_TOKENS, TokenKind
 from vtc.events import Event, Markup, Reasoning, Refusal, Text
 
 KINDS: dict[str, type[Reasoning | Text | Markup]] = {"reasoning_content": Reasoning, "keep": Text, "drop": Markup}
@@ -235,13 +235,13 @@ class InCode(SaysText):
         return INFO
 
     def line(self) -> Scan:
-        return self.context.grammar.line(self._run, self.context.own.tokens)
+        return self.context.grammar.scan_line(self._run, self.context.own.tokens)
 
     def block(self) -> Scan:
-        return self.context.grammar.closing_fence(self._run, self.context.own.tokens)
+        return self.context.grammar.scan_quotation_end(self._run, self.context.own.tokens)
 
     def block_end(self) -> Scan:
-        return self.context.grammar.closing_fence(self._run, None)
+        return self.context.grammar.scan_quotation_end(self._run, None)
 
     def span(self) -> Scan:
         return self.context.grammar.span
@@ -466,7 +466,7 @@ class InDoubt(SaysText):
         after the end of a sentence.
         """
         context, cursor = self.context, self.context.cursor
-        if not SPECIAL.fullmatch(cursor.text, cursor.at, cursor.seek):
+        if not SPECIAL_TOKENS.fullmatch(cursor.text, cursor.at, cursor.seek):
             return not context.speech.in_line
         before = cursor.text[max(0, cursor.at - CONTEXT) : cursor.at]
         mark = MARKS.get(before[-1:], "")
@@ -477,7 +477,7 @@ class InDoubt(SaysText):
     def _is_spoken_of(self) -> bool:
         """True for a closing tag that the text may speak of: a word stands before it, and a blank."""
         cursor, speech = self.context.cursor, self.context.speech
-        if SPECIAL.fullmatch(cursor.text, cursor.at, cursor.seek):
+        if SPECIAL_TOKENS.fullmatch(cursor.text, cursor.at, cursor.seek):
             return not self._is_alone()
         return speech.in_line and bool(speech.space)
 

@@ -13,7 +13,7 @@ from vtc.dialects.reading.after_call import Damaged, Ended, complete, damage, ho
 from vtc.dialects.reading.context import Context, Refused, TokenMatch, Verdict
 from vtc.dialects.reading.open_call import OpenCall
 from vtc.dialects.repair import Repair
-from vtc.dialects.syntax.forms import closes_itself
+from vtc.dialects.syntax.forms import is_self_closing
 from vtc.dialects.syntax.grammar import unslash_closer
 from vtc.dialects.syntax.scan import Scan
 from vtc.dialects.syntax.tokens import number_of
@@ -131,9 +131,9 @@ def open_value(context: Context, call: OpenCall, token: TokenMatch) -> OpenedPar
     hold(context, call, context.cursor.take(token.end()))
     kind = groups.get(f"string_{name}") or groups.get(f"type_{name}")
     call.parameters.begin(key, param, kind in ("true", "string", "raw") if kind else None)
-    if call.parameters.undeclared > MOST_UNDECLARED and not call.syntax.parameters.closers_alike:
+    if call.parameters.undeclared > MOST_UNDECLARED and not call.syntax.parameters.shares_closer:
         return refuse(context, call, f"it has more than {MOST_UNDECLARED} parameters that its tool does not declare")
-    alike = call.syntax.parameters.closers_alike and not element
+    alike = call.syntax.parameters.shares_closer and not element
     opened = OpenParam(call, param, "" if alike else key, guess, only)
     return (Verdict.GUESS, opened) if guess else (None, opened)
 
@@ -186,13 +186,13 @@ class InValue:
         """A parameter's opener has followed such a closer: if that pairs with none, the value ended there."""
 
     def scan(self) -> Scan:
-        return self.context.grammar.value(self.call.syntax, self.call.name_in_markup, self._param, self._key)
+        return self.context.grammar.scan_value(self.call.syntax, self.call.name_in_markup, self._param, self._key)
 
     def guess(self) -> Scan:
-        return self.context.grammar.guess(self.call.syntax, self._param, self._key)
+        return self.context.grammar.scan_guessed_value(self.call.syntax, self._param, self._key)
 
     def closing(self) -> Scan:
-        return self.context.grammar.closing(self.call.syntax, self.call.name_in_markup, self._param, self._key)
+        return self.context.grammar.scan_after_value(self.call.syntax, self.call.name_in_markup, self._param, self._key)
 
     # Its text
 
@@ -227,7 +227,7 @@ class InValue:
         self.call.wait()
         if self.context.cursor.is_blank_to(token.start()):
             self._note_opener(token[0])
-        if not closes_itself(token[0]):
+        if not is_self_closing(token[0]):
             self._nesting.open_parameter()
         self.context.cursor.seek = token.end()
 
@@ -245,7 +245,7 @@ class InValue:
     def quoted_wrapper(self, token: TokenMatch) -> None:
         """Read a tag that a closer of the call pairs with, unless it closes itself."""
         self.call.wait()
-        if not closes_itself(token[0]):
+        if not is_self_closing(token[0]):
             self._nesting.open_call()
         self.context.cursor.seek = token.end()
 

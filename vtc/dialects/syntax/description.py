@@ -38,7 +38,7 @@ _environment.filters["tojson"] = _tojson
 
 
 @lru_cache(maxsize=256)
-def _template(text: str) -> jinja2.Template:
+def _compile_template(text: str) -> jinja2.Template:
     return _environment.from_string(text)
 
 
@@ -46,7 +46,7 @@ _PARAMETERS = {"type": "object", "properties": {"path": {"type": "string", "desc
 _SAMPLE = Tool("read", "Reads a file.", _PARAMETERS)
 
 
-def check(text: str) -> None:
+def check_template(text: str) -> None:
     """Raise `PatternError` if `text` is no template, or cannot be rendered for a plain tool."""
     try:
         _render_prompt(text, [_SAMPLE], {"must_call": "", "example": ""})
@@ -56,7 +56,7 @@ def check(text: str) -> None:
         raise PatternError("prompt", f"the template fails: {error}") from None
 
 
-def render(text: str, tools: Sequence[Tool], variables: Mapping[str, Any]) -> str:
+def render_template(text: str, tools: Sequence[Tool], variables: Mapping[str, Any]) -> str:
     """The prompt for `tools`, each with `name`, `description`, `parameters` (JSON Schema) and `fields`.
 
     A schema that is none, as the template needs it, is left out: it costs its tool the parameters, and no other tool.
@@ -64,10 +64,10 @@ def render(text: str, tools: Sequence[Tool], variables: Mapping[str, Any]) -> st
     try:
         return _render_prompt(text, tools, variables)
     except Exception:
-        return _render_prompt(text, [_renderable(text, tool, variables) for tool in tools], variables)
+        return _render_prompt(text, [_drop_unrenderable_schema(text, tool, variables) for tool in tools], variables)
 
 
-def _renderable(text: str, tool: Tool, variables: Mapping[str, Any]) -> Tool:
+def _drop_unrenderable_schema(text: str, tool: Tool, variables: Mapping[str, Any]) -> Tool:
     try:
         _render_prompt(text, [tool], variables)
     except Exception:
@@ -81,15 +81,15 @@ def _render_prompt(text: str, tools: Sequence[Tool], variables: Mapping[str, Any
             "name": tool.name,
             "description": tool.description,
             "parameters": dict(tool.parameters),
-            "fields": fields(tool.parameters),
+            "fields": list_fields(tool.parameters),
             "declaration": tool.as_openai(),
         }
         for tool in tools
     ]
-    return _template(text).render(tools=shown, **variables).strip()
+    return _compile_template(text).render(tools=shown, **variables).strip()
 
 
-def fields(schema: Mapping[str, Any], depth: int = 0) -> list[dict[str, Any]]:
+def list_fields(schema: Mapping[str, Any], depth: int = 0) -> list[dict[str, Any]]:
     """A schema's properties, flattened for a list: name, type in words, required, description, depth.
 
     The fields of nested objects and of array items follow their parent one level deeper.
@@ -101,7 +101,7 @@ def fields(schema: Mapping[str, Any], depth: int = 0) -> list[dict[str, Any]]:
         listed.append(
             {
                 "name": name,
-                "type": type_in_words(entry),
+                "type": describe_type(entry),
                 "required": name in required,
                 "description": entry.get("description", ""),
                 "enum": entry.get("enum"),
@@ -112,30 +112,30 @@ def fields(schema: Mapping[str, Any], depth: int = 0) -> list[dict[str, Any]]:
         )
         inner = entry.get("items") if isinstance(entry.get("items"), dict) else entry
         if depth < 4 and isinstance(inner, dict) and inner.get("properties"):
-            listed += fields(inner, depth + 1)
+            listed += list_fields(inner, depth + 1)
     return listed
 
 
-def type_in_words(schema: Mapping[str, Any]) -> str:
+def describe_type(schema: Mapping[str, Any]) -> str:
     """`string`, `array of object`, `integer or null` …"""
     union = schema.get("anyOf") or schema.get("oneOf")
     if union:
-        return " or ".join(dict.fromkeys(type_in_words(member) for member in union if isinstance(member, dict)))
+        return " or ".join(dict.fromkeys(describe_type(member) for member in union if isinstance(member, dict)))
     kind = schema.get("type")
     if isinstance(kind, list):
         return " or ".join(str(option) for option in kind)
     if kind == "array" and isinstance(schema.get("items"), dict):
-        return f"array of {type_in_words(schema['items'])}"
+        return f"array of {describe_type(schema['items'])}"
     if isinstance(kind, str):
         return kind
     return "object" if "properties" in schema else "any"
 
 
-SYNONYMS = ("args", "input", "params", "parameters", "kwargs", "tool_input", "action_input", "arguments")
+ARGUMENT_KEYS = ("args", "input", "params", "parameters", "kwargs", "tool_input", "action_input", "arguments")
 """Keys that hold the arguments of models that use none of the dialect's."""
-AROUND = ("function", "tool_call", "function_call")
+WRAPPER_KEYS = ("function", "tool_call", "function_call")
 """Keys that hold the object with name and arguments."""
-LISTS = ("tool_calls", "function_calls")
+CALL_LIST_KEYS = ("tool_calls", "function_calls")
 """Keys of an object that holds nothing but a list of calls."""
 
 
@@ -290,13 +290,13 @@ class Description(msgspec.Struct, frozen=True, cache_hash=True, forbid_unknown_f
         Where a parameter may be any tag, as in data of all kinds, only the tool's schema tells it.
         """
         patterns = self.sections if self.section_required else self.calls
-        is_marked = any(_is_marker(_opening(text)) for text in patterns)
+        is_marked = any(_is_marker(_literal_prefix(text)) for text in patterns)
         return self.names == "any" and is_marked and not any(text.startswith("<{key}>") for text in self.params)
 
     @property
     def result_opening(self) -> str:
         """The tag that a result begins with, which only the client writes; empty if a result begins with no tag."""
-        opening = _opening(self.result)
+        opening = _literal_prefix(self.result)
         return opening if _is_marker(opening) and opening[0] in "<[" else ""
 
     @property
@@ -315,30 +315,30 @@ class Description(msgspec.Struct, frozen=True, cache_hash=True, forbid_unknown_f
                 whole = [section.replace("{calls}", call) for section in self.sections for call in self.calls]
                 words = any(text[0].isalnum() or text.startswith("{name}") for text in whole)
                 return None if words else replace(self, section_required=True)
-            return replace(self, ends_reply=True) if {*map(_opening, self.calls)} == {"<"} else None
+            return replace(self, ends_reply=True) if {*map(_literal_prefix, self.calls)} == {"<"} else None
         patterns = self.sections if self.section_required else self.calls
-        marked = tuple(text for text in patterns if _is_marker(_opening(text)))
+        marked = tuple(text for text in patterns if _is_marker(_literal_prefix(text)))
         if not marked:
             return None
         return replace(self, section=marked) if self.section_required else replace(self, call=marked)
 
     def check(self, *, template: bool = True) -> None:
-        """Raise the first of the `faults`."""
-        for fault in self.faults(template=template):
+        """Raise the first of those from `find_faults`."""
+        for fault in self.find_faults(template=template):
             raise fault
 
-    def faults(self, *, template: bool = True) -> Iterator[pattern.PatternError]:
+    def find_faults(self, *, template: bool = True) -> Iterator[pattern.PatternError]:
         """Find the patterns that make no sense, each with the offending `.key`.
 
         Compiling the prompt's `template` takes longer than all else; without it, it is compiled when it is needed.
         """
-        for check in self._checks(template):
+        for check in self._list_checks(template):
             try:
                 check()
             except pattern.PatternError as error:
                 yield error
 
-    def _checks(self, template: bool) -> Iterator[Callable[[], object]]:
+    def _list_checks(self, template: bool) -> Iterator[Callable[[], object]]:
         for key, patterns in (("call", self.calls), ("param", self.params), ("section", self.sections)):
             for text in patterns:
                 enclosed = key != "call" or self.section_required
@@ -347,7 +347,7 @@ class Description(msgspec.Struct, frozen=True, cache_hash=True, forbid_unknown_f
         yield partial(pattern.parse, self.result, "result")
         yield self._check_result_start
         if template:
-            yield partial(check, self.prompt)
+            yield partial(check_template, self.prompt)
 
     def _check_bodies(self) -> None:
         if not self.calls:
@@ -367,7 +367,7 @@ class Description(msgspec.Struct, frozen=True, cache_hash=True, forbid_unknown_f
             raise pattern.PatternError("result_start", "the group (?P<name>…) is missing: which tool the result is of")
 
 
-def _opening(text: str) -> str:
+def _literal_prefix(text: str) -> str:
     """The literal text that a pattern begins with."""
     return text[: text.index("{")].strip() if "{" in text else text
 

@@ -9,28 +9,28 @@ from functools import cached_property
 
 from vtc.dialects.repair import stands_whole
 from vtc.dialects.syntax import pattern, tool_names
-from vtc.dialects.syntax.description import AROUND, Description
+from vtc.dialects.syntax.description import WRAPPER_KEYS, Description
 from vtc.dialects.syntax.markup import (
     ENCODED_TWICE,
-    MOST_NAME,
-    NAME,
+    MAX_NAME_LENGTH,
+    NAME_CHARACTERS,
     QUOTES,
-    by_spelling,
-    declared_envelopes,
-    literal,
+    allow_attributes,
+    list_envelope_openers,
     loosen_parts,
-    markup,
-    opening_of_json,
+    make_json_opener,
+    make_spaced_name,
+    make_tool_name,
+    parse_literal,
+    parse_markup,
     space_attributes,
-    spaced_name,
-    tool_name,
+    split_spellings,
     trim_parts,
-    with_attributes,
 )
-from vtc.dialects.syntax.pattern import AnyOf, Chars, Group, Lit, Maybe, OneOf, Part, Slot, Space, whole
+from vtc.dialects.syntax.pattern import AnyOf, Chars, Group, Lit, Maybe, OneOf, Part, Slot, Space, expression_of
 
-KEY = r"^\s<>\"'=/\\"
-ESCAPED_KEY = r"^\"\\"
+KEY_CHARACTERS = r"^\s<>\"'=/\\"
+ESCAPED_KEY_CHARACTERS = r"^\"\\"
 """Characters of a key in an attribute that entities stand for its quotes in."""
 ELEMENT = "<{key}>{value}</{key}>"
 _OPENING_TAG = re.compile(r"<([A-Za-z][\w:.-]*)>")
@@ -39,11 +39,11 @@ _TAGS = re.compile(r"(?:<[^<>]*>|\S)+")
 _BETWEEN_TAGS = re.compile(r"(?<!\s)\s*\n\s*|(?<=>)\s*(?=<)")
 _LAST_TAG = re.compile(r"(?<=>)\s*(<[^<>]*>)\Z")
 _BRACKETS = re.compile(r"^[\])}]+(?=<[|/\w]|\[/)")
-COMMENTS = ("//", "/*", "#")
+JSON_COMMENT_MARKS = ("//", "/*", "#")
 """Marks with which models begin a comment in JSON."""
 CODE_FENCES = ("```", "~~~")
 """What a code block begins and ends with."""
-LEAST = 4
+MIN_MARKER_LENGTH = 4
 """Characters of a text that marks a call; one that begins with less the name of its tool has to mark."""
 CODE_BLOCK = Maybe((Lit("```"), Maybe((Lit("json"),)), Space()))
 """The opening fence of a code block that stands inside of a call's tags."""
@@ -63,7 +63,7 @@ class ParameterSyntax:
         return own if known else (*own, ELEMENT)
 
     @property
-    def closers_alike(self) -> bool:
+    def shares_closer(self) -> bool:
         """True if every parameter ends with the same closing tag; False if the tag names the parameter."""
         return not any("key" in after for after in self._after_values)
 
@@ -72,7 +72,7 @@ class ParameterSyntax:
         """Return the slots that stand after {value} in each of the dialect's patterns for a parameter."""
         slots = []
         for text in self.dialect.params:
-            _, after = pattern.split(pattern.parse(text, "param"), ("value",))
+            _, after = pattern.split_at_slot(pattern.parse(text, "param"), ("value",))
             slots.append([part.name for part in after if isinstance(part, Slot)])
         return slots
 
@@ -86,46 +86,50 @@ class ParameterSyntax:
 
     def opener(self, keys: tuple[str, ...]) -> re.Pattern[str]:
         """Compile an expression for the opening tag of one of these parameters; group 1 is which."""
-        before, _ = pattern.split(pattern.parse(self.dialect.params[0], "param"), ("value",))
+        before, _ = pattern.split_at_slot(pattern.parse(self.dialect.params[0], "param"), ("value",))
         slots = _param_slots(Group((OneOf(tuple(map(self.dialect.escape_key, keys))),), "key"))
-        parts = loosen_parts(trim_parts(markup(before, self.dialect, slots)))
-        return re.compile(whole(parts, "opener"))
+        parts = loosen_parts(trim_parts(parse_markup(before, self.dialect, slots)))
+        return re.compile(expression_of(parts, "opener"))
 
     def heads(self, key: Part | None = None) -> list[tuple[Part, ...]]:
         """Return the openers of a parameter, of any or of this `key`."""
         heads = []
         for text in self.patterns:
-            before, _ = pattern.split(pattern.parse(text, "param"), ("value",))
-            slots = _param_slots(key or Chars(ESCAPED_KEY if self.dialect.entities else KEY, 128, "key"))
+            before, _ = pattern.split_at_slot(pattern.parse(text, "param"), ("value",))
+            slots = _param_slots(
+                key or Chars(ESCAPED_KEY_CHARACTERS if self.dialect.entities else KEY_CHARACTERS, 128, "key")
+            )
             if not (self.dialect.entities or before[0] == "<"):
                 slots["key"] = (Space(), *slots["key"], Space()) if before[0] != Slot("key") else slots["key"]
-            heads.append(with_attributes(loosen_parts(trim_parts(markup(before, self.dialect, slots)))))
+            heads.append(allow_attributes(loosen_parts(trim_parts(parse_markup(before, self.dialect, slots)))))
         return heads
 
     def closer(self, key: str) -> str:
         """Return the closing tag of a parameter, as it is written."""
-        _, after = pattern.split(pattern.parse(self.dialect.params[0], "param"), ("value",))
+        _, after = pattern.split_at_slot(pattern.parse(self.dialect.params[0], "param"), ("value",))
         return "".join(key if isinstance(part, Slot) else part for part in after).strip()
 
     def tail(self, index: int, key: str) -> tuple[Part, ...]:
-        _, after = pattern.split(pattern.parse(self.patterns[index], "param"), ("value",))
-        return loosen_parts(trim_parts(markup(after, self.dialect, {"key": (Lit(key),)})))
+        _, after = pattern.split_at_slot(pattern.parse(self.patterns[index], "param"), ("value",))
+        return loosen_parts(trim_parts(parse_markup(after, self.dialect, {"key": (Lit(key),)})))
 
     def next_keys(self, body: str) -> list[str]:
         """List the parameters that open directly after a closer, declared or not, if closers are all alike."""
-        if not self.closers_alike:
+        if not self.shares_closer:
             return []
-        key = ESCAPED_KEY if self.dialect.entities else KEY
-        before, _ = pattern.split(pattern.parse(self.dialect.params[0], "param"), ("value",))
-        opener = loosen_parts(trim_parts(markup(before, self.dialect, _param_slots(Chars(key, MOST_NAME, "key")))))
+        key = ESCAPED_KEY_CHARACTERS if self.dialect.entities else KEY_CHARACTERS
+        before, _ = pattern.split_at_slot(pattern.parse(self.dialect.params[0], "param"), ("value",))
+        opener = loosen_parts(
+            trim_parts(parse_markup(before, self.dialect, _param_slots(Chars(key, MAX_NAME_LENGTH, "key"))))
+        )
         parts = (*self.tail(0, ""), Space(), *opener)
-        return [opening["key_next"] for opening in re.finditer(whole(parts, "next"), body)]
+        return [opening["key_next"] for opening in re.finditer(expression_of(parts, "next"), body)]
 
     def is_balanced(self, text: str) -> bool:
         """True if a text closes no parameter that it does not open."""
-        closer = re.compile(whole(self.tail(0, "")))
-        opener = re.compile(_either((*self.quoted_openers(0, ""), *self.quoted_elements(0, ""))))
-        opened = {tag.start(): 1 for tag in opener.finditer(text) if not closes_itself(tag[0])}
+        closer = re.compile(expression_of(self.tail(0, "")))
+        opener = re.compile(_alternation_of((*self.quoted_openers(0, ""), *self.quoted_elements(0, ""))))
+        opened = {tag.start(): 1 for tag in opener.finditer(text) if not is_self_closing(tag[0])}
         depth = 0
         for _, step in sorted([*opened.items(), *((tag.start(), -1) for tag in closer.finditer(text))]):
             depth += step
@@ -145,7 +149,7 @@ class ParameterSyntax:
     def quoted_elements(self, index: int, key: str) -> list[tuple[Part, ...]]:
         """Return the opening tags of documents and of other dialects that pair with the same closing tag."""
         closer = self.tail(index, key)
-        return _elements(trim_parts(closer[:-1])) if closer[-1:] == (Lit(">"),) else []
+        return _list_element_openers(trim_parts(closer[:-1])) if closer[-1:] == (Lit(">"),) else []
 
     def tag_names(self) -> list[tuple[Part, ...]]:
         """Return the beginning of the openers of parameters, where that is a tag's name: `<parameter`."""
@@ -184,7 +188,7 @@ class CallSyntax:
     @cached_property
     def body(self) -> str:
         """Return the slot that holds the arguments."""
-        return pattern.body(self.call)
+        return pattern.find_body_slot(self.call)
 
     @cached_property
     def whole_reply(self) -> bool:
@@ -201,8 +205,8 @@ class CallSyntax:
         """Finds where a call begins: with its own marker, or that of its section; None if it has none."""
         for section in ("", self.section):
             head = CallSyntax(self.dialect, self.call, section).head()
-            if any(isinstance(part, Lit) and len(part.text.strip()) >= LEAST for part in head):
-                return re.compile(whole(head, "opening"))
+            if any(isinstance(part, Lit) and len(part.text.strip()) >= MIN_MARKER_LENGTH for part in head):
+                return re.compile(expression_of(head, "opening"))
         return None
 
     @cached_property
@@ -218,7 +222,7 @@ class CallSyntax:
     @cached_property
     def ends_with_quote(self) -> bool:
         """True if all that ends a value is a quotation mark, which values hold themselves."""
-        ends = (pattern.split(pattern.parse(text, "param"), ("value",))[1] for text in self.dialect.params[:1])
+        ends = (pattern.split_at_slot(pattern.parse(text, "param"), ("value",))[1] for text in self.dialect.params[:1])
         return any("".join(map(str, end)).strip() in ("'", '"') for end in ends)
 
     @property
@@ -229,7 +233,7 @@ class CallSyntax:
     @cached_property
     def repeats_name(self) -> bool:
         """True if what stands after the head of a call may say the name of the tool again."""
-        _, after = pattern.split(pattern.parse(self.call, "call"), pattern.BODIES)
+        _, after = pattern.split_at_slot(pattern.parse(self.call, "call"), pattern.BODIES)
         return self.dialect.names == "declared" or Slot("name") in after
 
     @property
@@ -249,18 +253,18 @@ class CallSyntax:
 
     def head(self, name: str = "") -> tuple[Part, ...]:
         """Return the parts before the arguments; where the name is the markup, of any tool or of this `name`."""
-        before, _ = pattern.split(pattern.parse(self.call, "call"), pattern.BODIES)
+        before, _ = pattern.split_at_slot(pattern.parse(self.call, "call"), pattern.BODIES)
         slots: dict[str, tuple[Part, ...]] = {
-            "name": spaced_name(self.dialect, name, before),
+            "name": make_spaced_name(self.dialect, name, before),
             "id": (Space(), Chars(r"\w.:\-", 128, "id"), Space()),
             "index": (Chars(r"\d", 9, "index"), Space()),
             "number": (Chars(r"\d", 9),),
             "noise": (Maybe((Chars(r"^<>{}\n", 64),)),),
         }
-        parts = space_attributes(markup(before, self.dialect, slots))
+        parts = space_attributes(parse_markup(before, self.dialect, slots))
         if self.section:
-            opening, _ = pattern.split(pattern.parse(self.section, "section"), ("calls",))
-            parts = (*markup(opening, self.dialect, {}), Space(), *parts)
+            opening, _ = pattern.split_at_slot(pattern.parse(self.section, "section"), ("calls",))
+            parts = (*parse_markup(opening, self.dialect, {}), Space(), *parts)
         if self.fence:
             info = (Maybe((Chars(r"\w+\-", 32),)), Maybe((Chars(r" \t\r", 8),)), Lit("\n"), Space())
             return (Lit(self.fence), *info, *trim_parts(parts))
@@ -270,19 +274,19 @@ class CallSyntax:
         """Return the beginning of a call with attributes, if the tool's name is the tag; up to the first value."""
         if self.dialect.names == "any" or self.section or self.fence or not self.call.startswith("<{name}>"):
             return None
-        attribute = (Chars(KEY, 128, "key"), Space(), Lit("="), Space(), OneOf(QUOTES))
-        return (Lit("<"), tool_name(self.dialect), Chars(r"\s", 16), Group(attribute, "attribute"))
+        attribute = (Chars(KEY_CHARACTERS, 128, "key"), Space(), Lit("="), Space(), OneOf(QUOTES))
+        return (Lit("<"), make_tool_name(self.dialect), Chars(r"\s", 16), Group(attribute, "attribute"))
 
     def tail(self, name: str) -> tuple[Part, ...]:
         """Return the markup that must follow the arguments of a call that was written with this name."""
-        _, after = pattern.split(pattern.parse(self.call, "call"), pattern.BODIES)
+        _, after = pattern.split_at_slot(pattern.parse(self.call, "call"), pattern.BODIES)
         slots: dict[str, tuple[Part, ...]] = {
             "name": (Lit(name),),
             "id": (Chars(r"\w.:\-", 128),),
             "index": (Chars(r"\d", 9),),
             "number": (Chars(r"\d", 9),),
         }
-        return loosen_parts(trim_parts(markup(after, self.dialect, slots)))
+        return loosen_parts(trim_parts(parse_markup(after, self.dialect, slots)))
 
     def written_tail(self, name: str) -> tuple[Part, ...]:
         """Return the same with at least some text in it: where all of it may be missing, as it is if nothing is."""
@@ -299,8 +303,8 @@ class CallSyntax:
     def section_tail(self) -> tuple[Part, ...]:
         tail: tuple[Part, ...] = ()
         if self.section:
-            _, closing = pattern.split(pattern.parse(self.section, "section"), ("calls",))
-            tail = trim_parts(markup(closing, self.dialect, {}))
+            _, closing = pattern.split_at_slot(pattern.parse(self.section, "section"), ("calls",))
+            tail = trim_parts(parse_markup(closing, self.dialect, {}))
         return trim_parts((*tail, Space(), Lit(self.fence))) if self.fence else tail
 
     def closing_tags(self, name: str) -> list[str]:
@@ -312,33 +316,33 @@ class CallSyntax:
         """List the closing tags of all its calls and of their sections one by one, without those that hold a name."""
         texts = self._closers_of("\0") if self.dialect.names == "any" else []
         if texts and not any(texts):
-            texts = closers_written(self, "\0")
-        if self.dialect.params and self.parameters.closers_alike:
+            texts = list_written_closers(self, "\0")
+        if self.dialect.params and self.parameters.shares_closer:
             texts.append(self.parameters.closer(""))
         tags = [tag for text in texts for tag in _BETWEEN_TAGS.split(text.strip())]
         tags += [_BRACKETS.sub("", tag) for tag in tags]  # a list ends once, and what closes it may come twice
         known = [tag for tag in tags if len(tag) > 3 and not tag[0].isalnum() and "\0" not in tag]
-        return [parts for tag in known for parts in by_spelling(trim_parts(literal(tag, self.dialect)))]
+        return [parts for tag in known for parts in split_spellings(trim_parts(parse_literal(tag, self.dialect)))]
 
     def _closers_of(self, name: str) -> list[str]:
         """List the text that follows the arguments, then the text that follows the calls of each section."""
-        _, after = pattern.split(pattern.parse(self.call, "call"), pattern.BODIES)
+        _, after = pattern.split_at_slot(pattern.parse(self.call, "call"), pattern.BODIES)
         texts = ["".join(name if isinstance(part, Slot) else part for part in after)]
         for section in self.dialect.sections:
-            _, after = pattern.split(pattern.parse(section, "section"), ("calls",))
+            _, after = pattern.split_at_slot(pattern.parse(section, "section"), ("calls",))
             texts.append("".join(part for part in after if isinstance(part, str)))
         return texts
 
     def following_heads(self, name: str) -> list[tuple[Part, ...]]:
         """Return the openers of calls, with what may stand before them, as they follow a call."""
-        calls = [call for call in self.dialect.calls if pattern.body(call) == "params"]
+        calls = [call for call in self.dialect.calls if pattern.find_body_slot(call) == "params"]
         return [trim_parts(CallSyntax(self.dialect, call).head(name)) for call in calls]
 
     def quoted_heads(self, name: str) -> list[tuple[Part, ...]]:
         """List the openers of calls that pair with the closing tag of the call `name` if they stand in its value."""
         heads: list[tuple[Part, ...]] = []
         for call in self.dialect.calls:
-            if pattern.body(call) == "params":
+            if pattern.find_body_slot(call) == "params":
                 head = CallSyntax(self.dialect, call).head(name)
                 if isinstance(head[0], Maybe):
                     head = trim_parts(head[1:])  # the marker may be missing, and literal text begins it then
@@ -348,38 +352,45 @@ class CallSyntax:
     def quoted_wrappers(self, name: str) -> list[tuple[Part, ...]]:
         """Return the opening tags of documents that pair with the closing tag of the call `name`, whatever they say."""
         closers = (closer for closer in self.closing_tags(name)[:1] if closer.endswith(">"))
-        return [tag for closer in closers for tag in _elements(loosen_parts(literal(closer[:-1], self.dialect)))]
+        return [
+            tag
+            for closer in closers
+            for tag in _list_element_openers(loosen_parts(parse_literal(closer[:-1], self.dialect)))
+        ]
 
-    def quotes_call(self, name: str, value: str) -> bool:
+    def has_quoted_call(self, name: str, value: str) -> bool:
         """Tell if a value holds the opening tag of a call with that of a parameter directly after it."""
-        call = _either((*self.quoted_heads(name), *self.quoted_wrappers(name)))
-        param = _either((*self.parameters.quoted_openers(0, ""), *self.parameters.quoted_elements(0, "")))
+        call = _alternation_of((*self.quoted_heads(name), *self.quoted_wrappers(name)))
+        param = _alternation_of((*self.parameters.quoted_openers(0, ""), *self.parameters.quoted_elements(0, "")))
         return re.search(rf"{call}\s*{param}", value) is not None
 
     def last_tags(self, name: str) -> list[tuple[Part, ...]]:
         """Return the closing tags that follow the call's first one: of the call itself and of its section."""
-        return [trim_parts(literal(tag, self.dialect)) for tag in self.closing_tags(name)[1:]]
+        return [trim_parts(parse_literal(tag, self.dialect)) for tag in self.closing_tags(name)[1:]]
 
 
-def result_head(dialect: Description) -> tuple[Part, ...]:
+def make_result_head(dialect: Description) -> tuple[Part, ...]:
     """Return what a result begins with, where that is words rather than a tag; nothing if no words tell it."""
-    before, _ = pattern.split(pattern.parse(dialect.result, "result"), ("result",))
-    if not (before and isinstance(before[0], str) and len(before[0].strip()) > LEAST) or dialect.result_opening:
+    before, _ = pattern.split_at_slot(pattern.parse(dialect.result, "result"), ("result",))
+    if (
+        not (before and isinstance(before[0], str) and len(before[0].strip()) > MIN_MARKER_LENGTH)
+        or dialect.result_opening
+    ):
         return ()
     slots: dict[str, tuple[Part, ...]] = {
-        "name": (Chars(NAME, MOST_NAME),),
-        "id": (Chars(r"\w.:\-", MOST_NAME),),
+        "name": (Chars(NAME_CHARACTERS, MAX_NAME_LENGTH),),
+        "id": (Chars(r"\w.:\-", MAX_NAME_LENGTH),),
     }
-    return trim_parts(markup(before, dialect, slots))
+    return trim_parts(parse_markup(before, dialect, slots))
 
 
-def closers_written(syntax: CallSyntax, name: str) -> list[str]:
+def list_written_closers(syntax: CallSyntax, name: str) -> list[str]:
     """List the closing tags of a call; where it has none, that of the tag it opens with, which models write, too."""
     tag = _OPENING_TAG.match(syntax.call)
     return syntax.closing_tags(name) or ([f"</{tag[1]}>"] if tag else [])
 
 
-def _elements(closer: Sequence[Part]) -> list[tuple[Part, ...]]:
+def _list_element_openers(closer: Sequence[Part]) -> list[tuple[Part, ...]]:
     """List the opening tags that a closing tag, without its bracket, pairs with: `<a>`, `<a b="c">`, `<a=b>`."""
     match tuple(closer):
         case (Lit("<") as first, Space(), Lit("/"), Space(), *name):
@@ -388,9 +399,9 @@ def _elements(closer: Sequence[Part]) -> list[tuple[Part, ...]]:
     return []
 
 
-def _either(choices: Sequence[tuple[Part, ...]]) -> str:
+def _alternation_of(choices: Sequence[tuple[Part, ...]]) -> str:
     """Return the expression for one of some sequences; it finds nothing if there are none."""
-    return f"(?:{'|'.join(map(whole, choices)) or '(?!)'})"
+    return f"(?:{'|'.join(map(expression_of, choices)) or '(?!)'})"
 
 
 def _param_slots(key: Part) -> dict[str, tuple[Part, ...]]:
@@ -407,17 +418,17 @@ def last_tag(opener: str) -> str:
     return tag[1] if tag else ""
 
 
-def closes_itself(tag: str) -> bool:
+def is_self_closing(tag: str) -> bool:
     """Tell if an opening tag pairs with no closing one, as it is one itself: `<parameter/>`."""
     return tag.endswith("/>")
 
 
-def closing_itself(parts: tuple[Part, ...]) -> tuple[Part, ...] | None:
+def make_self_closing(parts: tuple[Part, ...]) -> tuple[Part, ...] | None:
     """Return the opening tag of a call that closes itself, `<invoke name="now"/>`; None for any other head."""
     return (*parts[:-1], Lit("/>")) if parts and parts[-1] == Lit(">") else None
 
 
-def call_syntaxes(dialect: Description) -> list[CallSyntax]:
+def list_call_syntaxes(dialect: Description) -> list[CallSyntax]:
     call_syntaxes = [CallSyntax(dialect, call, section) for section in dialect.sections for call in dialect.calls]
     if not dialect.section_required:
         call_syntaxes += [CallSyntax(dialect, call) for call in dialect.calls]
@@ -431,10 +442,10 @@ def call_syntaxes(dialect: Description) -> list[CallSyntax]:
     return call_syntaxes
 
 
-def closers(syntax: CallSyntax) -> list[tuple[Part, ...]]:
+def list_late_closers(syntax: CallSyntax) -> list[tuple[Part, ...]]:
     """List the closing tags that may follow a call: of its section, if only a stray one, and optional ones."""
     dialect = syntax.dialect
-    _, after = pattern.split(pattern.parse(syntax.call, "call"), pattern.BODIES)
+    _, after = pattern.split_at_slot(pattern.parse(syntax.call, "call"), pattern.BODIES)
     tail = "".join(part for part in after if isinstance(part, str))
     closers: list[tuple[Part, ...]] = [(Lit(marker),) for marker in dialect.optional if marker in tail]
     for section in [syntax.section] if syntax.whole_reply else dialect.sections:
@@ -455,27 +466,27 @@ def closers(syntax: CallSyntax) -> list[tuple[Part, ...]]:
     return [closer for closer in closers if closer]
 
 
-def variants(syntax: CallSyntax) -> list[tuple[Part, ...]]:
+def list_head_variants(syntax: CallSyntax) -> list[tuple[Part, ...]]:
     """Return the ways a head may begin: with and without a leading optional marker, for each opening of JSON."""
     head = syntax.head()
     heads = [head]
     if head and isinstance(head[0], Maybe):
         heads = [(*head[0].parts, *head[1:]), trim_parts(head[1:])]
-    heads = [spelled for parts in heads for spelled in by_spelling(parts)]
+    heads = [spelled for parts in heads for spelled in split_spellings(parts)]
     if syntax.body in ("params", "kwargs"):
         return heads
     if syntax.body == "json" and syntax.dialect.names == "declared":
-        openings = declared_envelopes(syntax.dialect)
+        openings = list_envelope_openers(syntax.dialect)
     elif syntax.dialect.codec == "gemma":
         openings = [(Lit("{"),)]
     else:
         empty = [Lit("}")] if syntax.body == "args" else []
-        openings = [opening_of_json(*empty, *map(Lit, COMMENTS))]
-        openings.append((Lit("{"), *opening_of_json()))
+        openings = [make_json_opener(*empty, *map(Lit, JSON_COMMENT_MARKS))]
+        openings.append((Lit("{"), *make_json_opener()))
         openings += [ENCODED_TWICE] * (syntax.body == "args")
         keys = syntax.dialect.json
-        bare = (*keys.name, *keys.arguments, *AROUND, *([keys.id] if keys.id else []))
-        key = Chars(r"\w.\-", MOST_NAME) if syntax.body == "args" else OneOf(bare)
+        bare = (*keys.name, *keys.arguments, *WRAPPER_KEYS, *([keys.id] if keys.id else []))
+        key = Chars(r"\w.\-", MAX_NAME_LENGTH) if syntax.body == "args" else OneOf(bare)
         openings.append((Lit("{"), Space(), key, Maybe((OneOf(QUOTES),)), Space(), Lit(":")))  # a quote is missing
         if syntax.body == "json":
             openings.append((Lit("["), Space(), *openings[0]))  # several calls where there should be one

@@ -20,58 +20,69 @@ from vtc.dialects.bounded_cache import COMPILED
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.forms import (
     CODE_BLOCK,
-    LEAST,
+    MIN_MARKER_LENGTH,
     CallSyntax,
-    call_syntaxes,
-    closers,
-    closing_itself,
-    result_head,
-    variants,
+    list_call_syntaxes,
+    list_head_variants,
+    list_late_closers,
+    make_result_head,
+    make_self_closing,
 )
 from vtc.dialects.syntax.markup import (
     ENCODED_TWICE,
     QUOTES,
-    by_spelling,
-    literal,
     loosen_parts,
-    marker,
-    opening_of_json,
+    make_json_opener,
+    parse_literal,
+    parse_marker,
+    split_spellings,
     trim_parts,
 )
-from vtc.dialects.syntax.pattern import SPACE, Chars, Group, Lit, Maybe, OneOf, Part, Space, body, whole
+from vtc.dialects.syntax.pattern import (
+    LOOSE_SPACE,
+    Chars,
+    Group,
+    Lit,
+    Maybe,
+    OneOf,
+    Part,
+    Space,
+    expression_of,
+    find_body_slot,
+)
 from vtc.dialects.syntax.scan import (
-    OFFERED,
+    OFFERED_GROUP,
     ExpressionScan,
     FollowingScan,
     Scan,
     Token,
-    expecting,
-    plain_rule,
-    searching,
+    make_expecting_scan,
+    make_plain_rule,
+    make_search_scan,
 )
 from vtc.dialects.syntax.tokens import (
-    AROUND_END,
+    ARGUMENTS_CLOSER,
     BLANK_LINE,
-    COMMENT,
-    DOUBTFUL,
-    ELEMENTS,
+    CODE_INDENTS,
+    COMMENT_OPENER,
+    DOUBTFUL_KINDS,
+    ELEMENT_TOKENS,
     END_OF_LINE,
     END_OF_SENTENCE,
     FENCES,
     FIRST_LINE,
-    INDENTED,
-    LINES,
+    IMMEDIATE_END,
     NO_QUOTE,
     NO_WORDS,
-    NOTHING,
-    QUOTING,
+    QUOTING_ELEMENTS,
+    QUOTING_LINES,
     TICKS,
     TURN_ENDS,
     TokenKind,
-    doubtful,
+    list_orphan_closers,
+    list_section_openers,
+    make_doubtful_tokens,
     make_tokens,
-    orphans,
-    section_openers,
     split_markers,
 )
 
@@ -83,13 +94,13 @@ type OpeningEnd = Literal["body", "attributes", "closed"]
 
 
 @lru_cache(maxsize=1024)
-def openings(dialect: Description) -> list[tuple[CallSyntax, tuple[Part, ...], OpeningEnd]]:
+def list_openings(dialect: Description) -> list[tuple[CallSyntax, tuple[Part, ...], OpeningEnd]]:
     """Return the ways a call of a dialect may begin."""
     ways: list[tuple[CallSyntax, tuple[Part, ...], OpeningEnd]] = []
-    for syntax in call_syntaxes(dialect):
-        heads = variants(syntax)
+    for syntax in list_call_syntaxes(dialect):
+        heads = list_head_variants(syntax)
         if syntax.body == "params":  # a name may hold a slash, too
-            ways += [(syntax, closed, "closed") for parts in heads if (closed := closing_itself(parts))]
+            ways += [(syntax, closed, "closed") for parts in heads if (closed := make_self_closing(parts))]
         ways += [(syntax, parts, "body") for parts in heads]
         if tag := syntax.attribute_head():
             ways.append((syntax, tag, "attributes"))
@@ -97,22 +108,22 @@ def openings(dialect: Description) -> list[tuple[CallSyntax, tuple[Part, ...], O
     return sorted(ways, key=lambda opening: opening[0].body == "params" and isinstance(opening[1][-1], Chars | Group))
 
 
-def heads_after_unclosed(syntax: CallSyntax, name: str) -> list[tuple[Part, ...]]:
+def list_heads_after_unclosed(syntax: CallSyntax, name: str) -> list[tuple[Part, ...]]:
     """List how a call begins that follows one without its closing tags: with its section and its marker, or without."""
     dialect = syntax.dialect
     if dialect.names == "declared":
         return syntax.quoted_heads(name)
-    calls = [call for call in dialect.calls if body(call) == "params"]
+    calls = [call for call in dialect.calls if find_body_slot(call) == "params"]
     each = [CallSyntax(dialect, call, section) for call in calls for section in ("", *dialect.sections)]
-    heads = [head for syntax_of in each for head in variants(syntax_of) if isinstance(head[0], Lit)]
-    return after_unslashed(syntax, name, heads)
+    heads = [head for syntax_of in each for head in list_head_variants(syntax_of) if isinstance(head[0], Lit)]
+    return list_heads_after_unslashed(syntax, name, heads)
 
 
-def begins_call(syntax: CallSyntax, text: str, offered: Callable[[str], object]) -> bool:
+def is_call_start(syntax: CallSyntax, text: str, offered: Callable[[str], object]) -> bool:
     """Tell if the text after a call begins with another, of an `offered` tool where the name is all that marks it."""
-    for parts in (*(parts for _, parts, _ in openings(syntax.dialect)), *next_heads(syntax)):
-        if head := re.match(whole(parts, "head"), text.lstrip()):
-            name = head.groupdict().get(f"{OFFERED}_head")
+    for parts in (*(parts for _, parts, _ in list_openings(syntax.dialect)), *list_next_heads(syntax)):
+        if head := re.match(expression_of(parts, "head"), text.lstrip()):
+            name = head.groupdict().get(f"{OFFERED_GROUP}_head")
             return name is None or offered(name) is not None
     return False
 
@@ -123,20 +134,22 @@ def unslash_closer(syntax: CallSyntax, name: str) -> str:
     return tags[0].replace("</", "<", 1) if len(tags) == 1 and tags[0].startswith("</") else ""
 
 
-def after_unslashed(syntax: CallSyntax, name: str, heads: Collection[tuple[Part, ...]]) -> list[tuple[Part, ...]]:
+def list_heads_after_unslashed(
+    syntax: CallSyntax, name: str, heads: Collection[tuple[Part, ...]]
+) -> list[tuple[Part, ...]]:
     """List some heads of the next call, and the same after a closing tag without its slash: as `next`."""
     closer = unslash_closer(syntax, name)
-    return [*heads, *_after_tags([trim_parts(literal(closer, syntax.dialect))] if closer else [], heads)]
+    return [*heads, *_put_after_tags([trim_parts(parse_literal(closer, syntax.dialect))] if closer else [], heads)]
 
 
-def _after_tags(tags: Iterable[tuple[Part, ...]], heads: Iterable[tuple[Part, ...]]) -> list[tuple[Part, ...]]:
+def _put_after_tags(tags: Iterable[tuple[Part, ...]], heads: Iterable[tuple[Part, ...]]) -> list[tuple[Part, ...]]:
     """List the heads of the next call, as `next`, after one of some closing tags."""
     return [(*tag, Space(), Group(head, "next")) for tag, head in itertools.product(tags, heads)]
 
 
-def next_heads(syntax: CallSyntax) -> list[tuple[Part, ...]]:
+def list_next_heads(syntax: CallSyntax) -> list[tuple[Part, ...]]:
     """List how the next call begins, in a section or where calls follow one another."""
-    each = heads = variants(CallSyntax(syntax.dialect, syntax.call))
+    each = heads = list_head_variants(CallSyntax(syntax.dialect, syntax.call))
     comma = syntax.dialect.separator.strip()
     if comma:
         heads = [(Lit(comma), Space(), *parts) for parts in heads] + heads
@@ -149,8 +162,8 @@ IN_LINE = r"[ \t\r]{0,256}+"
 IN_PARAGRAPH = rf"{IN_LINE}(?:\n(?![ \t\r]{{0,256}}\n){IN_LINE})?"
 """White space with one line break in it, but for that before an empty line."""
 
-PER_GRAMMAR = 1 << 14
-PER_HEAD = 1 << 8
+BYTES_PER_GRAMMAR = 1 << 14
+BYTES_PER_HEAD = 1 << 8
 """Bytes that a grammar takes for each way in which a call may begin: the way itself all grammars share."""
 type AnswerMarks = tuple[tuple[str, ...], tuple[str, ...]]
 """The markers that open an answer, and those that end it: what stands between them is text, whatever it looks like."""
@@ -161,7 +174,7 @@ type TagPairs = tuple[tuple[str, str], ...]
 _numbers = itertools.count()
 
 
-SPAN_END = searching([*FENCES, TICKS, BLANK_LINE])
+SPAN_END = make_search_scan([*FENCES, TICKS, BLANK_LINE])
 """The end of a code span, or of the paragraph that it stands in."""
 
 
@@ -182,13 +195,13 @@ def _begins_line(syntax: CallSyntax) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def heads_of(dialect: Description) -> tuple[Sequence[Head], Sequence[Head]]:
+def make_heads(dialect: Description) -> tuple[Sequence[Head], Sequence[Head]]:
     """Make the heads of a dialect's calls, which all grammars with this dialect share.
 
     The second are those with which a reply begins where the prompt ends with the beginning of a call.
     """
     heads, prompted, text = list[Head](), list[Head](), dialect.prompted
-    for syntax, parts, kind in openings(dialect):
+    for syntax, parts, kind in list_openings(dialect):
         name = f"{TokenKind.CALL_OPENER}{next(_numbers)}"
         token = Token(name, parts, line_start=_begins_line(syntax) and kind != "attributes")
         heads.append(Head(syntax, token, kind == "attributes", kind == "closed"))
@@ -226,16 +239,16 @@ class ReasoningScans:
         quoted = make_tokens(TokenKind.QUOTED_REASONING_TAG, ((Lit(f"`{tag}`"),) for tag in both))
         ends = [*quoted[: len(closing)], *make_tokens(TokenKind.REASONING_CLOSER, ((Lit(tag),) for tag in closing))]
         opens = make_tokens(TokenKind.REASONING_OPENER, ((Lit(tag),) for tag in self.closing_tags))
-        self.opened = searching(ends)
+        self.opened = make_search_scan(ends)
         """For reasoning whose opening tag was read."""
-        self.begun = searching([*quoted[len(closing) :], *opens, *ends])
+        self.begun = make_search_scan([*quoted[len(closing) :], *opens, *ends])
         """For reasoning that begins in the prompt: an opening tag in it is one that it speaks of."""
 
 
 class Grammar:
     """The scans of every state for one set of dialects; they hold no names of tools."""
 
-    quoting = frozenset(ELEMENTS)
+    quoting = frozenset(QUOTING_ELEMENTS)
     """The names of elements that quote."""
 
     def __init__(
@@ -247,7 +260,7 @@ class Grammar:
     ) -> None:
         self.number = next(_numbers)
         # Those whose tags are the names of tools come last: a tool may be named like another dialect's tag.
-        each = [heads_of(dialect) for dialect in sorted(dialects, key=lambda dialect: dialect.names == "declared")]
+        each = [make_heads(dialect) for dialect in sorted(dialects, key=lambda dialect: dialect.names == "declared")]
         heads = [head for heads, _ in each for head in heads]
         of_prompt = [head for _, heads in each for head in heads]
         self.heads = {head.token.name: head for head in (*heads, *of_prompt)}
@@ -262,35 +275,35 @@ class Grammar:
         opens, ends = answer
         begun = {dialect.prompted for dialect in dialects if dialect.prompted}
         begins = [text.removeprefix(start) for text in markers for start in begun if text.startswith(start)]
-        dropped = make_tokens(TokenKind.MARKER, map(marker, [*markers, *begins]))
+        dropped = make_tokens(TokenKind.MARKER, map(parse_marker, [*markers, *begins]))
         # An answer's markers are literal; one of the others may have a hole that they fit, too.
-        self._markers = [*make_tokens(TokenKind.ANSWER_OPENER, map(marker, opens)), *dropped[: len(markers)]]
-        self.answer = searching(make_tokens(TokenKind.ANSWER_CLOSER, map(marker, ends)))
+        self._markers = [*make_tokens(TokenKind.ANSWER_OPENER, map(parse_marker, opens)), *dropped[: len(markers)]]
+        self.answer = make_search_scan(make_tokens(TokenKind.ANSWER_CLOSER, map(parse_marker, ends)))
         first = [*of_whole_reply, *self._markers, *prompted, *dropped[len(markers) :], FIRST_LINE]
-        self.start = expecting([*self.reasoning.openers, *self.reasoning.closers, *first])
-        self._orphans = orphans(armed)
-        in_doubt = doubtful(self._orphans, section_openers(armed), closing_tags)
+        self.start = make_expecting_scan([*self.reasoning.openers, *self.reasoning.closers, *first])
+        self._orphans = list_orphan_closers(armed)
+        in_doubt = make_doubtful_tokens(self._orphans, list_section_openers(armed), closing_tags)
         spoken = [*tokens, *self._markers, *in_doubt, *self.reasoning.stray]
-        self.text = searching([*spoken, *QUOTING, *LINES, *FENCES, TICKS])
+        self.text = make_search_scan([*spoken, *ELEMENT_TOKENS, *QUOTING_LINES, *FENCES, TICKS])
         again = [Token(token.name, token.parts) for token in in_doubt]
         self.first_call = FollowingScan(self.text, (TokenKind.CALL_OPENER,), ())
-        self.doubtful = FollowingScan(self.text, (TokenKind.CALL_OPENER, *DOUBTFUL), again)
-        self.span = searching([*tokens, *FENCES, TICKS, BLANK_LINE])
+        self.doubtful = FollowingScan(self.text, (TokenKind.CALL_OPENER, *DOUBTFUL_KINDS), again)
+        self.span = make_search_scan([*tokens, *FENCES, TICKS, BLANK_LINE])
         # What begins and ends a code span is text all the same. After it what counts in the other state may follow.
-        self.text.plain = plain_rule(self.text.tokens, later=[TICKS])
-        self.span.plain = plain_rule([*self.text.tokens, BLANK_LINE], later=[TICKS])
+        self.text.plain = make_plain_rule(self.text.tokens, later=[TICKS])
+        self.span.plain = make_plain_rule([*self.text.tokens, BLANK_LINE], later=[TICKS])
         results = sorted({opening for dialect in armed if (opening := dialect.result_opening)})
         self._results = make_tokens(TokenKind.RESULT_OPENER, ((Lit(opening),) for opening in results))
         endings = make_tokens(
-            TokenKind.TURN_END, map(marker, dict.fromkeys((*TURN_ENDS, *markers, *closing_tags, *ends)))
+            TokenKind.TURN_END, map(parse_marker, dict.fromkeys((*TURN_ENDS, *markers, *closing_tags, *ends)))
         )
-        self.whole_end = expecting(endings, r"\s*+", end=TokenKind.NOTHING_MORE)
+        self.whole_end = make_expecting_scan(endings, r"\s*+", end=TokenKind.NOTHING_MORE)
 
     def size(self) -> int:
         """Measure the grammar without what is made when it is needed, in bytes."""
-        return PER_GRAMMAR + PER_HEAD * len(self.heads)
+        return BYTES_PER_GRAMMAR + BYTES_PER_HEAD * len(self.heads)
 
-    def _own(self, own: frozenset[str] | None) -> list[Token]:
+    def _special_heads(self, own: frozenset[str] | None) -> list[Token]:
         """Return the heads of calls that special tokens mark, of some dialects, wherever they stand.
 
         Those of a code block that is the whole reply are none: its opening fence is the closing one of another block.
@@ -298,13 +311,13 @@ class Grammar:
         heads = self._anywhere if own else ()
         return [head.token for head in heads if head.syntax.has_tokens and head.syntax.dialect.name in (own or ())]
 
-    def of_tokens(self, own: frozenset[str]) -> Grammar:
+    def with_special_tokens(self, own: frozenset[str]) -> Grammar:
         """Return the same for those of these dialects alone that special tokens mark."""
         marked = [head.syntax.dialect for head in self.heads.values() if head.syntax.has_tokens]
         return compile_grammar(tuple(dict.fromkeys(dialect for dialect in marked if dialect.name in own)))
 
     @_cache_scans
-    def line(self, run: str, own: frozenset[str]) -> Scan:
+    def scan_line(self, run: str, own: frozenset[str]) -> Scan:
         """Return the rest of a line of code, which `run` opened, or of one that quotes.
 
         Indented code may go on with the next line, and quotes no calls in these dialects' special tokens. In a line of
@@ -313,46 +326,48 @@ class Grammar:
         in_line = [head.token for head in self._anywhere if not (run and head.syntax.dialect.may_be_quoted)]
         if run[:1] == "\n":  # a block of YAML goes on with lines as deep, and those that are empty
             more = ((Lit(run),), (Lit("\n"), Maybe((Chars(r" \t\r\n", 64),)), Lit(run)))
-            return searching(
+            return make_search_scan(
                 [*in_line, *make_tokens(TokenKind.CODE_LINE, more), Token(TokenKind.LINE_END, (Lit("\n"),))]
             )
-        tokens = [*in_line, *QUOTING, *FENCES]
+        tokens = [*in_line, *ELEMENT_TOKENS, *FENCES]
         if run.isspace():
-            tokens += [*self._own(own), *make_tokens(TokenKind.CODE_LINE, INDENTED)]
+            tokens += [*self._special_heads(own), *make_tokens(TokenKind.CODE_LINE, CODE_INDENTS)]
         elif not run:  # amid a line of speech, which may end otherwise
             closers = make_tokens(TokenKind.LINE_END, (token.parts for token in self.reasoning.stray))
             tokens += [*self._markers, *closers]
-        return searching([*tokens, Token(TokenKind.LINE_END, (Lit("\n"),))])
+        return make_search_scan([*tokens, Token(TokenKind.LINE_END, (Lit("\n"),))])
 
     @_cache_scans
-    def closing_fence(self, run: str, own: frozenset[str] | None) -> Scan:
+    def scan_quotation_end(self, run: str, own: frozenset[str] | None) -> Scan:
         """Find the end of what `run` opened: an element, a comment, or a code block, which as many of the same or more
         end, alone on a line. A block that has none quotes no calls in the special tokens of these dialects.
         """
         in_code = [head.token for head in self._anywhere if head.syntax.dialect.in_code == "call"]
         if run[0] == "<":
-            end = "-->" if run == COMMENT else f"</{run[1:]}>"
-            return searching([*in_code, Token(TokenKind.CODE_END, (Lit(end),))])
+            end = "-->" if run == COMMENT_OPENER else f"</{run[1:]}>"
+            return make_search_scan([*in_code, Token(TokenKind.CODE_END, (Lit(end),))])
         more = Maybe((Chars(run[0], 64),))
         blank = Maybe((Chars(" \\t\\r", 64),))
         tokens = [
             *in_code,
-            *self._own(own),
+            *self._special_heads(own),
             Token(f"{TokenKind.CODE_END}0", (Lit(run), more, blank, Lit("\n")), line_start=True),
         ]
-        return searching([*tokens, Token(f"{TokenKind.CODE_END}1", (Lit(run), more), line_start=True, at_end=True)])
+        return make_search_scan(
+            [*tokens, Token(f"{TokenKind.CODE_END}1", (Lit(run), more), line_start=True, at_end=True)]
+        )
 
     @_cache_scans
-    def arguments(self, syntax: CallSyntax, name: str) -> Scan:
+    def scan_arguments(self, syntax: CallSyntax, name: str) -> Scan:
         """Right after a head with {params}: a parameter, the end of a call without any, or a JSON object."""
         tail, loose = syntax.written_tail(name), syntax.tail(name)
         own, elements = _param_tokens(syntax)
-        closers = [syntax.parameters.tail(i, "") for i in range(len(own))] if syntax.parameters.closers_alike else []
+        closers = [syntax.parameters.tail(i, "") for i in range(len(own))] if syntax.parameters.shares_closer else []
         unquoted = (Lit("{"), Space(), Chars(r"\w", 64), Space(), Lit(":"))
-        objects = (opening_of_json(Lit("}")), unquoted, ENCODED_TWICE)
+        objects = (make_json_opener(Lit("}")), unquoted, ENCODED_TWICE)
         calls = () if syntax.dialect.names == "declared" else self._heads_of(syntax.dialect)
-        first = [trim_parts(literal(tag, syntax.dialect)) for tag in syntax.closing_tags(name)[:1]]
-        return expecting(
+        first = [trim_parts(parse_literal(tag, syntax.dialect)) for tag in syntax.closing_tags(name)[:1]]
+        return make_expecting_scan(
             [
                 Token(f"{TokenKind.CALL_CLOSER}0", tail),
                 *own,
@@ -360,7 +375,7 @@ class Grammar:
                 *make_tokens(TokenKind.JSON_OPENER, ((CODE_BLOCK, *opening) for opening in objects)),
                 *make_tokens(TokenKind.OUTER_CLOSER, [*syntax.last_tags(name), *first]),
                 *elements,
-                *self._wrong_tail(syntax, name),
+                *self._wrong_closers(syntax, name),
                 *make_tokens(TokenKind.NEXT_CALL, calls),
                 # Where all may be missing, the closers match anywhere.
                 *([Token(f"{TokenKind.CALL_CLOSER}1", loose)] if loose != tail else []),
@@ -368,12 +383,12 @@ class Grammar:
         )
 
     @_cache_scans
-    def value(self, syntax: CallSyntax, name: str, index: int, key: str) -> Scan:
+    def scan_value(self, syntax: CallSyntax, name: str, index: int, key: str) -> Scan:
         """In a parameter's value: its closer, and what is counted to tell whether that closer is quoted."""
         close, tail, heads = syntax.parameters.tail(index, key), syntax.written_tail(name), syntax.quoted_heads(name)
         openers = [*syntax.parameters.quoted_openers(index, key), *syntax.parameters.quoted_elements(index, key)]
-        following = syntax.following_heads(name) if syntax.parameters.closers_alike else heads
-        return searching(
+        following = syntax.following_heads(name) if syntax.parameters.shares_closer else heads
+        return make_search_scan(
             [
                 *make_tokens(TokenKind.PARAMETER_OPENER, openers),
                 Token(TokenKind.PARAMETER_CLOSER, close),
@@ -385,19 +400,21 @@ class Grammar:
         )
 
     @_cache_scans
-    def sole(self, syntax: CallSyntax, name: str) -> Scan:
+    def scan_sole_value(self, syntax: CallSyntax, name: str) -> Scan:
         """In the value of a call's one parameter without tags: it holds none at all."""
         tags = [(Lit("<"),)] if syntax.names_the_tag else [*syntax.quoted_heads(name), *syntax.parameters.heads()]
-        return searching([Token(TokenKind.CALL_CLOSER, syntax.written_tail(name)), *make_tokens(TokenKind.TAG, tags)])
+        return make_search_scan(
+            [Token(TokenKind.CALL_CLOSER, syntax.written_tail(name)), *make_tokens(TokenKind.TAG, tags)]
+        )
 
     @_cache_scans
-    def guess(self, syntax: CallSyntax, index: int, key: str) -> Scan:
+    def scan_guessed_value(self, syntax: CallSyntax, index: int, key: str) -> Scan:
         """In the value of a parameter that may be none, as no declared one was read yet: it holds no tags."""
         closer = syntax.parameters.tail(index, key)
-        return searching([Token(TokenKind.PARAMETER_CLOSER, closer), Token(TokenKind.TAG, (Lit("<"),))])
+        return make_search_scan([Token(TokenKind.PARAMETER_CLOSER, closer), Token(TokenKind.TAG, (Lit("<"),))])
 
     @_cache_scans
-    def closing(self, syntax: CallSyntax, name: str, index: int, key: str) -> Scan:
+    def scan_after_value(self, syntax: CallSyntax, name: str, index: int, key: str) -> Scan:
         """After a parameter's closer: structure, which makes it one, or anything else, which makes it content.
 
         Of several tokens that fit at one place the first counts.
@@ -406,12 +423,12 @@ class Grammar:
         comma = syntax.dialect.param_separator.strip()
         between = (Maybe((Lit(comma), Space())),) if comma else ()
         own, elements = _param_tokens(syntax, between)
-        heads, outer = heads_after_unclosed(syntax, name), syntax.last_tags(name)
-        following = make_tokens(TokenKind.NEXT_CALL, [*heads, *_after_tags(outer, heads)])
-        return expecting(
+        heads, outer = list_heads_after_unclosed(syntax, name), syntax.last_tags(name)
+        following = make_tokens(TokenKind.NEXT_CALL, [*heads, *_put_after_tags(outer, heads)])
+        return make_expecting_scan(
             [
                 # Closers first, as they are written out: one may have the form of an opener of any name (Kimi K3).
-                *make_tokens(TokenKind.CALL_CLOSER, (tail, (*AROUND_END, *tail))),
+                *make_tokens(TokenKind.CALL_CLOSER, (tail, (*ARGUMENTS_CLOSER, *tail))),
                 Token(TokenKind.PARAMETER_CLOSER, close),
                 # Its wrapper may be closed and not the call itself, where another follows.
                 *following[len(heads) :],
@@ -424,27 +441,27 @@ class Grammar:
                 *make_tokens(TokenKind.GARBLED_OPENER, syntax.parameters.tag_names()),
                 *elements,
                 # It begins as the call's closer does, which is the longer one where its wrapper is closed, too.
-                *self._wrong_tail(syntax, name),
+                *self._wrong_closers(syntax, name),
             ]
         )
 
-    def _wrong_tail(self, syntax: CallSyntax, name: str) -> list[Token]:
+    def _wrong_closers(self, syntax: CallSyntax, name: str) -> list[Token]:
         """Return the closing tag of a call, and a sibling's where that of its wrapper should follow."""
         first, *more = syntax.closing_tags(name) or [""]
         if not more or syntax.section:
             return []
-        parts = trim_parts(loosen_parts(literal(first, syntax.dialect)))
+        parts = trim_parts(loosen_parts(parse_literal(first, syntax.dialect)))
         return make_tokens(TokenKind.WRONG_CLOSER, ((*parts, Space(), *orphan) for orphan in self._orphans))
 
     @_cache_scans
-    def tail(self, syntax: CallSyntax, name: str) -> Scan:
+    def scan_tail(self, syntax: CallSyntax, name: str) -> Scan:
         """After a JSON body: the call's closers, also with a brace too many or the fence of a code block before them;
         a closing tag of another kind; the next call; another object; or the end of the line.
         """
         if parts := syntax.tail(name):
-            heads = after_unslashed(syntax, name, self._heads_of(syntax.dialect))
+            heads = list_heads_after_unslashed(syntax, name, self._heads_of(syntax.dialect))
             tokens = [
-                *make_tokens(TokenKind.CALL_CLOSER, (parts, (*AROUND_END, *parts))),
+                *make_tokens(TokenKind.CALL_CLOSER, (parts, (*ARGUMENTS_CLOSER, *parts))),
                 Token(TokenKind.EXTRA_BRACE, (Lit("}"), Space(), *parts)),
                 Token(TokenKind.EXTRA_FENCE, (Lit("```"), Space(), *parts)),
                 Token(TokenKind.WRONG_CLOSER, (Lit("</"), Chars(r"\w:.\-", 64), Lit(">"))),
@@ -453,23 +470,23 @@ class Grammar:
             if syntax.body == "json":
                 comma = Maybe((OneOf((",", ";")), Space()))
                 tokens.append(Token(TokenKind.NEXT_OBJECT, (comma, Group((Lit("{"),), "json"))))
-            return expecting(tokens)
+            return make_expecting_scan(tokens)
         is_whole = syntax.whole_reply and not syntax.whole_line
         shows_its_end = syntax.body == "kwargs" or not syntax.dialect.writes_json
         if shows_its_end or is_whole or not (syntax.whole_line or syntax.dialect.may_be_quoted):
-            return NOTHING
+            return IMMEDIATE_END
         if not syntax.whole_line:
-            too_many = _after_tags([(Lit("}"),)], self._heads_of(syntax.dialect))
-            return ExpressionScan(*NO_QUOTE, expecting(make_tokens(TokenKind.EXTRA_BRACE, too_many)))
+            too_many = _put_after_tags([(Lit("}"),)], self._heads_of(syntax.dialect))
+            return ExpressionScan(*NO_QUOTE, make_expecting_scan(make_tokens(TokenKind.EXTRA_BRACE, too_many)))
         between = (OneOf((",", ";")), Maybe((Chars(" \\t\\r", 16),)), Lit("\n"), Space())
-        listed = make_tokens(TokenKind.NEXT_IN_LIST, ((*between, *parts) for parts in next_heads(syntax)))
+        listed = make_tokens(TokenKind.NEXT_IN_LIST, ((*between, *parts) for parts in list_next_heads(syntax)))
         # After a line that leads to it a full stop shows that the sentence goes on to there.
         ends = END_OF_LINE if syntax.in_paragraph else END_OF_SENTENCE
         turn_ends = make_tokens(TokenKind.CALL_CLOSER, ((Lit(end),) for end in TURN_ENDS))
-        return ExpressionScan(*ends, expecting([*listed, *turn_ends], r"[ \t\r]{0,256}"))
+        return ExpressionScan(*ends, make_expecting_scan([*listed, *turn_ends], r"[ \t\r]{0,256}"))
 
     @_cache_scans
-    def after(self, syntax: CallSyntax) -> Scan:
+    def scan_after_call(self, syntax: CallSyntax) -> Scan:
         """After a call: closers that may still come, and in a section its next call."""
         late = self._late_closers(syntax)
         tokens = [
@@ -478,20 +495,20 @@ class Grammar:
             *make_tokens(TokenKind.LATE_CLOSER, _cut_results(syntax), at_end=True, after=len(late)),
         ]
         if syntax.dialect.section_required or syntax.whole_reply:  # elsewhere it begins like any call
-            heads = next_heads(syntax)
-            closed = map(closing_itself, heads) if syntax.body == "params" else ()
+            heads = list_next_heads(syntax)
+            closed = map(make_self_closing, heads) if syntax.body == "params" else ()
             tokens += make_tokens(TokenKind.NEXT_EMPTY_CALL, filter(None, closed))
             tokens += make_tokens(TokenKind.NEXT_CALL, heads)
-        return expecting(tokens)
+        return make_expecting_scan(tokens)
 
     def _results_after(self, syntax: CallSyntax) -> list[Token]:
         """List how a result may begin that the model makes up: with a tag, or with the words of its dialect."""
-        head = result_head(syntax.dialect)
+        head = make_result_head(syntax.dialect)
         own = make_tokens(TokenKind.RESULT_OPENER, [head] if head else [], after=len(self._results))
         return [*self._results, *own]
 
     def _late_closers(self, syntax: CallSyntax) -> list[tuple[Part, ...]]:
-        own = [parts for closer in closers(syntax) for parts in by_spelling(closer)]
+        own = [parts for closer in list_late_closers(syntax) for parts in split_spellings(closer)]
         return [*own, *self._orphans, *((Lit(end),) for end in TURN_ENDS)]
 
     @_cache_scans
@@ -504,7 +521,7 @@ class Grammar:
         if syntax.in_paragraph:
             ends_line += [token.parts for token in FENCES]
         decided = [*ends_line, *(token.parts for token in (*self._markers, *self._results_after(syntax)))]
-        late, following, tail = self._late_closers(syntax), next_heads(syntax), syntax.section_tail()
+        late, following, tail = self._late_closers(syntax), list_next_heads(syntax), syntax.section_tail()
         if tail:  # what belongs to the section may stand on other lines
             late.append((Space(), *tail))
             following += [(Space(), *parts) for parts in following]
@@ -515,7 +532,7 @@ class Grammar:
             *make_tokens(TokenKind.LATE_CLOSER, _cut_results(syntax), at_end=True, after=len(late)),
             *NO_WORDS,
         ]
-        space = SPACE if syntax.ends_reply else IN_PARAGRAPH if syntax.in_paragraph else IN_LINE
+        space = LOOSE_SPACE if syntax.ends_reply else IN_PARAGRAPH if syntax.in_paragraph else IN_LINE
         return FollowingScan(self.text, (TokenKind.CALL_OPENER,), tokens, space)
 
     @_cache_scans
@@ -524,7 +541,9 @@ class Grammar:
         closers = [parts for parts in (syntax.tail(name), syntax.section_tail()) if parts]
         heads = self._heads_of(syntax.dialect)
         pairs = ((*closer, Space(), Group(head, "next")) for closer, head in itertools.product(closers, heads))
-        return searching([*make_tokens(TokenKind.CLOSER_AND_CALL, pairs), *make_tokens(TokenKind.CALL_OPENER, heads)])
+        return make_search_scan(
+            [*make_tokens(TokenKind.CLOSER_AND_CALL, pairs), *make_tokens(TokenKind.CALL_OPENER, heads)]
+        )
 
     def _heads_of(self, dialect: Description) -> list[tuple[Part, ...]]:
         """List the heads of a dialect that count anywhere."""
@@ -532,18 +551,18 @@ class Grammar:
         return [head.token.parts for head in heads if not (head.syntax.whole_reply or head.syntax.whole_line)]
 
     @_cache_scans
-    def closer(self, syntax: CallSyntax, name: str) -> Scan:
+    def scan_closer(self, syntax: CallSyntax, name: str) -> Scan:
         """Return the end of a call that is no call any more, or else of its section, wherever it stands."""
         tail = syntax.tail(name) or syntax.section_tail()
-        return searching([Token(TokenKind.CALL_CLOSER, tail)] if tail else [])
+        return make_search_scan([Token(TokenKind.CALL_CLOSER, tail)] if tail else [])
 
 
 def _cut_results(syntax: CallSyntax) -> Iterable[tuple[Part, ...]]:
     """List the beginnings of the word that results begin with: a server that stops at that word may leave a part."""
-    head = () if syntax.whole_reply else result_head(syntax.dialect)
+    head = () if syntax.whole_reply else make_result_head(syntax.dialect)
     if len(head) != 1 or not isinstance(word := head[0], Lit):
         return []
-    return [(Lit(word.text[:end]),) for end in range(len(word.text) - 1, LEAST - 1, -1)]
+    return [(Lit(word.text[:end]),) for end in range(len(word.text) - 1, MIN_MARKER_LENGTH - 1, -1)]
 
 
 def _param_tokens(syntax: CallSyntax, between: tuple[Part, ...] = ()) -> tuple[list[Token], list[Token]]:
@@ -553,7 +572,7 @@ def _param_tokens(syntax: CallSyntax, between: tuple[Part, ...] = ()) -> tuple[l
     return sorted(tokens[:own], key=lambda token: -len(token.parts)), tokens[own:]
 
 
-ATTRIBUTES_END = searching(
+ATTRIBUTES_END = make_search_scan(
     make_tokens(TokenKind.TAG_END, ((Lit(quote), Space(), Maybe((Lit("/"),)), Lit(">")) for quote in QUOTES))
 )
 """The end of a tag with attributes, if it is not inside a value."""

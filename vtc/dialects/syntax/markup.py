@@ -6,23 +6,25 @@ import re
 from collections.abc import Sequence
 
 from vtc.dialects.syntax import pattern
-from vtc.dialects.syntax.description import AROUND, LISTS, Description
+from vtc.dialects.syntax.description import CALL_LIST_KEYS, WRAPPER_KEYS, Description
 from vtc.dialects.syntax.pattern import AnyOf, Chars, Group, Lit, Maybe, OneOf, Part, Slot, Space
-from vtc.dialects.syntax.scan import OFFERED
+from vtc.dialects.syntax.scan import OFFERED_GROUP
 from vtc.dialects.syntax.tool_names import PREFIXES
 
 QUOTES = ('"', "'", '\\"', "\\'")
 """Around an attribute; escaped once too often, too."""
 TYPOGRAPHIC = ("“", "”", "„")
 """What stands for those of JSON where a model writes as books are set."""
-QUOTE = Maybe((OneOf(QUOTES),))
+OPTIONAL_QUOTE = Maybe((OneOf(QUOTES),))
 """One of them, which models leave out: `<invoke name=bash>`."""
 _ATTRIBUTE = re.compile(r"<?[\w:.-]+=")  # used with match
 _MARKER = r"<\|[\w/:]+\|>"
 """A marker such as `<|tool_call|>`: prose holds none, so it is found with any white space around it."""
 
 
-def markup(parts: Sequence[str | Slot], dialect: Description, slots: dict[str, tuple[Part, ...]]) -> tuple[Part, ...]:
+def parse_markup(
+    parts: Sequence[str | Slot], dialect: Description, slots: dict[str, tuple[Part, ...]]
+) -> tuple[Part, ...]:
     """Pattern text as it is read, with `slots` filled in."""
     read: list[Part] = []
     for i, part in enumerate(parts):
@@ -31,17 +33,17 @@ def markup(parts: Sequence[str | Slot], dialect: Description, slots: dict[str, t
                 read[-1] = Chars(r"\s", 64)  # `<function f>` is not `<functionf>`
             read += slots[part.name]
             continue
-        for piece in _pieces(part, dialect.optional):
+        for piece in _split_markers(part, dialect.optional):
             if piece in dialect.optional:
                 # White space goes with the marker, so that none is eaten where the marker is missing.
-                marker = trim_parts(literal(piece, dialect))
+                marker = trim_parts(parse_literal(piece, dialect))
                 if read and isinstance(read[-1], Space):
                     read[-1:] = [Maybe((Space(), *marker))]
                 else:
                     read.append(Maybe((*marker, Space())))
             else:
                 # A quote that stands directly beside a slot is an attribute's, and may be of either kind.
-                read += literal(piece, dialect, quoted=(i > 0, i < len(parts) - 1))
+                read += parse_literal(piece, dialect, quoted=(i > 0, i < len(parts) - 1))
     return tuple(read)
 
 
@@ -76,8 +78,8 @@ def space_attributes(parts: Sequence[Part]) -> tuple[Part, ...]:
         after = parts[i + 1] if i + 1 < len(parts) else None
         if isinstance(part, Lit) and after and _ATTRIBUTE.fullmatch(part.text):
             read += [Lit(part.text[:-1]), Space(), Lit("="), Space()]
-        elif (read and read[-1] == QUOTE and isinstance(part, Lit) and part.text[0] in ">:") or (
-            part == QUOTE and read and isinstance(last := read[-1], Lit) and last.text[-1] == "{"
+        elif (read and read[-1] == OPTIONAL_QUOTE and isinstance(part, Lit) and part.text[0] in ">:") or (
+            part == OPTIONAL_QUOTE and read and isinstance(last := read[-1], Lit) and last.text[-1] == "{"
         ):
             read += [Space(), part]
         elif not (isinstance(part, Space) and read and isinstance(read[-1], Space)):
@@ -85,22 +87,22 @@ def space_attributes(parts: Sequence[Part]) -> tuple[Part, ...]:
     return tuple(read)
 
 
-def with_attributes(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+def allow_attributes(parts: tuple[Part, ...]) -> tuple[Part, ...]:
     """Let an opening tag with an attribute have others: `<parameter name="path" string="true">`."""
-    if len(parts) < 3 or parts[-3] not in (QUOTE, OneOf(QUOTES)) or parts[-1] != Lit(">"):
+    if len(parts) < 3 or parts[-3] not in (OPTIONAL_QUOTE, OneOf(QUOTES)) or parts[-1] != Lit(">"):
         return parts
     others = Maybe((Chars(r"\s", 16), Chars("\\w", 64), Lit("="), Chars("^<>", 128)))
     return (*parts[:-2], others, Space(), Lit(">"))
 
 
-def by_spelling(parts: tuple[Part, ...]) -> list[tuple[Part, ...]]:
+def split_spellings(parts: tuple[Part, ...]) -> list[tuple[Part, ...]]:
     """Return a sequence once for each spelling of the literal text that it begins with."""
     if parts and isinstance(first := parts[0], OneOf):
         return [(Lit(word), *parts[1:]) for word in first.words]
     return [parts]
 
 
-def literal(text: str, dialect: Description, quoted: tuple[bool, bool] = (False, False)) -> list[Part]:
+def parse_literal(text: str, dialect: Description, quoted: tuple[bool, bool] = (False, False)) -> list[Part]:
     """Literal text as it is read; `quoted` says on which sides a slot stands, whose quotes may be of either kind."""
     read: list[Part] = []
     spelled = {words[0]: words for words in dialect.spellings}
@@ -111,7 +113,7 @@ def literal(text: str, dialect: Description, quoted: tuple[bool, bool] = (False,
         if piece not in spelled and re.fullmatch(_MARKER, piece):
             inner = [text for text in re.split(f"({known.rstrip('|')})" if known else r"(?!)", piece) if text]
             words = [OneOf(spelled[text]) if text in spelled else Lit(text) for text in inner]
-            read += [*_space_behind(read), *words, Space()]
+            read += [*_add_space(read), *words, Space()]
             continue
         if piece in spelled:
             spellings = OneOf(spelled[piece])
@@ -119,12 +121,12 @@ def literal(text: str, dialect: Description, quoted: tuple[bool, bool] = (False,
             unmarked = not piece[0].isalnum() and bool(read) and read[-1] == Lit("</")
             read.append(Maybe((spellings,)) if unmarked else spellings)
         elif piece.isspace():
-            read += _space_behind(read)
+            read += _add_space(read)
         elif piece in ("<", "</") and dialect.namespaces:
             read += [Lit(piece), Maybe((OneOf(dialect.namespaces),))]
         elif piece in QUOTES and ((quoted[1] and text.endswith(piece)) or (quoted[0] and text.startswith(piece))):
             # Where entities stand for quotes in it, nothing else tells the end of a key.
-            read.append(OneOf(QUOTES) if dialect.entities else QUOTE)
+            read.append(OneOf(QUOTES) if dialect.entities else OPTIONAL_QUOTE)
         elif read and isinstance(last := read[-1], Lit):
             read[-1] = Lit(last.text + piece)
         else:
@@ -132,12 +134,12 @@ def literal(text: str, dialect: Description, quoted: tuple[bool, bool] = (False,
     return read
 
 
-def _space_behind(parts: Sequence[Part]) -> list[Part]:
+def _add_space(parts: Sequence[Part]) -> list[Part]:
     """Loose white space, unless it stands there."""
     return [] if parts and isinstance(parts[-1], Space) else [Space()]
 
 
-def _pieces(text: str, markers: Sequence[str]) -> list[str]:
+def _split_markers(text: str, markers: Sequence[str]) -> list[str]:
     if not markers:
         return [text]
     return [piece for piece in re.split(f"({'|'.join(map(re.escape, markers))})", text) if piece]
@@ -156,19 +158,19 @@ def _ends_in(part: Part, characters: str) -> bool:
 
 ENCODED_TWICE = (Lit('"'), Space(), Lit("{"), Space(), OneOf(('\\"', '}"')))
 """How arguments begin that are a JSON string with the object in it."""
-IDS = ("id", "call_id", "tool_call_id")
+ID_KEYS = ("id", "call_id", "tool_call_id")
 """Keys of an id before the name, whatever the dialect's own."""
-NAME = r"\w.:\-/"
-MOST_NAME = 128
+NAME_CHARACTERS = r"\w.:\-/"
+MAX_NAME_LENGTH = 128
 """Characters of a tool's name; no text is a call of one with more."""
 
 
-def opening_of_json(*others: Part) -> tuple[Part, ...]:
+def make_json_opener(*others: Part) -> tuple[Part, ...]:
     words = (*QUOTES, *TYPOGRAPHIC, *(part.text for part in others if isinstance(part, Lit)))
     return (Lit("{"), Space(), OneOf(words))
 
 
-def declared_envelopes(dialect: Description) -> list[tuple[Part, ...]]:
+def list_envelope_openers(dialect: Description) -> list[tuple[Part, ...]]:
     """Beginnings of a JSON object that can be a call of an offered tool, and hardly anything else."""
     keys = dialect.json
 
@@ -177,49 +179,51 @@ def declared_envelopes(dialect: Description) -> list[tuple[Part, ...]]:
 
     quote = OneOf(QUOTES)
     colon = (quote, Space(), Lit(":"), Space())
-    named = (Space(), quote, Space(), tool_name(dialect), Space(), quote)
+    named = (Space(), quote, Space(), make_tool_name(dialect), Space(), quote)
     colon_named = (quote, OneOf(keys.name), *colon, *named)
     return [
         opening(OneOf(keys.name), quote, Space(), Maybe((Lit(":"),)), *named),
         opening(OneOf(keys.name), Space(), Lit(":"), *named),
         (Lit("{"), Space(), OneOf(keys.name), Maybe((quote,)), Space(), Lit(":"), *named),
-        opening(OneOf((*keys.arguments, *AROUND)), *colon, Lit("{")),
+        opening(OneOf((*keys.arguments, *WRAPPER_KEYS)), *colon, Lit("{")),
         opening(
-            *(OneOf(IDS), *colon, quote, Chars(r"\w:.\-", MOST_NAME), quote, Space(), Lit(","), Space()),
+            *(OneOf(ID_KEYS), *colon, quote, Chars(r"\w:.\-", MAX_NAME_LENGTH), quote, Space(), Lit(","), Space()),
             AnyOf((colon_named, (quote, OneOf(keys.arguments), *colon, Lit("{")))),
         ),
         (Lit("{"), *opening(OneOf(keys.name), *colon, *named)),
         opening(Lit("type"), *colon, quote, OneOf(("function", "tool_use", "tool_call")), quote),
-        opening(OneOf(LISTS), *colon, Lit("[")),
+        opening(OneOf(CALL_LIST_KEYS), *colon, Lit("[")),
         # Of another name, for the report to say so.
         opening(
-            *(OneOf(keys.name), *colon, quote, Chars(NAME, 128), quote, Space(), Lit(","), Space()),
+            *(OneOf(keys.name), *colon, quote, Chars(NAME_CHARACTERS, 128), quote, Space(), Lit(","), Space()),
             *(quote, OneOf(keys.arguments), *colon, Lit("{")),
         ),
         *([opening(Lit(keys.id), *colon, Lit('"'))] if keys.id else []),
     ]
 
 
-def marker(text: str) -> tuple[Part, ...]:
+def parse_marker(text: str) -> tuple[Part, ...]:
     """Return the markup of a model's marker, in which `{name}` is the name of any tool; raises `PatternError`."""
     parts = pattern.parse(text, "markers")
     if not (parts and isinstance(parts[0], str)):
         message = f"{text!r} must begin with literal text, so that it can be found in a reply"
         raise pattern.PatternError("markers", message)
-    return tuple(Chars(NAME, MOST_NAME) if isinstance(part, Slot) else Lit(part) for part in parts)
+    return tuple(Chars(NAME_CHARACTERS, MAX_NAME_LENGTH) if isinstance(part, Slot) else Lit(part) for part in parts)
 
 
-def spaced_name(dialect: Description, name: str, before: Sequence[str | Slot]) -> tuple[Part, ...]:
+def make_spaced_name(dialect: Description, name: str, before: Sequence[str | Slot]) -> tuple[Part, ...]:
     """Return a name with the white space that models write around it; a tag that is a tool's name begins with that."""
     at = before.index(Slot("name")) if Slot("name") in before else 0
     in_tag = dialect.names == "declared" and at > 0 and str(before[at - 1]).endswith("<")
-    return (*([] if in_tag else [Space()]), tool_name(dialect, name), Space())
+    return (*([] if in_tag else [Space()]), make_tool_name(dialect, name), Space())
 
 
-def tool_name(dialect: Description, name: str = "") -> Part:
+def make_tool_name(dialect: Description, name: str = "") -> Part:
     """Return the name of any tool, or where it is the markup this one; the reader looks whether that is offered."""
     if dialect.names == "any":
-        return Chars(NAME, MOST_NAME, "name")
+        return Chars(NAME_CHARACTERS, MAX_NAME_LENGTH, "name")
     if name:
         return Group((Maybe((OneOf(PREFIXES),)), OneOf((name,), any_case=True)), "name")
-    return Group((Group((Chars(r"\w", 1), Maybe((Chars(NAME, MOST_NAME - 1),))), OFFERED),), "name")
+    return Group(
+        (Group((Chars(r"\w", 1), Maybe((Chars(NAME_CHARACTERS, MAX_NAME_LENGTH - 1),))), OFFERED_GROUP),), "name"
+    )

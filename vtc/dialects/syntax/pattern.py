@@ -18,8 +18,8 @@ import msgspec
 # thousand: as they never refer to themselves, Python's collector need not go through them.
 
 
-MOST_SPACE = 256
-SPACE = rf"(?:\s|\\n){{0,{MOST_SPACE}}}+"
+MAX_SPACE = 256
+LOOSE_SPACE = rf"(?:\s|\\n){{0,{MAX_SPACE}}}+"
 """Loose white space, also as the two characters `\\n` that some models write between tags: bounded, so that holding it
 back is; possessive, so that no run of it is tried twice."""
 
@@ -72,17 +72,17 @@ class Group(msgspec.Struct, frozen=True, gc=False):
 Part = Lit | Space | Chars | OneOf | Maybe | AnyOf | Group
 
 
-def whole(parts: Sequence[Part], token: str = "") -> str:
+def expression_of(parts: Sequence[Part], token: str = "") -> str:
     """Return the expression for a complete sequence; with the name of a `token`, its groups are `GROUP_TOKEN`."""
-    return "".join(whole_of(part, token) for part in parts)
+    return "".join(_part_expression(part, token) for part in parts)
 
 
-def whole_of(part: Part, token: str = "") -> str:
+def _part_expression(part: Part, token: str = "") -> str:
     match part:
         case Lit(text):
             return re.escape(text)
         case Space():
-            return SPACE
+            return LOOSE_SPACE
         case Chars(allowed, most, group):
             return _group(rf"[{allowed}]{{1,{most}}}", group, token)
         case OneOf(words, group, any_case):
@@ -90,22 +90,22 @@ def whole_of(part: Part, token: str = "") -> str:
             choice = "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
             return _group(_ignore_case(choice, any_case), group, token)
         case Maybe(parts):
-            return f"(?:{whole(parts, token)})?"
+            return f"(?:{expression_of(parts, token)})?"
         case AnyOf(choices):
-            return f"(?:{'|'.join(whole(parts, token) for parts in choices)})"
+            return f"(?:{'|'.join(expression_of(parts, token) for parts in choices)})"
         case Group(parts, group):
-            return _group(whole(parts, token), group, token)
+            return _group(expression_of(parts, token), group, token)
 
 
 def _group(expression: str, group: str, token: str) -> str:
     return f"(?P<{group}_{token}>{expression})" if group and token else f"(?:{expression})"
 
 
-def holds(parts: Sequence[Part], group: str) -> bool:
+def has_group(parts: Sequence[Part], group: str) -> bool:
     """Tell whether a sequence has a group of this name."""
     return any(
         (isinstance(part, Group) and part.group == group)
-        or (isinstance(part, Group | Maybe) and holds(part.parts, group))
+        or (isinstance(part, Group | Maybe) and has_group(part.parts, group))
         for part in parts
     )
 
@@ -162,7 +162,7 @@ def _parse_pattern(text: str, key: str) -> tuple[str | Slot, ...]:
         if Slot(name) not in parts:
             raise PatternError(key, f"{text!r}: {{{name}}} is missing")
     if key == "call":
-        body(text)
+        find_body_slot(text)
     return tuple(parts)
 
 
@@ -171,7 +171,7 @@ def check_findable(text: str, key: str, *, enclosed: bool) -> None:
     what has an end that only literal text can tell must be followed by some. Raises `PatternError`.
     """
     parts = parse(text, key)
-    holder, before, behind = _around(parts)
+    holder, before, behind = _split_slots(parts)
     for slot in before:
         if before.count(slot) > 1:
             raise PatternError(
@@ -193,7 +193,7 @@ def check_findable(text: str, key: str, *, enclosed: bool) -> None:
                 raise PatternError(key, f"{text!r}: {message}")
 
 
-def _around(parts: Sequence[str | Slot]) -> tuple[str, list[str], list[str]]:
+def _split_slots(parts: Sequence[str | Slot]) -> tuple[str, list[str], list[str]]:
     """Return the slot that a pattern is there for, and those before and after it."""
     slots = [part.name for part in parts if isinstance(part, Slot)]
     at = next(i for i, slot in enumerate(slots) if slot in (*BODIES, "value", "calls"))
@@ -201,7 +201,7 @@ def _around(parts: Sequence[str | Slot]) -> tuple[str, list[str], list[str]]:
 
 
 @lru_cache(maxsize=1024)
-def body(call: str) -> str:
+def find_body_slot(call: str) -> str:
     """Return the slot of a call pattern that holds the arguments: `json`, `args` or `params`."""
     slots = [field for _, field, _, _ in string.Formatter().parse(call) if field in BODIES]
     if len(slots) != 1:
@@ -217,7 +217,7 @@ def fill_pattern(text: str, key: str, slots: Mapping[str, str]) -> str:
     return text.format_map(slots)
 
 
-def split(parts: Sequence[str | Slot], slots: Iterable[str]) -> tuple[list[str | Slot], list[str | Slot]]:
+def split_at_slot(parts: Sequence[str | Slot], slots: Iterable[str]) -> tuple[list[str | Slot], list[str | Slot]]:
     """Part a pattern at the first of `slots`."""
     at = next(i for i, part in enumerate(parts) if isinstance(part, Slot) and part.name in slots)
     return list(parts[:at]), list(parts[at + 1 :])

@@ -26,7 +26,7 @@ import msgspec
 
 from vtc.dialects.bounded_cache import PER_CHARACTER
 from vtc.dialects.syntax.pattern import (
-    SPACE,
+    LOOSE_SPACE,
     AnyOf,
     Chars,
     Group,
@@ -35,28 +35,28 @@ from vtc.dialects.syntax.pattern import (
     OneOf,
     Part,
     Space,
-    holds,
-    whole,
+    expression_of,
+    has_group,
 )
 
-OFFERED = "offered"
+OFFERED_GROUP = "offered"
 """The group of a name that must be an offered tool's. Names stand in no expression: compiling them would take long, and
 once for every set of tools."""
 type Found = re.Match[str]
 
 INDENT = 8
 """Deepest indentation at which a line still counts as starting with its markup."""
-PER_TOKEN = 1 << 10
+BYTES_PER_TOKEN = 1 << 10
 """Bytes that a scan takes for each of its tokens."""
-MOST_PLACES = 1 << 15
+MAX_TRIE_ENTRIES = 1 << 15
 """Characters that the places of all tries keep, each of a kilobyte at most with the place after it and the steps to it.
 
 All built-in models need some 10,000. If texts have gone to more, all tries begin to grow anew.
 """
-MOST_KEPT = 64
+MAX_DEAD_ENDS = 64
 """Characters that begin nothing for which a place in the trie keeps that."""
 
-_SPACE = re.compile(SPACE)
+_SPACE = re.compile(LOOSE_SPACE)
 _LINE_START = re.compile(rf"^[ \t>]{{0,{INDENT}}}\Z", re.MULTILINE)
 _HELD = re.compile(r"(?P<hold>(?s:.*))")
 """Matches all the text that is held back."""
@@ -78,8 +78,8 @@ class Token(msgspec.Struct, eq=False, gc=False):
     _steps: _ScanStep | None = None
 
     def __post_init__(self) -> None:
-        if holds(self.parts, OFFERED):
-            self.named = f"{OFFERED}_{self.name}"
+        if has_group(self.parts, OFFERED_GROUP):
+            self.named = f"{OFFERED_GROUP}_{self.name}"
 
     @property
     def first(self) -> str:
@@ -97,13 +97,13 @@ class Token(msgspec.Struct, eq=False, gc=False):
     def steps(self) -> _ScanStep:
         """The steps that lead to its end, made when they are first asked for."""
         if self._steps is None:
-            self._steps = _steps(self.parts, _ScanStep(self.name))
+            self._steps = _make_steps(self.parts, _ScanStep(self.name))
         return self._steps
 
     def expression(self) -> str:
         """Write the expression that finds its groups."""
         name, end = f"?P<{self.name}>" if self.name else "?:", r"\s*\Z" if self.at_end else ""
-        return f"({name}{whole(self.parts, self.name)}{end})"
+        return f"({name}{expression_of(self.parts, self.name)}{end})"
 
 
 class _ScanStep(msgspec.Struct, eq=False, gc=False):
@@ -129,18 +129,18 @@ class _ScanStep(msgspec.Struct, eq=False, gc=False):
             case Lit(text):
                 return [_ScanStep(Lit(text[1:]), self.after)] if len(text) > 1 else self.after
             case OneOf(words, _, any_case):
-                return [_word(word, *self.after, any_case=any_case) for word in words]
+                return [_make_word_steps(word, *self.after, any_case=any_case) for word in words]
             case Maybe(parts):
-                return [_steps(parts, *self.after), *self.after]
+                return [_make_steps(parts, *self.after), *self.after]
             case AnyOf(choices):
-                return [_steps(choice, *self.after) for choice in choices]
+                return [_make_steps(choice, *self.after) for choice in choices]
             case Group(parts, _):
-                return [_steps(parts, *self.after)]
+                return [_make_steps(parts, *self.after)]
             case _:
                 return self.after
 
 
-def _steps(parts: Sequence[Part], after: _ScanStep) -> _ScanStep:
+def _make_steps(parts: Sequence[Part], after: _ScanStep) -> _ScanStep:
     """Get the steps through a sequence of parts, before another."""
     for part in reversed(parts):
         if not (isinstance(part, Space) and isinstance(after.part, Space)):  # white space after white space is one
@@ -148,7 +148,7 @@ def _steps(parts: Sequence[Part], after: _ScanStep) -> _ScanStep:
     return after
 
 
-def _word(word: str, after: _ScanStep, *, any_case: bool) -> _ScanStep:
+def _make_word_steps(word: str, after: _ScanStep, *, any_case: bool) -> _ScanStep:
     """Get the steps through a word."""
     if not any_case:
         return _ScanStep(Lit(word), (after,)) if word else after
@@ -159,35 +159,35 @@ def _word(word: str, after: _ScanStep, *, any_case: bool) -> _ScanStep:
 
 
 @lru_cache(maxsize=64)
-def _run(allowed: str, most: int) -> re.Pattern[str]:
+def _compile_run(allowed: str, most: int) -> re.Pattern[str]:
     return re.compile(f"[{allowed}]{{1,{most}}}")
 
 
-class Growth:
+class TrieBudget:
     """Counts what the tries of all scans keep since they began to grow."""
 
     def __init__(self) -> None:
-        self.places = 0
-        self._planted: list[ref[TokenScan]] = []
+        self.entries = 0
+        self._scans: list[ref[TokenScan]] = []
 
-    def plant(self, scan: TokenScan) -> None:
+    def register(self, scan: TokenScan) -> None:
         """Note a scan that has begun tries."""
-        self._planted.append(ref(scan))
+        self._scans.append(ref(scan))
 
-    def add(self) -> None:
+    def count_entry(self) -> None:
         """Count one more character that a place keeps; with too many, all tries begin to grow anew."""
-        self.places += 1
-        if self.places > MOST_PLACES:
-            self.restart()
+        self.entries += 1
+        if self.entries > MAX_TRIE_ENTRIES:
+            self.drop_all()
 
-    def restart(self) -> None:
+    def drop_all(self) -> None:
         """Drop all tries, those of scans that are not used any more, too."""
-        planted, self._planted, self.places = self._planted, [], 0
+        planted, self._scans, self.entries = self._scans, [], 0
         for scan in filter(None, (planted_ref() for planted_ref in planted)):
-            scan.uproot()
+            scan.drop_tries()
 
 
-GROWTH = Growth()
+TRIE_BUDGET = TrieBudget()
 
 
 class _TrieNode(msgspec.Struct, eq=False, gc=False):
@@ -198,7 +198,7 @@ class _TrieNode(msgspec.Struct, eq=False, gc=False):
 
     ends: tuple[str, ...]
     """The names of the tokens that have come to their end."""
-    goes_on: bool
+    may_continue: bool
     """True if a token may go on."""
     texts: dict[str, tuple[_ScanStep, ...]]
     """By their first characters."""
@@ -212,39 +212,39 @@ class _TrieNode(msgspec.Struct, eq=False, gc=False):
             return self.known[character]
         found = list[_Way]()
         if texts := self.texts.get(character):
-            found.append((None, _place(following for step in texts for following in step.following)))
+            found.append((None, _make_node(following for step in texts for following in step.following)))
         for run, after in self.runs.items():
             if run.match(character):
                 if isinstance(after, tuple):
-                    after = self.runs[run] = _place(after)
+                    after = self.runs[run] = _make_node(after)
                 found.append((run, after))
         if space := self.after_space:
             found += [(_SPACE, space)] if character.isspace() or character == "\\" else space.find(character)
         ways = tuple(found)
-        if ways or len(self.known) < MOST_KEPT:
+        if ways or len(self.known) < MAX_DEAD_ENDS:
             self.known[character] = ways
-            GROWTH.add()
+            TRIE_BUDGET.count_entry()
         return ways
 
-    def beginnings(self) -> list[str]:
+    def list_beginnings(self) -> list[str]:
         """Write how what follows may begin, as expressions, each up to something that is no white space."""
         if self.ends:
             return [""]
         ways = [re.escape(character) for character in self.texts if not character.isspace()]
         for blank in filter(str.isspace, self.texts):
-            after = _place(following for step in self.texts[blank] for following in step.following)
-            ways.append(rf"{re.escape(blank)}(?:{'|'.join(after.beginnings())}|\Z)")
-        ways += [_first_of(run) for run in self.runs]
+            after = _make_node(following for step in self.texts[blank] for following in step.following)
+            ways.append(rf"{re.escape(blank)}(?:{'|'.join(after.list_beginnings())}|\Z)")
+        ways += [_character_class(run) for run in self.runs]
         if self.after_space:
-            ways.append(rf"{SPACE}(?:{'|'.join(self.after_space.beginnings())}|\\?\Z)")
+            ways.append(rf"{LOOSE_SPACE}(?:{'|'.join(self.after_space.list_beginnings())}|\\?\Z)")
         return ways
 
 
-def _first_of(run: re.Pattern[str]) -> str:
+def _character_class(run: re.Pattern[str]) -> str:
     return run.pattern.rpartition("{")[0]
 
 
-def _place(steps: Iterable[_ScanStep]) -> _TrieNode:
+def _make_node(steps: Iterable[_ScanStep]) -> _TrieNode:
     """Make the place where some steps may be taken."""
     texts, runs = defaultdict[str, list[_ScanStep]](list), defaultdict[re.Pattern[str], list[_ScanStep]](list)
     ends, todo, spaces = list[str](), [*steps], list[_ScanStep]()
@@ -257,10 +257,10 @@ def _place(steps: Iterable[_ScanStep]) -> _TrieNode:
             case Space():
                 spaces += step.after
             case Chars(allowed, most, _):
-                runs[_run(allowed, most)] += step.after
+                runs[_compile_run(allowed, most)] += step.after
             case _:
                 todo += step.following
-    after_space = _place(spaces) if spaces else None
+    after_space = _make_node(spaces) if spaces else None
     if after_space:
         ends += after_space.ends
     return _TrieNode(
@@ -292,7 +292,7 @@ class PlainRule(NamedTuple):
     once, and the rule may then be another."""
 
 
-def plain_rule(tokens: Iterable[Token], later: Collection[Token] = ()) -> PlainRule | None:
+def make_plain_rule(tokens: Iterable[Token], later: Collection[Token] = ()) -> PlainRule | None:
     """Tell which text holds the beginning of no token but of those for `later`; None if that may be any text."""
     stop, starts, lines = dict[str, None](), dict[str, None](), dict[str, None]()
     for token in tokens:
@@ -381,7 +381,7 @@ class TokenScan(Scan):
 
     def _find_begun_tokens(self, text: str, at: int, *, final: bool) -> list[str] | None:
         """Find the tokens that stand at a place, by name; None if the text may end within one, and more is to come."""
-        end, (anywhere, line_start) = len(text), self._tries or self._plant()
+        end, (anywhere, line_start) = len(text), self._tries or self._make_tries()
         names, places = list[str](), [(anywhere, at)]
         if line_start and _LINE_START.search(text[max(0, at - INDENT - 1) : at]):
             places.append((line_start, at))
@@ -389,7 +389,7 @@ class TokenScan(Scan):
             node, at = places.pop()
             names += node.ends
             if at == end:
-                if node.goes_on and not final:
+                if node.may_continue and not final:
                     return None
                 continue
             character = text[at]
@@ -409,15 +409,15 @@ class TokenScan(Scan):
         pattern = self._patterns[token.name] = _compile((self._space or "") + token.expression())
         return pattern
 
-    def _plant(self) -> tuple[_TrieNode, _TrieNode | None]:
+    def _make_tries(self) -> tuple[_TrieNode, _TrieNode | None]:
         """Begin the trie of the tokens that count anywhere, and that of those that must be the first of a line."""
         steps = [token.steps for token in self.tokens if token.line_start]
-        anywhere = _place(token.steps for token in self.tokens if not token.line_start)
-        tries = self._tries = anywhere, _place(steps) if steps else None
-        GROWTH.plant(self)
+        anywhere = _make_node(token.steps for token in self.tokens if not token.line_start)
+        tries = self._tries = anywhere, _make_node(steps) if steps else None
+        TRIE_BUDGET.register(self)
         return tries
 
-    def uproot(self) -> None:
+    def drop_tries(self) -> None:
         """Drop the tries, which grow anew when they are asked for."""
         self._tries = None
 
@@ -429,26 +429,26 @@ class TokenScan(Scan):
         if "" in firsts:
             return _compile("(?s:.)")
         # One set of characters first, which is what Python finds fast.
-        return _compile(f"[{''.join(map(re.escape, firsts))}](?:{'|'.join(map(self._seconds, firsts))})")
+        return _compile(f"[{''.join(map(re.escape, firsts))}](?:{'|'.join(map(self._lookahead_after, firsts))})")
 
-    def _seconds(self, first: str) -> str:
+    def _lookahead_after(self, first: str) -> str:
         """Write what must follow the first character of a token: what does in one of them, or nothing yet."""
-        places = [place for trie in self._tries or self._plant() if trie for _, place in trie.find(first)]
-        ways = [way for place in places for way in place.beginnings()]
+        places = [place for trie in self._tries or self._make_tries() if trie for _, place in trie.find(first)]
+        ways = [way for place in places for way in place.list_beginnings()]
         return rf"(?<={re.escape(first)})(?={'|'.join(ways)}|\Z)"
 
     @cached_property
     def plain(self) -> PlainRule | None:  # type: ignore[override]  # other scans have none
-        return plain_rule(self.tokens)
+        return make_plain_rule(self.tokens)
 
     def size(self) -> int:
-        return PER_TOKEN * len(self.tokens)
+        return BYTES_PER_TOKEN * len(self.tokens)
 
 
 class FollowingScan(Scan):
     """Expects, after white space, what another scan looks for, of some `kinds`, or else one of other tokens."""
 
-    def __init__(self, scan: Scan, kinds: Collection[str], others: Iterable[Token], space: str = SPACE) -> None:
+    def __init__(self, scan: Scan, kinds: Collection[str], others: Iterable[Token], space: str = LOOSE_SPACE) -> None:
         self.scan, self.others = scan, TokenScan(others)
         self.kinds = kinds
         self._white = _compile(space).match
@@ -482,12 +482,12 @@ class ExpressionScan(Scan):
         return PER_CHARACTER * characters + (self.otherwise.size() if self.otherwise else 0)
 
 
-def searching(tokens: Iterable[Token]) -> TokenScan:
+def make_search_scan(tokens: Iterable[Token]) -> TokenScan:
     """Make the scan of a state in which text flows until one of some tokens."""
     return TokenScan(tokens)
 
 
-def expecting(tokens: Iterable[Token], space: str = SPACE, end: str = "") -> TokenScan:
+def make_expecting_scan(tokens: Iterable[Token], space: str = LOOSE_SPACE, end: str = "") -> TokenScan:
     """Make the scan of a state in which after white space one of some tokens must follow."""
     return TokenScan(tokens, space, end)
 
@@ -513,22 +513,22 @@ def _compile(expression: str) -> re.Pattern[str]:
     return pattern
 
 
-MOST_BEGINNINGS = 8
+MAX_PREFIXES = 8
 """Texts that one token may begin with, and that are told apart."""
 
 
-def beginnings(parts: Iterable[Part]) -> list[str]:
+def list_prefixes(parts: Iterable[Part]) -> list[str]:
     """List the literal texts that a sequence can begin with, as far as they are few."""
     texts = [""]
     for part in parts:
-        words = _words(part)
-        if words is None or len(texts) * len(words) > MOST_BEGINNINGS:
+        words = _list_words(part)
+        if words is None or len(texts) * len(words) > MAX_PREFIXES:
             break
         texts = ["".join(pair) for pair in itertools.product(texts, words)]
     return list(dict.fromkeys(texts))
 
 
-def _words(part: Part) -> list[str] | None:
+def _list_words(part: Part) -> list[str] | None:
     """List all that a part can be, if that is some texts."""
     match part:
         case Lit(text):
@@ -536,7 +536,7 @@ def _words(part: Part) -> list[str] | None:
         case OneOf(words, _, any_case=False):
             return list(words)
         case Maybe(inner):
-            options = [_words(part) for part in inner]
+            options = [_list_words(part) for part in inner]
             known = [words for words in options if words is not None]
             return None if len(known) < len(options) else ["", *map("".join, itertools.product(*known))]
     return None

@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from enum import StrEnum, auto
 from functools import lru_cache
 
-from vtc.dialects.syntax.description import SYNONYMS, Description
-from vtc.dialects.syntax.forms import call_syntaxes
+from vtc.dialects.syntax.description import ARGUMENT_KEYS, Description
+from vtc.dialects.syntax.forms import list_call_syntaxes
 from vtc.dialects.syntax.pattern import AnyOf, Chars, Lit, Maybe, OneOf, Part, Space
-from vtc.dialects.syntax.scan import ExpressionScan, Token, kind_of, searching
+from vtc.dialects.syntax.scan import ExpressionScan, Token, kind_of, make_search_scan
 
 
 class TokenKind(StrEnum):
@@ -139,7 +139,7 @@ _CLOSER = TokenKind.CALL_CLOSER
 _BLANKS_OF_LINE = r"[ \t\r]{0,256}"
 
 
-def end_of_line(stop: str = "") -> tuple[str, str]:
+def express_line_end(stop: str = "") -> tuple[str, str]:
     """Write the end of the line, with a `stop` before it at most; while more may come, and at the end of the reply.
 
     There a brace too many may stand, too: elsewhere it may stand in a string of the JSON.
@@ -151,10 +151,10 @@ def end_of_line(stop: str = "") -> tuple[str, str]:
     )
 
 
-END_OF_LINE = end_of_line()
-END_OF_SENTENCE = end_of_line(f"[{''.join(SENTENCE_ENDS)}]")
+END_OF_LINE = express_line_end()
+END_OF_SENTENCE = express_line_end(f"[{''.join(SENTENCE_ENDS)}]")
 """The same, also after a full stop."""
-NOTHING = ExpressionScan(f"(?P<{_CLOSER}>)", f"(?P<{_CLOSER}>)")
+IMMEDIATE_END = ExpressionScan(f"(?P<{_CLOSER}>)", f"(?P<{_CLOSER}>)")
 """Anything: what ends there shows its own end."""
 _GOES_ON = (
     r"(?:[ \t]{0,256}[\"']|\}\s{0,256}[^\s\]},<]|[^\n\r{<\[\"']{1,400}+[\"'][ \t]{0,256}[},\]]|\[(?![A-Z/])"
@@ -164,7 +164,7 @@ _GOES_ON = (
 _HELD = r"(?P<hold>(?:[^\n\r{<\[\"']{0,400}\[?|[^\n\r{<\[\"']{1,400}[\"'][ \t]{0,256}|\}\s{0,256})\Z)"
 NO_QUOTE = (rf"{_HELD}|(?P<{_CLOSER}>)(?!{_GOES_ON})", rf"(?P<{_CLOSER}>)(?!{_GOES_ON})")
 """Anything but what may belong to a string of the JSON that has a quote which is not escaped."""
-AROUND_END = (Lit("</"), OneOf(SYNONYMS), Lit(">"), Space())
+ARGUMENTS_CLOSER = (Lit("</"), OneOf(ARGUMENT_KEYS), Lit(">"), Space())
 """The end of an element around all parameters."""
 
 
@@ -172,13 +172,13 @@ AROUND_END = (Lit("</"), OneOf(SYNONYMS), Lit(">"), Space())
 #
 # `InDoubt` (`reading/text.py`) decides about it.
 
-DOUBTFUL = (TokenKind.TURN_END, TokenKind.ORPHAN_CLOSER, TokenKind.WRAPPER_OPENER, TokenKind.SPECIAL_OPENER)
+DOUBTFUL_KINDS = (TokenKind.TURN_END, TokenKind.ORPHAN_CLOSER, TokenKind.WRAPPER_OPENER, TokenKind.SPECIAL_OPENER)
 TURN_ENDS = (
     *("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|eot|>", "<|eom|>", "<|end_of_text|>"),
     *("<end_of_turn>", "<eos>", "</s>", "<｜end▁of▁sentence｜>"),
 )
 """How the templates of many families end a turn. Servers that keep special tokens show them."""
-SPECIAL = re.compile(r"(?:<[|｜][^<>]*[|｜]>|\[[A-Z_]{4,64}\]|\s+)+")
+SPECIAL_TOKENS = re.compile(r"(?:<[|｜][^<>]*[|｜]>|\[[A-Z_]{4,64}\]|\s+)+")
 """Finds nothing but special tokens, which no one writes by accident."""
 WRAPPERS = ("<tool_calls>", "<function_calls>")
 """Tags around calls that models of any family write, though their dialect has none."""
@@ -189,7 +189,7 @@ _FIRST_MARK = re.compile(r"<[|｜][^<>{}]*[|｜]>|\[[A-Z_]{4,64}\]|<[\w:.-]+>(?=
 """Finds the marker that a call begins with, or the tag around it."""
 
 
-def section_openers(dialects: Iterable[Description]) -> list[str]:
+def list_section_openers(dialects: Iterable[Description]) -> list[str]:
     """List the tags that open a section of calls, or stand before each."""
     openers = {section.partition("{calls}")[0].strip() for dialect in dialects for section in dialect.sections}
     openers |= {marker for dialect in dialects for marker in dialect.optional}
@@ -197,7 +197,7 @@ def section_openers(dialects: Iterable[Description]) -> list[str]:
     return sorted({*WRAPPERS, *(tag for tag in openers if tag[:1] in ("<", "[") and tag[:2] != "</" and len(tag) > 4)})
 
 
-def orphans(dialects: Iterable[Description]) -> list[tuple[Part, ...]]:
+def list_orphan_closers(dialects: Iterable[Description]) -> list[tuple[Part, ...]]:
     """List the closing tags of some dialects: those that begin alike as one, as there are many."""
     closers = [parts for dialect in dialects for parts in _closing_markup(dialect)]
     closers += [(Lit(wrapper.replace("<", "</")),) for wrapper in WRAPPERS]
@@ -211,7 +211,7 @@ def orphans(dialects: Iterable[Description]) -> list[tuple[Part, ...]]:
 
 @lru_cache(maxsize=1024)
 def _closing_markup(dialect: Description) -> list[tuple[Part, ...]]:
-    return [parts for syntax in call_syntaxes(dialect) for parts in syntax.closing_markup()]
+    return [parts for syntax in list_call_syntaxes(dialect) for parts in syntax.closing_markup()]
 
 
 def split_markers(markers: Iterable[str]) -> tuple[list[str], list[str]]:
@@ -221,7 +221,7 @@ def split_markers(markers: Iterable[str]) -> tuple[list[str], list[str]]:
     return [text for text in known if text not in tags], tags
 
 
-def doubtful(
+def make_doubtful_tokens(
     orphans: Iterable[tuple[Part, ...]], openers: Iterable[str], closing_tags: Iterable[str] = ()
 ) -> list[Token]:
     """List the tokens of markup that is none of the message where a call follows it, or the end of the reply.
@@ -235,7 +235,7 @@ def doubtful(
         Token(f"{TokenKind.ORPHAN_CLOSER}{i}", parts, line_start=parts[0] not in _SPECIAL and parts not in anywhere)
         for i, parts in enumerate([*anywhere, *orphans])
     ]
-    special = [opener for opener in openers if SPECIAL.fullmatch(opener)]
+    special = [opener for opener in openers if SPECIAL_TOKENS.fullmatch(opener)]
     return [
         *make_tokens(TokenKind.TURN_END, ((Lit(end),) for end in TURN_ENDS)),
         *(closer for closer in closers if closer.first == "<"),
@@ -246,30 +246,41 @@ def doubtful(
 
 # What quotes a call, and what stands beside one and does not: code, elements, lines, punctuation.
 
-RESULTS = ("tool_response", "function_results", "tool_result", "observation")
-THOUGHTS = ("reasoning", "analysis", "scratchpad", "reflection", "think", "thinking", "thought")
-DOCUMENTS = ("documentation", "docs", "sample", "quote")
-ELEMENTS = (*RESULTS, *THOUGHTS, "example", "examples", "pre", "code", "samp", "blockquote", "details", *DOCUMENTS)
+RESULT_ELEMENTS = ("tool_response", "function_results", "tool_result", "observation")
+REASONING_ELEMENTS = ("reasoning", "analysis", "scratchpad", "reflection", "think", "thinking", "thought")
+DOCUMENT_ELEMENTS = ("documentation", "docs", "sample", "quote")
+QUOTING_ELEMENTS = (
+    *RESULT_ELEMENTS,
+    *REASONING_ELEMENTS,
+    "example",
+    "examples",
+    "pre",
+    "code",
+    "samp",
+    "blockquote",
+    "details",
+    *DOCUMENT_ELEMENTS,
+)
 """Elements in which a call is quoted: what a tool answered, an example, a document, thoughts in tags of no family."""
-COMMENT = "<!--"
+COMMENT_OPENER = "<!--"
 """What opens a comment of HTML, which quotes as well."""
 _ATTRIBUTES = Maybe((Chars(" \\t", 1), Chars("^<>\\n", 256)))
 _QUOTED = (Maybe((Lit(">"),)), Chars("^>", 1))
 """The rest of `>` or `>>` that quotes, with the character after it: Functionary writes `>>>` before a call."""
-INDENTED = tuple((Lit(f"\n{blanks}"),) for blanks in ("    ", *(" " * count + "\t" for count in range(4))))
+CODE_INDENTS = tuple((Lit(f"\n{blanks}"),) for blanks in ("    ", *(" " * count + "\t" for count in range(4))))
 
 FENCES = make_tokens(
     TokenKind.FENCE,
     [(Lit(mark * 3), Maybe((Chars(mark, 61),))) for mark in "`~"],
     line_start=True,
 )
-QUOTING = make_tokens(
+ELEMENT_TOKENS = make_tokens(
     TokenKind.QUOTING_ELEMENT,
-    [(Lit(COMMENT),), *((Lit(f"<{name}"), _ATTRIBUTES, Lit(">")) for name in ELEMENTS)],
+    [(Lit(COMMENT_OPENER),), *((Lit(f"<{name}"), _ATTRIBUTES, Lit(">")) for name in QUOTING_ELEMENTS)],
     line_start=True,
 )
 _BLANKS = Maybe((Chars(" \\t", 64),))
-LINES = make_tokens(
+QUOTING_LINES = make_tokens(
     TokenKind.QUOTING_LINE,
     [
         *((Lit(f"\n{' ' * count}>"), *_QUOTED) for count in range(4)),
@@ -281,7 +292,7 @@ FIRST_LINE = Token(TokenKind.QUOTING_LINE, (Lit(">"), *_QUOTED))
 """How the first line of a reply begins that quotes. Indentation says nothing there: it is no code."""
 TICKS = Token(TokenKind.BACKTICKS, (Lit("`"), Maybe((Chars("`", 63),))))
 BLANK_LINE = Token(TokenKind.BLANK_LINE, (Lit("\n"), Maybe((Chars(" \\t\\r", 64),)), Lit("\n")))
-INFO = searching([TICKS, Token(TokenKind.LINE_END, (Lit("\n"),))])
+INFO = make_search_scan([TICKS, Token(TokenKind.LINE_END, (Lit("\n"),))])
 """The rest of the line that a fence opens."""
 NO_WORDS = (
     Token(TokenKind.QUOTATION_MARK, (OneOf(('"', "'", "”", "’", "»", "“", "」", "』", "|")),)),

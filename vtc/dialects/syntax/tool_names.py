@@ -11,7 +11,7 @@ PREFIXES = ("functions.", "default_api.", "tools.", "tool:", "antml:", "antml:to
 
 _CALLABLE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
 """The names that all APIs take for a tool's, but none that begins with a dash: that is one of a list or a diff."""
-MOST_OFFERED = 5
+MAX_LISTED_TOOLS = 5
 """Names of offered tools that a reason lists."""
 _WITHOUT_NUMBER = re.compile(r"(?:functions?|call)[._](?P<name>.+?)[._:]\d+")  # used with match
 """The id of a call as Kimi K2 makes them, and variants of it: `functions.read:0`, `functions_read_0`."""
@@ -23,10 +23,10 @@ _BARE_ID = re.compile(r"(?:functions?[._])?(?:\d{1,9}|(?:call|toolu|chatcmpl-too
 
 def is_bare_id(written: str) -> bool:
     """True if nothing but the id of a call stands where its name should."""
-    return _BARE_ID.fullmatch(bare(written)) is not None
+    return _BARE_ID.fullmatch(strip_name(written)) is not None
 
 
-def bare(written: str) -> str:
+def strip_name(written: str) -> str:
     """A name without white space around it and without a known prefix."""
     return strip_prefix(written.strip())
 
@@ -55,7 +55,7 @@ def resolve(written: str, offered: Collection[str]) -> str | None:
     bare = written.rpartition(":")[2].rpartition(".")[2]
     if bare in offered:
         return bare
-    same = [tool for tool in offered if "." in tool and _flat(tool) == _flat(written)]
+    same = [tool for tool in offered if "." in tool and _flatten_namespace(tool) == _flatten_namespace(written)]
     if len(same) == 1:
         return same[0]
     stem = _WITHOUT_NUMBER.fullmatch(written)
@@ -75,17 +75,17 @@ def resolve(written: str, offered: Collection[str]) -> str | None:
 def resolve_unoffered(written: str) -> str | None:
     """The name by which a tool that is not offered is called, or None if no tool can have it."""
     stem = _WITHOUT_NUMBER.fullmatch(written)
-    name = stem["name"] if stem else bare(written)
+    name = stem["name"] if stem else strip_name(written)
     return name if _CALLABLE.fullmatch(name) else None
 
 
 def explain_unknown_tool(written: str, offered: Iterable[str]) -> str:
     """Say that no tool of this name is offered, and which are."""
-    first = [*islice(offered, MOST_OFFERED + 1)]
-    names = [name[:64] for name in first[:MOST_OFFERED]] + ["…"] * (len(first) > MOST_OFFERED)
+    first = [*islice(offered, MAX_LISTED_TOOLS + 1)]
+    names = [name[:64] for name in first[:MAX_LISTED_TOOLS]] + ["…"] * (len(first) > MAX_LISTED_TOOLS)
     return f"no tool {written!r} is offered" + (f"; offered: {', '.join(names)}" if names else "")
 
 
-def _flat(name: str) -> str:
+def _flatten_namespace(name: str) -> str:
     """A name as servers that know no namespaces write it."""
     return name.replace(".", "__")

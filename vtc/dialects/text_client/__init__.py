@@ -6,22 +6,22 @@ ClientReader                        what such a client reads of a reply
 """
 
 from vtc.dialects.text_client.conversation import (
-    NO_RESULT,
+    NO_RESULT_TEXT,
     ClientReader,
-    as_read,
     is_readable,
+    rewrite_samples,
     structure_messages,
-    with_samples,
+    write_for_client,
 )
 from vtc.dialects.text_client.documented_tools import Documentation, find_documented_tools
 
 __all__ = [
-    "NO_RESULT",
+    "NO_RESULT_TEXT",
     "ClientReader",
     "Documentation",
-    "as_read",
     "find_documented_tools",
     "is_readable",
+    "rewrite_samples",
     "structure_messages",
-    "with_samples",
+    "write_for_client",
 ]

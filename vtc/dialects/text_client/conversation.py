@@ -19,7 +19,7 @@ from msgspec import structs
 from msgspec.structs import replace
 
 from vtc.dialects.arguments import values
-from vtc.dialects.arguments.json_object import dumped, members, render_members
+from vtc.dialects.arguments.json_object import dump_json, render_members, split_members
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax import tool_names
 from vtc.dialects.syntax.description import Description
@@ -39,11 +39,13 @@ from vtc.events import Call, Event, Message, Opaque, Text, Tool, ToolCall
 # Versions of a client differ in when they look for that closer: only what all of them read alike is a call.
 
 
-SPACE = "\t\n\v\f\r \xa0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff" + "".join(map(chr, range(0x2000, 0x200B)))
+JAVASCRIPT_SPACE = "\t\n\v\f\r \xa0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff" + "".join(
+    map(chr, range(0x2000, 0x200B))
+)
 """The characters that JavaScript's `trim` takes away: `str.strip` knows others."""
 
 
-MOST_MARKS = 10_000
+MAX_ANGLE_BRACKETS = 10_000
 """Of `<`, outside of values, beyond which a text is not looked through: it is no call that anybody means."""
 
 
@@ -64,9 +66,9 @@ class ClientReader:
 
     def __init__(self, dialect: Description, tools: Iterable[str], parameters: Iterable[str]) -> None:
         self._dialect = dialect
-        self._left = MOST_MARKS
-        self._tools = {name: _tag(dialect.calls[0], "{params}", "{name}", name) for name in tools}
-        self._parameters = {name: _tag(dialect.params[0], "{value}", "{key}", name) for name in parameters}
+        self._brackets_left = MAX_ANGLE_BRACKETS
+        self._tools = {name: _make_tag(dialect.calls[0], "{params}", "{name}", name) for name in tools}
+        self._parameters = {name: _make_tag(dialect.params[0], "{value}", "{key}", name) for name in parameters}
 
     def is_one_call(self, text: str, call: ToolCall) -> bool:
         """Tell if the client finds this very call in a text and no other; none, if it does not know the tool."""
@@ -82,12 +84,12 @@ class ClientReader:
         A client looks for the last closer of a value in a call that has ended. Older ones look as closers come
         (`as_it_comes`), and so not at one that ends a parameter.
         """
-        self._left = MOST_MARKS
+        self._brackets_left = MAX_ANGLE_BRACKETS
         at = 0
-        while opened := self._first(text, at, self._tools.values()):
+        while opened := self._find_opener(text, at, self._tools.values()):
             start, tool = opened
             given, at = self._find_parameters(text, start, tool, as_it_comes)
-            yield tool.name, {key: text[begin:end].strip(SPACE) for key, (begin, end) in given.items()}
+            yield tool.name, {key: text[begin:end].strip(JAVASCRIPT_SPACE) for key, (begin, end) in given.items()}
 
     def _is_one(self, elements: list[tuple[str, dict[str, str]]], call: ToolCall) -> bool:
         if call.name not in self._tools:
@@ -96,7 +98,7 @@ class ClientReader:
         meant = {key: value for key, value in arguments if value is not None and key in self._parameters}
         if len(elements) != 1 or elements[0][0] != call.name or elements[0][1].keys() != meant.keys():
             return False
-        return all(self._means(elements[0][1][key], value) for key, value in meant.items())
+        return all(self._is_value(elements[0][1][key], value) for key, value in meant.items())
 
     def _find_parameters(
         self, text: str, start: int, tool: _Tag, as_it_comes: bool
@@ -109,7 +111,7 @@ class ClientReader:
         if as_it_comes:
             tags += [_Tag(name, closer, "") for name, _, closer in long]
         at = start
-        while opened := self._first(text, at, tags):
+        while opened := self._find_opener(text, at, tags):
             at, (name, mark, closer) = opened
             if not name:
                 break
@@ -128,12 +130,12 @@ class ClientReader:
                 spans[name] = firsts[name], last
         return spans, at
 
-    def _first(self, text: str, at: int, tags: Collection[_Tag]) -> tuple[int, _Tag] | None:
+    def _find_opener(self, text: str, at: int, tags: Collection[_Tag]) -> tuple[int, _Tag] | None:
         """Find the first opener, and the place after it; no expression, as it would be kept with the names of tools."""
         marks = tuple(tag.opener for tag in tags)
         while (at := text.find("<", at)) >= 0:
-            self._left -= 1
-            if self._left < 0:
+            self._brackets_left -= 1
+            if self._brackets_left < 0:
                 raise _TooManyError
             if text.startswith(marks, at):
                 tag = max((tag for tag in tags if text.startswith(tag.opener, at)), key=lambda tag: len(tag.opener))
@@ -141,10 +143,10 @@ class ClientReader:
             at += 1
         return None
 
-    def _means(self, text: str, value: Any) -> bool:
+    def _is_value(self, text: str, value: Any) -> bool:
         """Tell if the text of a parameter says this value."""
         if isinstance(value, str) or self._dialect.values != "json":
-            return text == values.write(value, self._dialect.values).strip(SPACE)
+            return text == values.write(value, self._dialect.values).strip(JAVASCRIPT_SPACE)
         try:
             return json.dumps(json.loads(text)) == json.dumps(value)
         except (ValueError, RecursionError):
@@ -167,8 +169,12 @@ def trim_arguments(call: ToolCall, dialect: Description) -> ToolCall:
         return call
     keeps = _to_last_closer(dialect, call.name)
     texts = {key: value for key, value in _items(arguments) if isinstance(value, str) and key not in keeps}
-    bare = {key: dumped(value.strip(SPACE)) for key, value in texts.items() if value != value.strip(SPACE)}
-    return replace(call, arguments=render_members({**members(call.arguments), **bare})) if bare else call
+    bare = {
+        key: dump_json(value.strip(JAVASCRIPT_SPACE))
+        for key, value in texts.items()
+        if value != value.strip(JAVASCRIPT_SPACE)
+    }
+    return replace(call, arguments=render_members({**split_members(call.arguments), **bare})) if bare else call
 
 
 def _items(arguments: Any) -> Iterable[tuple[str, Any]]:
@@ -181,13 +187,13 @@ def _to_last_closer(dialect: Description, tool: str) -> list[str]:
     return [key for name, _, key in named if name == tool]
 
 
-def _tag(pattern: str, hole: str, slot: str, name: str) -> _Tag:
+def _make_tag(pattern: str, hole: str, slot: str, name: str) -> _Tag:
     """Fill a pattern of a dialect with a name, and part it at the hole for what it holds."""
     opener, _, closer = pattern.replace(slot, name).partition(hole)
     return _Tag(name, opener.rstrip(), closer.strip())
 
 
-NO_RESULT = "(no result)"
+NO_RESULT_TEXT = "(no result)"
 """Stands for the result of a call to which the client sent none: every call must have one."""
 
 
@@ -200,7 +206,7 @@ def structure_messages(messages: Sequence[Message], dialect: Description, tools:
     out: list[Message] = []
     for message in messages:
         if open_calls and message.role == "user":
-            results, rest = _results(message, open_calls, marker, tools)
+            results, rest = _structure_results(message, open_calls, marker, tools)
             out += results
             waiting += rest
             continue
@@ -208,23 +214,27 @@ def structure_messages(messages: Sequence[Message], dialect: Description, tools:
             open_calls = [call for call in open_calls if call.id != message.call_id]
             out.append(message)
             continue
-        out += [*_missing(open_calls), *waiting]
+        out += [*_fill_missing_results(open_calls), *waiting]
         waiting.clear()
         open_calls.clear()
         if message.role == "assistant":
-            message = _with_calls(message, _events(message.text, dialect, tools), seen)
+            message = _structure_calls(message, _read_events(message.text, dialect, tools), seen)
             open_calls = list(message.calls)
         out.append(message)
-    return [*out, *_missing(open_calls), *waiting]
+    return [*out, *_fill_missing_results(open_calls), *waiting]
 
 
-def with_samples(text: str, dialect: Description, tools: Mapping[str, Tool], write: Callable[[ToolCall], str]) -> str:
+def rewrite_samples(
+    text: str, dialect: Description, tools: Mapping[str, Tool], write: Callable[[ToolCall], str]
+) -> str:
     """A prompt whose sample calls are written in another way."""
-    events = _events(text, dialect, tools)
+    events = _read_events(text, dialect, tools)
     return "".join(f"\n\n{write(event.call)}" if isinstance(event, Call) else event.raw for event in events)
 
 
-def as_read(call: ToolCall, dialect: Description, tools: Mapping[str, Tool], parameters: Collection[str] = ()) -> str:
+def write_for_client(
+    call: ToolCall, dialect: Description, tools: Mapping[str, Tool], parameters: Collection[str] = ()
+) -> str:
     """A call as a client reads it that knows nothing but `dialect`.
 
     What says nothing to such a client is left out: null for what is not given, and parameters that neither its tool has
@@ -237,7 +247,7 @@ def as_read(call: ToolCall, dialect: Description, tools: Mapping[str, Tool], par
     return write_calls([replace(call, arguments=json.dumps(arguments))], dialect, tools, for_client=True)
 
 
-def after(begun: str, written: str) -> str | None:
+def text_after(begun: str, written: str) -> str | None:
     """The rest of a text of which a part stands already, maybe with other white space; None if it begins otherwise."""
     known = iter("".join(begun.split()))
     wanted = next(known, "")
@@ -252,18 +262,18 @@ def after(begun: str, written: str) -> str | None:
     return None if wanted else ""
 
 
-def openers(dialect: Description, tools: Iterable[str]) -> list[str]:
+def list_openers(dialect: Description, tools: Iterable[str]) -> list[str]:
     """Return the opening tag of a call of each tool, where it has one of its own."""
     head = dialect.calls[0].partition("{params}")[0].rstrip()
     return [head.replace("{name}", name) for name in tools] if head.startswith("<{name}") else []
 
 
-def closer(dialect: Description, tool: str) -> str:
+def closer_of(dialect: Description, tool: str) -> str:
     """Return the closing tag of a call of a tool."""
     return dialect.calls[0].partition("{params}")[2].strip().replace("{name}", tool)
 
 
-def says(
+def is_read_as(
     text: str,
     call: ToolCall,
     dialect: Description,
@@ -276,7 +286,7 @@ def says(
     Of a client that parses by tags, the tools and parameters are given that it knows besides those of its `tools`.
     """
     if not is_tagged(dialect):
-        events = _events(text, dialect, tools)
+        events = _read_events(text, dialect, tools)
         calls = [event.call.name for event in events if isinstance(event, Call)]
         return calls == [call.name] and not any(isinstance(event, Text) and event.raw.strip() for event in events)
     declared = {key for tool in tools.values() for key in tool.schema.properties}
@@ -296,11 +306,11 @@ def is_readable(event: Call, dialect: Description) -> bool:
     return not params or (raw.startswith(opener) and not raw[len(opener) :].lstrip().startswith("{"))
 
 
-def _events(text: str, dialect: Description, tools: Mapping[str, Tool]) -> list[Event]:
+def _read_events(text: str, dialect: Description, tools: Mapping[str, Tool]) -> list[Event]:
     return Reader(compile_grammar((dialect,)), tools, lenient=False).whole(text)
 
 
-def _with_calls(message: Message, events: Sequence[Event], seen: Counter[tuple[str, str]]) -> Message:
+def _structure_calls(message: Message, events: Sequence[Event], seen: Counter[tuple[str, str]]) -> Message:
     calls = [event.call for event in events if isinstance(event, Call)]
     if not calls:
         return message
@@ -316,7 +326,7 @@ def _with_calls(message: Message, events: Sequence[Event], seen: Counter[tuple[s
     return structs.replace(message, content=((text, *opaque) if text else opaque), calls=(*message.calls, *identified))
 
 
-def _results(
+def _structure_results(
     message: Message, open_calls: list[ToolCall], marker: re.Pattern[str] | None, tools: Mapping[str, Tool]
 ) -> tuple[list[Message], list[Message]]:
     """A user turn after calls: their results, which close them, and a message of what else the client says.
@@ -350,5 +360,5 @@ def _find_open_call(written: str, open_calls: Sequence[ToolCall], tools: Mapping
     return next((call for call in open_calls if call.name == name), None)
 
 
-def _missing(open_calls: Sequence[ToolCall]) -> list[Message]:
-    return [Message("tool", (NO_RESULT,), call_id=call.id, name=call.name) for call in open_calls]
+def _fill_missing_results(open_calls: Sequence[ToolCall]) -> list[Message]:
+    return [Message("tool", (NO_RESULT_TEXT,), call_id=call.id, name=call.name) for call in open_calls]

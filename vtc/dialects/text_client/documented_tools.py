@@ -39,9 +39,9 @@ from vtc.events import Tool
 TOOL_SECTIONS = ("Tools", "Tool Use Formatting", "Tool Use Examples")
 """Titles of the sections that say which tools there are and how a call is written."""
 
-MOST_PROMPT = 1 << 17
+MAX_PROMPT_LENGTH = 1 << 17
 """Characters of a part of a prompt beyond which it is not looked through: the longest that clients send are a third."""
-MOST_TOOLS = 256
+MAX_DOCUMENTED_TOOLS = 256
 """Tools beyond which it is taken for something else than a client's prompt."""
 
 _MARK = re.compile(r"^(?:(?P<level>#{1,6}) ++(?P<title>\S(?:.*\S)?)|====)[ \t\r]*+$", re.MULTILINE)
@@ -150,19 +150,19 @@ def find_documented_tools(prompt: str, tool_sections: tuple[str, ...] = TOOL_SEC
 
     `tool_sections` are globs for the titles of sections that are left out of `rest` if they show how a call is written.
     """
-    if len(prompt) > MOST_PROMPT:
+    if len(prompt) > MAX_PROMPT_LENGTH:
         return Documentation((), prompt, f"is too long to be looked through ({len(prompt)} characters)")
     masked = _mask_samples(prompt)
-    sections = list(_sections(masked))
+    sections = list(_find_sections(masked))
     is_about_tools = re.compile("|".join(translate(glob.casefold()) for glob in tool_sections) or r"\b\B").match
     texts = (_ElementTags(masked), _ElementTags(prompt))
-    documented = [(section, samples) for section in sections if (samples := _samples(prompt, texts, section))]
-    if (count := len({section.title for section, _ in documented})) > MOST_TOOLS:
+    documented = [(section, samples) for section in sections if (samples := _find_samples(prompt, texts, section))]
+    if (count := len({section.title for section, _ in documented})) > MAX_DOCUMENTED_TOOLS:
         return Documentation((), prompt, f"documents too many tools to be read ({count})")
     shown = _collect_sample_parameters(texts, [section.title for section, _ in documented])
     tools: dict[str, Tool] = {}
     for section, samples in documented:
-        tools.setdefault(section.title, _tool(prompt, masked, section, samples[0], shown[section.title]))
+        tools.setdefault(section.title, _build_tool(prompt, masked, section, samples[0], shown[section.title]))
     ends = [(section.start, samples[-1].end) for section, samples in documented]
     open_ends = list(ends)
     for section in sections:
@@ -172,7 +172,7 @@ def find_documented_tools(prompt: str, tool_sections: tuple[str, ...] = TOOL_SEC
                 open_ends.append((section.start, max(inside)))  # what follows the last tool is not about tools any more
             elif _ELEMENT.search(masked, section.body, section.end):
                 open_ends.append((section.start, section.end))
-    return Documentation(tuple(tools.values()), _RULE_LINE.sub("", _without(prompt, open_ends)))
+    return Documentation(tuple(tools.values()), _RULE_LINE.sub("", _cut_spans(prompt, open_ends)))
 
 
 def _mask_samples(prompt: str) -> str:
@@ -201,7 +201,7 @@ def _mask_samples(prompt: str) -> str:
     return "\n".join(lines)
 
 
-def _sections(masked: str) -> Iterator[_Section]:
+def _find_sections(masked: str) -> Iterator[_Section]:
     marks = list(_MARK.finditer(masked))
     levels = [len(mark["level"] or "") for mark in marks]
     for i, mark in enumerate(marks):
@@ -210,7 +210,7 @@ def _sections(masked: str) -> Iterator[_Section]:
             yield _Section(mark["title"], mark.start(), mark.end(), next(following, len(masked)))
 
 
-def _samples(prompt: str, texts: Sequence[_ElementTags], section: _Section) -> list[_SampleCall]:
+def _find_samples(prompt: str, texts: Sequence[_ElementTags], section: _Section) -> list[_SampleCall]:
     """The sample calls of the tool that a section documents; none if it documents no tool."""
     described = _DESCRIPTION.match(prompt, section.body, section.end)
     if not (described and _NAME.fullmatch(section.title)):
@@ -233,12 +233,12 @@ def _collect_sample_parameters(texts: Sequence[_ElementTags], names: Iterable[st
             if sample.start < last:  # it is inside of another
                 continue
             last = sample.end
-            for name, value in _children(plain, sample.body, sample.close):
+            for name, value in _find_children(plain, sample.body, sample.close):
                 shown[sample.name].setdefault(name, value)
     return shown
 
 
-def _children(tags: _ElementTags, start: int, end: int) -> Iterator[tuple[str, str]]:
+def _find_children(tags: _ElementTags, start: int, end: int) -> Iterator[tuple[str, str]]:
     """The elements between two places, with what they hold."""
     while match := _OPENER.search(tags.text, start, end):
         start = match.end()
@@ -258,7 +258,7 @@ def _find_announcement(text: str, start: int, end: int) -> int:
     return end
 
 
-def _tool(prompt: str, masked: str, section: _Section, sample: _SampleCall, shown: Mapping[str, str]) -> Tool:
+def _build_tool(prompt: str, masked: str, section: _Section, sample: _SampleCall, shown: Mapping[str, str]) -> Tool:
     """The tool of a section, up to its first sample."""
     described = _DESCRIPTION.match(prompt, section.body)
     assert described is not None
@@ -277,11 +277,11 @@ def _tool(prompt: str, masked: str, section: _Section, sample: _SampleCall, show
         ]
         for mark, mark_end in _with_ends(marks, list_end):
             name = mark["name"]
-            properties[name] = _schema(prompt[mark.end() : mark_end].strip(), shown.get(name, ""))
+            properties[name] = _build_schema(prompt[mark.end() : mark_end].strip(), shown.get(name, ""))
             if (mark["need"] or listed["need"] or "").casefold() == "required":
                 required.append(name)
     for name, value in shown.items():
-        properties.setdefault(name, _schema("", value))
+        properties.setdefault(name, _build_schema("", value))
     description = prompt[described.end() : lists[0].start() if lists else end].strip()
     return Tool(section.title, description, {"type": "object", "properties": properties, "required": required})
 
@@ -293,7 +293,7 @@ def _with_ends(marks: Sequence[re.Match[str]], end: int) -> Iterator[tuple[re.Ma
         yield mark, following.start() if following else end
 
 
-def _schema(description: str, written: str) -> dict[str, Any]:
+def _build_schema(description: str, written: str) -> dict[str, Any]:
     kinds = (kind for kind, words in _TYPES if re.match(rf"(?:{words})\b", description, re.IGNORECASE))
     if "<" in written:
         # Elements inside a value are the client's own business; only the sample shows them.
@@ -301,7 +301,7 @@ def _schema(description: str, written: str) -> dict[str, Any]:
     return {"type": next(kinds, "string"), "description": description}
 
 
-def _without(text: str, spans: Sequence[tuple[int, int]]) -> str:
+def _cut_spans(text: str, spans: Sequence[tuple[int, int]]) -> str:
     """The text without these spans, and with one empty line where one was."""
     kept, at = [], 0
     for start, end in sorted(spans):

@@ -1,17 +1,24 @@
 """Calls, results and histories -> text, and the proof that the text reads back."""
 
 from vtc.dialects.writing.calls import write_calls, write_result
-from vtc.dialects.writing.history import example, make_sample_arguments, to_text, tool_list, usage, with_tools
-from vtc.dialects.writing.read_back import flaws
+from vtc.dialects.writing.history import (
+    append_tools,
+    convert_to_text,
+    make_sample_arguments,
+    render_example,
+    render_tool_list,
+    render_usage,
+)
+from vtc.dialects.writing.read_back import find_flaws
 
 __all__ = [
-    "example",
-    "flaws",
+    "append_tools",
+    "convert_to_text",
+    "find_flaws",
     "make_sample_arguments",
-    "to_text",
-    "tool_list",
-    "usage",
-    "with_tools",
+    "render_example",
+    "render_tool_list",
+    "render_usage",
     "write_calls",
     "write_result",
 ]

@@ -12,8 +12,8 @@ from functools import cached_property
 from typing import Any
 
 from vtc.dialects.arguments import gemma, typed_tags, values
-from vtc.dialects.arguments.json_object import dumped, encodable, load_json
-from vtc.dialects.arguments.python import NAME
+from vtc.dialects.arguments.json_object import dump_json, escape_surrogates, load_json
+from vtc.dialects.arguments.python import PARAMETER_NAME
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax import pattern
 from vtc.dialects.syntax.description import Description
@@ -28,7 +28,7 @@ from vtc.events import Call, Markup, Tool, ToolCall
 # because only how it begins and ends, and whether it has several lines, can make a difference then.
 
 
-LONGEST = 5
+MAX_VERBATIM_LENGTH = 5
 """Characters of a stand-in."""
 type SearchMarkup = Callable[[str], object]
 
@@ -58,16 +58,19 @@ class RoundTrip:
 
     def _shorten_values(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         if name not in self._texts:
-            self._texts[name] = self._searches(name)
+            self._texts[name] = self._make_searches(name)
         searches = self._texts[name]
         return {
-            key: _stand_in(value)
-            if key in searches and isinstance(value, str) and len(value) > LONGEST and _is_plain(value, *searches[key])
+            key: _shorten_text(value)
+            if key in searches
+            and isinstance(value, str)
+            and len(value) > MAX_VERBATIM_LENGTH
+            and _is_plain(value, *searches[key])
             else value
             for key, value in arguments.items()
         }
 
-    def _searches(self, name: str) -> Mapping[str, tuple[SearchMarkup, SearchMarkup]]:
+    def _make_searches(self, name: str) -> Mapping[str, tuple[SearchMarkup, SearchMarkup]]:
         """For those of a tool's parameters that are any text: what finds openers, and
         what finds all else that counts in a value.
         """
@@ -78,7 +81,7 @@ class RoundTrip:
         if not texts:
             return {}
         markup = self._form.parameters.opener(tuple(takes.properties))
-        ends = {key: self._grammar.value(self._form, name, 0, key) for key in texts}
+        ends = {key: self._grammar.scan_value(self._form, name, 0, key) for key in texts}
         return {key: (markup.search, end.search) for key, end in ends.items()}
 
     @cached_property
@@ -92,7 +95,7 @@ class RoundTrip:
         match [event for event in reader.whole(text) if not isinstance(event, Markup)]:
             # As JSON `1`, `1.0` and `true` are three things.
             case [Call(call=ToolCall(name=read, arguments=written))]:
-                return read == name and dumped(json.loads(written)) == dumped(arguments)
+                return read == name and dump_json(json.loads(written)) == dump_json(arguments)
         return False
 
 
@@ -101,7 +104,7 @@ def _is_plain(text: str, markup: SearchMarkup, end: SearchMarkup) -> bool:
     return not ("\r" in text or "<![CDATA[" in text or markup(text) or end(text))
 
 
-def _stand_in(text: str) -> str:
+def _shorten_text(text: str) -> str:
     return f"{text[0]}x{'\n' * ('\n' in text)}x{text[-1]}"
 
 
@@ -126,20 +129,20 @@ def write_calls(
         proof = RoundTrip(dialect, {**unoffered, **tools})
     between_tags = for_client and not dialect.json_body
     text = dialect.separator.join(
-        _call(call, dialect, index, proof, between_tags).rstrip("\n") for index, call in enumerate(calls)
+        _write_call(call, dialect, index, proof, between_tags).rstrip("\n") for index, call in enumerate(calls)
     )
     if dialect.sections and (dialect.section_required or dialect.section_anchor == "anywhere"):
         return pattern.fill_pattern(dialect.sections[0], "section", {"calls": text})
     return text
 
 
-def _call(call: ToolCall, dialect: Description, index: int, proof: RoundTrip, between_tags: bool) -> str:
+def _write_call(call: ToolCall, dialect: Description, index: int, proof: RoundTrip, between_tags: bool) -> str:
     """The text of one call without its section."""
-    arguments = _object(call.arguments)
+    arguments = _load_arguments(call.arguments)
     syntax = dialect.calls[0]
     id_ = dialect.id.replace("{name}", call.name).replace("{index}", str(index)) or call.id or ""
     slots = {"name": call.name, "id": id_, "index": str(index), "number": str(index + 1), "noise": ""}
-    kind = pattern.body(syntax)
+    kind = pattern.find_body_slot(syntax)
     if kind == "json":
         keys = dialect.json
         named: dict[str, tuple[str, Any]] = {
@@ -152,17 +155,17 @@ def _call(call: ToolCall, dialect: Description, index: int, proof: RoundTrip, be
     elif kind == "args":
         slots["args"] = _render_object(arguments, dialect)
     elif kind == "kwargs":
-        slots["kwargs"] = ", ".join(_keyword(key, value, dialect.values) for key, value in arguments.items())
+        slots["kwargs"] = ", ".join(_write_keyword(key, value, dialect.values) for key, value in arguments.items())
     else:
 
         def render_call(arguments: Mapping[str, Any]) -> str:
-            params = dialect.param_separator.join(_param(key, value, dialect) for key, value in arguments.items())
+            params = dialect.param_separator.join(_write_param(key, value, dialect) for key, value in arguments.items())
             return pattern.fill_pattern(syntax, "call", {**slots, "params": params})
 
         if between_tags or proof.survives(call.name, arguments, render_call):
             return render_call(arguments)
         # `<` as an escape, so that no tag is found in it.
-        slots["params"] = dumped(arguments).replace("<", "\\u003c") + "\n"
+        slots["params"] = dump_json(arguments).replace("<", "\\u003c") + "\n"
     return pattern.fill_pattern(syntax, "call", slots)
 
 
@@ -172,12 +175,12 @@ def write_result(name: str, id_: str, result: str, dialect: Description) -> str:
     return pattern.fill_pattern(dialect.result, "result", filled)
 
 
-def _param(key: str, value: Any, dialect: Description) -> str:
+def _write_param(key: str, value: Any, dialect: Description) -> str:
     if dialect.values == "typed":
         return _render_typed(key, value, dialect)
     if dialect.values == "nested" and isinstance(value, dict | list):
         inner = value.items() if isinstance(value, dict) else (("item", item) for item in value)
-        text = "".join(_param(name, entry, dialect) for name, entry in inner)
+        text = "".join(_write_param(name, entry, dialect) for name, entry in inner)
     else:
         text = values.write(value, dialect.values)
     if dialect.frame == "multiline" and "\n" in text:
@@ -197,7 +200,9 @@ def _render_typed(key: str | None, value: Any, dialect: Description) -> str:
         case _:
             text = values.write(value, "json")
     param = dialect.params[0].replace(' name="{key}"', "") if key is None else dialect.params[0]
-    return param.format_map({"key": dialect.escape_key(key or ""), "value": text, "type": typed_tags.kind_of(value)})
+    return param.format_map(
+        {"key": dialect.escape_key(key or ""), "value": text, "type": typed_tags.tag_type_of(value)}
+    )
 
 
 def _json_type(value: Any) -> str:
@@ -209,22 +214,22 @@ def _render_object(value: Any, dialect: Description) -> str:
     """Write an object as the dialect has it: as JSON, as Python prints it, or as Gemma writes it."""
     if dialect.codec == "gemma":
         return gemma.write(value, dialect.string_token)
-    return repr(value) if dialect.values == "repr" else dumped(value)
+    return repr(value) if dialect.values == "repr" else dump_json(value)
 
 
-def _keyword(key: str, value: Any, style: values.Style) -> str:
+def _write_keyword(key: str, value: Any, style: values.Style) -> str:
     """Write an argument of a Python call, whose key may be no name."""
-    return f"{key}={_literal(value, style)}" if NAME.fullmatch(key) else f"**{ {key: value}!r}"
+    return f"{key}={_write_literal(value, style)}" if PARAMETER_NAME.fullmatch(key) else f"**{ {key: value}!r}"
 
 
-def _literal(value: Any, style: values.Style) -> str:
+def _write_literal(value: Any, style: values.Style) -> str:
     """A value in a Python call."""
     if isinstance(value, str) and style != "repr":
-        return encodable(dumped(value))  # Python reads the same escapes, but no half of a surrogate pair
+        return escape_surrogates(dump_json(value))  # Python reads the same escapes, but no half of a surrogate pair
     return repr(value)
 
 
-def _object(arguments: str) -> dict[str, Any]:
+def _load_arguments(arguments: str) -> dict[str, Any]:
     """Arguments as an object; what a client sends that is none is kept under one key, so that nothing is lost."""
     try:
         value = load_json(arguments or "{}")

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from vtc import json_schema
-from vtc.dialects.arguments.json_object import dumped
+from vtc.dialects.arguments.json_object import dump_json
 from vtc.dialects.syntax import description, pattern
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.writing.calls import RoundTrip, write_calls, write_result
@@ -24,24 +24,24 @@ from vtc.events import Message, Opaque, Tool, ToolCall
 # go.
 
 
-BLANK = "..."
-ID = "a1b2c3d4e5"
+PLACEHOLDER = "..."
+SAMPLE_ID = "a1b2c3d4e5"
 """As long as the ids of the dialect that writes them into its calls (Solar)."""
-NAMELESS = Tool(BLANK, parameters={"properties": {BLANK: {"type": "string"}}})
-ENOUGH = 2
+NAMELESS_TOOL = Tool(PLACEHOLDER, parameters={"properties": {PLACEHOLDER: {"type": "string"}}})
+ENOUGH_TEXTS = 2
 """Texts that show how one argument follows another."""
 
 
-def example(dialect: Description, tools: Sequence[Tool]) -> str:
+def render_example(dialect: Description, tools: Sequence[Tool]) -> str:
     """Write a call of no tool, or of the first one that shows two texts, or as many as there are.
 
     Empty if there are no tools.
     """
     if not tools:
         return ""
-    is_object = pattern.body(dialect.calls[0]) == "json"
-    tool = NAMELESS if is_object else max(tools, key=_fitness)
-    return render_sample_call(dialect, tool, dict.fromkeys(list_shown_parameters(tool), BLANK))
+    is_object = pattern.find_body_slot(dialect.calls[0]) == "json"
+    tool = NAMELESS_TOOL if is_object else max(tools, key=_fitness)
+    return render_sample_call(dialect, tool, dict.fromkeys(list_shown_parameters(tool), PLACEHOLDER))
 
 
 def render_sample_call(dialect: Description, tool: Tool, arguments: Mapping[str, Any]) -> str:
@@ -50,7 +50,7 @@ def render_sample_call(dialect: Description, tool: Tool, arguments: Mapping[str,
     So that need not be proved for each set of tools.
     """
     # Where an id is no part of the text, as in JSON, no model has to think of one.
-    call = ToolCall(tool.name, dumped(arguments), ID if "{id}" in dialect.calls[0] else "")
+    call = ToolCall(tool.name, dump_json(arguments), SAMPLE_ID if "{id}" in dialect.calls[0] else "")
     return write_calls([call], replace(dialect, json_body=False), {tool.name: tool}).strip()
 
 
@@ -58,7 +58,7 @@ def _fitness(tool: Tool) -> int:
     """Count the texts in its call, but no more than enough, less the values that are no text."""
     names = list_shown_parameters(tool)
     texts = sum(map(tool.schema.is_text, names))
-    return min(texts, ENOUGH) - (len(names) - texts)
+    return min(texts, ENOUGH_TEXTS) - (len(names) - texts)
 
 
 def list_shown_parameters(tool: Tool) -> list[str]:
@@ -67,7 +67,7 @@ def list_shown_parameters(tool: Tool) -> list[str]:
     return [name for name in declared if name in required] or list(declared)
 
 
-def to_text(messages: Iterable[Message], dialect: Description, tools: Mapping[str, Tool]) -> list[Message]:
+def convert_to_text(messages: Iterable[Message], dialect: Description, tools: Mapping[str, Tool]) -> list[Message]:
     """The messages with every call and result written as `dialect` writes it; the others stay the same objects."""
     proof = RoundTrip(dialect, tools)
     return [_render_message(message, dialect, proof) for message in messages]
@@ -75,20 +75,20 @@ def to_text(messages: Iterable[Message], dialect: Description, tools: Mapping[st
 
 def _render_message(message: Message, dialect: Description, proof: RoundTrip) -> Message:
     if message.role == "tool":
-        before, after = _around(message, dialect)
+        before, after = _split_result(message, dialect)
         pictures = tuple(part for part in message.content if isinstance(part, Opaque))
         text = write_result(message.name or "tool", message.call_id or "", message.text, dialect)
         if not pictures:
             return replace(message, role=dialect.result_role, content=(text,))
         return replace(message, role=dialect.result_role, content=(before, *message.content, after), call_id=None)
     if message.calls:
-        content, text = message.text, _calls(message, dialect, proof)
+        content, text = message.text, _render_calls(message, dialect, proof)
         gap = ("\n\n",) if content and not content.endswith("\n\n") else ()
         return replace(message, content=(*message.content, *gap, text), calls=())
     return message
 
 
-def _calls(message: Message, dialect: Description, proof: RoundTrip) -> str:
+def _render_calls(message: Message, dialect: Description, proof: RoundTrip) -> str:
     """The calls of a message as text; arguments that are nested too deeply to be written stand there as JSON text."""
     try:
         return write_calls(message.calls, dialect, proof.tools, proof)
@@ -98,7 +98,7 @@ def _calls(message: Message, dialect: Description, proof: RoundTrip) -> str:
         return write_calls(calls, dialect, proof.tools, proof)
 
 
-def _around(message: Message, dialect: Description) -> tuple[str, str]:
+def _split_result(message: Message, dialect: Description) -> tuple[str, str]:
     """Return what a result's text is set in, for a result that is not all text."""
     marker = "\x00"
     text = write_result(message.name or "tool", message.call_id or "", marker, dialect)
@@ -122,7 +122,7 @@ def join_user_turns(messages: Iterable[Message]) -> list[Message]:
     return out
 
 
-def with_note(messages: Sequence[Message], text: str) -> list[Message]:
+def append_note(messages: Sequence[Message], text: str) -> list[Message]:
     """Return the messages with a remark after the last, for the model to see: inside of it unless a model said it."""
     if messages and messages[-1].role != "assistant":
         last = messages[-1]
@@ -131,7 +131,7 @@ def with_note(messages: Sequence[Message], text: str) -> list[Message]:
     return [*messages, Message("user", (text,))]
 
 
-def with_rule(messages: Sequence[Message], text: str) -> list[Message]:
+def append_rule(messages: Sequence[Message], text: str) -> list[Message]:
     """The messages with a rule at the end of the system message, or in one of its own."""
     if messages and messages[0].role == "system":
         first = messages[0]
@@ -140,7 +140,7 @@ def with_rule(messages: Sequence[Message], text: str) -> list[Message]:
     return [Message("system", (text,)), *messages]
 
 
-def with_tools(
+def append_tools(
     messages: Sequence[Message], dialect: Description, tools: Sequence[Tool], tool_choice: str
 ) -> list[Message]:
     """The tools and the rules of `dialect`, added to the system message or put in one of their own.
@@ -148,12 +148,14 @@ def with_tools(
     The same tools give the same text, so that prompt caches hold.
     """
     must_call = {"auto": "", "required": "at least one function"}.get(tool_choice, f"the function {tool_choice}")
-    return with_rule(messages, tool_list(dialect, tools, must_call))
+    return append_rule(messages, render_tool_list(dialect, tools, must_call))
 
 
-def tool_list(dialect: Description, tools: Sequence[Tool], must_call: str = "") -> str:
+def render_tool_list(dialect: Description, tools: Sequence[Tool], must_call: str = "") -> str:
     """The prompt of `dialect` for some tools; `must_call` says in words which of them the reply must call."""
-    return description.render(dialect.prompt, tools, {"must_call": must_call, "example": example(dialect, tools)})
+    return description.render_template(
+        dialect.prompt, tools, {"must_call": must_call, "example": render_example(dialect, tools)}
+    )
 
 
 # A call of a tool, filled in: values that its schema allows, to show how a call of it is written.
@@ -162,7 +164,7 @@ def tool_list(dialect: Description, tools: Sequence[Tool], must_call: str = "") 
 # copied values that look real (benchmarks/README.md).
 
 
-MOST_DEPTH = 4
+MAX_SAMPLE_DEPTH = 4
 """Objects and lists within each other that are filled."""
 _PLAIN = re.compile(r"\w(?:[\w .,:/@+-]{0,60}\w)?")
 """Text of a client's schema that no dialect's markup is in."""
@@ -185,7 +187,7 @@ _WORDS = (
 """What a text may be, by words of its parameter's name."""
 
 
-def usage(dialect: Description, tool: Tool) -> str:
+def render_usage(dialect: Description, tool: Tool) -> str:
     """Write a call of a tool as a dialect does, filled in."""
     return render_sample_call(dialect, tool, make_sample_arguments(tool))
 
@@ -193,10 +195,10 @@ def usage(dialect: Description, tool: Tool) -> str:
 def make_sample_arguments(tool: Tool) -> dict[str, Any]:
     """Make a value for all that a tool requires, or all that it takes if that is nothing."""
     declared = tool.schema.properties
-    return {name: _value(name, declared[name], tool.parameters, 0) for name in list_shown_parameters(tool)}
+    return {name: _make_sample_value(name, declared[name], tool.parameters, 0) for name in list_shown_parameters(tool)}
 
 
-def _value(name: str, schema: Any, root: Mapping[str, Any], depth: int) -> Any:
+def _make_sample_value(name: str, schema: Any, root: Mapping[str, Any], depth: int) -> Any:
     schema = json_schema.resolved_of(schema, root)
     options = [schema.get(key) for key in ("const", "default")]
     options += [
@@ -214,10 +216,10 @@ def _value(name: str, schema: Any, root: Mapping[str, Any], depth: int) -> Any:
             least = entry.get("minimum")
             return least if isinstance(least, int) and not isinstance(least, bool) else 1
         case "array":
-            return [_value(name, entry.get("items"), root, depth + 1)] if depth < MOST_DEPTH else []
+            return [_make_sample_value(name, entry.get("items"), root, depth + 1)] if depth < MAX_SAMPLE_DEPTH else []
         case "object":
             takes = json_schema.ObjectSchema(entry)
             inner, needed = takes.properties, takes.required
-            keys = [key for key in inner if key in needed] if depth < MOST_DEPTH else []
-            return {key: _value(key, inner[key], root, depth + 1) for key in keys}
+            keys = [key for key in inner if key in needed] if depth < MAX_SAMPLE_DEPTH else []
+            return {key: _make_sample_value(key, inner[key], root, depth + 1) for key in keys}
     return next((word for words, word in _WORDS if re.search(words, name.lower())), "apple")

@@ -33,7 +33,7 @@ class Flaw(NamedTuple):
     """False if calls are read and written all the same, though not as it says."""
 
 
-def flaws(dialect: Description) -> Iterator[Flaw]:
+def find_flaws(dialect: Description) -> Iterator[Flaw]:
     """Write a plain call as a dialect does, and read it."""
     tools = {_TOOL.name: _TOOL}
     proof = RoundTrip(dialect, tools)
@@ -58,6 +58,6 @@ def flaws(dialect: Description) -> Iterator[Flaw]:
 
 
 def _advice(dialect: Description) -> str:
-    if pattern.body(dialect.calls[0]) == "kwargs":
+    if pattern.find_body_slot(dialect.calls[0]) == "kwargs":
         return "{kwargs} is read between brackets alone: write `({kwargs})`"
     return "write markup before and after its holes that they cannot hold themselves"

@@ -46,18 +46,18 @@ def prepare_messages(
         if client:
             messages = _structure_conversation(messages, client, write, tools)
         if write:
-            messages = history.to_text(messages, write, tools)
+            messages = history.convert_to_text(messages, write, tools)
             if client:
                 messages = history.join_user_turns(messages)
         if write and protocol.prompt_tools and shown:
-            messages = history.with_tools(messages, write, shown, plan.tool_choice)
+            messages = history.append_tools(messages, write, shown, plan.tool_choice)
         if protocol.promote or protocol.prompt_tools:
             form = "`tools`" if write is None else f"{write.name} prompt"
             lines.append(f"{len(shown)} tool{'s' * (len(shown) != 1)} -> {form}")
     elif client and plan.withheld:
-        messages = history.with_rule(messages, f"Tools that must not be used: {', '.join(sorted(plan.withheld))}.")
+        messages = history.append_rule(messages, f"Tools that must not be used: {', '.join(sorted(plan.withheld))}.")
     if remark:
-        messages = history.with_note(messages, remark)
+        messages = history.append_note(messages, remark)
     return None if messages is request.messages else messages
 
 
@@ -144,7 +144,7 @@ def _structure_conversation(
         if isinstance(part, Opaque):
             return part
         rest = documented_tools.find_documented_tools(part, client.profile.tool_sections).rest
-        return conversation.with_samples(rest, client.dialect, tools, sample)
+        return conversation.rewrite_samples(rest, client.dialect, tools, sample)
 
     out: list[Message] = []
     for message in conversation.structure_messages(messages, client.dialect, tools):

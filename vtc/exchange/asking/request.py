@@ -18,7 +18,7 @@ from vtc.apis.crossing import WireNames
 from vtc.apis.fields import edit_fields, holds, raw_fields
 from vtc.apis.seals import MARK, SealKey
 from vtc.dialects.syntax import tool_names
-from vtc.dialects.writing.history import usage
+from vtc.dialects.writing.history import render_usage
 from vtc.events import MAX_TOKENS, CanonicalRequest, Failure, Message, Silence, Tool
 from vtc.exchange.asking.corrections import (
     Correction,
@@ -422,7 +422,7 @@ class RequestEncoder:
         """Write a call of a tool as the model is told to write it; empty if that is not known."""
         write, tools = self._plan.protocol.write, {tool.name: tool for tool in self._request.offer.tools}
         tool = tools.get(tool_names.resolve(name, tools) or "") if name and write else None
-        return usage(write, tool) if write and tool else ""
+        return render_usage(write, tool) if write and tool else ""
 
     def forget(self) -> None:
         """Keep nothing of the conversation."""

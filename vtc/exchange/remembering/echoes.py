@@ -27,10 +27,10 @@ from vtc.apis.content import get_tool_output
 from vtc.dialects.reading.reader import NotCompared
 from vtc.dialects.syntax import pattern
 from vtc.dialects.syntax.description import Description
-from vtc.dialects.syntax.forms import LEAST
-from vtc.dialects.syntax.grammar import heads_of
+from vtc.dialects.syntax.forms import MIN_MARKER_LENGTH
+from vtc.dialects.syntax.grammar import make_heads
 from vtc.dialects.syntax.pattern import Lit
-from vtc.dialects.syntax.scan import Scan, Token, beginnings, searching
+from vtc.dialects.syntax.scan import Scan, Token, list_prefixes, make_search_scan
 from vtc.dialects.text_client import conversation
 from vtc.events import Message, Tool, ToolCall
 
@@ -385,7 +385,9 @@ def _names(text: str, name: str) -> bool:
 def _marker(dialects: tuple[Description, ...]) -> Scan:
     """Find what the calls of some dialects begin with."""
     texts = sorted(_begin(dialects))
-    return searching([Token(f"t{i}", (Lit(text),)) for i, text in enumerate(texts) if len(text) >= LEAST])
+    return make_search_scan(
+        [Token(f"t{i}", (Lit(text),)) for i, text in enumerate(texts) if len(text) >= MIN_MARKER_LENGTH]
+    )
 
 
 def _begin(dialects: Iterable[Description]) -> set[str]:
@@ -395,8 +397,8 @@ def _begin(dialects: Iterable[Description]) -> set[str]:
 
 @lru_cache(maxsize=256)
 def _begin_in(dialect: Description) -> frozenset[str]:
-    heads = chain.from_iterable(heads_of(dialect))
-    return frozenset(text.strip() for head in heads for text in beginnings(head.token.parts))
+    heads = chain.from_iterable(make_heads(dialect))
+    return frozenset(text.strip() for head in heads for text in list_prefixes(head.token.parts))
 
 
 @lru_cache(maxsize=8)

@@ -20,7 +20,7 @@ from vtc.dialects.bounded_cache import COMPILED
 from vtc.dialects.reading.reader import Begins, ModelFacts, Reader
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.grammar import compile_grammar
-from vtc.dialects.writing.history import BLANK, render_sample_call
+from vtc.dialects.writing.history import PLACEHOLDER, render_sample_call
 from vtc.events import CUT_OFF, Failure, Silence, Tool
 from vtc.exchange.remembering import echoes
 from vtc.exchange.remembering.echoes import Echoes
@@ -113,7 +113,7 @@ class ReplyFactory:
     def _model_facts(self, found: Echoes | None) -> ModelFacts:
         plan = self._plan
         steers = plan.reading.echo == "steer"
-        blank = BLANK if plan.protocol.prompt_tools else ""
+        blank = PLACEHOLDER if plan.protocol.prompt_tools else ""
         return ModelFacts(plan.reading.own, found, steers, steers or self._fate.strict, blank)
 
     def stream(

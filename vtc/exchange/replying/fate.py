@@ -68,7 +68,7 @@ class OwnReplies:
         final = client.profile.final_call if client else None
         if client and final and final.tool in tools:
             call = ToolCall(final.tool, json.dumps({final.argument: text}, ensure_ascii=False))
-            text = conversation.as_read(call, client.dialect, tools)
+            text = conversation.write_for_client(call, client.dialect, tools)
         return whole_reply(self.api, self.request, text, self.seed, self.created)
 
     def in_form(self, body: bytes) -> LocalReply:

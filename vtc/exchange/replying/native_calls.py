@@ -23,7 +23,7 @@ from vtc.dialects.reading.reader import Reader
 from vtc.dialects.reading.repairs import json_closers
 from vtc.dialects.repair import Repair
 from vtc.dialects.syntax import pattern, tool_names
-from vtc.dialects.syntax.description import SYNONYMS, Description
+from vtc.dialects.syntax.description import ARGUMENT_KEYS, Description
 from vtc.events import Call, Text, Tool, ToolCall
 from vtc.exchange.replying.value_ends import ValueEnds
 from vtc.json_schema import ObjectSchema
@@ -179,7 +179,7 @@ def meant(written: str, tools: Mapping[str, Tool]) -> Meant | None:
 
 def _resolve_name(written: str, tools: Mapping[str, Tool]) -> str | None:
     """Find the one tool that a name can mean: in the id of a call an underscore and a number may be the name's own."""
-    bare = tool_names.bare(written)
+    bare = tool_names.strip_name(written)
     if bare in tools:
         return bare
     names: set[str] = set()
@@ -263,7 +263,7 @@ def _unwrap_arguments(value: Mapping[str, Any], name: str, schema: ObjectSchema)
     if not needed or len(others) != 1 or any(key in declared for key in value):
         return None
     ((key, inner),) = others.items()
-    return inner if key in SYNONYMS and isinstance(inner, dict) and inner.keys() >= {*needed} else None
+    return inner if key in ARGUMENT_KEYS and isinstance(inner, dict) and inner.keys() >= {*needed} else None
 
 
 def _broken(text: str, schema: ObjectSchema, *, lenient: bool, complete: bool) -> Objects:

@@ -76,7 +76,7 @@ class ReplyPipeline:
         reads = client.dialect if client and plan.checks_calls else None
         openers = []
         if client:
-            openers = conversation.openers(
+            openers = conversation.list_openers(
                 client.dialect, refusable(plan.stack.guards, [*tools, *client.profile.known_tools])
             )
         rules = [rule for policies in plan.stack.guards for rule in policies.content]

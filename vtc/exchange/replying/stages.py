@@ -414,7 +414,7 @@ class ForTextClient(ForStructuredClient):
         if readable and (not self._strict or self._says(event.raw, call)):
             return self._parts(event.raw, event.raw, call.name)
         tools = self._tools or as_called(call)  # the client has tools that its prompt does not document
-        written = conversation.as_read(call, client.dialect, tools, client.profile.known_parameters)
+        written = conversation.write_for_client(call, client.dialect, tools, client.profile.known_parameters)
         if not self._says(written, call):
             reason = "written for this client its arguments would be read as others"
             message = f"The call of `{call.name}` was not passed on: {reason}."
@@ -435,10 +435,10 @@ class ForTextClient(ForStructuredClient):
         """
         known, dialect = self._client.profile.known_tools, self._client.dialect
         if known and name not in known:
-            opener = "".join(conversation.openers(dialect, [name]))
+            opener = "".join(conversation.list_openers(dialect, [name]))
             end = text.find(opener) + len(opener)
         else:
-            closer = conversation.closer(dialect, name)
+            closer = conversation.closer_of(dialect, name)
             end = text.rfind(closer) + len(closer)
         if end == len(text):
             return [CallText(raw, text)]
@@ -451,8 +451,8 @@ class ForTextClient(ForStructuredClient):
         client, left = self._client, "".join(self._left)
         if conversation.is_readable(replace(event, raw=left + event.raw), client.dialect):
             return (Text(event.raw),)
-        written = conversation.as_read(call, client.dialect, self._tools, client.profile.known_parameters)
-        rest = conversation.after(left, written)
+        written = conversation.write_for_client(call, client.dialect, self._tools, client.profile.known_parameters)
+        rest = conversation.text_after(left, written)
         if rest is not None and self._says(left + rest, call):
             return (Rewritten(event.raw, rest),)
         reason = "it is not mended, as a part of it has left"
@@ -461,6 +461,6 @@ class ForTextClient(ForStructuredClient):
     def _says(self, text: str, call: ToolCall) -> bool:
         """True if the client reads what was judged: no policy and no limit sees the call again."""
         client, tools = self._client, self._tools or as_called(call)
-        return conversation.says(
+        return conversation.is_read_as(
             text, call, client.dialect, tools, client.profile.known_tools, client.profile.known_parameters
         )

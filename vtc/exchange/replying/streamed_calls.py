@@ -21,7 +21,7 @@ from typing import Literal, NamedTuple
 from msgspec.structs import replace
 
 from vtc.dialects.arguments import values
-from vtc.dialects.arguments.json_object import JsonBody, dumped, encodable, load_json
+from vtc.dialects.arguments.json_object import JsonBody, dump_json, escape_surrogates, load_json
 from vtc.dialects.repair import Repair
 from vtc.events import CallDelta, Tool, ToolCall
 from vtc.exchange.replying import value_ends
@@ -64,12 +64,12 @@ class _StreamedArguments(JsonBody):
     def step(self, text: str, at: int) -> int:
         """Read one token; return where it ends, `at` if it is not whole yet."""
         self.begun, expected = None, self._expect
-        end = self._string(text, at) if self.in_string else self._structure(text, at, False)
+        end = self._feed_string(text, at) if self.in_string else self._feed_structure(text, at, False)
         if end == at and not (self.in_string or self.error or _BEGINS_WORD.match(text, at)):
             self.error = "a word where JSON has a value"  # none of it leaves: it may be a text without its quote
         if self._containers == ["{"]:
             if expected == "colon" and self._expect == "value":
-                self.keys.append("".join(self._out[self._begun : -2]))
+                self.keys.append("".join(self._out[self._string_start : -2]))
             elif expected == "value" and self.in_string:
                 self.begun = end - 1
         return end
@@ -302,9 +302,9 @@ class _CallInPieces:
         if clean != text:
             self.repairs[Repair.MARKUP_IN_VALUE] = None
         if not fits or isinstance(value, str):
-            return written if clean == text else encodable(dumped(clean))
+            return written if clean == text else escape_surrogates(dump_json(clean))
         self.repairs[Repair.TYPED.of(key)] = None
-        return encodable(dumped(value))
+        return escape_surrogates(dump_json(value))
 
 
 class StreamedCalls:

@@ -107,7 +107,7 @@ class UpstreamCalls:
                 elif result.repairs or self._as_text:
                     events += self.made_anew(spelled, result.repairs)
                 else:  # policies are told which tool is meant; a call that they leave alone leaves as it was spelled
-                    name = spelled.name if spelled.name in self._tools else tool_names.bare(spelled.name)
+                    name = spelled.name if spelled.name in self._tools else tool_names.strip_name(spelled.name)
                     events.append(Call("", replace(spelled, name=name), NATIVE, spelled=spelled))
         return events
 

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from vtc import json_schema
-from vtc.dialects.constrain.constraint import Inexpressible, quoting
+from vtc.dialects.constrain.constraint import Inexpressible, find_reserved_opener
 from vtc.events import CanonicalRequest, Message, Tool
 from vtc.exchange.asking.steps.messages import REMINDER, StepContext, join_messages
 from vtc.json_schema import Schema
@@ -65,7 +65,7 @@ def choice(request: CanonicalRequest, _value: Any, _context: StepContext) -> tup
 def constrain(request: CanonicalRequest, value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
     """Send the grammar of the dialect, filled in with the tools."""
     assert isinstance(value, Constraining)
-    if (mark := quoting(value.dialect)) and _holds(context.request.messages, mark):
+    if (mark := find_reserved_opener(value.dialect)) and _holds(context.request.messages, mark):
         return request, f"no grammar: the conversation quotes {mark}, which no value could hold"
     try:
         grammar = value.render()
