@@ -103,7 +103,7 @@ class CallProgress(msgspec.Struct, frozen=True, gc=False):
         )
         if not piece.arguments:
             return pieces
-        return replace(pieces, said=(self.pieces, piece.arguments), nesting=self.nesting.after(piece.arguments))
+        return replace(pieces, pieces=(self.pieces, piece.arguments), nesting=self.nesting.after(piece.arguments))
 
     @property
     def is_special(self) -> bool:
@@ -198,7 +198,7 @@ class OpenItems(msgspec.Struct):
         around, _, field = part_names_of(part)
         more: Json = {"annotations": [], "logprobs": []} if field == "text" and self.open.kind == "message" else {}
         part = {**({field: "", **more} if field else {}), **part}
-        self.open, self.sent_text = replace(self.open, part=part, settled=False), None
+        self.open, self.sent_text = replace(self.open, part=part, is_text_done=False), None
         yield {"type": f"response.{around}.added", **self.open.location, "part": part}
 
     def _add_text(self, text: str, logprobs: Any = ()) -> Iterator[Json]:
@@ -428,7 +428,7 @@ class EventCounter(OpenItems):
         open_ = self.open
         assert open_ is not None
         if kind == "text_done":
-            self.open = replace(open_, settled=True)
+            self.open = replace(open_, is_text_done=True)
             return open_.part is None or value == join_chain(self.sent_text)
         if kind == "part_done":
             if open_.part is None:
