@@ -87,7 +87,7 @@ def test_tools_are_offered_under_names_that_tell_their_namespace() -> None:
     assert [*one.offer.tools[3].parameters["properties"]] == ["input"]
     assert "start:" in one.offer.tools[3].description
     assert one.form.custom == {"mcp__fs.patch", "apply_patch"}
-    assert one.form.names["mcp__fs__read"] == one.form.names["mcp__fs.read"] == ("mcp__fs", "read")
+    assert one.form.flat_names["mcp__fs__read"] == one.form.flat_names["mcp__fs.read"] == ("mcp__fs", "read")
 
 
 @pytest.mark.parametrize(
@@ -243,8 +243,8 @@ def test_fields_are_set_and_dropped() -> None:
 def test_what_the_reply_needs_is_kept_when_the_rest_is_forgotten() -> None:
     one = request(tools=[NESTED], max_output_tokens=7)
     one.forget()
-    assert (one.form.most, one.form.model, [*one.messages]) == (7, responses.MODEL, [])
-    assert "mcp__fs__read" in one.form.names
+    assert (one.form.max_tokens, one.form.model, [*one.messages]) == (7, responses.MODEL, [])
+    assert "mcp__fs__read" in one.form.flat_names
 
 
 def test_half_an_emoji_is_no_reason_to_fail() -> None:
