@@ -7,7 +7,7 @@ from vtc.exchange.asking.request import MOST_ASKED
 from vtc.exchange.asking.steps.calls import NO_RESULT
 from vtc.exchange.replying.stream import MOST_JSON
 from vtc.profiles.memory import AGREEING, EXPIRES
-from vtc.wire.framing import MOST_HELD as MOST_FRAME
+from vtc.wire.framing import MAX_FRAME_BYTES as MOST_FRAME
 
 __all__ = [
     "AGREEING",

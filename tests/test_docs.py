@@ -80,7 +80,7 @@ def printed(line: str) -> str:
     program, *arguments = shlex.split(line)
     assert program == "vtc", f"only vtc is run here: {line}"
     result = asyncio.run(probed(arguments)) if arguments[0] == "probe" else called(arguments)
-    output = result.output.replace(str(launch.path()), "addons/addon.py")
+    output = result.output.replace(str(launch.find_script()), "addons/addon.py")
     output = re.sub(r"\S*/bin/mitm", "mitm", output)
     return output + (f"(exit code {result.exit_code})\n" if result.exit_code else "")
 

@@ -11,7 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vtc.json_schema import resolve_reference
-from vtc.json_text import decode, encode, encode_line, exactly, is_distinct, is_proper, read, rewritten
+from vtc.json_text import (
+    decode,
+    encode,
+    encode_line,
+    has_distinct_keys,
+    is_unambiguous,
+    parse,
+    parse_exact_number,
+    serialize_changed,
+)
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.text()
 VALUES = st.recursive(LEAVES, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner))
@@ -73,9 +82,9 @@ def test_reference_of_a_schema_is_found_in_its_root_or_is_nothing(reference: obj
 
 @pytest.mark.parametrize("text", ["", "{", "NaN", '{"a": Infinity}', "[" * 100_000, "1" * 5_000, '"a\nb"'])
 def test_what_is_no_json(text: str) -> None:
-    for number in (float, exactly):
+    for number in (float, parse_exact_number):
         with pytest.raises(ValueError, match=r"."):
-            read(text, number)
+            parse(text, number)
 
 
 @pytest.mark.parametrize(
@@ -86,15 +95,18 @@ def test_what_is_no_json(text: str) -> None:
 def test_numbers_that_would_not_be_written_as_they_were(text: str, exact: bool) -> None:
     came = f'{{"n": {text}}}'
     if exact:
-        assert json.loads(rewritten(came, {"n": read(text, exactly), "é": 1})) == {"n": json.loads(text), "é": 1}
+        assert json.loads(serialize_changed(came, {"n": parse(text, parse_exact_number), "é": 1})) == {
+            "n": json.loads(text),
+            "é": 1,
+        }
     else:
         with pytest.raises(ValueError, match="would not survive"):
-            rewritten(came, {"n": 1})
+            serialize_changed(came, {"n": 1})
 
 
 @given(st.recursive(st.none() | st.floats(allow_nan=False, allow_infinity=False) | st.text(), st.lists, max_leaves=5))
 def test_what_python_writes_is_read_exactly(value: object) -> None:
-    assert read(json.dumps(value), exactly) == value
+    assert parse(json.dumps(value), parse_exact_number) == value
 
 
 @pytest.mark.parametrize(
@@ -111,14 +123,14 @@ def test_what_python_writes_is_read_exactly(value: object) -> None:
     ],
 )
 def test_json_is_proper_if_every_client_reads_the_same(text: str, proper: bool) -> None:
-    assert is_proper(text.encode()) is proper
+    assert is_unambiguous(text.encode()) is proper
     if proper:
-        assert is_distinct(decode(text.encode()))
+        assert has_distinct_keys(decode(text.encode()))
 
 
 def test_a_value_is_looked_through_however_deep_it_is() -> None:
     inner: Any = {"k": 1}
     for _ in range(100_000):
         inner = [inner]
-    assert is_distinct(inner)
-    assert not is_distinct((inner, {"x": {"key": 1, "Key": 2}}))
+    assert has_distinct_keys(inner)
+    assert not has_distinct_keys((inner, {"x": {"key": 1, "Key": 2}}))

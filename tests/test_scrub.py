@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from vtc.scrub import SECRET, escape_invisible, format_exception, scrub, scrub_data, secrets
+from vtc.scrub import SECRET, collect_secrets, escape_invisible, format_exception, scrub, scrub_data
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_the_rest_of_the_text_stays() -> None:
 
 
 def test_what_a_request_brought_is_known_wherever_it_stands() -> None:
-    known = secrets(
+    known = collect_secrets(
         {"Authorization": "Bearer open-sesame", "Cookie": "a=first-one; b=second", "accept": "application/json"}
     )
     assert set(known) >= {"open-sesame", "first-one", "second"}
@@ -107,7 +107,7 @@ FORMS = ("Ab1+/9=zz&Xy", "Ab1%2B%2F9%3Dzz%26Xy", "Ab1%2b%2f9%3dzz%26Xy", "Ab1%2B
     ],
 )
 def test_a_credential_is_known_by_the_name_of_its_header_in_each_form(name: str) -> None:
-    known = secrets({name: KEY})
+    known = collect_secrets({name: KEY})
     assert [scrub(f"said {form}.", known) for form in FORMS] == [f"said {SECRET}."] * len(FORMS)
 
 
@@ -116,7 +116,7 @@ def test_a_credential_is_known_by_the_name_of_its_header_in_each_form(name: str)
 )
 @pytest.mark.parametrize("written", FORMS[1:4])
 def test_a_credential_of_the_query_is_known_in_each_form(name: str, written: str) -> None:
-    known = secrets({}, f"alt=sse&{name}={written}&x=plain-value")
+    known = collect_secrets({}, f"alt=sse&{name}={written}&x=plain-value")
     assert [scrub(f"said {form}, plain-value.", known) for form in FORMS] == [f"said {SECRET}, plain-value."] * 5
 
 
@@ -130,7 +130,7 @@ def test_a_credential_of_the_query_is_known_in_each_form(name: str, written: str
     ],
 )
 def test_a_credential_of_the_body_is_known(body: Any) -> None:
-    assert scrub(f"said {KEY}.", secrets({}, "", body)) == f"said {SECRET}."
+    assert scrub(f"said {KEY}.", collect_secrets({}, "", body)) == f"said {SECRET}."
 
 
 @pytest.mark.parametrize(
@@ -152,11 +152,11 @@ def test_what_is_no_credential_is_not_known() -> None:
     said = {"role": "user", "content": KEY, "key": KEY}
     body = {"messages": [said], "input": [said], "contents": [said], "tools": [tool], "prompt_cache_key": KEY, "n": 1}
     headers = {"accept": KEY, "idempotency-key": KEY, "user-agent": KEY, "sec-websocket-key": KEY}
-    assert secrets(headers, f"alt={KEY}&max_tokens={KEY}", body) == ()
+    assert collect_secrets(headers, f"alt={KEY}&max_tokens={KEY}", body) == ()
 
 
 def test_the_password_of_a_basic_login_is_known() -> None:
-    known = secrets({"authorization": f"Basic {b64encode(b'me:open-sesame').decode()}"})
+    known = collect_secrets({"authorization": f"Basic {b64encode(b'me:open-sesame').decode()}"})
     assert scrub("no user with open-sesame", known) == "no user with [secret]"
 
 
@@ -170,7 +170,7 @@ def test_what_is_left_of_a_known_secret_that_was_cut_goes_too() -> None:
 
 def test_a_key_that_says_nothing_is_not_looked_for() -> None:
     """Many clients send `none` to a server that wants no key."""
-    assert secrets({"authorization": "Bearer none"}) == ("Bearer none",)
+    assert collect_secrets({"authorization": "Bearer none"}) == ("Bearer none",)
 
 
 def test_plain_data() -> None:

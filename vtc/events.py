@@ -56,13 +56,13 @@ class ToolCall(msgspec.Struct, frozen=True, gc=False):
     """The same at the end of its message, after the last call."""
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, ToolCall) and self._said == other._said
+        return isinstance(other, ToolCall) and self._identity == other._identity
 
     def __hash__(self) -> int:
-        return hash(self._said)
+        return hash(self._identity)
 
     @property
-    def _said(self) -> tuple[str, str, str | None]:
+    def _identity(self) -> tuple[str, str, str | None]:
         return self.name, self.arguments, self.id
 
     @property
@@ -140,7 +140,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
         """The text parts, joined."""
         return "".join([part for part in self.content if isinstance(part, str)])
 
-    def keeping(self, stays: Callable[[str | Opaque], bool]) -> Message:
+    def filter_parts(self, stays: Callable[[str | Opaque], bool]) -> Message:
         """Leave out the parts that do not stay, of the content and beside the calls; the very message if all do."""
         if all(isinstance(part, ToolCall) or stays(part) for part in self.sequence):
             return self
@@ -151,7 +151,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
         return replace(self, content=tuple(filter(stays, self.content)), calls=tuple(calls))
 
     @property
-    def told_again(self) -> str:
+    def recalled_reasoning(self) -> str:
         """The reasoning that its server told, and does not have in what it sealed."""
         is_sealed = any(isinstance(part, Opaque) and part.thought for part in self.sequence)
         return self.reasoning if self.recalled and not is_sealed else ""
@@ -508,7 +508,7 @@ class CallText(msgspec.Struct, frozen=True, gc=False):
     raw: str
     text: str
 
-    def as_told(self) -> Text | Rewritten:
+    def as_plain_text(self) -> Text | Rewritten:
         """Return the event for those who tell no calls from other text."""
         return Text(self.raw) if self.raw == self.text else Rewritten(self.raw, self.text)
 

@@ -34,7 +34,7 @@ def decode(data: bytes, errors: Literal["strict", "replace"] = "strict") -> Any:
         raise ValueError(str(error)) from None
 
 
-def is_proper(data: bytes) -> bool:
+def is_unambiguous(data: bytes) -> bool:
     """True if no client reads other JSON in this, or reads JSON where there is none for us.
 
     Of a key that an object has twice some clients take the first value, and some the last. Clients in Go and .NET take
@@ -48,7 +48,7 @@ def is_proper(data: bytes) -> bool:
     return True
 
 
-def is_distinct(value: Any) -> bool:
+def has_distinct_keys(value: Any) -> bool:
     """True if no object in a value has two keys that some client takes for one."""
     rest = [value]
     while rest:
@@ -67,13 +67,13 @@ def fold_key(key: str) -> str:
     return key.upper().casefold()
 
 
-def _once(pairs: list[tuple[str, Any]]) -> None:
+def _check_keys(pairs: list[tuple[str, Any]]) -> None:
     """Check the keys of an object. Raises ValueError if it has one twice."""
     if len(pairs) > 1 and len({*map(str.casefold, map(str.upper, dict(pairs)))}) < len(pairs):
         raise ValueError("a key is given twice")
 
 
-_read_keys = json.JSONDecoder(object_pairs_hook=_once).decode
+_read_keys = json.JSONDecoder(object_pairs_hook=_check_keys).decode
 
 
 def encode(value: Any) -> bytes:
@@ -100,35 +100,35 @@ def encode_line(value: Any) -> bytes:
 # Arguments of calls
 
 
-def read(text: str, number: Callable[[str], Any] = float) -> Any:
+def parse(text: str, number: Callable[[str], Any] = float) -> Any:
     """The value of a JSON text; `number` reads a float. Raises ValueError, also for what is nested too deeply."""
     try:
-        return json.loads(text, parse_constant=_no_number, parse_float=number)
+        return json.loads(text, parse_constant=_reject_constant, parse_float=number)
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
 
-def read_twice(text: str, number: Callable[[str], Any] = float) -> Any:
+def parse_twice(text: str, number: Callable[[str], Any] = float) -> Any:
     """Read JSON as `read` does; arguments that are encoded twice are a text that holds JSON."""
-    value = read(text, number)
-    return read(value, number) if isinstance(value, str) else value
+    value = parse(text, number)
+    return parse(value, number) if isinstance(value, str) else value
 
 
-def exactly(text: str) -> float:
+def parse_exact_number(text: str) -> float:
     """Read a number; raises ValueError if it would not be written as it was."""
-    value = to_keep(text)
+    value = parse_kept_number(text)
     if isinstance(value, Decimal):
         raise ValueError(f"the number {text[:40]} would not survive")
     return value
 
 
-def to_keep(text: str) -> float | Decimal:
+def parse_kept_number(text: str) -> float | Decimal:
     """Read a number, for `write`: one that would not be written as it was is a Decimal."""
     value, exact = float(text), Decimal(text)
     return value if math.isfinite(value) and Decimal(repr(value)) == exact else exact
 
 
-def write(value: Any) -> str:
+def serialize(value: Any) -> str:
     """A value as JSON text, its numbers as they were read by `to_keep`."""
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=False)
@@ -136,13 +136,13 @@ def write(value: Any) -> str:
         return _with_decimals.encode(value).decode()
 
 
-def rewritten(received: str, arguments: Any) -> str:
+def serialize_changed(received: str, arguments: Any) -> str:
     """Changed arguments as text; raises ValueError if a number that they came with would not be the same."""
-    read(received, exactly)
+    parse(received, parse_exact_number)
     return json.dumps(arguments, ensure_ascii=False, allow_nan=False)
 
 
-def _no_number(text: str) -> None:
+def _reject_constant(text: str) -> None:
     raise ValueError(f"JSON has no {text}")
 
 

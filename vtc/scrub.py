@@ -134,12 +134,12 @@ def format_exception(error: BaseException, known: Iterable[str] = ()) -> str:
 
 def scrub(text: str, known: Iterable[str] = ()) -> str:
     """The text without what is secret in it; `known` are secrets as such."""
-    spans = [*_known_spans(text, known)]
+    spans = [*_find_known(text, known)]
     folded = text.casefold()
     if any(map(folded.__contains__, _WORDS)):
         for words, pattern in _RULES:
             if any(word in folded for word in words):
-                spans += map(_span, pattern.finditer(text))
+                spans += map(_get_span, pattern.finditer(text))
     if not spans:
         return text
     # Where one secret stands in another, or runs into it, all of both goes.
@@ -151,13 +151,13 @@ def scrub(text: str, known: Iterable[str] = ()) -> str:
     return "".join([*parts, text[at:]])
 
 
-def _span(match: re.Match[str]) -> tuple[int, int]:
+def _get_span(match: re.Match[str]) -> tuple[int, int]:
     """Tell where the secret of a match stands: after the groups that stay."""
     kept = range(1, match.re.groups + 1)
     return max([match.start(), *map(match.end, kept)]), match.end()
 
 
-def _known_spans(text: str, known: Iterable[str]) -> Iterator[tuple[int, int]]:
+def _find_known(text: str, known: Iterable[str]) -> Iterator[tuple[int, int]]:
     """Find known secrets, and what is left of them where an excerpt was cut."""
     by_head: dict[str, list[str]] = {}
     for secret in known:
@@ -165,12 +165,12 @@ def _known_spans(text: str, known: Iterable[str]) -> Iterator[tuple[int, int]]:
     for head, secrets_ in by_head.items():
         at = text.find(head)
         while at >= 0:
-            end = at + max(_common(text[at : at + len(secret)], secret) for secret in secrets_)
+            end = at + max(_count_common(text[at : at + len(secret)], secret) for secret in secrets_)
             yield at, end
             at = text.find(head, end)
 
 
-def _common(text: str, secret: str) -> int:
+def _count_common(text: str, secret: str) -> int:
     """Count the characters with which both begin."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(text, secret, strict=False)))
 
@@ -189,16 +189,16 @@ def scrub_data[T](value: T, known: Iterable[str] = ()) -> T:
     return result  # type: ignore[no-any-return]
 
 
-def secrets(headers: Mapping[str, str], query: str = "", body: Any = None) -> tuple[str, ...]:
+def collect_secrets(headers: Mapping[str, str], query: str = "", body: Any = None) -> tuple[str, ...]:
     """Collect what a request carries as a credential, in each form in which it may be repeated, the longest first.
 
     Names of headers count in any case; `body` is its JSON.
     """
-    values = {value for name, value in headers.items() if is_credential(name)} | {*_in_body(body)}
-    parts = {part for value in values for part in _parts(value)}
-    for value in in_query(query):
+    values = {value for name, value in headers.items() if is_credential(name)} | {*_find_body_credentials(body)}
+    parts = {part for value in values for part in _split_value(value)}
+    for value in find_query_credentials(query):
         parts |= {value, unquote(value), unquote_plus(value)}
-    forms = values.union(*(_forms(part) for part in parts if len(part) >= _SHORTEST))
+    forms = values.union(*(_list_forms(part) for part in parts if len(part) >= _SHORTEST))
     return tuple(sorted((form for form in forms if len(form) >= _SHORTEST), key=lambda form: (-len(form), form)))
 
 
@@ -208,7 +208,7 @@ def is_credential(name: str) -> bool:
     return folded.endswith(_CREDENTIAL) and not folded.replace("-", "").replace("_", "").endswith(_NO_CREDENTIAL)
 
 
-def in_query(query: str) -> Iterator[str]:
+def find_query_credentials(query: str) -> Iterator[str]:
     """Find the credentials of a URL's query, as they are written there."""
     return (value for part in split_query(query)[1] if (value := part.partition("=")[2]))
 
@@ -221,7 +221,7 @@ def split_query(query: str) -> tuple[list[str], list[str]]:
     return parts
 
 
-def _parts(value: str) -> Iterator[str]:
+def _split_value(value: str) -> Iterator[str]:
     """Take the value of a header or a field apart: what follows a scheme, the values of cookies, a password."""
     for part in re.split(r"[;,]\s*", value):
         bare = _SCHEME.sub("", part)
@@ -234,7 +234,7 @@ def _parts(value: str) -> Iterator[str]:
             yield from (decoded, decoded.partition(":")[2])
 
 
-def _in_body(body: Any) -> Iterator[str]:
+def _find_body_credentials(body: Any) -> Iterator[str]:
     """Find the credentials of a request's body; what is said in it and schemas of tools hold none."""
     waiting, left = [body], _MOST_FIELDS
     while waiting and left:
@@ -251,7 +251,7 @@ def _in_body(body: Any) -> Iterator[str]:
                 waiting += entries
 
 
-def _forms(secret: str) -> Iterator[str]:
+def _list_forms(secret: str) -> Iterator[str]:
     """Write a secret as URLs, HTML and JSON repeat it."""
     yield secret
     yield html.escape(secret)

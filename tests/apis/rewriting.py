@@ -17,7 +17,7 @@ def rewritten(api: Api, body: bytes, pipeline: Callable[[], Pipeline], form: Any
     except NoReply:
         return body
     relay = Relay(api.decoder(form, drop), api.encoder(form, drop), pipeline)
-    reader = relay.decoder.framing.reader()
+    reader = relay.decoder.framing.make_reader()
     out = [piece for frame in [*reader.feed(came), *reader.finish()] for piece in relay.feed(frame)]
     went = b"".join([*out, *relay.finish()])
     return fold_rewritten(api, body, came, went)

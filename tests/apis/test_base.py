@@ -113,7 +113,7 @@ def test_any_frame_passes(api: Api, data: bytes) -> None:
     is_dropped = api.name == "openai-chat" and is_json_without_object(data)
     body = b"data: " + data + b"\n\n" if framing.media_type == "text/event-stream" else data + b"\n"
     if not any(key in data for key in (b"choices", b"message")):
-        reader = framing.reader()
+        reader = framing.make_reader()
         frames = [*reader.feed(body), *reader.finish()]
         sent = b"".join([*(out for frame in frames for out in relay.feed(frame)), *relay.finish()])
         assert sent == (b"" if is_dropped else body)

@@ -18,7 +18,7 @@ each = pytest.mark.parametrize("api", [api for api in APIS if api.name in READ],
 
 
 def frames(api: Api, *pieces: str) -> list[Frame]:
-    reader = api.decoder().framing.reader()
+    reader = api.decoder().framing.make_reader()
     body = b"".join(SHAPES[api.name].streamed(*pieces))
     return [*reader.feed(body), *reader.finish()]
 

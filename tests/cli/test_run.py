@@ -157,7 +157,7 @@ def test_what_goes_to_mitmproxy_has_the_last_word(tmp_path: Path) -> None:
         *("--tools", "prompt", "--"),
         *("--set", "vtc_tools=native", "--set=vtc_models=c=d"),
     )
-    assert [one for one in launch.settings(found) if one.startswith("vtc")] == [
+    assert [one for one in launch.list_settings(found) if one.startswith("vtc")] == [
         *("vtc_tools=auto", "vtc_models=a=b", "vtc_tools=prompt", "vtc_tools=native", "vtc_models=c=d")
     ]
 
@@ -173,7 +173,7 @@ def test_what_goes_to_mitmproxy_has_the_last_word(tmp_path: Path) -> None:
 def test_mitmproxy_is_given_no_second_value_for_its_own_options(arguments: list[str], name: str) -> None:
     """It ends at that."""
     *own, spec = arguments
-    found = launch.settings(command("localhost:1", *own, "--", "--set", spec))
+    found = launch.list_settings(command("localhost:1", *own, "--", "--set", spec))
     assert [one for one in found if one.startswith(name)] == [spec]
 
 

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from tests.e2e.conftest import confdir, server_tls
-from vtc.demo import DemoServer, running
+from vtc.demo import DemoServer, run_server
 
 __all__ = ["confdir", "server_tls"]
 
@@ -49,7 +49,7 @@ def home(tmp_path: Path, confdir: Path) -> Path:
 @pytest.fixture
 def model(capfd: pytest.CaptureFixture[str]) -> Iterator[DemoServer]:
     """The scripted model server, which has nothing to complain of."""
-    with running() as server:
+    with run_server() as server:
         yield server
     assert capfd.readouterr() == ("", "")
 

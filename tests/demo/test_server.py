@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from vtc.demo import reply, running
+from vtc.demo import run_server, write_reply
 from vtc.dialects import Reader, compile_grammar
 from vtc.dialects.writing import append_tools
 from vtc.events import Call, Tool
@@ -19,20 +19,20 @@ ASK = {"role": "user", "content": "What does note.txt say?"}
 @pytest.mark.parametrize("name", ["tag", "invoke", "hermes", "tools-tag", "bare-json", "qwen3-coder"])
 def test_it_writes_a_call_as_its_prompt_shows_it(name: str) -> None:
     (system,) = append_tools([], DIALECTS[name], [TOOL], "auto")
-    text = reply([{"role": "system", "content": system.text}, ASK])
+    text = write_reply([{"role": "system", "content": system.text}, ASK])
     reader = Reader(compile_grammar((DIALECTS[name],)), {TOOL.name: TOOL}, lenient=False)
     calls = [event.call for event in (*reader.feed(text), *reader.finish()) if isinstance(event, Call)]
     assert [(call.name, call.arguments) for call in calls] == [("read_file", '{"path":"note.txt"}')]
 
 
 def test_without_tools_it_says_so_and_with_the_result_it_answers() -> None:
-    assert "no tools" in reply([ASK])
+    assert "no tools" in write_reply([ASK])
     result = {"role": "user", "content": "Tool Result from read_file:\nThe secret word is plum."}
-    assert "secret word is plum" in reply([ASK, result])
+    assert "secret word is plum" in write_reply([ASK, result])
 
 
 def test_it_refuses_tools_and_serves_both_forms(capsys: pytest.CaptureFixture[str]) -> None:
-    with running() as model, httpx.Client(base_url=model.url, trust_env=False, verify=False) as client:
+    with run_server() as model, httpx.Client(base_url=model.url, trust_env=False, verify=False) as client:
         body: dict[str, object] = {"model": "m", "messages": [ASK]}
         assert client.post("/v1/chat/completions", json={**body, "tools": []}).status_code == 400
         whole = client.post("/v1/chat/completions", json=body).json()

@@ -16,7 +16,7 @@ from tests.e2e.conftest import PATH, PATIENCE, Lab, Start, by_turn
 from tests.e2e.test_transport import CODINGS
 from tests.e2e.upstream import JSON, SSE, Reply
 from tests.exchanges import opened
-from vtc.wire import decoder
+from vtc.wire import make_decoder
 
 ASK = chat.request(stream=True)
 SAID = [
@@ -200,7 +200,7 @@ async def test_an_encoded_stream_that_is_cut(coding: str, start: Start) -> None:
     ]
     lab = await start(by_turn(*replies))
     for cut in cuts:
-        plain = decoder(coding).feed(cut)
+        plain = make_decoder(coding).feed(cut)
         assert b"".join(STREAM).startswith(plain)
         bodies = [await received(lab), await received(lab)]
         assert [told for _, told in bodies] == [True, bool(cut)]

@@ -19,9 +19,9 @@ from tests.apis import chat
 from tests.e2e.conftest import PATH, PATIENCE, Lab, NewerTls, Start
 from tests.e2e.policies import BROKEN, policy
 from tests.e2e.upstream import JSON, SSE, Reply, Seen
-from vtc.proxy.connections import MOST_READ
-from vtc.proxy.whole import LONG
-from vtc.wire import ContentDecoder, decoder
+from vtc.proxy.connections import MAX_READ_BYTES
+from vtc.proxy.whole_reply import LONG_BODY_BYTES
+from vtc.wire import ContentDecoder, make_decoder
 
 
 class Sizes:
@@ -54,7 +54,7 @@ async def test_long_reply_is_read_in_small_pieces(framing: Any, start: Start) ->
     answer = await lab.post(chat.request(stream=True))
     assert answer.message.calls == [("read", {"filePath": "/a"})]
     assert sum(sizes.seen) == len(b"".join(frames))
-    assert max(sizes.seen) <= 2 * MOST_READ
+    assert max(sizes.seen) <= 2 * MAX_READ_BYTES
 
 
 class Gate(ThreadPoolExecutor):
@@ -79,7 +79,7 @@ class Gate(ThreadPoolExecutor):
 
 
 CALL = chat.DIALECTS["hermes"]("read", {"filePath": "/a"})
-LONG_TEXT = "It is a long way.\n" * (LONG // 18 + 1)
+LONG_TEXT = "It is a long way.\n" * (LONG_BODY_BYTES // 18 + 1)
 AS_EVENTS = Reply([b"".join(chat.streamed(LONG_TEXT, CALL))], SSE)
 AS_JSON = Reply([chat.encoded(chat.completion(LONG_TEXT + CALL))], JSON, framing="length")
 OF_BROKEN = Reply([chat.encoded(chat.completion(LONG_TEXT + BROKEN))], JSON, framing="length")
@@ -141,7 +141,7 @@ async def test_an_error_that_grows_without_end_is_decoded_once_within_a_bound(
     status: int, stream: bool, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     grown, most = [], 1 << 20
-    made = decoder
+    made = make_decoder
 
     def counting(coding: str) -> ContentDecoder:
         decoder = made(coding)
@@ -156,7 +156,7 @@ async def test_an_error_that_grows_without_end_is_decoded_once_within_a_bound(
         decoder.feed = counted  # type: ignore[method-assign]
         return decoder
 
-    monkeypatch.setattr("vtc.wire.compression.decoder", counting)
+    monkeypatch.setattr("vtc.wire.compression.make_decoder", counting)
     bomb = gzip.compress(b'{"error": {"message": "no such thing' + b" " * (40 << 20))
     headers = {**JSON, "content-encoding": "gzip"}
     lab = await start(Reply([bomb], headers, status, framing="length"), vtc_max_body_bytes=most)

@@ -345,7 +345,7 @@ async def test_the_decoder(start: Start, monkeypatch: pytest.MonkeyPatch, caplog
     """The client does not take what there is for the whole."""
     frames = chat.streamed(*TEXT)
     lab = await start(Reply(gzipped(frames), {**SSE, "content-encoding": "gzip"}))
-    Stage(compression._Coded, "feed", 5).plant(monkeypatch)
+    Stage(compression._LimitedDecoder, "feed", 5).plant(monkeypatch)
     body, told = await received(lab)
     assert told
     assert squeezed(TEXT).startswith(squeezed(said(body)))

@@ -116,7 +116,7 @@ async def test_it_starts_and_works_and_says_at_the_end_what_it_did(confdir: Path
     async with serving(lambda _: reply) as upstream:
         mode = f"reverse:{upstream.url}"
         given = [f"confdir={confdir}", "vtc_tools=native", "vtc_tools=prompt"]
-        async with mitmdump(tmp_path, *launch.as_set(given), "-m", mode) as process:
+        async with mitmdump(tmp_path, *launch.format_sets(given), "-m", mode) as process:
             assert process.stdout is not None
             lines = list[bytes]()
             while not (listening := re.search(rb"listening at (\S+:\d+)", line := await process.stdout.readline())):

@@ -193,7 +193,7 @@ async def test_http_and_https_mixed_up_are_told_to_the_client(
     is_tls: bool, api: str, start: Start, server_tls: ssl.SSLContext, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serving(lambda _: Reply([], JSON), tls=server_tls) as encrypted:
-        with demo.running() as plain:
+        with demo.run_server() as plain:
             url = encrypted.url if is_tls else plain.url
             scheme, rest = url.split(":", 1)
             wrong = f"{'http' if is_tls else 'https'}:{rest}"

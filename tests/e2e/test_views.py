@@ -101,7 +101,7 @@ async def test_observing_shows_what_would_have_been_done(start: Start) -> None:
     assert "as the client received it" not in reply
     sizes = flow.metadata["vtc"]["sizes"]
     assert (sizes["request_came"], sizes["reply_came"]) == (sizes["request_went"], sizes["reply_went"])
-    assert flows.original(flow, "reply") == flow.response.content
+    assert flows.get_original(flow, "reply") == flow.response.content
 
 
 @pytest.mark.parametrize(

@@ -266,7 +266,7 @@ def test_a_reply_that_broke_off_is_not_kept() -> None:
     talk.ask(*asks("openai-chat", "Read it"))
     body = pairs.streamed("openai-chat", [], CALLS, reasoning="Hm.")
     framing: Framing = talk.exchange.server.framing
-    frames = [frame.raw for frame in framing.reader().feed(body)][:-3]
+    frames = [frame.raw for frame in framing.make_reader().feed(body)][:-3]
     stream = talk.exchange.stream()
     out = b"".join([*(piece for frame in frames for piece in stream.feed(frame)), *stream.break_off("reset")])
     talk.entries += answered("openai-chat", told("openai-chat", out), "found")

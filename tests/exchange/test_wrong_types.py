@@ -139,7 +139,7 @@ def is_taken(server: str, frames: list[bytes]) -> bool:
     """True if the decoder refuses none of these frames."""
     decoder = BY_NAME[server].decoder()
     try:
-        for frame in decoder.framing.reader().feed(b"".join(frames)):
+        for frame in decoder.framing.make_reader().feed(b"".join(frames)):
             decoder.decode(frame)
     except (TypeError, AttributeError, KeyError):
         return False

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from vtc.proxy.log import append
+from vtc.proxy.log import append_text
 
 
 @contextmanager
@@ -25,21 +25,21 @@ def longest(size: int) -> Iterator[None]:
 
 def test_text_is_added_at_the_end(tmp_path: Path) -> None:
     for text in ("first\n", "", "é\n" * 100_000):
-        append(tmp_path / "file", text)
+        append_text(tmp_path / "file", text)
     assert (tmp_path / "file").read_text(encoding="utf-8") == "first\n" + "é\n" * 100_000
 
 
 @pytest.mark.parametrize("size", [10, 11, 4096])
 def test_text_that_does_not_fit_leaves_nothing_behind(size: int, tmp_path: Path) -> None:
     file = tmp_path / "file"
-    append(file, "0123456789")
+    append_text(file, "0123456789")
     with longest(size), pytest.raises(OSError, match="File too large"):
-        append(file, "x" * 5000)
+        append_text(file, "x" * 5000)
     assert file.read_text() == "0123456789"
-    append(file, "x" * 5000)
+    append_text(file, "x" * 5000)
     assert file.stat().st_size == 5010
 
 
 def test_full_device_is_an_error() -> None:
     with pytest.raises(OSError, match="No space left on device"):
-        append(Path("/dev/full"), "text")
+        append_text(Path("/dev/full"), "text")

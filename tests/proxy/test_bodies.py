@@ -17,7 +17,7 @@ from mitmproxy.test import taddons
 
 from vtc.proxy import bodies
 from vtc.proxy.addon import VirtualToolCalling
-from vtc.proxy.bodies import KEPT, BodyRecorder
+from vtc.proxy.bodies import MAX_KEPT_BYTES, BodyRecorder
 
 CODINGS: dict[str, Callable[[bytes], bytes]] = {
     "": bytes,
@@ -64,9 +64,9 @@ def test_a_body_is_counted_and_kept_only_if_asked() -> None:
 def test_of_a_long_body_the_beginning_is_kept() -> None:
     passing = BodyRecorder(keep=True)
     for _ in range(5):
-        passing.add(b"x" * (KEPT // 2 - 1))
-    assert passing.size > KEPT
-    assert passing.get_recorded() == b"x" * KEPT
+        passing.add(b"x" * (MAX_KEPT_BYTES // 2 - 1))
+    assert passing.size > MAX_KEPT_BYTES
+    assert passing.get_recorded() == b"x" * MAX_KEPT_BYTES
 
 
 @pytest.mark.parametrize(
@@ -95,5 +95,5 @@ def test_bodies_are_kept_where_they_can_be_seen(others: list[Any], settings: dic
     addon = VirtualToolCalling()
     with taddons.context(addon, *(other() for other in others)) as context:
         context.configure(addon, vtc_mode="rewrite", **settings)
-        assert bodies.keep() is kept
+        assert bodies.keeps_bodies() is kept
         context.options.reset()  # closes the file that flows are saved to

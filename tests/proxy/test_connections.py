@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 from mitmproxy.connection import Server
 
-from vtc.proxy.connections import MOST_READ, JoinedWrites, SmallReads
+from vtc.proxy.connections import MAX_READ_BYTES, JoinedWrites, SmallReads
 
 
 class Recorded(asyncio.Transport):
@@ -140,25 +140,25 @@ async def all_of(reads: SmallReads, most: int = 65535) -> list[bytes]:
     return pieces
 
 
-@pytest.mark.parametrize("size", [1, MOST_READ - 1, MOST_READ, MOST_READ + 1, 5 * MOST_READ])
+@pytest.mark.parametrize("size", [1, MAX_READ_BYTES - 1, MAX_READ_BYTES, MAX_READ_BYTES + 1, 5 * MAX_READ_BYTES])
 def test_all_is_read_in_small_pieces(size: int) -> None:
     async def session() -> list[bytes]:
         return await all_of(await reader(b"a" * size))
 
     pieces = asyncio.run(session())
     assert sum(map(len, pieces)) == size
-    assert max(map(len, pieces)) <= MOST_READ
+    assert max(map(len, pieces)) <= MAX_READ_BYTES
 
 
 def test_what_had_come_is_read_although_the_server_resets_the_connection() -> None:
     async def session() -> None:
         source = asyncio.StreamReader(limit=1 << 20)
-        source.feed_data(b"a" * 5 * MOST_READ)
+        source.feed_data(b"a" * 5 * MAX_READ_BYTES)
         server = Server(address=None)
         reads = SmallReads(source, server)
-        assert len(await reads.read(65535)) == MOST_READ
+        assert len(await reads.read(65535)) == MAX_READ_BYTES
         source.set_exception(ConnectionResetError())
-        assert len(await reads.read(65535)) == 4 * MOST_READ
+        assert len(await reads.read(65535)) == 4 * MAX_READ_BYTES
         assert not server.error
         with pytest.raises(ConnectionResetError):
             await reads.read(65535)
@@ -172,7 +172,7 @@ def test_a_read_that_is_cancelled_at_a_reset_leaves_nothing() -> None:
 
     async def session() -> int:
         source = asyncio.StreamReader(limit=1 << 20)
-        source.feed_data(b"a" * 5 * MOST_READ)
+        source.feed_data(b"a" * 5 * MAX_READ_BYTES)
         reads, read = SmallReads(source, Server(address=None)), 0
 
         async def take() -> None:
@@ -186,7 +186,7 @@ def test_a_read_that_is_cancelled_at_a_reset_leaves_nothing() -> None:
         await asyncio.wait([task])
         return read
 
-    assert asyncio.run(session()) == 5 * MOST_READ
+    assert asyncio.run(session()) == 5 * MAX_READ_BYTES
 
 
 def test_streams_take_turns_although_all_has_come() -> None:
@@ -197,7 +197,7 @@ def test_streams_take_turns_although_all_has_come() -> None:
             read.append(name)
 
     async def session() -> None:
-        takers: list[Awaitable[None]] = [take(name, await reader(b"a" * 4 * MOST_READ)) for name in "ab"]
+        takers: list[Awaitable[None]] = [take(name, await reader(b"a" * 4 * MAX_READ_BYTES)) for name in "ab"]
         await asyncio.gather(*takers)
 
     asyncio.run(session())

@@ -19,7 +19,7 @@ from tests.apis.shapes import SHAPES, asked
 from tests.e2e.conftest import PATH, PATIENCE, Proxy, running_proxy
 from tests.e2e.upstream import JSON, Reply, Seen, serving
 from vtc.proxy import launch
-from vtc.proxy.discovery import PAUSE, Discovery
+from vtc.proxy.discovery import RETRY_PAUSE_SECONDS, Discovery
 
 LAZY = dict([launch.LAZY.split("=")])
 MODELS = b'{"object": "list", "data": [{"id": "m", "object": "model", "owned_by": "vllm"}]}'
@@ -167,7 +167,7 @@ async def test_one_that_takes_long_to_say_nothing_is_left_alone_for_a_while(conf
             asking.append(discovery._ask(mode))
         discovery.done()
     # It ended at 2; the looks at 4, 6, 8 and 10 are within the pause.
-    assert [one is asking[0] for one in asking].count(True) == PAUSE // 2
+    assert [one is asking[0] for one in asking].count(True) == RETRY_PAUSE_SECONDS // 2
 
 
 async def test_a_profile_of_the_same_host_for_some_models_holds_beside_the_one_that_is_recognised(

@@ -55,7 +55,7 @@ OWN_HELPERS = {
     "OriginalRequest.of",
     "OriginalReply.of",
     # The same of the stream callable.
-    "rewriting.<locals>.rewrite",
+    "make_rewriter.<locals>.rewrite",
 }
 """The functions of the boundary that run outside of it, by their qualified names."""
 

@@ -20,14 +20,14 @@ def asked(content: bytes = b"went", path: str = "/v1/chat/completions?a=b") -> h
 
 
 def test_facts() -> None:
-    found = flows.facts(asked())
+    found = flows.read_facts(asked())
     assert (found.user_agent, found.host, found.path) == ("Cline/1", "model.example", "/v1/chat/completions?a=b")
     assert found.headers["user-agent"] == "Cline/1"
 
 
 def test_which_api() -> None:
-    assert flows.api(asked()) is not None
-    assert flows.api(asked(path="/v1/embeddings")) is None
+    assert flows.find_client_api(asked()) is not None
+    assert flows.find_client_api(asked(path="/v1/embeddings")) is None
 
 
 @pytest.mark.parametrize("path", ["/v1/chat", "/v1/chat?a=b", "/v1/chat?%6bey=k%2Fk", "/v1/chat?a=b&access_token=kk"])
@@ -43,24 +43,24 @@ def test_the_path_that_was_asked_is_kept_without_its_keys(path: str) -> None:
 
 def test_both_sides_of_a_flow() -> None:
     flow = asked()
-    assert flows.bodies(flow, "request") == Bodies(None, b"went")
-    assert flows.bodies(flow, "reply") is None
-    flow.metadata[flows.CAME["request"]] = b"came"
-    assert flows.bodies(flow, "request") == Bodies(b"came", b"went")
+    assert flows.get_bodies(flow, "request") == Bodies(None, b"went")
+    assert flows.get_bodies(flow, "reply") is None
+    flow.metadata[flows.RECEIVED_BODY["request"]] = b"came"
+    assert flows.get_bodies(flow, "request") == Bodies(b"came", b"went")
     flow.response = http.Response.make(200, b"reply")
-    assert flows.bodies(flow, "reply") == Bodies(None, b"reply")
+    assert flows.get_bodies(flow, "reply") == Bodies(None, b"reply")
 
 
 def test_a_body_as_it_came() -> None:
     flow = asked()
-    assert flows.original(flow, "request") == b"went"
+    assert flows.get_original(flow, "request") == b"went"
     flow.metadata[flows.METADATA] = {"sizes": {"request_came": 5, "request_went": 4}}
     with pytest.raises(ValueError, match="the request was changed and not kept"):
-        flows.original(flow, "request")
-    flow.metadata[flows.CAME["request"]] = b"came!"
-    assert flows.original(flow, "request") == b"came!"
+        flows.get_original(flow, "request")
+    flow.metadata[flows.RECEIVED_BODY["request"]] = b"came!"
+    assert flows.get_original(flow, "request") == b"came!"
     with pytest.raises(ValueError, match="the flow has no reply"):
-        flows.original(flow, "reply")
+        flows.get_original(flow, "reply")
 
 
 def test_flows_of_a_file(tmp_path: Path) -> None:
@@ -68,17 +68,17 @@ def test_flows_of_a_file(tmp_path: Path) -> None:
         for flow in (asked(b"1"), tflow.ttcpflow(), asked(b"2")):
             FlowWriter(file).add(flow)
     with (tmp_path / "flows").open("rb") as file:
-        assert [flow.request.content for flow in flows.load(file)] == [b"1", b"2"]
+        assert [flow.request.content for flow in flows.load_flows(file)] == [b"1", b"2"]
 
 
 @pytest.mark.parametrize("data", [b"nothing of the kind", b"{", b"5:"])
 def test_what_is_no_file_of_flows(data: bytes) -> None:
     with pytest.raises(ValueError, match="cannot be read as flows"):
-        list(flows.load(io.BytesIO(data)))
+        list(flows.load_flows(io.BytesIO(data)))
 
 
 def test_an_empty_file_has_no_flows() -> None:
-    assert list(flows.load(io.BytesIO())) == []
+    assert list(flows.load_flows(io.BytesIO())) == []
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_an_empty_file_has_no_flows() -> None:
 def test_a_comment_names_the_model_first(summary: str, model: str, comment: str, happened: str) -> None:
     flow = asked()
     flow.metadata[flows.METADATA] = {"asked": model}
-    flow.comment = flows.comment(summary, model)
+    flow.comment = flows.format_comment(summary, model)
     assert (flow.comment, flows.strip_comment_prefix(flow)) == (comment, happened)
 
 

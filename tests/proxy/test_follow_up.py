@@ -13,7 +13,7 @@ from mitmproxy.test import tflow
 from tests.e2e.conftest import running_proxy
 from tests.e2e.upstream import JSON, Reply, Seen, serving
 from vtc.exchange import NoAnswer
-from vtc.proxy import whole
+from vtc.proxy import whole_reply
 from vtc.proxy.follow_up import FollowUpRequests
 
 
@@ -52,7 +52,7 @@ async def test_the_same_request_with_another_body(tmp_path: Path) -> None:
 async def test_no_answer(reply: Reply, told: str, tmp_path: Path) -> None:
     async with serving(lambda _: reply) as upstream, running_proxy(tmp_path, mode=["regular"]):
         ctx.options.vtc_max_body_bytes = 1000
-        steps = whole.ask_server(FollowUpRequests(flow_to(upstream.url), 20), b"{}")
+        steps = whole_reply.ask_server(FollowUpRequests(flow_to(upstream.url), 20), b"{}")
         with pytest.raises(NoAnswer, match=told):
             steps.send(await next(steps)())
 

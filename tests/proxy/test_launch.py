@@ -12,34 +12,40 @@ from mitmproxy.tools.web.webaddons import WebAddon
 
 from vtc.proxy import launch
 
-LISTENING = ["-s", str(launch.path()), "--listen-host", "127.0.0.1", "--listen-port", "8088"]
+LISTENING = ["-s", str(launch.find_script()), "--listen-host", "127.0.0.1", "--listen-port", "8088"]
 
 
 def test_a_reverse_proxy() -> None:
-    program, *arguments = launch.command("mitmdump", "http://127.0.0.1:8000", "127.0.0.1", launch.PORT, ["-q"])
+    program, *arguments = launch.build_command("mitmdump", "http://127.0.0.1:8000", "127.0.0.1", launch.PORT, ["-q"])
     assert Path(program) == Path(sys.executable).with_name("mitmdump")
-    assert arguments == [*LISTENING, "--mode", "reverse:http://127.0.0.1:8000", *launch.as_set(launch.REVERSE), "-q"]
+    assert arguments == [
+        *LISTENING,
+        "--mode",
+        "reverse:http://127.0.0.1:8000",
+        *launch.format_sets(launch.REVERSE_OPTIONS),
+        "-q",
+    ]
 
 
 def test_an_ordinary_proxy() -> None:
-    _, *arguments = launch.command("mitmdump", "", "127.0.0.1", launch.PORT)
+    _, *arguments = launch.build_command("mitmdump", "", "127.0.0.1", launch.PORT)
     assert arguments == LISTENING
 
 
 def test_mitmweb_has_a_column_for_comments() -> None:
-    _, *arguments = launch.command("mitmweb", "", "127.0.0.1", 1)
+    _, *arguments = launch.build_command("mitmweb", "", "127.0.0.1", 1)
     settings = [value for flag, value in pairwise(arguments) if flag == "--set"]
     with taddons.context(WebAddon()) as context:
         context.options.set(*settings, defer=True)
-        assert tuple(context.options.web_columns) == launch.COLUMNS
+        assert tuple(context.options.web_columns) == launch.WEB_COLUMNS
         assert [*context.options.deferred] == ["store_streamed_bodies"]
 
 
 def test_the_program_is_looked_for_where_the_shell_would(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    assert launch.command("mitmdump", "", "h", 1)[0] == "mitmdump"
+    assert launch.build_command("mitmdump", "", "h", 1)[0] == "mitmdump"
     (tmp_path / "bin").mkdir()
     program = tmp_path / "bin" / "mitmdump"
     program.touch(mode=0o755)
-    assert launch.command("mitmdump", "", "h", 1)[0] == str(program)
+    assert launch.build_command("mitmdump", "", "h", 1)[0] == str(program)

@@ -28,7 +28,7 @@ def configure() -> Iterator[Any]:
 
 def plan(**fields: Any) -> Plan:
     body = chat.encoded(chat.request(**fields))
-    return options.planner(ctx.options).plan(Facts(user_agent="OpenAI/Python 3", model=chat.MODEL), Request(body))
+    return options.build_planner(ctx.options).plan(Facts(user_agent="OpenAI/Python 3", model=chat.MODEL), Request(body))
 
 
 def test_every_option_says_what_it_does(configure: Any) -> None:
@@ -69,9 +69,9 @@ def test_what_an_option_does(settings: dict[str, Any], attribute: str, value: An
 
 def test_the_memory_is_there_unless_it_is_switched_off(configure: Any) -> None:
     configure(vtc_mode="rewrite")
-    assert options.memory() is not None
+    assert options.build_memory() is not None
     configure(vtc_cache="off")
-    assert options.memory() is None
+    assert options.build_memory() is None
 
 
 def test_the_dialect(configure: Any) -> None:
@@ -128,4 +128,4 @@ def test_empty_patterns_are_ignored(configure: Any) -> None:
     configure(vtc_client_patterns=[""])
     documented = "# Tools\n\n## go\nDescription: Go.\nParameters:\n- a: (required) x\nUsage:\n<go>\n<a>x</a>\n</go>\n"
     body = chat.encoded(chat.request(tools=None, messages=[{"role": "system", "content": documented}]))
-    assert options.planner(ctx.options).plan(Facts(user_agent="curl"), Request(body)).protocol.client_text is None
+    assert options.build_planner(ctx.options).plan(Facts(user_agent="curl"), Request(body)).protocol.client_text is None

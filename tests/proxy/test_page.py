@@ -11,7 +11,7 @@ from mitmproxy.test import taddons
 
 from tests.proxy.captures import CALL, captured
 from vtc.proxy import page
-from vtc.proxy.addon import MARKS
+from vtc.proxy.addon import FLOW_MARKERS
 from vtc.proxy.page import Listing
 
 
@@ -20,7 +20,7 @@ def overview(*flows: http.HTTPFlow, **query: str) -> str:
     view = View()
     with taddons.context(view):
         view.add(flows)
-    return page.overview(view, query, Listing(), ["base URL for clients http://127.0.0.1:8088/v1"])
+    return page.render_overview(view, query, Listing(), ["base URL for clients http://127.0.0.1:8088/v1"])
 
 
 def test_the_latest_exchange_is_the_first() -> None:
@@ -43,7 +43,7 @@ def test_an_exchange_that_is_left_alone_is_listed_with_the_reason() -> None:
     assert "1 exchange (1 of them left alone), 0 calls" in shown
     assert shown.count('<a href="/vtc/') == 1
     assert f'<a href="/vtc/{left.id}">left alone: text completions have no tools' in shown
-    assert "this is not read" in page.detail(left)
+    assert "this is not read" in page.render_detail(left)
 
 
 def test_what_vtc_asked_by_itself_is_no_exchange() -> None:
@@ -66,12 +66,12 @@ def test_an_exchange_under_way_is_told_as_such_with_its_model() -> None:
     assert 'aria-label="exchanges over time: 1 unchanged"' in listed
     assert "model-two (1)" in listed
     assert "model-one (" not in listed
-    shown = page.detail(flow)
+    shown = page.render_detail(flow)
     assert re.search("<h1.*> under way</h1>", shown)
     assert " · model-one · " in shown
     assert f'data-live data-flow="{flow.id}"' in shown
     flow.live = False
-    shown = page.detail(flow)
+    shown = page.render_detail(flow)
     assert "nothing was changed" in shown
     assert "data-live" not in shown
 
@@ -103,7 +103,7 @@ def test_an_address_chooses_by_outcome_model_and_client() -> None:
 
 
 def test_an_outcome_is_told_in_words_beside_its_colour() -> None:
-    assert {*page.OUTCOMES} > {*MARKS}  # and those without a mark
+    assert {*page.OUTCOMES} > {*FLOW_MARKERS}  # and those without a mark
     assert len({look.word for look in page.OUTCOMES.values()}) == len(page.OUTCOMES)
     shown = overview(captured(CALL))
     assert '<tr class="good">' in shown
@@ -112,14 +112,14 @@ def test_an_outcome_is_told_in_words_beside_its_colour() -> None:
 
 def test_some_are_shown_at_a_time() -> None:
     one = captured("Hello")
-    many = [one.copy() for _ in range(page.MOST + 5)]  # their ids are new
+    many = [one.copy() for _ in range(page.ROWS_PER_PAGE + 5)]  # their ids are new
     for seconds, flow in enumerate(many):
         flow.request.timestamp_start += seconds
     shown = overview(*many)
     assert re.findall(r'<a href="/vtc/([0-9a-f-]+)">', shown) == [flow.id for flow in reversed(many[5:])]
-    assert f"1 to {page.MOST} of {page.MOST + 5} " in shown
-    assert f'href="/vtc?from={page.MOST}" rel="next"' in shown
-    rest = overview(*many, **{"from": str(page.MOST)})
+    assert f"1 to {page.ROWS_PER_PAGE} of {page.ROWS_PER_PAGE + 5} " in shown
+    assert f'href="/vtc?from={page.ROWS_PER_PAGE}" rel="next"' in shown
+    rest = overview(*many, **{"from": str(page.ROWS_PER_PAGE)})
     assert re.findall(r'<a href="/vtc/([0-9a-f-]+)">', rest) == [flow.id for flow in reversed(many[:5])]
     assert 'href="/vtc" rel="prev"' in rest
     for nonsense in ("-1", "x", "9" * 50, "²"):
@@ -132,7 +132,7 @@ def test_what_the_last_command_said_keeps_its_lines() -> None:
 
 
 def test_an_exchange_has_both_sides_and_its_report() -> None:
-    shown = page.detail(captured(f"I look.\n{CALL}", vtc_tools="prompt", vtc_dialect="hermes"))
+    shown = page.render_detail(captured(f"I look.\n{CALL}", vtc_tools="prompt", vtc_dialect="hermes"))
     for title in (
         "as the client sent it",
         "as the model was given it",
@@ -146,12 +146,12 @@ def test_an_exchange_has_both_sides_and_its_report() -> None:
 
 
 def test_what_was_not_seen_or_is_no_reply_is_shown_all_the_same() -> None:
-    assert "<td" in page.detail(captured("Hello", seen=False))
+    assert "<td" in page.render_detail(captured("Hello", seen=False))
     broken = captured("x")
     broken.response = None
-    assert "not there yet" in page.detail(broken)
+    assert "not there yet" in page.render_detail(broken)
     broken.response = http.Response.make(502, b"<html>bad gateway")
-    assert "&lt;html&gt;bad gateway" in page.detail(broken)
+    assert "&lt;html&gt;bad gateway" in page.render_detail(broken)
 
 
 def test_nothing_of_an_exchange_becomes_markup(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_nothing_of_an_exchange_becomes_markup(tmp_path: Path) -> None:
     evil = "<script>alert(1)</script>"
     flow = captured(f"{evil}\n{CALL}".replace("/a", evil), model=evil, vtc_tools="prompt", vtc_dialect="hermes")
     flow.comment += evil
-    for shown in (overview(flow), page.detail(flow)):
+    for shown in (overview(flow), page.render_detail(flow)):
         assert "<script>" not in shown
         assert "&lt;script&gt;" in shown
     for name in ("outcome", "model", "client", "from"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from mitmproxy.test import tflow
 
-from vtc.proxy import beside
+from vtc.proxy import side_questions
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from vtc.proxy import beside
 def test_the_api_in_whose_form_a_client_reads_errors(method: str, path: str, name: str | None) -> None:
     flow = tflow.tflow()
     flow.request.method, flow.request.path = method, path
-    api = beside.api(flow)
+    api = side_questions.find_error_api(flow)
     assert (api and api.name) == name
 
 
@@ -34,4 +34,4 @@ def test_the_api_in_whose_form_a_client_reads_errors(method: str, path: str, nam
     ],
 )
 def test_what_to_do_is_told(why: str, said: str) -> None:
-    assert said in beside.explain_unreachable(tflow.tflow(), why)
+    assert said in side_questions.explain_unreachable(tflow.tflow(), why)

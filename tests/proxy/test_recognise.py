@@ -18,7 +18,14 @@ from vtc.profiles import Facts, builtin_directory, load
 from vtc.profiles.planner import Planner
 from vtc.profiles.settings import Settings
 from vtc.proxy.asker import Asker
-from vtc.proxy.findings import ServerFindings, ServerIdentity, detect_apis, findings, identify_server, translation_line
+from vtc.proxy.findings import (
+    ServerFindings,
+    ServerIdentity,
+    collect_findings,
+    detect_apis,
+    format_translation,
+    identify_server,
+)
 from vtc.proxy.trust import Trust
 
 PROFILES = load([builtin_directory()])
@@ -53,7 +60,7 @@ async def asked(body: bytes, status: int = 200) -> ServerIdentity:
 async def test_a_server_is_known_by_whom_it_names_as_owner(owner: Any, name: str | None) -> None:
     identity = await asked(models(owner))
     assert identity.server == name
-    assert (PROFILES.servers[name].description in identity.told) if name else ("answers" in identity.told)
+    assert (PROFILES.servers[name].description in identity.message) if name else ("answers" in identity.message)
     assert (identity.models, identity.answers) == (("m",), True)
 
 
@@ -65,13 +72,13 @@ async def test_any_answer_will_do(body: bytes) -> None:
 async def test_one_that_wants_a_key_is_not_known() -> None:
     identity = await asked(b"{}", 401)
     assert (identity.server, identity.is_there, identity.answers) == (None, True, False)
-    assert "answers 401" in identity.told
+    assert "answers 401" in identity.message
 
 
 async def test_one_that_loads_its_model_is_not_there_yet() -> None:
     identity = await asked(b'{"error": {"message": "Loading model", "code": 503}}', 503)
     assert (identity.server, identity.is_there) == (None, False)
-    assert "answers 503" in identity.told
+    assert "answers 503" in identity.message
 
 
 def test_one_that_is_down_is_told() -> None:
@@ -80,8 +87,8 @@ def test_one_that_is_down_is_told() -> None:
         url = f"http://127.0.0.1:{nobody.getsockname()[1]}"
         identity = identify_server(Asker(url), PROFILES)
     assert (identity.server, identity.is_there) == (None, False)
-    assert f"{url} cannot be reached now" in identity.told
-    assert "is the model server running?" in identity.told
+    assert f"{url} cannot be reached now" in identity.message
+    assert "is the model server running?" in identity.message
 
 
 async def test_one_that_speaks_another_protocol_is_told() -> None:
@@ -116,7 +123,7 @@ def test_a_hosted_api_is_known_by_its_name_and_not_asked() -> None:
 def test_of_the_profiles_of_a_hosted_api_each_model_has_its_own(host: str, model: str, name: str) -> None:
     """Also where `vtc run` recognised the API: it did not see the model."""
     planner = Planner(PROFILES, Settings())
-    found = findings(Asker(f"https://{host}"), planner)
+    found = collect_findings(Asker(f"https://{host}"), planner)
     server = planner.with_settings(found.settings, found.models).server(Facts(host=host, port=443, model=model))
     assert (found.server is not None, server and server.name) == (True, name)
 
@@ -142,7 +149,7 @@ async def test_the_apis_that_a_server_speaks_are_found(server: str) -> None:
     async with serving(script) as upstream:
         found = await asyncio.to_thread(detect_apis, Asker(upstream.url))
     assert found == (server,)
-    assert translation_line(found).startswith(f"it speaks {server}: clients of ")
+    assert format_translation(found).startswith(f"it speaks {server}: clients of ")
 
 
 @pytest.mark.parametrize("status", [400, 401, 404])
@@ -180,9 +187,9 @@ async def test_a_server_of_https_is_asked_too_with_the_trust_that_is_given_and_w
 ) -> None:
     async with serving(answering("openai-chat"), server_tls) as upstream:
         planner = Planner(PROFILES, Settings())
-        strange = await asyncio.to_thread(findings, Asker(upstream.url, trust=Trust()), planner)
+        strange = await asyncio.to_thread(collect_findings, Asker(upstream.url, trust=Trust()), planner)
         asker = Asker(upstream.url, trust=Trust(ssl_insecure=True))
-        found = await asyncio.to_thread(findings, asker, planner)
+        found = await asyncio.to_thread(collect_findings, asker, planner)
         assert not any("authorization" in seen.headers for seen in upstream.seen)
     assert "is not trusted" in strange.lines[0]
     assert (found.apis, found.models) == (("openai-chat",), ("m",))
@@ -194,7 +201,7 @@ async def test_http_and_https_mixed_up_are_told(is_tls: bool, server_tls: ssl.SS
         scheme, rest = upstream.url.split(":", 1)
         wrong = f"{'http' if is_tls else 'https'}:{rest}"
         identity = await asyncio.to_thread(identify_server, Asker(wrong), PROFILES)
-    assert identity.told == f"{wrong} speaks {scheme}: start VTC with `vtc run {upstream.url}`"
+    assert identity.message == f"{wrong} speaks {scheme}: start VTC with `vtc run {upstream.url}`"
 
 
 async def of_ollama(context: str, directory: Path) -> ServerFindings:
@@ -206,7 +213,7 @@ async def of_ollama(context: str, directory: Path) -> ServerFindings:
             f"{{kind: server, name: own, match: {{host: '{host}'}}, remark: start it otherwise{context}}}"
         )
         planner = Planner(load([builtin_directory(), directory]), Settings())
-        return await asyncio.to_thread(findings, Asker(upstream.url), planner)
+        return await asyncio.to_thread(collect_findings, Asker(upstream.url), planner)
 
 
 async def test_a_server_whose_context_is_not_known_is_told_of(tmp_path: Path) -> None:

@@ -59,16 +59,16 @@ def running(tmp_path: Path) -> Iterator[Running]:
 def test_an_edit_is_picked_up(running: Running) -> None:
     assert running.model == "first"
     running.edit(GOOD.format("second"))
-    running.reloader.look()
+    running.reloader.check_files()
     assert running.model == "second"
 
 
 def test_a_new_file_and_a_removed_one(running: Running, caplog: pytest.LogCaptureFixture) -> None:
     running.edit(GOOD.format("newer") + "priority: 5\n", "newer.yaml")
-    running.reloader.look()
+    running.reloader.check_files()
     assert running.model == "newer"
     (running.directory / "newer.yaml").unlink()
-    running.reloader.look()
+    running.reloader.check_files()
     assert running.model == "first"
     warning = next(record.getMessage() for record in caplog.records if record.levelno == logging.WARNING)
     assert warning.endswith("; gone: model newer")
@@ -76,7 +76,7 @@ def test_a_new_file_and_a_removed_one(running: Running, caplog: pytest.LogCaptur
 
 def test_without_an_edit_nothing_is_read(running: Running) -> None:
     planner = running.addon.planner
-    running.reloader.look()
+    running.reloader.check_files()
     assert running.addon.planner is planner
 
 
@@ -86,14 +86,14 @@ def test_a_bad_edit_is_told_once_and_the_last_good_set_stays(
     caplog.set_level(logging.INFO, "vtc")
     running.edit("kind: model\nname: broken\nmatch: {model: [lab-*]}\nlenientt: true\n")
     for _ in range(3):
-        running.reloader.look()
+        running.reloader.check_files()
     (record,) = caplog.records
     assert record.levelno == logging.ERROR
     assert "mine.yaml:4: lenientt: unknown key" in record.getMessage()
     assert "stay in use" in record.getMessage()
     assert running.model == "first"
     running.edit(GOOD.format("mended"))
-    running.reloader.look()
+    running.reloader.check_files()
     assert running.model == "mended"
 
 
@@ -137,19 +137,19 @@ def test_a_fault_of_ours_is_told_and_the_next_edit_is_read(
     with monkeypatch.context() as patch:
         patch.setattr(loader, "load", lambda _: 1 / 0)
         running.edit(GOOD.format("second"))
-        running.reloader.look()
+        running.reloader.check_files()
     assert "the profiles cannot be read" in caplog.text
     assert "ZeroDivisionError" in caplog.text
     assert running.model == "first"
     running.edit(GOOD.format("third"))
-    running.reloader.look()
+    running.reloader.check_files()
     assert running.model == "third"
 
 
 def test_a_file_that_cannot_be_looked_at_is_told_once(running: Running, caplog: pytest.LogCaptureFixture) -> None:
     (running.directory / "circle.yaml").symlink_to("circle.yaml")
-    running.reloader.look()
-    running.reloader.look()
+    running.reloader.check_files()
+    running.reloader.check_files()
     (record,) = caplog.records
     assert "circle.yaml:1: cannot be read" in record.getMessage()
 
@@ -157,7 +157,7 @@ def test_a_file_that_cannot_be_looked_at_is_told_once(running: Running, caplog: 
 def test_a_directory_that_is_gone_is_a_bad_edit(running: Running, tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").unlink()
     tmp_path.rmdir()
-    running.reloader.look()
+    running.reloader.check_files()
     assert running.model == "first"
     tmp_path.mkdir()
 

@@ -9,5 +9,5 @@ from vtc.proxy.addon import VirtualToolCalling
 
 
 def test_the_script_holds_the_addon() -> None:
-    (addon,) = runpy.run_path(str(launch.path()))["addons"]
+    (addon,) = runpy.run_path(str(launch.find_script()))["addons"]
     assert isinstance(addon, VirtualToolCalling)

@@ -50,9 +50,9 @@ def test_connections_are_quiet_where_it_was_asked_for_in_mitmweb_too(
     context.options.set(*([f"flow_detail={given}"] if given else []), defer=True)
     context.master.addons.add(VirtualToolCalling())
     try:
-        assert {connections.level for connections in startup.CONNECTIONS} == {level}
+        assert {connections.level for connections in startup.CONNECTION_LOGGERS} == {level}
     finally:
-        for connections in startup.CONNECTIONS:
+        for connections in startup.CONNECTION_LOGGERS:
             connections.setLevel(logging.NOTSET)
 
 
@@ -62,9 +62,9 @@ def record(error: Exception) -> logging.LogRecord:
 
 def test_a_refused_option_has_no_trace_and_a_fault_of_ours_has() -> None:
     refused, broken = record(exceptions.OptionsError("vtc_mode must be …")), record(RuntimeError("ours"))
-    assert startup.without_trace(refused)
+    assert startup.drop_trace(refused)
     assert (refused.getMessage(), refused.exc_info) == ("vtc: vtc_mode must be …", None)
-    assert startup.without_trace(broken)
+    assert startup.drop_trace(broken)
     assert broken.exc_info
 
 
@@ -91,7 +91,7 @@ def test_clients_are_told_where_to_connect(
     context.master.addons.add(addon := VirtualToolCalling())
     context.configure(addon, vtc_mode="observe")
     assert addon.planner
-    who, where = startup.greeting(addon.planner.profiles, [(ProxyMode.parse(mode), [address])])
+    who, where = startup.format_greeting(addon.planner.profiles, [(ProxyMode.parse(mode), [address])])
     assert who.startswith(f"VTC {__version__}, mode observe: ")
     assert where.endswith(said)
 
@@ -100,7 +100,7 @@ def test_your_own_profiles_are_named(context: taddons.context, tmp_path: Any) ->
     context.master.addons.add(addon := VirtualToolCalling())
     context.configure(addon, vtc_profiles=[str(tmp_path)])
     assert addon.planner
-    (who,) = startup.greeting(addon.planner.profiles, [])
+    (who,) = startup.format_greeting(addon.planner.profiles, [])
     assert who.endswith(f"agents, yours from {tmp_path}")
 
 

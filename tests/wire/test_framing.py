@@ -17,7 +17,7 @@ each = pytest.mark.parametrize("framing", FRAMINGS, ids=lambda one: type(one).__
 @each
 @given(chunks=st.lists(st.binary(max_size=12) | st.sampled_from([b"\n", b"\n\n", b"data: {}", b"{}"]), max_size=8))
 def test_frames_joined_are_the_body(framing: Framing, chunks: list[bytes]) -> None:
-    reader = framing.reader()
+    reader = framing.make_reader()
     frames = [frame for chunk in chunks for frame in reader.feed(chunk)]
     frames += [*reader.finish(), *reader.finish()]
     joined, body = b"".join(frame.raw for frame in frames), b"".join(chunks)
@@ -25,12 +25,12 @@ def test_frames_joined_are_the_body(framing: Framing, chunks: list[bytes]) -> No
         # Events without a blank line between them are given one, and lose nothing.
         joined, body = (b"\n".join(line for line in re.split(rb"[\r\n]", all_) if line) for all_ in (joined, body))
     assert joined == body
-    assert not reader.held
+    assert not reader.buffered
 
 
 @each
 def test_frame_that_was_made_is_one_frame(framing: Framing) -> None:
-    made = framing.write([{"type": "x", "a": "\n"}])[0]
-    reader = framing.reader()
+    made = framing.encode([{"type": "x", "a": "\n"}])[0]
+    reader = framing.make_reader()
     assert [frame.raw for frame in [*reader.feed(made), *reader.finish()] if frame.raw] == [made]
     assert made.endswith(framing.end)

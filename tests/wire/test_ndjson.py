@@ -41,7 +41,7 @@ def test_endless_line_is_refused() -> None:
         reader.feed(b"x" * 2**20)
     with pytest.raises(FrameTooLong, match="16 MiB"):
         reader.feed(b"x")
-    assert reader.held
+    assert reader.buffered
     assert [len(frame.raw) for frame in reader.finish()] == [17 * 2**20]
 
 
@@ -58,8 +58,8 @@ def test_stream_is_told_by_its_second_line(body: bytes, matches: bool) -> None:
 
 
 def test_new_line_is_compact_json() -> None:
-    assert Lines().write([{"a": "é"}])[0] == '{"a":"é"}\n'.encode()
+    assert Lines().encode([{"a": "é"}])[0] == '{"a":"é"}\n'.encode()
 
 
 def test_new_line_is_one_line_to_clients_that_cut_text() -> None:
-    assert Lines().write([{"a": "\u2028\u2029\x85"}])[0] == b'{"a":"\\u2028\\u2029\\u0085"}\n'
+    assert Lines().encode([{"a": "\u2028\u2029\x85"}])[0] == b'{"a":"\\u2028\\u2029\\u0085"}\n'

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from tests.bounds import impatient
 from vtc.wire import EventReader, EventStream, Frame, FrameTooLong
-from vtc.wire.framing import MOST_HELD
-from vtc.wire.sse import event_line, other_lines
+from vtc.wire.framing import MAX_FRAME_BYTES
+from vtc.wire.sse import select_event_lines, select_other_lines
 
 __all__ = ["impatient"]
 
@@ -123,8 +123,8 @@ OTHERS = {
 @pytest.mark.parametrize(("raw", "others", "event"), OTHERS.values(), ids=OTHERS)
 def test_what_a_frame_says_besides_its_data(raw: bytes, others: bytes, event: bytes) -> None:
     [frame] = read(raw)
-    assert other_lines(frame.raw) == others
-    assert event_line(others) == event
+    assert select_other_lines(frame.raw) == others
+    assert select_event_lines(others) == event
 
 
 @given(STREAMS)
@@ -132,8 +132,8 @@ def test_other_lines_and_data_make_the_same_event(body: bytes) -> None:
     for frame in read(body):
         if frame.data is not None:
             data = b"".join(b"data: " + line + b"\n" for line in frame.data.split(b"\n"))
-            _, other = read(b"\n" + other_lines(frame.raw) + data + b"\n")
-            assert (other.data, other_lines(other.raw)) == (frame.data, other_lines(frame.raw))
+            _, other = read(b"\n" + select_other_lines(frame.raw) + data + b"\n")
+            assert (other.data, select_other_lines(other.raw)) == (frame.data, select_other_lines(frame.raw))
 
 
 # Endless frames
@@ -141,32 +141,32 @@ def test_other_lines_and_data_make_the_same_event(body: bytes) -> None:
 
 def test_a_body_without_blank_lines_is_not_held_for_ever() -> None:
     reader = EventReader()
-    assert reader.feed(b"data: x\n\n" + bytes(MOST_HELD + 1)) == [Frame(b"data: x\n\n", b"x")]
+    assert reader.feed(b"data: x\n\n" + bytes(MAX_FRAME_BYTES + 1)) == [Frame(b"data: x\n\n", b"x")]
     with pytest.raises(FrameTooLong, match="a frame is longer than 16 MiB"):
         reader.feed(b"more")
     [rest] = reader.finish()
-    assert rest.raw == bytes(MOST_HELD + 1)
+    assert rest.raw == bytes(MAX_FRAME_BYTES + 1)
     assert reader.finish() == []
 
 
 def test_a_long_frame_is_one() -> None:
     reader = EventReader()
-    long = b"data: " + b"x" * (MOST_HELD - 8)
+    long = b"data: " + b"x" * (MAX_FRAME_BYTES - 8)
     assert reader.feed(long) == []
     assert reader.feed(b"\n\n") == [Frame(long + b"\n\n", long[6:])]
 
 
 def test_frame_made_in_place_of_another_has_its_other_lines_once() -> None:
     like = Frame(b"id: 1\nevent: x\n: hi\ndata: {}\n\n", b"{}")
-    assert EventStream().write([{"a": 1}], like, first=True)[0] == b'id: 1\nevent: x\n: hi\ndata: {"a":1}\n\n'
-    assert EventStream().write([{"a": 1}], like, first=False)[0] == b'event: x\ndata: {"a":1}\n\n'
+    assert EventStream().encode([{"a": 1}], like, first=True)[0] == b'id: 1\nevent: x\n: hi\ndata: {"a":1}\n\n'
+    assert EventStream().encode([{"a": 1}], like, first=False)[0] == b'event: x\ndata: {"a":1}\n\n'
 
 
 def test_frame_of_an_api_that_names_events_is_named_by_its_data() -> None:
     like = Frame(b"id: 1\nevent: x\ndata: {}\n\n", b"{}")
     named = EventStream("type")
-    assert named.write([{"type": "y"}], like, first=True)[0] == b'id: 1\nevent: y\ndata: {"type":"y"}\n\n'
-    assert named.write([{"type": "y"}], like, first=False)[0] == b'event: y\ndata: {"type":"y"}\n\n'
+    assert named.encode([{"type": "y"}], like, first=True)[0] == b'id: 1\nevent: y\ndata: {"type":"y"}\n\n'
+    assert named.encode([{"type": "y"}], like, first=False)[0] == b'event: y\ndata: {"type":"y"}\n\n'
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_frame_that_is_cut_off(raw: bytes, cut: bool) -> None:
 
 
 def test_new_frame_is_one_line_to_clients_that_cut_text() -> None:
-    written = EventStream().write([{"a": "\u2028\u2029\x85"}])[0]
+    written = EventStream().encode([{"a": "\u2028\u2029\x85"}])[0]
     assert written == b'data: {"a":"\\u2028\\u2029\\u0085"}\n\n'
 
 

@@ -337,7 +337,7 @@ class RenamedModel(msgspec.Struct):
             outer, _, key = path.rpartition(".")
             part: Any = at(value, outer) if outer else value
             part[key] = self.model
-        return Frame(self.framing.write([value], frame)[0], encode(value)) if others and value else frame
+        return Frame(self.framing.encode([value], frame)[0], encode(value)) if others and value else frame
 
 
 class RenamedTools:

@@ -192,7 +192,7 @@ def drop_frame_fields(
     clean = without_names(value, names) if names else value
     if clean == (value if original is None else original):
         return frame, value
-    return Frame(framing.write([clean], frame)[0], encode(clean)), clean
+    return Frame(framing.encode([clean], frame)[0], encode(clean)), clean
 
 
 def without(value: Any, path: Sequence[str]) -> Any:

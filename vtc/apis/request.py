@@ -186,7 +186,7 @@ class Request(ABC):
         def stays(part: str | Opaque) -> bool:
             return isinstance(part, str) or not self._is_thought(part.part)
 
-        return replace(message.keeping(stays), reasoning="")
+        return replace(message.filter_parts(stays), reasoning="")
 
     @abstractmethod
     def _is_thought(self, part: Any) -> bool:
@@ -197,7 +197,7 @@ class Request(ABC):
 
         Sealed reasoning already stands among its parts. `field` is where servers of chat completions want the text.
         """
-        thought = (Opaque(thought=Thought(message.told_again)),) if message.told_again else ()
+        thought = (Opaque(thought=Thought(message.recalled_reasoning)),) if message.recalled_reasoning else ()
         return replace(message, content=(*thought, *message.content))
 
     def form_with(self, thoughts: tuple[str, ...]) -> Any:

@@ -51,7 +51,7 @@ def convert_to_stream(api: Api, body: bytes, request: Request | None = None) -> 
         events = [*api.unfold(decode(body, "replace"), request)]
     except UNFIT as error:
         raise NoReply(f"the body is no reply of {api.name}: {describe_body_fault(error)}") from None
-    return b"".join(framing.write(events)) + framing.last
+    return b"".join(framing.encode(events)) + framing.last
 
 
 def fold_rewritten(api: Api, body: bytes, before: bytes, after: bytes) -> bytes:
@@ -75,7 +75,7 @@ def make_error_stream(api: Api, request: Request, failure: Failure) -> bytes:
     """Make a stream that says nothing but an error."""
     framing, encoder = api.framing, api.encoder(request.form)
     events = [*encoder.write((Start(model=request.model), failure), 0), *encoder.end()]
-    return b"".join(framing.write(events)) + framing.last
+    return b"".join(framing.encode(events)) + framing.last
 
 
 def fold_stream(api: Api, stream: bytes) -> bytes:
@@ -85,7 +85,7 @@ def fold_stream(api: Api, stream: bytes) -> bytes:
 
 def _fold_frames(api: Api, stream: bytes) -> Mapping[str, Any]:
     framing = api.framing
-    reader = framing.reader()
+    reader = framing.make_reader()
     frames = [*reader.feed(stream.removesuffix(framing.last)), *reader.finish()]
     return api.fold([decode(frame.data) for frame in frames if frame.data])
 
@@ -135,7 +135,7 @@ def replies(api: Api, body: bytes) -> list[Reply]:
     decoder = api.decoder()
     if not decoder.framing.matches(body):
         body = convert_to_stream(api, body)
-    reader = decoder.framing.reader()
+    reader = decoder.framing.make_reader()
     choices: dict[int, list[Delta]] = {}
     usage: Usage | None = None
     for frame in [*reader.feed(body), *reader.finish()]:

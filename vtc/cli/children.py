@@ -29,7 +29,7 @@ def start_vtc(command: Sequence[str], output: IO[bytes], folder: Path | None = N
     """
     return subprocess.Popen(
         command,
-        env=parent.environment(folder),
+        env=parent.make_environment(folder),
         stdin=subprocess.PIPE,
         stdout=output,
         stderr=output,
@@ -42,7 +42,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
     """End a VTC that was started, by force if it does not end by itself."""
     if process.stdin and not process.stdin.closed:
         with suppress(OSError), process.stdin as pipe:
-            pipe.write(parent.IN_ORDER)
+            pipe.write(parent.ENDED_IN_ORDER)
     try:
         process.wait(LEAVE)
     except subprocess.TimeoutExpired:

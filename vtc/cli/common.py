@@ -38,7 +38,7 @@ def addon_path() -> None:
 
     mitmproxy must run in the environment that VTC is installed in, or have its packages.
     """
-    click.echo(launch.path())
+    click.echo(launch.find_script())
 
 
 profile_directories = click.option(

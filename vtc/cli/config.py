@@ -68,15 +68,15 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     def arguments(self) -> list[str]:
         """Make the arguments for mitmproxy that the command has no options for."""
-        return [*launch.as_set(_settings(self.options)), *self.mitmproxy]
+        return [*launch.format_sets(_settings(self.options)), *self.mitmproxy]
 
     def trust(self, sets: Sequence[str]) -> Trust:
         """Say whose certificates are trusted; what is typed wins."""
-        return Trust.of([*launch.settings(self.arguments()), *sets])
+        return Trust.from_settings([*launch.list_settings(self.arguments()), *sets])
 
     def confdir(self, sets: Sequence[str]) -> str:
         """Name the folder of mitmproxy's certificates; what is typed wins."""
-        return launch.confdir([*launch.settings(self.arguments()), *sets])
+        return launch.choose_confdir([*launch.list_settings(self.arguments()), *sets])
 
     def specs(self) -> dict[KeyPath, list[str]]:
         """List by its key what each setting makes of mitmproxy's options, as `NAME=VALUE`."""
@@ -84,7 +84,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         of_addon: dict[KeyPath, list[str]] = {
             ("options", name): [*_settings({name: value})] for name, value in self.options.items()
         }
-        return {**own, **of_addon, ("mitmproxy",): launch.settings(self.mitmproxy)}
+        return {**own, **of_addon, ("mitmproxy",): launch.list_settings(self.mitmproxy)}
 
 
 OPTIONS = {

@@ -19,7 +19,9 @@ def demo(web: bool) -> None:
     else is asked. Ends with 1 if the agent did not get through.
     """
     if importlib.util.find_spec("openai") is None:
-        raise click.ClickException(f"the demonstration needs the package openai: {launch.installing('openai')}")
+        raise click.ClickException(
+            f"the demonstration needs the package openai: {launch.format_install_command('openai')}"
+        )
     from vtc.demo import show  # mitmproxy takes a second to load
 
     sys.exit(0 if show.show(web=web) else 1)

@@ -25,8 +25,8 @@ from vtc.profiles.planner import Planner
 from vtc.profiles.settings import Settings
 from vtc.proxy import launch
 from vtc.proxy.asker import Asker, ServerAnswer
-from vtc.proxy.findings import findings
-from vtc.proxy.status import PATH, ownership_fault, status_of
+from vtc.proxy.findings import collect_findings
+from vtc.proxy.status import STATUS_PATH, format_ownership_fault, request_status
 from vtc.proxy.trust import TrustError
 from vtc.reporting import hints
 from vtc.scrub import escape_invisible, scrub
@@ -119,7 +119,7 @@ def _proxy(port: int, server: str, models: Sequence[str], confdir: str) -> Itera
     if not _listens(port):
         yield CheckLine("note", f"nothing listens at {at}: VTC does not run there")
         return
-    status, answer = status_of(Asker(f"http://{at}"), confdir)
+    status, answer = request_status(Asker(f"http://{at}"), confdir)
     if status is None:
         yield CheckLine("wrong", _stranger(at, answer))
         return
@@ -127,7 +127,7 @@ def _proxy(port: int, server: str, models: Sequence[str], confdir: str) -> Itera
     if status.version != __version__:
         yield CheckLine("note", f"it is not the VTC {__version__} that is asked here: start it again after an update")
     if not status.is_own:
-        yield CheckLine("note", f"{ownership_fault(confdir)}: `vtc launch` starts another")
+        yield CheckLine("note", f"{format_ownership_fault(confdir)}: `vtc launch` starts another")
     if server and not status.is_before(server):
         yield CheckLine(
             "wrong", f"it stands before another server than {server}: vtc run {server}, with another --port"
@@ -144,7 +144,7 @@ def _stranger(at: str, answer: ServerAnswer) -> str:
     """Say what listens in the place of VTC before a server."""
     if answer.headers.get("server", "").startswith("mitmproxy"):
         return f"at {at} a mitmproxy listens that stands before no model server: is it an ordinary proxy?"
-    words = answer.why if answer.error else f"{answer.status} to GET {PATH}"
+    words = answer.why if answer.error else f"{answer.status} to GET {STATUS_PATH}"
     return (
         f"at {at} another program listens, or a mitmproxy without VTC (it answers {words}): "
         "start VTC with another --port"
@@ -153,7 +153,7 @@ def _stranger(at: str, answer: ServerAnswer) -> str:
 
 def _certificate() -> CheckLine:
     """Look at what clients must trust where VTC is a proxy for HTTPS."""
-    file = launch.certificate()
+    file = launch.certificate_path()
     try:
         until = x509.load_pem_x509_certificate(file.read_bytes()).not_valid_after_utc
     except OSError:
@@ -169,7 +169,7 @@ def _certificate() -> CheckLine:
 
 def _server(asker: Asker, profiles: Profiles, models: list[str]) -> Iterator[CheckLine]:
     """Ask a model server which it is, and for its `models`."""
-    found = findings(asker, Planner(profiles, Settings()))
+    found = collect_findings(asker, Planner(profiles, Settings()))
     lost = not (found.server or found.is_sound)
     first, *more = found.lines
     yield CheckLine("wrong" if lost else "ok", first)

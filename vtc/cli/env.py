@@ -22,7 +22,7 @@ from vtc.profiles.schema import VARIABLE
 from vtc.proxy import launch
 from vtc.proxy.address import Address
 from vtc.proxy.asker import Asker
-from vtc.proxy.status import ownership_fault, status_of
+from vtc.proxy.status import format_ownership_fault, request_status
 
 KEY = "any"
 """What an agent sends as its key where the server wants none: most do not start without one."""
@@ -201,15 +201,15 @@ def env(
 
 def _is_vtc(server: str) -> bool:
     """True if a VTC of this machine answers at a URL; servers elsewhere are not asked."""
-    return _is_near(server) and status_of(Asker(server, seconds=1))[0] is not None
+    return _is_near(server) and request_status(Asker(server, seconds=1))[0] is not None
 
 
 def _warn_of_strangers(address: str, confdir: str) -> None:
     """Warn of a listener of this machine that the agent would ask and that may be another user's."""
     if _is_near(address):
-        status, answer = status_of(Asker(address, seconds=1), confdir)
+        status, answer = request_status(Asker(address, seconds=1), confdir)
         if not (answer.error or (status and status.is_own)):
-            click.echo(f"vtc: something listens at {address}, but {ownership_fault(confdir)}", err=True)
+            click.echo(f"vtc: something listens at {address}, but {format_ownership_fault(confdir)}", err=True)
 
 
 def _is_near(server: str) -> bool:

@@ -151,22 +151,25 @@ def _of_flows(plans: Planner, file: Path, call: ToolCall | None) -> Iterator[dic
 
     try:
         with file.open("rb") as opened:
-            for flow in flows.load(opened):
-                api = flows.api(flow)
-                if api is None and not flows.unread(flow):
+            for flow in flows.load_flows(opened):
+                api = flows.find_client_api(flow)
+                if api is None and not flows.find_unread(flow):
                     continue
                 status = f" {flow.response.status_code}" if flow.response else ""
                 about: dict[str, Any] = {
-                    "flow": f"{flow.request.pretty_host}{flows.where(flow)}{status} {flow.id[:8]}",
+                    "flow": f"{flow.request.pretty_host}{flows.format_path(flow)}{status} {flow.id[:8]}",
                     "comment": flow.comment,
-                    "done": dict(view.sections(flows.report(flow) or {})),
+                    "done": dict(view.sections(flows.get_report(flow) or {})),
                 }
                 if api is None:
-                    yield {**about, "problem": f"left alone: {flows.unread(flow)}"}
+                    yield {**about, "problem": f"left alone: {flows.find_unread(flow)}"}
                     continue
                 try:
-                    body = flows.original(flow, "request")
-                    yield {**about, **_of_body(flows.as_captured(flow, plans), flows.facts(flow), api, body, call)}
+                    body = flows.get_original(flow, "request")
+                    yield {
+                        **about,
+                        **_of_body(flows.restore_settings(flow, plans), flows.read_facts(flow), api, body, call),
+                    }
                 except ValueError as error:
                     yield {**about, "problem": str(error)}
     except ValueError as error:

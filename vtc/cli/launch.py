@@ -36,7 +36,7 @@ from vtc.proxy.asker import Asker
 from vtc.proxy.findings import detect_apis, identify_server
 from vtc.proxy.findings import list_models as models_of
 from vtc.proxy.stats import Figures
-from vtc.proxy.status import ownership_fault, status_of
+from vtc.proxy.status import format_ownership_fault, request_status
 
 STARTUP = 60.0
 """Seconds after which a VTC that does not answer is given up."""
@@ -157,7 +157,7 @@ def _models(asker: Asker, profiles: Profiles) -> list[str]:
     """List the models of a server; ends the program if it does not answer."""
     identity = identify_server(asker, profiles)
     if not identity.is_there:
-        raise click.ClickException(identity.told)
+        raise click.ClickException(identity.message)
     return [*(identity.models or models_of(asker, API_NAMES))]
 
 
@@ -182,11 +182,11 @@ def _find_running(port: int, server: str, confdir: str) -> str | None:
     Any user of this machine may listen there, and would be sent the key and all prompts.
     """
     address = f"http://127.0.0.1:{port}"
-    status, _ = status_of(Asker(address, seconds=1), confdir)
+    status, _ = request_status(Asker(address, seconds=1), confdir)
     if not (status and status.mode == "rewrite" and status.is_before(server)):
         return None
     if not status.is_own:
-        click.echo(f"vtc: the VTC at {address} is not used: {ownership_fault(confdir)}", err=True)
+        click.echo(f"vtc: the VTC at {address} is not used: {format_ownership_fault(confdir)}", err=True)
         return None
     click.echo(f"vtc: the VTC at {address} is used", err=True)
     return address
@@ -225,7 +225,7 @@ class OwnProxy:
     def _wait(self, server: str) -> None:
         begun = time.monotonic()
         while self._process.poll() is None and time.monotonic() - begun < STARTUP:
-            status, _ = status_of(Asker(self.address, seconds=1), self._confdir)
+            status, _ = request_status(Asker(self.address, seconds=1), self._confdir)
             if status and status.is_before(server) and status.is_own:  # another program may have taken the port
                 return
             time.sleep(PAUSE)

@@ -11,7 +11,7 @@ import click
 
 from vtc.proxy.asker import Asker
 from vtc.proxy.findings import list_models
-from vtc.proxy.status import status_of
+from vtc.proxy.status import request_status
 
 PORTS = (11434, 1234, 8000, 8080, 30000)
 """Those of Ollama, LM Studio, vLLM, llama.cpp and SGLang."""
@@ -34,7 +34,7 @@ def find_servers() -> list[LocalServer]:
 def _ask_server(url: str) -> LocalServer | None:
     asker = Asker(url, seconds=SECONDS)
     models = list_models(asker, ("ollama-chat",))
-    return LocalServer(url, models) if models and not status_of(asker)[0] else None
+    return LocalServer(url, models) if models and not request_status(asker)[0] else None
 
 
 def choose_server(command: str) -> str:

@@ -249,7 +249,7 @@ def _describe_step(entry: TracedStep | PassedOver) -> dict[str, Any]:
 def _lacking(event: Call, tools: Mapping[str, Tool]) -> dict[str, list[str]]:
     """Tell which required parameters a call lacks, if any."""
     tool = tools.get(event.call.name)
-    lacks = tool.schema.missing(json.loads(event.call.arguments)) if tool else []
+    lacks = tool.schema.list_missing(json.loads(event.call.arguments)) if tool else []
     return {"lacks": lacks} if lacks else {}
 
 

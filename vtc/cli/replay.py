@@ -54,8 +54,8 @@ def _flows(file: Path, plans: Planner) -> Iterator[dict[str, Any]]:
         Progress(console=console, transient=True, disable=not console.is_terminal) as progress,
         progress.open(file, "rb", description="replaying") as opened,
     ):
-        for flow in flows.load(opened):
-            if flows.api(flow):
+        for flow in flows.load_flows(opened):
+            if flows.find_client_api(flow):
                 yield replaying.replay_flow(flow, plans)
 
 

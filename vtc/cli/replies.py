@@ -102,17 +102,17 @@ def load_replies(file: Any, profiles: Profiles, flow: str = "", port: int = laun
 def _fetch_unread_reply(flow: str, port: int) -> bytes:
     """Ask a VTC of this machine for a reply that it could not read."""
     from vtc.proxy.asker import Asker  # mitmproxy takes a second to load
-    from vtc.proxy.unread_calls import MOST, PATH
+    from vtc.proxy.unread_calls import MAX_CASES, UNREAD_PATH
 
-    answer = Asker(f"http://127.0.0.1:{port}").ask(f"{PATH}{quote(flow)}")
+    answer = Asker(f"http://127.0.0.1:{port}").ask(f"{UNREAD_PATH}{quote(flow)}")
     if answer.error:
         raise click.ClickException(
             f"nothing answers at 127.0.0.1:{port} ({answer.why}): name the --port of VTC, or the file of saved flows"
         )
     if not answer.ok:
         raise click.ClickException(
-            f"VTC at 127.0.0.1:{port} keeps no reply with the id {flow} (only the last {MOST} that it could not read): "
-            "name the file of saved flows"
+            f"VTC at 127.0.0.1:{port} keeps no reply with the id {flow} (only the last {MAX_CASES} that "
+            "it could not read): name the file of saved flows"
         )
     return answer.body
 
@@ -144,16 +144,16 @@ def _of_cases(data: bytes) -> list[GivenReply]:
 def _of_flows(data: bytes, planner: Planner) -> Iterator[GivenReply]:
     from vtc.proxy import captured, flows  # mitmproxy takes a second to load
 
-    for flow in flows.load(io.BytesIO(data)):
-        if not flows.api(flow):
+    for flow in flows.load_flows(io.BytesIO(data)):
+        if not flows.find_client_api(flow):
             continue
         try:
-            reply = captured.reply_of(flow)
-            case = captured.case_of(flow, planner, reply)
+            reply = captured.read_reply(flow)
+            case = captured.make_case(flow, planner, reply)
         except ValueError as error:
             click.echo(f"vtc: flow {flow.id[:SHORT]} is skipped: {error}", err=True)
             continue
-        yield GivenReply.of(reply, f"flow {flow.id[:SHORT]}, {flow.request.pretty_host}{flows.where(flow)}", case)
+        yield GivenReply.of(reply, f"flow {flow.id[:SHORT]}, {flow.request.pretty_host}{flows.format_path(flow)}", case)
 
 
 def _of_api(data: bytes) -> list[GivenReply]:
@@ -174,7 +174,7 @@ def _body(api: Api, data: bytes) -> bytes:
     except ValueError:
         return data
     if isinstance(value, list) and all(isinstance(event, dict) for event in value):
-        return b"".join(api.framing.write(value))
+        return b"".join(api.framing.encode(value))
     return encode(value)
 
 

@@ -26,9 +26,9 @@ from vtc.profiles.planner import Planner
 from vtc.profiles.schema import API_NAMES
 from vtc.proxy import keys, launch, options
 from vtc.proxy.address import Address
-from vtc.proxy.address import upstream as address_of
+from vtc.proxy.address import parse_upstream as address_of
 from vtc.proxy.asker import Asker
-from vtc.proxy.findings import findings
+from vtc.proxy.findings import collect_findings
 from vtc.proxy.trust import Trust
 from vtc.scrub import escape_invisible
 
@@ -113,7 +113,7 @@ def run(
     What stands after `--` goes to mitmproxy: `vtc run http://127.0.0.1:8000 -- -w flows`.
     """
     upstream, more = _split_arguments(upstream, more)
-    more = [*launch.as_set(sets), *more]
+    more = [*launch.format_sets(sets), *more]
     file, settings = config.load_config(named)
     directories = options.pop("directories") or config.directories(file, settings)
     log = options.pop("log") or (config.beside(file, settings.log) if settings.log else None)
@@ -131,17 +131,17 @@ def run(
         raise click.BadParameter(problem, param_hint="UPSTREAM")
     # Of an option of one value the last counts: what is written in the file, then what is typed.
     own = config.as_options({**options, "log": log})
-    arguments = [*settings.arguments(), *launch.as_set(own), *more]
-    values = launch.settings(arguments)
+    arguments = [*settings.arguments(), *launch.format_sets(own), *more]
+    values = launch.list_settings(arguments)
     profiles = [f"vtc_profiles={directory}" for directory in directories]
     planner = _check_options(profiles, values, file, settings)
     with _said_in(file, ("key_env",) if settings.key_env and settings.key_env == options["key_env"] else ()):
         _tell_of_keys(planner, server, Address(address, at), values)
-    arguments = [*launch.as_set(f"vtc_profiles={directory.absolute()}" for directory in directories), *arguments]
-    command = launch.command(program, server, address, at, arguments, quiet=not verbose)
+    arguments = [*launch.format_sets(f"vtc_profiles={directory.absolute()}" for directory in directories), *arguments]
+    command = launch.build_command(program, server, address, at, arguments, quiet=not verbose)
     if dry_run:
         click.echo(shlex.join(command))
-        _tell_of_server(server, planner, launch.settings(command))
+        _tell_of_server(server, planner, launch.list_settings(command))
         return
     if file != config.NOWHERE:
         click.echo(f"vtc: settings from {file}", err=True)
@@ -223,8 +223,8 @@ def _tell_of_server(server: str, planner: Planner, settings: Sequence[str]) -> N
     values = dict(setting.partition("=")[::2] for setting in settings)
     if not server or values.get("vtc_discover") != "on":
         return
-    found = findings(Asker(server, trust=Trust.of(settings)), planner)
-    for line in found.lines if found.is_there or found.is_mixed_up else ():
+    found = collect_findings(Asker(server, trust=Trust.from_settings(settings)), planner)
+    for line in found.lines if found.is_there or found.has_wrong_scheme else ():
         click.echo(f"# found now, asked when it starts: {escape_invisible(line)}", err=True)
 
 
@@ -241,14 +241,14 @@ def server_url(upstream: str) -> str:
 def _check_options(profiles: Sequence[str], values: Sequence[str], file: Path, settings: Config) -> Planner:
     """Make the planner; end the program if the addon would refuse these `NAME=VALUE`s."""
     try:
-        return options.make_planner([*profiles, *values])
+        return options.build_planner_from_specs([*profiles, *values])
     except ProfileError as error:
         click.echo(str(error), err=True)
         sys.exit(1)
     except options.RefusedOption as error:
         for key, specs in settings.specs().items():  # the key that is refused by itself is the one to blame
             with _said_in(file, key), suppress(ProfileError):
-                options.make_planner([*profiles, *specs])
+                options.build_planner_from_specs([*profiles, *specs])
         raise click.UsageError(str(error)) from None
 
 
@@ -271,9 +271,9 @@ def _tell_of_keys(planner: Planner, server: str, address: Address, settings: Seq
     variable, upstream = values.get(keys.OPTION, ""), address_of(server)
     if variable and not upstream:
         raise click.UsageError("--key-env: whose key it is must be said: vtc run URL --key-env NAME")
-    lenders = keys.lenders(planner.profiles, upstream, variable)
+    lenders = keys.list_lenders(planner.profiles, upstream, variable)
     shared = values.get("vtc_share_keys") == "on"
-    if faults := [*keys.faults(lenders, [address], shared=shared)]:
+    if faults := [*keys.find_faults(lenders, [address], shared=shared)]:
         raise click.ClickException("\n".join(faults))
     for lender in lenders:
         click.echo(f"vtc: {lender.lends}", err=True)

@@ -19,7 +19,7 @@ from vtc.profiles import loader
 from vtc.proxy import launch
 from vtc.proxy.asker import Asker
 from vtc.proxy.draft_file import DraftFile
-from vtc.proxy.status import ownership_fault, status_of
+from vtc.proxy.status import format_ownership_fault, request_status
 
 NEEDED = "needs the package textual"
 
@@ -55,7 +55,7 @@ def watch(file: Path, folders: Sequence[Path], is_over: Callable[[], bool] = lam
 def check_terminal(otherwise: str) -> None:
     """End the program with an error where nothing can be shown in a terminal; `otherwise` says what can be done."""
     if find_spec("textual") is None:
-        raise click.UsageError(f"this {NEEDED}: {launch.installing('textual')}")
+        raise click.UsageError(f"this {NEEDED}: {launch.format_install_command('textual')}")
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise click.UsageError(f"this needs a terminal; {otherwise}")
 
@@ -98,7 +98,7 @@ def _draft(flow: str, port: int, folders: Sequence[Path]) -> DraftFile:
 def _log_of(url: str) -> Path:
     """Ask a VTC of this machine where it writes its log."""
     confdir = config.load_config(None)[1].confdir(())
-    status, answer = status_of(Asker(url), confdir)
+    status, answer = request_status(Asker(url), confdir)
     if answer.error:
         raise click.ClickException(f"nothing answers at {url} ({answer.why}): name its URL, or the file of its log")
     if status is None:
@@ -109,6 +109,7 @@ def _log_of(url: str) -> Path:
         )
     if not status.is_own:
         raise click.ClickException(
-            f"VTC at {url} names {status.log} as its log, but {ownership_fault(confdir)}: name the file if you trust it"
+            f"VTC at {url} names {status.log} as its log, but {format_ownership_fault(confdir)}: "
+            "name the file if you trust it"
         )
     return Path(status.log)

@@ -1,5 +1,5 @@
 """`vtc demo`: one agent turn through a real mitmproxy, shown side by side."""
 
-from vtc.demo.server import DemoServer, reply, running
+from vtc.demo.server import DemoServer, run_server, write_reply
 
-__all__ = ["DemoServer", "reply", "running"]
+__all__ = ["DemoServer", "run_server", "write_reply"]

@@ -17,12 +17,12 @@ from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-MODEL = "demo-model"
-PIECE = 4
+DEMO_MODEL = "demo-model"
+CHUNK_CHARS = 4
 """Characters a chunk, about what one token of a real model is."""
 
 # What shows a format in a prompt, and how the model then writes its own call.
-FORMATS = (
+CALL_FORMATS = (
     ("<parameter=", "<tool_call>\n<function=%s>\n<parameter=%s>\n%s\n</parameter>\n</function>\n</tool_call>"),
     ("<invoke", '<invoke name="%s">\n<parameter name="%s">%s</parameter>\n</invoke>'),
     ("</tool_call>", '<tool_call>\n{"name": "%s", "arguments": {"%s": "%s"}}\n</tool_call>'),
@@ -32,7 +32,7 @@ FORMATS = (
 )
 
 
-def reply(messages: list[dict[str, Any]]) -> str:
+def write_reply(messages: list[dict[str, Any]]) -> str:
     """Return what the model writes next."""
     texts = [_text(message.get("content")) for message in messages]
     result = re.search(r"(?:^|\n|>)The secret word is (\S+?)\.", texts[-1])
@@ -44,7 +44,7 @@ def reply(messages: list[dict[str, Any]]) -> str:
     system = texts[0] if messages[0].get("role") == "system" else ""
     if "read_file" not in system:
         return "I would have to read the file for that, but I was given no tools."
-    call = next(form for sample, form in FORMATS if sample in system)
+    call = next(form for sample, form in CALL_FORMATS if sample in system)
     return "Let me look into that file.\n\n" + call % ("read_file", "path", wanted[1])
 
 
@@ -82,7 +82,7 @@ class _DemoHandler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         if self.path == "/v1/models":
-            self._send(200, {"object": "list", "data": [{"id": MODEL, "object": "model", "owned_by": "vtc"}]})
+            self._send(200, {"object": "list", "data": [{"id": DEMO_MODEL, "object": "model", "owned_by": "vtc"}]})
         else:
             self._send_error(404, f"there is no {self.path}")
 
@@ -95,7 +95,7 @@ class _DemoHandler(BaseHTTPRequestHandler):
             request = json.loads(body)
             messages = request["messages"]
             uses_tools = "tools" in request or any(message.get("role") == "tool" for message in messages)
-            text = "" if uses_tools else reply(messages)
+            text = "" if uses_tools else write_reply(messages)
         except (ValueError, LookupError, TypeError, AttributeError):
             self._send_error(400, "this is no request with messages")
             return
@@ -130,7 +130,7 @@ class _DemoHandler(BaseHTTPRequestHandler):
             "id": f"chatcmpl-{number}",
             "object": kind,
             "created": number,
-            "model": request.get("model", MODEL),
+            "model": request.get("model", DEMO_MODEL),
             "choices": [{"index": 0, **choice}],
         }
 
@@ -148,13 +148,13 @@ class _DemoHandler(BaseHTTPRequestHandler):
 
 def _deltas(text: str) -> Iterator[tuple[dict[str, str], str | None]]:
     yield {"role": "assistant", "content": ""}, None
-    for at in range(0, len(text), PIECE):
-        yield {"content": text[at : at + PIECE]}, None
+    for at in range(0, len(text), CHUNK_CHARS):
+        yield {"content": text[at : at + CHUNK_CHARS]}, None
     yield {}, "stop"
 
 
 @contextmanager
-def running(port: int = 0) -> Iterator[DemoServer]:
+def run_server(port: int = 0) -> Iterator[DemoServer]:
     """The server in a thread; port 0 is any free one."""
     with DemoServer(port) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)

@@ -22,8 +22,8 @@ from rich.text import Text
 from vtc.demo import server
 from vtc.proxy import launch
 
-WORD = "marmalade"
-TOOL = {
+SECRET_WORD = "marmalade"
+READ_FILE_TOOL = {
     "type": "function",
     "function": {
         "name": "read_file",
@@ -38,19 +38,19 @@ TOOL = {
 
 
 @contextmanager
-def proxy(upstream: str, confdir: Path, *, web: bool) -> Iterator[tuple[str, str]]:
+def run_proxy(upstream: str, confdir: Path, *, web: bool) -> Iterator[tuple[str, str]]:
     """mitmdump or mitmweb with the addon; gives the proxy's address and mitmweb's."""
     more = ["--set", "vtc_tools=prompt", "--set", "vtc_dialect=qwen3-coder", "--set", f"confdir={confdir}"]
-    more += ["--no-web-open-browser", "--web-port", str(_free_port())] if web else []
-    command = launch.command("mitmweb" if web else "mitmdump", upstream, "127.0.0.1", 0, more)
+    more += ["--no-web-open-browser", "--web-port", str(_find_free_port())] if web else []
+    command = launch.build_command("mitmweb" if web else "mitmdump", upstream, "127.0.0.1", 0, more)
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         try:
-            yield _addresses(process, web)
+            yield _wait_for_addresses(process, web)
         finally:
             process.terminate()
 
 
-def _addresses(process: subprocess.Popen[str], web: bool) -> tuple[str, str]:
+def _wait_for_addresses(process: subprocess.Popen[str], web: bool) -> tuple[str, str]:
     """Wait until it listens; afterwards its log is read and thrown away, so that it never blocks."""
     assert process.stdout is not None
     listening = page = ""
@@ -67,21 +67,25 @@ def _addresses(process: subprocess.Popen[str], web: bool) -> tuple[str, str]:
     raise SystemExit("the proxy did not start:\n" + "".join(log))
 
 
-def _free_port() -> int:
+def _find_free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
 
 
-def agent(base_url: str, folder: Path, console: Console, model: server.DemoServer) -> str:
+def run_agent(base_url: str, folder: Path, console: Console, model: server.DemoServer) -> str:
     """Ask, call, tool result, answer; prints both sides of each turn and returns the answer."""
     import openai
 
     client = openai.OpenAI(base_url=f"{base_url}/v1", api_key="not-needed")
     messages: list[Any] = [{"role": "user", "content": "What does note.txt say?"}]
     while True:
-        with client.chat.completions.stream(model=server.MODEL, messages=messages, tools=[TOOL]) as stream:  # type: ignore[list-item]
+        with client.chat.completions.stream(
+            model=server.DEMO_MODEL,
+            messages=messages,
+            tools=[READ_FILE_TOOL],  # type: ignore[list-item]
+        ) as stream:
             choice = stream.get_final_completion().choices[0]
         message = choice.message
         calls = [
@@ -114,13 +118,13 @@ def show(*, web: bool) -> bool:
     console = Console(width=None if sys.stdout.isatty() else 80)
     with (
         tempfile.TemporaryDirectory() as folder,
-        server.running() as model,
-        proxy(model.url, Path(folder, "mitmproxy"), web=web) as (url, page),
+        server.run_server() as model,
+        run_proxy(model.url, Path(folder, "mitmproxy"), web=web) as (url, page),
     ):
-        Path(folder, "note.txt").write_text(f"The secret word is {WORD}.\n")
+        Path(folder, "note.txt").write_text(f"The secret word is {SECRET_WORD}.\n")
         console.print(f"client -> {url} (mitmproxy with VTC) -> {model.url} (scripted model server)\n")
-        answer = agent(url, Path(folder), console, model)
-        worked = WORD in answer
+        answer = run_agent(url, Path(folder), console, model)
+        worked = SECRET_WORD in answer
         console.print("the agent finished its task" if worked else "the agent did not get through")
         if web:
             at, _, token = page.partition("/?")

@@ -30,7 +30,7 @@ from vtc.exchange.replying.factory import ReplyFactory, is_warm
 from vtc.exchange.replying.fate import JSON, WITHHELD, Fate, LocalReply, OwnReplies
 from vtc.exchange.replying.stream import Stream
 from vtc.exchange.whole_replies import Ask, NoAnswer, WholeReplies
-from vtc.json_text import decode, encode, is_proper
+from vtc.json_text import decode, encode, is_unambiguous
 from vtc.profiles.matching import Facts
 from vtc.profiles.memory import Memory
 from vtc.profiles.plan import Plan
@@ -103,7 +103,7 @@ class Session:
         self.plan = plan
         apis = plan.stack.apis
         self.server = self._api if not apis or self._api.name in apis else find_api(apis[0]) or self._api
-        # The server gets no header of flags that its API has not (`proxy.refusing.translate_headers`).
+        # The server gets no header of flags that its API has not (`proxy.server_request.translate_headers`).
         has_flags = self.server.place.flags == self._api.place.flags
         received = self._received if has_flags else ReceivedRequest(self._received.body, {})
         self._past = past
@@ -162,7 +162,7 @@ class Session:
             planned = planning(planner, facts, request, memory)
             plan, past = planned({})
             unshaped = bool(request.body.lines) and plan.steps.get("shapes") is False
-            improper = plan.is_strict and not is_proper(body)  # its server may read another request than VTC
+            improper = plan.is_strict and not is_unambiguous(body)  # its server may read another request than VTC
             if unshaped or improper:
                 body = encode(decode(body)) if improper else body
                 request = api.request(body, facts.path, as_it_came=unshaped)
@@ -289,7 +289,7 @@ class Session:
         may have to be asked once more at its end.
         """
         self._encoder.confirm()
-        decoder = compression.decoder(content_encoding)
+        decoder = compression.make_decoder(content_encoding)
         if whole or not self.plan.stack.silences:
             self._forget()
         as_one = self.whole.rewrite if whole or isinstance(self.server.framing, EventStream) else None
@@ -303,7 +303,7 @@ class Session:
         if first.turn:
             self.whole.reminder.mark_answered(first.turn)
         self._forget()
-        return self._factory.stream(compression.decoder(""), self.report, whole=False, clock=clock, first=first)
+        return self._factory.stream(compression.make_decoder(""), self.report, whole=False, clock=clock, first=first)
 
     def look_for_unread(self, received: Callable[[], bytes | None]) -> Callable[[str], Case] | None:
         """Note in the report what looks like a call where none was read; return what makes a case of it, given an id.

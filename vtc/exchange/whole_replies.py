@@ -236,11 +236,11 @@ class WholeReplies:
             if inner == body:
                 raise
             body, (received, is_stream) = inner, self._convert_to_stream(inner)
-        stream = self._factory.stream(compression.decoder(""), report, whole=not is_stream)
+        stream = self._factory.stream(compression.make_decoder(""), report, whole=not is_stream)
         sent = b"".join([*stream.feed(received), *stream.finish()])
         if (turn := stream.turn) and more is not None:
             rest, is_rest_stream = self._convert_to_stream(more)
-            stream = self._factory.stream(compression.decoder(""), report, whole=not is_rest_stream, first=stream)
+            stream = self._factory.stream(compression.make_decoder(""), report, whole=not is_rest_stream, first=stream)
             sent += b"".join([*stream.feed(rest), *stream.finish()])
         elif turn:
             sent += b"".join(stream.let_end())

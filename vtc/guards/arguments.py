@@ -250,7 +250,7 @@ class Arguments(Guard):
             return [event]
         name = event.call.name
         try:
-            arguments = json_text.read(event.call.arguments)
+            arguments = json_text.parse(event.call.arguments)
         except ValueError as error:
             return self._misfit(event, Mismatch(f"they are no JSON: {error}"))
         coerced, text = None, ""
@@ -262,7 +262,7 @@ class Arguments(Guard):
             if fault.told and self._coerce and isinstance(arguments, dict):
                 coerced = checker.coerce(arguments)
             if coerced:
-                text = json_text.rewritten(event.call.arguments, coerced[0])
+                text = json_text.serialize_changed(event.call.arguments, coerced[0])
         except Uncheckable as error:
             return [Intervention("arguments", "unchecked", name, str(error)), event]
         except TakesTooLongError:
@@ -316,7 +316,7 @@ def _as_type(value: Any, wanted: str | list[str]) -> tuple[Any, str] | None:
         return (json.dumps(value, ensure_ascii=False), "string")
     text = value.strip()
     try:
-        value_read = _PYTHON[text] if text in _PYTHON else json_text.read(text, json_text.exactly)
+        value_read = _PYTHON[text] if text in _PYTHON else json_text.parse(text, json_text.parse_exact_number)
     except (ValueError, RecursionError):
         return None
     from jsonschema import Draft202012Validator

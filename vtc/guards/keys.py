@@ -85,7 +85,7 @@ class Keys(Guard):
         if not isinstance(event, Call) or not self.may_refuse(name := event.call.name):
             return [event]
         try:
-            arguments = json_text.read_twice(event.call.arguments)
+            arguments = json_text.parse_twice(event.call.arguments)
         except ValueError:
             return [event]  # those who look at them tell so
         schema = self._tools[name].parameters if name in self._tools else {}

@@ -50,7 +50,7 @@ class OutputFilter:
         if isinstance(event, Text) and self._meets:
             return self._release_events(self._filter_text(self._undecided + event.raw, final=False))
         events = self._filter_text(self._undecided, final=True)
-        call = event.as_told() if isinstance(event, CallText) else None
+        call = event.as_plain_text() if isinstance(event, CallText) else None
         self._pass(leaving(event))
         if not isinstance(call or event, Text):
             self._meets = bool(self._passed)

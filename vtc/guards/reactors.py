@@ -263,10 +263,10 @@ def _apply_rule(reactor: Reactor, event: Call, fault: str, budget: Budget) -> tu
     if fault and not then.refuse:
         raise ValueError(fault)
     if not fault:
-        arguments = json_text.read_twice(event.call.arguments, json_text.to_keep)
+        arguments = json_text.parse_twice(event.call.arguments, json_text.parse_kept_number)
         if changes := list(_changes(then, name, arguments, budget)):
             out.append(Intervention(policy, "changed", name, ", ".join(changes)))
-            call = replace(event.call, name=then.rename_tool or name, arguments=json_text.write(arguments))
+            call = replace(event.call, name=then.rename_tool or name, arguments=json_text.serialize(arguments))
             event = replace(event, call=call, changed=True)
     if then.tag:
         out.append(Intervention(policy, "tagged", name, then.tag))
@@ -281,7 +281,7 @@ def _apply_rule(reactor: Reactor, event: Call, fault: str, budget: Budget) -> tu
 def _read(text: str) -> tuple[Any, str]:
     """Read arguments, also if they are encoded twice; return them, and why they cannot be read, empty if they can."""
     try:
-        value = json_text.read_twice(text)
+        value = json_text.parse_twice(text)
     except ValueError as error:
         return None, f"its arguments cannot be read ({error})"
     return value, "" if isinstance(value, dict) else "its arguments are no JSON object"

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol
 from vtc.profiles.identity import credentials_of
 from vtc.profiles.loader import Source
 from vtc.profiles.schema import Match, names_hosts
-from vtc.scrub import secrets
+from vtc.scrub import collect_secrets
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Facts:
     @cached_property
     def secrets(self) -> tuple[str, ...]:
         """Collect what the request carries as a credential."""
-        return secrets(self.headers, self.query, self.body)
+        return collect_secrets(self.headers, self.query, self.body)
 
 
 class Matched(Protocol):

@@ -24,38 +24,45 @@ from vtc.exchange import Session, SessionOpening
 from vtc.profiles.matching import Facts
 from vtc.profiles.memory import Memory
 from vtc.profiles.planner import PROMPT, Planner
-from vtc.proxy import beside, bodies, connections, flows, options, views
-from vtc.proxy.beside import SideQuestions
-from vtc.proxy.bodies import STREAMED, BodyRecorder
+from vtc.proxy import bodies, connections, flows, options, side_questions, views
+from vtc.proxy.bodies import STREAMED_MEDIA_TYPES, BodyRecorder
 from vtc.proxy.boundary import Boundary
 from vtc.proxy.commands import Commands
 from vtc.proxy.connections import Turns
+from vtc.proxy.continuation import begin_continuation
 from vtc.proxy.discovery import Discovery
-from vtc.proxy.flows import AGAIN, METADATA
-from vtc.proxy.follow_up import RestOfReplies, hear
-from vtc.proxy.going_on import begin
-from vtc.proxy.lines import LogLines
+from vtc.proxy.flows import FOLLOW_UP_OF, METADATA
+from vtc.proxy.follow_up import RestOfReplies, forward_to_listener
 from vtc.proxy.log import Log
-from vtc.proxy.originals import OriginalRequest, renew
+from vtc.proxy.log_lines import LogLines
+from vtc.proxy.originals import OriginalRequest, restore_received
 from vtc.proxy.page import Page
 from vtc.proxy.parent import Parent
-from vtc.proxy.refusing import NO_WEBSOCKET, build_request, decline_websocket, refuse
 from vtc.proxy.reload import Reloader
 from vtc.proxy.secret import derive_secret
 from vtc.proxy.server_keys import ServerKeys
+from vtc.proxy.server_request import NO_WEBSOCKET, build_request, decline_websocket, refuse
+from vtc.proxy.side_questions import SideQuestions
 from vtc.proxy.startup import Startup
 from vtc.proxy.stats import Metrics, Stats
 from vtc.proxy.status_endpoint import StatusEndpoint
-from vtc.proxy.stream_callable import HOLDING, LiveExchange, broken_off, observing, rewriting, withholding
+from vtc.proxy.stream_callable import (
+    HOLDING_COMMENT,
+    LiveExchange,
+    format_break,
+    make_observer,
+    make_rewriter,
+    withhold,
+)
 from vtc.proxy.unread_calls import UnreadCalls
-from vtc.proxy.whole import dealt_with, is_long, run_work
+from vtc.proxy.whole_reply import is_long, process_reply, run_work
 from vtc.reporting.report import Report, model_name
 from vtc.scrub import escape_invisible, scrub, scrub_data
 from vtc.wire.compression import UnsupportedEncoding
 
 logger = logging.getLogger(__name__)
 
-MARKS = {
+FLOW_MARKERS = {
     "rewritten": ":hammer:",
     "repaired": ":wrench:",
     "refused": ":warning:",
@@ -67,7 +74,7 @@ MARKS = {
 }
 """By outcome, for the flow list and for `~marker`."""
 
-SLOW = 0.1
+SLOW_SECONDS = 0.1
 """Seconds of work on one exchange beyond which it is a warning, if they are also more than a 50th of its time."""
 
 
@@ -79,7 +86,7 @@ def _freeze() -> None:
     gc.freeze()
 
 
-def _opening(
+def _open_session(
     api: Api, request: http.Request, facts: Facts, planner: Planner, seed: str, memory: Memory | None, secret: bytes
 ) -> tuple[SessionOpening, bytes]:
     """Read a request; return its body, too."""
@@ -92,7 +99,7 @@ def _opening(
     return Session.opening(api, body, facts, planner, seed, memory, secret), body
 
 
-def _rewritten(opening: SessionOpening) -> tuple[Session, bytes]:
+def _rewrite_request(opening: SessionOpening) -> tuple[Session, bytes]:
     exchange = opening.exchange()
     return exchange, exchange.request()
 
@@ -130,7 +137,7 @@ class VirtualToolCalling:
             boundary.enclose(addon)
 
     def load(self, loader: Loader) -> None:
-        options.add(loader)
+        options.declare_options(loader)
         views.register()
         connections.HOLDERS.add(self)
 
@@ -156,14 +163,14 @@ class VirtualToolCalling:
     # The request
 
     async def request(self, flow: http.HTTPFlow) -> None:
-        if api := flows.api_of_websocket(flow):
+        if api := flows.find_websocket_api(flow):
             self._decline(flow, api)
             return
         if self.planner is None or ctx.options.vtc_mode == "off":
             return
-        if flow.is_replay == "request" and AGAIN not in flow.metadata:
-            renew(flow)
-        api = flows.api(flow)
+        if flow.is_replay == "request" and FOLLOW_UP_OF not in flow.metadata:
+            restore_received(flow)
+        api = flows.find_client_api(flow)
         planner = self._discovery.inform_planner(flow, self.planner)
         if not flow.live and (flow.response or flow.error):  # opened from a file: mitmproxy runs all hooks again
             return
@@ -171,18 +178,18 @@ class VirtualToolCalling:
         if api is None:
             if self._beside.take(flow, planner):
                 return
-            if unread := flows.unread(flow):
+            if unread := flows.find_unread(flow):
                 self.leave_alone(flow, unread.why)
                 if unread.may_call:
                     self._refuse(flow, unread.why)
             return
         started = time.perf_counter()
         long, secret = is_long(flow.request), derive_secret(ctx.options.confdir)
-        of = flows.facts(flow), planner, flow.id, self.memory, secret
+        of = flows.read_facts(flow), planner, flow.id, self.memory, secret
         try:
-            opening, body = await run_work(partial(_opening, api, flow.request, *of), much=long)
+            opening, body = await run_work(partial(_open_session, api, flow.request, *of), much=long)
             is_warm = opening.is_warm
-            exchange, rewritten = await run_work(partial(_rewritten, opening), much=long or not is_warm)
+            exchange, rewritten = await run_work(partial(_rewrite_request, opening), much=long or not is_warm)
         except ValueError as error:
             self.leave_alone(flow, str(error))
             self.forget()
@@ -190,7 +197,7 @@ class VirtualToolCalling:
             return
         flows.keep_secrets(flow, exchange.report.secrets)
         original = OriginalRequest.of(flow.request)
-        live = LiveExchange(exchange, bodies.keep(), original, time.perf_counter() - started)
+        live = LiveExchange(exchange, bodies.keeps_bodies(), original, time.perf_counter() - started)
         self._live[flow] = live
         sent = len(rewritten) if ctx.options.vtc_mode == "rewrite" else len(body)
         exchange.report.parties.settings = planner.settings.list_changed()
@@ -212,13 +219,13 @@ class VirtualToolCalling:
             asyncio.get_running_loop().call_soon(self._warm, live)
 
     def _warm(self, live: LiveExchange) -> None:
-        live.warming = self._warmer.submit(live.exchange.warm)
+        live.warming = self._warmer.submit(live.session.warm)
 
     def leave_alone(self, flow: http.HTTPFlow, why: str) -> None:
         """Report that a flow is not read."""
-        left, known = f"left alone: {why}", flows.secrets(flow)
+        left, known = f"left alone: {why}", flows.collect_secrets(flow)
         text: dict[str, object] = escape_invisible(scrub_data({"notes": [left]}, known))
-        self._say(flow, text, escape_invisible(scrub(f"vtc: {left}", known)), "left alone")
+        self._publish(flow, text, escape_invisible(scrub(f"vtc: {left}", known)), "left alone")
 
     def live(self, flow: http.HTTPFlow) -> LiveExchange | None:
         """Return the exchange of a flow, if it has one."""
@@ -235,7 +242,7 @@ class VirtualToolCalling:
 
     def _refuse(self, flow: http.HTTPFlow, why: str) -> None:
         """Answer a request whose reply could not be read, where a policy refuses calls."""
-        if ctx.options.vtc_mode == "rewrite" and self.planner and self.planner.refuses(flows.facts(flow)):
+        if ctx.options.vtc_mode == "rewrite" and self.planner and self.planner.refuses(flows.read_facts(flow)):
             refuse(flow, why)
 
     # The reply
@@ -244,30 +251,30 @@ class VirtualToolCalling:
         live, response = self._live.get(flow), flow.response
         if response is None:
             return
-        if AGAIN in flow.metadata:
-            hear(flow)
+        if FOLLOW_UP_OF in flow.metadata:
+            forward_to_listener(flow)
             return
         if live and live.warming:
             await asyncio.wrap_future(live.warming)
         is_reply = 200 <= (status := response.status_code) < 300
-        is_read = status >= 200 and live and bodies.streams_large() and live.exchange.fate.reads(status)
+        is_read = status >= 200 and live and bodies.streams_large_bodies() and live.session.fate.reads(status)
         if not (is_reply or is_read):
             return  # an error: it is looked at when it is there, if at all
         if response.raw_content is not None:
             return  # ours, of another addon or of a person: mitmproxy streams none that is there already
-        media_type = bodies.media_type(response)
-        is_stream = media_type in STREAMED
-        if live is None or not live.exchange.reads:
+        media_type = bodies.get_media_type(response)
+        is_stream = media_type in STREAMED_MEDIA_TYPES
+        if live is None or not live.session.reads:
             if is_stream and not response.stream:
                 # Nothing is done to it, and mitmproxy would keep it back up to its end.
                 response.stream = (
-                    self._unread.setdefault(flow, BodyRecorder(keep=True)).pass_on if bodies.keep() else True
+                    self._unread.setdefault(flow, BodyRecorder(keep=True)).pass_on if bodies.keeps_bodies() else True
                 )
             return
-        exchange, rewrites = live.exchange, ctx.options.vtc_mode == "rewrite"
+        exchange, rewrites = live.session, ctx.options.vtc_mode == "rewrite"
         # Whole replies are looked at when they are there. With `stream_large_bodies` mitmproxy keeps none for that.
         whole = not exchange.streams(media_type)
-        if (whole or (exchange.plan.buffered and rewrites)) and not bodies.streams_large():
+        if (whole or (exchange.plan.buffered and rewrites)) and not bodies.streams_large_bodies():
             return  # of what is buffered it is no matter in which form upstream gave it
         try:
             encoding = response.headers.get("content-encoding", "")
@@ -276,29 +283,29 @@ class VirtualToolCalling:
             stream = exchange.stream(encoding, time.thread_time if encoding else time.perf_counter, whole=whole)
         except UnsupportedEncoding as error:
             live.killed = exchange.whole.unread(str(error)) is not None and rewrites
-            response.stream = withholding if live.killed else True
+            response.stream = withhold if live.killed else True
             return
         if not rewrites:
-            response.stream = observing(stream, live, flow)
+            response.stream = make_observer(stream, live, flow)
             return
         live.original = None
         if exchange.crosses:
             response.headers["content-type"] = exchange.media_type
         live.encoding = response.headers.pop("content-encoding", "")
         bodies.cut_in_chunks(flow.request, response)
-        at_end = partial(begin, flow, live, stream)
-        response.stream = rewriting(stream, live, flow, ctx.options.vtc_keep_alive, self.clock, at_end)
+        at_end = partial(begin_continuation, flow, live, stream)
+        response.stream = make_rewriter(stream, live, flow, ctx.options.vtc_keep_alive, self.clock, at_end)
 
     async def response(self, flow: http.HTTPFlow) -> None:
         live, response = self._live.get(flow), flow.response
         self._keep_unread(flow)
         missed = live is None and flow.live and METADATA not in flow.metadata and ctx.options.vtc_mode != "off"
-        if missed and flows.api(flow):
+        if missed and flows.find_client_api(flow):
             self.leave_alone(flow, "its request was not read: it was edited afterwards, or VTC was off then")
         if live is None or response is None:
             return
         if not live.answered and (response.status_code >= 400 or not response.stream):
-            await dealt_with(flow, live, response)
+            await process_reply(flow, live, response)
         broken = live.killed or (live.stream and live.stream.broken)
         if broken and flow.killable and ctx.options.vtc_mode == "rewrite":
             flow.kill()  # or the client would take what there is for the whole reply
@@ -308,28 +315,32 @@ class VirtualToolCalling:
     def server_broke_off(self, flow: http.HTTPFlow, why: str) -> list[bytes]:
         """Report it, and return what still leaves for the client (`connections.py`)."""
         live = self._live.get(flow)
-        return live.broke_off(flow, self._discovery.reason(flow, why)) if live else []
+        return live.broke_off(flow, self._discovery.explain_failure(flow, why)) if live else []
 
     def server_gave_none(self, flow: http.HTTPFlow, why: str) -> http.Response | None:
         """Tell the client in its API's own form (`connections.py`)."""
-        live, api = self._live.get(flow), beside.api(flow)
-        if api is None or AGAIN in flow.metadata or ctx.options.vtc_mode != "rewrite":
+        live, api = self._live.get(flow), side_questions.find_error_api(flow)
+        if api is None or FOLLOW_UP_OF in flow.metadata or ctx.options.vtc_mode != "rewrite":
             return None
-        why = self._discovery.reason(flow, why)
-        explanation = broken_off(flow, why) if flow.response else beside.explain_unreachable(flow, why)
+        why = self._discovery.explain_failure(flow, why)
+        explanation = format_break(flow, why) if flow.response else side_questions.explain_unreachable(flow, why)
         if live is None:
-            logger.error("vtc: %s - %s", escape_invisible(scrub(explanation, flows.secrets(flow))), flows.where(flow))
-            return beside.answer(api, explanation)
-        live.answered, errors = True, live.exchange.report.errors
+            logger.error(
+                "vtc: %s - %s",
+                escape_invisible(scrub(explanation, flows.collect_secrets(flow))),
+                flows.format_path(flow),
+            )
+            return side_questions.make_error_answer(api, explanation)
+        live.answered, errors = True, live.session.report.errors
         if not errors:  # else it was reached, and broke off
             errors.append(explanation)
-        return beside.answer(api, errors[-1])
+        return side_questions.make_error_answer(api, errors[-1])
 
     def error(self, flow: http.HTTPFlow) -> None:
         self._keep_unread(flow)
         live = self._live.get(flow)
         if live and flow.error and not flow.server_conn.timestamp_tcp_setup:
-            live.exchange.report.errors.append(beside.explain_unreachable(flow, flow.error.msg))
+            live.session.report.errors.append(side_questions.explain_unreachable(flow, flow.error.msg))
         self.close(flow)
 
     def _keep_unread(self, flow: http.HTTPFlow) -> None:
@@ -343,13 +354,13 @@ class VirtualToolCalling:
         live = self._live.pop(flow, None)
         if live is None:
             return
-        report = live.exchange.report
+        report = live.session.report
         self._measure(flow, live, report)
-        if case := live.exchange.look_for_unread(partial(live.received.end, live.encoding)):
+        if case := live.session.look_for_unread(partial(live.received.end, live.encoding)):
             advice = self._unread_calls.keep(flow, case)
             report.unread["advice"] = report.unread["advice"] or advice
         seconds = report.measures.seconds
-        if seconds > max(SLOW, report.measures.elapsed / 50):
+        if seconds > max(SLOW_SECONDS, report.measures.elapsed / 50):
             # The first with a model has its dialects compiled.
             model = model_name(report.parties.model, report.parties.asked)
             level = logging.WARNING if self._stats.has(model) else logging.DEBUG
@@ -357,11 +368,11 @@ class VirtualToolCalling:
         summary = report.summary()
         if summary and ctx.options.vtc_mode == "observe":
             summary = summary.replace("vtc: ", "vtc (observing): ", 1)
-        plan = live.exchange.plan
+        plan = live.session.plan
         report.parties.keep_found(prompted=PROMPT in plan.lessons.list_known(), api=plan.stack.taught_api)
         data = report.as_dict()
         self._stats.add(data)
-        self._say(flow, data, summary, report.outcome)
+        self._publish(flow, data, summary, report.outcome)
         self.forget()
 
     def forget(self) -> None:
@@ -381,20 +392,20 @@ class VirtualToolCalling:
         if received is None or sent is None or observing:
             return
         if received != sent:
-            flow.metadata[flows.CAME["reply"]] = received
+            flow.metadata[flows.RECEIVED_BODY["reply"]] = received
         if flow.response and flow.response.raw_content is None:
             flow.response.raw_content = sent
 
-    def _say(self, flow: http.HTTPFlow, report: dict[str, object], summary: str, outcome: str) -> None:
+    def _publish(self, flow: http.HTTPFlow, report: dict[str, object], summary: str, outcome: str) -> None:
         """Tell people; nothing secret is in there any more."""
         report["outcome"] = outcome
         flow.metadata[METADATA] = report
         self._log.write(flow, report)
-        if flow.comment.startswith(HOLDING):
+        if flow.comment.startswith(HOLDING_COMMENT):
             flow.comment = flow.marked = ""
         asked = str(report.get("asked", ""))
         if summary or asked:
-            flow.comment = flows.comment(summary, asked)
+            flow.comment = flows.format_comment(summary, asked)
         if summary:
-            flow.marked = MARKS.get(outcome, "")
+            flow.marked = FLOW_MARKERS.get(outcome, "")
             self._lines.write(flow, report, summary, outcome)

@@ -28,13 +28,13 @@ class Address(NamedTuple):
         return (mapped or ip).is_loopback
 
 
-def upstream(url: str) -> list[Address]:
+def parse_upstream(url: str) -> list[Address]:
     """Find the server of a URL; none for an ordinary proxy."""
     at = urlsplit(url)
     return [Address(at.hostname, at.port or {"https": 443}.get(at.scheme, 80))] if at.hostname else []
 
 
-def url_of(mode: ProxyMode) -> str:
+def get_server_url(mode: ProxyMode) -> str:
     """The URL of the model server that a reverse proxy stands before; empty for any other."""
     if not isinstance(mode, ReverseMode) or mode.scheme not in ("http", "https"):
         return ""

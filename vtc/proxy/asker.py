@@ -17,9 +17,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from vtc.apis.place import BEARER
-from vtc.proxy.trust import USUAL, Trust
+from vtc.proxy.trust import DEFAULT_TRUST, Trust
 
-MOST = 4 << 20
+MAX_ANSWER_BYTES = 4 << 20
 """Bytes of an answer that are read."""
 
 
@@ -60,13 +60,13 @@ class ServerAnswer:
 class Asker:
     """Asks one server; each answer is there within `seconds`, or is an error."""
 
-    def __init__(self, url: str, *, key: str = "", seconds: float = 3, trust: Trust = USUAL) -> None:
+    def __init__(self, url: str, *, key: str = "", seconds: float = 3, trust: Trust = DEFAULT_TRUST) -> None:
         """`url` is that of the server, with what stands before the paths of its APIs. Raises TrustError."""
         self.url = url.rstrip("/")
         self.seconds = seconds
         self._at = urlsplit(self.url)
         self._key = key
-        self._tls = trust.context() if self._at.scheme == "https" else None
+        self._tls = trust.make_context() if self._at.scheme == "https" else None
 
     @property
     def has_key(self) -> bool:
@@ -100,7 +100,7 @@ class Asker:
             peer = connection.sock.getpeername()
             connection.request("GET" if body is None else "POST", f"{self._at.path}{path}", body, sent)
             response = connection.getresponse()
-            data = response.read(MOST)
+            data = response.read(MAX_ANSWER_BYTES)
             if late.is_set():
                 raise TimeoutError
             by_name = {name.lower(): value for name, value in response.getheaders()}

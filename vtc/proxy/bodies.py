@@ -12,22 +12,22 @@ from functools import cached_property
 
 from mitmproxy import ctx, http
 
-from vtc.proxy.flows import CAME
+from vtc.proxy.flows import RECEIVED_BODY
 from vtc.wire import compression
 
 _SLICE = 1 << 10
 """Bytes of a coded body that are decoded between two looks at its length."""
-BEGINNING = 1 << 14
+BEGINNING_BYTES = 1 << 14
 """Bytes of a body that is only to be told of."""
-KEPT = 4 << 20
+MAX_KEPT_BYTES = 4 << 20
 """Bytes of one body that are kept; of a longer one the beginning."""
 LAST_CHUNKS = 256
 """Chunks of a body that is not kept whose end is looked at when it is over."""
-LONG_CHUNK = 1 << 12
+LONG_CHUNK_BYTES = 1 << 12
 """Bytes of a chunk that takes the place of all before it."""
 LAST_BYTES = 1 << 17
 """Bytes of that one: those of a chunk from the network, or of a whole reply."""
-STREAMED = ("text/event-stream", "application/x-ndjson")
+STREAMED_MEDIA_TYPES = ("text/event-stream", "application/x-ndjson")
 """Media types of replies that are forwarded as they arrive, even if VTC does not read them."""
 
 
@@ -48,12 +48,13 @@ def decode_body(message: http.Message, most: int) -> bytes | None:
     body, coding = message.raw_content, message.headers.get("content-encoding", "")
     if not body or not coding:
         return body
-    decoder, plain = compression.decoder(coding), bytearray()
+    decoder, plain = compression.make_decoder(coding), bytearray()
     for start in range(0, len(body), _SLICE):
         plain += decoder.feed(body[start : start + _SLICE])
         if len(plain) > most:
             raise TooLong(
-                f"it is longer than vtc_max_body_bytes, though it came in {len(body)} bytes", bytes(plain[:BEGINNING])
+                f"it is longer than vtc_max_body_bytes, though it came in {len(body)} bytes",
+                bytes(plain[:BEGINNING_BYTES]),
             )
     return bytes(plain + decoder.finish())
 
@@ -61,8 +62,8 @@ def decode_body(message: http.Message, most: int) -> bytes | None:
 def send_instead(flow: http.HTTPFlow, body: bytes, received: bytes, *, keep: bool) -> None:
     """Give a request another body than the one that was received, which is kept as it came, if any is."""
     flow.request.content = body
-    if keep and len(received) <= KEPT:
-        flow.metadata.setdefault(CAME["request"], received)
+    if keep and len(received) <= MAX_KEPT_BYTES:
+        flow.metadata.setdefault(RECEIVED_BODY["request"], received)
 
 
 class DecodedBody:
@@ -92,15 +93,15 @@ class DecodedBody:
             body = decode_body(self._response, ctx.options.vtc_max_body_bytes) or b""
         except ValueError as error:
             return b"", str(error), error.beginning if isinstance(error, TooLong) else b""
-        return body, "", body[:BEGINNING]
+        return body, "", body[:BEGINNING_BYTES]
 
 
-def media_type(message: http.Message) -> str:
+def get_media_type(message: http.Message) -> str:
     """Return the media type of a body, without its parameters."""
     return str(message.headers.get("content-type", "")).partition(";")[0].strip().lower()
 
 
-def without_charset(response: http.Response) -> None:
+def drop_other_charset(response: http.Response) -> None:
     """Have a reply taken for UTF-8, which it is for us: a client may believe a header that says another charset."""
     type_, *parameters = str(response.headers.get("content-type", "")).split(";")
     kept = [part for part in parameters if not re.match(r"\s*charset\s*=(?!\s*\"?utf-8\"?\s*$)", part, re.I)]
@@ -118,11 +119,11 @@ class BodyRecorder:
 
     def add(self, data: bytes) -> None:
         if self._kept is None:
-            if len(data) > LONG_CHUNK:
+            if len(data) > LONG_CHUNK_BYTES:
                 self.last.clear()
             self.last.append(data[-LAST_BYTES:])
-        elif self.size < KEPT:
-            self._kept += data[: KEPT - self.size]
+        elif self.size < MAX_KEPT_BYTES:
+            self._kept += data[: MAX_KEPT_BYTES - self.size]
         self.size += len(data)
 
     def pass_on(self, data: bytes) -> list[bytes]:
@@ -149,13 +150,13 @@ class BodyRecorder:
 
 def _decode(data: bytes, content_encoding: str) -> bytes | None:
     try:
-        decoder = compression.decoder(content_encoding)
+        decoder = compression.make_decoder(content_encoding)
         return decoder.feed(data) + decoder.finish()
     except Exception:  # a body that was cut may end in the middle of anything
         return None
 
 
-def keep() -> bool:
+def keeps_bodies() -> bool:
     """True if bodies are kept: by `vtc_keep_bodies`, with `auto` where flows are listed or saved."""
     choice = ctx.options.vtc_keep_bodies
     if choice != "auto":
@@ -165,7 +166,7 @@ def keep() -> bool:
     return listed or ("save_stream_file" in ctx.options and bool(ctx.options.save_stream_file))
 
 
-def streams_large() -> bool:
+def streams_large_bodies() -> bool:
     """True if mitmproxy is told to keep no large bodies."""
     return bool("stream_large_bodies" in ctx.options and ctx.options.stream_large_bodies)
 

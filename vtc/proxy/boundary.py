@@ -24,7 +24,7 @@ from vtc.profiles.planner import Planner
 from vtc.proxy import bodies, flows
 from vtc.proxy.flows import METADATA
 from vtc.proxy.originals import OriginalReply, OriginalRequest
-from vtc.proxy.refusing import answer_with_error
+from vtc.proxy.server_request import answer_with_error
 from vtc.proxy.stream_callable import LiveExchange
 from vtc.reporting.report import Report
 from vtc.scrub import format_exception, scrub
@@ -38,11 +38,11 @@ def _none() -> None:
 
 HOLDER_HOOKS: Mapping[str, Callable[[], Any]] = {"server_broke_off": list, "server_gave_none": _none}
 """What `connections.py` calls instead of mitmproxy, each with what makes its result at a fault."""
-SUBJECTS = {"flow", "data"}
+TRAFFIC_ARGUMENTS = {"flow", "data"}
 """Names of the arguments of hooks that deal with traffic."""
-ENDING = ("response", "error")
+ENDING_HOOKS = ("response", "error")
 """The hooks at the end of an exchange."""
-FAILED = 502
+FAILURE_STATUS = 502
 """Status of an error in the place of a message that VTC failed to handle."""
 
 
@@ -99,7 +99,9 @@ class Boundary:
 
     def enclose(self, addon: object) -> None:
         """Enclose each hook of an addon that deals with traffic."""
-        hooks = (name for name, hook in all_hooks.items() if not SUBJECTS.isdisjoint(signature(hook).parameters))
+        hooks = (
+            name for name, hook in all_hooks.items() if not TRAFFIC_ARGUMENTS.isdisjoint(signature(hook).parameters)
+        )
         for name in (*hooks, *HOLDER_HOOKS):
             if (method := getattr(addon, name, None)) is not None:
                 setattr(addon, name, self._around(method, HOLDER_HOOKS.get(name, _none)))
@@ -138,16 +140,22 @@ class Boundary:
         live = self._addon.live(flow)
         if _is_settled(flow, hook, live):
             logger.error(
-                "vtc: %s failed; the flow is as it was sent\n%s", hook, format_exception(error, flows.secrets(flow))
+                "vtc: %s failed; the flow is as it was sent\n%s",
+                hook,
+                format_exception(error, flows.collect_secrets(flow)),
             )
         elif self._is_open(flow, live, error):
             received.restore(flow)
             response = flow.response
-            if hook == "responseheaders" and response and bodies.media_type(response) in bodies.STREAMED:
+            if (
+                hook == "responseheaders"
+                and response
+                and bodies.get_media_type(response) in bodies.STREAMED_MEDIA_TYPES
+            ):
                 response.stream = response.stream or True
         else:
             _withhold(flow, received, hook, live, type(error).__name__)
-        if hook in ENDING:
+        if hook in ENDING_HOOKS:
             try:
                 self._addon.close(flow)
             except Exception as failed:
@@ -158,15 +166,15 @@ class Boundary:
         """Ask the policy of a flow whether it may pass as it was received, and report the exception."""
         rewrites, planner = ctx.options.vtc_mode == "rewrite", self._addon.planner
         if live:
-            return live.exchange.fate.of_fault(error, live.exchange.report) or not rewrites
+            return live.session.fate.of_fault(error, live.session.report) or not rewrites
         try:
-            unread = flows.unread(flow)
-            may_call = flows.api(flow) or flows.api_of_websocket(flow) or (unread and unread.may_call)
-            is_open = not (rewrites and may_call and planner and planner.refuses(flows.facts(flow)))
+            unread = flows.find_unread(flow)
+            may_call = flows.find_client_api(flow) or flows.find_websocket_api(flow) or (unread and unread.may_call)
+            is_open = not (rewrites and may_call and planner and planner.refuses(flows.read_facts(flow)))
         except Exception:  # the decision failed, too
             is_open = not rewrites
         becomes = "passes as it was received" if is_open else "is refused"
-        secrets = flows.secrets(flow)
+        secrets = flows.collect_secrets(flow)
         logger.error("vtc: handling a flow failed; it %s\n%s", becomes, format_exception(error, secrets))
         self._addon.leave_alone(flow, scrub(f"{type(error).__name__}: {error}", secrets))
         return is_open
@@ -182,14 +190,14 @@ def _is_settled(flow: http.HTTPFlow, hook: str, live: LiveExchange | None) -> bo
 def _report(flow: http.HTTPFlow, error: Exception) -> None:
     """Report a fault after which the exchange has no other report."""
     if METADATA not in flow.metadata:
-        report = Report(secrets=flows.secrets(flow), failures=[f"{type(error).__name__}: {error}"])
+        report = Report(secrets=flows.collect_secrets(flow), failures=[f"{type(error).__name__}: {error}"])
         flow.metadata[METADATA] = {**report.as_dict(), "outcome": report.outcome}
 
 
 def _withhold(flow: http.HTTPFlow, received: ReceivedFlow, hook: str, live: LiveExchange | None, fault: str) -> None:
     """Keep a message from leaving that no policy saw."""
     is_headers = hook == "responseheaders"
-    if is_headers and live and not bodies.streams_large():
+    if is_headers and live and not bodies.streams_large_bodies():
         received.restore(flow)
         if flow.response:
             flow.response.stream = False  # the hook `response` reads it when it is whole
@@ -199,4 +207,4 @@ def _withhold(flow: http.HTTPFlow, received: ReceivedFlow, hook: str, live: Live
     else:
         if live:
             live.answered = True
-        answer_with_error(flow, f"an exchange failed ({fault}), and it may not pass unread", FAILED)
+        answer_with_error(flow, f"an exchange failed ({fault}), and it may not pass unread", FAILURE_STATUS)

@@ -17,7 +17,7 @@ from mitmproxy import command, exceptions, flow, http, types
 from vtc.profiles.document import format_count
 from vtc.profiles.planner import Planner
 from vtc.proxy import captured, flows
-from vtc.proxy.log import append
+from vtc.proxy.log import append_text
 from vtc.proxy.page import Page
 from vtc.proxy.reload import Reloader
 from vtc.proxy.stats import Stats
@@ -53,7 +53,7 @@ class Commands:
     def reload(self) -> str:
         """Read the profiles again, as happens by itself when a file is edited."""
         done = self._reloader.reload()
-        return self._elsewhere(done, done.partition("\n")[0]) if "\n" in done else done
+        return self._shorten_for_bar(done, done.partition("\n")[0]) if "\n" in done else done
 
     @command.command("vtc.explain")  # type: ignore[untyped-decorator]
     def explain(self, chosen: Sequence[flow.Flow]) -> str:
@@ -69,16 +69,16 @@ class Commands:
     def save(self, chosen: Sequence[flow.Flow], path: types.Path) -> str:
         """Add the flows' replies to a file of regression cases (YAML), scrubbed of secrets; others are skipped."""
         cases, skipped = [], []
-        for exchange in _exchanges(chosen):
+        for exchange in _select_exchanges(chosen):
             try:
-                cases.append(captured.case_of(exchange, self._planner()))
+                cases.append(captured.make_case(exchange, self._planner()))
             except ValueError as error:
                 skipped.append(f"{exchange.id[:8]}: {error}")
         note = f", {len(skipped)} skipped ({skipped[0]})" if skipped else ""
         if not cases:
             raise exceptions.CommandError(f"vtc.save: nothing to save{note}")
         try:
-            append(Path(path).expanduser(), "".join(f"{write_case(kept)}\n" for kept in cases))
+            append_text(Path(path).expanduser(), "".join(f"{write_case(kept)}\n" for kept in cases))
         except OSError as error:
             raise exceptions.CommandError(f"vtc.save: {path} cannot be written: {error.strerror}") from None
         done = f"vtc: {format_count(len(cases), 'case')} added to {path}{note}"
@@ -87,11 +87,11 @@ class Commands:
 
     def _join_texts(self, chosen: Sequence[flow.Flow], tell: Callable[[http.HTTPFlow], str]) -> str:
         """Write the texts of the chosen flows under one another."""
-        exchanges = _exchanges(chosen)
-        text = "\n\n".join(f"{_title(exchange)}\n{tell(exchange)}" for exchange in exchanges)
-        return self._elsewhere(text, format_count(len(exchanges), "exchange"))
+        exchanges = _select_exchanges(chosen)
+        text = "\n\n".join(f"{_format_title(exchange)}\n{tell(exchange)}" for exchange in exchanges)
+        return self._shorten_for_bar(text, format_count(len(exchanges), "exchange"))
 
-    def _elsewhere(self, text: str, head: str) -> str:
+    def _shorten_for_bar(self, text: str, head: str) -> str:
         """A text of several lines; for mitmweb's command bar, which has one, its head and where to read it."""
         if not self._page.address:
             return text
@@ -100,12 +100,12 @@ class Commands:
 
     def _explain_flow(self, exchange: http.HTTPFlow) -> str:
         lines = []
-        for title, text in view.sections(flows.report(exchange) or {}):
+        for title, text in view.sections(flows.get_report(exchange) or {}):
             lines += [title, *(f"  {line}" for line in text)]
         try:
             lines += [
                 "What would be planned now",
-                *(f"  {line}" for line in captured.plan_of(exchange, self._planner()).why),
+                *(f"  {line}" for line in captured.plan_flow(exchange, self._planner()).why),
             ]
         except ValueError as error:
             lines.append(f"It would be left alone: {error}")
@@ -117,15 +117,15 @@ class Commands:
         return planner
 
 
-def _title(exchange: http.HTTPFlow) -> str:
-    return f"{exchange.request.method} {exchange.request.pretty_host}{flows.where(exchange)}"
+def _format_title(exchange: http.HTTPFlow) -> str:
+    return f"{exchange.request.method} {exchange.request.pretty_host}{flows.format_path(exchange)}"
 
 
-def _exchanges(chosen: Sequence[flow.Flow]) -> list[http.HTTPFlow]:
+def _select_exchanges(chosen: Sequence[flow.Flow]) -> list[http.HTTPFlow]:
     exchanges = [
         candidate
         for candidate in chosen
-        if isinstance(candidate, http.HTTPFlow) and (flows.api(candidate) or flows.unread(candidate))
+        if isinstance(candidate, http.HTTPFlow) and (flows.find_client_api(candidate) or flows.find_unread(candidate))
     ]
     if not exchanges:
         raise exceptions.CommandError("vtc: none of these flows is an exchange with a model; try @all")
@@ -133,14 +133,14 @@ def _exchanges(chosen: Sequence[flow.Flow]) -> list[http.HTTPFlow]:
 
 
 def _diff(exchange: http.HTTPFlow) -> str:
-    api = flows.api(exchange)
+    api = flows.find_client_api(exchange)
     if api is None:
-        return f"left alone: {flows.unread(exchange)}"
+        return f"left alone: {flows.find_unread(exchange)}"
     parts = []
     for side in view.SIDES:
-        bodies = flows.bodies(exchange, side)
+        bodies = flows.get_bodies(exchange, side)
         try:
-            flows.original(exchange, side)
+            flows.get_original(exchange, side)
             text = view.diff(api, side, bodies) if bodies else ""
             parts.append(text or f"the {side} left as it came")
         except ValueError as error:

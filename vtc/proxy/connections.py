@@ -48,7 +48,7 @@ class Holder(Protocol):
         ...
 
 
-UNANSWERED = (ErrorCode.CONNECT_FAILED, ErrorCode.GENERIC_SERVER_ERROR, ErrorCode.RESPONSE_VALIDATION_FAILED)
+NO_ANSWER_CODES = (ErrorCode.CONNECT_FAILED, ErrorCode.GENERIC_SERVER_ERROR, ErrorCode.RESPONSE_VALIDATION_FAILED)
 HOLDERS: WeakSet[Holder] = WeakSet()
 """The holders that are asked."""
 
@@ -57,13 +57,15 @@ _handle = getattr(HttpStream.handle_protocol_error, "__wrapped__", HttpStream.ha
 
 
 @wraps(_handle)
-def _ask_first(stream: HttpStream, event: RequestProtocolError | ResponseProtocolError) -> CommandGenerator[None]:
+def _ask_holders_first(
+    stream: HttpStream, event: RequestProtocolError | ResponseProtocolError
+) -> CommandGenerator[None]:
     if isinstance(event, ResponseProtocolError):
         for holder in [*HOLDERS]:
             for piece in holder.server_broke_off(stream.flow, event.message):
                 yield SendHttp(ResponseData(stream.stream_id, piece), stream.context.client)
         response = stream.flow.response
-        unanswered = event.code in UNANSWERED and (response is None or not response.stream)  # nothing has left
+        unanswered = event.code in NO_ANSWER_CODES and (response is None or not response.stream)  # nothing has left
         answers = (holder.server_gave_none(stream.flow, event.message) for holder in [*HOLDERS])
         if unanswered and stream.client_state == stream.state_done and (answer := next(filter(None, answers), None)):
             stream.flow.response = answer
@@ -72,7 +74,7 @@ def _ask_first(stream: HttpStream, event: RequestProtocolError | ResponseProtoco
     yield from _handle(stream, event)
 
 
-HttpStream.handle_protocol_error = _ask_first  # type: ignore[method-assign, assignment]
+HttpStream.handle_protocol_error = _ask_holders_first  # type: ignore[method-assign, assignment]
 
 
 # The host that a client names, by which pages of the web are known. A reverse proxy writes that of its server over it
@@ -84,15 +86,15 @@ _begin = getattr(HttpStream.state_wait_for_request_headers, "__wrapped__", HttpS
 
 
 @wraps(_begin)
-def _note_host(stream: HttpStream, event: RequestHeaders) -> CommandGenerator[None]:
+def _record_host(stream: HttpStream, event: RequestHeaders) -> CommandGenerator[None]:
     _HOSTS[event.request] = event.request.host_header or ""
     yield from _begin(stream, event)
 
 
-HttpStream.state_wait_for_request_headers = _note_host  # type: ignore[method-assign]
+HttpStream.state_wait_for_request_headers = _record_host  # type: ignore[method-assign]
 
 
-def named_host(request: http.Request) -> str:
+def get_named_host(request: http.Request) -> str:
     """Return the host, with its port, that a client named in a request; empty if it named none."""
     return _HOSTS.get(request, "")
 
@@ -104,7 +106,7 @@ def named_host(request: http.Request) -> str:
 # all that else is done with a chunk.
 
 
-MOST_READ = 1 << 13
+MAX_READ_BYTES = 1 << 13
 """Bytes that are read at once."""
 
 
@@ -130,7 +132,7 @@ class SmallReads:
                 raise
         elif self._reader.exception() is None:
             await asyncio.sleep(0)
-        size = MOST_READ if self._reader.exception() is None else most
+        size = MAX_READ_BYTES if self._reader.exception() is None else most
         data, self._rest = self._rest[:size], self._rest[size:]
         if self._begin:
             self._begin()
@@ -211,7 +213,7 @@ class Turns:
 # for its exception.
 
 
-PARTING = 1.0
+CLOSE_SECONDS = 1.0
 """Seconds in which connections must have closed; what hooks hold longer is left to asyncio."""
 
 
@@ -221,7 +223,7 @@ async def close_clients() -> None:
     if not isinstance(proxy, Proxyserver):
         return
     loop = asyncio.get_running_loop()
-    until = loop.time() + PARTING
+    until = loop.time() + CLOSE_SECONDS
     while proxy.connections and loop.time() < until:
         for connection in proxy.connections.values():
             client = connection.transports.get(connection.client)

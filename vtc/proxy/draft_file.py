@@ -14,7 +14,7 @@ from vtc.events import Call
 from vtc.reporting import Case, draft_dialect
 from vtc.scrub import escape_invisible
 
-LONGEST_NAME = 40
+MAX_DIALECT_NAME_CHARS = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class DraftFile:
         Takes longer than the proxy can wait.
         """
         folder = next((folder for folder in folders if folder.is_dir()), None)
-        name = _free_name(case.name.rpartition(" ")[0], folder, known)
+        name = _choose_free_name(case.name.rpartition(" ")[0], folder, known)
         tools = case.toolset()
         draft = draft_dialect(case.text, tools, name)
         if draft is None:
@@ -44,7 +44,7 @@ class DraftFile:
         path = folder / f"{name}.yaml" if folder and draft.calls else None
         return cls(text, draft.calls, draft.problem, path)
 
-    def reads(self) -> Iterator[str]:
+    def describe(self) -> Iterator[str]:
         """Say what it reads of the reply."""
         for call in self.calls:
             yield escape_invisible(f"it reads {call.call.name} {call.call.arguments}")
@@ -60,8 +60,8 @@ class DraftFile:
                 file.write(self.text)
 
 
-def _free_name(model: str, folder: Path | None, known: Collection[str]) -> str:
+def _choose_free_name(model: str, folder: Path | None, known: Collection[str]) -> str:
     """Name a dialect after the model that writes it."""
-    stem = re.sub(r"[^a-z0-9]+", "-", model.lower())[:LONGEST_NAME].strip("-") or "my-dialect"
+    stem = re.sub(r"[^a-z0-9]+", "-", model.lower())[:MAX_DIALECT_NAME_CHARS].strip("-") or "my-dialect"
     names = (stem if number == 1 else f"{stem}-{number}" for number in count(1))
     return next(name for name in names if name not in known and not (folder and (folder / f"{name}.yaml").exists()))

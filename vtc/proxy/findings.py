@@ -15,12 +15,12 @@ from vtc.profiles.matching import Facts, best, plain_model
 from vtc.profiles.planner import Planner
 from vtc.profiles.schema import ServerProfile
 from vtc.proxy.asker import Asker, ServerAnswer
-from vtc.proxy.trust import ADVICE, Trust
+from vtc.proxy.trust import CERTIFICATE_ADVICE, Trust
 
-LIST = "/v1/models"
+MODELS_PATH = "/v1/models"
 
 
-def _other_scheme(asker: Asker, answer: ServerAnswer) -> str:
+def _find_other_scheme(asker: Asker, answer: ServerAnswer) -> str:
     """Return the URL of a server that answers in the other one of http and https; empty if it does not."""
     url = urlsplit(asker.url)
     is_mixed_up = isinstance(answer.error, ssl.SSLError | ConnectionResetError | HTTPException)
@@ -28,16 +28,16 @@ def _other_scheme(asker: Asker, answer: ServerAnswer) -> str:
     if not (is_mixed_up or answer.status == 400):
         return ""
     other_url = url._replace(scheme="http" if url.scheme == "https" else "https").geturl()
-    tried = Asker(other_url, seconds=min(1, asker.seconds), trust=Trust(ssl_insecure=True)).ask(LIST)
+    tried = Asker(other_url, seconds=min(1, asker.seconds), trust=Trust(ssl_insecure=True)).ask(MODELS_PATH)
     return "" if tried.error else other_url
 
 
-def mixed_up(url: str, other_url: str) -> str:
+def format_wrong_scheme(url: str, other_url: str) -> str:
     """Say that a server speaks the other one of http and https than its URL says."""
     return f"{url} speaks {urlsplit(other_url).scheme}: start VTC with `vtc run {other_url}`"
 
 
-STARTING = (502, 503, 504)
+STARTING_STATUSES = (502, 503, 504)
 """Answers of a server that loads its model, and of a gateway before one that is not there."""
 
 
@@ -46,7 +46,7 @@ class ServerIdentity(NamedTuple):
 
     server: str | None
     """Its profile; None if it is not known."""
-    told: str
+    message: str
     """The words for the user."""
     is_there: bool = True
     """True if it answered, or need not be asked."""
@@ -56,7 +56,7 @@ class ServerIdentity(NamedTuple):
     """True for a hosted API that is known by its name."""
     answers: bool = False
     """True if it answered with a list."""
-    is_mixed_up: bool = False
+    has_wrong_scheme: bool = False
     """True if it speaks the other one of http and https."""
     is_listed: bool = False
     """True if its list of models tells which it is, not its address, by which requests find a profile themselves."""
@@ -75,22 +75,22 @@ def identify_server(asker: Asker, profiles: Profiles) -> ServerIdentity:
     if named and url.scheme == "https":
         line = f"{upstream} is one of: {named.description or named.name}"
         return ServerIdentity(named.name, line, is_hosted=True)
-    answer = asker.ask(LIST)
+    answer = asker.ask(MODELS_PATH)
     if isinstance(answer.error, ssl.SSLCertVerificationError):
-        why = f"({answer.error.verify_message}): {ADVICE}"
+        why = f"({answer.error.verify_message}): {CERTIFICATE_ADVICE}"
         return ServerIdentity(None, f"the certificate of {upstream} is not trusted {why}")
-    if other_url := _other_scheme(asker, answer):
-        return ServerIdentity(None, mixed_up(upstream, other_url), is_there=False, is_mixed_up=True)
+    if other_url := _find_other_scheme(asker, answer):
+        return ServerIdentity(None, format_wrong_scheme(upstream, other_url), is_there=False, has_wrong_scheme=True)
     if answer.error and not isinstance(answer.error, OSError):
         return ServerIdentity(None, f"{upstream} does not answer in HTTP: is it the model server?", is_there=False)
     if answer.error:
         why = f"({answer.why}): is the model server running?"
         return ServerIdentity(None, f"{upstream} cannot be reached now {why}", is_there=False)
-    if answer.status in STARTING:
-        problem = f"{upstream} answers {answer.status} to GET {LIST}: does it still load its model?"
+    if answer.status in STARTING_STATUSES:
+        problem = f"{upstream} answers {answer.status} to GET {MODELS_PATH}: does it still load its model?"
         return ServerIdentity(None, problem, is_there=False)
     if not answer.ok:
-        problem = f"{upstream} answers {answer.status} to GET {LIST}, so it is not known which server it is"
+        problem = f"{upstream} answers {answer.status} to GET {MODELS_PATH}, so it is not known which server it is"
         return ServerIdentity(None, problem)
     models = tuple(names_of(answer.body))
     owner = find_by_owner(answer.json, profiles)
@@ -103,11 +103,11 @@ def identify_server(asker: Asker, profiles: Profiles) -> ServerIdentity:
 
 def find_by_owner(listed: Any, profiles: Profiles) -> ServerProfile | None:
     """Find the profile of a server by the owners in its list of models."""
-    names = {owner for entry in entries(listed) if isinstance(owner := entry.get("owned_by"), str)}
+    names = {owner for entry in list_entries(listed) if isinstance(owner := entry.get("owned_by"), str)}
     return next((server for server in profiles.servers.values() if names.intersection(server.owned_by)), None)
 
 
-def entries(listed: Any) -> list[dict[str, Any]]:
+def list_entries(listed: Any) -> list[dict[str, Any]]:
     """Return the entries of a list of models; none if it is no such list."""
     models = listed.get("data") if isinstance(listed, dict) else None
     return [model for model in models if isinstance(model, dict)] if isinstance(models, list) else []
@@ -131,21 +131,21 @@ def _is_spoken(asker: Asker, path: str) -> bool:
 
 def list_models(asker: Asker, apis: Sequence[str]) -> tuple[str, ...]:
     """Ask a server for its models, where clients do and where one of these APIs has its list; empty if it has none."""
-    places = dict.fromkeys([LIST, *(api.place.lists for name in apis if (api := find_api(name)))])
+    places = dict.fromkeys([MODELS_PATH, *(api.place.lists for name in apis if (api := find_api(name)))])
     names = (names_of(answer.body) for path in places if (answer := asker.ask(path)).ok)
     return tuple(next(filter(None, names), ()))
 
 
-MOST_LISTED = 5
+MAX_LISTED_MODELS = 5
 """Models that are told by their names."""
 
 
-def models_line(models: Sequence[str], default: str = "") -> str:
+def format_models(models: Sequence[str], default: str = "") -> str:
     """Say which models a server lists, and whether the one is there that stands for all others; empty for none."""
     if not models:
         return f"the server's models are not known: it is asked for {default} in the place of any" if default else ""
-    more = len(models) - MOST_LISTED
-    line = f"its models: {', '.join(models[:MOST_LISTED])}{f' and {more} more' if more > 0 else ''}"
+    more = len(models) - MAX_LISTED_MODELS
+    line = f"its models: {', '.join(models[:MAX_LISTED_MODELS])}{f' and {more} more' if more > 0 else ''}"
     if not default:
         return line
     is_there = plain_model(default) in map(plain_model, models)
@@ -154,7 +154,7 @@ def models_line(models: Sequence[str], default: str = "") -> str:
     )
 
 
-def translation_line(apis: tuple[str, ...]) -> str:
+def format_translation(apis: tuple[str, ...]) -> str:
     """Say which clients are served by way of another API."""
     unspoken = [api.name for api in APIS if api.name not in apis]
     return f"it speaks {' and '.join(apis)}: clients of {', '.join(unspoken)} are translated to {apis[0]}"
@@ -171,7 +171,7 @@ class ServerFindings(NamedTuple):
     lines: tuple[str, ...] = ()
     """All that in words, for the user."""
     is_there: bool = True
-    is_mixed_up: bool = False
+    has_wrong_scheme: bool = False
     """True if it speaks the other one of http and https than its URL says."""
     is_sound: bool = False
     """True if it answered as servers do."""
@@ -191,13 +191,13 @@ CONTEXT_API = "ollama-chat"
 """The one API in which a server can be told how long its context is to be."""
 
 
-def findings(asker: Asker, planner: Planner) -> ServerFindings:
+def collect_findings(asker: Asker, planner: Planner) -> ServerFindings:
     """Ask a model server what the user's options leave open; it is sent no key."""
     settings = planner.settings
     identity = identify_server(asker, planner.profiles)
     if not identity.is_there:
-        return ServerFindings(lines=(identity.told,), is_there=False, is_mixed_up=identity.is_mixed_up)
-    lines = [] if settings.server else [identity.told]
+        return ServerFindings(lines=(identity.message,), is_there=False, has_wrong_scheme=identity.has_wrong_scheme)
+    lines = [] if settings.server else [identity.message]
     apis = None
     if not (settings.upstream_api or identity.is_hosted):
         apis = detect_apis(asker)
@@ -208,9 +208,9 @@ def findings(asker: Asker, planner: Planner) -> ServerFindings:
         apis = (CONTEXT_API,)
     elif profile and profile.remark and not profile.steps.get("context"):
         lines.append(profile.remark)
-    lines += [translation_line(apis)] if apis else []
+    lines += [format_translation(apis)] if apis else []
     models = identity.models or list_models(asker, settings.upstream_api or apis or ())
-    lines.append(models_line(models, planner.default_model))
+    lines.append(format_models(models, planner.default_model))
     return ServerFindings(
         identity.server,
         apis,

@@ -21,15 +21,15 @@ from vtc.scrub import escape_invisible, scrub, split_query
 METADATA = "vtc"
 """Key of a flow's metadata under which its report is kept, as plain data."""
 
-CAME: Mapping[Side, str] = {"request": "vtc_request", "reply": "vtc_reply"}
+RECEIVED_BODY: Mapping[Side, str] = {"request": "vtc_request", "reply": "vtc_reply"}
 """Keys of a flow's metadata under which a body that was changed is kept as it came."""
 
 
-AGAIN = "vtc.again"
+FOLLOW_UP_OF = "vtc.again"
 """Key of the metadata of a flow that asks again for another; its value is that one's id."""
 
 
-CAME_TO = "vtc_path"
+ASKED_PATH = "vtc_path"
 """Key of a flow's metadata under which the path stands that the client asked, where the server was asked another;
 without the keys of its query."""
 
@@ -40,86 +40,86 @@ _MOST_READ = 1 << 20
 
 
 SPEAKER, NOTHING = "vtc", "nothing was changed"
-LONGEST_MODEL = 40
+MAX_MODEL_CHARS = 40
 """Characters of a model's name in a comment."""
 
 
-def api(flow: http.HTTPFlow) -> apis.Api | None:
+def find_client_api(flow: http.HTTPFlow) -> apis.Api | None:
     """The API that the client of a flow speaks, or None; what VTC asks by itself has no client."""
-    return None if AGAIN in flow.metadata else apis.find(flow.request.method, _get_asked_path(flow))
+    return None if FOLLOW_UP_OF in flow.metadata else apis.find(flow.request.method, _get_asked_target(flow))
 
 
-def api_of_websocket(flow: http.HTTPFlow) -> apis.Api | None:
+def find_websocket_api(flow: http.HTTPFlow) -> apis.Api | None:
     """The API on whose path the client of a flow opens a WebSocket; None for any other request."""
     protocols = {name.strip().lower() for name in flow.request.headers.get("upgrade", "").split(",")}
-    return apis.find("POST", _get_asked_path(flow)) if "websocket" in protocols else None
+    return apis.find("POST", _get_asked_target(flow)) if "websocket" in protocols else None
 
 
-def asked_path(flow: http.HTTPFlow) -> str:
+def get_asked_path(flow: http.HTTPFlow) -> str:
     """The path that the client asked, without the query."""
-    return _get_asked_path(flow).partition("?")[0]
+    return _get_asked_target(flow).partition("?")[0]
 
 
-def _get_asked_path(flow: http.HTTPFlow) -> str:
+def _get_asked_target(flow: http.HTTPFlow) -> str:
     """The path that the client asked, with the query."""
-    return str(flow.metadata.get(CAME_TO) or flow.request.path)
+    return str(flow.metadata.get(ASKED_PATH) or flow.request.path)
 
 
 def move(flow: http.HTTPFlow, path: str) -> None:
     """Send a flow to another path."""
     asked, _, query = flow.request.path.partition("?")
-    flow.metadata[CAME_TO] = f"{asked}?{'&'.join(split_query(query)[0])}".removesuffix("?")
+    flow.metadata[ASKED_PATH] = f"{asked}?{'&'.join(split_query(query)[0])}".removesuffix("?")
     flow.request.path = path
 
 
 def move_back(flow: http.HTTPFlow) -> None:
     """Have a flow sent to the path that the client asked, with the keys that still stand in its query."""
-    if target := flow.metadata.pop(CAME_TO, ""):
+    if target := flow.metadata.pop(ASKED_PATH, ""):
         keys = "&".join(split_query(flow.request.path.partition("?")[2])[1])
         flow.request.path = f"{target}{'&' if '?' in target else '?'}{keys}" if keys else target
 
 
-def server_api(flow: http.HTTPFlow) -> apis.Api | None:
+def find_server_api(flow: http.HTTPFlow) -> apis.Api | None:
     """The API in which the server was asked, or None."""
-    return _get_server_api(flow) or api(flow)
+    return _find_foreign_api(flow) or find_client_api(flow)
 
 
-def _get_server_api(flow: http.HTTPFlow) -> apis.Api | None:
+def _find_foreign_api(flow: http.HTTPFlow) -> apis.Api | None:
     """The API in which the server was asked, where that is not the client's."""
-    return apis.find_api((report(flow) or {}).get("server_api", ""))
+    return apis.find_api((get_report(flow) or {}).get("server_api", ""))
 
 
-def unread(flow: http.HTTPFlow) -> apis.UnreadPath | None:
+def find_unread(flow: http.HTTPFlow) -> apis.UnreadPath | None:
     """Tell why a flow that looks like one of an API is left alone; None for one that looks like none."""
     return apis.unread(flow.request.method, flow.request.path)
 
 
-def facts(flow: http.HTTPFlow) -> Facts:
+def read_facts(flow: http.HTTPFlow) -> Facts:
     """Read the facts that profiles match on, but for those of the body."""
     headers = {name.lower(): value for name, value in flow.request.headers.items()}
     return Facts(
         user_agent=headers.get("user-agent", ""),
         host=flow.request.pretty_host,
         port=flow.request.port,
-        path=_get_asked_path(flow),
-        query=_get_asked_path(flow).partition("?")[2],
+        path=_get_asked_target(flow),
+        query=_get_asked_target(flow).partition("?")[2],
         headers=headers,
         time=int(flow.request.timestamp_start),
     )
 
 
-def secrets(flow: http.HTTPFlow) -> tuple[str, ...]:
+def collect_secrets(flow: http.HTTPFlow) -> tuple[str, ...]:
     """Collect what the request of a flow carries as a credential, once: some of it may not go on to the server."""
     if flow not in _SECRETS:
         content = flow.request.raw_content or b""
         body = object_of(content) if len(content) <= _MOST_READ else None
-        _SECRETS[flow] = replace(facts(flow), body=body).secrets
+        _SECRETS[flow] = replace(read_facts(flow), body=body).secrets
     return _SECRETS[flow]
 
 
-def where(flow: http.HTTPFlow) -> str:
+def format_path(flow: http.HTTPFlow) -> str:
     """The path of a request for people: without its query, and without keys that stand in it."""
-    return escape_invisible(scrub(flow.request.path.partition("?")[0], secrets(flow)))
+    return escape_invisible(scrub(flow.request.path.partition("?")[0], collect_secrets(flow)))
 
 
 def keep_secrets(flow: http.HTTPFlow, secrets: tuple[str, ...]) -> None:
@@ -127,21 +127,21 @@ def keep_secrets(flow: http.HTTPFlow, secrets: tuple[str, ...]) -> None:
     _SECRETS[flow] = secrets
 
 
-def as_captured(flow: http.HTTPFlow, planner: Planner) -> Planner:
+def restore_settings(flow: http.HTTPFlow, planner: Planner) -> Planner:
     """A planner with the options that the flow was captured with, but for those that `planner` was given."""
-    settings = (report(flow) or {}).get("settings")
+    settings = (get_report(flow) or {}).get("settings")
     return planner.with_settings(settings) if isinstance(settings, Mapping) and settings else planner
 
 
-def report(flow: http.HTTPFlow) -> Mapping[str, Any] | None:
+def get_report(flow: http.HTTPFlow) -> Mapping[str, Any] | None:
     """Return the report of a flow; None if VTC did not see it, or if what a file holds in its place is none."""
     return as_report(flow.metadata.get(METADATA))
 
 
-def comment(summary: str, model: str) -> str:
+def format_comment(summary: str, model: str) -> str:
     """The line for the list of flows, which has no column for the model: `vtc: qwen3: read, hermes -> tool_calls`."""
     speaker, _, text = (summary or f"{SPEAKER}: {NOTHING}").partition(": ")
-    return ": ".join(filter(None, (speaker, _short(model), text)))
+    return ": ".join(filter(None, (speaker, _shorten(model), text)))
 
 
 def strip_comment_prefix(flow: http.HTTPFlow) -> str:
@@ -149,39 +149,39 @@ def strip_comment_prefix(flow: http.HTTPFlow) -> str:
     speaker, _, text = flow.comment.partition(": ")
     if not speaker.startswith(SPEAKER):
         return flow.comment
-    text = text.removeprefix(f"{_short((report(flow) or {}).get('asked', ''))}: ")
+    text = text.removeprefix(f"{_shorten((get_report(flow) or {}).get('asked', ''))}: ")
     return f"{speaker.removeprefix(SPEAKER)} {text}".strip()
 
 
-def _short(model: str) -> str:
-    return model if len(model) <= LONGEST_MODEL else f"{model[: LONGEST_MODEL - 1]}…"
+def _shorten(model: str) -> str:
+    return model if len(model) <= MAX_MODEL_CHARS else f"{model[: MAX_MODEL_CHARS - 1]}…"
 
 
-def bodies(flow: http.HTTPFlow, side: Side, data: bytes | None = None) -> Bodies | None:
+def get_bodies(flow: http.HTTPFlow, side: Side, data: bytes | None = None) -> Bodies | None:
     """Both sides of a flow's body (`data` if it is at hand); None if there is none."""
     message = flow.request if side == "request" else flow.response
     if data is None and message is not None:
         data = message.get_content(strict=False)
     if data is None:
         return None
-    received = flow.metadata.get(CAME[side])
-    return Bodies(received if isinstance(received, bytes) else None, data, _get_server_api(flow))
+    received = flow.metadata.get(RECEIVED_BODY[side])
+    return Bodies(received if isinstance(received, bytes) else None, data, _find_foreign_api(flow))
 
 
-def original(flow: http.HTTPFlow, side: Side) -> bytes:
+def get_original(flow: http.HTTPFlow, side: Side) -> bytes:
     """A body as it came; raises ValueError if it was changed and not kept, or if there is none."""
-    pair = bodies(flow, side)
+    pair = get_bodies(flow, side)
     if pair is None:
         raise ValueError(f"the flow has no {side}")
     if pair.came is not None:
         return pair.came
-    sizes = (report(flow) or {}).get("sizes", {})
+    sizes = (get_report(flow) or {}).get("sizes", {})
     if sizes.get(f"{side}_came") != sizes.get(f"{side}_went"):
         raise ValueError(f"the {side} was changed and not kept as it came; set vtc_keep_bodies to on")
     return pair.went
 
 
-def load(file: BinaryIO) -> Iterator[http.HTTPFlow]:
+def load_flows(file: BinaryIO) -> Iterator[http.HTTPFlow]:
     """The HTTP flows of a file that mitmproxy saved, or of a HAR file; raises ValueError."""
     try:
         for flow in FlowReader(file).stream():

@@ -42,7 +42,7 @@ _pieces: WeakKeyDictionary[http.HTTPFlow, list[bytes] | None] = WeakKeyDictionar
 """What is to be sent next of it; None at its end."""
 
 
-def go_on(flow: http.HTTPFlow, rest: AsyncIterator[list[bytes]]) -> None:
+def continue_reply(flow: http.HTTPFlow, rest: AsyncIterator[list[bytes]]) -> None:
     """Have a reply that was streamed go on at its end; before mitmproxy's hook `response`."""
     _rests.setdefault(flow, rest)
 
@@ -88,7 +88,7 @@ HttpStream.send_response = _send_response  # type: ignore[method-assign, assignm
 
 
 @contextmanager
-def heeding(flow: http.HTTPFlow, when_gone: Callable[[], object]) -> Iterator[None]:
+def watch_client(flow: http.HTTPFlow, when_gone: Callable[[], object]) -> Iterator[None]:
     """Call `when_gone` if the client of a flow has gone, or goes meanwhile."""
     noted = _streams.get(flow)
     stream = noted() if noted else None
@@ -111,17 +111,17 @@ def heeding(flow: http.HTTPFlow, when_gone: Callable[[], object]) -> Iterator[No
         del stream.handle_event
 
 
-PATIENCE = 600.0
+REPLY_SECONDS = 600.0
 """Seconds for a reply to a request that was refused first."""
 
-type Hears = Callable[[http.Response], Callable[[bytes], object] | None]
+type ChooseListener = Callable[[http.Response], Callable[[bytes], object] | None]
 """Returns what takes the body of an answer piece by piece, as it comes; None for one that is taken whole."""
-_hearers: WeakKeyDictionary[http.HTTPFlow, Hears] = WeakKeyDictionary()
+_listeners: WeakKeyDictionary[http.HTTPFlow, ChooseListener] = WeakKeyDictionary()
 
 
-def hear(flow: http.HTTPFlow) -> None:
+def forward_to_listener(flow: http.HTTPFlow) -> None:
     """Have the answer to a follow-up request told as it comes, where that is wanted; for `responseheaders`."""
-    take = _hearers[flow](flow.response) if flow in _hearers and flow.response else None
+    take = _listeners[flow](flow.response) if flow in _listeners and flow.response else None
     if take and flow.response:
 
         def pass_on(piece: bytes) -> list[bytes]:
@@ -143,7 +143,7 @@ class FollowUpRequests:
         """Return the answer, whatever it is; raises `NoAnswer` if there is none, or its client has gone."""
         again = self._copy(body)
         with self._replaying(again) as replay:
-            await asyncio.wait([replay], timeout=self._left)
+            await asyncio.wait([replay], timeout=self._seconds_left)
             return self._answer(again, replay)
 
     async def stream(
@@ -155,16 +155,16 @@ class FollowUpRequests:
         """
         again = self._copy(body)
         pieces: asyncio.Queue[bytes | None] = asyncio.Queue()
-        _hearers[again] = lambda response: pieces.put_nowait if is_stream(response) else None
+        _listeners[again] = lambda response: pieces.put_nowait if is_stream(response) else None
         begun = False
         with self._replaying(again) as replay:
             replay.add_done_callback(lambda _: pieces.put_nowait(None))
             while True:
-                left = None if begun else self._left
+                left = None if begun else self._seconds_left
                 try:
                     piece = await asyncio.wait_for(pieces.get(), min(filter(None, (tick, left)), default=None))
                 except TimeoutError:
-                    if self._left <= 0 and not begun:
+                    if self._seconds_left <= 0 and not begun:
                         break
                     yield b""
                     continue
@@ -178,7 +178,7 @@ class FollowUpRequests:
                 yield answer
 
     @property
-    def _left(self) -> float:
+    def _seconds_left(self) -> float:
         """Return the seconds that are left; they begin with the first question."""
         now = asyncio.get_running_loop().time()
         if self._deadline is None:
@@ -189,7 +189,7 @@ class FollowUpRequests:
         again: http.HTTPFlow = self._flow.copy()
         again.response = again.error = None
         again.comment, again.marked = "", ""
-        again.metadata = {flows.AGAIN: self._flow.id}
+        again.metadata = {flows.FOLLOW_UP_OF: self._flow.id}
         again.is_replay = "request"
         again.request.content = body
         share_loan(self._flow, again)
@@ -201,7 +201,7 @@ class FollowUpRequests:
         handler = ReplayHandler(again, ctx.options)
         replay = asyncio.create_task(handler.replay())
         try:
-            with heeding(self._flow, replay.cancel):
+            with watch_client(self._flow, replay.cancel):
                 yield replay
         finally:
             replay.cancel()

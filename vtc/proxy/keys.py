@@ -17,30 +17,30 @@ OPTION = "vtc_key_env"
 """The option that names the variable with the key of the server that a reverse proxy stands before."""
 
 
-def of_upstream(variable: str, server: Address) -> ServerProfile:
+def make_upstream_profile(variable: str, server: Address) -> ServerProfile:
     """Make the profile that lends the key of a variable at one server alone. Raises ValueError for what is none."""
     match = Match(host=f"{server.host}:{server.port}")
     return ServerProfile(name=OPTION, match=match, key_env=variable)
 
 
-def lenders(profiles: Profiles, servers: Iterable[Address], variable: str = "") -> list[ServerProfile]:
+def list_lenders(profiles: Profiles, servers: Iterable[Address], variable: str = "") -> list[ServerProfile]:
     """List the profiles whose keys clients may be lent: those of these servers, or of any if there are none.
 
     `variable` holds the key of each of these servers, whatever a profile says. Raises ValueError for what is none.
     """
     at = [*servers]
     if variable and at:
-        return [of_upstream(variable, server) for server in at]
+        return [make_upstream_profile(variable, server) for server in at]
     keyed = [profile for profile in profiles.servers.values() if profile.key_env]
     return [profile for profile in keyed if not at or any(is_at(profile.match, *address) for address in at)]
 
 
-def faults(lending: Iterable[ServerProfile], listens_at: Iterable[Address], *, shared: bool) -> Iterator[str]:
+def find_faults(lending: Iterable[ServerProfile], listens_at: Iterable[Address], *, shared: bool) -> Iterator[str]:
     """Say why the proxy must not start: a key is not there, or is there for whoever reaches the proxy."""
     away = next((address.host for address in listens_at if not address.is_loopback), None)
     for profile in lending:
         name = scrub(profile.key_env)
-        if not key_of(profile):
+        if not get_key(profile):
             yield f"{_format_source(profile)}: key_env: the environment has no variable {name}; set it"
         if away is not None and not shared:
             yield (
@@ -54,6 +54,6 @@ def _format_source(profile: ServerProfile) -> str:
     return OPTION if profile.name == OPTION else f"server profile {profile.name}"
 
 
-def key_of(profile: ServerProfile) -> str:
+def get_key(profile: ServerProfile) -> str:
     """Return the key that a profile lends; empty if the environment has none."""
     return os.environ.get(profile.key_env, "").strip()

@@ -12,12 +12,21 @@ from typing import Literal
 
 from mitmproxy.version import VERSION as MITMPROXY
 
-__all__ = ["MITMPROXY", "PORT", "as_set", "certificate", "command", "confdir", "installing", "settings"]
+__all__ = [
+    "MITMPROXY",
+    "PORT",
+    "build_command",
+    "certificate_path",
+    "choose_confdir",
+    "format_install_command",
+    "format_sets",
+    "list_settings",
+]
 
 # Where the script lies that mitmproxy loads (`mitmdump -s …`).
 
 
-def path() -> Path:
+def find_script() -> Path:
     """`addons/addon.py`: inside the package when installed, beside it in a checkout."""
     package = Path(__file__).resolve().parents[1]
     installed = package / "addons" / "addon.py"
@@ -27,15 +36,15 @@ def path() -> Path:
 PORT = 8088
 """The port that clients connect to: 8080, mitmproxy's own, is also llama.cpp's."""
 
-COLUMNS = ("comment", "method", "status", "size", "time")
+WEB_COLUMNS = ("comment", "method", "status", "size", "time")
 """Those of mitmweb's flow list: beside a path, which is nearly always the same, the comment would be too narrow."""
 
 LAZY = "connection_strategy=lazy"
 """So that a client of a server that is down gets a 502 that says so, and the flow is listed."""
-REVERSE = (LAZY, "vtc_discover=on")
+REVERSE_OPTIONS = (LAZY, "vtc_discover=on")
 
 
-def command(
+def build_command(
     program: Literal["mitmdump", "mitmweb", "mitmproxy"],
     upstream: str,
     host: str,
@@ -47,28 +56,28 @@ def command(
 
     `quiet`: without mitmproxy's own lines for each connection and request.
     """
-    arguments = ["-s", str(path()), "--listen-host", host, "--listen-port", str(port)]
+    arguments = ["-s", str(find_script()), "--listen-host", host, "--listen-port", str(port)]
     ours, columns = list[str](), list[str]()
     if upstream:
         arguments += ["--mode", f"reverse:{upstream}"]
-        ours += REVERSE
+        ours += REVERSE_OPTIONS
     if program == "mitmweb":
         # Replies that pass untouched are streamed, too: without this nothing of them could be looked at.
         ours += ["store_streamed_bodies=true"]
-        columns = [f"web_columns={column}" for column in COLUMNS]
+        columns = [f"web_columns={column}" for column in WEB_COLUMNS]
     if quiet:
         ours += ["flow_detail=0"]
-    names = {_name(setting) for setting in settings(more)}  # mitmproxy ends where an option of one value has two
+    names = {_name(setting) for setting in list_settings(more)}  # mitmproxy ends where an option of one value has two
     ours = [setting for setting in ours if _name(setting) not in names]
-    return [_path(program), *arguments, *as_set([*ours, *columns]), *more]
+    return [_find_program(program), *arguments, *format_sets([*ours, *columns]), *more]
 
 
-def as_set(options: Iterable[str]) -> list[str]:
+def format_sets(options: Iterable[str]) -> list[str]:
     """Write each `NAME=VALUE` for the command line."""
     return [part for option in options for part in ("--set", option)]
 
 
-def settings(arguments: Sequence[str]) -> list[str]:
+def list_settings(arguments: Sequence[str]) -> list[str]:
     """Find the `NAME=VALUE`s of `--set` among mitmproxy's arguments, in order."""
     parser = argparse.ArgumentParser(prog="mitmproxy", usage="--set NAME=VALUE", add_help=False, allow_abbrev=False)
     parser.add_argument("--set", action="append", default=[])
@@ -80,14 +89,14 @@ def _name(setting: str) -> str:
     return setting.partition("=")[0]
 
 
-def certificate() -> Path:
+def certificate_path() -> Path:
     """Path of the certificate that clients of an HTTPS proxy must trust; mitmproxy makes it at its first start."""
     from mitmproxy.options import CONF_BASENAME, CONF_DIR  # that loads much of mitmproxy
 
     return Path(CONF_DIR).expanduser() / f"{CONF_BASENAME}-ca-cert.pem"
 
 
-def confdir(settings: Iterable[str]) -> str:
+def choose_confdir(settings: Iterable[str]) -> str:
     """Name the folder of certificates that these `NAME=VALUE`s choose; the last one counts."""
     from mitmproxy.options import CONF_DIR  # that loads much of mitmproxy
 
@@ -95,13 +104,13 @@ def confdir(settings: Iterable[str]) -> str:
     return given.get("confdir") or CONF_DIR
 
 
-def installing(package: str) -> str:
+def format_install_command(package: str) -> str:
     """Write the line that puts a package beside those of VTC; programs of uv have no pip."""
     pip = f"{sys.executable} -m pip install" if find_spec("pip") else f"uv pip install --python {sys.executable}"
     return f"{pip} {package}"
 
 
-def _path(program: str) -> str:
+def _find_program(program: str) -> str:
     """The program beside this Python, which has the addon's packages, or else the one that the shell would find."""
     beside = Path(sys.executable).with_name(program)
     return str(beside) if beside.exists() else shutil.which(program) or program

@@ -21,7 +21,7 @@ from vtc.proxy import flows
 # Text added to a file, all of it or nothing: on a full disk half a line would spoil the next one, too.
 
 
-def append(path: Path, text: str) -> None:
+def append_text(path: Path, text: str) -> None:
     """Add text to the end of a file, which is made if it is not there; raises OSError, and then nothing was added."""
     data = text.encode()
     with path.open("ab", buffering=0) as file:
@@ -68,9 +68,9 @@ class Log:
         """Add a line; that it fails is told once."""
         if self._path is None:
             return
-        line = json.dumps(entry(flow, report), ensure_ascii=False)
+        line = json.dumps(make_entry(flow, report), ensure_ascii=False)
         try:
-            append(self._path, f"{line}\n")
+            append_text(self._path, f"{line}\n")
         except OSError as error:
             if not self._failed:
                 logger.error("vtc: %s cannot be written, so exchanges are not logged: %s", self._path, error.strerror)
@@ -79,15 +79,15 @@ class Log:
             self._failed = False
 
 
-def entry(flow: http.HTTPFlow, report: Mapping[str, Any]) -> dict[str, Any]:
+def make_entry(flow: http.HTTPFlow, report: Mapping[str, Any]) -> dict[str, Any]:
     """An exchange as a line of the log has it; `report` is scrubbed already."""
-    line = {key: _bare(value) for key, value in report.items() if key not in _LEFT_OUT}
+    line = {key: _drop_personal(value) for key, value in report.items() if key not in _LEFT_OUT}
     return {
         "time": datetime.fromtimestamp(flow.request.timestamp_start, UTC).isoformat(timespec="milliseconds"),
         "id": flow.id,
         "port": flow.client_conn.sockname[1],
         "host": flow.request.pretty_host,
-        "path": flows.where(flow),
+        "path": flows.format_path(flow),
         "status": flow.response.status_code if flow.response else None,
         "outcome": report["outcome"],
         **line,
@@ -95,7 +95,7 @@ def entry(flow: http.HTTPFlow, report: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _bare(value: Any) -> Any:
+def _drop_personal(value: Any) -> Any:
     if isinstance(value, list):
-        return [_bare(entry) if isinstance(entry, dict) else entry for entry in value]
+        return [_drop_personal(entry) if isinstance(entry, dict) else entry for entry in value]
     return {key: item for key, item in value.items() if key not in _PERSONAL} if isinstance(value, dict) else value

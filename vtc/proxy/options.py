@@ -39,13 +39,13 @@ class Taken(NamedTuple):
     """Options that were taken otherwise than they were given."""
 
 
-def take(options: OptManager) -> Taken:
+def apply_deferred(options: OptManager) -> Taken:
     """Give options the values that wait for them; what is wrong is left out. Of several values the last counts."""
     taken = Taken([], [])
     for name, value in [*options.deferred.items()]:
         if not name.startswith("vtc"):
             continue
-        if fault := _fault(options, name, value):
+        if fault := _find_fault(options, name, value):
             taken.faults.append(fault)
             del options.deferred[name]
         elif name in options and options._options[name].typespec != Sequence[str]:
@@ -60,12 +60,12 @@ def take(options: OptManager) -> Taken:
     return taken
 
 
-def valueless(name: str) -> str:
+def format_missing_value(name: str) -> str:
     """Say what to do about an option without a value."""
     return f"{name} has no value: --set {name}=…"
 
 
-def _fault(options: OptManager, name: str, value: object) -> str:
+def _find_fault(options: OptManager, name: str, value: object) -> str:
     """Say what is wrong with the value of an option, from a command line or a file of settings; empty if nothing is."""
     if name not in options:
         known = [option for option in options.keys() if option.startswith("vtc")]  # noqa: SIM118 - it cannot be iterated
@@ -73,18 +73,18 @@ def _fault(options: OptManager, name: str, value: object) -> str:
     wanted = options._options[name].typespec
     texts = getattr(value, "val", None)
     if texts == []:
-        return valueless(name)
+        return format_missing_value(name)
     try:
         if texts is None:
             typecheck.check_option_type(name, value, wanted)
         elif wanted is int:
             int(texts[-1])
     except (TypeError, ValueError):
-        return f"{name} must be {KINDS[wanted]}, not {(texts[-1] if texts else value)!r}"
+        return f"{name} must be {TYPE_DESCRIPTIONS[wanted]}, not {(texts[-1] if texts else value)!r}"
     return ""
 
 
-KINDS = {int: "a whole number", str: "a text", Sequence[str]: "a list of texts"}
+TYPE_DESCRIPTIONS = {int: "a whole number", str: "a text", Sequence[str]: "a list of texts"}
 
 
 class DeclaredOption(NamedTuple):
@@ -97,7 +97,7 @@ class DeclaredOption(NamedTuple):
     choices: Sequence[str] | None = None
 
 
-OPTIONS = (
+DECLARED_OPTIONS = (
     DeclaredOption("vtc_server", str, "", "Name of the server profile to use for every request (empty: by matching)."),
     DeclaredOption(
         "vtc_upstream_api",
@@ -275,18 +275,18 @@ OPTIONS = (
 """All of them, those of the model server first."""
 
 
-def add(loader: Loader | OptManager) -> None:
+def declare_options(loader: Loader | OptManager) -> None:
     """Declare the options."""
-    for option in OPTIONS:
+    for option in DECLARED_OPTIONS:
         loader.add_option(*option)
 
 
-def directories(options: OptManager) -> list[Path]:
+def list_profile_directories(options: OptManager) -> list[Path]:
     """List the directories of profiles; later ones win."""
     return [profile_loader.builtin_directory(), *(Path(path).expanduser() for path in options.vtc_profiles)]
 
 
-def memory() -> Memory | None:
+def build_memory() -> Memory | None:
     """Make the memory that the options ask for; None with `vtc_cache=off`."""
     return Memory(clock=time.monotonic) if ctx.options.vtc_cache == "on" else None
 
@@ -295,25 +295,25 @@ class RefusedOption(ValueError):
     """An option that does not exist, lacks a value, or has one that makes no sense."""
 
 
-def make_planner(specs: Sequence[str]) -> Planner:
+def build_planner_from_specs(specs: Sequence[str]) -> Planner:
     """Make the planner that the addon would make, given these `NAME=VALUE`s; raises RefusedOption, ProfileError.
 
     Options that are not of VTC are left to mitmproxy, but for files of certificates, which it does not look at.
     """
     try:
-        Trust.of(specs).check()
+        Trust.from_settings(specs).check()
     except TrustError as error:
         raise RefusedOption(str(error)) from None
     specs = [spec for spec in specs if spec.startswith("vtc")]
     if bare := next((spec for spec in specs if "=" not in spec), ""):
-        raise RefusedOption(valueless(bare))
+        raise RefusedOption(format_missing_value(bare))
     options = OptManager()
     options.set(*specs, defer=True)
-    add(options)
-    if faults := take(options).faults:
+    declare_options(options)
+    if faults := apply_deferred(options).faults:
         raise RefusedOption("; ".join(faults))
     try:
-        return planner(options)
+        return build_planner(options)
     except exceptions.OptionsError as error:
         raise (error.__cause__ if isinstance(error.__cause__, ProfileError) else RefusedOption(str(error))) from None
 
@@ -322,7 +322,7 @@ _SEVERAL = re.compile(r"=[^=,;\s]*+[,;\s][^=]*+=")
 """Entries of `vtc_models` that are written as one."""
 
 
-def planner(options: OptManager) -> Planner:
+def build_planner(options: OptManager) -> Planner:
     """Profiles and settings as the options have them; raises `OptionsError`, so that nothing half-loads."""
     for name, option in options.items():
         # mitmproxy shows choices and does not check them.
@@ -349,7 +349,7 @@ def planner(options: OptManager) -> Planner:
         model=options.vtc_model,
         server=options.vtc_server,
         # A flow that is only observed goes where it went.
-        upstream_api=_apis(options.vtc_upstream_api) if options.vtc_mode == "rewrite" else ("same",),
+        upstream_api=_parse_apis(options.vtc_upstream_api) if options.vtc_mode == "rewrite" else ("same",),
         models=tuple(options.vtc_models) if options.vtc_mode == "rewrite" else (),
         tools=options.vtc_tools,
         dialect=options.vtc_dialect,
@@ -363,7 +363,7 @@ def planner(options: OptManager) -> Planner:
         max_call_bytes=options.vtc_max_call_bytes,
     )
     try:
-        return Planner(profile_loader.load(directories(options)), settings)
+        return Planner(profile_loader.load(list_profile_directories(options)), settings)
     except ProfileError as error:
         raise exceptions.OptionsError(f"vtc: the profiles are not usable\n{error}") from error
     except UnknownName as error:
@@ -376,7 +376,7 @@ def _is_alias(entry: str) -> bool:
     return bool(glob.strip() and name.strip()) if is_pair else bool(glob.strip()) and not is_glob(glob)
 
 
-def _apis(text: str) -> tuple[str, ...]:
+def _parse_apis(text: str) -> tuple[str, ...]:
     """Read `vtc_upstream_api`; none leaves it to the profiles."""
     names = tuple(name.strip() for name in text.split(","))
     if text == "auto":

@@ -15,13 +15,13 @@ from vtc.scrub import split_query
 
 type HeaderFields = tuple[tuple[bytes, bytes], ...]
 
-KEYS = {api.place.key for api in APIS} - {BEARER}
+KEY_HEADERS = {api.place.key for api in APIS} - {BEARER}
 """The headers that hold a key and nothing else."""
-CHANGED = "vtc_headers"
+CHANGED_HEADERS = "vtc_headers"
 """Key of a flow's metadata: the headers that VTC changed, as they were received (None: it was absent)."""
-QUERY = "?"
+QUERY_FIELD = "?"
 """The name there of the keys that the query held."""
-KEY = "\0"
+KEY_PLACEHOLDER = "\0"
 """Stands there for the key, which the request still holds in another header: metadata hold no secret."""
 
 
@@ -45,25 +45,25 @@ class OriginalRequest(NamedTuple):
         request.method, request.path = self.method, self.path
         request.headers.fields = self.headers
         request.raw_content = self.body
-        for key in (flows.CAME_TO, CHANGED):
+        for key in (flows.ASKED_PATH, CHANGED_HEADERS):
             flow.metadata.pop(key, None)
 
     def record_changes(self, flow: http.HTTPFlow) -> None:
         """Record in the metadata of a flow which headers are sent otherwise than they were received."""
         received, sent = http.Headers(self.headers), flow.request.headers
-        key = key_in(sent)
+        key = find_key(sent)
         changed: dict[str, str | None] = {}
         for name in {name.lower() for name in (*received, *sent)} - {"content-length"}:
             if (value := received.get(name)) == sent.get(name):
                 continue
-            if name in KEYS or name == BEARER:
-                value = value and (value.replace(key, KEY) if key and key in value else None)
+            if name in KEY_HEADERS or name == BEARER:
+                value = value and (value.replace(key, KEY_PLACEHOLDER) if key and key in value else None)
             changed[name] = value
         keys = [part.partition("=")[::2] for part in split_query(self.path.partition("?")[2])[1]]
-        if moved := [f"{name}={KEY}" for name, value in keys if key and unquote_plus(value) == key]:
-            changed[QUERY] = "&".join(moved)
+        if moved := [f"{name}={KEY_PLACEHOLDER}" for name, value in keys if key and unquote_plus(value) == key]:
+            changed[QUERY_FIELD] = "&".join(moved)
         if changed:
-            flow.metadata[CHANGED] = changed
+            flow.metadata[CHANGED_HEADERS] = changed
 
 
 class OriginalReply(NamedTuple):
@@ -86,29 +86,29 @@ class OriginalReply(NamedTuple):
         response.raw_content = self.body
 
 
-def key_in(headers: http.Headers) -> str:
+def find_key(headers: http.Headers) -> str:
     """Find the key that a request holds in its headers; empty if there is none."""
     scheme, _, token = headers.get(BEARER, "").partition(" ")
-    found = (headers.get(name, "") for name in sorted(KEYS))
+    found = (headers.get(name, "") for name in sorted(KEY_HEADERS))
     return next(filter(None, found), token if scheme.lower() == "bearer" else "")
 
 
-def renew(flow: http.HTTPFlow) -> None:
+def restore_received(flow: http.HTTPFlow) -> None:
     """Make a flow that is replayed what it was when it was received: all that was done to it then is done again."""
     request = flow.request
-    received = flow.metadata.pop(flows.CAME["request"], None)
+    received = flow.metadata.pop(flows.RECEIVED_BODY["request"], None)
     if isinstance(received, bytes):
         request.content = received
     flows.move_back(flow)
-    key = key_in(request.headers)
-    for name, value in (flow.metadata.pop(CHANGED, None) or {}).items():
-        if name == QUERY:
-            request.path += f"{'&' if '?' in request.path else '?'}{value.replace(KEY, quote_plus(key))}"
-        elif value is None or (KEY in value and not key):  # the key was lent, and is taken back
+    key = find_key(request.headers)
+    for name, value in (flow.metadata.pop(CHANGED_HEADERS, None) or {}).items():
+        if name == QUERY_FIELD:
+            request.path += f"{'&' if '?' in request.path else '?'}{value.replace(KEY_PLACEHOLDER, quote_plus(key))}"
+        elif value is None or (KEY_PLACEHOLDER in value and not key):  # the key was lent, and is taken back
             request.headers.pop(name, None)
         else:
-            request.headers[name] = value.replace(KEY, key)
-    for metadata in (METADATA, flows.CAME["reply"]):
+            request.headers[name] = value.replace(KEY_PLACEHOLDER, key)
+    for metadata in (METADATA, flows.RECEIVED_BODY["reply"]):
         flow.metadata.pop(metadata, None)
     if flow.comment.startswith("vtc"):
         flow.comment, flow.marked = "", ""

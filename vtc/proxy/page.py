@@ -28,11 +28,11 @@ from mitmproxy.tools.web.app import Application, IndexHandler, RequestHandler
 from vtc import __version__
 from vtc.profiles.document import format_count
 from vtc.proxy import flows
-from vtc.proxy.captured import case_of
+from vtc.proxy.captured import make_case
 from vtc.proxy.draft_file import DraftFile
-from vtc.proxy.options import directories
+from vtc.proxy.options import list_profile_directories
 from vtc.proxy.reload import ReloadableAddon
-from vtc.proxy.startup import base_urls
+from vtc.proxy.startup import list_base_urls
 from vtc.proxy.stats import CallCounts, Figures, Stats
 from vtc.reporting import LEFT_ALONE, OUTCOMES, UNDER_WAY, Look, picture, view
 from vtc.reporting.picture import ExchangeSample
@@ -43,19 +43,19 @@ from vtc.reporting.report import count
 # Nothing is kept but what was read out of a flow once, as long as the flow is there: a page looks through thousands.
 
 
-MOST = 100
+ROWS_PER_PAGE = 100
 """Exchanges that are listed at once, the latest first."""
-CHOICES = ("outcome", "model", "client")
+CHOICE_COLUMNS = ("outcome", "model", "client")
 """The columns that exchanges are chosen by."""
 
 
-MINUTES = 180
+MIN_SPAN_FOR_MINUTES = 180
 """Seconds of a session from which on minutes tell its times apart."""
 UNCHANGED = "unchanged"
 """The empty outcome as an address writes it."""
-BARS = {look.word: look.tone for look in reversed([*OUTCOMES.values()])}
+BAR_TONES = {look.word: look.tone for look in reversed([*OUTCOMES.values()])}
 """The outcomes from the bottom of a bar up."""
-LINES: Mapping[view.Side, tuple[int, int]] = {"request": (24, 4), "reply": (60, 24)}
+SHOWN_LINES: Mapping[view.Side, tuple[int, int]] = {"request": (24, 4), "reply": (60, 24)}
 """Lines that are shown of a text, and of one that stayed the same."""
 
 
@@ -125,12 +125,14 @@ class Chosen:
     def of(cls, query: Mapping[str, str]) -> Chosen:
         """Read an address; what means nothing in it chooses nothing."""
         start = query.get("from", "")
-        values = {name: query.get(name, "") for name in CHOICES}
+        values = {name: query.get(name, "") for name in CHOICE_COLUMNS}
         return cls(**values, start=int(start) if _is_number(start) else 0)
 
-    def address(self, **changed: str) -> str:
+    def build_address(self, **changed: str) -> str:
         """The address of the page with another choice, from its first row on, unless `from` says otherwise."""
-        values = {name: changed.get(name, getattr(self, name)) for name in CHOICES} | {"from": changed.get("from", "")}
+        values = {name: changed.get(name, getattr(self, name)) for name in CHOICE_COLUMNS} | {
+            "from": changed.get("from", "")
+        }
         query = urlencode({name: value for name, value in values.items() if value})
         return f"/vtc?{query}" if query else "/vtc"
 
@@ -154,24 +156,24 @@ class Listing:
         self._read: WeakKeyDictionary[http.HTTPFlow, tuple[object, str, ExchangeRow]] = WeakKeyDictionary()
         """Rows of exchanges that are over, with the report and the comment that each was read from."""
 
-    def every(self, view: View) -> list[ExchangeRow]:
+    def list_rows(self, view: View) -> list[ExchangeRow]:
         """List the exchanges with a model, the latest first."""
         rows = (self._exchange(flow) for flow in reversed(view) if isinstance(flow, http.HTTPFlow))
         return [row for row in rows if row]
 
     def _exchange(self, flow: http.HTTPFlow) -> ExchangeRow | None:
-        report = flows.report(flow)
+        report = flows.get_report(flow)
         if report is None:
-            return about_flow(flow) if flows.api(flow) else None
+            return describe_flow(flow) if flows.find_client_api(flow) else None
         known = self._read.get(flow)
         if known is None or known[0] is not report or known[1] != flow.comment:
-            known = self._read[flow] = report, flow.comment, about_flow(flow)
+            known = self._read[flow] = report, flow.comment, describe_flow(flow)
         return known[2]
 
 
-def about_flow(flow: http.HTTPFlow) -> ExchangeRow:
+def describe_flow(flow: http.HTTPFlow) -> ExchangeRow:
     """One exchange, under way or over."""
-    report = flows.report(flow) or {}
+    report = flows.get_report(flow) or {}
     under_way = flow.live and not report
     outcome = UNDER_WAY if under_way else str(report.get("outcome", ""))
     outcome = outcome if outcome in OUTCOMES else ""
@@ -179,42 +181,46 @@ def about_flow(flow: http.HTTPFlow) -> ExchangeRow:
         id=flow.id,
         at=flow.request.timestamp_start,
         outcome=outcome,
-        model=report.get("asked", "") or (_model(flow) if under_way else ""),
+        model=report.get("asked", "") or (_find_model(flow) if under_way else ""),
         client=report.get("client", ""),
         happened=flows.strip_comment_prefix(flow) or (UNDER_WAY if under_way else flows.NOTHING),
         report=report,
     )
 
 
-def _model(flow: http.HTTPFlow) -> str:
+def _find_model(flow: http.HTTPFlow) -> str:
     """The model that is asked; empty if the request does not say."""
-    api, bodies = flows.server_api(flow), flows.bodies(flow, "request")
+    api, bodies = flows.find_server_api(flow), flows.get_bodies(flow, "request")
     try:
         return api.request(bodies.went, flow.request.path).model if api and bodies else ""
     except ValueError:
         return ""
 
 
-def outcomes(every: Sequence[ExchangeRow], chosen: Chosen) -> Iterator[FilterOption]:
+def list_outcomes(every: Sequence[ExchangeRow], chosen: Chosen) -> Iterator[FilterOption]:
     """List all outcomes together, then each that there is, counted among the exchanges that are chosen otherwise.
 
     All are those that are over: one under way has no outcome yet.
     """
     fitting = [row for row in every if chosen.is_among(row)]
-    yield FilterOption("", "", sum(row.is_over for row in fitting), chosen.address(outcome=""), not chosen.outcome)
+    yield FilterOption(
+        "", "", sum(row.is_over for row in fitting), chosen.build_address(outcome=""), not chosen.outcome
+    )
     counts = Counter(row.outcome for row in fitting)
     for outcome in OUTCOMES:
         value = outcome or UNCHANGED
         if counts[outcome] or value == chosen.outcome:
-            yield FilterOption(outcome, value, counts[outcome], chosen.address(outcome=value), value == chosen.outcome)
+            yield FilterOption(
+                outcome, value, counts[outcome], chosen.build_address(outcome=value), value == chosen.outcome
+            )
 
 
-def values(every: Iterable[ExchangeRow], name: str, chosen: Chosen) -> list[FilterOption]:
+def list_values(every: Iterable[ExchangeRow], name: str, chosen: Chosen) -> list[FilterOption]:
     """The models or clients there are, by name."""
     counts = Counter(getattr(row, name) for row in every if row.is_over)
     counts.setdefault(getattr(chosen, name), 0)
     return [
-        FilterOption(value, value, number, chosen.address(**{name: value}), value == getattr(chosen, name))
+        FilterOption(value, value, number, chosen.build_address(**{name: value}), value == getattr(chosen, name))
         for value, number in sorted(counts.items())
         if value
     ]
@@ -290,7 +296,7 @@ class DraftHandler(RequestHandler):
             self.set_status(409)
         self.set_header("Content-Type", "text/html; charset=UTF-8")
         self.set_header("Cache-Control", "no-store")
-        self.write(_template().render(draft=draft, said=said, id=id_, token=self.xsrf_token.decode()))
+        self.write(_load_template().render(draft=draft, said=said, id=id_, token=self.xsrf_token.decode()))
 
 
 class Index(IndexHandler):
@@ -300,7 +306,7 @@ class Index(IndexHandler):
         return super().render_string(template_name, **values).replace(b"</head>", STYLES)
 
 
-def add(app: Application, pages: Mapping[str, Shown], draft: Callable[[str], Awaitable[DraftFile]]) -> str:
+def add_pages(app: Application, pages: Mapping[str, Shown], draft: Callable[[str], Awaitable[DraftFile]]) -> str:
     """Serve the pages, each at the paths that an expression matches, and the drafts; say and return where."""
     app.add_handlers(r".*", [(path, PageHandler, {"shown": shown}) for path, shown in pages.items()])
     app.add_handlers(r".*", [(r"/vtc/([0-9a-f-]+)/dialect", DraftHandler, {"draft": draft})])
@@ -330,29 +336,31 @@ class Page:
             # mitmweb's own web application, which mitmdump does not load
 
             pages: dict[str, Shown] = {
-                r"/vtc": lambda query: overview(listed, query, self._listing, base_urls()),
+                r"/vtc": lambda query: render_overview(listed, query, self._listing, list_base_urls()),
                 r"/vtc/said": lambda _: render_output(self.said),
-                r"/vtc/(page\.css|page\.js|list\.css)": lambda _, name: _file(name),
-                r"/vtc/([0-9a-f-]+)": lambda _, id_: _detail(listed.get_by_id(id_)),
+                r"/vtc/(page\.css|page\.js|list\.css)": lambda _, name: _read_asset(name),
+                r"/vtc/([0-9a-f-]+)": lambda _, id_: _render_detail_of(listed.get_by_id(id_)),
             }
-            self.address = add(app, pages, lambda id_: self._draft(listed.get_by_id(id_)))
+            self.address = add_pages(app, pages, lambda id_: self._draft(listed.get_by_id(id_)))
 
     async def _draft(self, flow: Flow | None) -> DraftFile:
         """Draft the dialect of a reply; raises LookupError if there is no exchange, ValueError if there is no draft."""
         planner = self._addon.planner
         if not isinstance(flow, http.HTTPFlow) or planner is None:
             raise LookupError
-        case = case_of(flow, planner)
-        return await asyncio.to_thread(DraftFile.of, case, directories(ctx.options)[1:], planner.profiles.dialects)
+        case = make_case(flow, planner)
+        return await asyncio.to_thread(
+            DraftFile.of, case, list_profile_directories(ctx.options)[1:], planner.profiles.dialects
+        )
 
 
-def overview(listed: View, query: Mapping[str, str], reading: Listing, base_urls: Sequence[str] = ()) -> str:
+def render_overview(listed: View, query: Mapping[str, str], reading: Listing, base_urls: Sequence[str] = ()) -> str:
     """The list of exchanges that an address chooses, the picture of them, and their figures.
 
     `base_urls` are those that clients are given, for a list in which nothing is yet.
     """
     chosen = Chosen.of(query)
-    every = reading.every(listed)
+    every = reading.list_rows(listed)
     fitting = [row for row in every if chosen.fits(row)]
     over = [row for row in fitting if row.is_over]
     stats = Stats()
@@ -360,28 +368,30 @@ def overview(listed: View, query: Mapping[str, str], reading: Listing, base_urls
         if row.outcome != LEFT_ALONE and row.report:
             stats.add(row.report)
     start = chosen.start if chosen.start < len(fitting) else 0
-    end = start + MOST
-    drawn = picture.charts([row.sample for row in over], BARS)
-    return _template().render(
+    end = start + ROWS_PER_PAGE
+    drawn = picture.charts([row.sample for row in over], BAR_TONES)
+    return _load_template().render(
         version=__version__,
-        total=_total(over, stats.total),
+        total=_format_total(over, stats.total),
         charts=drawn,
-        clock=_clock_of(over),
+        clock=_choose_clock_format(over),
         signs={look.word: look.sign for look in OUTCOMES.values()},
         chosen=chosen,
-        outcomes=outcomes(every, chosen),
+        outcomes=list_outcomes(every, chosen),
         looks=OUTCOMES,
-        selects={name: values(every, name, chosen) for name in ("model", "client")},
+        selects={name: list_values(every, name, chosen) for name in ("model", "client")},
         exchanges=fitting[start:end],
         base_urls=base_urls,
         span=(start + 1, min(end, len(fitting)), len(fitting)),
-        later=chosen.address(**{"from": str(start - MOST) if start > MOST else ""}) if start else "",
-        earlier=chosen.address(**{"from": str(end)}) if end < len(fitting) else "",
-        figures=list(_figures(stats)),
+        later=chosen.build_address(**{"from": str(start - ROWS_PER_PAGE) if start > ROWS_PER_PAGE else ""})
+        if start
+        else "",
+        earlier=chosen.build_address(**{"from": str(end)}) if end < len(fitting) else "",
+        figures=list(_list_figures(stats)),
     )
 
 
-def _total(over: Sequence[ExchangeRow], figures: Figures) -> str:
+def _format_total(over: Sequence[ExchangeRow], figures: Figures) -> str:
     """Sum up the exchanges that are shown, but for what their outcomes say."""
     left = sum(row.outcome == LEFT_ALONE for row in over)
     parts = [
@@ -389,26 +399,26 @@ def _total(over: Sequence[ExchangeRow], figures: Figures) -> str:
         f"{CallCounts.summary(figures)}, {figures.unread} unread",
         f"{figures.traffic:,} bytes",
         f"{figures.seconds * 1e3:.0f} ms in VTC",
-        figures.prefixes(),
+        figures.format_prefixes(),
     ]
     return ", ".join(filter(None, parts))
 
 
-def _clock_of(rows: Sequence[ExchangeRow]) -> str:
+def _choose_clock_format(rows: Sequence[ExchangeRow]) -> str:
     """Return the form of the times below a chart: with seconds, where the minutes would say the same."""
     times = [row.at for row in rows]
-    return "%H:%M" if times and max(times) - min(times) >= MINUTES else "%H:%M:%S"
+    return "%H:%M" if times and max(times) - min(times) >= MIN_SPAN_FOR_MINUTES else "%H:%M:%S"
 
 
-def detail(flow: http.HTTPFlow) -> str:
+def render_detail(flow: http.HTTPFlow) -> str:
     """One exchange: request and reply, each as it came beside as it went, and the report."""
-    sections = dict(view.sections(flows.report(flow) or {}))
+    sections = dict(view.sections(flows.get_report(flow) or {}))
     done, changes = sections.pop(view.DONE, []), sections.pop(view.CHANGES, [])
-    sides = [_side(flow, side) for side in ("reply", "request")]  # what one looks for first
-    where = f"{flow.request.pretty_host}{flows.where(flow)}"
+    sides = [_describe_side(flow, side) for side in ("reply", "request")]  # what one looks for first
+    where = f"{flow.request.pretty_host}{flows.format_path(flow)}"
     status = flow.response.status_code if flow.response else None
-    about = about_flow(flow)
-    return _template().render(
+    about = describe_flow(flow)
+    return _load_template().render(
         flow=about,
         where=[about.model, about.client, where, status],
         done=done,
@@ -418,19 +428,19 @@ def detail(flow: http.HTTPFlow) -> str:
     )
 
 
-def _detail(flow: Flow | None) -> str | None:
-    return detail(flow) if isinstance(flow, http.HTTPFlow) else None
+def _render_detail_of(flow: Flow | None) -> str | None:
+    return render_detail(flow) if isinstance(flow, http.HTTPFlow) else None
 
 
 def render_output(text: str) -> str:
     """Show the output of a command."""
-    return _template().render(said=text or "no command has said anything yet: vtc.explain and vtc.diff do")
+    return _load_template().render(said=text or "no command has said anything yet: vtc.explain and vtc.diff do")
 
 
-def _side(flow: http.HTTPFlow, side: view.Side) -> dict[str, Any]:
+def _describe_side(flow: http.HTTPFlow, side: view.Side) -> dict[str, Any]:
     came_in, went_out = view.SIDES[side]
     context: dict[str, Any] = {"title": side, "came": came_in, "went": went_out}
-    api, bodies = flows.api(flow), flows.bodies(flow, side)
+    api, bodies = flows.find_client_api(flow), flows.get_bodies(flow, side)
     if bodies is None:
         return {**context, "problem": "not there yet, or not kept"}
     try:
@@ -439,14 +449,14 @@ def _side(flow: http.HTTPFlow, side: view.Side) -> dict[str, Any]:
         received, sent = view.conversations(api, side, bodies)
     except ValueError as error:
         return {**context, "problem": f"({error})\n{bodies.went.decode(errors='replace')}"}
-    return {**context, "passages": picture.passages(received, sent, *LINES[side])}
+    return {**context, "passages": picture.passages(received, sent, *SHOWN_LINES[side])}
 
 
-def _figures(stats: Stats) -> Iterator[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:
+def _list_figures(stats: Stats) -> Iterator[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:
     for kind, by_name in (("model", stats.models), ("client", stats.clients)):
         counts = "exchanges", "calls", "repaired", "left as text", "unread", "failed", "errors"
         heads = (kind, *counts, "cache usable", "ms in VTC")
-        yield f"by {kind}", heads, [_row(name, figures) for name, figures in by_name.items()]
+        yield f"by {kind}", heads, [_format_row(name, figures) for name, figures in by_name.items()]
     calls: list[tuple[str, ...]] = [
         (name, str(figures.calls), str(figures.repaired), str(figures.refused), ", ".join(figures.repairs))
         for name, figures in sorted(stats.dialects.items())
@@ -454,23 +464,23 @@ def _figures(stats: Stats) -> Iterator[tuple[str, tuple[str, ...], list[tuple[st
     yield "by dialect", ("dialect", "calls", "repaired", "left as text", "repairs"), calls
 
 
-def _row(name: str, figures: Figures) -> tuple[str, ...]:
+def _format_row(name: str, figures: Figures) -> tuple[str, ...]:
     calls = figures.calls, figures.repaired, figures.refused, figures.unread
     counts = figures.exchanges, *calls, figures.failed, figures.errors
     kept = "" if figures.prompt_kept is None else f"{figures.prompt_kept:.0%}"
     return (name, *map(str, counts), kept, f"{figures.seconds * 1e3:.0f}")
 
 
-def _clock(at: float, form: str = "%H:%M:%S") -> str:
+def _format_clock(at: float, form: str = "%H:%M:%S") -> str:
     return time.strftime(form, time.localtime(at))
 
 
-def _file(name: str) -> str:
+def _read_asset(name: str) -> str:
     return Path(__file__).with_name(name).read_text("utf-8")
 
 
 @cache
-def _template() -> Template:
+def _load_template() -> Template:
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    environment.filters["clock"] = _clock
-    return environment.from_string(_file("page.html"))
+    environment.filters["clock"] = _format_clock
+    return environment.from_string(_read_asset("page.html"))

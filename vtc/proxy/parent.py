@@ -20,15 +20,15 @@ from mitmproxy import ctx
 if TYPE_CHECKING:  # the commands that start VTC load this module, and mitmproxy takes a second to load
     from mitmproxy.master import Master
 
-VARIABLE = "VTC_ENDS_WITH_STDIN"
+PARENT_VARIABLE = "VTC_ENDS_WITH_STDIN"
 """Names the folder of the program that started VTC; `-` where it has none."""
-IN_ORDER = b"."
+ENDED_IN_ORDER = b"."
 """The byte that this program writes before it ends VTC."""
 
 
-def environment(folder: Path | None = None) -> Mapping[str, str]:
+def make_environment(folder: Path | None = None) -> Mapping[str, str]:
     """Return the environment of a VTC that ends when its standard input does, for a program with that folder."""
-    return {**os.environ, VARIABLE: str(folder or "-")}
+    return {**os.environ, PARENT_VARIABLE: str(folder or "-")}
 
 
 class Parent:
@@ -37,7 +37,7 @@ class Parent:
     name = "vtc-parent"
 
     def running(self) -> None:
-        folder = os.environ.pop(VARIABLE, "")  # not again where the script is loaded anew
+        folder = os.environ.pop(PARENT_VARIABLE, "")  # not again where the script is loaded anew
         if folder and sys.stdin is not None:
             # A thread: asyncio on Windows waits for no pipe that was there before it.
             arguments = sys.stdin.fileno(), None if folder == "-" else Path(folder), ctx.master
@@ -49,7 +49,7 @@ def _end_with(pipe: int, folder: Path | None, master: Master) -> None:
     written = b""
     with suppress(OSError):
         written = os.read(pipe, 1)  # not by `sys.stdin`, whose lock Python wants when it ends
-    if folder and written != IN_ORDER:
+    if folder and written != ENDED_IN_ORDER:
         shutil.rmtree(folder, ignore_errors=True)
     with suppress(RuntimeError):  # it ends already
         master.shutdown()

@@ -19,11 +19,11 @@ from vtc.proxy import options
 
 logger = logging.getLogger(__name__)
 
-INTERVAL = 1.0
+WATCH_INTERVAL = 1.0
 """Seconds between two looks at the files; one takes about 1 ms."""
 
 
-KEPT = "The profiles read before stay in use."
+PROFILES_KEPT = "The profiles read before stay in use."
 
 
 class ReloadableAddon(Protocol):
@@ -60,10 +60,10 @@ class Reloader:
         try:
             self._load()
         except exceptions.OptionsError as error:
-            logger.error("%s\n%s", error, KEPT)
+            logger.error("%s\n%s", error, PROFILES_KEPT)
             return str(error)
         except Exception as error:  # a fault of ours does not end the watch, either
-            logger.exception("vtc: the profiles cannot be read\n%s", KEPT)
+            logger.exception("vtc: the profiles cannot be read\n%s", PROFILES_KEPT)
             return f"vtc: the profiles cannot be read: {error}"
         assert self._addon.planner is not None
         profiles = self._addon.planner.profiles
@@ -73,27 +73,27 @@ class Reloader:
         logger.log(logging.WARNING if gone else logging.INFO, message)
         return message
 
-    def look(self) -> None:
+    def check_files(self) -> None:
         """Read the profiles again if a file has changed since they were read last."""
         if _signature() != self._seen:
             self.reload()
 
     async def _watch(self) -> None:
         while True:
-            await asyncio.sleep(INTERVAL)
-            self.look()
+            await asyncio.sleep(WATCH_INTERVAL)
+            self.check_files()
 
     def _load(self) -> None:
         # First, so that an edit while they are read is seen at the next look.
         self._seen = _signature()
-        self._addon.planner = options.planner(ctx.options)
-        self._addon.memory = options.memory()
+        self._addon.planner = options.build_planner(ctx.options)
+        self._addon.memory = options.build_memory()
         self._addon.forget()
 
 
 def _signature() -> object:
     """Return a value that differs when a profile was edited; the error where files cannot be read: it is told once."""
     try:
-        return loader.signature(options.directories(ctx.options))
+        return loader.signature(options.list_profile_directories(ctx.options))
     except (OSError, ValueError) as error:  # no path may hold the character NUL
         return str(error)

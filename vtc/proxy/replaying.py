@@ -25,22 +25,25 @@ def replay_flow(flow: http.HTTPFlow, planner: Planner) -> dict[str, Any]:
     What was captured is what left then: of a flow that VTC did not see, what came. The options are those of the
     capture, but for those that `planner` was given.
     """
-    api = flows.api(flow)
+    api = flows.find_client_api(flow)
     assert api is not None
-    difference: dict[str, Any] = {"name": f"{flow.request.pretty_host}{flows.where(flow)} {flow.id[:8]}", "id": flow.id}
+    difference: dict[str, Any] = {
+        "name": f"{flow.request.pretty_host}{flows.format_path(flow)} {flow.id[:8]}",
+        "id": flow.id,
+    }
     try:
-        planner = flows.as_captured(flow, planner)
-        exchange = Session.open(api, flows.original(flow, "request"), flows.facts(flow), planner, flow.id)
+        planner = flows.restore_settings(flow, planner)
+        exchange = Session.open(api, flows.get_original(flow, "request"), flows.read_facts(flow), planner, flow.id)
         changes = [_difference(flow, "request", exchange.request())]
         if exchange.reads and flow.response and 200 <= flow.response.status_code < 300:
-            received = flows.original(flow, "reply")
+            received = flows.get_original(flow, "reply")
             if received and (answer := exchange.whole.from_error(received)):
                 changes.append(_difference(flow, "reply", answer.body))
             elif received:
                 changes.append(_difference(flow, "reply", exchange.whole.rewrite(received)))
     except ValueError as error:
         return {**difference, "result": "skipped", "reason": str(error)}
-    changes = [scrub(change, flows.secrets(flow)) for change in changes if change]
+    changes = [scrub(change, flows.collect_secrets(flow)) for change in changes if change]
     summary = exchange.report.summary()
     result = "changed" if changes else "same"
     model = exchange.plan.stack.model.name
@@ -49,10 +52,10 @@ def replay_flow(flow: http.HTTPFlow, planner: Planner) -> dict[str, Any]:
 
 def _difference(flow: http.HTTPFlow, side: Side, today: bytes) -> str:
     """Compare what leaves today with what left then, as conversations; ids of calls are drawn anew and do not count."""
-    sent = (flows.bodies(flow, side) or Bodies(None, b"")).went
+    sent = (flows.get_bodies(flow, side) or Bodies(None, b"")).went
     if sent == today:
         return ""
-    api = flows.api(flow) if side == "reply" else flows.server_api(flow)
+    api = flows.find_client_api(flow) if side == "reply" else flows.find_server_api(flow)
     assert api is not None
     then, now = ([_mask_ids(block) for block in blocks(api, side, body)] for body in (sent, today))
     return transcript.difference(then, now, f"{side} {THEN}", f"{side} {NOW}")

@@ -22,11 +22,11 @@ from vtc.apis.place import BEARER
 from vtc.profiles.matching import is_at
 from vtc.profiles.planner import Planner
 from vtc.profiles.schema import ServerProfile
-from vtc.proxy import beside, flows
+from vtc.proxy import flows, side_questions
 from vtc.proxy.address import Address
-from vtc.proxy.keys import SHARED, key_of, of_upstream
-from vtc.proxy.nearness import is_page
-from vtc.scrub import CREDENTIALS, in_query, scrub
+from vtc.proxy.keys import SHARED, get_key, make_upstream_profile
+from vtc.proxy.local_clients import is_from_web_page
+from vtc.scrub import CREDENTIALS, find_query_credentials, scrub
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class Loan(NamedTuple):
     """Says why none was."""
 
 
-NONE = Loan((), ())
+NO_LOAN = Loan((), ())
 
 
 _lent: WeakKeyDictionary[http.HTTPFlow, str] = WeakKeyDictionary()
@@ -83,32 +83,35 @@ class ServerKeys:
         """Put the key of its server into a request."""
         variable = ctx.options.vtc_key_env
         if not (planner.lends or variable) or ctx.options.vtc_mode != "rewrite" or flow.request.method == "OPTIONS":
-            return NONE
-        facts = flows.facts(flow)
+            return NO_LOAN
+        facts = flows.read_facts(flow)
         mode, profile = flow.client_conn.proxy_mode, planner.server(facts)
         if variable and isinstance(mode, ReverseMode):
-            profile = of_upstream(variable, Address(*mode.address))
+            profile = make_upstream_profile(variable, Address(*mode.address))
         if profile is None or not profile.key_env or _has_key(facts.headers, facts.query):
-            return NONE
+            return NO_LOAN
         name = scrub(profile.key_env)
-        if why := self._obstacle(flow, profile):
+        if why := self._find_obstacle(flow, profile):
             if why not in self._warned:
                 self._warned.add(why)
                 logger.warning("vtc: the key of %s is not sent: %s", name, why)
             return Loan((), (f"the client sends no key, and that of {name} is not sent: {why}",))
-        key, headers = key_of(profile), flow.request.headers
+        key, headers = get_key(profile), flow.request.headers
         for header in _KEYS:  # those without a key
             headers.pop(header, None)
-        header = profile.key_header.lower() or (beside.api(flow) or _api(planner.apis(facts))).place.key
+        header = (
+            profile.key_header.lower()
+            or (side_questions.find_error_api(flow) or _choose_api(planner.apis(facts))).place.key
+        )
         headers[header] = f"Bearer {key}" if header == BEARER else key
         _lent[flow] = key
         return Loan((f"the client sends no key: that of {name} is sent",), ())
 
-    def _obstacle(self, flow: http.HTTPFlow, profile: ServerProfile) -> str:
+    def _find_obstacle(self, flow: http.HTTPFlow, profile: ServerProfile) -> str:
         """Say why a client may not be lent a key; empty if it may."""
         request, mode = flow.request, flow.client_conn.proxy_mode
         server, peer = Address(request.host, request.port), flow.client_conn.peername
-        if not key_of(profile):
+        if not get_key(profile):
             return f"the environment has no variable {scrub(profile.key_env)}"
         if request.stream:
             return "the request is streamed"
@@ -118,7 +121,7 @@ class ServerKeys:
             return "others could read it on its way: the request is not encrypted"
         if ctx.options.vtc_share_keys != "on" and not Address(*peer[:2]).is_loopback:
             return f"the client is on another machine, and vtc_share_keys ({SHARED}) is off"
-        return "the client is a page of the web" if is_page(request.headers) else ""
+        return "the client is a page of the web" if is_from_web_page(request.headers) else ""
 
     def response(self, flow: http.HTTPFlow) -> None:
         """Take the key out of a flow whose exchange has ended."""
@@ -130,9 +133,9 @@ class ServerKeys:
 def _has_key(headers: Mapping[str, str], query: str) -> bool:
     """True if a client says who it is; some that have no key say `Bearer`, and nothing after it."""
     values = (headers.get(name, "").strip() for name in _KEYS)
-    return any(value and value.casefold() != "bearer" for value in values) or any(in_query(query))
+    return any(value and value.casefold() != "bearer" for value in values) or any(find_query_credentials(query))
 
 
-def _api(apis: Sequence[str]) -> Api:
+def _choose_api(apis: Sequence[str]) -> Api:
     """Find the API in which a server looks for its key."""
     return next(filter(None, map(find_api, apis)), APIS[0])

@@ -27,10 +27,10 @@ from vtc.proxy.reload import ReloadableAddon
 
 logger = logging.getLogger(__name__)
 
-CONNECTIONS = [logging.getLogger(f"mitmproxy.{name}") for name in ("proxy.server", "addons.clientplayback")]
+CONNECTION_LOGGERS = [logging.getLogger(f"mitmproxy.{name}") for name in ("proxy.server", "addons.clientplayback")]
 """Say each connection, of clients and of VTC itself: many lines for one of ours; with `flow_detail=0` too much."""
 
-EVERYWHERE = ("", "0.0.0.0", "::")
+ALL_INTERFACES = ("", "0.0.0.0", "::")
 """Addresses that stand for all network interfaces."""
 
 
@@ -50,10 +50,10 @@ class Startup:
         if isinstance(terminal, TermLog) and os.environ.get("NO_COLOR"):  # no-color.org; mitmproxy does not ask
             terminal.logger.formatter = MitmFormatter(colorize=False)
         # It logs what goes wrong while a script is loaded or configured, with a trace.
-        logging.getLogger("mitmproxy.addons.script").addFilter(without_trace)
+        logging.getLogger("mitmproxy.addons.script").addFilter(drop_trace)
         # mitmweb has no option `flow_detail`; what was given waits there for an addon that has it.
-        self._hush(getattr(ctx.options.deferred.get("flow_detail"), "val", None) == ["0"])
-        taken = options.take(ctx.options)
+        self._set_connection_level(getattr(ctx.options.deferred.get("flow_detail"), "val", None) == ["0"])
+        taken = options.apply_deferred(ctx.options)
         for note in taken.notes:
             logger.warning("vtc: %s", note)
         for fault in taken.faults:
@@ -61,38 +61,38 @@ class Startup:
 
     def configure(self, updated: set[str]) -> None:
         if "flow_detail" in updated:
-            self._hush(ctx.options.flow_detail == 0)
+            self._set_connection_level(ctx.options.flow_detail == 0)
 
-    def _hush(self, quiet: bool) -> None:
-        for connections in CONNECTIONS:
+    def _set_connection_level(self, quiet: bool) -> None:
+        for connections in CONNECTION_LOGGERS:
             connections.setLevel(logging.WARNING if quiet else logging.NOTSET)
 
     def running(self) -> None:
         server = ctx.master.addons.get("proxyserver")
         if isinstance(server, Proxyserver) and self._addon.planner:
-            lines = greeting(
+            lines = format_greeting(
                 self._addon.planner.profiles, [(instance.mode, instance.listen_addrs) for instance in server.servers]
             )
             for line in lines:
                 logger.info("vtc: %s", line)
-            self._tell_of_keys(server)
-            if any(address[0] in EVERYWHERE for address in server.listen_addrs()):
+            self._log_lenders(server)
+            if any(address[0] in ALL_INTERFACES for address in server.listen_addrs()):
                 logger.warning(
                     "vtc: every machine of the network can use this proxy; --listen-host 127.0.0.1 (`vtc run` without "
                     "--host) keeps it to this one"
                 )
 
-    def _tell_of_keys(self, server: Proxyserver) -> None:
+    def _log_lenders(self, server: Proxyserver) -> None:
         """Say whose keys are lent; an error ends mitmproxy while it starts."""
         modes = [instance.mode for instance in server.servers]
         upstreams = [Address(*mode.address) for mode in modes if isinstance(mode, ReverseMode)]
         every = upstreams if len(upstreams) == len(modes) else []
         planner, variable = self._addon.planner, ctx.options.vtc_key_env
-        lenders = keys.lenders(planner.profiles, every, variable) if planner else []
+        lenders = keys.list_lenders(planner.profiles, every, variable) if planner else []
         at = [Address(str(address[0]), int(address[1])) for address in server.listen_addrs()]
         if variable and len({*every}) != 1:
             logger.error("vtc: vtc_key_env: the key is that of one server, and this is no reverse proxy for one alone")
-        for fault in keys.faults(lenders, at, shared=ctx.options.vtc_share_keys == "on"):
+        for fault in keys.find_faults(lenders, at, shared=ctx.options.vtc_share_keys == "on"):
             logger.error("vtc: %s", fault)
         for lender in lenders:
             logger.info("vtc: %s", lender.lends)
@@ -100,9 +100,9 @@ class Startup:
     def done(self) -> None:
         loop = ctx.master.event_loop
         if loop.is_running() and not ctx.master.should_exit.is_set():
-            loop.call_soon(self._tell_if_gone)  # the script may be loaded anew, as it was edited
+            loop.call_soon(self._log_if_removed)  # the script may be loaded anew, as it was edited
 
-    def _tell_if_gone(self) -> None:
+    def _log_if_removed(self) -> None:
         if not ctx.master.addons.get(self.name):
             logger.error(
                 "vtc: VTC is off from now on, and all passes as it comes: its script was removed, or cannot be loaded. "
@@ -110,7 +110,7 @@ class Startup:
             )
 
 
-def without_trace(record: logging.LogRecord) -> bool:
+def drop_trace(record: logging.LogRecord) -> bool:
     """Take the trace from a log record about a refused option; for `Logger.addFilter`."""
     error = record.exc_info[1] if record.exc_info else None
     if isinstance(error, exceptions.OptionsError):
@@ -118,34 +118,40 @@ def without_trace(record: logging.LogRecord) -> bool:
     return True
 
 
-def greeting(profiles: Profiles, servers: Sequence[tuple[ProxyMode, Sequence[tuple[str | int, ...]]]]) -> Iterator[str]:
+def format_greeting(
+    profiles: Profiles, servers: Sequence[tuple[ProxyMode, Sequence[tuple[str | int, ...]]]]
+) -> Iterator[str]:
     """Yield the version, the profiles and, for each server of mitmproxy, the base URL that clients are given."""
     yours = [str(directory) for directory in ctx.options.vtc_profiles]
     of = f", yours from {', '.join(yours)}" if yours else ""
     yield f"VTC {__version__}, mode {ctx.options.vtc_mode}: {profiles.format_counts()}{of}"
     for mode, addresses in servers:
         for host, port, *_ in addresses[:1]:
-            here = clients_url(host, port)
+            here = format_client_url(host, port)
             if isinstance(mode, ReverseMode):
                 scheme, (name, at) = mode.scheme, mode.address
-                yield f"{base_url(here)} -> {scheme}://{name}:{at}"
+                yield f"{format_base_url(here)} -> {scheme}://{name}:{at}"
             elif mode.type_name == "regular":
                 yield f"no model server was named: this is an ordinary proxy, HTTPS_PROXY={here}"
 
 
-def clients_url(host: str | int, port: str | int) -> str:
+def format_client_url(host: str | int, port: str | int) -> str:
     """Write the address at which clients of this machine reach a server of mitmproxy's."""
-    return f"http://{'127.0.0.1' if host in EVERYWHERE else f'[{host}]' if ':' in str(host) else host}:{port}"
+    return f"http://{'127.0.0.1' if host in ALL_INTERFACES else f'[{host}]' if ':' in str(host) else host}:{port}"
 
 
-def base_url(here: str) -> str:
+def format_base_url(here: str) -> str:
     """Say what clients of a reverse proxy are given."""
     return f"base URL for clients {here}/v1 (Anthropic's, Ollama's and Gemini's: {here})"
 
 
-def base_urls() -> list[str]:
+def list_base_urls() -> list[str]:
     """Say what clients are given, for each reverse proxy that listens."""
     server = ctx.master.addons.get("proxyserver")
     listening = server.servers if isinstance(server, Proxyserver) else ()
     reverse = [instance for instance in listening if isinstance(instance.mode, ReverseMode)]
-    return [base_url(clients_url(*instance.listen_addrs[0][:2])) for instance in reverse if instance.listen_addrs]
+    return [
+        format_base_url(format_client_url(*instance.listen_addrs[0][:2]))
+        for instance in reverse
+        if instance.listen_addrs
+    ]

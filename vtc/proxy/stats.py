@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 type ReportData = Mapping[str, Any]
 
-MOST_NAMES = 100
+MAX_MODEL_NAMES = 100
 """Models without a profile that are counted by the names that were asked; clients may ask for any."""
 
 
@@ -113,7 +113,7 @@ class Figures(CallCounts):
         self.elapsed += report.get("elapsed", 0.0)
 
     @classmethod
-    def together(cls, several: Iterable[Figures]) -> Self:
+    def sum_up(cls, several: Iterable[Figures]) -> Self:
         total = cls()
         for figures in several:
             total.calls += figures.calls
@@ -152,14 +152,14 @@ class Figures(CallCounts):
             "elapsed": round(self.elapsed, 3),
         }
 
-    def prefixes(self) -> str:
+    def format_prefixes(self) -> str:
         """`prompt cache usable: 81% (9 turns, broken in 2)`; empty if no conversation went on."""
         share = "" if self.prompt_kept is None else f": {self.prompt_kept:.0%}"
         broken = f", broken in {self.broken}" if self.broken else ""
         return f"prompt cache usable{share} ({format_count(self.turns, 'turn')}{broken})" if self.turns else ""
 
     def summary(self) -> str:
-        turns = f", {self.prefixes()}" if self.turns else ""
+        turns = f", {self.format_prefixes()}" if self.turns else ""
         return (
             f"{format_count(self.exchanges, 'exchange')}, {CallCounts.summary(self)}, {self.unread} unread, "
             f"{format_count(self.failed, 'error')} in VTC, "
@@ -191,7 +191,7 @@ class Stats:
         """Return the name by which a model is counted; there are only so many of those that clients may choose."""
         name = model_name(profile, asked)
         if name != profile and name not in self._names:
-            if len(self._names) >= MOST_NAMES:
+            if len(self._names) >= MAX_MODEL_NAMES:
                 return OTHERS
             self._names.add(name)
         return name
@@ -202,7 +202,7 @@ class Stats:
 
     @property
     def total(self) -> Figures:
-        return Figures.together(self.rows.values())
+        return Figures.sum_up(self.rows.values())
 
     @property
     def clients(self) -> dict[str, Figures]:
@@ -230,8 +230,7 @@ class Stats:
     def _by(self, place: int) -> dict[str, Figures]:
         names = sorted({row[place] for row in self.rows})
         return {
-            name: Figures.together(figures for row, figures in self.rows.items() if row[place] == name)
-            for name in names
+            name: Figures.sum_up(figures for row, figures in self.rows.items() if row[place] == name) for name in names
         }
 
 
@@ -259,7 +258,7 @@ class Metrics:
         if "vtc_metrics" in updated:
             self.done()
             if ctx.options.vtc_metrics:
-                self._serve(*_address(ctx.options.vtc_metrics))
+                self._serve(*_parse_address(ctx.options.vtc_metrics))
 
     def done(self) -> None:
         if self._stop:
@@ -270,7 +269,7 @@ class Metrics:
         try:
             from prometheus_client import CollectorRegistry, start_http_server
         except ImportError:
-            how = launch.installing("prometheus-client")
+            how = launch.format_install_command("prometheus-client")
             raise exceptions.OptionsError(f"vtc_metrics needs the package prometheus-client: {how}") from None
         registry = CollectorRegistry()
         registry.register(self)
@@ -335,7 +334,7 @@ class Metrics:
         yield from (turns, broken, prompts)
 
 
-def _address(option: str) -> tuple[str, int]:
+def _parse_address(option: str) -> tuple[str, int]:
     host, _, port = option.rpartition(":")
     if not port.isdecimal() or int(port) > 65535:
         raise exceptions.OptionsError(f"vtc_metrics must be a port or HOST:PORT, not {option!r}")

@@ -7,12 +7,12 @@ from typing import NamedTuple
 from mitmproxy.options import CONF_DIR
 
 from vtc.proxy.address import Address
-from vtc.proxy.address import upstream as address_of
+from vtc.proxy.address import parse_upstream as address_of
 from vtc.proxy.asker import Asker, ServerAnswer
 from vtc.proxy.ownership import NONCE_HEADER, is_proof, make_nonce
 
-PATH = "/.vtc"
-NAME = "vtc"
+STATUS_PATH = "/.vtc"
+SERVICE_NAME = "vtc"
 """The `name` by which its answer is known."""
 CLAIMS = ("version", "mode", "upstream", "log")
 """The fields of its answer that its proof covers."""
@@ -38,20 +38,20 @@ class ProxyStatus(NamedTuple):
         return here == there
 
 
-def ownership_fault(confdir: str = CONF_DIR) -> str:
+def format_ownership_fault(confdir: str = CONF_DIR) -> str:
     """Say that a listener is not known to be of this user, and why."""
     return f"it does not prove that it is yours (by the key in {confdir})"
 
 
-def status_of(asker: Asker, confdir: str = CONF_DIR) -> tuple[ProxyStatus | None, ServerAnswer]:
+def request_status(asker: Asker, confdir: str = CONF_DIR) -> tuple[ProxyStatus | None, ServerAnswer]:
     """Ask what listens whether it is VTC before a model server; None if it is not, and what it answered.
 
     `confdir` is the folder whose key proves that it is a VTC of this user.
     """
     nonce = make_nonce()
-    answer = asker.ask(PATH, headers={NONCE_HEADER: nonce})
+    answer = asker.ask(STATUS_PATH, headers={NONCE_HEADER: nonce})
     value = answer.json
-    if not isinstance(value, dict) or value.get("name") != NAME:
+    if not isinstance(value, dict) or value.get("name") != SERVICE_NAME:
         return None, answer
     claims = [str(value.get(key) or "") for key in CLAIMS]
     is_own = is_proof(str(value.get("proof")), confdir, nonce, answer.peer, claims)

@@ -16,10 +16,10 @@ from mitmproxy import ctx, http
 
 from vtc import __version__
 from vtc.json_text import encode
-from vtc.proxy.address import url_of
-from vtc.proxy.nearness import is_near, may_be_page
+from vtc.proxy.address import get_server_url
+from vtc.proxy.local_clients import is_local_program, may_be_web_page
 from vtc.proxy.ownership import NONCE_HEADER, prove_ownership
-from vtc.proxy.status import CLAIMS, NAME, PATH
+from vtc.proxy.status import CLAIMS, SERVICE_NAME, STATUS_PATH
 
 
 class StatusEndpoint:
@@ -29,14 +29,14 @@ class StatusEndpoint:
 
     def requestheaders(self, flow: http.HTTPFlow) -> None:
         """Answer a question about VTC: no page of the web is told which servers there are."""
-        upstream, headers = url_of(flow.client_conn.proxy_mode), {"content-type": "application/json"}
-        if not (upstream and asks(flow.request)):
+        upstream, headers = get_server_url(flow.client_conn.proxy_mode), {"content-type": "application/json"}
+        if not (upstream and is_status_request(flow.request)):
             return
-        status: int = 403 if may_be_page(flow) else 200
+        status: int = 403 if may_be_web_page(flow) else 200
         value: Mapping[str, Any] = {"error": {"message": "VTC: pages of the web are not told this"}}
         if status == 200:
-            value = {"name": NAME, "version": __version__, "mode": ctx.options.vtc_mode, "upstream": upstream}
-            if is_near(flow):
+            value = {"name": SERVICE_NAME, "version": __version__, "mode": ctx.options.vtc_mode, "upstream": upstream}
+            if is_local_program(flow):
                 value = {**value, **dict(_facts_for_this_machine(flow, value))}
         flow.response = http.Response.make(status, encode(value), {**headers, "cache-control": "no-store"})
 
@@ -50,6 +50,6 @@ def _facts_for_this_machine(flow: http.HTTPFlow, value: Mapping[str, str]) -> It
     yield from ((key, text) for key, text in (("log", log), ("proof", proof)) if text)
 
 
-def asks(request: http.Request) -> bool:
+def is_status_request(request: http.Request) -> bool:
     """True if a request asks about VTC itself."""
-    return request.method in ("GET", "HEAD") and request.path.partition("?")[0] == PATH
+    return request.method in ("GET", "HEAD") and request.path.partition("?")[0] == STATUS_PATH

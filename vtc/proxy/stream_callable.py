@@ -16,7 +16,7 @@ from mitmproxy import ctx, http
 
 from vtc.exchange import Session
 from vtc.exchange.replying.stream import Stream
-from vtc.proxy.bodies import LONG_CHUNK, BodyRecorder
+from vtc.proxy.bodies import LONG_CHUNK_BYTES, BodyRecorder
 from vtc.proxy.originals import OriginalRequest
 from vtc.scrub import format_exception
 
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 # An exchange on its way through the proxy.
 
 
-def broken_off(flow: http.HTTPFlow, why: str, size: int = 0) -> str:
+def format_break(flow: http.HTTPFlow, why: str, size: int = 0) -> str:
     """Say that the server broke off, `why` in mitmproxy's words, after it sent so many bytes that were looked at."""
     place = "before it answered" if flow.response is None else "in the middle of its reply"
     return f"the server broke off {f'after {size} bytes of its reply' if size else place} ({why})"
@@ -35,7 +35,7 @@ def broken_off(flow: http.HTTPFlow, why: str, size: int = 0) -> str:
 class LiveExchange:
     """An exchange on its way through, and what passed of its reply."""
 
-    exchange: Session
+    session: Session
     keep: bool
     original: OriginalRequest | None = None
     """Until its reply is streamed: each further question to the server is made from it."""
@@ -64,14 +64,14 @@ class LiveExchange:
     def end(self, flow: http.HTTPFlow) -> list[bytes]:
         """End a streamed reply where mitmproxy says that it ends; return what leaves for the client."""
         if why := flow.server_conn.error:  # only the end of the connection ends the reply, and it was reset
-            return self._broken_off(flow, why)
+            return self._break_off(flow, why)
         return self.stream.finish() if self.stream else []
 
     def broke_off(self, flow: http.HTTPFlow, why: str) -> list[bytes]:
         """Report that the server broke off, `why` in mitmproxy's words; return what still leaves for the client."""
         if not flow.server_conn.timestamp_tcp_setup:
             return []  # it was never reached
-        out = self._broken_off(flow, why)
+        out = self._break_off(flow, why)
         for piece in out:
             self.sent.add(piece)
         return [] if self.observed else out
@@ -83,33 +83,33 @@ class LiveExchange:
         """
         if sent is not None:
             logger.error(
-                "vtc: the record of a reply has a gap\n%s", format_exception(error, self.exchange.report.secrets)
+                "vtc: the record of a reply has a gap\n%s", format_exception(error, self.session.report.secrets)
             )
             return sent
         try:
             return stream.give_up(chunk, error) if chunk else stream.finish()
         except Exception as failed:
-            is_open = self.exchange.fate.is_open
+            is_open = self.session.fate.is_open
             becomes = "forwarded unchanged" if is_open else "withheld"
             logger.error(
-                "vtc: the rest of a reply is %s\n%s", becomes, format_exception(failed, self.exchange.report.secrets)
+                "vtc: the rest of a reply is %s\n%s", becomes, format_exception(failed, self.session.report.secrets)
             )
             self.killed = not is_open
             return [chunk] if chunk and is_open else []
 
-    def _broken_off(self, flow: http.HTTPFlow, why: str) -> list[bytes]:
-        line = broken_off(flow, why, self.received.size)
+    def _break_off(self, flow: http.HTTPFlow, why: str) -> list[bytes]:
+        line = format_break(flow, why, self.received.size)
         if self.stream is None:
-            self.exchange.report.errors.append(line)
+            self.session.report.errors.append(line)
             return []
         return self.stream.break_off(line)
 
 
-HOLDING = "vtc: holding back what may be a call"
+HOLDING_COMMENT = "vtc: holding back what may be a call"
 """How the comment of a flow begins while nothing of its reply may leave."""
 
 
-def rewriting(
+def make_rewriter(
     stream: Stream,
     live: LiveExchange,
     flow: http.HTTPFlow,
@@ -144,7 +144,7 @@ def rewriting(
                 for piece in out:
                     sent.add(piece)
             else:  # called for each chunk of a reply: without a call in nearly no time
-                if len(chunk) > LONG_CHUNK:
+                if len(chunk) > LONG_CHUNK_BYTES:
                     received.add(chunk)
                 else:
                     last.append(chunk)
@@ -159,7 +159,7 @@ def rewriting(
                 quiet, shown, before = now, now, received.size - len(chunk)
             if shows and now - shown >= 1:
                 shown = now
-                _hold(flow, received.size - before)
+                _show_holding(flow, received.size - before)
             if keep_alive and now - quiet >= keep_alive and (frame := stream.keep_alive()) is not None:
                 quiet = now
                 return [frame]
@@ -170,15 +170,15 @@ def rewriting(
     return rewrite
 
 
-def withholding(_: bytes) -> list[bytes]:
+def withhold(_: bytes) -> list[bytes]:
     """Let nothing of a body leave; for `http.Response.stream`."""
     return []
 
 
-def observing(stream: Stream, live: LiveExchange, flow: http.HTTPFlow) -> Callable[[bytes], list[bytes]]:
+def make_observer(stream: Stream, live: LiveExchange, flow: http.HTTPFlow) -> Callable[[bytes], list[bytes]]:
     """Make the stream callable that reads a reply and passes it on as it came."""
     live.observed = True
-    rewrite = rewriting(stream, live, flow)
+    rewrite = make_rewriter(stream, live, flow)
 
     def observe(chunk: bytes) -> list[bytes]:
         rewrite(chunk)
@@ -187,8 +187,8 @@ def observing(stream: Stream, live: LiveExchange, flow: http.HTTPFlow) -> Callab
     return observe
 
 
-def _hold(flow: http.HTTPFlow, size: int) -> None:
+def _show_holding(flow: http.HTTPFlow, size: int) -> None:
     """Show in the list of flows that a call is on its way."""
-    flow.comment, flow.marked = f"{HOLDING}, {size / 1000:.1f} kB so far", ":hourglass_flowing_sand:"
+    flow.comment, flow.marked = f"{HOLDING_COMMENT}, {size / 1000:.1f} kB so far", ":hourglass_flowing_sand:"
     if view := ctx.master.addons.get("view"):
         view.update([flow])

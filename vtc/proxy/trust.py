@@ -10,7 +10,7 @@ from typing import NamedTuple
 import certifi
 from mitmproxy import ctx
 
-ADVICE = (
+CERTIFICATE_ADVICE = (
     "`--set ssl_verify_upstream_trusted_ca=FILE` names the authority that signed it, "
     "`--set ssl_insecure=true` takes any"
 )
@@ -32,23 +32,23 @@ class Trust(NamedTuple):
     """The folder with such files."""
 
     @classmethod
-    def of(cls, settings: Iterable[str]) -> Trust:
+    def from_settings(cls, settings: Iterable[str]) -> Trust:
         """Read `NAME=VALUE`s, of which others than these options are left out."""
         given = dict(setting.partition("=")[::2] for setting in settings)
         insecure, *paths = (given.get(name) for name in cls._fields)
         return cls(insecure in ("", "true"), *(path or None for path in paths))
 
     @classmethod
-    def of_options(cls) -> Trust:
+    def from_options(cls) -> Trust:
         """Read the options of this mitmproxy."""
         return cls(*(getattr(ctx.options, name) for name in cls._fields))
 
     def check(self) -> None:
         """Raise TrustError if a file or folder that is named is none."""
-        if self[1:] != USUAL[1:]:
-            self.context()
+        if self[1:] != DEFAULT_TRUST[1:]:
+            self.make_context()
 
-    def context(self) -> ssl.SSLContext:
+    def make_context(self) -> ssl.SSLContext:
         """Make the context of connections; raises TrustError."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         for name, path in self._paths().items():
@@ -70,5 +70,5 @@ class Trust(NamedTuple):
 
 
 FILE, FOLDER = Trust._fields[1:]
-USUAL = Trust()
+DEFAULT_TRUST = Trust()
 """The authorities that mitmproxy trusts if it is told nothing."""

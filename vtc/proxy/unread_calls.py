@@ -13,14 +13,14 @@ from mitmproxy import ctx, http
 
 from vtc.json_text import encode
 from vtc.proxy import launch
-from vtc.proxy.address import url_of
-from vtc.proxy.nearness import is_near
+from vtc.proxy.address import get_server_url
+from vtc.proxy.local_clients import is_local_program
 from vtc.reporting import Case, write_case
 
-PATH = "/.vtc/unread/"
-MOST = 16
+UNREAD_PATH = "/.vtc/unread/"
+MAX_CASES = 16
 """Replies that are kept."""
-ID = len("01234567-89ab")
+MIN_ID_CHARS = len("01234567-89ab")
 """Characters of a flow's id by which its reply is asked for, at the least."""
 
 
@@ -39,23 +39,23 @@ class UnreadCalls:
 
     def keep(self, flow: http.HTTPFlow, make: Callable[[str], Case]) -> str:
         """Keep a reply, and return how a dialect is drafted of it."""
-        draft = f"vtc new-dialect --flow {flow.id[:ID]}"
-        if file := _saved_to():
+        draft = f"vtc new-dialect --flow {flow.id[:MIN_ID_CHARS]}"
+        if file := _find_saved_file():
             return f"{draft} {shlex.quote(file)}"
-        if ctx.options.vtc_cache == "off" or not url_of(flow.client_conn.proxy_mode):
+        if ctx.options.vtc_cache == "off" or not get_server_url(flow.client_conn.proxy_mode):
             return "save flows with `-w FILE` for vtc new-dialect"
         self._cases[flow.id] = make
-        if len(self._cases) > MOST:
+        if len(self._cases) > MAX_CASES:
             del self._cases[next(iter(self._cases))]
         port = flow.client_conn.sockname[1]
         return draft if port == launch.PORT else f"{draft} --port {port}"
 
     def requestheaders(self, flow: http.HTTPFlow) -> None:
         """Answer a request for a reply that is kept."""
-        if not (url_of(flow.client_conn.proxy_mode) and asks(flow.request)):
+        if not (get_server_url(flow.client_conn.proxy_mode) and is_unread_request(flow.request)):
             return
-        id_ = flow.request.path.removeprefix(PATH).partition("?")[0]
-        make = self._find_case(id_) if len(id_) >= ID and is_near(flow) else None
+        id_ = flow.request.path.removeprefix(UNREAD_PATH).partition("?")[0]
+        make = self._find_case(id_) if len(id_) >= MIN_ID_CHARS and is_local_program(flow) else None
         headers = {"content-type": "application/json", "cache-control": "no-store"}
         if make is None:
             body = {"error": {"message": "VTC: no reply of this id is kept for you"}}
@@ -68,12 +68,12 @@ class UnreadCalls:
         return next((make for known, make in self._cases.items() if known.startswith(id_)), None)
 
 
-def asks(request: http.Request) -> bool:
+def is_unread_request(request: http.Request) -> bool:
     """True if a request is for a reply that nobody read."""
-    return request.method == "GET" and request.path.startswith(PATH)
+    return request.method == "GET" and request.path.startswith(UNREAD_PATH)
 
 
-def _saved_to() -> str:
+def _find_saved_file() -> str:
     """Return the file that mitmproxy saves flows to as they come; empty if it saves none."""
     saves = ctx.master.addons.get("save")
     option = ctx.options.save_stream_file if "save_stream_file" in ctx.options else None

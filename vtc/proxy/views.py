@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from mitmproxy import contentviews, http
 
-from vtc.proxy.flows import METADATA, api, bodies, report
+from vtc.proxy.flows import METADATA, find_client_api, get_bodies, get_report
 from vtc.reporting import view
 
 PRIORITY = 2
@@ -26,7 +26,7 @@ class ExchangeView(contentviews.Contentview):
 
     def render_priority(self, data: bytes, metadata: contentviews.Metadata) -> float:
         flow = metadata.flow
-        if not isinstance(flow, http.HTTPFlow) or api(flow) is None or not data:
+        if not isinstance(flow, http.HTTPFlow) or find_client_api(flow) is None or not data:
             return -1
         if METADATA in flow.metadata and metadata.http_message is flow.request:
             return PRIORITY
@@ -36,12 +36,12 @@ class ExchangeView(contentviews.Contentview):
 
     def prettify(self, data: bytes, metadata: contentviews.Metadata) -> str:
         flow = metadata.flow
-        spoken = api(flow) if isinstance(flow, http.HTTPFlow) else None
+        spoken = find_client_api(flow) if isinstance(flow, http.HTTPFlow) else None
         if spoken is None or not isinstance(flow, http.HTTPFlow):
             raise ValueError("this is no exchange with a model")
         side: view.Side = "request" if metadata.http_message is flow.request else "reply"
-        seen = bodies(flow, side, data) or view.Bodies(None, data)
-        shown = view.pane(spoken, side, seen, report(flow), flow.comment)
+        seen = get_bodies(flow, side, data) or view.Bodies(None, data)
+        shown = view.pane(spoken, side, seen, get_report(flow), flow.comment)
         # mitmweb gives a line no height when there is nothing in it.
         return "\n".join(line or " " for line in shown.split("\n"))
 

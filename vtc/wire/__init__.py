@@ -4,7 +4,7 @@ EventStream, Lines     how a body is cut into frames: server-sent events, or lin
 decoder(coding)        undoes a content coding as the bytes arrive
 """
 
-from vtc.wire.compression import ContentDecoder, CorruptBody, UnsupportedEncoding, decoder
+from vtc.wire.compression import ContentDecoder, CorruptBody, UnsupportedEncoding, make_decoder
 from vtc.wire.framing import Frame, FrameTooLong, Framing
 from vtc.wire.ndjson import LineReader, Lines
 from vtc.wire.sse import EventReader, EventStream
@@ -20,5 +20,5 @@ __all__ = [
     "LineReader",
     "Lines",
     "UnsupportedEncoding",
-    "decoder",
+    "make_decoder",
 ]

@@ -55,7 +55,7 @@ class ContentDecoder(Protocol):
         ...
 
 
-def decoder(content_encoding: str) -> ContentDecoder:
+def make_decoder(content_encoding: str) -> ContentDecoder:
     """Make a decoder for the value of a `Content-Encoding` header; "" and "identity" pass bytes through.
 
     Codings were applied in the order listed and are undone in reverse. Raises `UnsupportedEncoding`.
@@ -71,7 +71,7 @@ def decoder(content_encoding: str) -> ContentDecoder:
                 f"content coding {name!r} is not supported, only {known}; "
                 "send `accept-encoding: identity` with the request"
             )
-        decoders.append(_Coded(name, _CODINGS[name]()))
+        decoders.append(_LimitedDecoder(name, _CODINGS[name]()))
     if not decoders:
         return Identity()
     return decoders[0] if len(decoders) == 1 else _CodingChain(decoders)
@@ -118,19 +118,19 @@ class _Coding(Protocol):
     def decode(self, data: bytes) -> bytes: ...
 
 
-class _Coded:
+class _LimitedDecoder:
     """The base of all codings: the limit, one error type, and that a cut body is corrupt."""
 
     def __init__(self, name: str, coding: _Coding) -> None:
         self._name = name
         self._coding = coding
-        self._came = self._gave = 0
+        self._received_bytes = self._decoded_bytes = 0
         self._corrupt = ""
 
     def feed(self, data: bytes) -> bytes:
         if self._corrupt:
             raise CorruptBody(self._corrupt)
-        self._came += len(data)
+        self._received_bytes += len(data)
         parts: list[bytes] = []
         size = 0
         for start in range(0, len(data), _SLICE):
@@ -144,8 +144,8 @@ class _Coded:
                 self._corrupt = f"one read of the {self._name} body grows beyond {_LIMIT >> 20} MiB"
                 raise CorruptBody(self._corrupt, b"".join(parts))
             parts.append(part)
-        self._gave += size
-        if self._gave > max(_LIMIT, _MOST_TIMES * self._came):
+        self._decoded_bytes += size
+        if self._decoded_bytes > max(_LIMIT, _MOST_TIMES * self._received_bytes):
             self._corrupt = f"the {self._name} body grows beyond {_LIMIT >> 20} MiB and {_MOST_TIMES} times its size"
             raise CorruptBody(self._corrupt, b"".join(parts))
         return b"".join(parts)
@@ -153,7 +153,7 @@ class _Coded:
     def finish(self) -> bytes:
         if self._corrupt:
             raise CorruptBody(self._corrupt)
-        if self._came and not self._coding.complete:
+        if self._received_bytes and not self._coding.complete:
             raise CorruptBody(f"the {self._name} body was cut off before its end")
         return b""
 

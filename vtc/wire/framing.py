@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-MOST_HELD = 16 * 2**20
+MAX_FRAME_BYTES = 16 * 2**20
 """Bytes of one frame beyond which a body is no stream of frames."""
 
 
@@ -32,7 +32,7 @@ class FrameReader(Protocol):
     """Cuts a body into frames as it arrives."""
 
     @property
-    def held(self) -> Sized:
+    def buffered(self) -> Sized:
         """Return what has come of a frame that has only begun."""
         ...
 
@@ -55,7 +55,7 @@ class Framing(Protocol):
     last: bytes
     """Ends a stream; empty where its last event does."""
 
-    def reader(self) -> FrameReader:
+    def make_reader(self) -> FrameReader:
         """Start reading a body."""
         ...
 
@@ -63,7 +63,7 @@ class Framing(Protocol):
         """True if a whole body is cut this way, whatever its content type says."""
         ...
 
-    def shows_all(self, frame: Frame) -> bool:
+    def is_unambiguous(self, frame: Frame) -> bool:
         """True if every client finds the same data in a frame."""
         ...
 
@@ -71,7 +71,7 @@ class Framing(Protocol):
         """True if the body ended in the middle of this frame, its last one."""
         ...
 
-    def write(
+    def encode(
         self, values: Iterable[Mapping[str, Any]], like: Frame | None = None, *, first: bool = True
     ) -> list[bytes]:
         """Make a frame for each value, which carries it as JSON, in place of `like` or of a part of it.

@@ -11,34 +11,34 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from vtc.json_text import decode, encode_line
-from vtc.wire.framing import MOST_HELD, Frame, FrameTooLong
+from vtc.wire.framing import MAX_FRAME_BYTES, Frame, FrameTooLong
 
 
 class LineReader:
     """Cuts a body into lines as it arrives; LF ends one, and a CR before it belongs to the end."""
 
     def __init__(self) -> None:
-        self.held: list[bytes] = []
+        self.buffered: list[bytes] = []
         """The pieces of a line that has only begun."""
         self._size = 0
 
     def feed(self, chunk: bytes) -> list[Frame]:
         """Take the next bytes; return the lines that they complete. Raises `FrameTooLong`."""
-        if self._size > MOST_HELD:
-            raise FrameTooLong(f"a line is longer than {MOST_HELD >> 20} MiB")
+        if self._size > MAX_FRAME_BYTES:
+            raise FrameTooLong(f"a line is longer than {MAX_FRAME_BYTES >> 20} MiB")
         *whole, rest = chunk.split(b"\n")
         if not whole:
             if rest:
-                self.held.append(rest)
+                self.buffered.append(rest)
                 self._size += len(rest)
             return []
-        whole[0] = b"".join([*self.held, whole[0]])
-        self.held, self._size = [rest] if rest else [], len(rest)
+        whole[0] = b"".join([*self.buffered, whole[0]])
+        self.buffered, self._size = [rest] if rest else [], len(rest)
         return [Frame(line + b"\n", line.strip() or None) for line in whole]
 
     def finish(self) -> list[Frame]:
         """Return a last line without its end, if there is one (idempotent)."""
-        line, self.held, self._size = b"".join(self.held), [], 0
+        line, self.buffered, self._size = b"".join(self.buffered), [], 0
         return [Frame(line, line.strip() or None)] if line else []
 
 
@@ -49,14 +49,14 @@ class Lines:
     end = b"\n"
     last = b""
 
-    def reader(self) -> LineReader:
+    def make_reader(self) -> LineReader:
         return LineReader()
 
     def matches(self, body: bytes) -> bool:
         """True if a body is more than one line of JSON: one line may as well be a whole body."""
         return body.strip().find(b"\n") >= 0 and body.lstrip().startswith(b"{")
 
-    def shows_all(self, frame: Frame) -> bool:
+    def is_unambiguous(self, frame: Frame) -> bool:
         """True if no client ends a line within this one."""
         return len(frame.raw.decode(errors="replace").splitlines()) <= 1
 
@@ -70,7 +70,7 @@ class Lines:
             return True
         return False
 
-    def write(
+    def encode(
         self, values: Iterable[Mapping[str, Any]], like: Frame | None = None, *, first: bool = True
     ) -> list[bytes]:
         return [encode_line(value) + b"\n" for value in values]

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from vtc.json_text import decode, encode_line
-from vtc.wire.framing import MOST_HELD, Frame, FrameTooLong
+from vtc.wire.framing import MAX_FRAME_BYTES, Frame, FrameTooLong
 
 _BOM = b"\xef\xbb\xbf"
 _DATA = b"data: "
@@ -32,15 +32,15 @@ _LINE_END = re.compile(rb"\r\n?|\n")
 _FRAME_END = re.compile(rb"\n\n|\n\r\n?|\r\r\n?")
 
 
-def other_lines(raw: bytes) -> bytes:
+def select_other_lines(raw: bytes) -> bytes:
     """Return the lines of a frame but data and the blank one (`event:`, `id:`, comments …), each with its end."""
     lines = (line for line in raw.splitlines(keepends=True) if line.strip(b"\r\n") and not _is_data(line))
     return b"".join(line if line.endswith((b"\r", b"\n")) else line + b"\n" for line in lines)
 
 
-def event_line(lines: bytes) -> bytes:
+def select_event_lines(lines: bytes) -> bytes:
     """Keep the lines that name the kind of event."""
-    return b"".join(line for line in lines.splitlines(keepends=True) if _field(line)[0] == b"event")
+    return b"".join(line for line in lines.splitlines(keepends=True) if _split_field(line)[0] == b"event")
 
 
 class EventReader:
@@ -51,7 +51,7 @@ class EventReader:
     """
 
     def __init__(self) -> None:
-        self.held = bytearray()
+        self.buffered = bytearray()
         """The bytes of a frame that has only begun."""
         self._searched = 0  # no frame ends in the part of `held` before this
         self._is_one = False  # the lines of `held` are of one frame: the first data are no object
@@ -66,7 +66,7 @@ class EventReader:
         is_one = chunk.find(b"\n\n") == len(chunk) - 2 > 0 and chunk[0] != _LF and _CR not in chunk
         frames: list[Frame] = []
         # Most servers send one whole event a chunk.
-        for raw in [chunk] if is_one and not (self.held or self._at_start) else self._cut_frames(chunk):
+        for raw in [chunk] if is_one and not (self.buffered or self._at_start) else self._cut_frames(chunk):
             # Nearly all are one data line, after one that names the event or none.
             start = raw.find(b"\n") + 1 if raw[:6] == _EVENT else 0
             end = raw.find(b"\n", start)
@@ -78,9 +78,9 @@ class EventReader:
 
     def _cut_frames(self, chunk: bytes) -> list[bytes]:
         """Take the next bytes; return the frames that they complete, each with all its bytes."""
-        if len(self.held) > MOST_HELD:
-            raise FrameTooLong(f"a frame is longer than {MOST_HELD >> 20} MiB")
-        held = self.held
+        if len(self.buffered) > MAX_FRAME_BYTES:
+            raise FrameTooLong(f"a frame is longer than {MAX_FRAME_BYTES >> 20} MiB")
+        held = self.buffered
         held += chunk
         frames: list[bytes] = []
         start = 0
@@ -106,7 +106,7 @@ class EventReader:
         self._is_one = self._is_one and not start
         follows = held.find(_NEXT_DATA, max(start, self._searched - len(_NEXT_DATA))) >= 0
         if follows and not self._is_one:  # seldom: all others are one line
-            while begun := _run_on(held, start):
+            while begun := _match_run_on(held, start):
                 self._runs_on = True
                 frames.append(begun.frame)
                 start = begun.end
@@ -118,8 +118,8 @@ class EventReader:
 
     def finish(self) -> list[Frame]:
         """End the body: return what is left as the last frame, if anything is. May be called again."""
-        raw = bytes(self.held)
-        self.held.clear()
+        raw = bytes(self.buffered)
+        self.buffered.clear()
         self._searched = 0
         self._at_start = False
         if self._runs_on and raw:
@@ -134,7 +134,7 @@ class _RunOn(NamedTuple):
     end: int
 
 
-def _run_on(lines: bytes | bytearray, start: int) -> _RunOn | None:
+def _match_run_on(lines: bytes | bytearray, start: int) -> _RunOn | None:
     """Return the first frame of some lines if more data follow without a blank line."""
     match = _RUN_ON.match(lines, start)
     if not match:
@@ -150,31 +150,31 @@ def _split_frames(raw: bytes) -> list[Frame]:
     """Part lines into the frames that they are."""
     frames: list[Frame] = []
     start = 0
-    while begun := _run_on(raw, start):
-        frames.append(Frame(begun.frame, _data_of(begun.frame)))
+    while begun := _match_run_on(raw, start):
+        frames.append(Frame(begun.frame, _read_data(begun.frame)))
         start = begun.end
     rest = raw[start:]
-    return [*frames, Frame(rest, _data_of(rest))]
+    return [*frames, Frame(rest, _read_data(rest))]
 
 
 def _close_event(raw: bytes) -> bytes:
     """End the last lines by a blank one, if they are whole."""
     end = b"\r\n" if raw.endswith(b"\r\n") else b"\n"
-    begun = _run_on(raw.rstrip(b"\r\n") + end + b"data:", 0)
+    begun = _match_run_on(raw.rstrip(b"\r\n") + end + b"data:", 0)
     return raw.rstrip(b"\r\n") + end + end if begun else raw
 
 
-def _data_of(raw: bytes) -> bytes | None:
+def _read_data(raw: bytes) -> bytes | None:
     """Return the data of a whole frame; None if it has no data line."""
-    values = [_field(line)[1] for line in raw.splitlines() if _is_data(line)]
+    values = [_split_field(line)[1] for line in raw.splitlines() if _is_data(line)]
     return b"\n".join(values) if values else None
 
 
 def _is_data(line: bytes) -> bool:
-    return _field(line)[0] == b"data"
+    return _split_field(line)[0] == b"data"
 
 
-def _field(line: bytes) -> tuple[bytes, bytes]:
+def _split_field(line: bytes) -> tuple[bytes, bytes]:
     """Split a line into its name and its value; a comment's name is empty."""
     name, _, value = line.partition(b":")
     return name.rstrip(b"\r\n"), value.removeprefix(b" ")
@@ -200,15 +200,15 @@ class EventStream:
         self._named_by = named_by
         self.last = last
 
-    def reader(self) -> EventReader:
+    def make_reader(self) -> EventReader:
         return EventReader()
 
     def matches(self, body: bytes) -> bool:
         return _BEGINNING.match(body) is not None
 
-    def shows_all(self, frame: Frame) -> bool:
+    def is_unambiguous(self, frame: Frame) -> bool:
         """True if no client can find data in lines that are none: some end lines where others do not."""
-        return _HIDDEN.search(other_lines(frame.raw)) is None and _ODD_LINE_END.search(frame.raw) is None
+        return _HIDDEN.search(select_other_lines(frame.raw)) is None and _ODD_LINE_END.search(frame.raw) is None
 
     def is_cut_off(self, frame: Frame) -> bool:
         """True if the body ended without a blank line, in data that are neither JSON nor `[DONE]`.
@@ -223,12 +223,12 @@ class EventStream:
             return True
         return False
 
-    def write(
+    def encode(
         self, values: Iterable[Mapping[str, Any]], like: Frame | None = None, *, first: bool = True
     ) -> list[bytes]:
         """Make events; the first one made in place of another has its `id:`, `retry:` and comments, too."""
-        lines = other_lines(like.raw) if like is not None and not like.raw.startswith(_DATA) else b""
-        kept = event_line(lines) if lines else b""
+        lines = select_other_lines(like.raw) if like is not None and not like.raw.startswith(_DATA) else b""
+        kept = select_event_lines(lines) if lines else b""
         if self._named_by:
             lines, kept = lines.replace(kept, b""), b""
         out: list[bytes] = []

@@ -43,7 +43,7 @@ def relayed(api: Api, *frames: bytes, form: Any = True, strict: bool = False, **
     """What a client of Messages is told of a reply of some API."""
     encoder = API.encoder(form)
     relay = Relay(api.decoder(), encoder, lambda: Toy(**toy), passes=api is API, strict=strict)
-    reader = relay.decoder.framing.reader()
+    reader = relay.decoder.framing.make_reader()
     came = [*reader.feed(b"".join(frames)), *reader.finish()]
     return b"".join([*(out for one in came for out in relay.feed(one)), *relay.finish()])
 
@@ -152,7 +152,7 @@ def test_calls_have_blocks_one_after_the_other(pieces: list[Json]) -> None:
 
 def test_first_call_leaves_as_it_comes_and_the_next_when_it_is_whole() -> None:
     relay = Relay(CHAT.decoder(), API.encoder(), Toy, passes=False)
-    reader = relay.decoder.framing.reader()
+    reader = relay.decoder.framing.make_reader()
     out = [b"".join(relay.feed(one)) for one in reader.feed(b"".join(calling(*INTERLEAVED["pieces that are mixed"])))]
     assert [one.count(b"input_json_delta") for one in out[:8]] == [0, 0, 0, 0, 1, 0, 3, 1]
     assert b'"name":"a"' in out[1]
@@ -319,7 +319,7 @@ def test_call_beside_unknown_blocks_is_written_with_the_next_number() -> None:
 
 def test_reply_of_messages_is_told_to_a_client_of_chat_completions() -> None:
     relay = Relay(API.decoder(), CHAT.encoder(), Toy, passes=False)
-    frames = [*relay.decoder.framing.reader().feed(REPLIES["messages/anthropic.sse"])]
+    frames = [*relay.decoder.framing.make_reader().feed(REPLIES["messages/anthropic.sse"])]
     found = chat.read(b"".join([*(out for one in frames for out in relay.feed(one)), *relay.finish()]))
     was = messages.read(REPLIES["messages/anthropic.sse"])
     assert (found.content, found.reasoning, found.calls) == (was.content, was.reasoning, was.calls)
@@ -385,7 +385,7 @@ def test_whatever_is_said_makes_a_good_stream(some: list[Any], reason: Any, thin
     framing = encoder.framing
     told = [value for one in given for value in encoder.write([one], 0)] + encoder.end()
     assert encoder.end() == []
-    body = b"".join(framing.write(told))
+    body = b"".join(framing.encode(told))
     if any(isinstance(one, Text | RefusalDelta | Rewritten) for one in given):
         body = body.replace(b'" b"', b'"b"')  # a reply that is blank is no matter of the encoder's
     found = read(body)

@@ -44,7 +44,7 @@ def written(*told: Sequence[ReplyEvent] | ReplyEvent, form: ResponseForm | None 
     values = [one for said in told for one in encoder.write(said if isinstance(said, list) else [said], 0)]
     values += encoder.end() if ends else []
     assert encoder.end() == [] or not ends
-    return b"".join(encoder.framing.write(values))
+    return b"".join(encoder.framing.encode(values))
 
 
 def read(*told: Any, **how: Any) -> responses.Read:
@@ -257,7 +257,7 @@ def test_raw_input_is_told_as_it_comes(text: str, ascii_: bool, cuts: list[int])
 def bridged(api: Api, *frames: bytes, form: ResponseForm | None = None, **toy: Any) -> bytes:
     """What a client of Responses gets from a server of another API."""
     relay = Relay(api.decoder(), API.encoder(form), lambda: Toy(**toy), passes=False)
-    reader = relay.decoder.framing.reader()
+    reader = relay.decoder.framing.make_reader()
     came = [*reader.feed(b"".join(frames)), *reader.finish()]
     return b"".join([*(out for one in came for out in relay.feed(one)), *relay.finish()])
 

@@ -19,7 +19,7 @@ from vtc.apis.relay import Relay
 
 def strict(*frames: bytes, form: ResponseForm | None = None, **toy: Any) -> bytes:
     relay = Relay(API.decoder(form), API.encoder(form), lambda: Toy(**toy), strict=True)
-    reader = relay.decoder.framing.reader()
+    reader = relay.decoder.framing.make_reader()
     came = [*reader.feed(b"".join(frames)), *reader.finish()]
     return b"".join([*(out for one in came for out in relay.feed(one)), *relay.finish()])
 
@@ -136,7 +136,7 @@ def test_a_call_of_a_tool_with_a_kind_of_its_own_passes_byte_for_byte() -> None:
 
 def run_same(*frames: bytes, **toy: Any) -> bytes:
     relay = Relay(API.decoder(), API.encoder(), lambda: Toy(**toy))
-    reader = relay.decoder.framing.reader()
+    reader = relay.decoder.framing.make_reader()
     came = [*reader.feed(b"".join(frames)), *reader.finish()]
     return b"".join([*(out for one in came for out in relay.feed(one)), *relay.finish()])
 

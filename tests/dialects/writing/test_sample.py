@@ -49,7 +49,7 @@ def test_a_usage_is_a_whole_call_of_its_tool(name: str, tools: dict[str, Tool]) 
         text = render_usage(DIALECTS[name], one)
         ((called, arguments),) = calls(read([text], [DIALECTS[name]], tools))
         assert called == one.name
-        assert one.schema.missing(arguments) == []
+        assert one.schema.list_missing(arguments) == []
         assert parameter.list_undeclared(arguments, one.schema) == []
         assert "..." not in text
         jsonschema.validate(arguments, dict(one.parameters))

@@ -276,7 +276,7 @@ def _render_blocks(message: Message) -> list[Json]:
     if message.role == "tool":
         blocks = [block for part in message.content for block in _render_part(part)]
         return [{"type": "tool_result", "tool_use_id": message.call_id, "content": blocks}]
-    thought = [render_thinking(Thought(message.told_again))] if message.told_again else []
+    thought = [render_thinking(Thought(message.recalled_reasoning))] if message.recalled_reasoning else []
     return [*thought, *(block for part in message.sequence for block in _render_part(part))]
 
 

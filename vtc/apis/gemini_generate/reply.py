@@ -271,7 +271,7 @@ class Encoder(msgspec.Struct):
     def keep_alive(self) -> bytes | None:
         """Make an event without text, as Google's client reads all as events; None before the first, after the last."""
         frame = {"candidates": [_render_candidate([], 0)], **self.head}
-        return self.framing.write([frame])[0] if self.head and not self.ended else None
+        return self.framing.encode([frame])[0] if self.head and not self.ended else None
 
     def _render_collected_calls(self, choice: int) -> list[Json]:
         """Write the calls that came in pieces."""

@@ -195,7 +195,7 @@ class Encoder(msgspec.Struct):
 
     def keep_alive(self) -> bytes | None:
         """Make a line without text, as clients read all as JSON; None before the first and after the last."""
-        return self.framing.write([self._part()])[0] if self.head and not self.over else None
+        return self.framing.encode([self._part()])[0] if self.head and not self.over else None
 
     def _start(self, start: Start) -> None:
         if not self.head:

@@ -528,7 +528,7 @@ class Encoder(EventCounter):
             return b": keep-alive\n\n"  # openai-python fails at any event before the first, others after the last
         self.in_step = False
         (event,) = self._number_events([{"type": "keepalive"}])
-        return self.framing.write([event])[0]
+        return self.framing.encode([event])[0]
 
     # Writing
 

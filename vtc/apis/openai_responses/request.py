@@ -107,8 +107,8 @@ def _render_asked_items(message: Message) -> Iterator[Json]:
         output = "\n".join(map(str, message.content)) if plain else _render_parts(message, "input_text")
         yield {"type": "function_call_output", "call_id": message.call_id, "output": output}
         return
-    if message.told_again:
-        yield render_reasoning(Thought(message.told_again))
+    if message.recalled_reasoning:
+        yield render_reasoning(Thought(message.recalled_reasoning))
     kind = "output_text" if message.role == "assistant" else "input_text"
     for is_said, some in groupby(message.sequence, _is_content_part):
         if is_said:

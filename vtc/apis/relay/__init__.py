@@ -196,7 +196,7 @@ class Relay[P: Pipeline]:
         if inner is None:
             return None
         framing = self.decoder.framing
-        return Frame(framing.write([inner], frame)[0], encode(inner))
+        return Frame(framing.encode([inner], frame)[0], encode(inner))
 
     def _at_once(self, frame: Frame, decoded: Decoded | None) -> list[bytes]:
         """Let a frame leave that tells nothing, or nothing of this API."""
@@ -204,7 +204,7 @@ class Relay[P: Pipeline]:
         if not writer.passes or (writer.strict and decoded and frame.data is not None):
             keep_alive = writer.encoder.keep_alive()
             return [keep_alive] if keep_alive else []
-        if writer.strict and not writer.encoder.framing.shows_all(frame):
+        if writer.strict and not writer.encoder.framing.is_unambiguous(frame):
             raise UnreadableFrame("data stand in a comment")
         if writer.strict and decoded is None and b"{" in (frame.data or b""):
             raise UnreadableFrame("it is nothing of this API")

@@ -48,7 +48,7 @@ from vtc.events import (
     Text,
     Usage,
 )
-from vtc.json_text import is_distinct, is_proper
+from vtc.json_text import has_distinct_keys, is_unambiguous
 from vtc.wire.framing import Frame
 
 # What waits, and how much of it is decided once the text was read.
@@ -390,7 +390,7 @@ class FrameWriter(msgspec.Struct):
     def _hides(self, frame: Frame, entries: Sequence[SettledEntry]) -> bool:
         """True if a client may find more in a frame than the decoder knows."""
         is_known = not any(pending.unknown for _, pending, _ in entries)
-        return not (is_known and self.encoder.framing.shows_all(frame) and is_proper(frame.data or b"null"))
+        return not (is_known and self.encoder.framing.is_unambiguous(frame) and is_unambiguous(frame.data or b"null"))
 
     def encode_events(
         self, events: Iterable[ReplyEvent], choice: int, like: Frame | None = None, *, first: bool = True
@@ -416,7 +416,7 @@ class FrameWriter(msgspec.Struct):
             self.behind = False
         self.shifted = self.shifted or self.encoder.counts
         like = like if self.passes and not self.strict else None
-        return self.encoder.framing.write(values, like, first=first)
+        return self.encoder.framing.encode(values, like, first=first)
 
     def at_once(self, frame: Frame) -> list[bytes]:
         """Let a frame leave that tells nothing, after those that stay here."""
@@ -441,7 +441,7 @@ class FrameWriter(msgspec.Struct):
                 self.failure = Failure(NOTHING)
                 values = self.encoder.write([self.failure], 0)
             like = frame if self.passes and not self.strict else None
-            out, self.kept = self.encoder.framing.write(values, like), ()
+            out, self.kept = self.encoder.framing.encode(values, like), ()
             if not self.ended and self.encoder.framing.last:
                 out.append(self.encoder.framing.last)
         self.ended = True
@@ -453,7 +453,7 @@ class FrameWriter(msgspec.Struct):
         self.encoder = copy.copy(self.encoder)
         values = self.encoder.let_end()
         self.told, self.shifted = self.told or bool(values), True
-        return [*self.encoder.framing.write(values, None), *self.end(self.ending)]
+        return [*self.encoder.framing.encode(values, None), *self.end(self.ending)]
 
     def go_on(self) -> FrameWriter:
         """Return what writes on in the same reply, for the answer to a question that the client knows nothing of."""
@@ -478,7 +478,7 @@ class FrameWriter(msgspec.Struct):
             elif self.strict:
                 known = self._alone(event)
             own: Any = known if isinstance(known, Origin) else getattr(known, "own", None)
-            harmless = own is not None and own.harmless and (not self.strict or is_distinct(own.value))
+            harmless = own is not None and own.harmless and (not self.strict or has_distinct_keys(own.value))
             if own is None or (self.passes and (harmless or not self.strict)):
                 yield known
                 continue

@@ -81,7 +81,7 @@ def probe(
     click.echo(_format_announcement(address, model, api, tokens), err=True)
     with _progress() as about:
         asker = BoundedAsker(
-            address, key=key, seconds=timeout, in_all=IN_ALL * timeout, progress=about, trust=Trust.of(sets)
+            address, key=key, seconds=timeout, in_all=IN_ALL * timeout, progress=about, trust=Trust.from_settings(sets)
         )
         seen = Probe(asker, profiles, tokens).run(model=model, of=(api,) if api else (), named=server)
     files: list[Path] = []
@@ -89,7 +89,7 @@ def probe(
         files = seen.proposal.write(directory, _head(seen), asker.secrets)
     folders = [*directories, *([directory] if directory and files else [])]
     proposed = report.options(seen, folders, server=server, api=api or "", is_written=bool(files))
-    proposed += launch.as_set(sets)
+    proposed += launch.format_sets(sets)
     clients = report.clients(seen, proposed, profiles.agents.values(), key_env)
     findings = scrub_data(report.as_json(seen, report.command(seen, proposed), files, clients), asker.secrets)
     if as_json:

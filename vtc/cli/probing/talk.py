@@ -29,8 +29,8 @@ from vtc.profiles.memory import Memory
 from vtc.profiles.planner import COMMON_TAGS, Planner
 from vtc.profiles.schema import ServerProfile
 from vtc.proxy.asker import Asker, ServerAnswer
-from vtc.proxy.findings import LIST, detect_apis, entries, find_by_owner
-from vtc.proxy.trust import ADVICE
+from vtc.proxy.findings import MODELS_PATH, detect_apis, find_by_owner, list_entries
+from vtc.proxy.trust import CERTIFICATE_ADVICE
 from vtc.reporting import hints
 
 type ProbeOutcome = Literal["works", "mended", "refused", "broken", "seen", "unasked"]
@@ -114,7 +114,7 @@ class ServerFacts:
 def learn(asker: Asker, profiles: Profiles, *, model: str, apis: tuple[str, ...], named: str) -> ServerFacts:
     """Ask a server about itself; `model`, `apis` and `named` (of its profile) are what the user knows."""
     server = ServerFacts(url=asker.url, model=model)
-    listed = asker.ask(LIST)
+    listed = asker.ask(MODELS_PATH)
     if problem := _problem(listed, has_key=asker.has_key):
         server.problem = problem
         return server
@@ -129,7 +129,7 @@ def learn(asker: Asker, profiles: Profiles, *, model: str, apis: tuple[str, ...]
     if path and server.model:
         _take_model(server, asker.ask(path, encode({"model": server.model})).json)
     if not server.model:
-        server.problem = f"GET {LIST} names no model: name one with --model"
+        server.problem = f"GET {MODELS_PATH} names no model: name one with --model"
         return server
     server.apis = apis or detect_apis(asker)
     return server
@@ -140,7 +140,7 @@ def _problem(listed: ServerAnswer, *, has_key: bool) -> str:
         return listed.why
     if isinstance(listed.error, ssl.SSLCertVerificationError):
         why = listed.error.verify_message
-        return f"its certificate is not trusted ({why}): {ADVICE}"
+        return f"its certificate is not trusted ({why}): {CERTIFICATE_ADVICE}"
     if listed.error:
         return f"the server cannot be reached ({listed.why}): is it running, and is the URL right?"
     if listed.status in (401, 403):
@@ -153,7 +153,7 @@ def _problem(listed: ServerAnswer, *, has_key: bool) -> str:
 
 
 def _choose(server: ServerFacts, listed: ServerAnswer) -> None:
-    models = entries(listed.json)
+    models = list_entries(listed.json)
     server.models = tuple(names_of(listed.body)) if listed.ok else ()
     if not server.model:
         server.model = next((name for name in server.models if not NO_CHAT.search(name)), "")

@@ -24,7 +24,7 @@ from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.grammar import compile_grammar
 from vtc.events import Call, CanonicalRequest, Message, Tool, ToolCall
 from vtc.proxy.asker import Asker, ServerAnswer
-from vtc.proxy.trust import USUAL, Trust
+from vtc.proxy.trust import DEFAULT_TRUST, Trust
 from vtc.scrub import is_credential
 
 # Asks within limits: so many questions, so much time in all, and Ctrl-C ends the asking but not the report.
@@ -55,7 +55,7 @@ class BoundedAsker(Asker):
         seconds: float,
         in_all: float,
         progress: Callable[[str], None] = lambda _: None,
-        trust: Trust = USUAL,
+        trust: Trust = DEFAULT_TRUST,
     ) -> None:
         """`progress` is given the name of each question before it is asked."""
         super().__init__(url, key=key, seconds=min(SHORT, seconds), trust=trust)

@@ -159,7 +159,7 @@ class DraftScreen(PagerScreen):
         place = f"w writes {draft.path}"
         if draft.path is None:
             place = "name a folder of your own with --profiles, to have it written from here" if draft.calls else ""
-        super().__init__(Content("\n".join([*draft.reads(), place, "", draft.text])))
+        super().__init__(Content("\n".join([*draft.describe(), place, "", draft.text])))
         self._draft = draft
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:

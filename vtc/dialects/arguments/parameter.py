@@ -93,7 +93,7 @@ def read(
     markup says of the value, None if it says nothing.
     """
     value, fits = _parse_value(text, declared, root, is_string, mark)
-    if declared is None or json_schema.takes_text(declared, root):
+    if declared is None or json_schema.accepts_text(declared, root):
         return value, "" if fits else Repair.UNTYPED.of(key)
     for repair, inner in _list_readings(text) if lenient and not fits and value is not None else ():
         inner_value, fits = values.read(inner, declared, root, mark=mark)
@@ -101,7 +101,10 @@ def read(
             return inner_value, repair.of(key) if repair == Repair.TYPED else repair
     if fits:
         return value, Repair.TYPED.of(key) if is_string else ""
-    if lenient and (whole := broken_json.read_value(text.strip(), json_schema.resolved_of(declared, root))) is not None:
+    if (
+        lenient
+        and (whole := broken_json.read_value(text.strip(), json_schema.resolve_schema(declared, root))) is not None
+    ):
         mended, fits = values.read(whole, declared, root)
         if fits:
             return mended, Repair.BROKEN_VALUE.of(key)
@@ -113,12 +116,12 @@ def _parse_value(
 ) -> tuple[Any, bool]:
     """Return the value of text as it stands, and whether it fits."""
     schema = declared or {}
-    if is_string is None or not json_schema.takes_text(schema, root):
+    if is_string is None or not json_schema.accepts_text(schema, root):
         return values.read(text, schema, root, mark=mark)
     if is_string:
         return text, True
     value, is_value = values.parse_unquoted(text)
-    if json_schema.takes_all(schema, root):
+    if json_schema.accepts_all(schema, root):
         return value, is_value
     if isinstance(value, str) and text.lstrip().startswith('"'):
         return value, True  # a string of JSON
@@ -148,7 +151,7 @@ def read_attributes(tag: str, takes: ObjectSchema) -> dict[str, Any] | None:
     keys = {attribute[1] for attribute in attributes}
     rest = _ATTRIBUTE.sub("", tag).strip()
     declared = takes.properties
-    fits = keys <= declared.keys() and not takes.missing(keys)
+    fits = keys <= declared.keys() and not takes.list_missing(keys)
     fits = fits and not any(attribute[2][-1] in attribute[3] for attribute in attributes)  # where would that value end?
     fits = fits and all(attribute["unclosed"] is None for attribute in attributes)
     if rest not in (">", "/>") or len(keys) < len(attributes) or not fits:
@@ -174,7 +177,7 @@ _TEXT = {"type": "string"}
 
 def is_complete(tool: Tool, arguments: Mapping[str, Any]) -> bool:
     """True if a tool declares all of these arguments, and they are all that it requires."""
-    return arguments.keys() <= tool.schema.properties.keys() and not tool.schema.missing(arguments)
+    return arguments.keys() <= tool.schema.properties.keys() and not tool.schema.list_missing(arguments)
 
 
 def fit_object(
@@ -211,7 +214,7 @@ def fit_arguments(
             name = stem
             notes.append(Repair.PARAMETER_NAME.of(name))
         own = declared.get(name, _TEXT)
-        if isinstance(value, str) and own.get("type") != "string" and not json_schema.takes_text(own, schema):
+        if isinstance(value, str) and own.get("type") != "string" and not json_schema.accepts_text(own, schema):
             typed, repair = read(value, name, own, schema, is_string=True, lenient=lenient)
             if repair != Repair.UNTYPED.of(name):
                 value = typed
@@ -227,7 +230,7 @@ def _rename_only_argument(
 
     Return the JSON text, the arguments and the repairs.
     """
-    name, ((key, value), *more) = takes.only, arguments.items()
+    name, ((key, value), *more) = takes.only_parameter, arguments.items()
     if name is None or more or not isinstance(value, str) or _strip_markup(key) == name:
         return text, arguments, []
     return (

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from vtc.dialects.arguments import python
 from vtc.dialects.arguments.json_object import DuplicateKeyError, reject_duplicate_keys
-from vtc.json_schema import Schema, as_list, resolved_of, types_of
+from vtc.json_schema import Schema, as_list, list_types, resolve_schema
 
 type Style = Literal["json", "python", "repr", "nested", "typed"]
 
@@ -33,12 +33,12 @@ def read(text: str, schema: Schema, root: Schema, depth: int = 0, mark: str = ""
 
     `mark` is what stands before each child tag of a list or an object, in a dialect that writes them so.
     """
-    schema = resolved_of(schema, root)
+    schema = resolve_schema(schema, root)
     options = as_list(schema.get("enum")) or ([schema["const"]] if "const" in schema else [])
     for option in options:
         if not isinstance(option, str) and text.strip() in (_dump(option), str(option)):
             return option, True
-    types = types_of(schema, root)
+    types = list_types(schema, root)
     if not types and not options:
         return _parse_untyped(text, root, depth, mark), True
     strings = [pair for pair in types if pair[0] == "string"]

@@ -236,7 +236,7 @@ class _CallWriter:
         """The object of a whole call, its keys in the order in which they are written."""
         keys = self._dialect.json
         fields = {
-            "name": seq(Lit(f'"{keys.name[0]}":'), VALUE_SPACE, Lit(json_text.write(tool.name))),
+            "name": seq(Lit(f'"{keys.name[0]}":'), VALUE_SPACE, Lit(json_text.serialize(tool.name))),
             "arguments": seq(Lit(f'"{keys.arguments[0]}":'), VALUE_SPACE, self._values(tool).arguments(self._free)),
         }
         comma = seq(Lit(","), VALUE_SPACE)
@@ -301,11 +301,11 @@ def _call(dialect: Description, tool: Tool, nodes: Nodes) -> Mapping[str, Any]:
 def close_schema(schema: Any, root: Schema, nodes: Nodes, depth: int = 0) -> Mapping[str, Any]:
     """Leave of a schema types, names and choices, and close its objects; beyond some depth any value may stand."""
     nodes.count_schema()
-    schema = json_schema.resolved_of(schema, root)
+    schema = json_schema.resolve_schema(schema, root)
     if depth > MAX_SCHEMA_DEPTH:
         return {}
     kept: dict[str, Any] = {key: schema[key] for key in KEPT_KEYWORDS if key in schema}
-    nodes.count_characters(len(json_text.write(kept)))
+    nodes.count_characters(len(json_text.serialize(kept)))
     for key in ("anyOf", "oneOf"):
         if isinstance(options := schema.get(key), list):
             kept["anyOf"] = [close_schema(option, root, nodes, depth + 1) for option in options]

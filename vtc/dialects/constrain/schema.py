@@ -28,7 +28,7 @@ from vtc.dialects.syntax.forms import CallSyntax, last_tag
 from vtc.dialects.syntax.pattern import Lit, Part, Slot, Space
 from vtc.events import Tool
 from vtc.json_schema import ObjectSchema, Schema
-from vtc.json_text import write
+from vtc.json_text import serialize
 
 type ValueForm = Literal["json", "python"]
 """How a value is written: as JSON, or as a literal of Python."""
@@ -57,11 +57,11 @@ class Values:
 
     def arguments(self, free: int) -> Node:
         """Make the object of all arguments."""
-        return self._object(json_schema.resolved_of(self._root, self._root), 0, free)
+        return self._object(json_schema.resolve_schema(self._root, self._root), 0, free)
 
     def of(self, schema: Any, depth: int = 0) -> Node:
         """Make the tree of the values of a schema."""
-        schema = json_schema.resolved_of(schema, self._root)
+        schema = json_schema.resolve_schema(schema, self._root)
         known = (depth, *_identity(schema))
         if known not in self._known:
             self._nodes.count_schema()
@@ -71,7 +71,7 @@ class Values:
     def _build_value(self, schema: Schema, depth: int) -> Node:
         if options := list_options(schema):
             return choice(*(node for option in options for node in self._literals(option)))
-        kinds = json_schema.types_of(schema, self._root)
+        kinds = json_schema.list_types(schema, self._root)
         if not kinds or depth > MAX_SCHEMA_DEPTH:
             return self._leaf("value")
         return choice(*(self._kind(kind, entry, depth) for kind, entry in kinds))
@@ -122,7 +122,7 @@ class Values:
         return seq(Lit("{"), VALUE_SPACE, inside, VALUE_SPACE, Lit("}"))
 
     def _key(self, key: str) -> Node:
-        return choice(Lit(write(key)), Lit(repr(key))) if self._form == "python" else Lit(write(key))
+        return choice(Lit(serialize(key)), Lit(repr(key))) if self._form == "python" else Lit(serialize(key))
 
     def _leaf(self, name: str) -> Node:
         if name == "string" and self._within:
@@ -133,8 +133,8 @@ class Values:
 
     def _literals(self, value: Any) -> list[Node]:
         if self._form == "json":
-            return [Lit(write(value))]
-        return [Lit(repr(value)), *([Lit(write(value))] if isinstance(value, str) else [])]
+            return [Lit(serialize(value))]
+        return [Lit(repr(value)), *([Lit(serialize(value))] if isinstance(value, str) else [])]
 
 
 def _build_string(quote: str, within: FreeText, escape: Node) -> Node:
@@ -192,15 +192,15 @@ def describe_tag_value(
     schema: Any, root: Schema, form: Literal["json", "python", "repr"], nodes: Values
 ) -> tuple[str, list[str], Node | None]:
     """Tell how a value stands between tags: as `text`, as one of some `words`, or as a `value` of its own writing."""
-    schema = json_schema.resolved_of(schema, root)
+    schema = json_schema.resolve_schema(schema, root)
     options = list_options(schema)
     if options and all(isinstance(option, str) for option in options):
         return "words", [*dict.fromkeys(options)], None
-    if json_schema.takes_text(schema, root):
+    if json_schema.accepts_text(schema, root):
         return "text", [], None
     node = nodes.of(schema)
     if form == "python":  # scalars alone are Python's
-        kinds = {kind for kind, _ in json_schema.types_of(schema, root)}
+        kinds = {kind for kind, _ in json_schema.list_types(schema, root)}
         node = choice(node, *(Leaf(f"python-{kind}") for kind in ("boolean", "null") if kind in kinds and not options))
     return "value", [], node
 
@@ -247,9 +247,9 @@ class Params:
         if node is not None:
             kinds = ["null"]
             if names_type:
-                resolved = json_schema.resolved_of(schema, root)
+                resolved = json_schema.resolve_schema(schema, root)
                 kinds = [json_type_of(option) for option in list_options(resolved)]
-                kinds = [*dict.fromkeys(kinds or [kind for kind, _ in json_schema.types_of(resolved, root)])] or [
+                kinds = [*dict.fromkeys(kinds or [kind for kind, _ in json_schema.list_types(resolved, root)])] or [
                     "null"
                 ]
             return choice(*(self._fill_slots(parts, Lit(dialect.escape_key(key)), kind, node) for kind in kinds))

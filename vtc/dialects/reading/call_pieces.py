@@ -314,7 +314,7 @@ class JsonPieces(CallPieces):
         own = self.tool.schema.properties.get(self._key)
         at_top = len(self._open) == self._depth
         if at_top and own is not None and own.get("type") != "string":
-            self.halted = not self.tool.schema.takes_text(self._key)
+            self.halted = not self.tool.schema.accepts_text(self._key)
         if not self.halted:
             self._content = ValueText(self._closers, in_json=True)
             self._ready += [*self._held, '"']

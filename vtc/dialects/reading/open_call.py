@@ -39,7 +39,7 @@ def check_repaired(event: Call, tools: Mapping[str, Tool], body: str, fault: str
     keys = arguments.keys()
     if not keys and Repair.JSON_CUT in event.repairs and "{}" not in "".join(body.split()):
         raise NotACall(f"{fault}, and its arguments are missing")
-    if tool and (lost := tool.schema.missing(keys)):
+    if tool and (lost := tool.schema.list_missing(keys)):
         raise NotACall(f"{fault}, and {min(lost)!r} is missing")
 
 
@@ -53,7 +53,7 @@ def find_placeholder(events: Iterable[Call], blank: str) -> str:
 
 def answer(arguments: Collection[str], tool: Tool) -> None:
     """Refuse an object that is as well an answer, since the tool takes other arguments."""
-    if lost := tool.schema.missing(arguments):
+    if lost := tool.schema.list_missing(arguments):
         raise NotACall(f"{min(lost)!r} is missing")
 
 
@@ -351,13 +351,13 @@ class OpenCall:
         is_word = self.place.in_line or self.syntax.ends_reply
         if self.named.tool is None or self.syntax.dialect.names == "any" or is_word:
             return None
-        return self.named.takes.sole
+        return self.named.takes.sole_required_text
 
     @property
     def only_parameter(self) -> str | None:
         """Return the one parameter of its tool, which a single value is, whatever its name; else None."""
         sure = self._lenient and self.named.tool and not (self.syntax.dialect.ends_reply or self.place.in_line)
-        return self.named.takes.only if sure and not self.parameters.given else None
+        return self.named.takes.only_parameter if sure and not self.parameters.given else None
 
     def end_parameter(self, *, doubled: bool = False) -> None:
         """Take the value of the parameter, which is complete; `doubled` if it has several closers."""

@@ -300,7 +300,7 @@ class Parameters:
     def _read_unclosed_value(self, written: str, text: str, last: bool) -> str | None:
         """Return a value without closing tag, up to the next parameter or the end; None if that cannot be told."""
         syntax = self._syntax
-        if not self._named.takes.takes_text(syntax.dialect.unescape_key(written)):
+        if not self._named.takes.accepts_text(syntax.dialect.unescape_key(written)):
             return text  # white space around it says nothing
         after = syntax.call.partition("{params}")[2] if last else ""
         more = after[: len(after) - len(after.lstrip())]
@@ -327,7 +327,7 @@ class Parameters:
             text = inner
             self._repairs.update({Repair.CDATA: None} if strange else {})
         takes, mark = self._named.takes, syntax.child_mark
-        no_text = is_string is False or not takes.takes_text(key)
+        no_text = is_string is False or not takes.accepts_text(key)
         if dialect.values == "typed" and not is_string and no_text and text.lstrip().startswith("<"):
             with contextlib.suppress(ValueError):
                 self.given[key] = typed_tags.read(text, typed_tags.tag_of(dialect.params[0]), dialect.unescape_key)

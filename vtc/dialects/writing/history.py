@@ -199,7 +199,7 @@ def make_sample_arguments(tool: Tool) -> dict[str, Any]:
 
 
 def _make_sample_value(name: str, schema: Any, root: Mapping[str, Any], depth: int) -> Any:
-    schema = json_schema.resolved_of(schema, root)
+    schema = json_schema.resolve_schema(schema, root)
     options = [schema.get(key) for key in ("const", "default")]
     options += [
         example for key in ("examples", "enum") if isinstance(many := schema.get(key), list) for example in many[:1]
@@ -207,7 +207,7 @@ def _make_sample_value(name: str, schema: Any, root: Mapping[str, Any], depth: i
     for option in options:
         if isinstance(option, bool | int | float) or (isinstance(option, str) and _PLAIN.fullmatch(option)):
             return option
-    types = json_schema.types_of(schema, root)
+    types = json_schema.list_types(schema, root)
     kind, entry = next((pair for pair in types if pair[0] != "null"), ("string", schema))
     match kind:
         case "boolean":

@@ -37,7 +37,7 @@ def _fault(call: ToolCall, tool: Tool) -> str:
     if not isinstance(arguments, dict):
         return "the arguments are no object"
     declared = tool.schema.properties
-    if missing := tool.schema.missing(arguments):
+    if missing := tool.schema.list_missing(arguments):
         return f"`{missing[0]}` is missing"
     for key, value in arguments.items():
         if key not in declared:

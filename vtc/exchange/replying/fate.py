@@ -23,7 +23,7 @@ from vtc.apis import Api, BadRequest, Request, answer, convert_to_stream, make_e
 from vtc.apis.contract import FULL
 from vtc.dialects.text_client import conversation
 from vtc.events import Failure, ToolCall
-from vtc.json_text import encode, is_proper
+from vtc.json_text import encode, is_unambiguous
 from vtc.profiles.plan import ToolProtocol
 from vtc.reporting.report import Report
 from vtc.scrub import format_exception
@@ -193,4 +193,4 @@ class Fate:
 
     def keeps(self, body: bytes, *, unchanged: bool) -> bool:
         """True if a whole reply keeps the bytes of all in it that did not change; else it is written anew."""
-        return not self.strict or (unchanged and is_proper(body))
+        return not self.strict or (unchanged and is_unambiguous(body))

@@ -240,7 +240,7 @@ def _objects(text: str, schema: ObjectSchema, *, lenient: bool, complete: bool, 
     if isinstance(value, list):
         return _broken(bare, schema, lenient=lenient, complete=complete)
     if isinstance(value, str) and depth < MOST_ENCODED:
-        sole = None if depth else schema.sole
+        sole = None if depth else schema.sole_required_text
         try:
             objects, notes = _objects(value, schema, lenient=lenient, complete=complete, depth=depth + 1)
         except NotInOrder:

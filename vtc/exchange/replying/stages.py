@@ -247,7 +247,7 @@ class RecordCalls(Stage):
             tool = self._tools.get(call.name)
             with contextlib.suppress(ValueError, RecursionError):  # what is no JSON was told as that
                 arguments = load_json(call.arguments)
-                lacks = tool.schema.missing(arguments) if tool and isinstance(arguments, dict) else []
+                lacks = tool.schema.list_missing(arguments) if tool and isinstance(arguments, dict) else []
             self._report.record_call(call.name, call.id, event.dialect, event.repairs, lacks)
             if not event.compared:
                 self._report.record_intervention("echo", "passed", call.name, NOT_COMPARED)

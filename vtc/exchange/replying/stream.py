@@ -62,7 +62,7 @@ class Stream:
         self._body: bytearray | None = None  # once it is known to be no stream
         self._most = MOST_WHOLE
         self._report = report
-        self._frames = relay.decoder.framing.reader()
+        self._frames = relay.decoder.framing.make_reader()
         self._fast: FastPath | None = FastPath(relay, heard)
         self.left_out = False
         """True if something of it could not be read, and did not leave."""
@@ -96,7 +96,7 @@ class Stream:
         data = self._read(rest, final=False)
         try:
             if self._fast is fast:
-                fast.learn(whole=not self._frames.held)
+                fast.learn(whole=not self._frames.buffered)
         except Exception as error:
             data += self._fail(error)
         self.seconds += self._clock() - started

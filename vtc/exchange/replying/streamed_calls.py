@@ -226,7 +226,7 @@ class _CallInPieces:
             if at == here and not read.is_over():
                 break
             word = slice(here, at) if at > here else word
-            if read.begun is not None and not self.schema.takes_text(read.keys[-1]):
+            if read.begun is not None and not self.schema.accepts_text(read.keys[-1]):
                 out.append(text[mark : read.begun])
                 mark, in_value = read.begun, True
             elif in_value and not read.in_string and not read.error:
@@ -270,7 +270,7 @@ class _CallInPieces:
         """True for a number, or the beginning of one, where the tool takes a text."""
         keys, declared = self.arguments.keys, self.schema.properties
         is_word = bool(word.strip()) and _BEGINS_WORD.fullmatch(word) is not None
-        return is_word and bool(keys) and keys[-1] in declared and self.schema.takes_text(keys[-1])
+        return is_word and bool(keys) and keys[-1] in declared and self.schema.accepts_text(keys[-1])
 
     @property
     def has_more(self) -> bool:

@@ -213,7 +213,7 @@ def _without_unsigned(message: Message, kind: str = "", signature: str = "") -> 
         block = part.part if isinstance(part, Opaque) else None
         return not isinstance(block, dict) or block.get("type") != kind or bool(block.get(signature))
 
-    bare = message.keeping(stays)
+    bare = message.filter_parts(stays)
     return bare if bare.content or bare.calls else message
 
 
@@ -234,7 +234,7 @@ def _drop_seals(request: CanonicalRequest, own: Request | None) -> tuple[Canonic
     def drop_message_seals(message: Message) -> Message:
         if message.role != "assistant":
             return message
-        bare = message.keeping(lambda part: isinstance(part, str) or part.thought is None)
+        bare = message.filter_parts(lambda part: isinstance(part, str) or part.thought is None)
         if own:
             thoughtless = own.without_thoughts(bare)
             has_thoughts = (thoughtless.content, thoughtless.calls) != (bare.content, bare.calls)

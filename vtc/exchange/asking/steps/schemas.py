@@ -21,7 +21,7 @@ from vtc.apis.contract import Json
 from vtc.dialects.bounded_cache import COMPILED, PER_CHARACTER
 from vtc.events import CanonicalRequest, Tool
 from vtc.exchange.asking.steps.messages import StepContext
-from vtc.json_schema import kind_named, resolve_reference
+from vtc.json_schema import normalize_type, resolve_reference
 from vtc.json_text import encode
 from vtc.profiles.document import format_count
 
@@ -490,7 +490,7 @@ def _is_null(schema: Any) -> bool:
 def _types(schema: Mapping[str, Any]) -> list[str]:
     """List the types that `type` names."""
     named = schema.get("type")
-    return [kind_named(kind) for kind in (named if isinstance(named, list) else [named]) if isinstance(kind, str)]
+    return [normalize_type(kind) for kind in (named if isinstance(named, list) else [named]) if isinstance(kind, str)]
 
 
 def _kinds(schema: Any) -> list[str]:

@@ -107,7 +107,7 @@ def strict(request: CanonicalRequest, _value: Any, _context: StepContext) -> tup
 
 def _has_members(schema: Schema) -> bool:
     """True if an object declares members. What they are is not looked at: references may double on each level."""
-    return bool(json_schema.resolved_of(schema, schema).get("properties"))
+    return bool(json_schema.resolve_schema(schema, schema).get("properties"))
 
 
 MOST_DEPTH = 12

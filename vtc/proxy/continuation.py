@@ -13,34 +13,34 @@ from vtc.exchange import NoAnswer
 from vtc.exchange.replying.stream import Stream
 from vtc.proxy import bodies
 from vtc.proxy.bodies import DecodedBody
-from vtc.proxy.follow_up import FollowUpRequests, go_on
+from vtc.proxy.follow_up import FollowUpRequests, continue_reply
 from vtc.proxy.stream_callable import LiveExchange
-from vtc.proxy.whole import is_long, run_work
+from vtc.proxy.whole_reply import is_long, run_work
 from vtc.scrub import format_exception
 
 logger = logging.getLogger(__name__)
 
 
-def begin(flow: http.HTTPFlow, live: LiveExchange, first: Stream) -> None:
+def begin_continuation(flow: http.HTTPFlow, live: LiveExchange, first: Stream) -> None:
     """Have a reply go on whose end waits; for the end of its stream."""
     if first.defers:
-        go_on(flow, in_parts(flow, live, first))
+        continue_reply(flow, stream_parts(flow, live, first))
     elif first.turn:
-        go_on(flow, rest_of(flow, live, first))
+        continue_reply(flow, stream_second_reply(flow, live, first))
 
 
-async def in_parts(flow: http.HTTPFlow, live: LiveExchange, stream: Stream) -> AsyncIterator[list[bytes]]:
+async def stream_parts(flow: http.HTTPFlow, live: LiveExchange, stream: Stream) -> AsyncIterator[list[bytes]]:
     """Yield the text of a reply that is sent in parts, its end, and what follows that."""
     while stream.defers:
         yield _record_sent(live, stream.feed(b""))
     yield _record_sent(live, live.end(flow))
-    async for pieces in rest_of(flow, live, stream):
+    async for pieces in stream_second_reply(flow, live, stream):
         yield pieces
 
 
-async def rest_of(flow: http.HTTPFlow, live: LiveExchange, first: Stream) -> AsyncIterator[list[bytes]]:
+async def stream_second_reply(flow: http.HTTPFlow, live: LiveExchange, first: Stream) -> AsyncIterator[list[bytes]]:
     """Yield what leaves after the first reply of a turn, whose end waits: the second one, or that end."""
-    exchange, turn, retry = live.exchange, first.turn, live.exchange.plan.stack.retry
+    exchange, turn, retry = live.session, first.turn, live.session.plan.stack.retry
     if turn is None or retry is None:
         return
     second: Stream | None = None
@@ -54,7 +54,7 @@ async def rest_of(flow: http.HTTPFlow, live: LiveExchange, first: Stream) -> Asy
                 keep_alive = (second or first).keep_alive()
                 yield [keep_alive] if keep_alive else []
                 continue
-            body = piece if isinstance(piece, bytes) else _whole(live, piece)
+            body = piece if isinstance(piece, bytes) else _convert_whole_reply(live, piece)
             if second is None:
                 live.seconds += first.seconds
                 second = live.stream = exchange.go_on(first, time.perf_counter)
@@ -78,15 +78,15 @@ def _is_stream(live: LiveExchange, response: http.Response) -> bool:
     """True if an answer is a stream that may go on as it comes."""
     coded = response.headers.get("content-encoding", "identity") != "identity"
     ok = 200 <= response.status_code < 300
-    return ok and not coded and live.exchange.streams(bodies.media_type(response))
+    return ok and not coded and live.session.streams(bodies.get_media_type(response))
 
 
-def _whole(live: LiveExchange, response: http.Response) -> bytes:
+def _convert_whole_reply(live: LiveExchange, response: http.Response) -> bytes:
     """Return an answer that is no stream as one; raises `NoAnswer`."""
     if not 200 <= (status := response.status_code) < 300:
         raise NoAnswer(f"upstream answered {status}")
     body = DecodedBody(response)
-    as_stream = live.exchange.whole.as_stream(body.content)
+    as_stream = live.session.whole.as_stream(body.content)
     if body.fault or as_stream is None:
         raise NoAnswer(body.fault or "the answer is no reply")
     return as_stream

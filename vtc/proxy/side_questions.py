@@ -19,14 +19,14 @@ from vtc.json_text import encode
 from vtc.profiles.matching import Facts
 from vtc.profiles.planner import Planner
 from vtc.proxy import bodies, flows, trust
-from vtc.proxy.findings import mixed_up
-from vtc.proxy.refusing import translate_headers
+from vtc.proxy.findings import format_wrong_scheme
+from vtc.proxy.server_request import translate_headers
 from vtc.reporting import hints
 
 # A model server that cannot be reached: what is told, and the answer that the client gets in its API's own form.
 
 
-CLIENT = "vtc_client"
+CLIENT_API = "vtc_client"
 """Key of a flow's metadata under which the API of its client stands, where its question was sent to another path."""
 
 
@@ -36,23 +36,23 @@ def explain_unreachable(flow: http.HTTPFlow, why: str) -> str:
     if "destination unknown" in why.casefold():
         return "no model server was named: start VTC with its URL, `vtc run http://127.0.0.1:8000`"
     if "certificate" in why.casefold():
-        return f"the certificate of {at} is not trusted ({why}): {trust.ADVICE}"
+        return f"the certificate of {at} is not trusted ({why}): {trust.CERTIFICATE_ADVICE}"
     if "does not speak TLS" in why:
         plain = f"{flow.request.host}:{flow.request.port}"
-        return mixed_up(f"https://{plain}", f"http://{plain}")
+        return format_wrong_scheme(f"https://{plain}", f"http://{plain}")
     return f"{at} cannot be reached ({why}): is it running?"
 
 
-def api(flow: http.HTTPFlow) -> Api | None:
+def find_error_api(flow: http.HTTPFlow) -> Api | None:
     """Find the API in whose form the client of a flow reads errors; None if it asks for something else."""
     request = flow.request
-    if client := flow.metadata.get(CLIENT):
+    if client := flow.metadata.get(CLIENT_API):
         return find_api(client)
-    aside = beside.find_aside(request.method, request.path, flows.facts(flow).headers)
-    return flows.api(flow) or (find_api(aside.client) if aside else None)
+    aside = beside.find_aside(request.method, request.path, flows.read_facts(flow).headers)
+    return flows.find_client_api(flow) or (find_api(aside.client) if aside else None)
 
 
-def answer(api: Api, message: str) -> http.Response:
+def make_error_answer(api: Api, message: str) -> http.Response:
     """Make the answer: an error of the API."""
     body = encode(api.error(Failure(f"VTC: {message}"), 502))
     return http.Response.make(502, body, {"content-type": "application/json"})
@@ -80,7 +80,7 @@ class SideQuestions:
 
     def take(self, flow: http.HTTPFlow, planner: Planner) -> bool:
         """Answer a question, or have the server asked in its own way; False if it is none, or the server's own."""
-        request, facts = flow.request, flows.facts(flow)
+        request, facts = flow.request, flows.read_facts(flow)
         aside = beside.find_aside(request.method, request.path, facts.headers)
         if aside is None or ctx.options.vtc_mode != "rewrite" or planner.serves(facts, aside.client):
             return False
@@ -95,7 +95,7 @@ class SideQuestions:
             request.content = beside.question(
                 aside, body, lambda model: planner.server_model(replace(facts, model=model)), request.path
             )
-            _send(flow, aside, planner, facts, beside.TOKENIZE)
+            _send_question(flow, aside, planner, facts, beside.TOKENIZE)
             self._counts[flow] = aside, answer
         else:
             flow.response = http.Response.make(200, answer, {"content-type": "application/json"})
@@ -113,7 +113,7 @@ class SideQuestions:
         showing = next((api.place for api in apis if of_one and api.place.shows), None)
         request.method = "POST" if showing else "GET"
         request.content = encode({"model": without_prefix(aliases[name])}) if showing else b""
-        _send(flow, aside, planner, facts, showing.shows if showing else apis[0].place.lists)
+        _send_question(flow, aside, planner, facts, showing.shows if showing else apis[0].place.lists)
         asked = f"{request.method} {request.path.partition('?')[0]}"
         self._models[flow] = ModelQuestion(aside, name if of_one else "", aliases, asked)
 
@@ -137,13 +137,13 @@ def _list_apis(planner: Planner, facts: Facts) -> list[Api]:
     return [api for name in planner.apis(facts) if (api := find_api(name))]
 
 
-def _send(flow: http.HTTPFlow, aside: SideQuestion, planner: Planner, facts: Facts, end: str) -> None:
+def _send_question(flow: http.HTTPFlow, aside: SideQuestion, planner: Planner, facts: Facts, end: str) -> None:
     """Send a question to the server's own path for it, with the client's key where that server looks for one."""
     request = flow.request
     _, key = aside.api.place.without_own(facts.query)
     translate_headers(request.headers, key, _list_apis(planner, facts)[0].place)
     flows.move(flow, aside.path_at(request.path, end))
-    flow.metadata[CLIENT] = aside.client
+    flow.metadata[CLIENT_API] = aside.client
     request.headers["accept-encoding"] = "identity"
 
 

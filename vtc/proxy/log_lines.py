@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 LEVELS = {"error": logging.ERROR, **dict.fromkeys(("failed", "refused", "unread", "denied"), logging.WARNING)}
 """By outcome, of the line in the log, which mitmproxy colours; a fault has its trace beside it."""
-MOST_KNOWN = 1 << 14
+MAX_KNOWN_CHANGES = 1 << 14
 """Changes that are known; after them all are written once more."""
 _COUNT = re.compile(r"(?<!\d)\d++ (\w+?)s?\b")
 """A number and its noun: that a longer conversation has more of it is no other change."""
@@ -41,12 +41,12 @@ class LogLines:
         to = str(report.get("server_model", ""))
         model = f"{asked}{f' -> {to}' if to else ''} at " if asked else ""
         level = LEVELS.get(outcome, logging.INFO)
-        logger.log(level, "%s - %s%s%s", summary, model, flow.request.pretty_host, flows.where(flow))
+        logger.log(level, "%s - %s%s%s", summary, model, flow.request.pretty_host, flows.format_path(flow))
 
     def _write_changes(self, client: str, model: str, changes: Sequence[str]) -> None:
         keys = {hash((client, model, _COUNT.sub(r"\1", change))): change for change in changes}
         if new := [change for key, change in keys.items() if key not in self._known]:
-            if len(self._known) > MOST_KNOWN:
+            if len(self._known) > MAX_KNOWN_CHANGES:
                 self._known.clear()
             self._known.update(keys)
             logger.info("vtc: changes of requests of %s to %s, from now on counted: %s", client, model, "; ".join(new))

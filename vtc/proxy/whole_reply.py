@@ -22,21 +22,24 @@ from vtc.exchange.asking.request import MOST_ASKED
 from vtc.exchange.replying.fate import JSON, LocalReply
 from vtc.proxy import bodies, flows
 from vtc.proxy.bodies import DecodedBody
-from vtc.proxy.follow_up import PATIENCE, FollowUpRequests
-from vtc.proxy.refusing import build_request
+from vtc.proxy.follow_up import REPLY_SECONDS, FollowUpRequests
+from vtc.proxy.server_request import build_request
 from vtc.proxy.stream_callable import LiveExchange
 from vtc.reporting import hints
 
 # Work that may take long, done beside the event loop, where all other exchanges go on.
 
 
-LONG = 1 << 17
+LONG_BODY_BYTES = 1 << 17
 """Bytes of a request or a whole reply beyond which there may be much to do."""
 
 
 def is_long(*messages: http.Message) -> bool:
     """Tell whether there may be much to do about one of these; a few bytes of a coded body may stand for many."""
-    return any(len(message.raw_content or b"") > LONG or "content-encoding" in message.headers for message in messages)
+    return any(
+        len(message.raw_content or b"") > LONG_BODY_BYTES or "content-encoding" in message.headers
+        for message in messages
+    )
 
 
 async def run_work[T](work: Callable[[], T], *, much: bool) -> T:
@@ -46,19 +49,19 @@ async def run_work[T](work: Callable[[], T], *, much: bool) -> T:
 
 OK = 200
 """The status of a reply; of the others that tell of no error some have no body."""
-SHORT = 100
+MAX_BLANK_BYTES = 100
 """Bytes of a body beyond which it holds something, in whichever coding."""
-EMPTY = "the reply is empty"
-SWITCHES = 101
+EMPTY_REPLY = "the reply is empty"
+SWITCHING_PROTOCOLS = 101
 """The status by which a server begins to speak another protocol."""
-SWITCHED = "the server switched to another protocol, which is not read"
+SWITCHED_PROTOCOL = "the server switched to another protocol, which is not read"
 
 type ServerQuestion = Callable[[], Awaitable[http.Response]]
 type ReplySteps[T] = Generator[ServerQuestion, http.Response, T]
 """Work on a reply; it is sent the server's answer to each question, or `NoAnswer` is thrown in."""
 
 
-async def dealt_with(flow: http.HTTPFlow, live: LiveExchange, response: http.Response) -> None:
+async def process_reply(flow: http.HTTPFlow, live: LiveExchange, response: http.Response) -> None:
     """Deal with a whole reply, and with an error."""
     steps, last = _steps(flow, live, response), response
     step: Callable[[], ServerQuestion] = partial(next, steps)
@@ -84,12 +87,12 @@ def _time_step(step: Callable[[], ServerQuestion]) -> tuple[ServerQuestion | Non
 
 def _steps(flow: http.HTTPFlow, live: LiveExchange, response: http.Response) -> ReplySteps[None]:
     """Rewrite a whole reply; an error only where nothing may leave unread."""
-    exchange, explained = live.exchange, ""
-    if response.status_code == SWITCHES and _rewrites():
-        exchange.report.errors.append(SWITCHED)
+    exchange, explained = live.session, ""
+    if response.status_code == SWITCHING_PROTOCOLS and _rewrites():
+        exchange.report.errors.append(SWITCHED_PROTOCOL)
         flow.websocket = None
         response.headers.pop("upgrade", None)
-        _replace(live, response, b"", exchange.fate.own.error(Failure(f"VTC: {SWITCHED}"), 502))
+        _replace(live, response, b"", exchange.fate.own.error(Failure(f"VTC: {SWITCHED_PROTOCOL}"), 502))
         return
     body = DecodedBody(response)
     is_refusal = response.status_code >= 400 or (not response.stream and is_error(object_of(body.beginning) or {}))
@@ -97,29 +100,29 @@ def _steps(flow: http.HTTPFlow, live: LiveExchange, response: http.Response) -> 
         if response.status_code >= 400 and exchange.reads and _answer_error(live, response, body):
             return
         if not response.stream:  # or the client has it already
-            again = yield from _asked_again(flow, live, response, body)
+            again = yield from _retry(flow, live, response, body)
             if again is None:
                 return
             body = again
     if (status := response.status_code) >= 400:
-        explained = hints.explain_error(status, body.beginning, flows.asked_path(flow))
+        explained = hints.explain_error(status, body.beginning, flows.get_asked_path(flow))
     if is_refusal and _rewrites() and (error := exchange.whole.error(body.beginning, status)):
         exchange.report.errors[:] = [explained or hints.explain_error(None, body.beginning)]
         _replace(live, response, response.raw_content or b"", error)
         return
     if status == OK and not response.stream and _is_empty(response, body):
-        exchange.report.errors.append(EMPTY)
+        exchange.report.errors.append(EMPTY_REPLY)
         if _rewrites():
-            _replace(live, response, b"", exchange.fate.own.error(Failure(f"VTC: {EMPTY}"), 502))
+            _replace(live, response, b"", exchange.fate.own.error(Failure(f"VTC: {EMPTY_REPLY}"), 502))
         return
     if exchange.reads and not response.stream and exchange.fate.reads(status):
-        yield from _rewritten(flow, live, response, body)
+        yield from _rewrite(flow, live, response, body)
     exchange.report.errors[:] = [explained] if explained else exchange.report.errors
 
 
 def _is_empty(response: http.Response, body: DecodedBody) -> bool:
     """Tell whether nothing is said; a long body is not looked at for it, as it may be none that is read."""
-    return len(response.raw_content or b"") <= SHORT and not body.fault and not body.content.strip()
+    return len(response.raw_content or b"") <= MAX_BLANK_BYTES and not body.fault and not body.content.strip()
 
 
 def _replace(live: LiveExchange, response: http.Response, received: bytes, reply: LocalReply) -> None:
@@ -135,9 +138,9 @@ def _rewrites() -> bool:
     return bool(ctx.options.vtc_mode == "rewrite")
 
 
-def _rewritten(flow: http.HTTPFlow, live: LiveExchange, response: http.Response, body: DecodedBody) -> ReplySteps[None]:
-    exchange, rewrites = live.exchange, _rewrites()
-    if reason := _unreadable(body):
+def _rewrite(flow: http.HTTPFlow, live: LiveExchange, response: http.Response, body: DecodedBody) -> ReplySteps[None]:
+    exchange, rewrites = live.session, _rewrites()
+    if reason := _explain_unreadable(body):
         reply = exchange.whole.unread(reason)
         if reply and rewrites:
             bodies.replace(response, reply.body, reply.media_type)
@@ -156,7 +159,7 @@ def _rewritten(flow: http.HTTPFlow, live: LiveExchange, response: http.Response,
         _replace_body(exchange, response, body.content, sent)
 
 
-def _unreadable(body: DecodedBody) -> str:
+def _explain_unreadable(body: DecodedBody) -> str:
     """Tell why a body is not to be read; empty if it is."""
     if body.fault:
         return f"the body cannot be decoded: {body.fault}"
@@ -167,7 +170,7 @@ def _unreadable(body: DecodedBody) -> str:
 def _replace_body(exchange: Session, response: http.Response, received: bytes, sent: bytes) -> None:
     """Give a reply the body that leaves, and the headers by which clients read it as it was read here."""
     if exchange.fate.rules_headers(changed=received != sent):
-        bodies.without_charset(response)
+        bodies.drop_other_charset(response)
     if received != sent:
         response.content = sent
         if declared := exchange.whole.get_media_type(sent):
@@ -182,10 +185,10 @@ def ask_server(asker: FollowUpRequests, request: bytes) -> ReplySteps[bytes]:
         raise NoAnswer(f"upstream answered {status}", status, body.beginning)
     if body.fault:
         raise NoAnswer(f"the reply cannot be decoded: {body.fault}")
-    if reason := _unreadable(body):
+    if reason := _explain_unreadable(body):
         raise NoAnswer(reason)
     if not body.content.strip():
-        raise NoAnswer(EMPTY)
+        raise NoAnswer(EMPTY_REPLY)
     return body.content
 
 
@@ -193,21 +196,21 @@ def _answer_error(live: LiveExchange, response: http.Response, body: DecodedBody
     """Answer with the reply that an error holds; False if it holds none."""
     if body.fault:
         return False
-    reply = live.exchange.whole.from_error(body.content, response.status_code)
+    reply = live.session.whole.from_error(body.content, response.status_code)
     if reply and _rewrites():
         _replace(live, response, body.content, reply)
     return reply is not None
 
 
-def _asked_again(
+def _retry(
     flow: http.HTTPFlow, live: LiveExchange, response: http.Response, body: DecodedBody
 ) -> ReplySteps[DecodedBody | None]:
     """Ask again with what a refusal teaches, and with what the next one does; return the last error if it stands.
 
     If each was another one, the next request of the conversation goes with what those before the last taught.
     """
-    exchange, status, client, original = live.exchange, response.status_code, flows.api(flow), live.original
-    answer = partial(ask_server, FollowUpRequests(flow, PATIENCE))
+    exchange, status, client, original = live.session, response.status_code, flows.find_client_api(flow), live.original
+    answer = partial(ask_server, FollowUpRequests(flow, REPLY_SECONDS))
     for _ in range(MOST_ASKED - 1):
         again = exchange.again(body.beginning, status) if _rewrites() else None
         if again is None:

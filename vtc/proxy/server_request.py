@@ -10,7 +10,7 @@ from vtc.events import Failure
 from vtc.exchange import Session
 from vtc.json_text import encode
 from vtc.proxy import bodies, flows
-from vtc.proxy.originals import KEYS, OriginalRequest
+from vtc.proxy.originals import KEY_HEADERS, OriginalRequest
 
 
 def refuse(flow: http.HTTPFlow, reason: str) -> None:
@@ -23,12 +23,12 @@ def answer_with_error(flow: http.HTTPFlow, message: str, status: int) -> None:
     if flow.request.stream:  # it was forwarded already
         flow.kill()
         return
-    api = flows.api(flow) or APIS[0]
+    api = flows.find_client_api(flow) or APIS[0]
     body = encode(api.error(Failure(f"VTC: {message}"), status))
     flow.response = http.Response.make(status, body, {"content-type": "application/json"})
 
 
-OWN = tuple({api.place.own_headers for api in APIS} - {""})
+OWN_HEADER_PREFIXES = tuple({api.place.own_headers for api in APIS} - {""})
 """How headers begin that mean something to servers of one API alone."""
 
 
@@ -94,8 +94,8 @@ def redirect(flow: http.HTTPFlow, client: Place, exchange: Session) -> None:
 
 def translate_headers(headers: http.Headers, key: str, server: Place) -> None:
     """Put the client's key where servers of the API look for it, and leave out what only its own API knows."""
-    keys = [*(headers.pop(name, "") for name in sorted(KEYS)), key]
-    own = tuple(start for start in OWN if start != server.own_headers)
+    keys = [*(headers.pop(name, "") for name in sorted(KEY_HEADERS)), key]
+    own = tuple(start for start in OWN_HEADER_PREFIXES if start != server.own_headers)
     for name in [name for name in headers if name.lower().startswith(own)]:
         del headers[name]
     key = next(filter(None, keys), "")
