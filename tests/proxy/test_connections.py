@@ -9,7 +9,15 @@ from contextlib import asynccontextmanager
 import pytest
 from mitmproxy.connection import Server
 
-from vtc.proxy.connections import MAX_READ_BYTES, JoinedWrites, SmallReads
+from vtc.proxy.connections import (
+    FIRST_READ_BYTES,
+    LONG_TURN_SECONDS,
+    MAX_READ_BYTES,
+    MIN_READ_BYTES,
+    JoinedWrites,
+    SmallReads,
+    wait_without_reading,
+)
 
 
 class Recorded(asyncio.Transport):
@@ -156,9 +164,10 @@ def test_what_had_come_is_read_although_the_server_resets_the_connection() -> No
         source.feed_data(b"a" * 5 * MAX_READ_BYTES)
         server = Server(address=None)
         reads = SmallReads(source, server)
-        assert len(await reads.read(65535)) == MAX_READ_BYTES
+        begun = len(await reads.read(65535))
+        assert begun == FIRST_READ_BYTES
         source.set_exception(ConnectionResetError())
-        assert len(await reads.read(65535)) == 4 * MAX_READ_BYTES
+        assert begun + len(await reads.read(65535)) == 5 * MAX_READ_BYTES
         assert not server.error
         with pytest.raises(ConnectionResetError):
             await reads.read(65535)
@@ -197,8 +206,47 @@ def test_streams_take_turns_although_all_has_come() -> None:
             read.append(name)
 
     async def session() -> None:
-        takers: list[Awaitable[None]] = [take(name, await reader(b"a" * 4 * MAX_READ_BYTES)) for name in "ab"]
+        takers: list[Awaitable[None]] = [take(name, await reader(b"a" * 4 * FIRST_READ_BYTES)) for name in "ab"]
         await asyncio.gather(*takers)
 
     asyncio.run(session())
-    assert read == [*"abababab"]
+    assert read[:4] == [*"abab"]
+
+
+def test_less_is_read_at_once_while_turns_take_long_and_more_while_they_do_not() -> None:
+    now = 0.0
+
+    async def session() -> dict[float, list[int]]:
+        nonlocal now
+        source = asyncio.StreamReader(limit=1 << 20)
+        source.feed_data(b"a" * 65535)
+        reads, sizes = SmallReads(source, Server(address=None), clock=lambda: now), dict[float, list[int]]()
+        for seconds in (0.0, 2 * LONG_TURN_SECONDS, LONG_TURN_SECONDS / 2, 0.0):
+            for _ in range(6):
+                sizes.setdefault(seconds, []).append(len(await reads.read(65535)))
+                now += seconds
+        return sizes
+
+    sizes = asyncio.run(session())
+    assert sizes[0.0][0] == FIRST_READ_BYTES
+    assert max(sizes[0.0]) == MAX_READ_BYTES
+    assert sizes[2 * LONG_TURN_SECONDS][-1] == MIN_READ_BYTES
+    assert {*sizes[LONG_TURN_SECONDS / 2]} == {MIN_READ_BYTES}
+
+
+def test_nothing_more_of_a_reply_is_read_while_a_hook_on_it_waits() -> None:
+    async def session() -> None:
+        server, source, work = Server(address=None), asyncio.StreamReader(), asyncio.Future[None]()
+        reads = SmallReads(source, server)
+        source.feed_data(b"abc")
+        hook = asyncio.ensure_future(wait_without_reading(server, work))
+        await asyncio.sleep(0)
+        read = asyncio.ensure_future(reads.read(65535))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not any(waiting.done() for waiting in (hook, read))
+        work.set_result(None)
+        assert await read == b"abc"
+        assert hook.done()
+
+    asyncio.run(session())

@@ -28,7 +28,7 @@ from vtc.proxy import bodies, connections, flows, options, side_questions, views
 from vtc.proxy.bodies import STREAMED_MEDIA_TYPES, BodyRecorder
 from vtc.proxy.boundary import Boundary
 from vtc.proxy.commands import Commands
-from vtc.proxy.connections import Turns
+from vtc.proxy.connections import Turns, wait_without_reading
 from vtc.proxy.continuation import begin_continuation
 from vtc.proxy.discovery import Discovery
 from vtc.proxy.flows import FOLLOW_UP_OF, METADATA
@@ -255,7 +255,7 @@ class VirtualToolCalling:
             forward_to_listener(flow)
             return
         if live and live.warming:
-            await asyncio.wrap_future(live.warming)
+            await wait_without_reading(flow.server_conn, asyncio.wrap_future(live.warming))
         is_reply = 200 <= (status := response.status_code) < 300
         is_read = status >= 200 and live and bodies.streams_large_bodies() and live.session.fate.reads(status)
         if not (is_reply or is_read):

@@ -8,6 +8,8 @@ too: to hear of the end of a client, and to have a reply go on after its server'
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 from collections.abc import Callable
 from functools import wraps
 from typing import Any, Protocol
@@ -106,24 +108,52 @@ def get_named_host(request: http.Request) -> str:
 # all that else is done with a chunk.
 
 
-MAX_READ_BYTES = 1 << 13
-"""Bytes that are read at once."""
+FIRST_READ_BYTES, MIN_READ_BYTES, MAX_READ_BYTES = 1 << 10, 1 << 8, 1 << 12
+"""Bytes that are read at once: at first, and by how long the last turn took."""
+LONG_TURN_SECONDS = 0.02
+"""Work on what was read at once after which half as many bytes are read the next time."""
+_AWAITED: WeakKeyDictionary[Connection, set[asyncio.Future[Any]]] = WeakKeyDictionary()
+
+
+async def wait_without_reading(server: Connection, work: asyncio.Future[None]) -> None:
+    """Wait for work in a hook on a reply, of which nothing more is read meanwhile.
+
+    mitmproxy would keep what comes until the hook ends, and then take all of it in one turn.
+    """
+    awaited = _AWAITED.setdefault(server, set())
+    awaited.add(work)
+    try:
+        await work
+    finally:
+        awaited.discard(work)
 
 
 class SmallReads:
     """Read from a server in small pieces; before the next one, all other streams have their turn."""
 
     def __init__(
-        self, reader: asyncio.StreamReader, server: Connection, begin: Callable[[], object] | None = None
+        self,
+        reader: asyncio.StreamReader,
+        server: Connection,
+        begin: Callable[[], object] | None = None,
+        clock: Callable[[], float] = time.thread_time,
     ) -> None:
         """`begin` is called as a turn begins. A connection that breaks is told to `server`."""
         self._reader = reader
         self._server = server
         self._begin = begin
+        self._clock = clock
         self._rest = b""
+        self._size = FIRST_READ_BYTES
+        self._began = math.inf  # the last turn
 
     async def read(self, most: int) -> bytes:
         # All is read at once: of a connection that is reset nothing more can be, and what waits here leaves whole.
+        took = self._clock() - self._began
+        if took > LONG_TURN_SECONDS:
+            self._size = max(self._size // 2, MIN_READ_BYTES)
+        elif self._rest and took < LONG_TURN_SECONDS / 4:
+            self._size = min(self._size * 2, MAX_READ_BYTES)
         if not self._rest:
             try:
                 self._rest = await self._reader.read(most)
@@ -132,10 +162,13 @@ class SmallReads:
                 raise
         elif self._reader.exception() is None:
             await asyncio.sleep(0)
-        size = MAX_READ_BYTES if self._reader.exception() is None else most
+        while awaited := _AWAITED.get(self._server):
+            await asyncio.wait(awaited)
+        size = self._size if self._reader.exception() is None else most
         data, self._rest = self._rest[:size], self._rest[size:]
         if self._begin:
             self._begin()
+        self._began = self._clock()
         return data
 
 

@@ -36,8 +36,8 @@ from vtc.json_schema import ObjectSchema, Schema
 # A string cut out of broken JSON: what it holds that may be structure, and how JSON writes it.
 
 
-QUOTE_OR_ESCAPE = re.compile(r"\\.|[\"']", re.DOTALL)
-"""Finds quotes and escapes."""
+QUOTE_OR_ESCAPE = re.compile(r"[\"'\\](?:(?<=\\).)?", re.DOTALL)
+"""Finds quotes and escapes; it begins with a set of characters, which is what `re` looks for fast."""
 _NAMED = re.compile(r"""["',]\s{0,99}+([\w.$-]{1,128}+)["']?\s{0,99}+:""")
 """Finds keys in a string that holds quotes."""
 _PLAIN = re.compile(r"[^\"'\\\x00-\x1f]*+")

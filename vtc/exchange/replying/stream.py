@@ -330,7 +330,7 @@ def _is_ended(data: bytes, end: bytes) -> bool:
 SLICE = 1 << 13
 """Bytes that are dealt with between two looks at the clock."""
 MOST_SECONDS = 0.1
-"""Of work on one read; without a coding a read is 8 KB, which takes some milliseconds."""
+"""Of work on one read; without a coding a read is 4 KB, which takes some milliseconds."""
 
 
 class TooMuchWork(Exception):

@@ -15,7 +15,6 @@ from functools import lru_cache
 
 from vtc.dialects.syntax.description import Description
 
-_BARS = str.maketrans({"｜": "|", "▁": "_"})
 _MARKER = re.compile(r"</?\|[^<>\n]{1,60}>")
 _SLOT = re.compile(r"\{(?:value|arguments|params|calls)\}")
 _LEAST = {"</": 3, "<|": 6}
@@ -33,7 +32,7 @@ class ValueEnds:
 
     def __init__(self, dialects: Sequence[Description] = ()) -> None:
         texts = [text for dialect in dialects for text in (*dialect.calls, *dialect.params, *dialect.sections)]
-        behind = [_SLOT.split(text)[-1].translate(_BARS) for text in texts if _SLOT.search(text)]
+        behind = [_with_plain_bars(_SLOT.split(text)[-1]) for text in texts if _SLOT.search(text)]
         self._closers = dict.fromkeys(sorted({closer for text in behind for closer in _MARKER.findall(text)}))
 
     def __bool__(self) -> bool:
@@ -43,7 +42,7 @@ class ValueEnds:
         """Return a value without the markers at its end."""
         if not self._closers or "<" not in value:
             return value
-        text, end = value.translate(_BARS), len(value)
+        text, end = _with_plain_bars(value), len(value)
         counted: dict[str, int] = {}
         while (at := text.rfind("<", 0, end)) >= 0 and (closer := self._closer(text[at:end])):
             # The text before is counted for the first marker only: each marker that is left out changes the counts.
@@ -70,8 +69,8 @@ class ValueEnds:
             marker = json.loads(f'"{arguments[match.start() :].strip()}"')
         except ValueError:
             return None
-        closer, before = self._closer(marker.translate(_BARS)), arguments[: match.start()]
-        if closer is None or _find_unclosed(_opener(closer), before.translate(_BARS), 0, len(before)) > 0:
+        closer, before = self._closer(_with_plain_bars(marker)), arguments[: match.start()]
+        if closer is None or _find_unclosed(_opener(closer), _with_plain_bars(before), 0, len(before)) > 0:
             return None
         return before + '"}'
 
@@ -83,6 +82,11 @@ class ValueEnds:
         if len(marker) < _LEAST.get(marker[:2], 2):
             return None
         return next((closer for closer in self._closers if closer.startswith(marker)), None)
+
+
+def _with_plain_bars(text: str) -> str:
+    """Write the bars and the underscores of special tokens in ASCII: `str.translate` takes 200 times as long."""
+    return text.replace("｜", "|").replace("▁", "_")
 
 
 def _opener(closer: str) -> str:
