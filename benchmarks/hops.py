@@ -23,7 +23,7 @@ import vtc
 from benchmarks import frames, samples
 from benchmarks.figures import Figure
 from benchmarks.samples import SHAPES, Shape
-from vtc.dialects.bounded_cache import COMPILED
+from vtc.dialects.bounded_cache import COMPILED_PATTERNS
 from vtc.dialects.syntax.scan import TRIE_BUDGET
 from vtc.exchange import Stream
 
@@ -153,7 +153,7 @@ def returns(hops: Sequence[Hop]) -> int:
 @cache
 def ways() -> Mapping[str, tuple[Case, list[Hop]]]:
     """Follow the chunks of every case, for each API."""
-    COMPILED.clear()
+    COMPILED_PATTERNS.clear()
     TRIE_BUDGET.drop_all()
     return {f"{api}, {case.what}": (case, _way(SHAPES[name], case)) for api, name in APIS.items() for case in CASES}
 

@@ -18,7 +18,7 @@ from hypothesis import settings
 from mitmproxy.log import LegacyLogEvents
 
 from vtc.cli import local_servers
-from vtc.dialects.bounded_cache import COMPILED
+from vtc.dialects.bounded_cache import COMPILED_PATTERNS
 from vtc.proxy import launch
 
 # No deadline: how long one example takes says something about the machine, not about the code.
@@ -28,7 +28,7 @@ settings.register_profile("quick", deadline=None, max_examples=12)
 # For a night's search: `pytest --hypothesis-profile=thorough`.
 settings.register_profile("thorough", deadline=None, max_examples=5_000)
 # One run meets more dialects than any proxy does: compiling their patterns again would take most of its time.
-COMPILED.most_bytes = 256 << 20
+COMPILED_PATTERNS.max_bytes = 256 << 20
 
 
 MANY = 24

@@ -9,20 +9,20 @@ from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
-from vtc.dialects.reading.after_call import MOST_AFTER
-from vtc.dialects.reading.call_pieces import MOST_HELD
-from vtc.dialects.reading.context import CONTEXT, MARKS
-from vtc.dialects.reading.text import MOST as MOST_IN_DOUBT
-from vtc.dialects.reading.value import MOST_GUESS
+from vtc.dialects.reading.after_call import MAX_WORDLESS_CHARACTERS
+from vtc.dialects.reading.call_pieces import MAX_HELD_CHARACTERS
+from vtc.dialects.reading.context import LOOKBEHIND_CHARACTERS, QUOTATION_MARKS
+from vtc.dialects.reading.text import MAX_DOUBTFUL_CHARACTERS as MOST_IN_DOUBT
+from vtc.dialects.reading.value import MAX_GUESS_CHARACTERS
 from vtc.dialects.syntax.pattern import MAX_SPACE
 from vtc.dialects.syntax.tokens import QUOTING_ELEMENTS, REASONING_ELEMENTS, TURN_ENDS, WRAPPERS
 from vtc.dialects.syntax.tool_names import PREFIXES
 
 __all__ = [
-    "MARKS",
-    "MOST_AFTER",
+    "MAX_WORDLESS_CHARACTERS",
     "MOST_IN_DOUBT",
     "PREFIXES",
+    "QUOTATION_MARKS",
     "QUOTING_ELEMENTS",
     "TURN_ENDS",
     "WRAPPERS",
@@ -30,7 +30,7 @@ __all__ = [
     "spoken",
 ]
 
-QUOTES = [*dict.fromkeys((*MARKS, *MARKS.values())), "`", "``", "```", "~~~\n", "```\n"]
+QUOTES = [*dict.fromkeys((*QUOTATION_MARKS, *QUOTATION_MARKS.values())), "`", "``", "```", "~~~\n", "```\n"]
 TAGS = [
     *(f"</{name}>" for name in QUOTING_ELEMENTS),
     *(f"<{name}>" for name in REASONING_ELEMENTS),
@@ -51,16 +51,16 @@ def about(bound: int, text: str) -> list[str]:
 
 
 RUNS = [
-    *about(MOST_AFTER, "."),
-    *about(MOST_AFTER, "?!…"),
-    *about(CONTEXT, "x"),
-    *about(CONTEXT, "- "),
+    *about(MAX_WORDLESS_CHARACTERS, "."),
+    *about(MAX_WORDLESS_CHARACTERS, "?!…"),
+    *about(LOOKBEHIND_CHARACTERS, "x"),
+    *about(LOOKBEHIND_CHARACTERS, "- "),
     *about(MAX_SPACE, " "),
     *about(MAX_SPACE, "\n"),
     *about(16, "</"),
     *about(64, "`"),
 ]
-LONG = [*about(MOST_GUESS, "x"), *about(MOST_HELD, "x "), *about(MOST_IN_DOUBT, "</parameter>\n")]
+LONG = [*about(MAX_GUESS_CHARACTERS, "x"), *about(MAX_HELD_CHARACTERS, "x "), *about(MOST_IN_DOUBT, "</parameter>\n")]
 """Of which a text needs one at most."""
 RULES = [*QUOTES, *TAGS, *WORDS, *BLOCKS, *RUNS]
 rules = st.one_of(*map(st.sampled_from, (QUOTES, TAGS, WORDS, BLOCKS, RUNS)))

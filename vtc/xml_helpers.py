@@ -37,7 +37,7 @@ def parse_vtc_xml(content: str, allowed_tools: Collection[str] | None = None) ->
     Reads `<function_calls><invoke name="…"><parameter name="…">…`, the bare `<invoke …>`, and both with a namespace.
     With `allowed_tools`, calls of other tools stay text.
     """
-    events = _reader(allowed_tools, lenient=True).whole(content)
+    events = _reader(allowed_tools, lenient=True).read_whole(content)
     calls = [event.call for event in events if isinstance(event, Call)]
     text = "".join(event.raw for event in events if isinstance(event, Text))
     if allowed_tools is None:
@@ -76,7 +76,7 @@ def has_partial_xml_pattern(text: str) -> bool:
 
 def detect_complete_tool_call(text: str) -> bool:
     """True if a text holds at least one complete call."""
-    return any(isinstance(event, Call) for event in _reader(None, lenient=False).whole(text))
+    return any(isinstance(event, Call) for event in _reader(None, lenient=False).read_whole(text))
 
 
 @cache

@@ -14,7 +14,7 @@ from tests.attacks.lab import native, streamed, under, whole
 from tests.bounds import impatient, steps
 from tests.known import MAX_PROMPT_LENGTH, MOST_CALLS
 from vtc.apis.relay import MOST_CHOICES
-from vtc.dialects.bounded_cache import COMPILED
+from vtc.dialects.bounded_cache import COMPILED_PATTERNS
 from vtc.dialects.text_client import Documentation, find_documented_tools
 from vtc.reporting import hints
 
@@ -49,7 +49,7 @@ def test_a_prompt_that_is_too_long_is_left_alone_and_that_is_told(length: float,
 @pytest.mark.parametrize("count", [1, 256, 5_000])
 def test_reading_calls_of_many_tools_is_not_long(count: int) -> None:
     """Names stand in no expression: one with thousands of them would take seconds to compile."""
-    COMPILED.clear()
+    COMPILED_PATTERNS.clear()
     tools = [chat.tool(f"of_{count}_{number}") for number in range(count)]
     calls = [chat.DIALECTS[dialect](f"of_{count}_0", {}) for dialect in ("hermes", "tag")]
     one = under(None, tools=tools)

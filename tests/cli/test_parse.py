@@ -195,7 +195,7 @@ def test_a_trace_shows_each_step_of_the_reader(tools: Path) -> None:
     lines = [line.split(maxsplit=5) for line in result.output.splitlines()]
     assert lines[0] == ["state", "token", "action", "verdict", "next", "text"]
     assert lines[2][:5] == ["text", "call_opener", "begin_in_text", "json", "json"]
-    assert lines[4][:4] == ["tail", "call_closer", "InCall.complete_call", "after"]
+    assert lines[4][:4] == ["tail", "call_closer", "InCall.end_call", "after"]
     assert result.output.endswith(run(tools, "--dialect", "hermes", text=text).output)
 
 

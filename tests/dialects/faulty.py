@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from vtc.dialects.reading.reader import SPARE, STEPS, Livelock
+from vtc.dialects.reading.reader import SPARE_STEPS, STEPS_PER_CHARACTER, Livelock
 from vtc.dialects.reading.text import InText
 from vtc.dialects.reading.transitions import TABLE, State, StateRow, Step, Steps
 from vtc.dialects.syntax.tokens import TokenKind
 
-__all__ = ["HEAD", "RULES", "SPARE", "STEPS", "InText", "Livelock"]
+__all__ = ["HEAD", "RULES", "SPARE_STEPS", "STEPS_PER_CHARACTER", "InText", "Livelock"]
 
 HEAD = 'Look.\n\n<tool_call>\n{"name": "read", "arguments": {'
 """A text that meets them."""

@@ -13,7 +13,7 @@ import msgspec
 import yaml
 
 from vtc.dialects import Description, Reader, compile_grammar
-from vtc.dialects.reading.call_pieces import is_possible
+from vtc.dialects.reading.call_pieces import can_be_sent_in_pieces
 from vtc.dialects.syntax.forms import CallSyntax, list_call_syntaxes
 from vtc.dialects.syntax.pattern import BODIES, fill_pattern, find_body_slot
 from vtc.events import Call, Event, Markup, Reasoning, Refusal, Text, Tool
@@ -46,7 +46,7 @@ COMMON = ("bare-json", "hermes", "invoke", "qwen3-coder", "tag", "tools-tag")
 def comes_in_pieces(dialect: Description) -> bool:
     """True if a call of a dialect may begin to leave before its end; tried with a reader, all would be compiled."""
     own = [syntax for syntax in list_call_syntaxes(dialect) if syntax.call == dialect.calls[0]]
-    return any(is_possible(syntax, "a_tool") for syntax in own)
+    return any(can_be_sent_in_pieces(syntax, "a_tool") for syntax in own)
 
 
 def tools(file: Path) -> dict[str, dict[str, Tool]]:

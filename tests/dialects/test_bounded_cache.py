@@ -13,7 +13,7 @@ import pytest
 
 from tests.dialects.material import AGENT, DIALECTS
 from vtc.dialects import Description, Reader, compile_grammar
-from vtc.dialects.bounded_cache import COMPILED, ENTRY, BoundedCache
+from vtc.dialects.bounded_cache import COMPILED_PATTERNS, ENTRY_OVERHEAD_BYTES, BoundedCache
 from vtc.dialects.reading import repairs
 from vtc.dialects.syntax import scan
 from vtc.dialects.syntax.pattern import Lit
@@ -42,16 +42,16 @@ class Making:
 
 
 def test_a_value_is_made_once() -> None:
-    made = Making(BoundedCache(ENTRY * 4))
+    made = Making(BoundedCache(ENTRY_OVERHEAD_BYTES * 4))
     assert [made("a"), made("b"), made("a")] == ["a", "b", "a"]
-    assert (made.count, made.cache.size) == (2, 2 * ENTRY + 2)
+    assert (made.count, made.cache.size) == (2, 2 * ENTRY_OVERHEAD_BYTES + 2)
 
 
 def test_a_full_cache_evicts_the_value_not_asked_for_longest() -> None:
-    made = Making(BoundedCache(2 * ENTRY + 10))
+    made = Making(BoundedCache(2 * ENTRY_OVERHEAD_BYTES + 10))
     for text in ("aaaa", "bbbb", "aaaa", "cccc"):
         made(text)
-    assert (made.count, made.cache.size) == (3, 2 * ENTRY + 8)
+    assert (made.count, made.cache.size) == (3, 2 * ENTRY_OVERHEAD_BYTES + 8)
     made("aaaa")
     assert made.count == 3
     made("bbbb")
@@ -59,30 +59,30 @@ def test_a_full_cache_evicts_the_value_not_asked_for_longest() -> None:
 
 
 def test_a_value_larger_than_the_cache_is_made_each_time_and_evicts_nothing() -> None:
-    made = Making(BoundedCache(ENTRY + 10))
+    made = Making(BoundedCache(ENTRY_OVERHEAD_BYTES + 10))
     made("a")
     assert [made("b" * 11), made("b" * 11)] == ["b" * 11] * 2
     made("a")
-    assert (made.count, made.cache.size) == (3, ENTRY + 1)
+    assert (made.count, made.cache.size) == (3, ENTRY_OVERHEAD_BYTES + 1)
 
 
 def test_an_eviction_is_told_to_the_owner() -> None:
     evictions: list[int] = []
-    made = Making(BoundedCache(ENTRY + 10, on_evict=lambda: evictions.append(made.cache.size)))
+    made = Making(BoundedCache(ENTRY_OVERHEAD_BYTES + 10, on_evict=lambda: evictions.append(made.cache.size)))
     made("a")
     assert evictions == []
     made("b")
     made("c" * 11)  # too large to be kept
     made.cache.clear()
-    assert evictions == [ENTRY + 1, ENTRY + 1, 0]
+    assert evictions == [ENTRY_OVERHEAD_BYTES + 1, ENTRY_OVERHEAD_BYTES + 1, 0]
 
 
 def test_what_is_lasting_is_not_forgotten() -> None:
     cache = BoundedCache(1 << 20)
     for key, lasting in (("said", False), ("fixed", True)):
         cache.get_or_make(key, lambda: "value", len, lasting=lasting)
-    cache.forget()
-    assert (cache.get("said"), cache.get("fixed"), cache.size) == (None, "value", len("value") + ENTRY)
+    cache.evict_temporary()
+    assert (cache.get("said"), cache.get("fixed"), cache.size) == (None, "value", len("value") + ENTRY_OVERHEAD_BYTES)
 
 
 # Compiled patterns
@@ -91,10 +91,10 @@ def test_what_is_lasting_is_not_forgotten() -> None:
 @pytest.fixture
 def few() -> Iterator[int]:
     """Room for few patterns, and none there yet."""
-    most, COMPILED.most_bytes = COMPILED.most_bytes, 256 << 10
-    COMPILED.clear()
-    yield COMPILED.most_bytes
-    COMPILED.most_bytes = most
+    most, COMPILED_PATTERNS.max_bytes = COMPILED_PATTERNS.max_bytes, 256 << 10
+    COMPILED_PATTERNS.clear()
+    yield COMPILED_PATTERNS.max_bytes
+    COMPILED_PATTERNS.max_bytes = most
 
 
 def read(dialects: tuple[Description, ...], number: int) -> list[Event]:
@@ -117,18 +117,18 @@ def read(dialects: tuple[Description, ...], number: int) -> list[Event]:
 def test_patterns_for_any_number_of_tools_take_no_more_memory_than_they_may(few: int) -> None:
     dialects = tuple(DIALECTS[name] for name in ("hermes", "qwen3-coder", "tag"))
     read(dialects, 0)  # patterns without names are compiled once for all
-    COMPILED.clear()
+    COMPILED_PATTERNS.clear()
     TRIE_BUDGET.drop_all()
     gc.collect()
     tracemalloc.start()
     before, _ = tracemalloc.get_traced_memory()
     for number in range(1, 5):
         read(dialects, number)
-        assert COMPILED.size <= few
+        assert COMPILED_PATTERNS.size <= few
     gc.collect()
     after, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert COMPILED.size > few // 2
+    assert COMPILED_PATTERNS.size > few // 2
     assert after - before < few + TRIE_BUDGET.entries * PLACE + SLACK
 
 
@@ -145,7 +145,7 @@ def test_a_place_at_which_any_of_many_characters_may_begin_something_is_counted_
     dialect = DIALECTS["qwen3-coder"]
     TRIE_BUDGET.drop_all()
     for start in range(0x4E00, 0x4E00 + 500):
-        Reader(compile_grammar((dialect,)), {}).whole(
+        Reader(compile_grammar((dialect,)), {}).read_whole(
             f"<function=bash>\n<parameter={chr(start)}>\nx\n</parameter>\n</function>"
         )
     assert TRIE_BUDGET.entries >= 500
@@ -169,7 +169,7 @@ def test_scans_that_are_not_used_any_more_keep_no_tries(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("name", ["tag", "cline", "hermes", "bare-json", "qwen3-coder"])
 def test_a_pattern_is_not_counted_as_less_than_it_takes(name: str, few: int) -> None:
-    COMPILED.most_bytes = 1 << 30
+    COMPILED_PATTERNS.max_bytes = 1 << 30
     dialect = DIALECTS[name]
 
     def look() -> None:
@@ -179,7 +179,7 @@ def test_a_pattern_is_not_counted_as_less_than_it_takes(name: str, few: int) -> 
             grammar.scan_closer(head.syntax, "tool")
 
     look()  # what all grammars with this dialect share
-    COMPILED.clear()
+    COMPILED_PATTERNS.clear()
     gc.collect()
     tracemalloc.start()
     before, _ = tracemalloc.get_traced_memory()
@@ -187,19 +187,19 @@ def test_a_pattern_is_not_counted_as_less_than_it_takes(name: str, few: int) -> 
     gc.collect()
     after, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert after - before < COMPILED.size * 1.1
+    assert after - before < COMPILED_PATTERNS.size * 1.1
 
 
 def test_garbled_closers_of_any_number_of_tools_are_bounded_too(few: int) -> None:
     for number in range(12):
-        repairs.without_corrupt_closer("text</tool", [f"</{'w' * 40}{number}>"])
-        assert COMPILED.size <= few
+        repairs.strip_corrupt_closers("text</tool", [f"</{'w' * 40}{number}>"])
+        assert COMPILED_PATTERNS.size <= few
 
 
 def test_a_pattern_that_is_cleared_is_in_no_cache_of_python_either(few: int) -> None:
     read((DIALECTS["tag"],), 77)
     assert any("tool_77_" in key[1] for key in re._cache)  # type: ignore[attr-defined]
-    COMPILED.clear()
+    COMPILED_PATTERNS.clear()
     assert not re._cache  # type: ignore[attr-defined]
 
 
@@ -220,4 +220,4 @@ def test_threads_that_share_a_cache_count_alike() -> None:
     with ThreadPoolExecutor(2) as threads:
         for key in range(20):
             assert {*threads.map(made, (key, key))} == {key}
-    assert cache.size == 20 * (100 + ENTRY)
+    assert cache.size == 20 * (100 + ENTRY_OVERHEAD_BYTES)

@@ -28,7 +28,7 @@ from vtc.apis.openai_chat import request as chat_request
 from vtc.apis.relay import choice, frames
 from vtc.dialects import Reader
 from vtc.dialects.reading import open_call, parameters
-from vtc.dialects.reading.context import Cursor, Speech
+from vtc.dialects.reading.context import Cursor, EventBuffer
 from vtc.dialects.text_client import conversation, documented_tools
 from vtc.dialects.writing import history
 from vtc.exchange import whole_replies
@@ -95,9 +95,9 @@ REPLY = [
     *(Stage(owner, "feed") for owner in (stages.Limit, stages.Identify, stages.RecordCalls, stages.RecordFaults)),
     Stage(stages.ForStructuredClient, "feed"),
     Stage(stages.Ids, "take"),
-    *(Stage(Reader, name) for name in ("_read", "_go", "_enter", "feed", "finish")),
-    *(Stage(Cursor, "take", call) for call in (0, 8)),
-    *(Stage(Speech, name) for name in ("say", "add_call")),
+    *(Stage(Reader, name) for name in ("_advance", "_transition", "_enter", "feed", "finish")),
+    *(Stage(Cursor, "consume", call) for call in (0, 8)),
+    *(Stage(EventBuffer, name) for name in ("add_text", "add_call")),
     *(Stage(open_call.OpenCall, name) for name in ("begin_body", "end_parameter", "complete")),
     *(Stage(parameters.Parameters, name) for name in ("begin", "end")),
 ]

@@ -16,7 +16,7 @@ from tests.apis import chat
 from tests.e2e.conftest import Start
 from tests.e2e.upstream import SSE, Reply
 from tests.exchanges import PROFILES, fed, opened
-from vtc.dialects.bounded_cache import COMPILED
+from vtc.dialects.bounded_cache import COMPILED_PATTERNS
 from vtc.dialects.syntax import scan
 from vtc.dialects.writing.history import render_sample_call
 from vtc.events import Tool
@@ -50,8 +50,8 @@ def compiled(frames: list[bytes], monkeypatch: pytest.MonkeyPatch) -> Compiled:
         return compile_(pattern, flags)  # type: ignore[no-any-return]
 
     re.purge()
-    monkeypatch.setattr(COMPILED, "_entries", OrderedDict())
-    monkeypatch.setattr(COMPILED, "size", 0)
+    monkeypatch.setattr(COMPILED_PATTERNS, "_entries", OrderedDict())
+    monkeypatch.setattr(COMPILED_PATTERNS, "size", 0)
     monkeypatch.setattr(scan, "_patterns", WeakValueDictionary())  # grammars of other tests may hold the same ones
     monkeypatch.setattr("re._compiler.compile", counting)
     return lengths

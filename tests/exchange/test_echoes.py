@@ -211,10 +211,10 @@ def test_nothing_but_results_with_a_marker_is_kept_and_no_more_than_the_limit() 
     long = "x" * (MOST_KEPT - len(ECHO))
     newest = find_echoes(results("y" * 9 + ECHO, long + ECHO), dialects, tools)
     assert newest is not None
-    assert newest.of(ECHO, [call]) == "read"
+    assert newest.find_source(ECHO, [call]) == "read"
     other = find_echoes(results("y" + ECHO, f"{long}<tool_call>xxxxxxxxxxxxxxxxxxxx"), dialects, tools)
     assert other is not None
-    assert other.of(ECHO, [call]) is None
+    assert other.find_source(ECHO, [call]) is None
 
 
 BASH = Tool("bash", parameters={"type": "object", "properties": {"command": {"type": "string"}, "timeout": {}}})
@@ -235,7 +235,7 @@ def echo_of(dialect: str, result: str, **arguments: Any) -> str | None:
         [Message("tool", (result,), call_id="c", name="read_file")], (DIALECTS[dialect],), {"bash": BASH}
     )
     call = ToolCall("bash", json.dumps(arguments))
-    return echoes.of(write_calls([call], DIALECTS[dialect], {"bash": BASH}), [call]) if echoes else None
+    return echoes.find_source(write_calls([call], DIALECTS[dialect], {"bash": BASH}), [call]) if echoes else None
 
 
 def shown(dialect: str, around: str = "x {} x", **arguments: Any) -> str:
@@ -265,7 +265,7 @@ def test_a_call_is_an_echo_in_its_very_words_however_they_are_spelled(value: str
             result = Message("tool", (page,), call_id="c", name="read_file")
             echoes = find_echoes([result], (DIALECTS[dialect],), {"bash": BASH})
             assert echoes is not None
-            assert echoes.of(text, [call]) == "read_file"
+            assert echoes.find_source(text, [call]) == "read_file"
 
 
 def test_lines_of_a_value_stand_one_after_the_other() -> None:
@@ -303,7 +303,7 @@ def test_no_page_hides_an_echo_and_the_work_grows_with_it_alone(decoy: str) -> N
             result = Message("tool", (DECOYS[decoy] * times + end,), call_id="c", name="read")
             echoes = find_echoes([result], (DIALECTS["hermes"],), {"bash": BASH})
             assert echoes is not None
-            assert echoes.of(written("hermes", ("bash", {"command": "rm -rf /"})), [call]) == tool
+            assert echoes.find_source(written("hermes", ("bash", {"command": "rm -rf /"})), [call]) == tool
             steps.append(EFFORT - echoes.left)
     assert max(steps[2:]) <= 2.2 * max(steps[:2]) + 64
     assert max(steps) < EFFORT // 2

@@ -9,7 +9,7 @@ import pytest
 
 from tests.apis import chat
 from tests.exchanges import BODY, opened
-from vtc.dialects.bounded_cache import COMPILED, MOST_COMPILED
+from vtc.dialects.bounded_cache import COMPILED_PATTERNS, MAX_COMPILED_BYTES
 
 MODELS = [
     *(
@@ -54,8 +54,8 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
         last, count = count, 0
         return last
 
-    monkeypatch.setattr(COMPILED, "most_bytes", MOST_COMPILED)
-    COMPILED.clear()
+    monkeypatch.setattr(COMPILED_PATTERNS, "most_bytes", MAX_COMPILED_BYTES)
+    COMPILED_PATTERNS.clear()
     monkeypatch.setattr("re._compiler.compile", counting)
     return since
 

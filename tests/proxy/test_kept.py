@@ -22,7 +22,7 @@ from mitmproxy.test import taddons, tflow, tutils
 
 from tests.apis import chat
 from tests.exchanges import AGENT, API, fed, planner
-from vtc.dialects.bounded_cache import COMPILED
+from vtc.dialects.bounded_cache import COMPILED_PATTERNS
 from vtc.exchange import Session
 from vtc.proxy.addon import VirtualToolCalling
 
@@ -243,7 +243,7 @@ def test_prompts_and_names_are_found_until_memory_is_switched_off(addon: Callabl
     running = addon(vtc_model="qwen3-coder", vtc_tools="prompt")
     converse(running)
     assert running.memory is not None
-    assert COMPILED.size > 0
+    assert COMPILED_PATTERNS.size > 0
     assert "You are [mark]" in "\n".join(left())
     running.memory.prompts.clear()
     found = "\n".join(left())
@@ -264,8 +264,8 @@ def test_without_an_addon_only_names_stay_in_compiled_patterns() -> None:
         stream = opened.stream()
         fed(stream, *chat.streamed(replies(0)[0]))
     del opened, stream
-    assert COMPILED.size > 0
-    COMPILED.forget()
+    assert COMPILED_PATTERNS.size > 0
+    COMPILED_PATTERNS.evict_temporary()
     assert left() == []
 
 

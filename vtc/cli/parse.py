@@ -242,7 +242,7 @@ def _describe_step(entry: TracedStep | PassedOver) -> dict[str, Any]:
         "verdict": entry.verdict.name.lower() if entry.verdict else "",
         "next": entry.next.value,
         "text": entry.text,
-        "again": entry.again,
+        "again": entry.pushed_back,
     }
 
 

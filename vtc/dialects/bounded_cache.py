@@ -11,9 +11,9 @@ from collections.abc import Callable, Hashable
 from threading import Lock
 from typing import NamedTuple
 
-MOST_COMPILED = 32 << 20
+MAX_COMPILED_BYTES = 32 << 20
 """Bytes of compiled patterns that are kept."""
-ENTRY = 512
+ENTRY_OVERHEAD_BYTES = 512
 """Bytes that an entry takes besides its value."""
 
 
@@ -30,7 +30,7 @@ class BoundedCache:
     """
 
     def __init__(self, most_bytes: int, on_evict: Callable[[], object] = lambda: None) -> None:
-        self.most_bytes = most_bytes
+        self.max_bytes = most_bytes
         self.size = 0
         """Bytes of all entries."""
         self._on_evict = on_evict
@@ -51,14 +51,14 @@ class BoundedCache:
                 self._entries.move_to_end(key)
                 return entry.value  # type: ignore[return-value]  # `make` made it
         value = make()  # takes its time, and may ask for another key
-        size = size_of(value) + ENTRY
+        size = size_of(value) + ENTRY_OVERHEAD_BYTES
         with self._lock:
-            if size <= self.most_bytes:
+            if size <= self.max_bytes:
                 self._store_entry(key, _CacheEntry(value, size, lasting))
-            full = self.size > self.most_bytes
-            while self.size > self.most_bytes:
+            full = self.size > self.max_bytes
+            while self.size > self.max_bytes:
                 self._evict()
-        if full or size > self.most_bytes:
+        if full or size > self.max_bytes:
             self._on_evict()
         return value
 
@@ -75,9 +75,9 @@ class BoundedCache:
         with self._lock:
             if old := self._entries.pop(key, None):
                 self.size -= old.size
-            if size + ENTRY <= self.most_bytes:
-                self._store_entry(key, _CacheEntry(value, size + ENTRY))
-            while self.size > self.most_bytes:
+            if size + ENTRY_OVERHEAD_BYTES <= self.max_bytes:
+                self._store_entry(key, _CacheEntry(value, size + ENTRY_OVERHEAD_BYTES))
+            while self.size > self.max_bytes:
                 self._evict()
 
     def clear(self) -> None:
@@ -87,7 +87,7 @@ class BoundedCache:
             self.size = 0
         self._on_evict()
 
-    def forget(self) -> None:
+    def evict_temporary(self) -> None:
         """Evict all entries that are not lasting."""
         with self._lock:
             for key in [key for key, entry in self._entries.items() if not entry.lasting]:
@@ -106,7 +106,7 @@ class BoundedCache:
 
 
 # Python's own cache holds the patterns that were compiled last: without the purge, evicting one would free nothing.
-COMPILED = BoundedCache(MOST_COMPILED, on_evict=re.purge)
+COMPILED_PATTERNS = BoundedCache(MAX_COMPILED_BYTES, on_evict=re.purge)
 """Patterns, some with names of tools and parameters in them, and schemas of tools: nothing else of a client."""
-PER_CHARACTER = 12
+BYTES_PER_PATTERN_CHARACTER = 12
 """Bytes that a compiled pattern takes for each character of its text."""

@@ -127,6 +127,6 @@ class Repair(StrEnum):
     CALL_IN_REASONING = "call-in-reasoning", "The call was written inside of the reasoning; there is no other."
 
 
-def stands_whole(repairs: Collection[str], *, in_json: bool) -> bool:
+def is_whole_call(repairs: Collection[str], *, in_json: bool) -> bool:
     """True if a call needed none of these repairs, or lacks only the closer after JSON that is whole."""
     return not repairs or (in_json and {*repairs} == {Repair.MISSING_CLOSER})

@@ -308,6 +308,6 @@ def _text_in_error(
 
 def _calls(text: str, reader: Reader, *, alone: bool) -> bool:
     """True if a text calls a tool; `alone`, if it says nothing else."""
-    events = reader.whole(text)
+    events = reader.read_whole(text)
     speaks = any(isinstance(event, Text) and not event.raw.isspace() for event in events)
     return any(isinstance(event, Call) for event in events) and not (alone and speaks)

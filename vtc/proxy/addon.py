@@ -19,7 +19,7 @@ from mitmproxy import ctx, http
 from mitmproxy.addonmanager import Loader
 
 from vtc.apis import Api, BadRequest
-from vtc.dialects.bounded_cache import COMPILED
+from vtc.dialects.bounded_cache import COMPILED_PATTERNS
 from vtc.exchange import Session, SessionOpening
 from vtc.profiles.matching import Facts
 from vtc.profiles.memory import Memory
@@ -378,7 +378,7 @@ class VirtualToolCalling:
     def forget(self) -> None:
         """Drop compiled patterns with names in them if `vtc_cache=off`. Exchanges on their way compile theirs again."""
         if self.memory is None:
-            COMPILED.forget()
+            COMPILED_PATTERNS.evict_temporary()
 
     def _measure(self, flow: http.HTTPFlow, live: LiveExchange, report: Report) -> None:
         """Put sizes and times into the report, and with the flow the reply as it came and, if streamed, as it went."""

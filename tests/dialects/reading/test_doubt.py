@@ -31,7 +31,7 @@ def test_markup_in_doubt_is_held_up_to_a_limit(markup: str, size: int) -> None:
     text, events, held = f"Look.\n{markup * 600}{CALL}", [], 0
     for at in range(0, len(text), size):
         events += reader.feed(text[at : at + size])
-        held = max(held, reader.held)
+        held = max(held, reader.held_characters)
     events += reader.finish()
     assert held < 2 * MOST_IN_DOUBT
     assert "".join(event.raw for event in events) == text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.dialects.material import DIALECTS, calls, merged, raw, read
-from tests.rules import MARKS
+from tests.rules import QUOTATION_MARKS
 
 CALL = '<tool_call>{"name": "bash", "arguments": {"command": "ls"}}</tool_call>'
 
@@ -148,10 +148,10 @@ def test_calls_of_a_line_share_what_stands_before_the_first(before: str, lines: 
         assert is_carried_out(before, after, f"{call} {CALL}") == (after in made), after
 
 
-@pytest.mark.parametrize("mark", MARKS)
+@pytest.mark.parametrize("mark", QUOTATION_MARKS)
 def test_a_quotation_mark_directly_before_is_known_with_its_end(mark: str) -> None:
-    assert not is_carried_out(f"said {mark}", f"{MARKS[mark]}.")
-    assert is_carried_out(f"said {mark}so{MARKS[mark]} and ")
+    assert not is_carried_out(f"said {mark}", f"{QUOTATION_MARKS[mark]}.")
+    assert is_carried_out(f"said {mark}so{QUOTATION_MARKS[mark]} and ")
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.dialects import faulty
-from tests.dialects.faulty import HEAD, SPARE, STEPS, InText, Livelock
+from tests.dialects.faulty import HEAD, SPARE_STEPS, STEPS_PER_CHARACTER, InText, Livelock
 from tests.dialects.material import DIALECTS, TOOLS
 from vtc.dialects import Reader, compile_grammar
 
@@ -40,7 +40,7 @@ def test_what_has_left_gives_a_loop_no_time(monkeypatch: pytest.MonkeyPatch) -> 
         one.feed("Plain text, which takes no steps, and some <b> that does. ")
     with pytest.raises(Livelock):
         one.feed(HEAD)
-    assert steps < SPARE + 2 * STEPS * len(HEAD)
+    assert steps < SPARE_STEPS + 2 * STEPS_PER_CHARACTER * len(HEAD)
 
 
 def test_a_long_text_full_of_markup_is_read_to_its_end() -> None:

@@ -395,8 +395,8 @@ def test_plain_text_leaves_as_it_is(data: st.DataObject) -> None:
     fed, told = (Reader(compile_grammar(tuple(SIX), THINK), AGENT) for _ in range(2))
     before = drawn(data, SIX) + data.draw(st.sampled_from(["", "x", " x", ">", "\n> x", "x `y"]))
     assert fed.feed(before) == told.feed(before)
-    rule = told.plain
-    if rule is None or told.waits:
+    rule = told.plain_rule
+    if rule is None or told.has_pending_whitespace:
         return
     pieces = st.sampled_from(["`", "``", "~~~", "`a`", " ", "\n", "\n\n", "a"])
     characters = pieces | st.characters(codec="utf-8")
@@ -408,8 +408,8 @@ def test_plain_text_leaves_as_it_is(data: st.DataObject) -> None:
         return
     assert merged(fed.feed(text)) == merged([Text(text)])
     told.skip_passed(text)
-    assert told.plain == fed.plain
-    assert told.plain == rule or (rule.later and rule.later in text)
+    assert told.plain_rule == fed.plain_rule
+    assert told.plain_rule == rule or (rule.later and rule.later in text)
     after = data.draw(st.sampled_from(["", "`", "\n", "\n```\n"])) + drawn(data, SIX)
     assert merged([*told.feed(after), *told.finish()]) == merged([*fed.feed(after), *fed.finish()])
 
@@ -418,7 +418,7 @@ def test_plain_text_leaves_as_it_is(data: st.DataObject) -> None:
 def test_where_a_line_begins_or_markup_waits_all_text_must_be_fed(text: str) -> None:
     one = reader()
     one.feed(text)
-    assert one.plain is None
+    assert one.plain_rule is None
 
 
 @given(st.data())
@@ -427,11 +427,11 @@ def test_white_space_that_waits_may_leave_by_another_way(data: st.DataObject) ->
     fed, spaced = (Reader(compile_grammar(tuple(SIX), THINK), AGENT) for _ in range(2))
     text = drawn(data, SIX) + data.draw(st.sampled_from(["x ", "a\tb  ", "x\n", "> x "]))
     assert fed.feed(text) == spaced.feed(text)
-    if (rule := spaced.plain) is None:
+    if (rule := spaced.plain_rule) is None:
         return
     space = spaced.release_whitespace()
     assert text.endswith(space)
-    assert spaced.plain == rule
+    assert spaced.plain_rule == rule
     after = "word" + drawn(data, SIX)
     events = [Text(space), *spaced.feed(after), *spaced.finish()]
     assert merged(events) == merged([*fed.feed(after), *fed.finish()])
@@ -440,10 +440,10 @@ def test_white_space_that_waits_may_leave_by_another_way(data: st.DataObject) ->
 def test_the_characters_that_stop_plain_text_are_those_that_open_markup() -> None:
     one = reader()
     one.feed("Hello")
-    assert one.plain is not None
-    assert (one.plain.stop, one.plain.later) == ("<", "`")
-    assert {*one.plain.starts} == {*"`~"}
-    assert {*one.plain.lines} == {*" \t>"}
+    assert one.plain_rule is not None
+    assert (one.plain_rule.stop, one.plain_rule.later) == ("<", "`")
+    assert {*one.plain_rule.starts} == {*"`~"}
+    assert {*one.plain_rule.lines} == {*" \t>"}
 
 
 # Messages of several blocks
@@ -505,7 +505,7 @@ def test_a_long_text_is_not_kept() -> None:
     one = reader()
     for _ in range(2_000):
         one.feed("A line of text, and no call in it.\n")
-    assert one.held < 100
+    assert one.held_characters < 100
 
 
 @pytest.mark.parametrize("limit", [100, 1_000])
@@ -514,7 +514,7 @@ def test_a_call_that_is_too_long_is_not_kept(limit: int) -> None:
     one.feed("<write_file><path>a</path><content>")
     said = "".join(raw(one.feed("0123456789")) for _ in range(1_000))
     assert len(said) > 10_000 - limit
-    assert one.held < 100
+    assert one.held_characters < 100
 
 
 def test_a_long_text_is_read_in_pieces_to_the_same_end() -> None:

@@ -129,7 +129,7 @@ def test_without_a_lone_closing_tag_a_reply_began_as_text(text: str) -> None:
 def test_of_a_reply_that_may_be_reasoning_nothing_leaves_before_its_end() -> None:
     one = reader(begins="either")
     assert [event for piece in f"Hello.\n\n{CALL}\n" for event in one.feed(piece)] == []
-    assert one.plain is None
+    assert one.plain_rule is None
     events = one.finish()
     assert (said(events), calls(events)) == ("Hello.", 1)
 

@@ -121,7 +121,7 @@ def edges() -> dict[tuple[State, State], list[str]]:
     for state, row in TABLE.items():
         for name, step in steps(row):
             found.setdefault((state, step.next), []).append(name)
-            for verdict, following in step.others.items():
+            for verdict, following in step.by_verdict.items():
                 if following is not step.next:
                     found.setdefault((state, following), []).append(f"{name} ({verdict.name.lower()})")
     return found
@@ -139,7 +139,7 @@ def classes() -> str:
     """Every class with its states, and the first sentence of its docstring."""
     of: dict[type[Any], list[str]] = {}
     for state, row in TABLE.items():
-        of.setdefault(row.inside, []).append(state.value)
+        of.setdefault(row.handler, []).append(state.value)
     lines = ["| class | states | place |", "|---|---|---|"]
     for one, names in of.items():
         place = (one.__doc__ or "").partition("\n\n")[0].replace("\n    ", " ")
@@ -151,7 +151,7 @@ def listed() -> str:
     lines = ["| state | token | action | next | or |", "|---|---|---|---|---|"]
     for state, row in TABLE.items():
         for name, step in steps(row):
-            others = ", ".join(f"{verdict.name.lower()}: {other.value}" for verdict, other in step.others.items())
+            others = ", ".join(f"{verdict.name.lower()}: {other.value}" for verdict, other in step.by_verdict.items())
             lines.append(f"| {state.value} | {name} | `{step.action.__qualname__}` | {step.next.value} | {others} |")
     return "\n".join(lines) + "\n"
 
@@ -191,7 +191,7 @@ def test_every_state_has_a_row_and_is_reached() -> None:
 
 
 def test_every_verdict_is_in_the_table() -> None:
-    used = {verdict for row in TABLE.values() for _, step in steps(row) for verdict in step.others}
+    used = {verdict for row in TABLE.values() for _, step in steps(row) for verdict in step.by_verdict}
     assert used == {*Verdict}
 
 
@@ -208,18 +208,18 @@ EACH_STEP = pytest.mark.parametrize(
 @EACH_STEP
 def test_every_verdict_that_an_action_returns_has_a_state_and_no_other_has(state: State, step: Step) -> None:
     verdicts = {verdict for verdict, _ in outcomes(step.action)}
-    assert verdicts - {None} == {*step.others}
-    assert None in verdicts or step.next in step.others.values()
+    assert verdicts - {None} == {*step.by_verdict}
+    assert None in verdicts or step.next in step.by_verdict.values()
 
 
 @EACH_STEP
 def test_an_action_hands_over_the_data_that_the_object_of_the_next_state_needs(state: State, step: Step) -> None:
     for verdict, data in outcomes(step.action):
-        following = TABLE[step.next if verdict is None else step.others[verdict]].inside
+        following = TABLE[step.next if verdict is None else step.by_verdict[verdict]].handler
         _, *needed = inspect.signature(following).parameters.values()
         if data is not None:
             assert data == get_type_hints(following.__init__)[needed[0].name]
-        elif not issubclass(TABLE[state].inside, following):  # a new object, made of nothing
+        elif not issubclass(TABLE[state].handler, following):  # a new object, made of nothing
             assert all(parameter.default is not parameter.empty for parameter in needed)
 
 
@@ -227,10 +227,10 @@ def test_an_action_hands_over_the_data_that_the_object_of_the_next_state_needs(s
 def test_an_action_is_one_of_the_class_of_its_state(state: State, step: Step) -> None:
     name, *of_class = step.action.__qualname__.split(".")[::-1]
     if of_class:
-        assert inspect.getattr_static(TABLE[state].inside, name) is step.action
+        assert inspect.getattr_static(TABLE[state].handler, name) is step.action
     else:
         first = next(iter(get_type_hints(step.action).values()))
-        assert issubclass(TABLE[state].inside, get_args(first) or first)
+        assert issubclass(TABLE[state].handler, get_args(first) or first)
 
 
 def test_where_a_token_must_follow_it_is_said_what_happens_if_none_does() -> None:

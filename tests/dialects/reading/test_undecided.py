@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.dialects.material import AGENT, DIALECTS, calls, merged, raw, read
-from tests.rules import MARKS, MOST_AFTER, QUOTING_ELEMENTS, about
+from tests.rules import MAX_WORDLESS_CHARACTERS, QUOTATION_MARKS, QUOTING_ELEMENTS, about
 from vtc.dialects.writing import write_calls
 from vtc.events import ToolCall
 
@@ -13,7 +13,7 @@ CALL = ToolCall("bash", '{"command": "ls"}')
 QUOTABLE = [name for name, dialect in DIALECTS.items() if dialect.may_be_quoted]
 AFTER = [
     *(f"</{name}>" for name in QUOTING_ELEMENTS),
-    *(f"?{run}" for run in about(MOST_AFTER, ".")),
+    *(f"?{run}" for run in about(MAX_WORDLESS_CHARACTERS, ".")),
     ".</code>",
     " now.",
 ]
@@ -24,7 +24,7 @@ AFTER = [
 def test_what_follows_a_call_decides_alike_at_every_cut(dialect: str, before: str) -> None:
     written = write_calls([CALL], DIALECTS[dialect], AGENT).strip()
     made = calls(read([f"x {written} now."], [DIALECTS[dialect]]))  # so is one over several lines
-    for after in ("</think>", ".</code>", "?" + "." * MOST_AFTER, " now."):
+    for after in ("</think>", ".</code>", "?" + "." * MAX_WORDLESS_CHARACTERS, " now."):
         text = f"{before}{written}{after}"
         whole = read([text], [DIALECTS[dialect]])
         assert raw(whole) == text
@@ -32,7 +32,7 @@ def test_what_follows_a_call_decides_alike_at_every_cut(dialect: str, before: st
         assert merged(read(text, [DIALECTS[dialect]])) == merged(whole)
 
 
-@pytest.mark.parametrize("mark", MARKS)
+@pytest.mark.parametrize("mark", QUOTATION_MARKS)
 @pytest.mark.parametrize("after", AFTER)
 def test_a_call_over_lines_is_one_after_a_quotation_mark_that_is_not_closed(mark: str, after: str) -> None:
     text = f'{mark}<tool_call>\n{{"name": "bash", "arguments": {{"command": "ls"}}}}\n</tool_call>{after}'
@@ -45,7 +45,7 @@ def test_a_call_over_lines_is_one_after_a_quotation_mark_that_is_not_closed(mark
 def test_a_line_break_after_what_is_quoted_is_no_part_of_its_line() -> None:
     """The calls are given back once, and what comes on the next line may be a call."""
     call = '<tool_call>{"name": "bash", "arguments": {"command": "ls"}}</tool_call>'
-    text = f"x {call}{'.' * (MOST_AFTER + 1)}\n{call}"
+    text = f"x {call}{'.' * (MAX_WORDLESS_CHARACTERS + 1)}\n{call}"
     for size in (1, 7, len(text)):
         events = read([text[at : at + size] for at in range(0, len(text), size)], [DIALECTS["hermes"]])
         assert (raw(events), calls(events)) == (text, [("bash", {"command": "ls"})])

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from vtc.dialects.bounded_cache import COMPILED
+from vtc.dialects.bounded_cache import COMPILED_PATTERNS
 from vtc.dialects.syntax.pattern import AnyOf, Group, Lit, Maybe, OneOf, Part, Space
 from vtc.dialects.syntax.pattern import Chars as PatternChars
 
@@ -295,7 +295,7 @@ BYTES_PER_STATE = 1000
 
 def list_states(text: FreeText) -> tuple[AutomatonState, ...]:
     """List the states of a text; it begins in the first."""
-    return COMPILED.get_or_make(
+    return COMPILED_PATTERNS.get_or_make(
         (AutomatonState, text), lambda: _build_automaton(text), lambda states: len(states) * BYTES_PER_STATE
     )
 

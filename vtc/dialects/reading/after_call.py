@@ -11,15 +11,15 @@ from msgspec.structs import replace
 
 from vtc.dialects.arguments import envelope
 from vtc.dialects.reading import open_call, repairs
-from vtc.dialects.reading.call_pieces import CallPieces, InPieces
+from vtc.dialects.reading.call_pieces import CallPieces, PieceKind
 from vtc.dialects.reading.context import (
-    WHITE,
+    WHITESPACE,
     CallPlace,
     Context,
     Lead,
     NotCompared,
     Refused,
-    SaysText,
+    TextHandler,
     TokenMatch,
     Verdict,
 )
@@ -30,16 +30,16 @@ from vtc.dialects.syntax.forms import CODE_FENCES, CallSyntax
 from vtc.dialects.syntax.scan import Scan, make_search_scan
 from vtc.events import NOT_COMPARED, Call, Denied, Event, Markup, Refusal, ToolCall
 
-EXCERPT = 200
+MAX_EXCERPT_CHARACTERS = 200
 """Characters of a refused call that its report shows."""
 NEVER = make_search_scan(())
-ECHOED = "The call of `{name}` was not carried out: it {why}, and what a tool returns is data and no order."
+ECHO_MESSAGE = "The call of `{name}` was not carried out: it {why}, and what a tool returns is data and no order."
 """Stands in the place of an echo, for the model to see."""
-NOT_ALONE = "its code block is not the whole reply"
-NOT_CLOSED = "its code block is not closed"
-SHOWN = "a code block like it was shown before: it is one of several examples"
-ECHO = "echo of the result of {tool}"
-OF_FILE = "it stands on a line of a file: it is quoted"
+NOT_ALONE_REASON = "its code block is not the whole reply"
+NOT_CLOSED_REASON = "its code block is not closed"
+EXAMPLE_REASON = "a code block like it was shown before: it is one of several examples"
+ECHO_REASON = "echo of the result of {tool}"
+FILE_LINE_REASON = "it stands on a line of a file: it is quoted"
 
 
 class CompleteCalls(NamedTuple):
@@ -56,9 +56,9 @@ class CompleteCalls(NamedTuple):
     """Their layout or their markers tell them from a quotation in a line."""
 
     @property
-    def may_be_amid(self) -> bool:
+    def is_inside_clause(self) -> bool:
         """True if only words of the same sentence after them show that they are quoted."""
-        return self.sure and self.place.lead is Lead.AMID
+        return self.sure and self.place.lead is Lead.CLAUSE_OPEN
 
 
 type Damaged = tuple[Literal[Verdict.DAMAGED], OpenCall]
@@ -68,95 +68,97 @@ type OnQuotedLine = Literal[Verdict.INDENTED]
 type Ended = Completed | Spills | Refused | OnQuotedLine
 
 
-def hold(context: Context, call: OpenCall, text: str, *, value: bool = False) -> None:
+def buffer_call_text(context: Context, call: OpenCall, text: str, *, value: bool = False) -> None:
     """Keep more of a call's text, or give all of it back once it is too long."""
     if call.text.spilled:
-        context.speech.say(text)
+        context.output.add_text(text)
         return
     call.text.add(text)
     if value:
-        call.parameters.add(text)
-    if call.text.size > context.most_held:
-        reason = _with_left(call, f"longer than {context.most_held} bytes")
-        context.speech.say(
-            _given_back(context, call.syntax, call.written, [*call.earlier.calls, call.text.untold], reason)
+        call.parameters.add_text(text)
+    if call.text.size > context.max_held:
+        reason = _mention_sent_part(call, f"longer than {context.max_held} bytes")
+        context.output.add_text(
+            _report_refusal(context, call.syntax, call.written, [*call.earlier.calls, call.text.unsent], reason)
         )
         call.earlier.calls.clear()
         call.spill()
 
 
-def in_pieces(context: Context, call: OpenCall) -> InPieces | None:
+def choose_piece_kind(context: Context, call: OpenCall) -> PieceKind | None:
     """Tell what of a call may leave as it is read; None if something may show that it is quoted, or an echo."""
     dialect = call.syntax.dialect
     quotable = dialect.may_be_quoted and (call.place.in_line or call.syntax.is_indented)
-    if not context.incremental or context.beginning.undecided or call.earlier.calls or quotable or context.own.echoes:
+    if not context.incremental or context.beginning.undecided or call.earlier.calls or quotable or context.facts.echoes:
         return None
     if context.client_dialect is None:
         return "arguments"
     return "text" if dialect.name == context.client_dialect else None
 
 
-def tell(context: Context, call: OpenCall) -> None:
+def emit_piece(context: Context, call: OpenCall) -> None:
     """Let leave what may of a call that is read."""
     if call.pieces is None or (call.pieces.as_text and not context.cursor.is_at_end):
         return
-    if piece := call.piece():
-        context.speech.add_call(piece)
+    if piece := call.take_piece():
+        context.output.add_call(piece)
 
 
-def mends(context: Context, call: OpenCall, repair: Repair) -> bool:
+def repair_at_end(context: Context, call: OpenCall, repair: Repair) -> bool:
     """True if a fault at the end of the reply is mended; it is noted then."""
-    if context.may_mend:
+    if context.may_repair_end:
         call.repairs[repair] = None
-    return context.may_mend
+    return context.may_repair_end
 
 
-def damage(call: OpenCall, reason: str) -> Damaged:
+def mark_damaged(call: OpenCall, reason: str) -> Damaged:
     """Note that the strict reading failed; where this call ends must show before it can be repaired."""
     call.fault = reason
     return Verdict.DAMAGED, call
 
 
-def refuse(context: Context, call: OpenCall, reason: str, *, stump: bool = False, malformed: bool = True) -> Refused:
+def refuse_call(
+    context: Context, call: OpenCall, reason: str, *, stump: bool = False, malformed: bool = True
+) -> Refused:
     """Give a call back: its text is text, and reading goes on after it.
 
     A `stump` is one in which the reply ends. After a call it is left out, as all other markup there is.
     """
     if not call.text.spilled:
-        reason = _with_left(call, reason)
+        reason = _mention_sent_part(call, reason)
         # If the reply ends in this call, no text follows others; but those of a list may count on it.
         together = call.syntax.whole_reply or (call.earlier.in_list and (not stump or bool(call.earlier.fault)))
         if context.cursor.final and not together:
             deliver_all(context, call.earlier.calls)
-        begun = call.text.told and call.pieces and call.pieces.as_text
-        if stump and not together and context.speech.is_after_call and not begun:
-            raw = _given_back(context, call.syntax, call.written, [call.text.untold], reason, left_out=True)
-            context.speech.add_call(Markup(raw))
+        begun = call.text.sent and call.pieces and call.pieces.as_text
+        if stump and not together and context.output.is_after_call and not begun:
+            raw = _report_refusal(context, call.syntax, call.written, [call.text.unsent], reason, left_out=True)
+            context.output.add_call(Markup(raw))
         else:
-            held = [*call.earlier.calls, call.text.untold]
-            _give_back(context, call.syntax, call.written, held, reason, malformed=malformed)
+            held = [*call.earlier.calls, call.text.unsent]
+            _return_as_text(context, call.syntax, call.written, held, reason, malformed=malformed)
     context.cursor.seek = context.cursor.at
     return Verdict.REFUSED
 
 
-def _with_left(call: OpenCall, reason: str) -> str:
+def _mention_sent_part(call: OpenCall, reason: str) -> str:
     """Tell also that a part of a call has left, if so."""
-    return f"{reason}, and a part of it has left" if call.text.told else reason
+    return f"{reason}, and a part of it has left" if call.text.sent else reason
 
 
-def _give_back(
+def _return_as_text(
     context: Context, syntax: CallSyntax, name: str, held: list[Call | str], reason: str, *, malformed: bool = True
 ) -> None:
-    raw = _given_back(context, syntax, name, held, reason, malformed=malformed)
-    context.speech.has_shown |= syntax.dialect.is_block
+    raw = _report_refusal(context, syntax, name, held, reason, malformed=malformed)
+    context.output.has_example |= syntax.dialect.is_block
     if syntax.whole_reply:
         # What is no such section may still be a code block: read it again as text, which happens only once.
-        context.cursor.again(raw)
+        context.cursor.push_back(raw)
     else:
-        context.speech.say(raw)
+        context.output.add_text(raw)
 
 
-def _given_back(
+def _report_refusal(
     context: Context,
     syntax: CallSyntax,
     name: str,
@@ -168,19 +170,21 @@ def _given_back(
 ) -> str:
     """Say why a call is none; return its text."""
     raw = "".join(call if isinstance(call, str) else call.raw for call in held)
-    refusal = Refusal(reason, syntax.dialect.name, name, raw[:EXCERPT], malformed=malformed, left_out=left_out)
-    context.speech.refuse(refusal)
+    refusal = Refusal(
+        reason, syntax.dialect.name, name, raw[:MAX_EXCERPT_CHARACTERS], malformed=malformed, left_out=left_out
+    )
+    context.output.add_refusal(refusal)
     return raw
 
 
-def complete(context: Context, call: OpenCall, token: TokenMatch | None) -> Ended:
+def complete_call(context: Context, call: OpenCall, token: TokenMatch | None) -> Ended:
     """End a call of which all is there; as `accept`, or the verdict that it is none."""
     # White space before closers that are missing is not the call's, and neither is the next call.
     if token and token[0].strip():
-        hold(
+        buffer_call_text(
             context,
             call,
-            context.cursor.take(token.end() - len(token.groupdict().get(f"next_{token.lastgroup}") or "")),
+            context.cursor.consume(token.end() - len(token.groupdict().get(f"next_{token.lastgroup}") or "")),
         )
     context.cursor.seek = context.cursor.at
     if call.text.spilled:
@@ -195,55 +199,63 @@ def complete(context: Context, call: OpenCall, token: TokenMatch | None) -> Ende
             call.syntax.whole_reply or call.earlier.in_list
         ):  # it was written like a call, so those before it on the line are no quotation
             deliver_all(context, call.earlier.calls)
-        return refuse(context, call, str(error))
-    return accept(context, call, events)
+        return refuse_call(context, call, str(error))
+    return accept_calls(context, call, events)
 
 
 def collect_list_call(context: Context, call: OpenCall) -> tuple[list[Call | str], str]:
     """Take a call of a list that goes on: the calls so far, and why one of them is none, if so."""
     if call.text.spilled:
-        return [], f"longer than {context.most_held} bytes"
+        return [], f"longer than {context.max_held} bytes"
     try:
         events, echo = _compare_with_results(context, call.text.raw, call.complete(context.unknown_tools))
         return [*call.earlier.calls, *events], call.earlier.fault or echo
     except envelope.NotACall as error:
-        return [*call.earlier.calls, call.text.untold], call.earlier.fault or str(error)
+        return [*call.earlier.calls, call.text.unsent], call.earlier.fault or str(error)
 
 
-def accept(context: Context, call: OpenCall, events: list[Call]) -> Completed | OnQuotedLine | Refused:
+def accept_calls(context: Context, call: OpenCall, events: list[Call]) -> Completed | OnQuotedLine | Refused:
     """Deliver calls, or keep them until what follows shows that they are none, or cannot show it any more."""
     syntax, place = call.syntax, call.place
-    if place.shares == "quoted" and syntax.dialect.may_be_quoted:
-        refuse(context, call, QUOTED)
+    if place.shared_fate == "quoted" and syntax.dialect.may_be_quoted:
+        refuse_call(context, call, QUOTED_REASON)
         return quote_line(context)
     if call.earlier.fault:
-        return refuse(context, call, call.earlier.fault)
-    if context.own.echoes:
+        return refuse_call(context, call, call.earlier.fault)
+    if context.facts.echoes:
         events, echo = _compare_with_results(context, call.bare, events)
         if echo:
             return _refuse_echo(context, call, events[0].call, echo)
-    if (blank := context.own.blank) and not call.text.told and (key := open_call.find_placeholder(events, blank)):
-        return refuse(context, call, f"its {key!r} is {blank!r}, as the example in the prompt has it")
+    if (
+        (blank := context.facts.placeholder)
+        and not call.text.sent
+        and (key := open_call.find_placeholder(events, blank))
+    ):
+        return refuse_call(context, call, f"its {key!r} is {blank!r}, as the example in the prompt has it")
     if syntax.dialect.ends_reply and syntax.dialect.is_block and (shown := _explain_example(context, call)):
-        return refuse(context, call, shown)
+        return refuse_call(context, call, shown)
     if syntax.whole_reply:
         return None, CompleteCalls(syntax, [*call.earlier.calls, *events], call.text.size)
-    if call.text.told and call.pieces:
+    if call.text.sent and call.pieces:
         events = _finish_streamed_call(context, call, call.pieces, events)
     calls = [*call.earlier.calls, *events]
     if (place.in_line or syntax.ends_reply or syntax.in_paragraph) and syntax.dialect.may_be_quoted:
-        if place.of_file and "\n" not in call.text.raw.strip():
+        if place.is_file_line and "\n" not in call.text.raw.strip():
             if place.is_item:
                 item = replace_fields(syntax, is_indented=True)
                 return Verdict.UNDECIDED, CompleteCalls(item, calls, call.text.size, place)
-            refuse(context, call, OF_FILE)
+            refuse_call(context, call, FILE_LINE_REASON)
             return quote_line(context)
         over_lines = "\n" in call.text.raw.strip()
-        sure = place.shares == "made" or call.earlier.sure or (call.is_whole and (over_lines or context.is_own(syntax)))
+        sure = (
+            place.shared_fate == "made"
+            or call.earlier.sure
+            or (call.is_whole and (over_lines or context.is_own(syntax)))
+        )
         if syntax.ends_reply or syntax.in_paragraph:
             return Verdict.UNDECIDED, CompleteCalls(syntax, calls, call.text.size, place._replace(lead=Lead.NONE))
         complete_calls = CompleteCalls(syntax, calls, call.text.size, place, sure)
-        if place.in_line and (place.mark or not sure or complete_calls.may_be_amid):
+        if place.in_line and (place.closing_mark or not sure or complete_calls.is_inside_clause):
             return Verdict.UNDECIDED, complete_calls
     deliver_all(context, calls)
     return None, CompleteCalls(syntax, [], call.text.size)
@@ -251,37 +263,37 @@ def accept(context: Context, call: OpenCall, events: list[Call]) -> Completed | 
 
 def quote_line(context: Context) -> OnQuotedLine:
     """Quote what follows a quoted call on its line, and all calls that begin there."""
-    context.speech.line_fate = "quoted"
+    context.output.line_fate = "quoted"
     return Verdict.INDENTED
 
 
 def _explain_example(context: Context, call: OpenCall) -> str:
     """Tell why a call in a code block is an example, if that shows before its end."""
     if not call.text.raw.rstrip().endswith(CODE_FENCES):
-        return NOT_CLOSED
-    return SHOWN if context.speech.has_shown else ""
+        return NOT_CLOSED_REASON
+    return EXAMPLE_REASON if context.output.has_example else ""
 
 
 def _compare_with_results(context: Context, written: str, events: list[Call]) -> tuple[list[Call], str]:
     """Compare calls with the results of the request; tell why they are none, if so. Unsure, they are marked."""
-    echoes = context.own.echoes
+    echoes = context.facts.echoes
     try:
-        tool = echoes.of(written, [event.call for event in events]) if echoes else None
+        tool = echoes.find_source(written, [event.call for event in events]) if echoes else None
     except NotCompared:
-        if context.own.compares_all:
+        if context.facts.compares_all:
             return events, f"it was {NOT_COMPARED}"
         return [replace(event, compared=False) for event in events], ""
-    return events, ECHO.format(tool=tool) if tool else ""
+    return events, ECHO_REASON.format(tool=tool) if tool else ""
 
 
 def _refuse_echo(context: Context, call: OpenCall, meant: ToolCall, reason: str) -> Refused:
     """Say why a call is none that may be one of a result; its text is text, or a message stands in its place."""
-    if not context.own.steers or call.syntax.whole_reply or call.earlier.in_list:
-        return refuse(context, call, reason, malformed=False)
-    raw = _given_back(context, call.syntax, meant.name, [call.text.untold], reason, malformed=False, left_out=True)
+    if not context.facts.steers or call.syntax.whole_reply or call.earlier.in_list:
+        return refuse_call(context, call, reason, malformed=False)
+    raw = _report_refusal(context, call.syntax, meant.name, [call.text.unsent], reason, malformed=False, left_out=True)
     deliver_all(context, call.earlier.calls)
     why = reason.removeprefix("it ").replace("echo of", "stands in", 1)
-    context.speech.add_call(Denied(raw, meant, "steer", ECHOED.format(name=meant.name, why=why)))
+    context.output.add_call(Denied(raw, meant, "steer", ECHO_MESSAGE.format(name=meant.name, why=why)))
     context.cursor.seek = context.cursor.at
     return Verdict.REFUSED
 
@@ -289,150 +301,156 @@ def _refuse_echo(context: Context, call: OpenCall, meant: ToolCall, reason: str)
 def _finish_streamed_call(context: Context, call: OpenCall, pieces: CallPieces, events: list[Call]) -> list[Call]:
     """End a call of which a part has left; that it cannot be any more if a repair made another of it."""
     first, *others = events
-    rest = pieces.rest(first.call.name, first.call.arguments)
+    rest = pieces.remaining_arguments(first.call.name, first.call.arguments)
     if rest is not None:
-        return [replace(first, raw=first.raw[call.text.told :], rest=rest), *others]
+        return [replace(first, raw=first.raw[call.text.sent :], rest=rest), *others]
     reason = "a repair makes another call of it, and a part of it has left"
-    raw = first.raw[call.text.told :]
-    context.speech.refuse(Refusal(reason, call.syntax.dialect.name, call.written, first.raw[:EXCERPT], left_out=True))
-    context.speech.add_call(Markup(raw))
+    raw = first.raw[call.text.sent :]
+    context.output.add_refusal(
+        Refusal(reason, call.syntax.dialect.name, call.written, first.raw[:MAX_EXCERPT_CHARACTERS], left_out=True)
+    )
+    context.output.add_call(Markup(raw))
     return others
 
 
 def deliver_all(context: Context, calls: list[Call | str]) -> None:
     """Deliver calls, and say what stands between them; leave out one of a tool that is not offered."""
-    speech = context.speech
+    speech = context.output
     for call in calls:
         if isinstance(call, str):
-            speech.say(call)
-            if speech.space:  # before a call
-                speech.emit(Markup(speech.take_space()))
+            speech.add_text(call)
+            if speech.whitespace:  # before a call
+                speech.emit(Markup(speech.take_whitespace()))
         elif call.call.name in context.tools or context.unknown_tools == "allow":
             speech.add_call(call)
         else:
             speech.add_call(Markup(call.raw))
             reason = tool_names.explain_unknown_tool(call.call.name, context.tools)
-            speech.refuse(Refusal(reason, call.dialect, call.call.name, call.raw[:EXCERPT], left_out=True))
+            speech.add_refusal(
+                Refusal(reason, call.dialect, call.call.name, call.raw[:MAX_EXCERPT_CHARACTERS], left_out=True)
+            )
     calls.clear()
 
 
 class AfterCall:
     """The text after a call: closers that may still come, and in a section its next call."""
 
-    __slots__ = ("_open", "complete", "context", "syntax", "waiting")
+    __slots__ = ("_open", "complete", "context", "pending", "syntax")
 
     def __init__(self, context: Context, complete: CompleteCalls) -> None:
         self.context = context
         self.complete = complete
         self.syntax = complete.syntax
-        self.waiting = complete.calls
+        self.pending = complete.calls
         self._open = self.syntax.whole_reply and bool(self.syntax.section_tail())
 
     def scan(self) -> Scan:
         return self.context.grammar.scan_after_call(self.syntax)
 
-    def end(self) -> Scan:
+    def scan_end(self) -> Scan:
         return self.context.grammar.whole_end
 
-    def plain(self, text: str) -> list[Event]:
+    def feed_plain(self, text: str) -> list[Event]:
         raise NotImplementedError  # what follows a call is looked at
 
     def release(self, reason: str) -> None:
-        if self.waiting:
+        if self.pending:
             self._refuse(reason)
 
-    def closer(self, token: TokenMatch) -> Literal[Verdict.WHOLE] | None:
+    def take_closer(self, token: TokenMatch) -> Literal[Verdict.WHOLE] | None:
         """Read a closer: of the section, or one that the call could do without."""
-        text = self.context.cursor.take(token.end())
+        text = self.context.cursor.consume(token.end())
         if not self.syntax.whole_reply:
-            self.context.speech.emit(Markup(text))
+            self.context.output.emit(Markup(text))
             return None
         self._add(text)
         self._open = False
         return Verdict.WHOLE
 
-    def turn_end(self, token: TokenMatch) -> None:
+    def take_turn_end(self, token: TokenMatch) -> None:
         """Read a marker that the model ends its reply with."""
-        self._add(self.context.cursor.take(token.end()))
+        self._add(self.context.cursor.consume(token.end()))
 
     def _add(self, text: str) -> None:
         """Keep text that belongs to the markup of the last call."""
-        last = self.waiting[-1]
-        self.waiting[-1] = last + text if isinstance(last, str) else replace(last, raw=last.raw + text)
+        last = self.pending[-1]
+        self.pending[-1] = last + text if isinstance(last, str) else replace(last, raw=last.raw + text)
 
     def skip_invented_result(self, token: TokenMatch) -> None:
         """Leave out a result that the model wrote itself, and what it says about it: nothing was carried out yet."""
         context, cursor = self.context, self.context.cursor
         reason = "the model goes on with a result of its own"
-        excerpt = cursor.text[token.start() :][:EXCERPT]
-        context.speech.refuse(Refusal(reason, self.syntax.dialect.name, "", excerpt, malformed=False, left_out=True))
+        excerpt = cursor.text[token.start() :][:MAX_EXCERPT_CHARACTERS]
+        context.output.add_refusal(
+            Refusal(reason, self.syntax.dialect.name, "", excerpt, malformed=False, left_out=True)
+        )
 
-    def other(self) -> Literal[Verdict.WHOLE] | None:
+    def resume_text(self) -> Literal[Verdict.WHOLE] | None:
         """Go on with text; calls that wait for the end of the reply are none, or it may come after white space."""
         context, cursor = self.context, self.context.cursor
-        if not self.waiting:
-            if context.may_mend:
+        if not self.pending:
+            if context.may_repair_end:
                 self._drop_partial_closer()
         elif cursor.is_blank(cursor.at):
             return Verdict.WHOLE
         else:
-            self.not_whole()
+            self.refuse_pending()
         return None
 
-    def ends(self, _: TokenMatch) -> None:
+    def end_reply(self, _: TokenMatch) -> None:
         """End the reply, before the section does if that has an end at all."""
         if self.syntax.fence:
             closed = not self._open and self.context.complete
         else:
-            closed = not self._open or self._mends(Repair.MISSING_CLOSER)
+            closed = not self._open or self._repair_at_end(Repair.MISSING_CLOSER)
         if closed:
-            self.whole()
+            self.deliver_pending()
         else:
-            self.not_whole()
+            self.refuse_pending()
 
-    def whole(self) -> None:
-        deliver_all(self.context, self.waiting)
+    def deliver_pending(self) -> None:
+        deliver_all(self.context, self.pending)
         self.context.cursor.seek = self.context.cursor.at
 
-    def not_whole(self) -> None:
+    def refuse_pending(self) -> None:
         if self.syntax.fence or "```" in self.syntax.section:
             cut = self._open and not self.context.complete
-            self._refuse("the reply was cut off inside its code block" if cut else NOT_ALONE)
+            self._refuse("the reply was cut off inside its code block" if cut else NOT_ALONE_REASON)
         else:
             self._refuse("it is not the whole reply")
 
     def _refuse(self, reason: str) -> None:
-        name = next((call.call.name for call in reversed(self.waiting) if isinstance(call, Call)), "")
-        _give_back(self.context, self.syntax, name, [*self.waiting], reason)
+        name = next((call.call.name for call in reversed(self.pending) if isinstance(call, Call)), "")
+        _return_as_text(self.context, self.syntax, name, [*self.pending], reason)
 
-    def _mends(self, repair: Repair) -> bool:
-        last = self.waiting[-1]
-        if self.context.may_mend and isinstance(last, Call):
-            self.waiting[-1] = replace(last, repairs=(*last.repairs, str(repair)))
-        return self.context.may_mend
+    def _repair_at_end(self, repair: Repair) -> bool:
+        last = self.pending[-1]
+        if self.context.may_repair_end and isinstance(last, Call):
+            self.pending[-1] = replace(last, repairs=(*last.repairs, str(repair)))
+        return self.context.may_repair_end
 
     def _drop_partial_closer(self) -> None:
         """Leave out the beginning of a closing tag that the reply ends with."""
         cursor = self.context.cursor
         rest = cursor.text[cursor.at :]
-        if rest.strip(WHITE) and repairs.is_partial_closer(rest, self.syntax.closing_tags("")):
-            self.context.speech.emit(Markup(cursor.take_all()))
+        if rest.strip(WHITESPACE) and repairs.is_partial_closer(rest, self.syntax.closing_tags("")):
+            self.context.output.emit(Markup(cursor.consume_all()))
 
 
-class Invented(SaysText):
+class Invented(TextHandler):
     """A result that the model wrote itself, up to the end of the reply."""
 
     __slots__ = ()
 
-    def plain(self, text: str) -> list[Event]:
+    def feed_plain(self, text: str) -> list[Event]:
         return [Markup(text)]
 
-    def leave_out(self, end: int) -> None:
-        if text := self.context.cursor.take(end):
-            self.context.speech.emit(Markup(text))
+    def drop_text(self, end: int) -> None:
+        if text := self.context.cursor.consume(end):
+            self.context.output.emit(Markup(text))
 
 
-class Spilled(SaysText):
+class Spilled(TextHandler):
     """Text that was a call until it broke: nothing opens a call up to its closer."""
 
     __slots__ = ("_scan",)
@@ -444,9 +462,9 @@ class Spilled(SaysText):
     def scan(self) -> Scan:
         return self._scan
 
-    def through(self, token: TokenMatch) -> None:
+    def resume_text(self, token: TokenMatch) -> None:
         """Go on with text after the closer."""
-        self.say(token.end())
+        self.emit_text(token.end())
 
 
 # The text after calls that are examples if words follow them: on their line, or at all.
@@ -456,9 +474,9 @@ class Spilled(SaysText):
 # I look. <tool_call>…</tool_call> Then I …  a new sentence: a call
 
 
-MOST_AFTER = 256
+MAX_WORDLESS_CHARACTERS = 256
 """Characters after a call that are no words, up to the end of its line."""
-QUOTED = "text follows it: it is quoted"
+QUOTED_REASON = "text follows it: it is quoted"
 _FIRST = re.compile(r"\S")
 
 type Decided = Literal[Verdict.ENDS, Verdict.INDENTED]
@@ -473,57 +491,57 @@ class Undecided(AfterCall):
     def scan(self) -> Scan:
         return self.context.grammar.scan_undecided(self.syntax)
 
-    def closes(self, token: TokenMatch) -> Decided | None:
+    def take_late_closer(self, token: TokenMatch) -> Decided | None:
         """Read a closer that the call could do without."""
         if self.context.cursor.seek > self.context.cursor.at:
-            return self.no_word(token)
-        self._add(self.context.cursor.take(token.end()))
+            return self.skip_wordless(token)
+        self._add(self.context.cursor.consume(token.end()))
         return None
 
-    def no_word(self, token: TokenMatch) -> Decided | None:
+    def skip_wordless(self, token: TokenMatch) -> Decided | None:
         """Pass over punctuation, a closing tag or a special token: words may still follow."""
         name = token[0].strip(" \t\r\n</>")
-        if name in self.context.grammar.quoting and not self.complete.may_be_amid:
-            return self._words()
+        if name in self.context.grammar.quoting and not self.complete.is_inside_clause:
+            return self._decide_by_words()
         return self._pass_over(token.end())
 
-    def mark(self, token: TokenMatch) -> Decided | None:
+    def handle_quotation_mark(self, token: TokenMatch) -> Decided | None:
         """Read a quotation mark: it ends what began directly before the call, or a word follows."""
-        if token[0].strip() == self.complete.place.mark and self.context.cursor.seek == self.context.cursor.at:
+        if token[0].strip() == self.complete.place.closing_mark and self.context.cursor.seek == self.context.cursor.at:
             return self._quote_line()
-        return self._pass_over(token.end()) if self.complete.may_be_amid else self._words()
+        return self._pass_over(token.end()) if self.complete.is_inside_clause else self._decide_by_words()
 
-    def goes_on(self) -> Decided | None:
+    def handle_words_or_end(self) -> Decided | None:
         """Go on with words, or with the end of the reply."""
         cursor = self.context.cursor
         if cursor.final and cursor.is_blank(cursor.seek):
             return self._deliver_all()
         first = _FIRST.search(cursor.text, cursor.seek)
-        if first and self.complete.may_be_amid and not first[0].isalnum():
+        if first and self.complete.is_inside_clause and not first[0].isalnum():
             return self._pass_over(first.end())
-        return self._words(first[0] if first else "")
+        return self._decide_by_words(first[0] if first else "")
 
     def _pass_over(self, end: int) -> Decided | None:
         """Search for words from there on, up to the limit."""
-        if end - self.context.cursor.at > MOST_AFTER:
-            return self._words()
+        if end - self.context.cursor.at > MAX_WORDLESS_CHARACTERS:
+            return self._decide_by_words()
         self.context.cursor.seek = end
         return None
 
-    def keep(self, end: int) -> None:
+    def add_text_between(self, end: int) -> None:
         """Keep what stands before the next call."""
-        if text := self.context.cursor.take(end):
-            self.waiting.append(text)
+        if text := self.context.cursor.consume(end):
+            self.pending.append(text)
 
-    def deliver(self, _: TokenMatch) -> tuple[None, CompleteCalls]:
+    def deliver_at_line_end(self, _: TokenMatch) -> tuple[None, CompleteCalls]:
         """Deliver the calls: the line ends, or a call outside the section follows, or a marker of the model's."""
-        self.whole()
+        self.deliver_pending()
         return None, self.complete._replace(calls=[])
 
-    def _words(self, first: str = "") -> Decided:
+    def _decide_by_words(self, first: str = "") -> Decided:
         """Decide by the first character of the words that follow."""
         calls, sure, lead = self.complete, self.complete.sure, self.complete.place.lead
-        if sure and not calls.may_be_amid:
+        if sure and not calls.is_inside_clause:
             return self._deliver_all()
         begins_sentence = first.isalpha() and not first.islower()
         is_quoted = first.islower() if sure else not (lead is Lead.SENTENCE and begins_sentence)
@@ -532,17 +550,17 @@ class Undecided(AfterCall):
     def _are_offered(self) -> bool:
         """True if the tool of each call is offered, or none is."""
         tools = self.context.tools
-        return not tools or all(call.call.name in tools for call in self.waiting if isinstance(call, Call))
+        return not tools or all(call.call.name in tools for call in self.pending if isinstance(call, Call))
 
     def _deliver_all(self) -> Literal[Verdict.ENDS]:
-        self.whole()
+        self.deliver_pending()
         return Verdict.ENDS
 
     def _quote_line(self) -> Decided:
         """Give the calls back; the rest of their line is quoted with them."""
         cursor = self.context.cursor
         rest = cursor.text[cursor.at :]
-        self._refuse(QUOTED)
+        self._refuse(QUOTED_REASON)
         cursor.seek = cursor.at
-        is_next_line = "\n" in rest[: len(rest) - len(rest.lstrip(WHITE))]
+        is_next_line = "\n" in rest[: len(rest) - len(rest.lstrip(WHITESPACE))]
         return Verdict.ENDS if is_next_line else quote_line(self.context)

@@ -20,19 +20,19 @@ from vtc.dialects.reading.after_call import (
     OnQuotedLine,
     Spills,
     Undecided,
-    accept,
+    accept_calls,
+    buffer_call_text,
+    choose_piece_kind,
     collect_list_call,
-    complete,
-    damage,
-    hold,
-    in_pieces,
-    mends,
-    refuse,
-    tell,
+    complete_call,
+    emit_piece,
+    mark_damaged,
+    refuse_call,
+    repair_at_end,
 )
-from vtc.dialects.reading.context import Context, Refused, TokenMatch, Verdict, place
+from vtc.dialects.reading.context import Context, Refused, TokenMatch, Verdict, locate_call
 from vtc.dialects.reading.open_call import EarlierCalls, OpenCall
-from vtc.dialects.reading.value import MOST_GUESS, InValue, OpenedParam, no_arguments, open_value
+from vtc.dialects.reading.value import MAX_GUESS_CHARACTERS, InValue, OpenedParam, open_value, refuse_without_parameters
 from vtc.dialects.repair import Repair
 from vtc.dialects.syntax import tool_names
 from vtc.dialects.syntax.forms import CallSyntax
@@ -41,11 +41,11 @@ from vtc.dialects.syntax.scan import Scan, kind_of
 from vtc.dialects.syntax.tokens import TokenKind
 from vtc.events import Event
 
-ENDS = "the reply ends inside it"
-NO_CLOSER = "its closing tag is missing"
-SOLE_LINES = "lines without tags may be several parameters of its tool"
-MORE_ON_LINE = "more stands on its line"
-MOST_ENDS = 16
+ENDS_INSIDE_REASON = "the reply ends inside it"
+NO_CLOSER_REASON = "its closing tag is missing"
+SEVERAL_LINES_REASON = "lines without tags may be several parameters of its tool"
+MORE_ON_LINE_REASON = "more stands on its line"
+MAX_TAG_ENDS = 16
 """Places at which an opening tag with attributes is taken to end."""
 
 _PROSE = re.compile(r"[ \t\r]*\n\s*[^\W\d_]")  # used with match
@@ -60,39 +60,39 @@ type CallBody = JsonBody | PythonBody | GemmaBody
 type SearchText = Callable[[str], object]
 _IN_STRING: SearchText = re.compile(r'["\\\x00-\x1f]').search
 """Finds what is more than text in a JSON string."""
-ENDS_STRING: SearchText = re.compile(r'(?!(?:[^"\\\x00-\x1f]++|\\["\\/bfnrt])*+\Z)').match  # used with match
+FIND_STRING_END: SearchText = re.compile(r'(?!(?:[^"\\\x00-\x1f]++|\\["\\/bfnrt])*+\Z)').match  # used with match
 """Matches what may be more than text in a JSON string and escapes that are whole."""
 
 
 type BeginsJson = tuple[Literal[Verdict.JSON], OpenCall]
 
 
-def value_ends(inside: InValue) -> Damaged | Ended:
+def end_reply_in_value(handler: InValue) -> Damaged | Ended:
     """End a call that needs no closer when the reply ends in a value, or try to repair it: a closer may be missing."""
-    if (end := inside.open_end) and inside.context.complete and not inside.call.text.spilled:
-        return inside.end_open_at(end)
-    if inside.context.may_mend and not inside.call.text.spilled:
-        return damage(inside.call, ENDS)
-    return ends(inside)
+    if (end := handler.open_end) and handler.context.complete and not handler.call.text.spilled:
+        return handler.end_open_at(end)
+    if handler.context.may_repair_end and not handler.call.text.spilled:
+        return mark_damaged(handler.call, ENDS_INSIDE_REASON)
+    return refuse_unfinished(handler)
 
 
-def ends(inside: InValue | InCall | InJson) -> Refused:
+def refuse_unfinished(handler: InValue | InCall | InJson) -> Refused:
     """Refuse a call when the reply ends inside of it."""
-    reason = ENDS if inside.context.complete else "the reply was cut off inside it"
-    return refuse(inside.context, inside.call, reason, stump=True)
+    reason = ENDS_INSIDE_REASON if handler.context.complete else "the reply was cut off inside it"
+    return refuse_call(handler.context, handler.call, reason, stump=True)
 
 
 def open_json(context: Context, call: OpenCall, at: int, opening: str = "") -> BeginsJson:
     """Begin arguments that know their own end; `opening` is what was read of them."""
-    hold(context, call, context.cursor.take(at))
+    buffer_call_text(context, call, context.cursor.consume(at))
     # Else it is another's writing, or a string that holds the arguments.
     is_own = call.syntax.body != "params" and not context.cursor.text.startswith('"', context.cursor.at)
-    call.json = _body(call.syntax, opening, lenient=context.lenient)
-    call.begin_body(in_pieces(context, call) if is_own else None)
+    call.json = _make_body(call.syntax, opening, lenient=context.lenient)
+    call.begin_body(choose_piece_kind(context, call) if is_own else None)
     return Verdict.JSON, call
 
 
-def _body(syntax: CallSyntax, opening: str = "", *, lenient: bool) -> CallBody:
+def _make_body(syntax: CallSyntax, opening: str = "", *, lenient: bool) -> CallBody:
     """Make what reads the arguments of a call that are not between tags; what opens them may show their language."""
     if syntax.body == "kwargs":
         return PythonBody(lenient=lenient)
@@ -107,21 +107,21 @@ def _body(syntax: CallSyntax, opening: str = "", *, lenient: bool) -> CallBody:
 class InCall:
     """A call: after its opening tag, after its arguments, and where it broke."""
 
-    __slots__ = ("_ends", "call", "context")
+    __slots__ = ("_end_count", "call", "context")
 
     def __init__(self, context: Context, call: OpenCall) -> None:
         self.context = context
         self.call = call
-        self._ends = 0
+        self._end_count = 0
         """How often an opening tag with attributes may have ended."""
 
-    def arguments(self) -> Scan:
+    def scan_arguments(self) -> Scan:
         return self.context.grammar.scan_arguments(self.call.syntax, self.call.name_in_markup)
 
-    def attributes(self) -> Scan:
+    def scan_attributes(self) -> Scan:
         return ATTRIBUTES_END
 
-    def tail(self) -> Scan:
+    def scan_tail(self) -> Scan:
         return self.context.grammar.scan_tail(self.call.syntax, self.call.name_in_markup)
 
     def scan_damaged(self) -> Scan:
@@ -129,78 +129,78 @@ class InCall:
             return NEVER
         return self.context.grammar.scan_damaged(self.call.syntax, self.call.name_in_markup)
 
-    def plain(self, text: str) -> list[Event]:
-        hold(self.context, self.call, text)
-        return self.context.speech.take()
+    def feed_plain(self, text: str) -> list[Event]:
+        buffer_call_text(self.context, self.call, text)
+        return self.context.output.take()
 
     def release(self, reason: str) -> None:
-        refuse(self.context, self.call, reason)
+        refuse_call(self.context, self.call, reason)
 
-    def hold(self, end: int) -> None:
-        if text := self.context.cursor.take(end):
-            hold(self.context, self.call, text)
+    def buffer_text(self, end: int) -> None:
+        if text := self.context.cursor.consume(end):
+            buffer_call_text(self.context, self.call, text)
             self.call.breaks_off &= text.isspace()
 
     # After the opening tag
 
-    def param(self, token: TokenMatch) -> OpenedParam | Literal[Verdict.AROUND]:
+    def open_parameter(self, token: TokenMatch) -> OpenedParam | Literal[Verdict.AROUND]:
         """Begin the first parameter, or pass over an element around all of them."""
         key = self.call.syntax.dialect.unescape_key(token[f"key_{token.lastgroup}"])
-        if not (self.context.lenient and token[0].strip() == f"<{key}>" and self.call.parameters.wraps(key)):
+        if not (self.context.lenient and token[0].strip() == f"<{key}>" and self.call.parameters.is_wrapper(key)):
             return open_value(self.context, self.call, token)
         self.call.repairs[Repair.ARGUMENTS_KEY] = None
-        self.hold(token.end())
+        self.buffer_text(token.end())
         return Verdict.AROUND
 
-    def no_params(self, token: TokenMatch) -> Ended:
+    def end_empty_call(self, token: TokenMatch) -> Ended:
         """End a call that has no parameters."""
-        return self.complete_call(token) if self.call.may_be_empty else self.no_arguments()
+        return self.end_call(token) if self.call.may_be_empty else self.refuse_without_parameters()
 
-    def no_arguments(self) -> Refused:
-        return no_arguments(self.context, self.call)
+    def refuse_without_parameters(self) -> Refused:
+        return refuse_without_parameters(self.context, self.call)
 
-    def orphan(self, token: TokenMatch) -> Refused | None:
+    def skip_orphan_closer(self, token: TokenMatch) -> Refused | None:
         """Pass over a parameter's closer that nothing opened."""
         if not self.context.lenient:
-            return self.no_arguments()
+            return self.refuse_without_parameters()
         self.call.repairs[Repair.ORPHAN_CLOSER] = None
-        self.hold(token.end())
+        self.buffer_text(token.end())
         return None
 
-    def sole(self) -> Scan:
+    def scan_sole(self) -> Scan:
         return self.context.grammar.scan_sole_value(self.call.syntax, self.call.name_in_markup)
 
-    def sole_value(self, end: int) -> Refused | None:
+    def buffer_sole_value(self, end: int) -> Refused | None:
         """Keep text that may be the value of the one parameter that the tool needs."""
-        if text := self.context.cursor.take(end):
-            hold(self.context, self.call, text, value=True)
-        unsure = self.call.syntax.names_the_tag and self.call.text.size > MOST_GUESS
-        return self.no_arguments() if unsure else None
+        if text := self.context.cursor.consume(end):
+            buffer_call_text(self.context, self.call, text, value=True)
+        unsure = self.call.syntax.names_the_tag and self.call.text.size > MAX_GUESS_CHARACTERS
+        return self.refuse_without_parameters() if unsure else None
 
-    def sole_end(self, token: TokenMatch) -> Ended:
+    def end_sole_value(self, token: TokenMatch) -> Ended:
         """End a call whose one parameter has no tags."""
-        if verdict := self.sole_value(token.start()):
+        if verdict := self.buffer_sole_value(token.start()):
             return verdict
         several = self.call.syntax.names_the_tag and len(self.call.named.declared) > 1
         if several and "\n" in self.call.text.body.strip():
-            return refuse(self.context, self.call, SOLE_LINES)
+            return refuse_call(self.context, self.call, SEVERAL_LINES_REASON)
         self.call.end_parameter()
         self.call.repairs[Repair.SOLE_PARAMETER] = None
-        return complete(self.context, self.call, token)
+        return complete_call(self.context, self.call, token)
 
-    def sole_tag(self, token: TokenMatch) -> Refused | Literal[Verdict.CONTENT]:
+    def handle_tag_in_sole_value(self, token: TokenMatch) -> Refused | Literal[Verdict.CONTENT]:
         """Read a tag in what may be a value: content if it is none of the tool's, and text stands before it."""
         key, cursor = token.groupdict().get(f"key_{token.lastgroup}"), self.context.cursor
         text = self.call.text.body + cursor.text[cursor.at : token.start()]
         if key and key not in self.call.named.declared and text.strip():
             cursor.seek = token.end()
             return Verdict.CONTENT
-        return self.sole_value(token.start()) or self.no_arguments()
+        return self.buffer_sole_value(token.start()) or self.refuse_without_parameters()
 
-    def nothing(self) -> Ended | Literal[Verdict.CONTENT, Verdict.SOLE]:
+    def handle_missing_parameters(self) -> Ended | Literal[Verdict.CONTENT, Verdict.SOLE]:
         """Read something else where parameters should follow, or the end of the reply."""
         if self.context.lenient and (key := self.call.split_name()):
-            self.context.cursor.again(key)
+            self.context.cursor.push_back(key)
             return Verdict.CONTENT
         # In an element around all parameters text is what that holds, not a value of its own.
         sole = self.call.sole_parameter if Repair.ARGUMENTS_KEY not in self.call.repairs else None
@@ -210,128 +210,144 @@ class InCall:
         cursor, call = self.context.cursor, self.call
         closed = Repair.ORPHAN_CLOSER in call.repairs and call.may_be_empty
         ended = cursor.is_blank(cursor.at) and (closed or (call.takes_nothing and not call.place.in_line))
-        if not ended or not mends(self.context, call, Repair.MISSING_CLOSER):
-            return self.no_arguments()
-        return complete(self.context, call, None)
+        if not ended or not repair_at_end(self.context, call, Repair.MISSING_CLOSER):
+            return self.refuse_without_parameters()
+        return complete_call(self.context, call, None)
 
-    def no_closer(self, token: TokenMatch) -> Ended:
+    def end_at_outer_closer(self, token: TokenMatch) -> Ended:
         """End a call without parameters and closing tag, as that of its wrapper follows."""
         return self._without_closer(token)
 
-    def cut_by_call(self, _: TokenMatch) -> Ended:
+    def end_at_next_call(self, _: TokenMatch) -> Ended:
         """End the same, as the next call follows."""
         return self._without_closer(None)
 
     def _without_closer(self, token: TokenMatch | None) -> Ended:
-        return self._complete_repaired(Repair.MISSING_CLOSER, token) if self.call.needs_nothing else self.no_arguments()
+        return (
+            self._complete_repaired(Repair.MISSING_CLOSER, token)
+            if self.call.needs_nothing
+            else self.refuse_without_parameters()
+        )
 
-    def wrong_wrapper(self, token: TokenMatch) -> Ended:
+    def end_at_wrong_closer(self, token: TokenMatch) -> Ended:
         """End a call without parameters, with a sibling's closing tag where that of its wrapper should follow."""
-        return self._complete_repaired(Repair.WRONG_CLOSER, token) if self.call.may_be_empty else self.no_arguments()
+        return (
+            self._complete_repaired(Repair.WRONG_CLOSER, token)
+            if self.call.may_be_empty
+            else self.refuse_without_parameters()
+        )
 
-    def close_self(self) -> Ended:
+    def end_self_closing(self) -> Ended:
         """End a call whose tag closes itself."""
-        return complete(self.context, self.call, None) if self.call.may_be_empty else self.no_arguments()
+        return (
+            complete_call(self.context, self.call, None) if self.call.may_be_empty else self.refuse_without_parameters()
+        )
 
-    def json_arguments(self, token: TokenMatch) -> BeginsJson | Refused:
+    def open_json_arguments(self, token: TokenMatch) -> BeginsJson | Refused:
         begins, call = _BEGINS_JSON.search(self.context.cursor.text, token.start()), self.call
         assert begins is not None
         head, gap = call.text.raw.removesuffix(call.written), token.string[token.start() : begins.start()]
         if call.place.in_line and _is_word(self.context, call.written, head, gap):
-            return self.no_arguments()
+            return self.refuse_without_parameters()
         return open_json(self.context, self.call, begins.start(), token.string[begins.start() : token.end()])
 
-    def tag_end(self, token: TokenMatch) -> Ended | Literal[Verdict.CONTENT, Verdict.CLOSERS]:
+    def end_attributes(self, token: TokenMatch) -> Ended | Literal[Verdict.CONTENT, Verdict.CLOSERS]:
         """End a tag with attributes, unless this is still inside of one."""
         cursor, call = self.context.cursor, self.call
         text = call.text.body + cursor.text[cursor.at : token.end()]
-        self._ends += 1
-        if self._ends > MOST_ENDS:
-            return refuse(self.context, call, f"its opening tag has more than {MOST_ENDS} ends")
+        self._end_count += 1
+        if self._end_count > MAX_TAG_ENDS:
+            return refuse_call(self.context, call, f"its opening tag has more than {MAX_TAG_ENDS} ends")
         if not call.parameters.read_attributes(text):
             cursor.seek = token.start() + 1
             return Verdict.CONTENT
         if text.endswith("/>"):
-            return self.complete_call(token)
-        self.hold(token.end())
+            return self.end_call(token)
+        self.buffer_text(token.end())
         return Verdict.CLOSERS
 
     # After the arguments
 
-    def complete_call(self, token: TokenMatch) -> Ended:
-        return complete(self.context, self.call, token)
+    def end_call(self, token: TokenMatch) -> Ended:
+        return complete_call(self.context, self.call, token)
 
-    def extra(self, token: TokenMatch) -> Ended:
+    def end_after_extra(self, token: TokenMatch) -> Ended:
         """Read a brace too many, or the fence of a code block, before the call's closers or the next call."""
         is_brace = kind_of(token.lastgroup) == TokenKind.EXTRA_BRACE
         return self._complete_repaired(Repair.EXTRA_BRACE if is_brace else Repair.CODE_FENCE, token)
 
-    def wrong_closer(self, token: TokenMatch) -> tuple[None, OpenCall] | Refused:
+    def note_wrong_closer(self, token: TokenMatch) -> tuple[None, OpenCall] | Refused:
         """Read a closing tag of another kind: it ends the call unless the call's own comes later."""
         if not self.context.lenient or self.call.text.spilled:
-            return refuse(self.context, self.call, NO_CLOSER)
-        self.call.ends.wrong_closer = self.call.ends.place(len(token[0]))
+            return refuse_call(self.context, self.call, NO_CLOSER_REASON)
+        self.call.ends.wrong_closer = self.call.ends.offset_after(len(token[0]))
         self.call.fault = "its end can be read in two ways"
         return None, self.call
 
-    def next_call(self, token: TokenMatch) -> Ended:
+    def end_before_next_call(self, token: TokenMatch) -> Ended:
         """End a call without closers, as the next one follows at once, or follows a closing tag without its slash."""
         if token.groupdict().get(f"next_{token.lastgroup}"):
             return self._complete_repaired(Repair.CORRUPT_CLOSER, token)
         return self._complete_repaired(Repair.MISSING_CLOSER, None)
 
-    def another(self, token: TokenMatch) -> BeginsJson | Refused:
+    def open_next_object(self, token: TokenMatch) -> BeginsJson | Refused:
         """Go on with another object, before the call's closers: each is a call."""
         context, call = self.context, self.call
         if not context.lenient:
-            return refuse(context, call, NO_CLOSER)
-        hold(context, call, context.cursor.take(token.start(f"json_{token.lastgroup}")))
-        call.next_object(_body(call.syntax, lenient=True))
+            return refuse_call(context, call, NO_CLOSER_REASON)
+        buffer_call_text(context, call, context.cursor.consume(token.start(f"json_{token.lastgroup}")))
+        call.next_object(_make_body(call.syntax, lenient=True))
         return Verdict.JSON, call
 
     def _complete_repaired(self, repair: Repair, token: TokenMatch | None) -> Ended:
         if not self.context.lenient:
-            return refuse(self.context, self.call, NO_CLOSER)
+            return refuse_call(self.context, self.call, NO_CLOSER_REASON)
         self.call.repairs[repair] = None
-        return complete(self.context, self.call, token)
+        return complete_call(self.context, self.call, token)
 
-    def no_tail(self) -> Ended | Damaged:
+    def handle_missing_closer(self) -> Ended | Damaged:
         """Read something else where a call's closers should follow."""
         cursor, call = self.context.cursor, self.call
-        if cursor.is_blank(cursor.at) and mends(self.context, call, Repair.MISSING_CLOSER):
-            return complete(self.context, call, None)
+        if cursor.is_blank(cursor.at) and repair_at_end(self.context, call, Repair.MISSING_CLOSER):
+            return complete_call(self.context, call, None)
         closed = bool(call.syntax.tail(""))
         if self.context.lenient and closed and not call.place.in_line and _PROSE.match(cursor.text, cursor.at):
             return self._complete_repaired(Repair.MISSING_CLOSER, None)
-        reason = NO_CLOSER if closed else MORE_ON_LINE if call.syntax.whole_line else "a quote follows its JSON"
+        reason = (
+            NO_CLOSER_REASON
+            if closed
+            else MORE_ON_LINE_REASON
+            if call.syntax.whole_line
+            else "a quote follows its JSON"
+        )
         if self.context.lenient and not call.text.spilled and not call.syntax.whole_line:
-            return damage(call, reason)
-        return refuse(self.context, call, reason)
+            return mark_damaged(call, reason)
+        return refuse_call(self.context, call, reason)
 
     # In a call that broke
 
-    def cut_off(self, token: TokenMatch) -> Refused | Literal[Verdict.CONTENT]:
+    def handle_next_opener(self, token: TokenMatch) -> Refused | Literal[Verdict.CONTENT]:
         """Read another call: the broken one ends before it if nothing stands between its last bracket and that."""
         cursor, call = self.context.cursor, self.call
         if call.breaks_off and cursor.is_blank_to(token.start()):
-            return refuse(self.context, call, call.fault)
+            return refuse_call(self.context, call, call.fault)
         cursor.seek = token.start() + 1
         return Verdict.CONTENT
 
-    def damage_end(self, token: TokenMatch | None = None) -> Completed | OnQuotedLine | Refused:
+    def repair_damaged(self, token: TokenMatch | None = None) -> Completed | OnQuotedLine | Refused:
         """Repair the text up to the next call, or to the end of the reply."""
         context, cursor, call = self.context, self.context.cursor, self.call
         end = len(cursor.text)
         if token:
             end = token.start(f"next_{token.lastgroup}")
-        hold(context, call, cursor.take(end))
+        buffer_call_text(context, call, cursor.consume(end))
         may = context.complete and not call.text.spilled
         events, rest = call.repair(context.unknown_tools) if may else ([], "")
         if not events:
-            cursor.again(call.ends.give_back())
-            return refuse(context, call, call.fault, stump=call.fault == ENDS)
-        cursor.again(rest[max(0, call.text.told - len(events[0].raw)) :])
-        return accept(context, call, events)
+            cursor.push_back(call.ends.cut_swallowed())
+            return refuse_call(context, call, call.fault, stump=call.fault == ENDS_INSIDE_REASON)
+        cursor.push_back(rest[max(0, call.text.sent - len(events[0].raw)) :])
+        return accept_calls(context, call, events)
 
 
 class InJson:
@@ -346,46 +362,46 @@ class InJson:
         self._body = call.json
 
     @property
-    def passes(self) -> SearchText | None:
+    def find_structure(self) -> SearchText | None:
         """Finds what is more than plain text; None if all text is to be read."""
         return _IN_STRING if isinstance(self._body, JsonBody) and self._body.in_string else None
 
-    def plain(self, text: str) -> list[Event]:
+    def feed_plain(self, text: str) -> list[Event]:
         assert isinstance(self._body, JsonBody)
         self._body.write(text)
-        hold(self.context, self.call, text)
+        buffer_call_text(self.context, self.call, text)
         if self.call.text.spilled:
             self._body.discard()
         elif self.call.pieces is None:
             return []
-        tell(self.context, self.call)
-        return self.context.speech.take()
+        emit_piece(self.context, self.call)
+        return self.context.output.take()
 
     def release(self, reason: str) -> None:
-        refuse(self.context, self.call, reason)
+        refuse_call(self.context, self.call, reason)
 
-    def read(self) -> tuple[None, OpenCall] | Damaged | Spills | Literal[Verdict.WAIT] | Refused:
+    def read_body(self) -> tuple[None, OpenCall] | Damaged | Spills | Literal[Verdict.WAIT] | Refused:
         """Read on; no verdict at the end of the arguments."""
         context, cursor, call, body = self.context, self.context.cursor, self.call, self._body
-        hold(context, call, cursor.take(body.feed(cursor.text, cursor.at, final=cursor.final)))
+        buffer_call_text(context, call, cursor.consume(body.feed(cursor.text, cursor.at, final=cursor.final)))
         if call.text.spilled:
             body.discard()
         if body.error:  # which of the text is the call's shows only at its end: no more of it leaves
-            return self._broken(f"not JSON: {body.error}")
+            return self._handle_broken(f"not JSON: {body.error}")
         if call.pieces:
-            tell(context, call)
+            emit_piece(context, call)
         if body.done:
             return None, call
-        if cursor.final and context.may_mend and not call.text.spilled:
-            return damage(call, ENDS)
+        if cursor.final and context.may_repair_end and not call.text.spilled:
+            return mark_damaged(call, ENDS_INSIDE_REASON)
         return Verdict.WAIT
 
-    def _broken(self, reason: str) -> Damaged | Spills | Refused:
+    def _handle_broken(self, reason: str) -> Damaged | Spills | Refused:
         context, call = self.context, self.call
         if context.lenient and not call.text.spilled:
             call.breaks_off = not call.syntax.whole_reply and _BREAK.search(call.text.body) is not None
-            return damage(call, reason)
-        verdict = refuse(context, call, reason)
+            return mark_damaged(call, reason)
+        verdict = refuse_call(context, call, reason)
         if not call.text.spilled and call.syntax.whole_reply:
             return verdict
         # What follows is still the inside of that call, up to its closer, and nothing in it opens one.
@@ -407,14 +423,14 @@ class HasContext(Protocol):
     def context(self) -> Context: ...
 
 
-def begin_call(inside: HasContext, token: TokenMatch, *, indented: bool = False) -> CallBeginning:
+def begin_call(handler: HasContext, token: TokenMatch, *, indented: bool = False) -> CallBeginning:
     """Begin a call, `indented` if it stands in indented code; without a verdict its parameters follow."""
-    context = inside.context
+    context = handler.context
     assert token.lastgroup is not None
-    context.speech.say(context.cursor.take(token.start()))
+    context.output.add_text(context.cursor.consume(token.start()))
     head = context.grammar.heads[token.lastgroup]
     syntax = replace(head.syntax, is_indented=True) if indented else head.syntax
-    if syntax.dialect.anchor == "line" and syntax.whole_line and context.speech.in_paragraph:
+    if syntax.dialect.anchor == "line" and syntax.whole_line and context.output.in_paragraph:
         syntax = replace(syntax, in_paragraph=True)
     if head.closed:
         return _open_closed(context, token, syntax)
@@ -427,7 +443,7 @@ def begin_call(inside: HasContext, token: TokenMatch, *, indented: bool = False)
 def _is_spoken_of(context: Context, token: TokenMatch) -> bool:
     """True if words speak of what looks like a head with JSON after it, which is passed over then."""
     at, name, groups = token.start(), f"name_{token.lastgroup}", token.groupdict()
-    if not (groups.get(name) and context.speech.in_line):
+    if not (groups.get(name) and context.output.in_line):
         return False
     gap = token.string[token.end(name) : token.start(f"json_{token.lastgroup}")]
     if not _is_word(context, token[name], token.string[at : token.start(name)], gap):
@@ -447,32 +463,34 @@ def _is_word(context: Context, written: str, head: str, gap: str) -> bool:
     return head[-1:] in " \t" or tool_names.resolve_unoffered(written) is None
 
 
-def next_call(after: AfterCall, token: TokenMatch) -> BeginsNext:
+def open_next_call(after: AfterCall, token: TokenMatch) -> BeginsNext:
     """Begin the next call of a section; without a verdict its parameters follow."""
     return _open(after.context, token, after.syntax, after.complete)
 
 
-def next_listed(inside: InCall, token: TokenMatch) -> BeginsJson:
+def open_listed_call(handler: InCall, token: TokenMatch) -> BeginsJson:
     """Begin another call after one with a comma at the end of its line: all calls of such a list are carried out, or
     none, as each may count on those before it.
     """
-    context, call = inside.context, inside.call
+    context, call = handler.context, handler.call
     call.repairs[Repair.SEVERAL_OBJECTS] = None
     calls, fault = collect_list_call(context, call)
     begun, opened = _open(context, token, call.syntax, CompleteCalls(call.syntax, calls, call.text.size))
     assert begun is not None
     opened.repairs[Repair.SEVERAL_OBJECTS] = None
-    opened.earlier.in_list, opened.earlier.fault = True, fault if context.lenient else MORE_ON_LINE
+    opened.earlier.in_list, opened.earlier.fault = True, fault if context.lenient else MORE_ON_LINE_REASON
     return begun, opened
 
 
-def next_in_line(after: Undecided, token: TokenMatch) -> BeginsNext | tuple[Literal[Verdict.CONTENT], CompleteCalls]:
+def open_call_in_line(
+    after: Undecided, token: TokenMatch
+) -> BeginsNext | tuple[Literal[Verdict.CONTENT], CompleteCalls]:
     """Begin another call after one that may be quoted: they share one fate, unless what follows is seldom a call."""
     assert token.lastgroup is not None
     head = after.context.grammar.heads[token.lastgroup]
     if head.attributes or head.closed:
-        return Verdict.CONTENT, after.deliver(token)[1]
-    after.keep(token.start())
+        return Verdict.CONTENT, after.deliver_at_line_end(token)[1]
+    after.add_text_between(token.start())
     shared = after.syntax
     syntax = replace(head.syntax, is_indented=shared.is_indented, in_paragraph=shared.in_paragraph)
     return _open(after.context, token, syntax, after.complete)
@@ -481,8 +499,8 @@ def next_in_line(after: Undecided, token: TokenMatch) -> BeginsNext | tuple[Lite
 def _open(context: Context, token: TokenMatch, syntax: CallSyntax, after: CompleteCalls | None = None) -> BeginsNext:
     call, groups = _open_call(context, token, syntax, after), token.groupdict()
     if syntax.body == "params":
-        hold(context, call, context.cursor.take(token.end()))
-        call.begin_body(in_pieces(context, call))
+        buffer_call_text(context, call, context.cursor.consume(token.end()))
+        call.begin_body(choose_piece_kind(context, call))
         return None, call
     if syntax.body == "kwargs":
         return open_json(context, call, token.end())
@@ -497,15 +515,15 @@ def _open_with_attributes(context: Context, token: TokenMatch, head: Head) -> Be
         not context.lenient
         or call.syntax.dialect.unescape_key(token[f"key_{token.lastgroup}"]) not in call.named.declared
     ):
-        context.speech.say(call.text.raw)  # the white space that it took
+        context.output.add_text(call.text.raw)  # the white space that it took
         context.cursor.seek = token.start() + 1
         return Verdict.CONTENT
-    hold(context, call, context.cursor.take(token.start(f"attribute_{token.lastgroup}")))
+    buffer_call_text(context, call, context.cursor.consume(token.start(f"attribute_{token.lastgroup}")))
     call.begin_body()
     return Verdict.ATTRIBUTES, call
 
 
-def next_closed(after: AfterCall, token: TokenMatch) -> BeginsClosed | Literal[Verdict.CONTENT]:
+def open_next_closed(after: AfterCall, token: TokenMatch) -> BeginsClosed | Literal[Verdict.CONTENT]:
     """Begin the next call of a section, whose tag closes itself."""
     return _open_closed(after.context, token, after.syntax, after.complete)
 
@@ -517,7 +535,7 @@ def _open_closed(
         context.cursor.seek = token.end()
         return Verdict.CONTENT
     call = _open_call(context, token, syntax, after)
-    hold(context, call, context.cursor.take(token.end()))
+    buffer_call_text(context, call, context.cursor.consume(token.end()))
     call.begin_body()
     call.repairs[Repair.SELF_CLOSING] = None
     return Verdict.CLOSED, call
@@ -530,11 +548,11 @@ def _open_call(context: Context, token: TokenMatch, syntax: CallSyntax, after: C
     call = OpenCall(syntax, written, id_, context.tools, index=index, lenient=context.lenient)
     if after:
         call.earlier, call.text.size = EarlierCalls(after.calls), after.size
-    speech = context.speech
+    speech = context.output
     at = token.start()
-    call.place = place(context.cursor, at, in_line=speech.in_line, shares=speech.line_fate)
+    call.place = locate_call(context.cursor, at, in_line=speech.in_line, shares=speech.line_fate)
     if after and after.calls:  # they share one fate
         call.place, call.earlier.sure = call.place._replace(lead=after.place.lead), after.sure
-    call.text.add(context.speech.take_space())
-    call.text.before = len(call.text.raw)
+    call.text.add(context.output.take_whitespace())
+    call.text.leading = len(call.text.raw)
     return call

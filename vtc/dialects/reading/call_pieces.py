@@ -21,14 +21,14 @@ from typing import Any, Literal, Self
 from vtc.dialects.arguments import values
 from vtc.dialects.arguments.json_object import JsonBody, escape_surrogates, load_json
 from vtc.dialects.arguments.parameter import strip_frame
-from vtc.dialects.reading.context import WHITE
+from vtc.dialects.reading.context import WHITESPACE
 from vtc.dialects.syntax.description import WRAPPER_KEYS, Envelope
 from vtc.dialects.syntax.forms import CallSyntax
 from vtc.events import CallPiece, Tool
 
-MOST_HELD = 1024
+MAX_HELD_CHARACTERS = 1024
 """Characters of a value that are held as they may belong to its end."""
-MOST_TAGS = 16
+MAX_TRAILING_TAGS = 16
 """Tags at the end of a text that may belong to it."""
 _TAG = re.compile(r"(?:</?[^<>\s]{0,64}|/[\w:.-]{0,64}|[\w:.-]{1,64})>?\Z")
 _WINDOW = 70
@@ -36,17 +36,17 @@ _WINDOW = 70
 _ESCAPED = re.compile(r"(?<!\\)((?:\\\\)*)\\(?:[nrt]|u00[01][0-9a-f])\Z")
 
 
-def is_possible(syntax: CallSyntax, written: str) -> bool:
+def can_be_sent_in_pieces(syntax: CallSyntax, written: str) -> bool:
     """True if a call can leave in pieces: its end shows by tags, and nothing but the call itself decides about it."""
     dialect = syntax.dialect
     own_language = syntax.body != "params" and not dialect.writes_json
     if dialect.names != "any" or syntax.whole_reply or syntax.ends_reply or own_language:
         return False
-    closers = _closers(syntax, written)
+    closers = _list_closers(syntax, written)
     return bool(closers) and all(closer.startswith("<") for closer in closers)
 
 
-def _closers(syntax: CallSyntax, written: str) -> list[str]:
+def _list_closers(syntax: CallSyntax, written: str) -> list[str]:
     closers = syntax.closing_tags(written)
     if syntax.body == "params":
         closers += [syntax.parameters.closer("")] if syntax.parameters.shares_closer else ["no"]
@@ -57,7 +57,7 @@ def _dump(value: Any) -> str:
     return escape_surrogates(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
 
 
-type InPieces = Literal["arguments", "text"]
+type PieceKind = Literal["arguments", "text"]
 """What leaves of a call as it is read: its arguments, or the very text for a client that reads calls out of it."""
 
 
@@ -67,7 +67,7 @@ class CallPieces:
     as_text = False
     """True if the text of the call itself leaves."""
 
-    __slots__ = ("_content", "_ready", "begun", "halted", "id", "left", "stopped", "tool")
+    __slots__ = ("_content", "_ready", "begun", "halted", "id", "sent", "stopped", "tool")
 
     def __init__(self, tool: Tool | None, id_: str | None) -> None:
         self.tool = tool
@@ -78,7 +78,7 @@ class CallPieces:
         """True if all that is still to be read waits for the end of the call."""
         self.stopped = False
         """True if so does what was read: it may be the end of the call, and another one after it."""
-        self.left: list[str] = []
+        self.sent: list[str] = []
         self._ready: list[str] = []
         self._content: ValueText | None = None
         """The value that is read, if it may leave."""
@@ -92,18 +92,18 @@ class CallPieces:
         """The end of the text that waits, though what comes before it leaves."""
         return self._content.held if self._content else ""
 
-    def leave(self, *, first: bool) -> CallPiece | None:
+    def take_piece(self, *, first: bool) -> CallPiece | None:
         """Take what may leave now, the `first` of the call or not; the text that leaves with it is not known here."""
         arguments, begins = "".join(self._ready), self.begun and first
         if self.tool is None or self.stopped or not (arguments or begins):
             return None
         self._ready.clear()
-        self.left.append(arguments)
+        self.sent.append(arguments)
         return CallPiece("", self.tool.name if begins else "", self.id if begins else None, arguments)
 
-    def rest(self, name: str, arguments: str) -> str | None:
+    def remaining_arguments(self, name: str, arguments: str) -> str | None:
         """Return what is missing of the arguments; None if what has left is the beginning of others."""
-        left = "".join(self.left)
+        left = "".join(self.sent)
         if self.tool is None or name != self.tool.name:
             return None
         if arguments.startswith(left):
@@ -121,30 +121,30 @@ class ValueText:
     def __init__(self, closers: Sequence[str], *, in_json: bool) -> None:
         self._names = {name for closer in closers if (name := closer.strip("</> \n"))}
         self._in_json = in_json
-        self._frames = WHITE + "]}" * in_json
+        self._frames = WHITESPACE + "]}" * in_json
         self.held = ""
 
     def feed(self, text: str) -> str:
         """Take more of the value; return what may leave."""
         text = self.held + text
-        end = max(self._end(text), len(text) - MOST_HELD)
+        end = max(self._find_end(text), len(text) - MAX_HELD_CHARACTERS)
         self.held = text[end:]
         return text[:end]
 
-    def _end(self, text: str) -> int:
+    def _find_end(self, text: str) -> int:
         end = len(text)
-        for _ in range(MOST_TAGS):
+        for _ in range(MAX_TRAILING_TAGS):
             at = end
             end = len(text[:end].rstrip(self._frames))
             if self._in_json and (escape := _ESCAPED.search(text, max(0, end - _WINDOW), end)):
                 end = escape.end(1)
-            elif (tag := _TAG.search(text, max(0, end - _WINDOW), end)) and self._may_close(tag[0]):
+            elif (tag := _TAG.search(text, max(0, end - _WINDOW), end)) and self._may_be_closer(tag[0]):
                 end = tag.start()
             if end == at:
                 break
         return end
 
-    def _may_close(self, text: str) -> bool:
+    def _may_be_closer(self, text: str) -> bool:
         """True if a text may be a closing tag, or what is left of one."""
         if text[0] == "<":
             return True
@@ -155,17 +155,17 @@ class ValueText:
 class TaggedPieces(CallPieces):
     """The arguments of a call whose parameters stand between tags."""
 
-    __slots__ = ("_closers", "_keys", "_lead", "_raw", "_said", "_schema", "_syntax")
+    __slots__ = ("_closers", "_keys", "_raw", "_schema", "_strip_frame", "_syntax", "_value_sent")
 
     def __init__(self, syntax: CallSyntax, written: str, tool: Tool, id_: str | None) -> None:
         super().__init__(tool, id_)
         self._syntax = syntax
         self._schema = tool.schema
-        self._closers = _closers(syntax, written)
+        self._closers = _list_closers(syntax, written)
         self._keys: set[str] = set()
         self._raw: str | None = None  # the beginning of a value, until its frame shows
-        self._said: list[str] = []  # what is ready or left of the value
-        self._lead: Callable[[str], str] = str
+        self._value_sent: list[str] = []  # what is ready or left of the value
+        self._strip_frame: Callable[[str], str] = str
 
     def begin(self, key: str, pattern: int, *, is_string: bool | None) -> None:
         """Begin a parameter."""
@@ -176,12 +176,12 @@ class TaggedPieces(CallPieces):
         self._ready.append(("," if self._keys else "{") + _dump(key) + ":")
         self._keys.add(key)
         self.begun = True
-        self._said = []
+        self._value_sent = []
         is_text = self._schema.is_text(key) and is_string is not False
         self._content = ValueText(self._closers, in_json=False) if is_text else None
         self._raw = ""
         frame, written = self._syntax.parameters.frame(pattern), self._syntax.parameters.patterns[pattern]
-        self._lead = lambda text: strip_frame(f"{text}.", frame, written)[:-1]
+        self._strip_frame = lambda text: strip_frame(f"{text}.", frame, written)[:-1]
 
     def feed(self, text: str) -> None:
         """Take more of the value of the parameter."""
@@ -192,28 +192,28 @@ class TaggedPieces(CallPieces):
             if text[:1] in ("", "\r") and len(text) < 2:
                 self._raw = text
                 return
-            if self._syntax.may_hold_sections and (bare := text.lstrip(WHITE))[:1] in ("", "<"):
-                if bare or len(text) > MOST_HELD:
+            if self._syntax.may_hold_sections and (bare := text.lstrip(WHITESPACE))[:1] in ("", "<"):
+                if bare or len(text) > MAX_HELD_CHARACTERS:
                     self._content = None  # a section of XML, perhaps
                 self._raw = text
                 return
-            text, self._raw = self._lead(text), None
-            self._say('"')
+            text, self._raw = self._strip_frame(text), None
+            self._add_ready('"')
         if text := self._content.feed(text):
-            self._say(_dump(text)[1:-1])
+            self._add_ready(_dump(text)[1:-1])
 
     def end(self, value: Any) -> None:
         """End the parameter; `value` is what it is."""
         if self.halted:
             return
-        whole, left = _dump(value), "".join(self._said)
+        whole, left = _dump(value), "".join(self._value_sent)
         if whole.startswith(left):
             self._ready.append(whole[len(left) :])
         else:
             self.halted = True
 
-    def _say(self, text: str) -> None:
-        self._said.append(text)
+    def _add_ready(self, text: str) -> None:
+        self._value_sent.append(text)
         self._ready.append(text)
 
 
@@ -243,7 +243,7 @@ class JsonPieces(CallPieces):
         offered: Callable[[str], Tool | None],
     ) -> None:
         super().__init__(tool, id_)
-        self._closers = _closers(syntax, written)
+        self._closers = _list_closers(syntax, written)
         self._keys = keys
         self._offered = offered
         self._open: list[str] = []
@@ -259,16 +259,16 @@ class JsonPieces(CallPieces):
             if self.halted:
                 return
             if self._string is None:
-                self._mark(token)
+                self._read_mark(token)
             elif token != '"':
                 self._string.append(token)
             else:
                 self._end_string(escape_surrogates("".join(self._string)))
         if self._string and self._content is not None:
-            self._go_on(self._content, escape_surrogates("".join(self._string)))
+            self._continue_value(self._content, escape_surrogates("".join(self._string)))
             self._string.clear()
 
-    def _go_on(self, content: ValueText, text: str) -> None:
+    def _continue_value(self, content: ValueText, text: str) -> None:
         """Go on with a value that may leave."""
         known = content.held + text
         if any(closer in known for closer in self._closers):
@@ -277,12 +277,12 @@ class JsonPieces(CallPieces):
         if text := content.feed(text):
             self._ready.append(text)
 
-    def _mark(self, mark: str) -> None:
+    def _read_mark(self, mark: str) -> None:
         if mark == '"':
             self._begin_string()
             return
         if mark in "{[":
-            self._begin(mark)
+            self._begin_bracket(mark)
         elif mark in "}]":
             self._open.pop()
             if self._depth is None or len(self._open) < self._depth:
@@ -293,7 +293,7 @@ class JsonPieces(CallPieces):
             self.halted = True
         self._held.append(mark)
 
-    def _begin(self, mark: str) -> None:
+    def _begin_bracket(self, mark: str) -> None:
         keys = self._keys
         self._open.append(mark)
         self._awaits_key = mark == "{"
@@ -323,7 +323,7 @@ class JsonPieces(CallPieces):
     def _end_string(self, written: str) -> None:
         self._string = None
         if self._content is not None:
-            self._go_on(self._content, written)
+            self._continue_value(self._content, written)
             self._held += [self._content.held, '"']
             return
         if self._depth is not None:
@@ -368,14 +368,14 @@ class JsonPieces(CallPieces):
 # others: so what it could change waits. No frame is cut in two for that: one of which a part waits, waits whole.
 
 
-MARKUP = "<"
+TAG_START = "<"
 """What a tag begins with."""
 
 
 class TextPieces(CallPieces):
     """The text of a call whose parameters stand between tags."""
 
-    __slots__ = ("_is_text", "_keys", "_syntax", "_value", "_waits")
+    __slots__ = ("_is_text", "_keys", "_may_hold_markup", "_syntax", "_value")
 
     as_text = True
 
@@ -385,13 +385,13 @@ class TextPieces(CallPieces):
         self._keys: set[str] = set()
         self._is_text = True
         self._value: list[str] = []  # of one that is no text
-        self._waits = False  # the value holds what may be markup
+        self._may_hold_markup = False  # the value holds what may be markup
 
     @classmethod
-    def of(cls, syntax: CallSyntax, written: str, tool: Tool | None) -> Self | None:
+    def create(cls, syntax: CallSyntax, written: str, tool: Tool | None) -> Self | None:
         """Make those of a call; None if the client might not read it, or not be able to tell its end by tags."""
         closers = [*syntax.closing_tags(written), syntax.parameters.closer("key")]
-        by_tags = syntax.body == "params" and all(closer.startswith(MARKUP) for closer in closers)
+        by_tags = syntax.body == "params" and all(closer.startswith(TAG_START) for closer in closers)
         return cls(syntax, tool) if by_tags and tool and tool.name == written else None
 
     def begin(self, key: str, pattern: int, *, is_string: bool | None) -> None:
@@ -404,27 +404,27 @@ class TextPieces(CallPieces):
         self.begun = True
         self._keys.add(key)
         self._is_text = schema.is_text(key) and is_string is not False
-        self._waits = False
+        self._may_hold_markup = False
         self._value.clear()
 
     def feed(self, text: str) -> None:
         """Take more of the value of the parameter."""
         if not self._is_text:
             self._value.append(text)
-        elif MARKUP in text:
-            self._waits = True
+        elif TAG_START in text:
+            self._may_hold_markup = True
 
     def end(self, value: Any) -> None:
         """End the parameter; `value` is what it is."""
         if not self._is_text and values.write(value, self._syntax.dialect.values) != "".join(self._value).strip():
             self.halted = True  # what was written means another value
-        self._is_text, self._waits = True, False
+        self._is_text, self._may_hold_markup = True, False
 
-    def leave(self, *, first: bool) -> CallPiece | None:
-        if self.tool is None or self._waits or not self._is_text or self.halted or not self.begun:
+    def take_piece(self, *, first: bool) -> CallPiece | None:
+        if self.tool is None or self._may_hold_markup or not self._is_text or self.halted or not self.begun:
             return None
         return CallPiece("", self.tool.name if first else "")
 
-    def rest(self, name: str, arguments: str) -> str | None:
+    def remaining_arguments(self, name: str, arguments: str) -> str | None:
         """Return nothing: the arguments stand in the text."""
         return ""

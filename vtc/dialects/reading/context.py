@@ -22,9 +22,9 @@ from vtc.events import Call, CallPiece, Event, Markup, Refusal, Text, Tool, Tool
 # of the current state says may still become a token.
 
 
-CONTEXT = 48
+LOOKBEHIND_CHARACTERS = 48
 """Characters that are kept of what was consumed, for a token that must start its line, and for what quotes a call."""
-WHITE = " \t\r\n"
+WHITESPACE = " \t\r\n"
 
 _QUOTED = re.compile(rf"^(?=[ \t>]{{1,{INDENT}}}\Z)[ \t]{{0,3}}>", re.MULTILINE)
 _YAML_KEY = re.compile(
@@ -32,7 +32,7 @@ _YAML_KEY = re.compile(
     r"[|>][-+1-9]{0,2}[ \t]*+(?:#[^\n]*+)?\s*\Z"
 )
 """The end of a line that opens a block of text in YAML: `reply: |`."""
-_BLANK = re.compile(rf"[{WHITE}]*+\Z")  # used with match
+_BLANK = re.compile(rf"[{WHITESPACE}]*+\Z")  # used with match
 
 type TokenMatch = re.Match[str]
 
@@ -40,11 +40,11 @@ type TokenMatch = re.Match[str]
 class Cursor:
     """A text and the place in it up to which it was read."""
 
-    __slots__ = ("at", "final", "read_again", "seek", "text")
+    __slots__ = ("at", "final", "seek", "text", "was_pushed_back")
 
     def __init__(self) -> None:
         self.text = ""
-        self.read_again = False
+        self.was_pushed_back = False
         """Some of the text was put back, and what stands before that is forgotten."""
         self.at = 0
         self.seek = 0
@@ -52,28 +52,28 @@ class Cursor:
         self.final = False
         """No more text comes."""
 
-    def take(self, end: int) -> str:
+    def consume(self, end: int) -> str:
         """Consume the text up to `end`."""
         text = self.text[self.at : end]
         self.at = self.seek = end
         return text
 
-    def take_all(self) -> str:
-        return self.take(len(self.text))
+    def consume_all(self) -> str:
+        return self.consume(len(self.text))
 
-    def again(self, text: str) -> None:
+    def push_back(self, text: str) -> None:
         """Put text that was consumed before the rest, to be read in another state."""
-        self.read_again |= self.at > 0
+        self.was_pushed_back |= self.at > 0
         self.text, self.at, self.seek = text + self.text[self.at :], 0, 0
 
     @property
     def is_quoted(self) -> bool:
         """True if nothing but the `>` of a quotation stands before on the line."""
-        return _QUOTED.search(self.text[max(0, self.at - CONTEXT) : self.at]) is not None
+        return _QUOTED.search(self.text[max(0, self.at - LOOKBEHIND_CHARACTERS) : self.at]) is not None
 
     def begins_block(self, line: TokenMatch) -> bool:
         """True if a line, by its first blanks, begins the text of a key of YAML: it is indented deeper than the key."""
-        key = _YAML_KEY.search(self.text[max(0, line.start() - CONTEXT) : line.start()])
+        key = _YAML_KEY.search(self.text[max(0, line.start() - LOOKBEHIND_CHARACTERS) : line.start()])
         return key is not None and len(line[0]) - 1 > len(key["margin"])
 
     @property
@@ -86,10 +86,10 @@ class Cursor:
 
         Where the beginning of the reply is not kept any more, the line before the item must lead to it.
         """
-        before = self.text[max(0, at - CONTEXT) : at]
-        if self.read_again or not _ITEM.search(before):
+        before = self.text[max(0, at - LOOKBEHIND_CHARACTERS) : at]
+        if self.was_pushed_back or not _ITEM.search(before):
             return False
-        if at >= CONTEXT:
+        if at >= LOOKBEHIND_CHARACTERS:
             if not _LED_TO.search(before):
                 return False
             before = before.partition("\n")[2]  # of the first line the beginning may be missing
@@ -97,7 +97,7 @@ class Cursor:
 
     def is_blank_to(self, end: int) -> bool:
         """True if only white space stands before `end`."""
-        return not self.text[self.at : end].strip(WHITE)
+        return not self.text[self.at : end].strip(WHITESPACE)
 
     def is_blank(self, start: int) -> bool:
         """True if only white space follows `start`."""
@@ -113,8 +113,18 @@ class Cursor:
 # docs/a.md:12: <tool_call>…</tool_call>   a line of a file
 
 
-BAR = "|"
-MARKS = {'"': '"', "'": "'", "“": "”", "‘": "’", "«": "»", "„": "“", "「": "」", "『": "』", BAR: BAR}
+CELL_BAR = "|"
+QUOTATION_MARKS = {
+    '"': '"',
+    "'": "'",
+    "“": "”",
+    "‘": "’",
+    "«": "»",
+    "„": "“",
+    "「": "」",
+    "『": "』",
+    CELL_BAR: CELL_BAR,
+}
 """Quotation marks and the bar before a cell of a table, and what ends what they begin."""
 
 _DATE, _TIME = r"\d{4}-\d\d-\d\d", r"\d{1,2}:\d\d(?::\d\d)?(?:[.,]\d{1,9})?(?:Z|[ ]?[-+]\d\d:?\d\d)?"
@@ -133,7 +143,7 @@ _OF_FILE = re.compile(  # for at most 48 characters
 )
 
 
-# These search `CONTEXT` characters at most.
+# These search `LOOKBEHIND_CHARACTERS` at most.
 _NO_WORD = re.compile(r"</?[\w:.-]{1,64}\s*>|<[|｜][^<>|｜\s]{1,64}[|｜]>|\[[A-Z_]{4,64}\]")
 _WORD = re.compile(r"[^\W_]")
 _ITEM_NUMBER = re.compile(r"[ \t]*+(?:\d{1,9}|[A-Za-z])[.)][ \t]*+")  # used with match
@@ -145,22 +155,22 @@ class Lead(Enum):
 
     NONE = auto()
     """No word is there: nothing but punctuation, tags, the number of an item, or a call that was made."""
-    AMID = auto()
+    CLAUSE_OPEN = auto()
     """They end neither a sentence nor a clause."""
-    CLAUSE = auto()
+    COLON = auto()
     """They end with a colon."""
     SENTENCE = auto()
 
 
-def lead_of(before: str) -> Lead:
+def classify_lead(before: str) -> Lead:
     """Classify the end of the text before a call."""
     line = _NO_WORD.sub("", before.rpartition("\n")[2])
     if not _WORD.search(line) or _ITEM_NUMBER.fullmatch(line):
         return Lead.NONE
     ends = _LEADS.search(line)
     if ends is None:
-        return Lead.AMID
-    return Lead.SENTENCE if ends["sentence"] else Lead.CLAUSE
+        return Lead.CLAUSE_OPEN
+    return Lead.SENTENCE if ends["sentence"] else Lead.COLON
 
 
 type LineFate = Literal["", "made", "quoted"]
@@ -173,25 +183,25 @@ class CallPlace(NamedTuple):
     in_line: bool = False
     """Text stands before it, on the same line."""
     lead: Lead = Lead.NONE
-    shares: LineFate = ""
+    shared_fate: LineFate = ""
     """The fate of the calls before it on its line, which it shares."""
-    mark: str = ""
+    closing_mark: str = ""
     """What would end the quotation that begins directly before it; empty if none does."""
-    of_file: bool = False
+    is_file_line: bool = False
     """Nothing stands before it on the line but what lines of files, logs and diffs begin with."""
     is_item: bool = False
     """That is `- `, and no other line so far begins so: an item of a list, if nothing follows."""
 
 
-def place(cursor: Cursor, at: int, *, in_line: bool, shares: LineFate) -> CallPlace:
+def locate_call(cursor: Cursor, at: int, *, in_line: bool, shares: LineFate) -> CallPlace:
     """Tell where a call begins, by the text before `at`."""
-    before = cursor.text[max(0, at - CONTEXT) : at]
+    before = cursor.text[max(0, at - LOOKBEHIND_CHARACTERS) : at]
     if not in_line:
         return CallPlace()
     bare = before.rstrip(" \t")
-    mark = MARKS.get(BAR if bare.endswith(BAR) else before[-1:], "")
+    mark = QUOTATION_MARKS.get(CELL_BAR if bare.endswith(CELL_BAR) else before[-1:], "")
     of_file = _OF_FILE.search(before) is not None
-    lead = Lead.NONE if shares else lead_of(before)
+    lead = Lead.NONE if shares else classify_lead(before)
     return CallPlace(True, lead, shares, mark, of_file, of_file and cursor.is_lone_item(at))
 
 
@@ -212,34 +222,34 @@ class Last(Enum):
     CALL_AFTER_TEXT = auto()
 
 
-class Speech:
+class EventBuffer:
     """Collects events until they are taken."""
 
-    __slots__ = ("_events", "_has_called", "_pieces", "has_shown", "last", "line_fate", "space", "tagged")
+    __slots__ = ("_events", "_has_called", "_pieces", "has_example", "last", "line_fate", "may_have_tags", "whitespace")
 
     def __init__(self) -> None:
         self._events: list[Event] = []
         self._has_called = False
         self._pieces: list[str] = []  # of a text, joined once: a reply read at once is cut at each of its tokens
-        self.space: list[str] = []
+        self.whitespace: list[str] = []
         """White space after the last text."""
         self.last = Last.NOTHING
-        self.tagged = False
+        self.may_have_tags = False
         """True if something in the text may be a tag."""
         self.line_fate: LineFate = ""
         """The fate of the calls on the line that the text ends with."""
-        self.has_shown = False
+        self.has_example = False
         """True if a call in a code block was an example."""
 
     @property
     def in_line(self) -> bool:
         """True if text stands before, on the same line."""
-        return self.last is Last.TEXT and not any("\n" in text for text in self.space)
+        return self.last is Last.TEXT and not any("\n" in text for text in self.whitespace)
 
     @property
     def in_paragraph(self) -> bool:
         """True if text stands on the line before."""
-        return self.last is Last.TEXT and sum(text.count("\n") for text in self.space) == 1
+        return self.last is Last.TEXT and sum(text.count("\n") for text in self.whitespace) == 1
 
     @property
     def is_after_call(self) -> bool:
@@ -254,7 +264,7 @@ class Speech:
     @property
     def is_indented_code(self) -> bool:
         """True if what follows is indented like code, after a blank line and text before that."""
-        return self.last is Last.TEXT and _INDENTED.search("".join(self.space)) is not None
+        return self.last is Last.TEXT and _INDENTED.search("".join(self.whitespace)) is not None
 
     def take(self) -> list[Event]:
         """Hand over what was said since the last time."""
@@ -271,35 +281,35 @@ class Speech:
             self._events = self.take()
         self._events.append(event)
 
-    def say(self, text: str) -> None:
+    def add_text(self, text: str) -> None:
         """Add visible text; white space at its end waits."""
         if self.line_fate and "\n" in text:
             self.line_fate = ""
-        body = text.rstrip(WHITE)
+        body = text.rstrip(WHITESPACE)
         if not body:
             if text:
-                self.space.append(text)
+                self.whitespace.append(text)
             return
-        self.tagged = self.tagged or _MAY_BE_TAG.search(body) is not None
-        if self.space:
-            before = self.take_space()
+        self.may_have_tags = self.may_have_tags or _MAY_BE_TAG.search(body) is not None
+        if self.whitespace:
+            before = self.take_whitespace()
             if self.last is Last.CALL:
                 self.emit(Markup(before))
             else:
                 self._pieces.append(before)
-        if self.last is Last.CALL and (rest := body.lstrip(WHITE)) != body:
+        if self.last is Last.CALL and (rest := body.lstrip(WHITESPACE)) != body:
             self.emit(Markup(body[: -len(rest)]))
             self._pieces.append(rest)
         else:
             self._pieces.append(body)
         self.last = Last.TEXT
         if len(body) < len(text):
-            self.space.append(text[len(body) :])
+            self.whitespace.append(text[len(body) :])
 
-    def pass_on(self, text: str) -> list[Event]:
+    def pass_through(self, text: str) -> list[Event]:
         """Do for a text after another what `say` and `take` do, in one call: most of a reply comes this way."""
-        body = text.rstrip(WHITE)
-        space = self.space
+        body = text.rstrip(WHITESPACE)
+        space = self.whitespace
         if not body:
             if text:
                 space.append(text)
@@ -312,9 +322,9 @@ class Speech:
             space.append(text[len(body) :])
         return [Text(passed)]
 
-    def mark(self, event: Event) -> None:
+    def emit_in_place(self, event: Event) -> None:
         """Add an event that keeps its place: the white space before it waits no longer."""
-        self.end()
+        self.flush_whitespace()
         self.emit(event)
 
     def add_call(self, event: Event) -> None:
@@ -325,38 +335,38 @@ class Speech:
         if isinstance(event, Call | CallPiece):
             self._has_called, self.line_fate = True, "made"
 
-    def refuse(self, refusal: Refusal) -> None:
+    def add_refusal(self, refusal: Refusal) -> None:
         """Say why a call is none; its text follows."""
         self.emit(refusal)
 
-    def take_back(self) -> tuple[str, list[Call]]:
+    def retract(self) -> tuple[str, list[Call]]:
         """Forget the events that no one has taken yet; return their text, and the calls that it ends with."""
         events, last = self.take(), list[Call]()
-        note_last_calls(last, events)
-        raw = "".join([*(event.raw for event in events), *self.space])
-        self.space.clear()
-        self.last, self.tagged, self._has_called, self.line_fate = Last.NOTHING, False, False, ""
+        update_last_calls(last, events)
+        raw = "".join([*(event.raw for event in events), *self.whitespace])
+        self.whitespace.clear()
+        self.last, self.may_have_tags, self._has_called, self.line_fate = Last.NOTHING, False, False, ""
         return raw, last
 
-    def keep(self) -> None:
+    def keep_whitespace(self) -> None:
         """Note that white space is kept from here on."""
         texted = self.last in (Last.TEXT, Last.CALL_AFTER_TEXT)
         self.last = Last.TEXT if texted else Last.NOTHING
 
-    def take_space(self) -> str:
-        space = self.space.pop() if len(self.space) == 1 else "".join(self.space)
-        self.space.clear()
+    def take_whitespace(self) -> str:
+        space = self.whitespace.pop() if len(self.whitespace) == 1 else "".join(self.whitespace)
+        self.whitespace.clear()
         return space
 
-    def end(self, *, as_text: bool = False) -> None:
+    def flush_whitespace(self, *, as_text: bool = False) -> None:
         """Let go of white space that waits for more: text, unless it stands after a call."""
-        if self.space:
-            space = self.take_space()
+        if self.whitespace:
+            space = self.take_whitespace()
             after_call = self.last in (Last.CALL, Last.CALL_AFTER_TEXT)
             self.emit(Markup(space) if after_call and not as_text else Text(space))
 
 
-def note_last_calls(last: list[Call], events: Iterable[Event]) -> None:
+def update_last_calls(last: list[Call], events: Iterable[Event]) -> None:
     """Keep in `last` the calls after which no text came so far: those before a text were examples."""
     for event in events:
         if isinstance(event, Call):
@@ -365,7 +375,7 @@ def note_last_calls(last: list[Call], events: Iterable[Event]) -> None:
             last.clear()
 
 
-def out_of_reasoning(calls: Iterable[Call]) -> list[Call]:
+def extract_from_reasoning(calls: Iterable[Call]) -> list[Call]:
     """Make the calls that reasoning ends with; what they were written with stays in it."""
     return [replace(call, raw="", repairs=(*call.repairs, Repair.CALL_IN_REASONING)) for call in calls]
 
@@ -433,7 +443,7 @@ class NotCompared(Exception):
 class EchoFinder(Protocol):
     """Knows the calls that stand in the results of the request."""
 
-    def of(self, written: str, calls: Iterable[ToolCall]) -> str | None:
+    def find_source(self, written: str, calls: Iterable[ToolCall]) -> str | None:
         """Name the tool in whose result one of these calls stands, which are `written` so; None if they are no echo.
 
         Raises `NotCompared`.
@@ -450,11 +460,11 @@ class ModelFacts(NamedTuple):
     """A message stands in the place of an echo."""
     compares_all: bool = False
     """A call that takes too much to compare with the results is none."""
-    blank: str = ""
+    placeholder: str = ""
     """The text that stands for each value in the example of a call that VTC wrote into the prompt."""
 
 
-KNOWN_NOTHING = ModelFacts()
+NO_MODEL_FACTS = ModelFacts()
 
 
 type StepOutcome = tuple[Verdict | None, Any] | Verdict | None
@@ -462,10 +472,10 @@ type StepOutcome = tuple[Verdict | None, Any] | Verdict | None
 type Refused = Literal[Verdict.REFUSED]
 
 
-class Inside(Protocol):
+class StateHandler(Protocol):
     """The object of a state: its actions and its data. `transitions.py` says which class a state has."""
 
-    def plain(self, text: str) -> list[Event]:
+    def feed_plain(self, text: str) -> list[Event]:
         """Take text in which no token begins."""
 
     def release(self, reason: str) -> None:
@@ -475,28 +485,28 @@ class Inside(Protocol):
 class ReplyBeginning:
     """The beginning of a reply, as far as it shows by now: text or reasoning."""
 
-    __slots__ = ("began_inside", "begins", "prompted", "shows", "thought", "undecided")
+    __slots__ = ("began_inside", "begins", "calls_in_reasoning", "is_certain", "prompted", "undecided")
 
     def __init__(self, begins: Begins) -> None:
         self.begins = begins
         """What the text that follows begins with, if nothing was read yet; else `text`."""
         self.began_inside: bool | None = None
         """Whether the reply began inside of the reasoning; None as long as it does not show."""
-        self.shows = True
+        self.is_certain = True
         """False if nothing but a tag amid a line showed it, which proves nothing."""
         self.undecided = begins == "either"
         """What was read may prove to be reasoning: none of it has left yet."""
         self.prompted = False
         """That is so as it begins with a call, where the prompt may have opened the reasoning."""
-        self.thought: list[Call] = []
+        self.calls_in_reasoning: list[Call] = []
         """The calls that what proved to be reasoning ends with."""
 
-    def show(self, began_inside: bool) -> None:
+    def record_began_inside(self, began_inside: bool) -> None:
         """Note whether the reply began inside of the reasoning, unless that showed before."""
         if self.began_inside is None:
             self.began_inside = began_inside
 
-    def is_text(self) -> None:
+    def mark_as_text(self) -> None:
         """Note that text follows, and that nothing of what was read is reasoning."""
         self.begins, self.undecided = "text", False
 
@@ -510,12 +520,12 @@ class Context:
         "client_dialect",
         "complete",
         "cursor",
+        "facts",
         "grammar",
         "incremental",
         "lenient",
-        "most_held",
-        "own",
-        "speech",
+        "max_held",
+        "output",
         "think",
         "tools",
         "unknown_tools",
@@ -532,10 +542,10 @@ class Context:
         think: ReasoningTarget,
         begins: Begins,
         incremental: bool = False,
-        own: ModelFacts = KNOWN_NOTHING,
+        own: ModelFacts = NO_MODEL_FACTS,
         client_dialect: str | None = None,
     ) -> None:
-        self.own = own
+        self.facts = own
         self.incremental = incremental
         """Calls leave as they are read, where that is possible."""
         self.client_dialect = client_dialect
@@ -544,7 +554,7 @@ class Context:
         self.tools = tools
         self.lenient = lenient
         self.unknown_tools = unknown_tools
-        self.most_held = most_held
+        self.max_held = most_held
         """Bytes of one call; characters of a code span whose end must show."""
         self.think = think
         self.beginning = ReplyBeginning(begins)
@@ -552,7 +562,7 @@ class Context:
         """The model ended its reply by itself."""
         self._names: Collection[str] | None = None  # in any case; made when it is needed
         self.cursor = Cursor()
-        self.speech = Speech()
+        self.output = EventBuffer()
 
     def offers(self, written: str) -> bool:
         """Tell whether the tool is offered whose name makes the markup."""
@@ -562,19 +572,19 @@ class Context:
 
     def is_own(self, syntax: CallSyntax) -> bool:
         """True if a call is marked by special tokens of the model that writes."""
-        return syntax.has_tokens and syntax.dialect.name in self.own.tokens
+        return syntax.has_tokens and syntax.dialect.name in self.facts.tokens
 
-    def keep_own(self) -> None:
+    def restrict_to_own_tokens(self) -> None:
         """Read nothing more than whole calls in the model's special tokens: the rest of the reply is quoted."""
-        self.grammar, self.complete = self.grammar.with_special_tokens(self.own.tokens), False
+        self.grammar, self.complete = self.grammar.with_special_tokens(self.facts.tokens), False
 
     @property
-    def may_mend(self) -> bool:
+    def may_repair_end(self) -> bool:
         """True if faults at the end of the text are mended."""
         return self.cursor.final and self.complete and self.lenient
 
 
-class SaysText:
+class TextHandler:
     """A state outside of calls and reasoning: its text is visible."""
 
     __slots__ = ("context",)
@@ -582,13 +592,13 @@ class SaysText:
     def __init__(self, context: Context) -> None:
         self.context = context
 
-    def plain(self, text: str) -> list[Event]:
-        self.context.speech.say(text)
-        return self.context.speech.take()
+    def feed_plain(self, text: str) -> list[Event]:
+        self.context.output.add_text(text)
+        return self.context.output.take()
 
     def release(self, reason: str) -> None:
         """Nothing: no call is held."""
 
-    def say(self, end: int) -> None:
+    def emit_text(self, end: int) -> None:
         context = self.context
-        context.speech.say(context.cursor.take(end))
+        context.output.add_text(context.cursor.consume(end))

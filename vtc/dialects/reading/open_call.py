@@ -16,10 +16,17 @@ from vtc.dialects.arguments.gemma import GemmaBody
 from vtc.dialects.arguments.json_object import JsonBody, split_items
 from vtc.dialects.arguments.python import PythonBody
 from vtc.dialects.reading import repairs
-from vtc.dialects.reading.call_pieces import CallPieces, InPieces, JsonPieces, TaggedPieces, TextPieces, is_possible
+from vtc.dialects.reading.call_pieces import (
+    CallPieces,
+    JsonPieces,
+    PieceKind,
+    TaggedPieces,
+    TextPieces,
+    can_be_sent_in_pieces,
+)
 from vtc.dialects.reading.context import CallPlace
 from vtc.dialects.reading.parameters import NamedTool, Parameters
-from vtc.dialects.reading.repairs import json_closers
+from vtc.dialects.reading.repairs import list_json_closers
 from vtc.dialects.repair import Repair
 from vtc.dialects.syntax import tool_names
 from vtc.dialects.syntax.description import Envelope
@@ -51,13 +58,13 @@ def find_placeholder(events: Iterable[Call], blank: str) -> str:
     return next((key for arguments in given for key, value in arguments.items() if value == blank), "")
 
 
-def answer(arguments: Collection[str], tool: Tool) -> None:
+def check_required(arguments: Collection[str], tool: Tool) -> None:
     """Refuse an object that is as well an answer, since the tool takes other arguments."""
     if lost := tool.schema.list_missing(arguments):
         raise NotACall(f"{min(lost)!r} is missing")
 
 
-def _by_arguments(named: NamedTool, body: str) -> envelope.EnvelopeContent | None:
+def _find_tool_by_arguments(named: NamedTool, body: str) -> envelope.EnvelopeContent | None:
     """Read a call with a bare id for a name, if its arguments fit only one of the offered tools."""
     read = envelope.read_arguments(named.written, body, None)
     fits = [tool for tool in named.tools.values() if parameter.is_complete(tool, read.arguments)]
@@ -72,19 +79,19 @@ class HeldText:
     It is given back as this text if it does not complete.
     """
 
-    __slots__ = ("_body", "_pieces", "_told", "before", "size", "spilled", "told")
+    __slots__ = ("_body", "_pieces", "_sent", "leading", "sent", "size", "spilled")
 
     def __init__(self) -> None:
         self._pieces: list[str] = []
         self._body = 0  # of these, the first of the body
-        self._told = 0  # of these, how many have left
-        self.before = 0
+        self._sent = 0  # of these, how many have left
+        self.leading = 0
         """Characters of white space, and of markup that shares its fate, before the call."""
         self.size = 0
         """In bytes."""
         self.spilled = False
         """True if it is too long to hold: the call is read to its end, but as text."""
-        self.told = 0
+        self.sent = 0
         """Characters that have left, of a call that leaves in pieces."""
 
     @property
@@ -97,9 +104,9 @@ class HeldText:
         return "".join(self._pieces[self._body :])
 
     @property
-    def untold(self) -> str:
+    def unsent(self) -> str:
         """Return the text that has not left."""
-        return self.raw[self.told :]
+        return self.raw[self.sent :]
 
     def add(self, text: str) -> None:
         self._pieces.append(text)
@@ -118,21 +125,21 @@ class HeldText:
         """Begin the body: the text so far is the head."""
         self._body = len(self._pieces)
 
-    def end_head(self, text: str) -> None:
+    def strip_head(self, text: str) -> None:
         """Take a text off the end of the head, which is all so far."""
         self._pieces[:] = [self.raw.removesuffix(text)]
 
     def replace_body(self, body: str) -> None:
         self._pieces[self._body :] = [body]
 
-    def tell(self, but: str = "") -> str:
+    def take_unsent(self, but: str = "") -> str:
         """Return the text since the last time, which leaves now, `but` for this at its end."""
         until = len(self._pieces)
         if but and (last := self._pieces[-1]).endswith(but):
             self._pieces[-1:] = [last.removesuffix(but), but]
-        text = "".join(self._pieces[self._told : until])
-        self._told = until
-        self.told += len(text)
+        text = "".join(self._pieces[self._sent : until])
+        self._sent = until
+        self.sent += len(text)
         return text
 
     def spill(self) -> None:
@@ -159,11 +166,11 @@ class PossibleEnds:
         self.among_words: int | None = None
         """If what its last value opens are words of a text; None as long as no place is known."""
 
-    def place(self, more: int = 0) -> int:
+    def offset_after(self, more: int = 0) -> int:
         """Return the place after some `more` characters than are held."""
         return len(self._text.body) + more
 
-    def give_back(self) -> str:
+    def cut_swallowed(self) -> str:
         """Take the text after the call that was swallowed off; return it."""
         body = self._text.body
         if not self.swallowed or self._text.spilled:
@@ -195,9 +202,9 @@ class OpenCall:
     """
 
     __slots__ = (
+        "_earlier_objects",
         "_id",
         "_lenient",
-        "_others",
         "breaks_off",
         "earlier",
         "ends",
@@ -225,7 +232,7 @@ class OpenCall:
         self.syntax = syntax
         self.json: JsonBody | PythonBody | GemmaBody | None = None
         """Reads the arguments, where they are not between tags."""
-        self._others: list[JsonBody | PythonBody | GemmaBody] = []
+        self._earlier_objects: list[JsonBody | PythonBody | GemmaBody] = []
         """Those of the objects before them, where several stand in one call's tags."""
         self.repairs: dict[str, None] = {}
         self.fault = ""
@@ -242,9 +249,9 @@ class OpenCall:
         template = syntax.dialect.id
         # The head amounts to an id in dialects that have one.
         self._id = template.replace("{name}", written).replace("{index}", index) if template and index else id_
-        self._name(written, tools)
+        self._set_name(written, tools)
 
-    def _name(self, written: str, tools: Mapping[str, Tool]) -> None:
+    def _set_name(self, written: str, tools: Mapping[str, Tool]) -> None:
         self.named = NamedTool(written, tools)
         self.parameters = Parameters(self.syntax, self.named, self.repairs, lenient=self._lenient)
 
@@ -268,29 +275,29 @@ class OpenCall:
         """
         if not any(text.startswith("{key}") for text in self.syntax.dialect.params):
             return ""
-        names = self.named.without_key()
+        names = self.named.split_key()
         if names is None or not self.text.raw.endswith(self.written):
             return ""
         name, key = names
-        self.text.end_head(key)
-        self._name(name, self.named.tools)
+        self.text.strip_head(key)
+        self._set_name(name, self.named.tools)
         return key
 
-    def begin_body(self, pieces: InPieces | None = None) -> None:
+    def begin_body(self, pieces: PieceKind | None = None) -> None:
         """Begin the body after the head, which is held; it may leave in these `pieces`."""
         self.text.begin_body()
         if '\\"' in self.text.raw and self._lenient and self.json is None:
             self.parameters.escaped = True
             self.repairs[Repair.ESCAPED_TEXT] = None
         elif pieces == "text":
-            self.pieces = self.parameters.pieces = TextPieces.of(self.syntax, self.written, self.named.tool)
+            self.pieces = self.parameters.pieces = TextPieces.create(self.syntax, self.written, self.named.tool)
         elif pieces == "arguments":
             self._begin_pieces()
 
     def _begin_pieces(self) -> None:
         """Let its arguments leave as they come, if they can."""
         syntax, tool = self.syntax, self.named.tool
-        if not is_possible(syntax, self.written):
+        if not can_be_sent_in_pieces(syntax, self.written):
             return
         if isinstance(self.json, JsonBody):
             keys = syntax.dialect.json if syntax.body == "json" else None
@@ -302,11 +309,11 @@ class OpenCall:
         """Begin another object after the one that is read."""
         assert self.json is not None
         if not self.text.spilled:
-            self._others.append(self.json)
+            self._earlier_objects.append(self.json)
         self.json = body
-        self.wait()
+        self.stop_pieces()
 
-    def piece(self) -> CallPiece | None:
+    def take_piece(self) -> CallPiece | None:
         """Take what may leave of it now."""
         pieces = self.pieces
         if pieces is None or self.text.spilled:
@@ -314,12 +321,12 @@ class OpenCall:
         if isinstance(pieces, JsonPieces):
             assert isinstance(self.json, JsonBody)
             pieces.feed(self.json.take())
-        if (piece := pieces.leave(first=not self.text.told)) is None:
+        if (piece := pieces.take_piece(first=not self.text.sent)) is None:
             return None
-        raw = self.text.tell(but=pieces.held)
+        raw = self.text.take_unsent(but=pieces.held)
         return replace(piece, raw=raw) if raw or not pieces.as_text else None
 
-    def wait(self) -> None:
+    def stop_pieces(self) -> None:
         """Let no more of it leave before it is complete: what its value holds may be its end."""
         if self.pieces:
             self.pieces.stop()
@@ -328,7 +335,7 @@ class OpenCall:
         """Keep none of its text, and none of what follows: it is given back."""
         self.text.spill()
         self.parameters.spill()
-        self._others.clear()
+        self._earlier_objects.clear()
 
     @property
     def may_be_empty(self) -> bool:
@@ -338,7 +345,7 @@ class OpenCall:
     @property
     def needs_nothing(self) -> bool:
         """Tell whether it is whole without any parameter: its tool is offered, and requires none."""
-        return self.named.tool is not None and not self.named.takes.required
+        return self.named.tool is not None and not self.named.schema.required
 
     @property
     def takes_nothing(self) -> bool:
@@ -351,13 +358,13 @@ class OpenCall:
         is_word = self.place.in_line or self.syntax.ends_reply
         if self.named.tool is None or self.syntax.dialect.names == "any" or is_word:
             return None
-        return self.named.takes.sole_required_text
+        return self.named.schema.sole_required_text
 
     @property
     def only_parameter(self) -> str | None:
         """Return the one parameter of its tool, which a single value is, whatever its name; else None."""
         sure = self._lenient and self.named.tool and not (self.syntax.dialect.ends_reply or self.place.in_line)
-        return self.named.takes.only_parameter if sure and not self.parameters.given else None
+        return self.named.schema.only_parameter if sure and not self.parameters.given else None
 
     def end_parameter(self, *, doubled: bool = False) -> None:
         """Take the value of the parameter, which is complete; `doubled` if it has several closers."""
@@ -371,7 +378,7 @@ class OpenCall:
     @property
     def bare(self) -> str:
         """Its text without what can stand around it: a fence, the markers of its section, and what ends another."""
-        raw = self.text.raw[self.text.before :]
+        raw = self.text.raw[self.text.leading :]
         if self.syntax.opening and (opening := self.syntax.opening.search(raw)):
             return raw[opening.start() :]
         return _FENCE.sub("", raw)
@@ -388,15 +395,15 @@ class OpenCall:
         """
         if self.ends.among_words is None:
             quotes = self.syntax.has_quoted_call(self.written, self.parameters.value)
-            self.ends.among_words = 0 if quotes else self.ends.place(more)
+            self.ends.among_words = 0 if quotes else self.ends.offset_after(more)
 
     def complete(self, unknown_tools: str) -> list[Call]:
         """Return the events for what was read; raises `envelope.NotACall`."""
         if self.json is None:
             self.parameters.complete(self.text.body)
-            return self._events(self._read_tagged(), unknown_tools)
+            return self._make_calls(self._read_tagged(), unknown_tools)
         bodies: list[str] = []
-        for body in (*self._others, self.json):
+        for body in (*self._earlier_objects, self.json):
             self.repairs |= body.repairs
             text = body.text()
             if self.syntax.body == "json" and text.startswith("{"):
@@ -404,17 +411,19 @@ class OpenCall:
             if text.startswith("["):
                 self.repairs[Repair.ARRAY_OF_CALLS] = None
             bodies += split_items(text) if text.startswith("[") else [text]
-        if not self._others:
-            return self._events(self._contents(bodies), unknown_tools)
+        if not self._earlier_objects:
+            return self._make_calls(self._read_objects(bodies), unknown_tools)
         self.repairs[Repair.SEVERAL_OBJECTS] = None
-        return self._check_events(self._events(self._contents(bodies), unknown_tools), "several objects stand in it")
+        return self._check_events(
+            self._make_calls(self._read_objects(bodies), unknown_tools), "several objects stand in it"
+        )
 
     def repair(self, unknown_tools: str) -> tuple[list[Call], str]:
         """Return the events for what the strict reading failed on, and the text after it; none if it cannot be told."""
         body, closers = self.text.body, list_written_closers(self.syntax, self.written)
         try:
             if self.json is None:
-                events, rest = self._repaired_tags(body, closers, unknown_tools)
+                events, rest = self._repair_tags(body, closers, unknown_tools)
             elif end := self.ends.wrong_closer:
                 after, opening = body[end:].lstrip(), self.syntax.opening
                 at_once = after.startswith(tuple(closers)) or (opening and opening.match(after))
@@ -424,14 +433,14 @@ class OpenCall:
                 self.repairs[Repair.WRONG_CLOSER] = None
                 events, rest = self.complete(unknown_tools), body[end:]
             else:
-                events, rest = self._repaired_json(body, closers, unknown_tools)
+                events, rest = self._repair_json(body, closers, unknown_tools)
         except envelope.NotACall as error:
             self.text.replace_body(body)
             self.fault = str(error)
             return [], ""
         return events, rest
 
-    def _repaired_tags(self, body: str, closers: Sequence[str], unknown_tools: str) -> tuple[list[Call], str]:
+    def _repair_tags(self, body: str, closers: Sequence[str], unknown_tools: str) -> tuple[list[Call], str]:
         ends, end = self.ends, len(body)
         if ends.next_call:
             end, rest = ends.next_call, body[ends.next_call :]
@@ -451,28 +460,28 @@ class OpenCall:
         if not split or (ends.next_call and Repair.MISSING_PARAMETER_CLOSER in self.repairs):
             return [], ""  # a value without any closer may hold the other call
         self.text.replace_body(body)
-        return self._events(self._read_tagged(), unknown_tools), rest
+        return self._make_calls(self._read_tagged(), unknown_tools), rest
 
-    def _repaired_json(self, body: str, closers: Sequence[str], unknown_tools: str) -> tuple[list[Call], str]:
+    def _repair_json(self, body: str, closers: Sequence[str], unknown_tools: str) -> tuple[list[Call], str]:
         repaired: repairs.RepairedBody | None
         if self.syntax.body == "kwargs":
-            repaired = repairs.kwargs_body(body, closers)
+            repaired = repairs.repair_kwargs(body, closers)
         elif isinstance(self.json, GemmaBody) and not _JSON.match(body):
-            repaired = repairs.gemma_body(body, closers, self.json.quote)
+            repaired = repairs.repair_gemma(body, closers, self.json.quote)
         else:
             keys = self.syntax.dialect.json if self.syntax.body == "json" else None
             expected = (
                 envelope.describe_expected_call(keys, self.named.tools, self.named.find_tool)
                 if keys
-                else ExpectedObject(self.named.takes.root)
+                else ExpectedObject(self.named.schema.root)
             )
-            ends = json_closers(body, closers)
-            repaired = None if ends is None else repairs.json_bodies(body, ends, expected)
+            ends = list_json_closers(body, closers)
+            repaired = None if ends is None else repairs.repair_json(body, ends, expected)
         if repaired is None:
             return [], ""
         self.repairs |= dict.fromkeys(repaired.repairs)
         self.text.replace_body(body[: repaired.end])
-        events = self._events(self._contents(repaired.values), unknown_tools)
+        events = self._make_calls(self._read_objects(repaired.values), unknown_tools)
         return self._check_events(events, self.fault), body[repaired.end :]
 
     def _is_end(self, rest: str, closers: Sequence[str]) -> bool:
@@ -486,7 +495,7 @@ class OpenCall:
             check_repaired(event, self.named.tools, self.text.body, fault)
         return events
 
-    def _events(self, contents: Iterable[envelope.EnvelopeContent], unknown_tools: str) -> list[Call]:
+    def _make_calls(self, contents: Iterable[envelope.EnvelopeContent], unknown_tools: str) -> list[Call]:
         """Make a call of each content; the first stands for all the characters."""
         dialect = self.syntax.dialect
         events: list[Call] = []
@@ -501,7 +510,7 @@ class OpenCall:
                 text, fitted = parameter.fit_object(text, read.arguments, read.tool.schema, lenient=self._lenient)
                 notes = (*notes, *fitted)
             if dialect.names == "declared" and self.syntax.whole_reply:
-                answer(read.arguments, self.named.tools[name])
+                check_required(read.arguments, self.named.tools[name])
             events.append(
                 Call(self.text.raw * (not events), ToolCall(name, text, read.id or self._id), dialect.name, notes)
             )
@@ -524,7 +533,7 @@ class OpenCall:
             self.repairs.pop(Repair.UNDECLARED.of(next(iter(self.parameters.given))), None)
         return [content]
 
-    def _contents(self, bodies: Sequence[str]) -> list[envelope.EnvelopeContent]:
+    def _read_objects(self, bodies: Sequence[str]) -> list[envelope.EnvelopeContent]:
         """Read JSON: whole calls, or the arguments of the tool that the head names. Raises `envelope.NotACall`."""
         syntax, named = self.syntax, self.named
         if syntax.body == "json":
@@ -537,7 +546,7 @@ class OpenCall:
                 return [
                     envelope.read(body, Envelope(), needs_arguments=True, offered=named.find_tool) for body in bodies
                 ]
-            if self._lenient and (content := _by_arguments(named, bodies[0])):
+            if self._lenient and (content := _find_tool_by_arguments(named, bodies[0])):
                 return [content]
         return [envelope.read_arguments(named.written, body, named.tool) for body in bodies]
 

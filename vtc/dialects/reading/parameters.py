@@ -22,13 +22,13 @@ from vtc.json_schema import ObjectSchema
 
 # The tool that the name of a call means.
 
-NO_PARAMETERS = ObjectSchema({})
+EMPTY_SCHEMA = ObjectSchema({})
 
 
 class NamedTool:
     """A name as the model wrote it, empty as long as it is inside JSON, and the offered tool that it means."""
 
-    __slots__ = ("declared", "takes", "tool", "tools", "written")
+    __slots__ = ("declared", "schema", "tool", "tools", "written")
 
     def __init__(self, written: str, tools: Mapping[str, Tool]) -> None:
         self.written = written
@@ -36,16 +36,16 @@ class NamedTool:
         """All that are offered."""
         self.tool = self.find_tool(written) if written else None
         """None if no such tool is offered."""
-        self.takes = self.tool.schema if self.tool else NO_PARAMETERS
+        self.schema = self.tool.schema if self.tool else EMPTY_SCHEMA
         """What its schema says."""
-        self.declared = self.takes.properties
+        self.declared = self.schema.properties
         """The tool's parameters."""
 
     def find_tool(self, written: str) -> Tool | None:
         """Find the tool that a name means."""
         return self.tools.get(written) or self.tools.get(tool_names.resolve(written, self.tools) or "")
 
-    def without_key(self) -> tuple[str, str] | None:
+    def split_key(self) -> tuple[str, str] | None:
         """Part a tool's name and the name of one of its parameters that stand together; None if they do not.
 
         GLM leaves the key's opening tag out: `<tool_call>bashcommand</arg_key><arg_value>ls`.
@@ -92,13 +92,13 @@ class Parameters:
     """The parameters of a call that were read so far."""
 
     __slots__ = (
-        "_begun",
+        "_conflicting",
+        "_current",
         "_faults",
         "_lenient",
         "_named",
         "_repairs",
         "_syntax",
-        "_twice",
         "balance",
         "escaped",
         "given",
@@ -115,7 +115,7 @@ class Parameters:
         self._named = named
         self._repairs = repairs
         self._lenient = lenient
-        self._begun = _OpenParameter()
+        self._current = _OpenParameter()
         self.given: dict[str, Any] = {}
         """Their values, of those that are complete."""
         self.undeclared = 0
@@ -130,51 +130,51 @@ class Parameters:
         """True if a value holds the opening tag of a call."""
         self.escaped = False
         """True if all of the call is escaped as in JSON."""
-        self._twice = ""
+        self._conflicting = ""
         self._faults = _ValueFaults()
         self.pieces: TaggedPieces | TextPieces | None = None
         """Takes them as they come, where they leave so."""
 
     def begin(self, key: str, pattern: int, is_string: bool | None = None) -> None:
         """Begin a parameter; `is_string` where the markup itself says whether it is one."""
-        self._begun = _OpenParameter(key, pattern, is_string)
+        self._current = _OpenParameter(key, pattern, is_string)
         self.undeclared += key not in self._named.declared
         if self.pieces:
             self.pieces.begin(key, pattern, is_string=is_string)
 
     def rename(self, key: str) -> None:
         """Give the parameter that has begun the name of another, unless that is its own, or it is declared."""
-        if self._begun.key not in self._named.declared:
-            self._begun.key = key
+        if self._current.key not in self._named.declared:
+            self._current.key = key
             self.undeclared -= 1
             self._repairs[Repair.ONLY_PARAMETER.of(key)] = None
 
-    def add(self, text: str) -> None:
+    def add_text(self, text: str) -> None:
         """Take more of the value of the parameter that has begun."""
-        self._begun.value.append(text)
+        self._current.value.append(text)
         if self.pieces:
             self.pieces.feed(text)
 
     @property
     def value(self) -> str:
         """Return the text of the value that is read, so far."""
-        return "".join(self._begun.value)
+        return "".join(self._current.value)
 
     @property
     def is_empty(self) -> bool:
         """True if the value that is read has no text yet."""
-        return not any(text.strip() for text in self._begun.value)
+        return not any(text.strip() for text in self._current.value)
 
     def end(self, *, doubled: bool = False) -> None:
         """Take the value of the parameter, which is complete; `doubled` if it has several closers."""
-        begun, given = self._begun, self.given
+        begun, given = self._current, self.given
         key = begun.key
         again, before = key in given, given.get(key)
-        self._set(key, "".join(begun.value), begun.pattern, begun.is_string)
+        self._read_value(key, "".join(begun.value), begun.pattern, begun.is_string)
         if again:
             self._repairs[Repair.REPEATED.of(key)] = None
-            if not self._twice and dump_json(before) != dump_json(given[key]):
-                self._twice = key
+            if not self._conflicting and dump_json(before) != dump_json(given[key]):
+                self._conflicting = key
         if doubled:
             self._repairs[Repair.DOUBLED_CLOSER] = None
         self._note_undeclared(key)
@@ -184,19 +184,19 @@ class Parameters:
 
     def truncate_value(self, size: int) -> None:
         """Take no more than the beginning of this size for the value of the parameter that has begun."""
-        self._begun.value[:] = [self.value[:size]]
+        self._current.value[:] = [self.value[:size]]
 
     def pass_over(self) -> None:
         """Leave the value of the parameter out, of a call that is too long: its name decides what tags mean."""
-        self.given[self._begun.key] = None
+        self.given[self._current.key] = None
 
     def spill(self) -> None:
         """Forget the value that is read."""
-        self._begun.value.clear()
+        self._current.value.clear()
 
     def read_attributes(self, tag: str) -> bool:
         """Take them from the rest of an opening tag; False if it is not whole yet, or they do not fit."""
-        arguments = parameter.read_attributes(tag, self._named.takes)
+        arguments = parameter.read_attributes(tag, self._named.schema)
         if arguments is None:
             return False
         self._repairs[Repair.ATTRIBUTES] = None
@@ -205,19 +205,19 @@ class Parameters:
 
     # What a tag means
 
-    def wraps(self, key: str) -> bool:
+    def is_wrapper(self, key: str) -> bool:
         """True if an element of this name can only stand around the parameters, or around JSON."""
         declared = self._named.declared
         return bool(declared) and key in ARGUMENT_KEYS and key not in declared and not self.given
 
-    def begins_with_a_guess(self, key: str) -> bool:
+    def is_guess(self, key: str) -> bool:
         """True if an opener may be any tag: names are markup only if declared, and none was read yet."""
         declared = self._named.declared
         if self._syntax.dialect.names == "any" or key in declared:
             return False
         return not self.given.keys() & declared.keys()
 
-    def quotes(self, key: str) -> bool:
+    def is_content(self, key: str) -> bool:
         """Return True if a bare tag after a closer is content: it is no parameter's but another tool's."""
         bare = self._syntax.dialect.names == "declared" and key not in self._named.declared
         return bare and self._named.find_tool(key) is not None
@@ -226,8 +226,8 @@ class Parameters:
 
     def complete(self, body: str) -> None:
         """Take them as complete, as far as `body` allows it. Raises `envelope.NotACall`."""
-        if self._twice:
-            raise envelope.NotACall(f"{self._twice!r} is given twice")
+        if self._conflicting:
+            raise envelope.NotACall(f"{self._conflicting!r} is given twice")
         self._split_absorbed(body)
 
     def check_values(self) -> None:
@@ -250,7 +250,7 @@ class Parameters:
         """
         syntax, named = self._syntax, self._named
         missing = [key for key in named.declared if key not in self.given]
-        required = [key for key in missing if key in named.takes.required]
+        required = [key for key in missing if key in named.schema.required]
         if required and Repair.MISSING_CLOSER in self._repairs:
             raise envelope.NotACall(f"{required[0]!r} is missing: its end may be, too")
         if self.balance > 0 and syntax.parameters.shares_closer:
@@ -280,7 +280,7 @@ class Parameters:
         closers = {key: syntax.parameters.closer(key) for key in keys}
         opener = syntax.parameters.opener(tuple(keys.values()))
         tail = [text for tag in syntax.closing_tags(self._named.written) for text in (tag, *_BETWEEN.split(tag))]
-        needed = map(escaped, self._named.takes.required)
+        needed = map(escaped, self._named.schema.required)
         if (ending := unslash_closer(syntax, self._named.written)) and syntax.parameters.shares_closer:
             closed = rf"(?<={re.escape(syntax.parameters.closer(''))})\s*{re.escape(ending)}\s*\Z"
             body = re.sub(closed, lambda _: tail[0], body)
@@ -293,14 +293,14 @@ class Parameters:
         self._repairs.clear()
         self._repairs |= dict.fromkeys(tagged[1] or [repair])
         for written, text in tagged[0].items():
-            self._set(keys[written], text)
+            self._read_value(keys[written], text)
             self._note_undeclared(keys[written])
         return True
 
     def _read_unclosed_value(self, written: str, text: str, last: bool) -> str | None:
         """Return a value without closing tag, up to the next parameter or the end; None if that cannot be told."""
         syntax = self._syntax
-        if not self._named.takes.accepts_text(syntax.dialect.unescape_key(written)):
+        if not self._named.schema.accepts_text(syntax.dialect.unescape_key(written)):
             return text  # white space around it says nothing
         after = syntax.call.partition("{params}")[2] if last else ""
         more = after[: len(after) - len(after.lstrip())]
@@ -308,9 +308,9 @@ class Parameters:
 
     def _note_undeclared(self, key: str) -> None:
         """Note an undeclared parameter, unless the schema itself says that there may be more than it declares."""
-        self._repairs |= dict.fromkeys(parameter.list_undeclared((key,), self._named.takes))
+        self._repairs |= dict.fromkeys(parameter.list_undeclared((key,), self._named.schema))
 
-    def _set(self, key: str, text: str, pattern: int = 0, is_string: bool | None = None) -> None:
+    def _read_value(self, key: str, text: str, pattern: int = 0, is_string: bool | None = None) -> None:
         """Read a value from the text between its tags."""
         syntax, dialect = self._syntax, self._syntax.dialect
         text = parameter.strip_frame(text, syntax.parameters.frame(pattern), syntax.parameters.patterns[pattern])
@@ -326,7 +326,7 @@ class Parameters:
         if in_section and (inner := parameter.unwrap_cdata(text)) is not None:
             text = inner
             self._repairs.update({Repair.CDATA: None} if strange else {})
-        takes, mark = self._named.takes, syntax.child_mark
+        takes, mark = self._named.schema, syntax.child_mark
         no_text = is_string is False or not takes.accepts_text(key)
         if dialect.values == "typed" and not is_string and no_text and text.lstrip().startswith("<"):
             with contextlib.suppress(ValueError):

@@ -15,24 +15,24 @@ from typing import Any
 
 import msgspec
 
-from vtc.dialects.reading.call import ENDS_STRING, InCall, InJson
+from vtc.dialects.reading.call import FIND_STRING_END, InCall, InJson
 from vtc.dialects.reading.context import (
-    CONTEXT,
-    KNOWN_NOTHING,
-    WHITE,
+    LOOKBEHIND_CHARACTERS,
+    NO_MODEL_FACTS,
+    WHITESPACE,
     Begins,
     Context,
-    Inside,
     Last,
     ModelFacts,
     NotCompared,
     ReasoningTarget,
+    StateHandler,
     StepOutcome,
     UnknownTools,
     Verdict,
-    out_of_reasoning,
+    extract_from_reasoning,
 )
-from vtc.dialects.reading.text import KINDS, InReasoning, InText
+from vtc.dialects.reading.text import REASONING_EVENTS, InReasoning, InText
 from vtc.dialects.reading.transitions import TABLE, State, StateRow, Step
 from vtc.dialects.reading.value import InValue
 from vtc.dialects.syntax.grammar import Grammar
@@ -41,14 +41,14 @@ from vtc.events import Event, Reasoning, Text, Tool
 
 __all__ = ["Begins", "ModelFacts", "NotCompared", "Reader", "ReasoningTarget", "UnknownTools"]
 
-MOST_AT_ONCE = 1 << 16
+MAX_CHUNK_CHARACTERS = 1 << 16
 """Characters that are searched at once."""
-INDENTING = " \t\r>"
+INDENT_CHARACTERS = " \t\r>"
 """What may stand before markup that must start its line."""
 
-STEPS = 4
+STEPS_PER_CHARACTER = 4
 """Steps that a character may take: of most texts none does, and of those that are read twice two."""
-SPARE = 64
+SPARE_STEPS = 64
 """Steps that a text of any length may take."""
 
 _TEXT = Last.TEXT
@@ -57,9 +57,9 @@ _TEXT = Last.TEXT
 class HeldCall(msgspec.Struct, frozen=True, gc=False):
     """Tells which text of a call that is held the reader may be told later."""
 
-    more: Callable[[str], object] | None
+    find_structure: Callable[[str], object] | None
     """Finds what is more than text of the call; None if all text is to be read."""
-    room: int
+    room_bytes: int
     """Bytes of such text that it may yet have."""
 
 
@@ -78,21 +78,21 @@ class Reader:
     """
 
     __slots__ = (
-        "_again",
-        "_at",
         "_context",
         "_cursor",
-        "_first",
-        "_inside",
-        "_left",
+        "_find_token_start",
+        "_handler",
+        "_last_at",
+        "_last_seek",
+        "_recounted",
         "_row",
         "_scan",
-        "_seek",
         "_speech",
         "_state",
+        "_steps_left",
     )
 
-    _inside: Inside
+    _handler: StateHandler
     _row: StateRow[Any]
 
     def __init__(
@@ -106,7 +106,7 @@ class Reader:
         think: ReasoningTarget = "reasoning_content",
         begins: Begins = "text",
         incremental: bool = False,
-        own: ModelFacts = KNOWN_NOTHING,
+        own: ModelFacts = NO_MODEL_FACTS,
         client_dialect: str | None = None,
     ) -> None:
         self._context = context = Context(
@@ -122,23 +122,23 @@ class Reader:
             client_dialect=client_dialect,
         )
         self._cursor = context.cursor
-        self._speech = context.speech
-        self._first: Callable[[str], object] | None = None
+        self._speech = context.output
+        self._find_token_start: Callable[[str], object] | None = None
         """Finds where a token may begin in text that is still to come; None if all text is to be read."""
-        self._left = SPARE
+        self._steps_left = SPARE_STEPS
         """Steps that the text which is held may still take."""
-        self._again = 0
+        self._recounted = 0
         """Characters of it that were counted as they were read again."""
-        self._at = self._seek = -1
+        self._last_at = self._last_seek = -1
         """The place after the last step."""
         self._begin()
 
     def feed(self, text: str) -> list[Event]:
         """Read on; everything that can be told by now is returned. Raises `Livelock`."""
-        if len(text) > MOST_AT_ONCE:
-            return self._in_pieces(text)
-        cursor, first = self._cursor, self._first
-        if (forgotten := cursor.at - CONTEXT) > 0:  # no token can need that any more
+        if len(text) > MAX_CHUNK_CHARACTERS:
+            return self._feed_in_chunks(text)
+        cursor, first = self._cursor, self._find_token_start
+        if (forgotten := cursor.at - LOOKBEHIND_CHARACTERS) > 0:  # no token can need that any more
             cursor.text = cursor.text[forgotten:]
             cursor.at -= forgotten
             cursor.seek -= forgotten
@@ -147,18 +147,18 @@ class Reader:
             # No token begins in it, and nothing is held: the text itself is all there is to know.
             cursor.at = cursor.seek = len(cursor.text)
             speech = self._speech
-            if speech.last is _TEXT and self._row.spoken:
-                if speech.space or text[-1:] in WHITE:
-                    return speech.pass_on(text)
+            if speech.last is _TEXT and self._row.is_visible:
+                if speech.whitespace or text[-1:] in WHITESPACE:
+                    return speech.pass_through(text)
                 return [Text(text)]
-            return self._inside.plain(text)
-        self._left += STEPS * len(text)
-        self._read()
+            return self._handler.feed_plain(text)
+        self._steps_left += STEPS_PER_CHARACTER * len(text)
+        self._advance()
         return [] if self._context.beginning.undecided else self._speech.take()
 
-    def _in_pieces(self, text: str) -> list[Event]:
+    def _feed_in_chunks(self, text: str) -> list[Event]:
         """Read a text that is long piece by piece: no one else gets on while an expression searches it."""
-        pieces = (text[at : at + MOST_AT_ONCE] for at in range(0, len(text), MOST_AT_ONCE))
+        pieces = (text[at : at + MAX_CHUNK_CHARACTERS] for at in range(0, len(text), MAX_CHUNK_CHARACTERS))
         events: list[Event] = []
         for event in (event for piece in pieces for event in self.feed(piece)):
             if isinstance(event, Text | Reasoning) and events and type(events[-1]) is type(event):
@@ -169,20 +169,20 @@ class Reader:
     def finish(self, *, complete: bool = True) -> list[Event]:
         """End the message, which is not `complete` if it was cut off (`finish_reason: length`). Raises `Livelock`."""
         self._cursor.final, self._context.complete = True, complete
-        self._left += SPARE
-        self._read()
+        self._steps_left += SPARE_STEPS
+        self._advance()
         while (end := self._row.end) is not None:
-            self._go(end, end.action(self._inside))
-            self._read()
+            self._transition(end, end.action(self._handler))
+            self._advance()
         beginning = self._context.beginning
         if beginning.prompted:
             self._decide_prompted(complete=complete)
         beginning.undecided = beginning.prompted = False
         if complete and self._speech.is_silent:  # as where reasoning came by another way
-            for call in out_of_reasoning(beginning.thought):
+            for call in extract_from_reasoning(beginning.calls_in_reasoning):
                 self._speech.add_call(call)
-        beginning.thought = []
-        self._speech.end()
+        beginning.calls_in_reasoning = []
+        self._speech.flush_whitespace()
         return self._speech.take()
 
     def _decide_prompted(self, *, complete: bool) -> None:
@@ -196,8 +196,8 @@ class Reader:
         if complete:
             context.beginning.began_inside = False
             return
-        if thoughts := self._speech.take_back()[0]:
-            self._speech.emit(KINDS[context.think](thoughts))
+        if thoughts := self._speech.retract()[0]:
+            self._speech.emit(REASONING_EVENTS[context.think](thoughts))
         self._enter(State.REASONING)
 
     def skip_passed(self, text: str) -> None:
@@ -205,16 +205,16 @@ class Reader:
         cursor, rule = self._cursor, self._scan.plain if self._scan else None
         if rule and rule.later and rule.later in text:
             self.feed(text)
-            self._speech.space.clear()
+            self._speech.whitespace.clear()
             text = ""
-        cursor.text = (cursor.text + text)[-CONTEXT:]
+        cursor.text = (cursor.text + text)[-LOOKBEHIND_CHARACTERS:]
         cursor.at = cursor.seek = len(cursor.text)
 
     def release_whitespace(self) -> str:
         """Take note that the white space which waited has left as text; return it."""
-        return self._speech.take_space() if self._speech.space else ""
+        return self._speech.take_whitespace() if self._speech.whitespace else ""
 
-    def whole(self, text: str) -> list[Event]:
+    def read_whole(self, text: str) -> list[Event]:
         """Read a text that is complete."""
         return [*self.feed(text), *self.finish()]
 
@@ -241,22 +241,24 @@ class Reader:
 
     def release(self) -> list[Event]:
         """Give back what is held as text, and read no more (upstream turned out to send `tool_calls` itself)."""
-        inside = self._inside
-        inside.release("the reply has native tool calls")
-        if isinstance(inside, InReasoning):
-            inside.say(len(self._cursor.text))
+        handler = self._handler
+        handler.release("the reply has native tool calls")
+        if isinstance(handler, InReasoning):
+            handler.emit_reasoning(len(self._cursor.text))
         else:
-            self._speech.say(self._cursor.take_all())
+            self._speech.add_text(self._cursor.consume_all())
         self._context.beginning.undecided = False
-        self._speech.end(as_text=True)
-        self._first = None
+        self._speech.flush_whitespace(as_text=True)
+        self._find_token_start = None
         return self._speech.take()
 
     def record_reasoning(self) -> None:
         """Note that the reasoning came by another way: a reply that was to begin inside of it does not."""
         if self._state in (State.START, State.PROMPTED):
-            self._context.beginning.is_text()
-            self._context.beginning.show(began_inside=False)  # an earlier block may have shown that it did
+            self._context.beginning.mark_as_text()
+            self._context.beginning.record_began_inside(
+                began_inside=False
+            )  # an earlier block may have shown that it did
 
     @property
     def in_reasoning(self) -> bool:
@@ -277,113 +279,113 @@ class Reader:
     def shows_beginning(self) -> bool:
         """True if that counts for other replies, too; a closing tag amid a line may be one that the reply speaks of."""
         beginning = self._context.beginning
-        return beginning.shows and beginning.began_inside is not None
+        return beginning.is_certain and beginning.began_inside is not None
 
     @property
-    def held(self) -> int:
+    def held_characters(self) -> int:
         """Characters that are kept of the text, calls aside."""
         return len(self._cursor.text)
 
     @property
-    def waits(self) -> bool:
+    def has_pending_whitespace(self) -> bool:
         """True if white space waits."""
-        return bool(self._speech.space)
+        return bool(self._speech.whitespace)
 
     @property
-    def plain(self) -> PlainRule | None:
+    def plain_rule(self) -> PlainRule | None:
         """Tell which text may leave unread once the white space that waits has left (`spaced`); None if none may."""
         speech, cursor = self._speech, self._cursor
-        if not self._row.spoken or self._first is None or speech.last is not _TEXT:
+        if not self._row.is_visible or self._find_token_start is None or speech.last is not _TEXT:
             return None
         line = cursor.text.rpartition("\n")[2]
-        if not line.strip(INDENTING) or ": |" in line or ": >" in line:
+        if not line.strip(INDENT_CHARACTERS) or ": |" in line or ": >" in line:
             return None  # at the beginning of a line, where more is markup than within it, or after a key of YAML
         return self._scan.plain if self._scan else None
 
     @property
     def held_call(self) -> HeldCall | None:
         """Tell which text only makes the call longer that is held; None if no call is, or not as a whole."""
-        inside = self._inside
-        if not isinstance(inside, InCall | InJson | InValue) or inside.call.pieces or inside.call.text.spilled:
+        handler = self._handler
+        if not isinstance(handler, InCall | InJson | InValue) or handler.call.pieces or handler.call.text.spilled:
             return None
-        more = ENDS_STRING if self._first and isinstance(inside, InJson) else self._first
-        return HeldCall(more, self._context.most_held - inside.call.text.size)
+        more = FIND_STRING_END if self._find_token_start and isinstance(handler, InJson) else self._find_token_start
+        return HeldCall(more, self._context.max_held - handler.call.text.size)
 
     def _begin(self) -> None:
-        self._inside = InText(self._context)
+        self._handler = InText(self._context)
         self._enter(State.START)
 
-    def _read(self) -> None:
+    def _advance(self) -> None:
         """Read as far as can be told by now."""
         context, cursor = self._context, self._cursor
-        self._at = -1
+        self._last_at = -1
         while True:
             row, scan = self._row, self._scan
             if scan is None:
                 assert row.otherwise is not None
-                outcome = row.otherwise.action(self._inside)
+                outcome = row.otherwise.action(self._handler)
                 if outcome is Verdict.WAIT:
                     break
-                self._go(row.otherwise, outcome)
+                self._transition(row.otherwise, outcome)
                 continue
             find = scan.search if row.text else scan.match
             token_match = find(cursor.text, cursor.seek, final=cursor.final, offers=context.offers)
             token = token_match.lastgroup or "" if token_match else ""
             if token_match and not token.startswith("hold"):
                 step = row.steps[token]
-                self._go(step, step.action(self._inside, token_match))
+                self._transition(step, step.action(self._handler, token_match))
             elif not token_match and row.otherwise and (cursor.final or not row.text):
-                self._go(row.otherwise, row.otherwise.action(self._inside))
+                self._transition(row.otherwise, row.otherwise.action(self._handler))
             elif row.text:
-                outcome = row.text.action(self._inside, token_match.start() if token_match else len(cursor.text))
+                outcome = row.text.action(self._handler, token_match.start() if token_match else len(cursor.text))
                 if outcome is None:
                     break
-                self._go(row.text, outcome)
+                self._transition(row.text, outcome)
             else:
                 break
-        self._first = None
+        self._find_token_start = None
         # If nothing is held, and no call was made on this line, what follows may be plain.
         if cursor.at == len(cursor.text):
-            if row.spoken:
-                self._left, self._again = SPARE, 0
+            if row.is_visible:
+                self._steps_left, self._recounted = SPARE_STEPS, 0
             if not (context.beginning.undecided or self._speech.line_fate):
                 if scan is None:
-                    self._first = self._inside.passes if isinstance(self._inside, InJson) else None
-                elif row.flows and scan.plain:
-                    self._first = scan.first.search
+                    self._find_token_start = self._handler.find_structure if isinstance(self._handler, InJson) else None
+                elif row.skips_plain and scan.plain:
+                    self._find_token_start = scan.first.search
 
-    def _go(self, step: Step, outcome: StepOutcome) -> None:
+    def _transition(self, step: Step, outcome: StepOutcome) -> None:
         """Go to the state that follows a step. Raises `Livelock`."""
         data = None
         if isinstance(outcome, tuple):
             outcome, data = outcome
-        state = step.next if outcome is None else step.others[outcome]
+        state = step.next if outcome is None else step.by_verdict[outcome]
         at, seek = self._cursor.at, self._cursor.seek
-        self._left -= 1
-        if (self._left < 0 and not self._reads_again()) or (
-            at == self._at and seek == self._seek and state is self._state
+        self._steps_left -= 1
+        if (self._steps_left < 0 and not self._grant_steps()) or (
+            at == self._last_at and seek == self._last_seek and state is self._state
         ):
             raise Livelock(f"no progress in state {self._state.value!r}, at {step.action.__qualname__}")
-        self._at, self._seek = at, seek
+        self._last_at, self._last_seek = at, seek
         if data is not None:
-            self._inside = TABLE[state].inside(self._context, data)
+            self._handler = TABLE[state].handler(self._context, data)
         elif state is self._state:
             return
         self._enter(state)
 
-    def _reads_again(self) -> bool:
+    def _grant_steps(self) -> bool:
         """Allow steps for text that is given back to be read again: as it came, most took none and was not counted."""
-        more = len(self._cursor.text) - self._again
+        more = len(self._cursor.text) - self._recounted
         if more <= 0:
             return False
-        self._left += STEPS * more
-        self._again += more
+        self._steps_left += STEPS_PER_CHARACTER * more
+        self._recounted += more
         return True
 
     def _enter(self, state: State) -> None:
         self._state = state
         self._row = row = TABLE[state]
-        if not isinstance(self._inside, row.inside):
-            self._inside = row.inside(self._context)
-        self._scan = row.scan(self._inside)
-        self._first = None
+        if not isinstance(self._handler, row.handler):
+            self._handler = row.handler(self._context)
+        self._scan = row.scan(self._handler)
+        self._find_token_start = None

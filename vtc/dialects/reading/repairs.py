@@ -14,15 +14,15 @@ from vtc.dialects.arguments import broken_json, broken_kwargs, parameter
 from vtc.dialects.arguments.broken_json import ExpectedObject
 from vtc.dialects.arguments.gemma import GemmaBody, close_last_string
 from vtc.dialects.arguments.json_object import JsonBody, escape_surrogates, render_members, split_items
-from vtc.dialects.bounded_cache import COMPILED, PER_CHARACTER
+from vtc.dialects.bounded_cache import BYTES_PER_PATTERN_CHARACTER, COMPILED_PATTERNS
 from vtc.dialects.repair import Repair
 from vtc.dialects.syntax.forms import last_tag
 
-MOST_CLOSERS = 16
+MAX_CALL_ENDS = 16
 """Places in a text at which a broken call is taken to end."""
-MOST_SEARCHES = 2
+MAX_JSON_SEARCHES = 2
 """Places of these at which it is searched for what is missing in JSON."""
-LEAST_LETTERS = 3
+MIN_CLOSER_LETTERS = 3
 """Letters of a closing tag's name by which it is known; with fewer it may be any other's."""
 
 # JSON bodies
@@ -36,44 +36,44 @@ class RepairedBody(NamedTuple):
     end: int
 
 
-def json_bodies(text: str, closers: Sequence[str], expected: ExpectedObject) -> RepairedBody | None:
+def repair_json(text: str, closers: Sequence[str], expected: ExpectedObject) -> RepairedBody | None:
     """Return the objects of a broken JSON body as strict JSON; None if it cannot be told what they are.
 
     `text` is what stands after the head of a call, `closers` the closing tags of its dialect. Text may follow the
     call only after a closer that cannot be inside of it; and where there are closers in a string that does not end,
     it may have ended before any of them.
     """
-    body = _without_closers(text.lstrip(), closers)
+    body = _strip_closers(text.lstrip(), closers)
     closed = len(body) < len(text.strip())
-    in_string = not any(closer in body for closer in closers) and _only_frames(text.lstrip()[len(body) :])
+    in_string = not any(closer in body for closer in closers) and _has_only_frame(text.lstrip()[len(body) :])
     whole = _repair_values(body, closers, expected, closed=closed, in_string=in_string)
     if whole:
         return RepairedBody(*whole, len(text))
     last = len(text.rstrip())
     places = [match.end() for closer in closers for match in re.finditer(re.escape(closer), text)]
-    for place, end in enumerate(sorted(places)[:MOST_CLOSERS]):
+    for place, end in enumerate(sorted(places)[:MAX_CALL_ENDS]):
         if end == last and len(places) == 1:
             break  # that was all of it
-        body = _without_closers(text[:end].lstrip(), closers)
+        body = _strip_closers(text[:end].lstrip(), closers)
         # With several closers the first may be content, and then a body up to it is cut off.
         mended = (
             _repair_values(body, closers, expected, closed=True, in_string=False)
             if len(places) == 1
             else _read_tolerantly(body)
-            or (_search_reading(body, expected, closed=False) if place < MOST_SEARCHES else None)
+            or (_search_reading(body, expected, closed=False) if place < MAX_JSON_SEARCHES else None)
         )
         if mended:
             return RepairedBody(*mended, end)
     return None
 
 
-def gemma_body(text: str, closers: Sequence[str], quote: str) -> RepairedBody | None:
+def repair_gemma(text: str, closers: Sequence[str], quote: str) -> RepairedBody | None:
     """Return the object of a body in Gemma's writing that lacks its end, where the call has one, if in part.
 
     What is missing is the token after the last string, or brackets after a value that shows its own end.
     """
     whole = text.strip()
-    body, corrupt = without_corrupt_closer(_without_closers(whole, closers), closers)
+    body, corrupt = strip_corrupt_closers(_strip_closers(whole, closers), closers)
     notes = [Repair.CORRUPT_CLOSER] if corrupt else []
     for tried, repair in (
         (body, ""),
@@ -90,12 +90,12 @@ def gemma_body(text: str, closers: Sequence[str], quote: str) -> RepairedBody | 
     return None
 
 
-def kwargs_body(text: str, closers: Sequence[str]) -> RepairedBody | None:
+def repair_kwargs(text: str, closers: Sequence[str]) -> RepairedBody | None:
     """Return the arguments of a Python call with quotes in its strings that are not escaped; None if it cannot be told.
 
     Only where the call has its end: a bracket, and nothing but closers of the section after it.
     """
-    inner = _without_closers(text, closers)
+    inner = _strip_closers(text, closers)
     end = len(inner) + len(text[len(inner) :]) - len(text[len(inner) :].lstrip())
     closing = _BRACKETS.match(text, end)
     read = broken_kwargs.read(inner) if closing else None
@@ -107,10 +107,10 @@ def kwargs_body(text: str, closers: Sequence[str]) -> RepairedBody | None:
 _BRACKETS = re.compile(r"\)+")
 
 
-def _without_closers(text: str, closers: Sequence[str]) -> str:
+def _strip_closers(text: str, closers: Sequence[str]) -> str:
     """Text without the closing tags at its end; as it is if there are none."""
     body = text
-    for _ in range(MOST_CLOSERS):
+    for _ in range(MAX_CALL_ENDS):
         ending = [closer for closer in closers if body.rstrip().endswith(closer)]
         if not ending:
             break
@@ -127,8 +127,8 @@ def _repair_values(
     """
     notes: list[str] = []
     written = body
-    body, corrupt = without_corrupt_closer(body, closers)
-    in_string = in_string and (closed or corrupt) and _only_frames(written[len(body) :])
+    body, corrupt = strip_corrupt_closers(body, closers)
+    in_string = in_string and (closed or corrupt) and _has_only_frame(written[len(body) :])
     if corrupt:
         notes.append(Repair.CORRUPT_CLOSER)
     if (fenced := body.rstrip()).endswith("```"):
@@ -139,8 +139,8 @@ def _repair_values(
     if escaped:
         body, notes = unescape_body(body) or body, [*notes, Repair.ESCAPED_JSON]
     if body.startswith("{{") and body.rstrip().endswith("}}"):
-        body, notes = _without_doubled_braces(body), [*notes, Repair.DOUBLED_BRACES]
-    if (straight := _with_straight_quotes(body)) is not None:
+        body, notes = _undouble_braces(body), [*notes, Repair.DOUBLED_BRACES]
+    if (straight := _straighten_quotes(body)) is not None:
         body, notes = straight, [*notes, Repair.JSON_TYPOGRAPHIC_QUOTES]
     mended = _read_tolerantly(body, closers, cut="anywhere" if in_string else "behind")
     mended = mended or _search_reading(body, expected, closed=closed or corrupt, listed=True)
@@ -149,12 +149,12 @@ def _repair_values(
     return (mended[0], [*notes, *mended[1]]) if mended else None
 
 
-def _only_frames(text: str) -> bool:
+def _has_only_frame(text: str) -> bool:
     """True if no more than a closing tag's own line break stands before it: any other may be the string's."""
     return text[: len(text) - len(text.lstrip())] in ("", "\n", "\r\n")
 
 
-def _without_doubled_braces(body: str) -> str:
+def _undouble_braces(body: str) -> str:
     """Text in which braces stand once that a template for the prompt has doubled: the outer ones, or all."""
     inner = body.rstrip()[1:-1]
     reader = JsonBody(lenient=False)
@@ -162,7 +162,7 @@ def _without_doubled_braces(body: str) -> str:
     return inner if reader.done else _DOUBLED.sub(lambda match: match[0][0] if match[0] in "{{}}" else match[0], body)
 
 
-def _with_straight_quotes(body: str) -> str | None:
+def _straighten_quotes(body: str) -> str | None:
     """JSON with its own quotation marks for those of typography around a key or a value; None if there are none.
 
     None also where one of these strings holds any such mark: it could end at each.
@@ -215,7 +215,7 @@ def _read_tolerantly(
         at = gap.end() if gap else at
     if len(values) > 1:
         names[Repair.SEVERAL_OBJECTS] = None
-    return (_each(values), list(names)) if values else None
+    return (_flatten_arrays(values), list(names)) if values else None
 
 
 _GAP = re.compile(r"[ \t\r\n,;]*")
@@ -227,10 +227,10 @@ def _search_reading(
     """Search for the one reading of JSON that lacks commas, colons or quotes; None if there is none."""
     is_json = listed or body.startswith(("{", "["))
     read = broken_json.read(body, expected, closed=closed, listed=listed) if is_json else None
-    return (_each([read.text]), read.repairs) if read else None
+    return (_flatten_arrays([read.text]), read.repairs) if read else None
 
 
-def _each(bodies: Sequence[str]) -> list[str]:
+def _flatten_arrays(bodies: Sequence[str]) -> list[str]:
     """Objects stand for themselves, arrays for what is in them."""
     return [item for text in bodies for item in (split_items(text) if text.startswith("[") else [text])]
 
@@ -240,16 +240,18 @@ def unescape_body(text: str) -> str | None:
     return parameter.unescape_json_text(text) if "\\" in text else text
 
 
-def without_corrupt_closer(text: str, closers: Iterable[str]) -> tuple[str, bool]:
+def strip_corrupt_closers(text: str, closers: Iterable[str]) -> tuple[str, bool]:
     """Text without the garbled closing tags at its end, and whether there were any.
 
     Of a garbled closer there is a bracket at least, since a word alone may be content: `</invo`, `/invoke>`, `invoke>`,
     or the beginning of one glued to the end of another, as in `invfunction_calls>`.
     """
     known = tuple(sorted(set(closers)))
-    pattern, longest = COMPILED.get_or_make(("corrupt", known), lambda: _corrupt(known), _size)
+    pattern, longest = COMPILED_PATTERNS.get_or_make(
+        ("corrupt", known), lambda: _compile_corrupt_closer(known), _estimate_bytes
+    )
     rest = text
-    for _ in range(MOST_CLOSERS):
+    for _ in range(MAX_CALL_ENDS):
         ending = rest.rstrip()
         closer = pattern.search(ending, max(0, len(ending) - longest))
         if not closer:
@@ -258,27 +260,29 @@ def without_corrupt_closer(text: str, closers: Iterable[str]) -> tuple[str, bool
     return rest, rest != text
 
 
-def _size(compiled: tuple[re.Pattern[str], int]) -> int:
-    return len(compiled[0].pattern) * PER_CHARACTER
+def _estimate_bytes(compiled: tuple[re.Pattern[str], int]) -> int:
+    return len(compiled[0].pattern) * BYTES_PER_PATTERN_CHARACTER
 
 
-def _corrupt(closers: tuple[str, ...]) -> tuple[re.Pattern[str], int]:
+def _compile_corrupt_closer(closers: tuple[str, ...]) -> tuple[re.Pattern[str], int]:
     """Compile an expression for a garbled closer at the end of a text; return it with the most characters of one."""
     names = [name for closer in closers if (name := closer.strip("</> \n"))]
     if not names:
         return re.compile(r"(?!)"), 0
-    long = [name for name in names if len(name) >= LEAST_LETTERS]
-    beginnings = {name[:n] for name in long for n in range(LEAST_LETTERS, len(name) + 1)}
-    last_parts = {name[n:] for name in long for n in range(len(name) - LEAST_LETTERS + 1)}
-    whole, first, last = _choice(names), _choice(beginnings), _choice(last_parts)
+    long = [name for name in names if len(name) >= MIN_CLOSER_LETTERS]
+    beginnings = {name[:n] for name in long for n in range(MIN_CLOSER_LETTERS, len(name) + 1)}
+    last_parts = {name[n:] for name in long for n in range(len(name) - MIN_CLOSER_LETTERS + 1)}
+    whole, first, last = _join_alternatives(names), _join_alternatives(beginnings), _join_alternatives(last_parts)
     glued = rf"(?!{whole}>){first}{last}"
-    marked = _choice([name for name in long if not name[0].isalnum()])  # of a special token, without its slash
-    ends = rf"</(?:{glued}|{first}|{whole})>?|<{marked}>|/{whole}>|(?<![\w/.-]){_choice(long)}>|{glued}>"
+    marked = _join_alternatives(
+        [name for name in long if not name[0].isalnum()]
+    )  # of a special token, without its slash
+    ends = rf"</(?:{glued}|{first}|{whole})>?|<{marked}>|/{whole}>|(?<![\w/.-]){_join_alternatives(long)}>|{glued}>"
     pattern = re.compile(rf"(?:{ends})\Z")
     return pattern, 2 * max(map(len, names)) + len("</>")
 
 
-def _choice(words: Collection[str]) -> str:
+def _join_alternatives(words: Collection[str]) -> str:
     """One of some words; finds nothing if there are none."""
     if not words:
         return "(?!)"
@@ -289,7 +293,7 @@ def is_partial_closer(text: str, closers: Iterable[str]) -> bool:
     """Tell whether text that stands after what is complete is the beginning of a closer, or a garbled one."""
     text = text.strip()
     begun = any(closer.startswith(text) or closer.strip("</>").startswith(text) for closer in closers)
-    return begun or without_corrupt_closer(text, closers)[0] == ""
+    return begun or strip_corrupt_closers(text, closers)[0] == ""
 
 
 # Tagged bodies
@@ -312,22 +316,22 @@ def read_tagged(
     exactly once (or twice in a row), every required one must be there, and nothing may stand outside of them.
     """
     notes: dict[str, None] = {}
-    body = _without_closers(text, tail)
+    body = _strip_closers(text, tail)
     ended = body != text
-    body = _with_space(body, text)  # a value may end with it
+    body = _restore_whitespace(body, text)  # a value may end with it
     garbled = False
     if not ended:
-        rest, garbled = without_corrupt_closer(body, tail)
-        body = _with_space(rest, body) if garbled else body
+        rest, garbled = strip_corrupt_closers(body, tail)
+        body = _restore_whitespace(rest, body) if garbled else body
         notes.update({Repair.CORRUPT_CLOSER: None} if garbled else {})
-    openers = _openers(heads, body, closers)
+    openers = _find_openers(heads, body, closers)
     if not openers or body[: next(iter(openers.values())).start].strip() or set(required) - {*openers}:
         return None
     values: dict[str, str] = {}
     for (key, opener), following in zip(openers.items(), [*[*openers.values()][1:], None], strict=True):
         piece = body[opener.end : following.start if following else None]
         closer = closers[key]
-        value, note = _closed_value(piece, closer, [] if following else tail, openings)
+        value, note = _split_value(piece, closer, [] if following else tail, openings)
         if note == Repair.MISSING_PARAMETER_CLOSER:
             # The last one is complete only where the call's own end follows it.
             value = unclosed(key, piece, not following) if following or ended or garbled else None
@@ -353,7 +357,7 @@ class _ParameterOpener(NamedTuple):
     doubled: bool = False
 
 
-def _openers(heads: re.Pattern[str], body: str, closers: Mapping[str, str]) -> dict[str, _ParameterOpener] | None:
+def _find_openers(heads: re.Pattern[str], body: str, closers: Mapping[str, str]) -> dict[str, _ParameterOpener] | None:
     """Return the openers of parameters; None if one opens twice.
 
     An opener whose last tag stands there twice is one, and in its own value it is a word.
@@ -366,7 +370,9 @@ def _openers(heads: re.Pattern[str], body: str, closers: Mapping[str, str]) -> d
             continue
         if key in openers:
             return None
-        twice = re.compile(rf"\s*{_choice([*filter(None, (head[0], last_tag(head[0])))])}")  # used with match
+        twice = re.compile(
+            rf"\s*{_join_alternatives([*filter(None, (head[0], last_tag(head[0])))])}"
+        )  # used with match
         while again := twice.match(body, end):
             end = again.end()
         openers[key] = _ParameterOpener(start, end, end > head.end())
@@ -374,7 +380,7 @@ def _openers(heads: re.Pattern[str], body: str, closers: Mapping[str, str]) -> d
     return openers
 
 
-def _closed_value(piece: str, closer: str, tail: Sequence[str], openings: Sequence[str]) -> tuple[str | None, str]:
+def _split_value(piece: str, closer: str, tail: Sequence[str], openings: Sequence[str]) -> tuple[str | None, str]:
     """Return a parameter's value and the repair that it took; no value if text follows its closer.
 
     Of the last parameter what follows may be all that there is of `tail`, the closing tags of the call.
@@ -388,9 +394,9 @@ def _closed_value(piece: str, closer: str, tail: Sequence[str], openings: Sequen
         if tail and (is_partial_closer(after, tail) or _TAG.fullmatch(after.strip())):
             return before, Repair.CORRUPT_CLOSER
         return None, ""
-    value, corrupt = without_corrupt_closer(piece, [closer])
+    value, corrupt = strip_corrupt_closers(piece, [closer])
     if corrupt:
-        return _with_space(value, piece), Repair.CORRUPT_PARAMETER_CLOSER
+        return _restore_whitespace(value, piece), Repair.CORRUPT_PARAMETER_CLOSER
     mark = closer[: closer.find("</")] if "</" in closer else ""
     before, bracket, tag = piece.rstrip().rpartition(f"{mark}<")
     if bracket and _TAG.fullmatch(f"<{tag}"):
@@ -406,7 +412,7 @@ _BEGUN = re.compile(r"</?[\w:.-]{0,64}\Z")
 _TAG = re.compile(r"</?[\w:.｜-]{1,64}>")
 
 
-def _with_space(value: str, piece: str) -> str:
+def _restore_whitespace(value: str, piece: str) -> str:
     """Return a value with the white space that it ends with in `piece`."""
     rest = piece[len(value) :]
     return value + rest[: len(rest) - len(rest.lstrip())]
@@ -424,7 +430,7 @@ _CUT = re.compile(r"[-+.\w]\Z|[{\[,:]\s*\Z")
 _OF_JSON = "[]{}(), "
 
 
-def json_closers(body: str, closers: Sequence[str]) -> Sequence[str] | None:
+def list_json_closers(body: str, closers: Sequence[str]) -> Sequence[str] | None:
     """List the closing tags that may follow a JSON body that is not whole; None if it is cut off within itself.
 
     Where all of the text is JSON that ends too early, no bracket of it closes the section.
@@ -435,9 +441,9 @@ def json_closers(body: str, closers: Sequence[str]) -> Sequence[str] | None:
         return closers
     if not reader.error:
         closers = [closer for closer in closers if closer.strip(_OF_JSON)]
-    if reader.in_string or any(closer in body for closer in closers) or without_corrupt_closer(body, closers)[1]:
+    if reader.in_string or any(closer in body for closer in closers) or strip_corrupt_closers(body, closers)[1]:
         return closers  # it ends there, or in a string, which is another matter
     stump, behind = body[at:].strip(), body[:at].rstrip()
-    if behind.endswith(('"', "}", "]")) and len(stump) >= LEAST_LETTERS and is_partial_closer(stump, closers):
+    if behind.endswith(('"', "}", "]")) and len(stump) >= MIN_CLOSER_LETTERS and is_partial_closer(stump, closers):
         return closers  # after a value no name begins
     return None if _CUT.search(body) else closers

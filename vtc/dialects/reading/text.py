@@ -6,83 +6,96 @@ import re
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
-from vtc.dialects.reading.after_call import EXCERPT
+from vtc.dialects.reading.after_call import MAX_EXCERPT_CHARACTERS
 from vtc.dialects.reading.call import CallBeginning, begin_call
-from vtc.dialects.reading.context import CONTEXT, MARKS, WHITE, Context, Last, SaysText, TokenMatch, Verdict
+from vtc.dialects.reading.context import (
+    LOOKBEHIND_CHARACTERS,
+    QUOTATION_MARKS,
+    WHITESPACE,
+    Context,
+    Last,
+    TextHandler,
+    TokenMatch,
+    Verdict,
+)
 from vtc.dialects.syntax.grammar import SPAN_END
 from vtc.dialects.syntax.scan import Scan, kind_of
 from vtc.dialects.syntax.tokens import INFO, SENTENCE_ENDS, SPECIAL_TOKENS, TokenKind
 from vtc.events import Event, Markup, Reasoning, Refusal, Text
 
-KINDS: dict[str, type[Reasoning | Text | Markup]] = {"reasoning_content": Reasoning, "keep": Text, "drop": Markup}
+REASONING_EVENTS: dict[str, type[Reasoning | Text | Markup]] = {
+    "reasoning_content": Reasoning,
+    "keep": Text,
+    "drop": Markup,
+}
 
 
-class InText(SaysText):
+class InText(TextHandler):
     """Plain text, and the beginning of a reply."""
 
     __slots__ = ()
 
-    def start(self) -> Scan:
+    def scan_start(self) -> Scan:
         return self.context.grammar.start
 
     def scan(self) -> Scan:
         return self.context.grammar.text
 
-    def answer_end(self) -> Scan:
+    def scan_answer(self) -> Scan:
         return self.context.grammar.answer
 
-    def marker(self, token: TokenMatch) -> None:
+    def drop_marker(self, token: TokenMatch) -> None:
         """Take out a marker of the model's that is no part of its message."""
-        self.say(token.start())
-        self.context.speech.mark(Markup(self.context.cursor.take(token.end())))
+        self.emit_text(token.start())
+        self.context.output.emit_in_place(Markup(self.context.cursor.consume(token.end())))
 
-    def answer(self, token: TokenMatch) -> None:
+    def open_answer(self, token: TokenMatch) -> None:
         """Begin what is text whatever it looks like."""
-        self.context.beginning.is_text()
-        self.marker(token)
+        self.context.beginning.mark_as_text()
+        self.drop_marker(token)
 
-    def think(self, token: TokenMatch) -> tuple[None, bool]:
+    def open_reasoning(self, token: TokenMatch) -> tuple[None, bool]:
         """Begin reasoning."""
         context = self.context
-        context.beginning.is_text()
-        context.beginning.show(began_inside=False)
+        context.beginning.mark_as_text()
+        context.beginning.record_began_inside(began_inside=False)
         write_tag(context, token)
         return None, True
 
     def close_empty_reasoning(self, token: TokenMatch) -> None:
         """End reasoning that is empty: its opening tag stands in the prompt."""
-        self.context.beginning.show(began_inside=True)
-        self.context.beginning.is_text()
+        self.context.beginning.record_began_inside(began_inside=True)
+        self.context.beginning.mark_as_text()
         write_tag(self.context, token)
 
-    def stray(self, token: TokenMatch) -> Literal[Verdict.REASONING] | None:
+    def handle_stray_closer(self, token: TokenMatch) -> Literal[Verdict.REASONING] | None:
         """Read a closing tag that nothing opened: the reply began inside, and was not taken to.
 
         What has left as text stays text. Else it is reasoning, and a call in it is made only at its end, if nothing
         else is said. After words on its line the tag may be one that the reply speaks of: it shows nothing for others.
         """
         context, beginning = self.context, self.context.beginning
-        self.say(token.start())
+        self.emit_text(token.start())
         if beginning.began_inside is None:
-            beginning.began_inside, beginning.shows = True, not context.speech.in_line
+            beginning.began_inside, beginning.is_certain = True, not context.output.in_line
         if not beginning.undecided:
-            self.say(token.end())
+            self.emit_text(token.end())
             return None
         beginning.undecided = False
-        thoughts, beginning.thought = context.speech.take_back()
+        thoughts, beginning.calls_in_reasoning = context.output.retract()
         before, opener, inside = _split_text(thoughts, token[0], context.grammar.reasoning.closing_tags)
         if opener:  # in the middle of the text, where none is read: what stands before it is no reasoning
             beginning.began_inside = False
-            context.speech.say(before)
-            if context.speech.space:
-                context.speech.emit(Text(context.speech.take_space()))
+            context.output.add_text(before)
+            if context.output.whitespace:
+                context.output.emit(Text(context.output.take_whitespace()))
             emit_tag(context, opener)
         if inside:
-            context.speech.emit(KINDS[context.think](inside))
+            context.output.emit(REASONING_EVENTS[context.think](inside))
         write_tag(context, token)
         return Verdict.REASONING
 
-    def other(self) -> Literal[Verdict.PROMPTED] | None:
+    def begin_text(self) -> Literal[Verdict.PROMPTED] | None:
         """Read what stands here as text, unless the reply may begin inside of the reasoning."""
         context, beginning = self.context, self.context.beginning
         context.cursor.seek = context.cursor.at
@@ -91,10 +104,10 @@ class InText(SaysText):
         beginning.begins = "text"
         return None
 
-    def first_call(self) -> Scan:
+    def scan_first_call(self) -> Scan:
         return self.context.grammar.first_call
 
-    def begins_with_call(self, _: TokenMatch) -> None:
+    def begin_with_call(self, _: TokenMatch) -> None:
         """Read a reply that begins with a call as text, as a closing tag of reasoning may stand in an argument.
 
         None of it leaves until its end, or until such a tag stands in no call.
@@ -103,7 +116,7 @@ class InText(SaysText):
         beginning.begins, beginning.undecided, beginning.prompted = "text", True, True
         context.cursor.seek = context.cursor.at
 
-    def thinks(self) -> Literal[Verdict.REASONING, Verdict.UNKNOWN] | None:
+    def begin_prompted(self) -> Literal[Verdict.REASONING, Verdict.UNKNOWN] | None:
         """Begin inside of the reasoning, or where it may be, unless that came by another way by now."""
         beginning = self.context.beginning
         begins, beginning.begins = beginning.begins, "text"
@@ -121,21 +134,21 @@ class InReasoning:
         self.context = context
         self._opened = opened
         self._quoted_end = ""
-        self._kind = KINDS[context.think]
+        self._kind = REASONING_EVENTS[context.think]
 
     def scan(self) -> Scan:
         reasoning = self.context.grammar.reasoning
         return reasoning.opened if self._opened else reasoning.begun
 
-    def plain(self, text: str) -> list[Event]:
+    def feed_plain(self, text: str) -> list[Event]:
         return [self._kind(text)] if text else []
 
     def release(self, reason: str) -> None:
         """Nothing: no call is held."""
 
-    def say(self, end: int) -> None:
-        if text := self.context.cursor.take(end):
-            self.context.speech.emit(self._kind(text))
+    def emit_reasoning(self, end: int) -> None:
+        if text := self.context.cursor.consume(end):
+            self.context.output.emit(self._kind(text))
 
     def skip_quoted_closer(self, token: TokenMatch) -> None:
         """Pass over a closing tag in backticks."""
@@ -150,13 +163,13 @@ class InReasoning:
         self._quoted_end = self.context.grammar.reasoning.closing_tags[token[0]]
         self.context.cursor.seek = token.end()
 
-    def none(self) -> None:
+    def end_undecided(self) -> None:
         """Read it all as text: no closing tag came. A model may be cut off as it thinks."""
         if self.context.complete:
             self.context.beginning.began_inside = False
             self.context.cursor.seek = self.context.cursor.at
         else:
-            self.say(len(self.context.cursor.text))
+            self.emit_reasoning(len(self.context.cursor.text))
 
     def close(self, token: TokenMatch) -> Literal[Verdict.CONTENT] | None:
         """End reasoning: the reply begins."""
@@ -164,8 +177,8 @@ class InReasoning:
         if token[0] == quoted_end:
             self.context.cursor.seek = token.end()
             return Verdict.CONTENT
-        self.context.beginning.show(began_inside=True)
-        self.say(token.start())
+        self.context.beginning.record_began_inside(began_inside=True)
+        self.emit_reasoning(token.start())
         write_tag(self.context, token)
         return None
 
@@ -183,16 +196,16 @@ def _split_text(text: str, closing_tag: str, closing_tags: Mapping[str, str]) ->
 
 def write_tag(context: Context, token: TokenMatch) -> None:
     """Keep a reasoning tag or leave it out; white space after it is then dropped as after a call."""
-    emit_tag(context, context.cursor.take(token.end()))
+    emit_tag(context, context.cursor.consume(token.end()))
 
 
 def emit_tag(context: Context, text: str) -> None:
     """Keep the text of a reasoning tag or leave it out."""
     if context.think == "keep":
-        context.speech.emit(Text(text))
-        context.speech.keep()
+        context.output.emit(Text(text))
+        context.output.keep_whitespace()
     else:
-        context.speech.add_call(Markup(text))
+        context.output.add_call(Markup(text))
 
 
 # Code blocks, code spans, quoted lines, and elements and comments that quote: a call in one is an example.
@@ -202,7 +215,7 @@ def emit_tag(context: Context, text: str) -> None:
 # outlives its paragraph.
 
 
-MOST_INDENTED = 3
+MAX_FENCE_INDENT = 3
 """Columns by which a closing fence may be indented deeper than the one that opened its block."""
 _ELEMENT = re.compile(r"<\w+")
 
@@ -215,14 +228,14 @@ class BlockOpener(NamedTuple):
     """The text before `run` on its line."""
 
 
-INDENTED = BlockOpener("    ")
+INDENTED_CODE = BlockOpener("    ")
 """What opens indented code."""
 QUOTATION = BlockOpener(">")
 # The lines of a block of YAML are opened by the line break and the blanks that each of them begins with.
 type QuotedLine = tuple[Literal[Verdict.INDENTED], BlockOpener]
 
 
-class InCode(SaysText):
+class InCode(TextHandler):
     """A code block, a code span or an element; or a line of code or of a quotation."""
 
     __slots__ = ("_margin", "_run")
@@ -231,57 +244,57 @@ class InCode(SaysText):
         super().__init__(context)
         self._run, self._margin = opener
 
-    def info(self) -> Scan:
+    def scan_info(self) -> Scan:
         return INFO
 
-    def line(self) -> Scan:
-        return self.context.grammar.scan_line(self._run, self.context.own.tokens)
+    def scan_line(self) -> Scan:
+        return self.context.grammar.scan_line(self._run, self.context.facts.tokens)
 
-    def block(self) -> Scan:
-        return self.context.grammar.scan_quotation_end(self._run, self.context.own.tokens)
+    def scan_block(self) -> Scan:
+        return self.context.grammar.scan_quotation_end(self._run, self.context.facts.tokens)
 
-    def block_end(self) -> Scan:
+    def scan_block_end(self) -> Scan:
         return self.context.grammar.scan_quotation_end(self._run, None)
 
-    def span(self) -> Scan:
+    def scan_span(self) -> Scan:
         return self.context.grammar.span
 
-    def span_end(self) -> Scan:
+    def scan_span_end(self) -> Scan:
         return SPAN_END
 
-    def say(self, end: int) -> None:
+    def emit_text(self, end: int) -> None:
         """Say it. A tag in code is none: most of the code leaves unread, so no one would know of it in a stream."""
-        speech = self.context.speech
-        tagged = speech.tagged
-        speech.say(self.context.cursor.take(end))
-        speech.tagged = tagged
+        speech = self.context.output
+        tagged = speech.may_have_tags
+        speech.add_text(self.context.cursor.consume(end))
+        speech.may_have_tags = tagged
 
-    def info_end(self, token: TokenMatch) -> None:
+    def begin_block(self, token: TokenMatch) -> None:
         """Begin the block, after the line of its fence."""
-        self.say(token.end())
+        self.emit_text(token.end())
 
-    def info_ticks(self, token: TokenMatch) -> Literal[Verdict.CONTENT, Verdict.ENDS] | None:
+    def handle_info_backticks(self, token: TokenMatch) -> Literal[Verdict.CONTENT, Verdict.ENDS] | None:
         """Read a backtick on the line of a fence: that was the beginning of a code span."""
         if self._run[0] == "~":
             self.context.cursor.seek = token.start() + 1
             return Verdict.CONTENT
-        return self.span_ticks(token)
+        return self.handle_backticks(token)
 
-    def through(self, token: TokenMatch) -> Literal[Verdict.CONTENT] | None:
+    def end_block(self, token: TokenMatch) -> Literal[Verdict.CONTENT] | None:
         """End the block, with what ends it, unless that belongs to what stands in the block."""
         inner = self._run[0] != "<" and _is_inside(_margin(token), self._margin)
-        self.say(token.end())
+        self.emit_text(token.end())
         return Verdict.CONTENT if inner else None
 
-    def up_to(self, token: TokenMatch) -> None:
+    def end_before(self, token: TokenMatch) -> None:
         """End the span or the line: what ends it is read as text."""
-        self.say(token.start())
+        self.emit_text(token.start())
 
-    def span_ticks(self, token: TokenMatch) -> Literal[Verdict.ENDS] | None:
-        self.say(token.end())
+    def handle_backticks(self, token: TokenMatch) -> Literal[Verdict.ENDS] | None:
+        self.emit_text(token.end())
         return Verdict.ENDS if token[0] == self._run else None
 
-    def call(self, token: TokenMatch) -> CallBeginning:
+    def open_call(self, token: TokenMatch) -> CallBeginning:
         """Begin a call, in a dialect whose calls count in code; in indented code in its own special tokens, too."""
         assert token.lastgroup is not None
         in_code = self.context.grammar.heads[token.lastgroup].syntax.dialect.in_code
@@ -291,41 +304,41 @@ class InCode(SaysText):
         """Read it again for whole calls in the model's special tokens: the block quotes all else."""
         cursor = self.context.cursor
         if not self.context.complete:
-            self.say(len(cursor.text))
+            self.emit_text(len(cursor.text))
             return
         cursor.seek = cursor.at
-        self.context.keep_own()
+        self.context.restrict_to_own_tokens()
 
-    def marker(self, token: TokenMatch) -> None:
+    def drop_marker(self, token: TokenMatch) -> None:
         """Take out a marker of the model's that is no part of its message."""
-        self.say(token.start())
-        self.context.speech.mark(Markup(self.context.cursor.take(token.end())))
+        self.emit_text(token.start())
+        self.context.output.emit_in_place(Markup(self.context.cursor.consume(token.end())))
 
-    def more(self, token: TokenMatch) -> None:
+    def continue_code(self, token: TokenMatch) -> None:
         """Go on with the next line of indented code."""
-        self.say(token.end())
+        self.emit_text(token.end())
 
-    def quoted_call(self, token: TokenMatch) -> CallBeginning | Literal[Verdict.QUOTED]:
+    def buffer_quoted_call(self, token: TokenMatch) -> CallBeginning | Literal[Verdict.QUOTED]:
         """Read a call in a span or a block of code: only its end shows whether that quotes the call."""
         assert token.lastgroup is not None
         if self.context.grammar.heads[token.lastgroup].syntax.dialect.in_code == "call":
             return begin_call(self, token)
-        self.say(token.start())
+        self.emit_text(token.start())
         self.context.cursor.seek = token.end()
         return Verdict.QUOTED
 
-    def hold(self, end: int) -> Literal[Verdict.UNBOUNDED] | None:
+    def buffer_text(self, end: int) -> Literal[Verdict.UNBOUNDED] | None:
         """Pass over text of a span that may quote a call."""
         self.context.cursor.seek = end
         return self._give_up_span(end)
 
-    def quoted_ticks(self, token: TokenMatch) -> Literal[Verdict.UNBOUNDED, Verdict.CONTENT] | None:
+    def handle_quoted_backticks(self, token: TokenMatch) -> Literal[Verdict.UNBOUNDED, Verdict.CONTENT] | None:
         if verdict := self._give_up_span(token.start()):
             return verdict
         if token[0] != self._run:
             self.context.cursor.seek = token.end()
             return Verdict.CONTENT
-        self.say(token.end())
+        self.emit_text(token.end())
         return None
 
     def reread_as_text(self, token: TokenMatch | None = None) -> Literal[Verdict.UNBOUNDED] | None:
@@ -338,56 +351,56 @@ class InCode(SaysText):
 
     def _give_up_span(self, end: int) -> Literal[Verdict.UNBOUNDED] | None:
         """Give up on a span that has no end within the limit: what is held of it is text."""
-        limit = self.context.cursor.at + self.context.most_held
+        limit = self.context.cursor.at + self.context.max_held
         if end <= limit:
             return None
-        self.say(limit)
+        self.emit_text(limit)
         return Verdict.UNBOUNDED
 
 
-def begin_in_text(inside: InText, token: TokenMatch) -> CallBeginning | QuotedLine:
+def begin_in_text(handler: InText, token: TokenMatch) -> CallBeginning | QuotedLine:
     """Begin a call, if its line is no code and quotes nothing."""
     assert token.lastgroup is not None
-    context = inside.context
+    context = handler.context
     syntax = context.grammar.heads[token.lastgroup].syntax
     quotable, own = syntax.dialect.may_be_quoted, context.is_own(syntax)
-    if quotable and (verdict := open_line(inside, token.start(), own=own)):
+    if quotable and (verdict := open_line(handler, token.start(), own=own)):
         return verdict
-    return begin_call(inside, token, indented=quotable and own and context.speech.is_indented_code)
+    return begin_call(handler, token, indented=quotable and own and context.output.is_indented_code)
 
 
-def begin_line(inside: InText, token: TokenMatch) -> QuotedLine | None:
+def begin_line(handler: InText, token: TokenMatch) -> QuotedLine | None:
     """Begin a line that looks like code or like a quotation."""
     marks = token[0].rfind(">") + 1
-    if not marks and inside.context.cursor.begins_block(token):
-        inside.say(token.end())
+    if not marks and handler.context.cursor.begins_block(token):
+        handler.emit_text(token.end())
         return Verdict.INDENTED, BlockOpener(token[0])
-    return open_line(inside, token.start() + (marks or len(token[0])))
+    return open_line(handler, token.start() + (marks or len(token[0])))
 
 
-def begin_first_line(inside: InText, token: TokenMatch) -> Literal[Verdict.PROMPTED] | QuotedLine | None:
+def begin_first_line(handler: InText, token: TokenMatch) -> Literal[Verdict.PROMPTED] | QuotedLine | None:
     """Begin a reply that looks like a quotation, unless it may begin inside of the reasoning."""
-    return inside.other() or begin_line(inside, token)
+    return handler.begin_text() or begin_line(handler, token)
 
 
-def open_line(inside: InText, end: int, *, own: bool = False) -> QuotedLine | None:
+def open_line(handler: InText, end: int, *, own: bool = False) -> QuotedLine | None:
     """Say the text up to `end`; begin a line of indented code or a quoted one if it stands in one.
 
     All of that line is an example, whatever stands before a call in it; but indentation quotes a call in the model's
     `own` special tokens only where words follow it.
     """
-    context = inside.context
-    inside.say(end)
+    context = handler.context
+    handler.emit_text(end)
     if context.cursor.is_quoted:
         return Verdict.INDENTED, QUOTATION
-    return (Verdict.INDENTED, INDENTED) if context.speech.is_indented_code and not own else None
+    return (Verdict.INDENTED, INDENTED_CODE) if context.output.is_indented_code and not own else None
 
 
-def open_code(inside: InText | InCode, token: TokenMatch) -> tuple[None, BlockOpener]:
+def open_code(handler: InText | InCode, token: TokenMatch) -> tuple[None, BlockOpener]:
     """Begin a code block, a line or an element that quotes, or what may be a code span."""
     element = _ELEMENT.match(token[0])
     margin = _margin(token)
-    inside.say(token.end())
+    handler.emit_text(token.end())
     return None, BlockOpener(element[0] if element else token[0], margin)
 
 
@@ -398,7 +411,7 @@ def _margin(token: TokenMatch) -> str:
 
 def _is_inside(margin: str, opened: str) -> bool:
     """Tell whether a fence with this margin stands inside of the block that one with the margin `opened` began."""
-    return margin.count(">") > opened.count(">") or _columns(margin) > _columns(opened) + MOST_INDENTED
+    return margin.count(">") > opened.count(">") or _columns(margin) > _columns(opened) + MAX_FENCE_INDENT
 
 
 def _columns(margin: str) -> int:
@@ -412,20 +425,20 @@ def _columns(margin: str) -> int:
 # <|im_end|>          the end of the turn, where a server shows special tokens
 
 
-def doubt(inside: InText, token: TokenMatch) -> tuple[None, TokenMatch] | QuotedLine:
+def begin_doubt(handler: InText, token: TokenMatch) -> tuple[None, TokenMatch] | QuotedLine:
     """Keep such markup until it shows what it is."""
-    context = inside.context
-    if verdict := open_line(inside, token.start()):
+    context = handler.context
+    if verdict := open_line(handler, token.start()):
         return verdict
     context.cursor.seek = token.end()
     return None, token
 
 
-MOST = 4096
+MAX_DOUBTFUL_CHARACTERS = 4096
 """Characters of such markup that are held. More of it is text."""
 
 
-class InDoubt(SaysText):
+class InDoubt(TextHandler):
     """Markup that is none of the message where a call follows it, which is held until that shows."""
 
     __slots__ = ("_bare", "_closed", "_closes", "_opens")
@@ -445,18 +458,18 @@ class InDoubt(SaysText):
         self._closed = kind == TokenKind.ORPHAN_CLOSER
         self._closes |= self._closed
 
-    def more(self, token: TokenMatch) -> Literal[Verdict.UNBOUNDED] | None:
+    def add_markup(self, token: TokenMatch) -> Literal[Verdict.UNBOUNDED] | None:
         """Keep more of it, up to the limit."""
         self._note(token)
         self.context.cursor.seek = token.end()
-        if token.end() - self.context.cursor.at <= MOST:
+        if token.end() - self.context.cursor.at <= MAX_DOUBTFUL_CHARACTERS:
             return None
-        self.say(token.end())
+        self.emit_text(token.end())
         return Verdict.UNBOUNDED
 
-    def call(self, token: TokenMatch) -> CallBeginning:
+    def open_call(self, token: TokenMatch) -> CallBeginning:
         """Begin a call: it shares the call's fate."""
-        self.context.speech.space.append(self.context.cursor.take(token.start()))
+        self.context.output.whitespace.append(self.context.cursor.consume(token.start()))
         return begin_call(self, token)
 
     def _is_alone(self) -> bool:
@@ -467,19 +480,19 @@ class InDoubt(SaysText):
         """
         context, cursor = self.context, self.context.cursor
         if not SPECIAL_TOKENS.fullmatch(cursor.text, cursor.at, cursor.seek):
-            return not context.speech.in_line
-        before = cursor.text[max(0, cursor.at - CONTEXT) : cursor.at]
-        mark = MARKS.get(before[-1:], "")
+            return not context.output.in_line
+        before = cursor.text[max(0, cursor.at - LOOKBEHIND_CHARACTERS) : cursor.at]
+        mark = QUOTATION_MARKS.get(before[-1:], "")
         quoted = bool(mark) and cursor.text.startswith(mark, cursor.seek)
-        ends = cursor.is_blank(cursor.seek) and before.rstrip(WHITE).endswith(SENTENCE_ENDS)
-        return not context.speech.in_line or not (quoted or (context.speech.space and not ends))
+        ends = cursor.is_blank(cursor.seek) and before.rstrip(WHITESPACE).endswith(SENTENCE_ENDS)
+        return not context.output.in_line or not (quoted or (context.output.whitespace and not ends))
 
     def _is_spoken_of(self) -> bool:
         """True for a closing tag that the text may speak of: a word stands before it, and a blank."""
-        cursor, speech = self.context.cursor, self.context.speech
+        cursor, speech = self.context.cursor, self.context.output
         if SPECIAL_TOKENS.fullmatch(cursor.text, cursor.at, cursor.seek):
             return not self._is_alone()
-        return speech.in_line and bool(speech.space)
+        return speech.in_line and bool(speech.whitespace)
 
     def _is_empty(self) -> bool:
         """True for the beginning of a call or a section of which no more is there.
@@ -487,25 +500,27 @@ class InDoubt(SaysText):
         Of special tokens, if no words speak of them; of a tag, where it ends the reply and follows a call.
         """
         context, cursor = self.context, self.context.cursor
-        if self._opens and not context.speech.is_after_call:
+        if self._opens and not context.output.is_after_call:
             return False
-        ends = context.may_mend and cursor.is_blank(cursor.seek)
+        ends = context.may_repair_end and cursor.is_blank(cursor.seek)
         return ends if self._opens else (ends or self._closed) and self._is_alone()
 
     def settle(self) -> None:
         """Leave it out at the end of the reply; where text follows it is text, and so is what opens something."""
         context, cursor = self.context, self.context.cursor
         if (self._bare or self._opens) and self._is_empty():
-            excerpt = cursor.text[cursor.at : cursor.seek][:EXCERPT]
-            context.speech.refuse(Refusal("no call follows it", "", "", excerpt, malformed=False, left_out=True))
-            context.speech.mark(Markup(cursor.take(cursor.seek)))
+            excerpt = cursor.text[cursor.at : cursor.seek][:MAX_EXCERPT_CHARACTERS]
+            context.output.add_refusal(Refusal("no call follows it", "", "", excerpt, malformed=False, left_out=True))
+            context.output.emit_in_place(Markup(cursor.consume(cursor.seek)))
             return
         # Closing tags may be those of what was not read as a call, and alone they are all that the model said.
-        closes = self._closes and (context.speech.tagged or context.speech.last is Last.NOTHING or self._is_spoken_of())
-        if self._opens or self._bare or closes or not context.may_mend or not cursor.is_blank(cursor.seek):
-            self.say(cursor.seek)
+        closes = self._closes and (
+            context.output.may_have_tags or context.output.last is Last.NOTHING or self._is_spoken_of()
+        )
+        if self._opens or self._bare or closes or not context.may_repair_end or not cursor.is_blank(cursor.seek):
+            self.emit_text(cursor.seek)
             return
         if self._closes:
-            excerpt = cursor.text[cursor.at :][:EXCERPT]
-            context.speech.refuse(Refusal("it closes nothing", "", "", excerpt, malformed=False, left_out=True))
-        context.speech.mark(Markup(cursor.take_all()))
+            excerpt = cursor.text[cursor.at :][:MAX_EXCERPT_CHARACTERS]
+            context.output.add_refusal(Refusal("it closes nothing", "", "", excerpt, malformed=False, left_out=True))
+        context.output.emit_in_place(Markup(cursor.consume_all()))

@@ -27,7 +27,7 @@ class TracedStep(NamedTuple):
     next: State
     text: str
     """The text that it consumed, with what no step has read before it."""
-    again: int = 0
+    pushed_back: int = 0
     """Characters that it gave back, to be read again."""
 
 
@@ -55,59 +55,59 @@ class TracedReader(Reader):
 
     def feed(self, text: str) -> list[Event]:
         """Read on, and let each text take a step. Raises `Livelock`."""
-        self._first = None
+        self._find_token_start = None
         self._unread += text
         events = super().feed(text)
-        self._note_text()
+        self._record_text()
         return events
 
-    def _in_pieces(self, text: str) -> list[Event]:
+    def _feed_in_chunks(self, text: str) -> list[Event]:
         self._unread = self._unread.removesuffix(text)  # each piece is fed
-        return super()._in_pieces(text)
+        return super()._feed_in_chunks(text)
 
     def finish(self, *, complete: bool = True) -> list[Event]:
         """End the message. Raises `Livelock`."""
         events = super().finish(complete=complete)
-        self._note_text()
+        self._record_text()
         self._look_through_code()
         return events
 
-    def _go(self, step: Step, outcome: StepOutcome) -> None:
-        inside, state = self._inside, self._state
-        super()._go(step, outcome)
+    def _transition(self, step: Step, outcome: StepOutcome) -> None:
+        handler, state = self._handler, self._state
+        super()._transition(step, outcome)
         verdict = outcome[0] if isinstance(outcome, tuple) else outcome
-        text = self._note(state, step, verdict)
+        text = self._record_step(state, step, verdict)
         begins = step.token is TokenKind.CALL_OPENER and verdict not in _NO_CALL
-        if isinstance(inside, InCode) and not begins:
+        if isinstance(handler, InCode) and not begins:
             self._code.append(text)
-        if not isinstance(self._inside, InCode):
+        if not isinstance(self._handler, InCode):
             self._look_through_code()
 
-    def _note_text(self) -> None:
+    def _record_text(self) -> None:
         """Note text that was read and led nowhere."""
         step = self._row.text or self._row.otherwise
-        if step and self._left_over() != self._unread:
-            text = self._note(self._state, step, None)
-            if isinstance(self._inside, InCode):
+        if step and self._unconsumed() != self._unread:
+            text = self._record_step(self._state, step, None)
+            if isinstance(self._handler, InCode):
                 self._code.append(text)
 
-    def _note(self, state: State, step: Step, verdict: Verdict | None) -> str:
+    def _record_step(self, state: State, step: Step, verdict: Verdict | None) -> str:
         """Note a step to the present state; return the text that it consumed."""
-        unread = self._left_over()
+        unread = self._unconsumed()
         consumed = len(self._unread) - len(unread)
         text = self._unread[: max(0, consumed)]
         self.trace.append(TracedStep(state, step, verdict, self._state, text, max(0, -consumed)))
         self._unread = unread
         return text
 
-    def _left_over(self) -> str:
+    def _unconsumed(self) -> str:
         return self._cursor.text[self._cursor.at :]
 
     def _look_through_code(self) -> None:
-        self.trace += self._passed_over("".join(self._code))
+        self.trace += self._find_calls("".join(self._code))
         self._code.clear()
 
-    def _passed_over(self, code: str) -> Iterator[PassedOver]:
+    def _find_calls(self, code: str) -> Iterator[PassedOver]:
         """Find the calls that the text of the reply would have if it were no code."""
         grammar, at = self._context.grammar, 0
         while token := grammar.text.search(code, at, final=True, offers=self._context.offers):

@@ -9,7 +9,16 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from vtc.dialects.reading.after_call import Damaged, Ended, complete, damage, hold, mends, refuse, tell
+from vtc.dialects.reading.after_call import (
+    Damaged,
+    Ended,
+    buffer_call_text,
+    complete_call,
+    emit_piece,
+    mark_damaged,
+    refuse_call,
+    repair_at_end,
+)
 from vtc.dialects.reading.context import Context, Refused, TokenMatch, Verdict
 from vtc.dialects.reading.open_call import OpenCall
 from vtc.dialects.repair import Repair
@@ -29,9 +38,9 @@ from vtc.events import Event
 # in "write <parameter=x> in it", and is forgotten.
 
 
-PARAMETER = 0
-CALL = 1
-NEXT_CALL = 2
+OPEN_PARAMETER = 0
+OPEN_CALL = 1
+OPEN_NEXT_CALL = 2
 """A call whose opening tag stands directly after a closer that nothing opened: it may be the reply's next call."""
 
 
@@ -52,16 +61,16 @@ class ValueNesting:
         """A quoted closer of a parameter had another parameter right after it, outside of a quoted call."""
 
     def open_parameter(self) -> None:
-        self._open.append(PARAMETER)
+        self._open.append(OPEN_PARAMETER)
         self._parameters += 1
         self.balance += 1
 
     def open_call(self) -> None:
-        self._open.append(NEXT_CALL if self._follows else CALL)
+        self._open.append(OPEN_NEXT_CALL if self._follows else OPEN_CALL)
         self._follows = False
         self.calls += 1
 
-    def call_follows(self) -> None:
+    def note_next_call(self) -> None:
         """Note that the next opener of a call stands directly after a closer that nothing opened."""
         self._follows = True
 
@@ -70,7 +79,7 @@ class ValueNesting:
         self.balance -= 1
         if not self._parameters:
             return False
-        while self._open.pop() != PARAMETER:
+        while self._open.pop() != OPEN_PARAMETER:
             self.calls -= 1
         self._parameters -= 1
         return True
@@ -79,17 +88,17 @@ class ValueNesting:
         """Pair a call's closer with an opener, and return the kind of that; None if no call is open."""
         if not self.calls:
             return None
-        while (kind := self._open.pop()) == PARAMETER:
+        while (kind := self._open.pop()) == OPEN_PARAMETER:
             self._parameters -= 1
         self.calls -= 1
         return kind
 
 
-MOST_CLOSERS = 16
+MAX_CLOSER_RUN = 16
 """Closers of a parameter in a row that are taken for one."""
-MOST_UNDECLARED = 32
+MAX_UNDECLARED_PARAMETERS = 32
 """Undeclared parameters of one call where each has a closing tag, and so an expression, of its own."""
-MOST_GUESS = 1000
+MAX_GUESS_CHARACTERS = 1000
 """Characters of a value that may be none."""
 SWALLOWED = "a parameter may have swallowed another call, as its closing tag is missing"
 
@@ -119,27 +128,29 @@ def open_value(context: Context, call: OpenCall, token: TokenMatch) -> OpenedPar
         call.syntax.dialect.unescape_key(groups[f"key_{name}"]),
         number_of(name),
     )
-    guess = call.parameters.begins_with_a_guess(key)
+    guess = call.parameters.is_guess(key)
     element = call.syntax.parameters.is_element(param)
     unknown = element and key not in call.named.declared
     if (guess and not call.named.declared) or (unknown and not call.only_parameter):
-        return no_arguments(context, call)
+        return refuse_without_parameters(context, call)
     # Where every tag might be one, a document of another kind is set in.
     set_in = token[0].lstrip("\r\n")[:1].isspace()
     only = None if guess and set_in else call.only_parameter
     guess = guess or unknown
-    hold(context, call, context.cursor.take(token.end()))
+    buffer_call_text(context, call, context.cursor.consume(token.end()))
     kind = groups.get(f"string_{name}") or groups.get(f"type_{name}")
     call.parameters.begin(key, param, kind in ("true", "string", "raw") if kind else None)
-    if call.parameters.undeclared > MOST_UNDECLARED and not call.syntax.parameters.shares_closer:
-        return refuse(context, call, f"it has more than {MOST_UNDECLARED} parameters that its tool does not declare")
+    if call.parameters.undeclared > MAX_UNDECLARED_PARAMETERS and not call.syntax.parameters.shares_closer:
+        return refuse_call(
+            context, call, f"it has more than {MAX_UNDECLARED_PARAMETERS} parameters that its tool does not declare"
+        )
     alike = call.syntax.parameters.shares_closer and not element
     opened = OpenParam(call, param, "" if alike else key, guess, only)
     return (Verdict.GUESS, opened) if guess else (None, opened)
 
 
-def no_arguments(context: Context, call: OpenCall) -> Refused:
-    return refuse(context, call, "no parameter follows the opening tag")
+def refuse_without_parameters(context: Context, call: OpenCall) -> Refused:
+    return refuse_call(context, call, "no parameter follows the opening tag")
 
 
 class OpenEnd(NamedTuple):
@@ -188,43 +199,43 @@ class InValue:
     def scan(self) -> Scan:
         return self.context.grammar.scan_value(self.call.syntax, self.call.name_in_markup, self._param, self._key)
 
-    def guess(self) -> Scan:
+    def scan_guess(self) -> Scan:
         return self.context.grammar.scan_guessed_value(self.call.syntax, self._param, self._key)
 
-    def closing(self) -> Scan:
+    def scan_closing(self) -> Scan:
         return self.context.grammar.scan_after_value(self.call.syntax, self.call.name_in_markup, self._param, self._key)
 
     # Its text
 
-    def plain(self, text: str) -> list[Event]:
+    def feed_plain(self, text: str) -> list[Event]:
         call = self.call
-        hold(self.context, call, text, value=True)
+        buffer_call_text(self.context, call, text, value=True)
         if call.pieces is None and not call.text.spilled:
             return []
-        tell(self.context, call)
-        return self.context.speech.take()
+        emit_piece(self.context, call)
+        return self.context.output.take()
 
     def release(self, reason: str) -> None:
-        refuse(self.context, self.call, reason)
+        refuse_call(self.context, self.call, reason)
 
-    def hold(self, end: int) -> None:
-        if text := self.context.cursor.take(end):
-            hold(self.context, self.call, text, value=True)
-        tell(self.context, self.call)
+    def buffer_text(self, end: int) -> None:
+        if text := self.context.cursor.consume(end):
+            buffer_call_text(self.context, self.call, text, value=True)
+        emit_piece(self.context, self.call)
 
-    def hold_guess(self, end: int) -> Refused | None:
+    def buffer_guess(self, end: int) -> Refused | None:
         """Keep text of a value that may be none; refuse the call if that is too long."""
-        most = MOST_GUESS - self._size
+        most = MAX_GUESS_CHARACTERS - self._size
         end = min(end, self.context.cursor.at + most)
         self._size += end - self.context.cursor.at
-        self.hold(end)
-        return no_arguments(self.context, self.call) if self._size == MOST_GUESS else None
+        self.buffer_text(end)
+        return refuse_without_parameters(self.context, self.call) if self._size == MAX_GUESS_CHARACTERS else None
 
     # What it quotes
 
-    def quoted_param(self, token: TokenMatch) -> None:
+    def skip_quoted_parameter(self, token: TokenMatch) -> None:
         """Read an opener of the value's own, which a closer then pairs with, unless it closes itself."""
-        self.call.wait()
+        self.call.stop_pieces()
         if self.context.cursor.is_blank_to(token.start()):
             self._note_opener(token[0])
         if not is_self_closing(token[0]):
@@ -237,32 +248,32 @@ class InValue:
         if parameters.is_empty and self.call.text.ends_with(opener.rstrip()):
             parameters.opens_twice = True
 
-    def quoted_call(self, token: TokenMatch) -> None:
+    def skip_quoted_call(self, token: TokenMatch) -> None:
         """Read the opener of another call."""
         self.call.parameters.quotes_calls = True
-        self.quoted_wrapper(token)
+        self.skip_quoted_element(token)
 
-    def quoted_wrapper(self, token: TokenMatch) -> None:
+    def skip_quoted_element(self, token: TokenMatch) -> None:
         """Read a tag that a closer of the call pairs with, unless it closes itself."""
-        self.call.wait()
+        self.call.stop_pieces()
         if not is_self_closing(token[0]):
             self._nesting.open_call()
         self.context.cursor.seek = token.end()
 
-    def quoted_tail(self, token: TokenMatch) -> Damaged | Refused | None:
+    def handle_call_closer(self, token: TokenMatch) -> Damaged | Refused | None:
         """Read a closer of the call: it never ends the value, only a parameter's closer does."""
         kind = self._nesting.close_call()
         if kind is None and self._open_ends:
             self._open_ends.append(self._open_ends[0])  # it has a closer: that it ended before can be told no more
         return self._close_call(kind, token.end())
 
-    def lost_call(self, token: TokenMatch) -> Damaged | Refused | None:
+    def handle_closer_and_call(self, token: TokenMatch) -> Damaged | Refused | None:
         """Read the same with another call right after it."""
         kind, end = self._nesting.close_call(), token.start(f"next_{token.lastgroup}")
         if kind is None:
-            self._nesting.call_follows()
+            self._nesting.note_next_call()
             ends = self.call.ends
-            ends.next_call = ends.place(end - self.context.cursor.at)
+            ends.next_call = ends.offset_after(end - self.context.cursor.at)
             ends.has_no_value = self.call.parameters.is_empty and self.context.cursor.is_blank_to(token.start())
         return self._close_call(kind, end)
 
@@ -271,69 +282,69 @@ class InValue:
 
         What follows to the end of the reply then shows whether the value holds both, or has lost its closer.
         """
-        self.call.wait()
+        self.call.stop_pieces()
         if self._may_have_ended:
             self.call.note_possible_end(end - self.context.cursor.at)
-        if kind != NEXT_CALL:
+        if kind != OPEN_NEXT_CALL:
             self.context.cursor.seek = end
             return None
-        hold(self.context, self.call, self.context.cursor.take(end))
+        buffer_call_text(self.context, self.call, self.context.cursor.consume(end))
         if not self.context.lenient or self.call.text.spilled:
-            return refuse(self.context, self.call, SWALLOWED)
-        self.call.ends.swallowed = self.call.ends.place()
-        return damage(self.call, SWALLOWED)
+            return refuse_call(self.context, self.call, SWALLOWED)
+        self.call.ends.swallowed = self.call.ends.offset_after()
+        return mark_damaged(self.call, SWALLOWED)
 
     # Its closer
 
-    def closer(self, token: TokenMatch) -> Refused | None:
+    def begin_closing(self, token: TokenMatch) -> Refused | None:
         """Read a closer of the parameter: what follows decides whether it ends the value."""
-        if self._guess and (verdict := self.hold_guess(token.start())):
+        if self._guess and (verdict := self.buffer_guess(token.start())):
             return verdict
-        self.hold(token.start())
+        self.buffer_text(token.start())
         self._paired = self._nesting.close_parameter()
         self._closers = 1
         self.context.cursor.seek = token.end()
         return None
 
-    def closer_again(self, token: TokenMatch) -> Content | None:
+    def count_closer(self, token: TokenMatch) -> Content | None:
         """Read one more closer: a run of them is one closer, but for quotation marks, with which a value may end."""
-        if self._paired or self._closers == MOST_CLOSERS or self.call.syntax.ends_with_quote:
-            return self.content()
+        if self._paired or self._closers == MAX_CLOSER_RUN or self.call.syntax.ends_with_quote:
+            return self.resume_value()
         self._closers += 1
         self.context.cursor.seek = token.end()
         return None
 
-    def content(self) -> Content:
+    def resume_value(self) -> Content:
         """Take the closers for content of the value."""
         if self._guess:
-            return no_arguments(self.context, self.call)
-        self.call.wait()
+            return refuse_without_parameters(self.context, self.call)
+        self.call.stop_pieces()
         self._nesting.balance -= self._closers - 1
         return Verdict.CONTENT
 
-    def no_param(self, token: TokenMatch) -> Refused:
+    def refuse_guess(self, token: TokenMatch) -> Refused:
         """Refuse the call: in what may be no value stands a tag."""
-        return self.hold_guess(token.start()) or no_arguments(self.context, self.call)
+        return self.buffer_guess(token.start()) or refuse_without_parameters(self.context, self.call)
 
-    def call_follows(self, token: TokenMatch) -> Ended | Content:
+    def handle_next_call(self, token: TokenMatch) -> Ended | Content:
         """Read a call's opener after the closer: content, unless all that follows shows that it is the next call.
 
         Where a call needs no closer, it does.
         """
         if self.call.syntax.may_lack_closer and not (self._paired or self._guess):
             self._close(last=True)
-            return complete(self.context, self.call, None)
+            return complete_call(self.context, self.call, None)
         after = token.groupdict().get(f"next_{token.lastgroup}")
         if after and self._closers > 1:
-            return self.last_tag(token)
+            return self.end_call_at_last_tag(token)
         if not self._paired:
             after = after or token[0].lstrip()
             ends = self.call.ends
-            ends.next_call = ends.place(token.end() - len(after) - self.context.cursor.at)
+            ends.next_call = ends.offset_after(token.end() - len(after) - self.context.cursor.at)
             ends.has_no_value = False
-        return self.content()
+        return self.resume_value()
 
-    def garbled_opener(self, token: TokenMatch) -> Content:
+    def handle_garbled_opener(self, token: TokenMatch) -> Content:
         """Read the beginning of a parameter's opener that goes on otherwise: the value may have ended here.
 
         A closing tag without its slash that ends the reply may look so, too.
@@ -342,63 +353,63 @@ class InValue:
         at = token.end() - len(token[0].lstrip())
         ends = closer and cursor.final and cursor.text.startswith(closer, at) and cursor.is_blank(at + len(closer))
         if ends or self._paired or self._nesting.calls:
-            return self.content()
-        return refuse(self.context, self.call, "the opening tag of a parameter is garbled")
+            return self.resume_value()
+        return refuse_call(self.context, self.call, "the opening tag of a parameter is garbled")
 
-    def next_param(self, token: TokenMatch) -> OpenedParam | Content:
+    def open_next_parameter(self, token: TokenMatch) -> OpenedParam | Content:
         """Read a parameter's opener after the closer."""
         if self._paired:
             self._may_have_ended = True
             self._nesting.adjacent |= not self._nesting.calls
-            return self.content()
+            return self.resume_value()
         param = number_of(token.lastgroup)
         key = self.call.syntax.dialect.unescape_key(token[f"key_{token.lastgroup}"])
         undeclared = self.call.syntax.parameters.is_element(param) and key not in self.call.named.declared
         if self._guess and self.call.syntax.parameters.is_element(self._param):
-            return no_arguments(self.context, self.call)
-        if undeclared or self.call.parameters.quotes(key):
-            return self.content()
+            return refuse_without_parameters(self.context, self.call)
+        if undeclared or self.call.parameters.is_content(key):
+            return self.resume_value()
         self._close()
         return open_value(self.context, self.call, token)
 
-    def call_closer(self, token: TokenMatch) -> Ended | Content:
+    def end_call(self, token: TokenMatch) -> Ended | Content:
         """End the call: even if an opener in the value pairs with the closer, as long as it quotes no open call."""
         if self._guess and not self._only:
-            return no_arguments(self.context, self.call)
+            return refuse_without_parameters(self.context, self.call)
         if self._paired and self._nesting.calls:
             self.call.note_possible_end(token.end() - self.context.cursor.at)
-            return self.content()
+            return self.resume_value()
         self.call.parameters.unsure |= self._paired and self._nesting.adjacent
         self._close(last=True)
-        return complete(self.context, self.call, token)
+        return complete_call(self.context, self.call, token)
 
-    def last_tag(self, token: TokenMatch) -> Ended | Content:
+    def end_call_at_last_tag(self, token: TokenMatch) -> Ended | Content:
         """Read another closing tag after several closers, one of which stands for the call's."""
         if self._closers == 1 or self._guess or not self.context.lenient:
-            return self.content()
+            return self.resume_value()
         self.call.repairs[Repair.WRONG_CLOSER] = None
         self._close(last=True)
-        return complete(self.context, self.call, token)
+        return complete_call(self.context, self.call, token)
 
-    def wrong_wrapper(self, token: TokenMatch) -> Ended | Content:
+    def end_call_at_wrong_closer(self, token: TokenMatch) -> Ended | Content:
         """Read the call's closing tag, and a sibling's where that of its wrapper should follow."""
         if self._guess or self._paired or self._nesting.calls or not self.context.lenient:
-            return self.content()
+            return self.resume_value()
         self.call.repairs[Repair.WRONG_CLOSER] = None
-        return self.call_closer(token)
+        return self.end_call(token)
 
-    def content_or_end(self) -> Ended | Content:
+    def handle_text_or_end(self) -> Ended | Content:
         """Read text after a closer, or the end of the reply, where only closers of the call are missing."""
         cursor = self.context.cursor
         in_doubt = self._paired or self._guess or self.call.syntax.ends_with_quote
         ended = cursor.final and cursor.is_blank(cursor.seek) and not in_doubt
         is_open = self.call.syntax.may_lack_closer and not in_doubt and self.context.complete
-        if not ended or not (is_open or mends(self.context, self.call, Repair.MISSING_CLOSER)):
+        if not ended or not (is_open or repair_at_end(self.context, self.call, Repair.MISSING_CLOSER)):
             self._note_open_end(in_doubt=in_doubt)
-            return self.content()
+            return self.resume_value()
         self._close(last=True)
-        hold(self.context, self.call, cursor.take_all())
-        return complete(self.context, self.call, None)
+        buffer_call_text(self.context, self.call, cursor.consume_all())
+        return complete_call(self.context, self.call, None)
 
     def _note_open_end(self, *, in_doubt: bool) -> None:
         """Note that text follows a closer, of a call that needs none: it ends there if this is the only such place."""
@@ -419,8 +430,8 @@ class InValue:
         call.parameters.truncate_value(end.value)
         call.parameters.balance += end.balance
         call.end_parameter(doubled=end.doubled)
-        self.context.cursor.again(body[end.body :])
-        return complete(self.context, call, None)
+        self.context.cursor.push_back(body[end.body :])
+        return complete_call(self.context, call, None)
 
     def _close(self, *, last: bool = False) -> None:
         if last and self._only:
@@ -428,4 +439,4 @@ class InValue:
         # The closer that ends the value is not one that it holds.
         self.call.parameters.balance += self._nesting.balance + 1
         self.call.end_parameter(doubled=self._closers > 1)
-        hold(self.context, self.call, self.context.cursor.take(self.context.cursor.seek))
+        buffer_call_text(self.context, self.call, self.context.cursor.consume(self.context.cursor.seek))

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from vtc.dialects.repair import stands_whole
+from vtc.dialects.repair import is_whole_call
 from vtc.dialects.syntax import pattern, tool_names
 from vtc.dialects.syntax.description import WRAPPER_KEYS, Description
 from vtc.dialects.syntax.markup import (
@@ -244,7 +244,7 @@ class CallSyntax:
 
     def resolve_unoffered(self, written: str, repairs: Collection[str], *, in_json: bool) -> str | None:
         """Return the name of a tool that is not offered; None if a call that took these repairs is none of one."""
-        is_call = self.dialect.is_framed and not self.fence and stands_whole(repairs, in_json=in_json)
+        is_call = self.dialect.is_framed and not self.fence and is_whole_call(repairs, in_json=in_json)
         return tool_names.resolve_unoffered(written) if is_call else None
 
     @property

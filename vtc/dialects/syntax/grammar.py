@@ -16,7 +16,7 @@ from typing import Literal
 
 import msgspec
 
-from vtc.dialects.bounded_cache import COMPILED
+from vtc.dialects.bounded_cache import COMPILED_PATTERNS
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.forms import (
     CODE_BLOCK,
@@ -216,7 +216,9 @@ def _cache_scans[*Of](make: Callable[[Grammar, *Of], Scan]) -> Callable[[Grammar
     """Keep the scans that a method makes with those of all grammars: bounded, as names and keys are a model's."""
 
     def get_cached(grammar: Grammar, *of: *Of) -> Scan:
-        return COMPILED.get_or_make((grammar.number, make, of), lambda: make(grammar, *of), lambda scan: scan.size())
+        return COMPILED_PATTERNS.get_or_make(
+            (grammar.number, make, of), lambda: make(grammar, *of), lambda scan: scan.size()
+        )
 
     return get_cached
 
@@ -593,4 +595,4 @@ def compile_grammar(
     def make() -> Grammar:
         return Grammar(dialects, reasoning, markers, answer)
 
-    return COMPILED.get_or_make((dialects, reasoning, markers, answer), make, Grammar.size, lasting=True)
+    return COMPILED_PATTERNS.get_or_make((dialects, reasoning, markers, answer), make, Grammar.size, lasting=True)

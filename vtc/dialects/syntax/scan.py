@@ -24,7 +24,7 @@ from weakref import WeakValueDictionary, ref
 
 import msgspec
 
-from vtc.dialects.bounded_cache import PER_CHARACTER
+from vtc.dialects.bounded_cache import BYTES_PER_PATTERN_CHARACTER
 from vtc.dialects.syntax.pattern import (
     LOOSE_SPACE,
     AnyOf,
@@ -479,7 +479,7 @@ class ExpressionScan(Scan):
 
     def size(self) -> int:
         characters = len(self.while_open) + len(self.at_end)
-        return PER_CHARACTER * characters + (self.otherwise.size() if self.otherwise else 0)
+        return BYTES_PER_PATTERN_CHARACTER * characters + (self.otherwise.size() if self.otherwise else 0)
 
 
 def make_search_scan(tokens: Iterable[Token]) -> TokenScan:

@@ -307,7 +307,7 @@ def is_readable(event: Call, dialect: Description) -> bool:
 
 
 def _read_events(text: str, dialect: Description, tools: Mapping[str, Tool]) -> list[Event]:
-    return Reader(compile_grammar((dialect,)), tools, lenient=False).whole(text)
+    return Reader(compile_grammar((dialect,)), tools, lenient=False).read_whole(text)
 
 
 def _structure_calls(message: Message, events: Sequence[Event], seen: Counter[tuple[str, str]]) -> Message:

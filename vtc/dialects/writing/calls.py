@@ -92,7 +92,7 @@ class RoundTrip:
         if self._dialect.section_required:
             text = pattern.fill_pattern(self._dialect.sections[0], "section", {"calls": text})
         reader = Reader(self._grammar, self.tools, max_call_bytes=len(text) * 8 + 8)
-        match [event for event in reader.whole(text) if not isinstance(event, Markup)]:
+        match [event for event in reader.read_whole(text) if not isinstance(event, Markup)]:
             # As JSON `1`, `1.0` and `true` are three things.
             case [Call(call=ToolCall(name=read, arguments=written))]:
                 return read == name and dump_json(json.loads(written)) == dump_json(arguments)

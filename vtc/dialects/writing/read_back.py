@@ -38,7 +38,7 @@ def find_flaws(dialect: Description) -> Iterator[Flaw]:
     tools = {_TOOL.name: _TOOL}
     proof = RoundTrip(dialect, tools)
     text = write_calls([ToolCall(_TOOL.name, json.dumps(_ARGUMENTS), "call1")], dialect, tools, proof)
-    events = Reader(compile_grammar((dialect,)), tools).whole(text)
+    events = Reader(compile_grammar((dialect,)), tools).read_whole(text)
     calls = [(event.call.name, json.loads(event.call.arguments)) for event in events if isinstance(event, Call)]
     if calls != [(_TOOL.name, _ARGUMENTS)]:
         reasons = [event.reason for event in events if isinstance(event, Refusal)]

@@ -196,7 +196,7 @@ def answer_to_loops(
         """True if an assistant's message holds a call that could not be read, and none that could."""
         if message.calls or not plan.reading.dialects:
             return False
-        kinds = {type(event) for event in reader().whole(message.text)}
+        kinds = {type(event) for event in reader().read_whole(message.text)}
         return Refusal in kinds and Call not in kinds
 
     for loop in configured:

@@ -111,7 +111,7 @@ class Echoes:
         self._tools = tools
         self.left = EFFORT
 
-    def of(self, written: str, calls: Iterable[ToolCall]) -> str | None:
+    def find_source(self, written: str, calls: Iterable[ToolCall]) -> str | None:
         """Name the tool in whose result one of these calls stands. Raises `NotCompared` if all effort is spent.
 
         A call without values says too little, and one that the assistant had made before needs no result.

@@ -16,7 +16,7 @@ from vtc.apis.relay import Relay
 from vtc.apis.relay.turn import Silent, TurnEncoder
 from vtc.apis.seals import SealKey
 from vtc.apis.whole import replies
-from vtc.dialects.bounded_cache import COMPILED
+from vtc.dialects.bounded_cache import COMPILED_PATTERNS
 from vtc.dialects.reading.reader import Begins, ModelFacts, Reader
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.grammar import compile_grammar
@@ -55,7 +55,7 @@ def _warmth(reading: ReadingPlan) -> Hashable:
 
 def is_warm(reading: ReadingPlan) -> bool:
     """True if what reads replies by this plan is compiled, or if it reads none."""
-    return not (reading.dialects and reading.tools) or COMPILED.get(_warmth(reading)) is not None
+    return not (reading.dialects and reading.tools) or COMPILED_PATTERNS.get(_warmth(reading)) is not None
 
 
 class ReplyFactory:
@@ -243,7 +243,7 @@ class ReplyFactory:
         """Compile what reading the reply takes, unless it is there: read one such as the model may write."""
         _ = self.own
         if not is_warm(self._plan.reading):
-            COMPILED.get_or_make(_warmth(self._plan.reading), self._read_sample, lambda _: 0, lasting=True)
+            COMPILED_PATTERNS.get_or_make(_warmth(self._plan.reading), self._read_sample, lambda _: 0, lasting=True)
 
     def _read_sample(self) -> bool:
         """Read calls of a tool of ours, in small pieces: the names of a client's own are not to be kept for it."""

@@ -33,8 +33,8 @@ import msgspec
 from vtc.apis.contract import Decoder
 from vtc.apis.relay import LastFrame, Relay
 from vtc.apis.told_text import ToldText, learn_template
-from vtc.dialects.bounded_cache import COMPILED, PER_CHARACTER
-from vtc.dialects.reading.context import CONTEXT
+from vtc.dialects.bounded_cache import BYTES_PER_PATTERN_CHARACTER, COMPILED_PATTERNS
+from vtc.dialects.reading.context import LOOKBEHIND_CHARACTERS
 from vtc.dialects.reading.reader import HeldCall
 from vtc.dialects.syntax.scan import INDENT, PlainRule
 from vtc.events import Delta, Event, ReasoningDelta, TextDelta
@@ -252,8 +252,8 @@ class Shapes:
         self._patience = min(self._failures, MOST_PATIENCE)
         if (expression := expression_of(decoder, frame, delta)) is None:
             return None
-        match = COMPILED.get_or_make(
-            ("shape", expression), lambda: _compile(expression), lambda _: len(expression) * PER_CHARACTER
+        match = COMPILED_PATTERNS.get_or_make(
+            ("shape", expression), lambda: _compile(expression), lambda _: len(expression) * BYTES_PER_PATTERN_CHARACTER
         )
         found = match(raw)  # none if its data stand in several lines
         if found is None:
@@ -372,7 +372,7 @@ class HeldFrames:
         call, (before, after) = self._call, self._around
         self._texts.append(text)
         self._room -= len(text)
-        is_more = self._room < 0 or call is None or call.more is None or call.more(text)
+        is_more = self._room < 0 or call is None or call.find_structure is None or call.find_structure(text)
         events = self.tell() if is_more else []
         return self._relay.say(self._index, Frame(raw, raw[before : len(raw) - after]), text, events)
 
@@ -382,7 +382,7 @@ class HeldFrames:
         self._texts.clear()
         events = self._pipeline.feed(text) if text else []
         self._call = call = None if events else self._pipeline.held_call
-        self._room = min(call.room // _PER_CHARACTER, MOST_UNTOLD) if call else 0
+        self._room = min(call.room_bytes // _PER_CHARACTER, MOST_UNTOLD) if call else 0
         return events
 
 
@@ -421,7 +421,7 @@ class FastPath:
         self._texts: list[bytes] = []
         self._owed = 0  # 1 if the first of them waits in the relay, too
         self._reading: ReplyPipeline | None = None  # reads what does not leave so
-        self._tail = deque[bytes](maxlen=CONTEXT)  # the texts that left unread
+        self._tail = deque[bytes](maxlen=LOOKBEHIND_CHARACTERS)  # the texts that left unread
         self._told: ToldText | None = None  # for a client that is sent other frames, as those of another API
         self._followers: list[Callable[[bytes, Sequence[bytes]], None]] = []  # take the frames that leave
 

@@ -20,7 +20,7 @@ from vtc.dialects.arguments.broken_json import ExpectedObject
 from vtc.dialects.arguments.json_object import JsonBody
 from vtc.dialects.reading import repairs as repairs_of_text
 from vtc.dialects.reading.reader import Reader
-from vtc.dialects.reading.repairs import json_closers
+from vtc.dialects.reading.repairs import list_json_closers
 from vtc.dialects.repair import Repair
 from vtc.dialects.syntax import pattern, tool_names
 from vtc.dialects.syntax.description import ARGUMENT_KEYS, Description
@@ -54,7 +54,7 @@ def reader_of_names(dialects: Sequence[Description], reader: Callable[[], Reader
 
 
 def _read(reader: Reader, text: str) -> Call | None:
-    events = reader.whole(text)
+    events = reader.read_whole(text)
     calls = [event for event in events if isinstance(event, Call)]
     spoken = any(isinstance(event, Text) and not event.raw.isspace() for event in events)
     return calls[0] if len(calls) == 1 and not spoken else None
@@ -271,8 +271,8 @@ def _broken(text: str, schema: ObjectSchema, *, lenient: bool, complete: bool) -
     if lenient and (last := _last_snapshot(text)):
         return [(None, last)], [Repair.SNAPSHOTS]
     body, notes = _without_markup(text)
-    cut_short = text.endswith(body) and json_closers(body, ()) is None  # a tag after it says that it is whole
-    bodies = None if cut_short else repairs_of_text.json_bodies(body, (), ExpectedObject(schema.root))
+    cut_short = text.endswith(body) and list_json_closers(body, ()) is None  # a tag after it says that it is whole
+    bodies = None if cut_short else repairs_of_text.repair_json(body, (), ExpectedObject(schema.root))
     objects = [json.loads(item) for item in bodies.values] if bodies and len(bodies.values) <= MOST_OBJECTS else []
     if bodies is None or not objects or not all(isinstance(item, dict) for item in objects):
         raise NotInOrder("its arguments are not a whole JSON object")

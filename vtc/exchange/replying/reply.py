@@ -112,7 +112,7 @@ class ReplyPipeline:
             return None
         if not text.reader:
             return ANYTHING
-        return text.reader.plain
+        return text.reader.plain_rule
 
     @property
     def plain_reasoning(self) -> PlainRule | None:
@@ -120,7 +120,7 @@ class ReplyPipeline:
         if not self.text.thoughts:
             return ANYTHING
         reader = self.text.thoughts.reader
-        return None if reader.waits else reader.plain
+        return None if reader.has_pending_whitespace else reader.plain_rule
 
     @property
     def held_call(self) -> HeldCall | None:

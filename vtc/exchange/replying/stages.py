@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from vtc.dialects.arguments.json_object import load_json
-from vtc.dialects.reading.after_call import EXCERPT
+from vtc.dialects.reading.after_call import MAX_EXCERPT_CHARACTERS
 from vtc.dialects.syntax import tool_names
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.text_client import conversation
@@ -133,12 +133,18 @@ class Limit(Stage):
             # It was read for a reactor, which did not want it, or the request does not offer it now.
             reason = tool_names.explain_unknown_tool(name, self._tools)
             drops = self._unknown_tools == "drop"
-            refusal = Refusal(reason, event.dialect, name, event.raw[:EXCERPT], malformed=False, left_out=drops)
+            refusal = Refusal(
+                reason, event.dialect, name, event.raw[:MAX_EXCERPT_CHARACTERS], malformed=False, left_out=drops
+            )
             return *before, refusal, Markup(event.raw) if drops else Text(event.raw)
         elif most is not None and len(self.delivered) >= most:
             self._extra.append(name)
             reason = f"only {most} call{'s' * (most > 1)} a reply"
-            return *before, Intervention("max_calls", "dropped", name, reason, event.raw[:EXCERPT]), Markup(event.raw)
+            return (
+                *before,
+                Intervention("max_calls", "dropped", name, reason, event.raw[:MAX_EXCERPT_CHARACTERS]),
+                Markup(event.raw),
+            )
         else:
             self.delivered.append(name)
         return (*before, event)
@@ -260,7 +266,9 @@ class RecordCalls(Stage):
         if ended.repairs or (self._every and not ended.fault):
             self.feed(Call("", call, NATIVE, ended.repairs))
         if ended.fault:
-            self._report.record_refusal(Refusal(ended.fault, NATIVE, call.name, call.arguments[:EXCERPT]))
+            self._report.record_refusal(
+                Refusal(ended.fault, NATIVE, call.name, call.arguments[:MAX_EXCERPT_CHARACTERS])
+            )
 
 
 class ReplyFault(NamedTuple):

@@ -11,7 +11,7 @@ from itertools import takewhile
 
 from msgspec.structs import replace
 
-from vtc.dialects.reading.context import note_last_calls, out_of_reasoning
+from vtc.dialects.reading.context import extract_from_reasoning, update_last_calls
 from vtc.dialects.reading.reader import Begins, Reader
 from vtc.dialects.syntax import pattern
 from vtc.dialects.syntax.description import Description
@@ -178,7 +178,7 @@ class ReasoningCalls:
 
     def ending(self, *, in_reasoning: bool) -> list[Event]:
         """Return the calls with which the reasoning ends, or why they are none; their text stays in it."""
-        calls = [*(self.calls if in_reasoning else ())] if self.kept else out_of_reasoning(self.last)
+        calls = [*(self.calls if in_reasoning else ())] if self.kept else extract_from_reasoning(self.last)
         return [replace(call, raw="") for call in calls] or [*self.refusals]
 
     def forget(self) -> None:
@@ -191,7 +191,7 @@ class ReasoningCalls:
         if self.kept:
             self.calls += [event for event in events if isinstance(event, Call)]
         self.refusals += [replace(event, left_out=False) for event in events if isinstance(event, Refusal)]
-        note_last_calls(self.last, events)
+        update_last_calls(self.last, events)
         return events
 
 

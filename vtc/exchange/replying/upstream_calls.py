@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from vtc.dialects.reading.after_call import EXCERPT
+from vtc.dialects.reading.after_call import MAX_EXCERPT_CHARACTERS
 from vtc.dialects.syntax import tool_names
 from vtc.events import NATIVE, Call, CallDelta, Denied, Event, Refusal, Rewritten, Tool, ToolCall
 from vtc.exchange.replying.native_calls import NO_ARGUMENTS, NotInOrder, as_function, in_order, meant
@@ -95,14 +95,19 @@ class UpstreamCalls:
             except NotInOrder as error:
                 known = meant(call.name, self._tools)
                 name = known.tool if known else call.name
-                events.append(Refusal(str(error), NATIVE, name, call.arguments[:EXCERPT]))
+                events.append(Refusal(str(error), NATIVE, name, call.arguments[:MAX_EXCERPT_CHARACTERS]))
                 judged = replace(as_function(call), name=name)
                 events.append(self._unreadable(call) if self._as_text else Call("", judged, NATIVE, spelled=call))
                 continue
             for spelled in result.calls:
                 if self._is_given(spelled):
                     events.append(
-                        Refusal("the text holds the same call", NATIVE, spelled.name, spelled.arguments[:EXCERPT])
+                        Refusal(
+                            "the text holds the same call",
+                            NATIVE,
+                            spelled.name,
+                            spelled.arguments[:MAX_EXCERPT_CHARACTERS],
+                        )
                     )
                 elif result.repairs or self._as_text:
                     events += self.made_anew(spelled, result.repairs)
@@ -113,7 +118,7 @@ class UpstreamCalls:
 
     def _nameless(self, call: ToolCall) -> list[Event]:
         """Tell as text what an entry without a name holds, which is no call."""
-        refusal = Refusal("it has no name", NATIVE, "", call.arguments[:EXCERPT])
+        refusal = Refusal("it has no name", NATIVE, "", call.arguments[:MAX_EXCERPT_CHARACTERS])
         text = "" if call.arguments in NO_ARGUMENTS else call.arguments
         if self._hides_arguments and text:
             return [refusal, Denied("", call, "steer", "A call without a name could not be read.")]

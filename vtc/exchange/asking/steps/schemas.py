@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from vtc.apis.contract import Json
-from vtc.dialects.bounded_cache import COMPILED, PER_CHARACTER
+from vtc.dialects.bounded_cache import BYTES_PER_PATTERN_CHARACTER, COMPILED_PATTERNS
 from vtc.events import CanonicalRequest, Tool
 from vtc.exchange.asking.steps.messages import StepContext
 from vtc.json_schema import normalize_type, resolve_reference
@@ -99,7 +99,9 @@ def _write_cached(parameters: Json, words: Any, most: int) -> _WrittenParameters
         is_object = _is_object(parameters) and _is_object(new)
         return _WrittenParameters(None if new is parameters else new, tuple(writer.gone), writer.parts, is_object)
 
-    return COMPILED.get_or_make((SchemaWriter, source, words, most), make, lambda _: PER_CHARACTER * len(source))
+    return COMPILED_PATTERNS.get_or_make(
+        (SchemaWriter, source, words, most), make, lambda _: BYTES_PER_PATTERN_CHARACTER * len(source)
+    )
 
 
 def _is_object(schema: Json) -> bool:
