@@ -92,7 +92,7 @@ def _unready() -> Mapping[str, Callable[[], Session]]:
     taught = Memory()
     for refusal in samples.REFUSALS:
         exchange = opened(ready, body, memory=taught)
-        exchange.again(encoded({"error": {"message": refusal}}), 400)
+        exchange.encode_after_rejection(encoded({"error": {"message": refusal}}), 400)
         exchange.confirm_quirks()
     ways = {"": (as_it_is, Memory()), STEPS: (ready, Memory()), TAUGHT: (ready, taught)}
     openings = {what: partial(opened, planner, body, memory=memory) for what, (planner, memory) in ways.items()}

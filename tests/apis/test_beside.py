@@ -11,7 +11,7 @@ from tests.apis import chat, messages
 from vtc.apis import BadRequest
 from vtc.apis.beside import SideQuestion, answer, convert_token_count, find_aside
 from vtc.events import ListedModel
-from vtc.exchange.model_list import model_in, models_in, names_of
+from vtc.exchange.model_list import find_model, list_model_names, read_models
 
 CLAUDE = {"user-agent": "claude-cli/2.1", "anthropic-version": "2023-06-01"}
 
@@ -158,20 +158,20 @@ ENTRIES: dict[str, tuple[Any, ListedModel]] = {
 @pytest.mark.parametrize("server", ENTRIES)
 def test_a_server_tells_what_a_model_can(server: str) -> None:
     body, model = ENTRIES[server]
-    assert models_in(json.dumps(body).encode()) == [model]
-    assert model_in(json.dumps(body).encode(), "models/M") == model
+    assert read_models(json.dumps(body).encode()) == [model]
+    assert find_model(json.dumps(body).encode(), "models/M") == model
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"{}", b'{"data": 5}', b'{"models": null}', b'"m"'])
 def test_what_is_no_list_is_none(body: bytes) -> None:
-    assert models_in(body) is None
-    assert names_of(body) == []
+    assert read_models(body) is None
+    assert list_model_names(body) == []
 
 
 @pytest.mark.parametrize("body", [b"[]", b'{"data": []}', b'{"data": [5, {}]}'])
 def test_a_list_may_be_empty(body: bytes) -> None:
-    assert models_in(body) == []
+    assert read_models(body) == []
 
 
 def test_the_tag_of_ollamas_models_may_be_left_out() -> None:
-    assert model_in(b'{"models": [{"name": "m:latest"}]}', "m") == ListedModel(name="m:latest")
+    assert find_model(b'{"models": [{"name": "m:latest"}]}', "m") == ListedModel(name="m:latest")

@@ -19,7 +19,7 @@ from tests.exchanges import agent, planner
 from vtc.apis import APIS
 from vtc.events import Answer, CanonicalRequest, Message, Tool, ToolCall
 from vtc.exchange import Session
-from vtc.exchange.asking.steps import made_ready
+from vtc.exchange.asking.steps import apply_steps
 
 BY_NAME = {api.name: api for api in APIS}
 LIMITS = {
@@ -88,7 +88,7 @@ def kept(asked: CanonicalRequest, server: str) -> CanonicalRequest:
 @given(requests())
 def test_what_a_server_is_asked_is_what_was_asked(server: str, asked: CanonicalRequest) -> None:
     if not BY_NAME[server].layout.choice:
-        asked, _ = made_ready(asked, {"choice": True}, given_request())
+        asked, _ = apply_steps(asked, {"choice": True}, given_request())
     body = chat.encoded(BY_NAME[server].ask(asked))
     pairs.check_request(server, json.loads(body))
     found = bridged(

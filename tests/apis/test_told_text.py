@@ -95,7 +95,7 @@ def test_same_frames_leave_at_the_same_time_as_the_encoder_would_write(
 ) -> None:
     client, server = pair
     fast, slow = (crossing(client, server, stream=True).stream() for _ in range(2))
-    slow._fast = None
+    slow._fast_path = None
     parts = iter(frames(server, *begins, *(text for texts in chunks for text in texts)))
     head = next(at for at, part in enumerate(frames(server, "It", "@")) if b'"@"' in part)
     for chunk in [*islice(parts, head), *(b"".join(islice(parts, len(texts))) for texts in chunks), *parts]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.apis import chat
 from tests.attacks.clients import called, cline, parsed, told
 from tests.attacks.lab import RULES, actions, native, streamed, under, whole
-from tests.known import MOST_JSON
+from tests.known import MAX_JSON_BYTES
 from vtc.exchange import WITHHELD
 
 pytestmark = pytest.mark.every
@@ -311,7 +311,7 @@ def test_no_denied_call_leaves_in_whatever_reply(odd: Any, calls: Any) -> None:
 def test_json_that_is_declared_a_stream_is_read_up_to_a_size() -> None:
     """It is read at once, while all others wait; of a longer one no call leaves under a policy, which is told."""
     entry = {"id": "c", "type": "function", "function": {"name": "bash", "arguments": "{}"}}
-    for size in (100, MOST_JSON):
+    for size in (100, MAX_JSON_BYTES):
         body = chat.encoded(chat.completion("x" * size, "tool_calls", message={"tool_calls": [entry]}))
         pieces = [body[at : at + 10_000] for at in range(0, len(body), 10_000)]
         one = under({"denied_tools": ["bash"]})
@@ -319,7 +319,7 @@ def test_json_that_is_declared_a_stream_is_read_up_to_a_size() -> None:
         assert one.report.policies
         free = under(None)
         assert streamed(free, pieces) == body
-        assert [("KiB" in failure) for failure in free.report.failures] == [True] * (size == MOST_JSON)
+        assert [("KiB" in failure) for failure in free.report.failures] == [True] * (size == MAX_JSON_BYTES)
 
 
 @pytest.mark.parametrize("size", [1, 64, 1 << 20])

@@ -203,7 +203,7 @@ NATIVE = [
     *(Stage(tool_calls.ToolCallAccumulator, name) for name in ("add", "_place", "calls")),
     *(Stage(tool_calls.ToolCallAccumulator, "add", call) for call in (1, 2, 3)),
     *(Stage(reply.ReplyPipeline, name) for name in ("finish", "_run_stages")),
-    Stage(upstream_calls.UpstreamCalls, "meant"),
+    Stage(upstream_calls.NativeCalls, "meant"),
     Stage(Encoder, "write"),
     Stage(conversation, "write_for_client"),
 ]

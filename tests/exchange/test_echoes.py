@@ -18,7 +18,7 @@ from tests.exchanges import AGENT, API, PROFILES, fed
 from vtc.dialects.writing import write_calls
 from vtc.events import Message, Tool, ToolCall
 from vtc.exchange import Session
-from vtc.exchange.remembering.echoes import EFFORT, MOST_KEPT, find_echoes
+from vtc.exchange.remembering.echoes import MAX_RESULT_CHARACTERS, MAX_STEPS, find_echoes
 from vtc.profiles import Planner, Settings, builtin_directory, load
 
 ECHO = written("hermes", READ)
@@ -208,7 +208,7 @@ def test_nothing_but_results_with_a_marker_is_kept_and_no_more_than_the_limit() 
         return [Message("tool", (text,), call_id="c", name="read") for text in texts]
 
     assert find_echoes(results("hello", "a list of {things}"), dialects, tools) is None
-    long = "x" * (MOST_KEPT - len(ECHO))
+    long = "x" * (MAX_RESULT_CHARACTERS - len(ECHO))
     newest = find_echoes(results("y" * 9 + ECHO, long + ECHO), dialects, tools)
     assert newest is not None
     assert newest.find_source(ECHO, [call]) == "read"
@@ -304,12 +304,12 @@ def test_no_page_hides_an_echo_and_the_work_grows_with_it_alone(decoy: str) -> N
             echoes = find_echoes([result], (DIALECTS["hermes"],), {"bash": BASH})
             assert echoes is not None
             assert echoes.find_source(written("hermes", ("bash", {"command": "rm -rf /"})), [call]) == tool
-            steps.append(EFFORT - echoes.left)
+            steps.append(MAX_STEPS - echoes.steps_left)
     assert max(steps[2:]) <= 2.2 * max(steps[:2]) + 64
-    assert max(steps) < EFFORT // 2
+    assert max(steps) < MAX_STEPS // 2
 
 
-SPENT = '<tool_call>{"name": "read", ' + "x" * 1000 + "\nls" * (EFFORT // 2)
+SPENT = '<tool_call>{"name": "read", ' + "x" * 1000 + "\nls" * (MAX_STEPS // 2)
 """A page in which a call might be in more places than are looked at: wherever `ls` stands."""
 LISTS = ("read", {"filePath": "ls"})
 NOT_COMPARED = "not compared with the results of the request, which hold too much that is like it"

@@ -237,7 +237,7 @@ def test_white_space_alone_waits_with_the_frames_before_it(texts: list[str], lef
 )
 def test_same_frames_leave_at_the_same_time_with_and_without_it(chunks: list[list[str]]) -> None:
     fast, slow = begun().stream, begun().stream
-    slow._fast = None
+    slow._fast_path = None
     for texts in chunks:
         chunk = b"".join(chat.said(*texts))
         assert fast.feed(chunk) == slow.feed(chunk)
@@ -247,7 +247,7 @@ def test_same_frames_leave_at_the_same_time_with_and_without_it(chunks: list[lis
 @given(texts=st.lists(st.sampled_from(["x`", "Lo", ".`", "`", "``", '"', " b", "c ", "\n", "<"]), max_size=8))
 def test_frame_that_ends_in_back_ticks_leaves_whole_with_and_without_it(texts: list[str]) -> None:
     fast, slow = begun().stream, begun().stream
-    slow._fast = None
+    slow._fast_path = None
     frames = chat.said(*texts)
     left = [b"".join([*(data for frame in frames for data in one.feed(frame)), *one.finish()]) for one in (fast, slow)]
     assert left[0] == left[1]
@@ -282,7 +282,7 @@ WHITE_BEHIND = st.lists(
 def test_same_frames_leave_where_white_space_waits_from_the_beginning(texts: list[str], call: bool) -> None:
     """Nothing of the text has left whole before it is known how such frames look."""
     fast, slow = opened().stream(), opened().stream()
-    slow._fast = None
+    slow._fast_path = None
     if call:
         texts = [*texts, *re.findall(".{1,6}", chat.DIALECTS["tag"]("read", {"filePath": "/a"}))]
     for chunk in [chat.ROLE, *chat.said(*texts)]:
@@ -307,7 +307,7 @@ def test_same_frames_of_a_call_leave_at_the_same_time_with_and_without_it(
     dialect: str, size: int, cut: int | None
 ) -> None:
     fast, slow = opened().stream(), opened().stream()
-    slow._fast = None
+    slow._fast_path = None
     for chunk in [chat.ROLE, *chat.said(*call_in(dialect, size)[:cut], *[" more", "\n"] * 4)]:
         assert fast.feed(chunk) == slow.feed(chunk)
     assert fast.finish() == slow.finish()

@@ -17,7 +17,7 @@ from vtc.apis.calls import INPUT
 from vtc.dialects import Repair
 from vtc.events import Tool, ToolCall
 from vtc.exchange import Session
-from vtc.exchange.replying.native_calls import NotInOrder, in_order
+from vtc.exchange.replying.native_calls import MalformedCall, normalize_call
 from vtc.profiles import Facts
 
 READ = {
@@ -80,7 +80,7 @@ HOPELESS = {
 @pytest.mark.parametrize("name", MENDED)
 def test_broken_arguments_are_mended_as_in_text_and_told(name: str) -> None:
     written, repairs = MENDED[name]
-    found = in_order(ToolCall("read", written, "c"), TOOLS, lenient=True)
+    found = normalize_call(ToolCall("read", written, "c"), TOOLS, lenient=True)
     assert [(call.name, json.loads(call.arguments), call.id) for call in found.calls] == [("read", A, "c")]
     assert list(found.repairs) == repairs
 
@@ -89,26 +89,26 @@ def test_broken_arguments_are_mended_as_in_text_and_told(name: str) -> None:
 def test_arguments_of_which_it_is_not_sure_what_they_are_are_refused(name: str) -> None:
     """Also what would be mended, where nothing is to be, and an object that the end of a reply cut off."""
     written = HOPELESS.get(name) or MENDED[name][0]
-    with pytest.raises(NotInOrder):
-        in_order(ToolCall("read", written), TOOLS, lenient=name in HOPELESS)
+    with pytest.raises(MalformedCall):
+        normalize_call(ToolCall("read", written), TOOLS, lenient=name in HOPELESS)
 
 
 def test_an_object_is_not_closed_where_the_reply_was_cut_off() -> None:
-    with pytest.raises(NotInOrder):
-        in_order(ToolCall("list", '{"path": "/a"'), TOOLS, lenient=True, complete=False)
+    with pytest.raises(MalformedCall):
+        normalize_call(ToolCall("list", '{"path": "/a"'), TOOLS, lenient=True, complete=False)
 
 
 def test_an_object_that_broke_off_after_a_value_is_replaced_by_the_whole_one() -> None:
     """One that broke off elsewhere may hold what follows: it is read as before."""
     whole = {"filePath": "/a", "limit": 3}
-    found = in_order(ToolCall("read", '{"filePath": "/a"' + json.dumps(whole)), TOOLS, lenient=True)
+    found = normalize_call(ToolCall("read", '{"filePath": "/a"' + json.dumps(whole)), TOOLS, lenient=True)
     assert ([json.loads(call.arguments) for call in found.calls], found.repairs) == ([whole], (Repair.SNAPSHOTS,))
-    inner = in_order(ToolCall("list", '{"path":{"path":"a"}'), TOOLS, lenient=True)
+    inner = normalize_call(ToolCall("list", '{"path":{"path":"a"}'), TOOLS, lenient=True)
     assert [json.loads(call.arguments) for call in inner.calls] == [{"path": {"path": "a"}}]
 
 
 def test_an_empty_object_is_a_call_where_nothing_is_required() -> None:
-    found = in_order(ToolCall("list", '{}{"path": "/a"}'), TOOLS, lenient=True)
+    found = normalize_call(ToolCall("list", '{}{"path": "/a"}'), TOOLS, lenient=True)
     assert [call.arguments for call in found.calls] == ["{}", '{"path": "/a"}']
 
 
@@ -123,13 +123,13 @@ def test_an_empty_object_is_a_call_where_nothing_is_required() -> None:
     ],
 )
 def test_arguments_that_may_be_meant_so_stay(written: str) -> None:
-    found = in_order(ToolCall("read", written), TOOLS, lenient=True)
+    found = normalize_call(ToolCall("read", written), TOOLS, lenient=True)
     assert ([call.arguments for call in found.calls], found.repairs) == ([written], ())
 
 
 @pytest.mark.parametrize("inner", ["{ echo 1; }", '"quoted"', '{"x": 1}', "json{1}"])
 def test_the_one_required_text_stays_text_that_looks_like_an_object(inner: str) -> None:
-    found = in_order(ToolCall("read", json.dumps(inner)), TOOLS, lenient=True)
+    found = normalize_call(ToolCall("read", json.dumps(inner)), TOOLS, lenient=True)
     assert [json.loads(call.arguments) for call in found.calls] == [{"filePath": inner}]
 
 
@@ -153,15 +153,15 @@ def test_the_one_required_text_stays_text_that_looks_like_an_object(inner: str) 
     ],
 )
 def test_a_name_means_the_one_tool_that_it_can_mean(written: str, name: str | None) -> None:
-    found = in_order(ToolCall(written, '{"filePath": "/a"}'), TOOLS, lenient=True)
+    found = normalize_call(ToolCall(written, '{"filePath": "/a"}'), TOOLS, lenient=True)
     assert (found.calls[0].name, found.repairs) == ((name, (Repair.TOOL_NAME,)) if name else (written, ()))
 
 
 @pytest.mark.parametrize("written", ["read<arg_key>filePath", "read(filePath=/a)", 'read" filePath="/a"'])
 def test_a_name_that_holds_more_than_a_name_is_refused(written: str) -> None:
     """Or an argument would be lost."""
-    with pytest.raises(NotInOrder, match="more than a name"):
-        in_order(ToolCall(written, "{}"), TOOLS, lenient=True)
+    with pytest.raises(MalformedCall, match="more than a name"):
+        normalize_call(ToolCall(written, "{}"), TOOLS, lenient=True)
 
 
 # Every API
@@ -280,8 +280,8 @@ def test_a_call_in_a_name_that_cannot_be_read_passes_and_is_told(api: str, strea
     "arguments", ['{"filePath": "/a", "limit": 1', '{"filePath": "/a", "li', '{"filePath": "/a", "limit":']
 )
 def test_arguments_that_end_within_a_number_or_a_name_are_not_completed(arguments: str) -> None:
-    with pytest.raises(NotInOrder):
-        in_order(ToolCall("read", arguments, "c1"), {"read": Tool("read")}, lenient=True)
+    with pytest.raises(MalformedCall):
+        normalize_call(ToolCall("read", arguments, "c1"), {"read": Tool("read")}, lenient=True)
 
 
 def custom(said: str, **source: Any) -> ToolCall:
@@ -292,7 +292,7 @@ def custom(said: str, **source: Any) -> ToolCall:
     ("said", "arguments"), [("/a", A), ('{"filePath": "/a"}', A), ('{"filePath": "/a"', A), ('{"filePath": 1}', None)]
 )
 def test_a_custom_call_of_a_function_is_one_of_the_function(said: str, arguments: Any) -> None:
-    (call,), repairs = in_order(custom(said, extra_content="x"), TOOLS, lenient=True)
+    (call,), repairs = normalize_call(custom(said, extra_content="x"), TOOLS, lenient=True)
     assert not call.is_custom
     assert call.source == {"extra_content": "x"}
     assert json.loads(call.arguments) == arguments or arguments is None
@@ -302,9 +302,9 @@ def test_a_custom_call_of_a_function_is_one_of_the_function(said: str, arguments
 def test_a_custom_call_of_a_custom_tool_or_of_none_is_left_alone() -> None:
     call = custom("/a")
     for tools in ({"run": Tool("run", "", INPUT)}, {}):
-        assert in_order(call, tools, lenient=True).calls == [call]
-    with pytest.raises(NotInOrder):
-        in_order(custom("/a"), {"run": Tool("run", "", {"properties": {"a": {}, "b": {}}})}, lenient=True)
+        assert normalize_call(call, tools, lenient=True).calls == [call]
+    with pytest.raises(MalformedCall):
+        normalize_call(custom("/a"), {"run": Tool("run", "", {"properties": {"a": {}, "b": {}}})}, lenient=True)
 
 
 @pytest.mark.parametrize("stream", [True, False])

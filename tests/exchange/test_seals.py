@@ -545,11 +545,11 @@ def test_a_refusal_teaches_to_tell_of_calls_that_nobody_signed(client: str, serv
     talk = Talk(client, server, facts=Facts(user_agent="OpenAI/Python 3", host="gateway.test", port=443))
     assert set(signatures(server, talk.ask(*unsigned(client)))) == {None}
     error = chat.encoded({"error": {"code": 400, "message": MISSING, "status": "INVALID_ARGUMENT"}})
-    again = talk.exchange.again(error, 400)
+    again = talk.exchange.encode_after_rejection(error, 400)
     assert again is not None
     assert signatures(server, json.loads(again)) == [STAND_IN, None, STAND_IN]
     talk.exchange.confirm_quirks()
-    assert talk.exchange.again(error, 400) is None
+    assert talk.exchange.encode_after_rejection(error, 400) is None
     assert signatures(server, talk.ask(*asks(client, "And?"))) == [STAND_IN, None, STAND_IN]
 
 
@@ -607,14 +607,14 @@ def test_signatures_that_the_server_refuses_are_left_out_of_this_conversation(ca
     for _ in range(2):  # it is not kept: others have signatures that are good
         first = talk.ask(*asks(api, "Read it"), *turn) if not talk.entries else talk.ask()
         assert "THEIRS" in json.dumps(first)
-        again = talk.exchange.again(error, 400)
+        again = talk.exchange.encode_after_rejection(error, 400)
         assert again is not None
         assert b"THEIRS" not in again
         assert (b"Hm." in again, b"found" in again, b'"read"' in again) == (False, True, True)
         if case.startswith("Google"):
             assert signatures(api, json.loads(again)) == [STAND_IN]
         assert "without the signatures that the server refuses" in str(talk.exchange.report.request)
-        assert talk.exchange.again(error, 400) is None
+        assert talk.exchange.encode_after_rejection(error, 400) is None
         talk.exchange.confirm_quirks()
 
 
@@ -630,7 +630,9 @@ def test_what_nobody_signed_is_left_out_of_all_conversations_with_a_server_that_
     turn = [*asks(api, "Read it"), *of_claude(**signature)]
     if host == "gateway.test":
         assert "Hm." in json.dumps(talk.ask(*turn))
-        again = talk.exchange.again(chat.encoded({"error": {"message": f"messages.1.content.0: {words}"}}), 400)
+        again = talk.exchange.encode_after_rejection(
+            chat.encoded({"error": {"message": f"messages.1.content.0: {words}"}}), 400
+        )
         assert (b"Hm." in (again or b"Hm."), b"found" in (again or b"")) == (False, True)
         talk.exchange.confirm_quirks()
     other = Talk(api, memory=talk.memory, facts=facts)
@@ -655,9 +657,9 @@ def test_a_seal_that_is_given_back_and_refused_is_left_out(client: str, form: Fo
     first = json.dumps(talk.ask())
     assert SEAL in first
     error = chat.encoded({"error": {"message": UNVERIFIED[form.server]}})
-    again = (talk.exchange.again(error, 400) or b"").decode()
+    again = (talk.exchange.encode_after_rejection(error, 400) or b"").decode()
     assert [word in again for word in ("I look.", "found", '"read"', SEAL)] == ["I look." in first, True, True, False]
-    assert talk.exchange.again(error, 400) is None
+    assert talk.exchange.encode_after_rejection(error, 400) is None
     talk.exchange.confirm_quirks()
     assert SEAL in json.dumps(talk.ask())
 
@@ -669,7 +671,7 @@ def test_a_turn_without_what_was_thought_is_asked_about_without_thinking_and_the
     talk, thinking = Talk("anthropic-messages"), {"thinking": {"type": "enabled", "budget_tokens": 1024}}
     for turn in (asks("anthropic-messages", "Read it") + unthought, asks("anthropic-messages", "Go on")):
         assert "thinking" in talk.ask(*turn, **thinking)
-        again = talk.exchange.again(chat.encoded({"error": {"message": words}}), 400)
+        again = talk.exchange.encode_after_rejection(chat.encoded({"error": {"message": words}}), 400)
         assert again is not None
         assert "thinking" not in json.loads(again)
         assert "thinking left out" in str(talk.exchange.report.request)
@@ -681,7 +683,7 @@ def test_what_says_nothing_else_than_what_is_signed_stays() -> None:
     talk = Talk("anthropic-messages")
     talk.ask(*asks("anthropic-messages", "Read it"), thought, messages.user("Go on"))
     error = chat.encoded({"error": {"message": "messages.1.content.0: Invalid `signature` in `thinking` block"}})
-    assert talk.exchange.again(error, 400) is None
+    assert talk.exchange.encode_after_rejection(error, 400) is None
 
 
 @CLIENT

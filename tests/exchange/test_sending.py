@@ -14,7 +14,7 @@ from tests.apis.shapes import asked
 from tests.exchange.ready.servers import RULES, until_taken
 from tests.exchange.ready.steps import BY_NAME
 from tests.exchanges import AGENT, agent, fed, planner
-from tests.known import EXPIRES, MOST_ASKED
+from tests.known import EXPIRES, MAX_REQUESTS
 from vtc.events import Tool
 from vtc.exchange import Session
 from vtc.profiles import Memory
@@ -98,7 +98,7 @@ def test_a_refused_request_is_asked_until_it_is_taken_and_the_next_one_at_once(c
     rule, fields = ASKED[case]
     memory = Memory()
     first = until_taken(opened(memory, **fields), RULES[rule])
-    assert 1 < len(first) <= MOST_ASKED
+    assert 1 < len(first) <= MAX_REQUESTS
     for word in ("one", "two", "parts", "note", "lost", "found", "Be brief."):
         assert (word in texts(first[0])) == (word in texts(first[-1]))
     (again,) = until_taken(opened(memory, **fields), RULES[rule])
@@ -186,8 +186,8 @@ def test_what_did_not_help_is_not_kept() -> None:
     _, fields = ASKED["schemas"]
     exchange = opened(memory, **fields)
     exchange.request()
-    assert exchange.again(b'{"error": "failed to parse grammar"}', 400) is not None
-    assert exchange.again(b'{"error": "failed to parse grammar"}', 400) is None
+    assert exchange.encode_after_rejection(b'{"error": "failed to parse grammar"}', 400) is not None
+    assert exchange.encode_after_rejection(b'{"error": "failed to parse grammar"}', 400) is None
     assert opened(memory, **fields).request() == asked("openai-chat", **fields)
 
 
@@ -344,7 +344,7 @@ FULL = b'{"error":{"code":400,"message":"request (5000 tokens) exceeds the avail
 def test_a_full_window_is_the_error_that_the_client_knows(client: str, server: str) -> None:
     exchange = opened(client=client, settings={"upstream_api": (server,)})
     exchange.request()
-    reply = exchange.whole.error(FULL, 500)
+    reply = exchange.whole.translate_error(FULL, 500)
     assert reply
     error = json.loads(reply.body)["error"]
     message = error if client == "ollama-chat" else error["message"]
@@ -359,7 +359,7 @@ def test_a_full_window_is_the_error_that_the_client_knows(client: str, server: s
 def test_errors_of_hosted_apis_stay() -> None:
     exchange = opened(settings={"server": "hosted"})
     exchange.request()
-    assert exchange.whole.error(FULL, 400) is None
+    assert exchange.whole.translate_error(FULL, 400) is None
 
 
 @pytest.mark.parametrize("stream", [True, False])
@@ -392,7 +392,7 @@ def test_after_a_call_that_the_server_could_not_read_the_tools_stand_in_the_prom
     exchange = opened(memory)
     assert b'"tools"' in exchange.request()
     words = "The model produced output that does not match the expected peg-native format"
-    went = exchange.again(json.dumps({"error": {"code": 500, "message": words}}).encode(), 500)
+    went = exchange.encode_after_rejection(json.dumps({"error": {"code": 500, "message": words}}).encode(), 500)
     assert b'"tools"' in opened(memory).request()  # not before the server took it
     exchange.confirm_quirks()
     told = ", ".join(exchange.report.request)

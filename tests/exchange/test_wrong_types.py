@@ -94,7 +94,7 @@ def check(client: str, server: str, fields: Any, settings: dict[str, Any], refus
         sent, own = exchange.request(), exchange.answer()
         if own is None:
             assert isinstance(json.loads(sent), dict)
-            again = exchange.again(chat.encoded({"error": {"message": refusal}}), 400)
+            again = exchange.encode_after_rejection(chat.encoded({"error": {"message": refusal}}), 400)
             assert again is None or isinstance(json.loads(again), dict)
         else:
             assert isinstance(json.loads(own.body), dict)

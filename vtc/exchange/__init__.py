@@ -23,11 +23,11 @@ from vtc.apis import Api, BadRequest, Request, find_api
 from vtc.apis.seals import SealKey
 from vtc.exchange.asking import prompt
 from vtc.exchange.asking.reminder import Reminder
-from vtc.exchange.asking.request import Outgoing, ReceivedRequest, RequestEncoder, SentRequest, as_it_came
-from vtc.exchange.remembering.past import History, MakePlan, planning
-from vtc.exchange.remembering.thoughts import opening
+from vtc.exchange.asking.request import Outgoing, ReceivedRequest, RequestEncoder, SentRequest, pass_through_on_fault
+from vtc.exchange.remembering.past import History, MakePlan, make_plan_maker
+from vtc.exchange.remembering.reasoning import digest_opening
 from vtc.exchange.replying.factory import ReplyFactory, is_warm
-from vtc.exchange.replying.fate import JSON, WITHHELD, Fate, LocalReply, OwnReplies
+from vtc.exchange.replying.fate import JSON_MEDIA_TYPE, WITHHELD, Fate, LocalReply, OwnReplies
 from vtc.exchange.replying.stream import Stream
 from vtc.exchange.whole_replies import Ask, NoAnswer, WholeReplies
 from vtc.json_text import decode, encode, is_unambiguous
@@ -62,7 +62,7 @@ class SessionOpening:
 
     def exchange(self) -> Session:
         """Make the exchange; raises `BadRequest`."""
-        with as_it_came(self._facts.secrets):
+        with pass_through_on_fault(self._facts.secrets):
             return self._make()
 
 
@@ -91,11 +91,11 @@ class Session:
             self.report.parties.form = plan.protocol.client_text.dialect.name
         self._api = api
         self._request = request
-        self._own = partial(OwnReplies, api, request, seed=seed, created=facts.time)
+        self._make_own_replies = partial(OwnReplies, api, request, seed=seed, created=facts.time)
         self._received = ReceivedRequest(body, facts.headers)
         # Not of all facts: they hold the request.
-        self._sealed = partial(self._seal_key, (facts.host, str(facts.port)), facts.credentials, secret)
-        self._planned = planned
+        self._make_seal_key = partial(self._seal_key, (facts.host, str(facts.port)), facts.credentials, secret)
+        self._replan = planned
         self._begin(plan, past, {})
 
     def _begin(self, plan: Plan, past: History | None, taught: Mapping[str, Any]) -> None:
@@ -107,15 +107,15 @@ class Session:
         has_flags = self.server.place.flags == self._api.place.flags
         received = self._received if has_flags else ReceivedRequest(self._received.body, {})
         self._past = past
-        self.report.parties.server_api = self.server.name if self.crosses else ""
+        self.report.parties.server_api = self.server.name if self.is_bridged else ""
         self.report.parties.model, self.report.parties.server_model = plan.stack.model.name, plan.server_model
         self.report.why[:] = plan.why
         self.report.request[:] = plan.request_lines()
-        own = self._own(plan.protocol)
-        self.fate = Fate(plan.is_strict, self.crosses, own, self.report.secrets)
+        own = self._make_own_replies(plan.protocol)
+        self.fate = Fate(plan.is_strict, self.is_bridged, own, self.report.secrets)
         sides = (self._api, self.server, self._request)
-        seals = self._sealed(plan) if self.crosses else None
-        self._factory = ReplyFactory(*sides, plan, self.fate, own.seed, seals, past.thoughts if past else None)
+        seals = self._make_seal_key(plan) if self.is_bridged else None
+        self._factory = ReplyFactory(*sides, plan, self.fate, own.seed, seals, past.reasoning if past else None)
         self._encoder = RequestEncoder(*sides, received, plan, self._factory, self.report, seals, taught)
         reminder = Reminder(self._request, self._encoder, past, self.report)
         self.whole = WholeReplies(*sides, plan, self._factory, self._encoder, self.fate, self.report, reminder)
@@ -124,7 +124,7 @@ class Session:
     def _seal_key(self, at: tuple[str, str], credentials: Collection[str], secret: bytes, plan: Plan) -> SealKey:
         """Derive the key for what the server `at` a host and port seals of this conversation."""
         whose = self.server.name, *at, plan.server_model or self._request.model
-        return SealKey.of(secret, (opening(self._request.messages), *whose, *credentials))
+        return SealKey.of(secret, (digest_opening(self._request.messages), *whose, *credentials))
 
     @classmethod
     def open(
@@ -156,10 +156,10 @@ class Session:
         secret: bytes = b"",
     ) -> SessionOpening:
         """Begin what `open` does, and leave what takes long where this model is new to `Opening.exchange`."""
-        with as_it_came(facts.secrets):
+        with pass_through_on_fault(facts.secrets):
             request = api.request(body, facts.path)
             facts = replace(facts, model=request.model, body=request.fields, path=api.place.whole(facts.path))
-            planned = planning(planner, facts, request, memory)
+            planned = make_plan_maker(planner, facts, request, memory)
             plan, past = planned({})
             unshaped = bool(request.body.lines) and plan.steps.get("shapes") is False
             improper = plan.is_strict and not is_unambiguous(body)  # its server may read another request than VTC
@@ -176,35 +176,39 @@ class Session:
         Raises `BadRequest`, and then the body goes on as it came. To be asked for before `stream`, which forgets the
         conversation.
         """
-        return self._rewritten().body
+        return self._rewrite().body
 
     def answer(self) -> LocalReply | None:
         """Write a reply or an error in upstream's place, in the form that the client asked for; None to ask upstream.
 
         It is an error where the request may not be sent.
         """
-        stop, own = self._rewritten().stop, self.fate.own
-        if stop or (self.crosses and self._request.idle):
-            return own.in_form(own.saying(f"Stopped: {stop}. Say how to go on." if stop else ""))
-        return self.fate.refusal(self.server.name)
+        stop, own = self._rewrite().stop, self.fate.own
+        if stop or (self.is_bridged and self._request.idle):
+            return own.convert_to_asked(own.render_text(f"Stopped: {stop}. Say how to go on." if stop else ""))
+        return self.fate.render_rejection(self.server.name)
 
-    def _rewritten(self) -> Outgoing:
+    def _rewrite(self) -> Outgoing:
         if self._outgoing is None:
             plan, request = self.plan, self._request
             try:
-                with as_it_came(self.report.secrets):
+                with pass_through_on_fault(self.report.secrets):
                     stop, steer = self._answer_to_loops
-                    lines, field = self.report.request, None if self.crosses else plan.thoughts
+                    lines, field = self.report.request, None if self.is_bridged else plan.thoughts
                     past = request.messages
-                    past = self._past.conversation(request, field, self._encoder.seals, lines) if self._past else past
+                    past = (
+                        self._past.restore_conversation(request, field, self._encoder.seals, lines)
+                        if self._past
+                        else past
+                    )
                     body = self._encoder.encode(prompt.prepare_messages(request, past, plan, steer, lines))
             except BadRequest as error:
-                self.fate.of_request(error, self.report)
+                self.fate.decide_request(error, self.report)
                 self._encoder.forget()
                 stop, body = "", self._received.body  # its reply is held to the policies all the same
             self._outgoing = Outgoing(body, stop)
             if self._past and not stop:
-                self.report.prefix = self._past.kept_prefix(*self._encoder.left, request)
+                self.report.prefix = self._past.record_prompt(*self._encoder.sent_prompt, request)
         return self._outgoing
 
     @cached_property
@@ -212,20 +216,20 @@ class Session:
         """Say why the agent is stopped, and what gets the model out of a loop; once, as it is reported."""
         return prompt.answer_to_loops(self.plan, self._request, self._factory.whole_reader, self.report)
 
-    def again(self, body: bytes, status: int) -> bytes | None:
+    def encode_after_rejection(self, body: bytes, status: int) -> bytes | None:
         """Encode the request with what the server's error teaches; None if that is nothing, or changes nothing.
 
         To be asked for before `stream`, at most `MOST_ASKED` - 1 times; then with `learned`, if the server took it.
         """
-        self._rewritten()
-        request = self._encoder.again(body, status)
-        if request is None and self._planned and not self._encoder.taught.keys().isdisjoint(REPLANNED):
-            before, prefix = (self._encoder.sent, self.asked), self.report.prefix
-            self._begin(*self._planned(self._encoder.taught), self._encoder.taught)
-            request, self.report.prefix = self._rewritten().body, prefix
-            return request if (self._encoder.sent, self.asked) != before else None
+        self._rewrite()
+        request = self._encoder.encode_after_rejection(body, status)
+        if request is None and self._replan and not self._encoder.learned_quirks.keys().isdisjoint(REPLANNED):
+            before, prefix = (self._encoder.sent_body, self.sent_request), self.report.prefix
+            self._begin(*self._replan(self._encoder.learned_quirks), self._encoder.learned_quirks)
+            request, self.report.prefix = self._rewrite().body, prefix
+            return request if (self._encoder.sent_body, self.sent_request) != before else None
         if request and self._past:
-            self._past.kept_prefix(*self._encoder.left, self._request)
+            self._past.record_prompt(*self._encoder.sent_prompt, self._request)
         return request
 
     def confirm_quirks(self) -> None:
@@ -233,17 +237,17 @@ class Session:
         self._encoder.confirm_quirks()
 
     @property
-    def taught(self) -> Mapping[str, Any]:
+    def learned_quirks(self) -> Mapping[str, Any]:
         """Return the steps that refusals of this request taught, by name."""
-        return self._encoder.taught
+        return self._encoder.learned_quirks
 
     @property
-    def asked(self) -> SentRequest:
+    def sent_request(self) -> SentRequest:
         """Return the model and the form of the reply that the server is asked for, and the headers that are changed."""
-        return self._encoder.asked
+        return self._encoder.sent_request
 
     @property
-    def crosses(self) -> bool:
+    def is_bridged(self) -> bool:
         """True if the server's API is another one than the client's."""
         return self.server is not self._api
 
@@ -252,22 +256,22 @@ class Session:
     @property
     def reads(self) -> bool:
         """True if this plan can change the reply. If False, the body is streamed through unread."""
-        return self.plan.may_change_reply or self.crosses or self._folds
+        return self.plan.may_change_reply or self.is_bridged or self._folds_stream
 
     @property
     def media_type(self) -> str:
         """Return the media type of the reply that the client asked for."""
-        return self._api.framing.media_type if self._request.stream else JSON
+        return self._api.framing.media_type if self._request.stream else JSON_MEDIA_TYPE
 
-    def streams(self, media_type: str) -> bool:
+    def is_streamed(self, media_type: str) -> bool:
         """True if a reply of this media type leaves as the stream that it is."""
-        is_as_asked = self._request.stream or not (self.crosses or self._folds)
+        is_as_asked = self._request.stream or not (self.is_bridged or self._folds_stream)
         return media_type == self.server.framing.media_type and is_as_asked
 
     @property
-    def _folds(self) -> bool:
+    def _folds_stream(self) -> bool:
         """True if the server was asked for a stream where the client wants a whole reply."""
-        return self.asked.streams and not self._request.stream
+        return self.sent_request.streams and not self._request.stream
 
     def warm(self) -> None:
         """Make what reading the reply takes before it comes.
@@ -298,7 +302,7 @@ class Session:
             stream.collect()
         return stream
 
-    def go_on(self, first: Stream, clock: Callable[[], float] = float) -> Stream:
+    def continue_reply(self, first: Stream, clock: Callable[[], float] = float) -> Stream:
         """Make the way of the streamed reply to `whole.reminder.question`, which goes on with the first."""
         if first.turn:
             self.whole.reminder.mark_answered(first.turn)
@@ -325,5 +329,5 @@ class Session:
         _ = self._factory.own
         self._request.forget()
         self._encoder.forget()
-        self._planned = None
+        self._replan = None
         self._received = ReceivedRequest(self._received.body)

@@ -39,7 +39,7 @@ def _paths() -> ModelPaths:
     return table(Path(__file__).with_suffix(".yaml"), ModelPaths)
 
 
-def models_in(body: bytes) -> list[ListedModel] | None:
+def read_models(body: bytes) -> list[ListedModel] | None:
     """Read a server's list of its models; None if it is none."""
     value = _try_decode(body)
     if isinstance(value, list):
@@ -50,21 +50,21 @@ def models_in(body: bytes) -> list[ListedModel] | None:
     return [*_models([entry for entries in lists for entry in entries])] if lists else None
 
 
-def names_of(body: bytes) -> list[str]:
+def list_model_names(body: bytes) -> list[str]:
     """Read the names of a server's list of its models; empty if it is none."""
-    return [model.name for model in models_in(body) or ()]
+    return [model.name for model in read_models(body) or ()]
 
 
-def model_in(body: bytes, name: str) -> ListedModel | None:
+def find_model(body: bytes, name: str) -> ListedModel | None:
     """Find a model in a server's list, or read what it says of that one alone; None if it knows of none."""
-    listed = models_in(body)
+    listed = read_models(body)
     if listed is None:
         value = _try_decode(body)
         return _model(name, value) if isinstance(value, dict) and "error" not in value else None
     return next((model for model in listed if plain_model(model.name) == plain_model(name)), None)
 
 
-def without_prefix(name: str) -> str:
+def strip_prefix(name: str) -> str:
     """Return a name as requests have it in a body."""
     return name.removeprefix(_PREFIX)
 
@@ -84,7 +84,7 @@ def _models(entries: Sequence[Any]) -> Iterator[ListedModel]:
         if name:
             by_name[name] = {**by_name.get(name, {}), **entry}
     for name, entry in by_name.items():
-        yield _model(without_prefix(name), entry)
+        yield _model(strip_prefix(name), entry)
 
 
 def _texts(entry: Mapping[str, Any]) -> Iterator[str]:
@@ -92,10 +92,10 @@ def _texts(entry: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _model(name: str, entry: Mapping[str, Any]) -> ListedModel:
-    abilities = {ability: _can(entry, paths) for ability, paths in _paths().abilities.items()}
+    abilities = {ability: _has_ability(entry, paths) for ability, paths in _paths().abilities.items()}
     return ListedModel(
         name=name,
-        created=next(filter(None, map(_seconds, _values(entry, _paths().created))), 0),
+        created=next(filter(None, map(_read_seconds, _values(entry, _paths().created))), 0),
         window=_number(entry, _paths().window),
         longest=_number(entry, _paths().longest),
         abilities={ability: able for ability, able in abilities.items() if able is not None},
@@ -118,7 +118,7 @@ def _number(entry: Mapping[str, Any], paths: Sequence[str]) -> int:
     return next((value for value in _values(entry, paths) if type(value) is int and value > 0), 0)
 
 
-def _seconds(value: Any) -> int:
+def _read_seconds(value: Any) -> int:
     """Read a time, in seconds since 1970; 0 if it is none."""
     if type(value) in (int, float):
         return max(0, int(value))
@@ -127,7 +127,7 @@ def _seconds(value: Any) -> int:
     return 0
 
 
-def _can(entry: Mapping[str, Any], paths: Sequence[str]) -> bool | None:
+def _has_ability(entry: Mapping[str, Any], paths: Sequence[str]) -> bool | None:
     """Read whether a model can do a thing; None if nothing says so: a list that lacks a word does not."""
     answers: list[bool] = []
     for path in paths:

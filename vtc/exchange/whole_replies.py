@@ -23,7 +23,7 @@ from vtc.events import Call, Failure, Text
 from vtc.exchange.asking.reminder import Reminder
 from vtc.exchange.asking.request import RequestEncoder
 from vtc.exchange.replying.factory import ReplyFactory
-from vtc.exchange.replying.fate import JSON, UNREAD, Fate, LocalReply, whole_reply
+from vtc.exchange.replying.fate import JSON_MEDIA_TYPE, UNREADABLE, Fate, LocalReply, render_whole_reply
 from vtc.exchange.replying.stages import ReplyFault
 from vtc.json_text import decode
 from vtc.profiles.matching import texts_at
@@ -102,13 +102,13 @@ class WholeReplies:
         """Rewrite a reply into the form that the client asked for, or leave it in its own if it `is_error`."""
         if not is_error:
             self._encoder.confirm()
-        reply = self._rewritten(body)
+        reply = self._rewrite_safely(body)
         self._report.adopt(reply.report)
-        return reply.body if is_error else self._as_asked(reply.body)
+        return reply.body if is_error else self._convert_to_asked(reply.body)
 
     def rewrite_with_retry(self, body: bytes, ask: Ask) -> Generator[Any, Any, bytes]:
         """Rewrite a reply as `rewrite` does, but ask upstream again, where the plan says so, about faults of it."""
-        first = reply = self._rewritten(body)
+        first = reply = self._rewrite_safely(body)
         retry = self._plan.stack.retry
         for _ in range(retry.max if retry else 0):
             faults = [fault for fault in reply.faults if retry and fault.kind in retry.on]
@@ -123,7 +123,7 @@ class WholeReplies:
                 logger.error("vtc: upstream is not asked again\n%s", format_exception(error, self._report.secrets))
                 self._report.failures.append(f"{type(error).__name__}: {error}")
                 break
-            reply = self._rewritten(body)
+            reply = self._rewrite_safely(body)
             self._report.record_intervention("retry", "asked", "", faults[0].reason)
         if reply is first and reply.turn:
             first = reply = yield from self._retry_silent_turn(body, reply, reply.turn, ask)
@@ -133,14 +133,14 @@ class WholeReplies:
             self._report.record_intervention("retry", "exhausted", "", left[0])
             reply = first
         self._report.adopt(reply.report)
-        return self._as_asked(reply.body)
+        return self._convert_to_asked(reply.body)
 
     def _retry_silent_turn(
         self, body: bytes, first: WholeReply, turn: TurnEncoder, ask: Ask
     ) -> Generator[Any, Any, WholeReply]:
         """Ask once more in a turn that ends without a word; return both replies as one, or the first alone."""
         try:
-            more = yield from ask(self.reminder.question(turn))
+            more = yield from ask(self.reminder.encode_question(turn))
         except NoAnswer as error:
             self.reminder.mark_failed(str(error))
             return first
@@ -148,7 +148,7 @@ class WholeReplies:
             logger.error("vtc: the model is not asked once more\n%s", format_exception(error, self._report.secrets))
             self.reminder.mark_failed(type(error).__name__)
             return first
-        reply = self._rewritten(body, more)
+        reply = self._rewrite_safely(body, more)
         if reply.wrong:
             self.reminder.mark_failed(reply.wrong[0])
             return first
@@ -160,74 +160,78 @@ class WholeReplies:
 
         None if the server's profile knows of none in there, or if that calls no tool.
         """
-        text = _text_in_error(self._plan.stack.server.errors, body, status, self._factory.whole_reader)
+        text = _find_text_in_error(self._plan.stack.server.errors, body, status, self._factory.whole_reader)
         if not text:
             return None
         own = self._fate.own
-        reply = self._rewritten(whole_reply(self._server, self._request, text, own.seed, own.created))
+        reply = self._rewrite_safely(render_whole_reply(self._server, self._request, text, own.seed, own.created))
         if reply.report.failures:
             return None
         self._report.adopt(reply.report)
         self._report.record_intervention(
             "errors", "read", "", f"the server answered {status} with the reply in its error"
         )
-        return self._fate.own.in_form(reply.body)
+        return self._fate.own.convert_to_asked(reply.body)
 
-    def error(self, body: bytes, status: int) -> LocalReply | None:
+    def translate_error(self, body: bytes, status: int) -> LocalReply | None:
         """Write an error of the server's as one of the client's API; None if that is the same.
 
         `status` is that of the server's answer. Its words are kept, whatever form they came in. That a prompt is too
         long is said as the client's own API says it, so that agents make it shorter.
         """
-        failure = self._encoder.full(body, status)
-        if failure is None and self._crosses and status >= 400:
+        failure = self._encoder.translate_full_window(body, status)
+        if failure is None and self._is_bridged and status >= 400:
             failure = Failure(hints.words_of(body) or f"the server answered {status}")
-        return self._fate.own.error(failure, status) if failure else None
+        return self._fate.own.render_error(failure, status) if failure else None
 
-    def unread(self, reason: str) -> LocalReply | None:
+    def replace_unread(self, reason: str) -> LocalReply | None:
         """Return what takes the place of a reply that could not be looked at; None if it passes as it came."""
-        reply, report = self._fate.of_body(reason)
+        reply, report = self._fate.replace_body(reason)
         self._report.adopt(report)
         return reply
 
     def media_type(self, body: bytes) -> str:
         """Return the media type of a reply that leaves."""
         framing = self._client.framing
-        return framing.media_type if framing.matches(body) else JSON
+        return framing.media_type if framing.matches(body) else JSON_MEDIA_TYPE
 
     def get_media_type(self, body: bytes) -> str:
         """Return the media type to declare for a reply that was changed; empty where the server's stands."""
         media_type = self.media_type(body)
-        is_free = self._crosses or self._folds or (self._fate.strict if media_type == JSON else self._plan.buffered)
+        is_free = (
+            self._is_bridged
+            or self._folds_stream
+            or (self._fate.strict if media_type == JSON_MEDIA_TYPE else self._plan.buffered)
+        )
         return media_type if is_free else ""
 
     @property
-    def _crosses(self) -> bool:
+    def _is_bridged(self) -> bool:
         return self._server is not self._client
 
     @property
-    def _folds(self) -> bool:
+    def _folds_stream(self) -> bool:
         """True if the server was asked for a stream where the client wants a whole reply."""
-        return self._encoder.asked.streams and not self._request.stream
+        return self._encoder.sent_request.streams and not self._request.stream
 
-    def _rewritten(self, body: bytes, more: bytes | None = None) -> WholeReply:
+    def _rewrite_safely(self, body: bytes, more: bytes | None = None) -> WholeReply:
         """Rewrite a reply, with what the model said `more` in its turn; never raises."""
         report = Report(secrets=self._report.secrets)
         try:
-            return self._read(body, report, more)
+            return self._rewrite_as_stream(body, report, more)
         except NoReply as error:
             report.errors += hints.instead(body)
-            if self._crosses:
-                translated = self.error(body, 502)
+            if self._is_bridged:
+                translated = self.translate_error(body, 502)
                 return WholeReply(translated.body if translated else b"", report)
-            if self._fate.lets_pass(body):
+            if self._fate.may_pass(body):
                 return WholeReply(body, report)
-            reply, report = self._fate.of_body(UNREAD, str(error))
+            reply, report = self._fate.replace_body(UNREADABLE, str(error))
         except Exception as error:
-            reply, report = self._fate.of_broken_body(error)
+            reply, report = self._fate.replace_broken_body(error)
         return WholeReply(reply.body if reply else body, report)
 
-    def _read(self, body: bytes, report: Report, more: bytes | None = None) -> WholeReply:
+    def _rewrite_as_stream(self, body: bytes, report: Report, more: bytes | None = None) -> WholeReply:
         """Rewrite a reply by way of a stream; raises `NoReply`."""
         try:
             received, is_stream = self._convert_to_stream(body)
@@ -244,18 +248,18 @@ class WholeReplies:
             sent += b"".join([*stream.feed(rest), *stream.finish()])
         elif turn:
             sent += b"".join(stream.let_end())
-        if stream.left_out and not (is_stream and self._request.stream):
-            reply, report = self._fate.of_body(UNREAD, "it could not be read")
+        if stream.has_dropped and not (is_stream and self._request.stream):
+            reply, report = self._fate.replace_body(UNREADABLE, "it could not be read")
             return WholeReply(reply.body if reply else body, report)
-        if self._crosses and (failure := stream.failure):
+        if self._is_bridged and (failure := stream.failure):
             failure = failure if failure.kind == FULL else Failure(failure.message)
-            return WholeReply(self._fate.own.error(failure, 502).body, report)
+            return WholeReply(self._fate.own.render_error(failure, 502).body, report)
         if stream.failed and not is_stream:  # what was read of it is not what is sent
             return WholeReply(body, Report(failures=report.failures))
-        if self._crosses or (is_stream and self._folds):
+        if self._is_bridged or (is_stream and self._folds_stream):
             sent = fold_stream(self._client, sent)
         elif not is_stream:
-            keeps = self._fate.keeps(body, unchanged=received == sent)
+            keeps = self._fate.keeps_bytes(body, unchanged=received == sent)
             sent = fold_rewritten(self._client, body, received, sent) if keeps else fold_stream(self._client, sent)
         return WholeReply(sent, report, stream.faults, turn)
 
@@ -271,9 +275,9 @@ class WholeReplies:
         is_stream = self._server.framing.matches(body)
         return body if is_stream else convert_to_stream(self._server, body), is_stream
 
-    def _as_asked(self, body: bytes) -> bytes:
+    def _convert_to_asked(self, body: bytes) -> bytes:
         """Return a reply in the form that the client asked for."""
-        is_free = self._plan.buffered or self._crosses
+        is_free = self._plan.buffered or self._is_bridged
         if not is_free or not self._request.stream or self._client.framing.matches(body):
             return body
         try:
@@ -286,7 +290,7 @@ class WholeReplies:
             return body
 
 
-def _text_in_error(
+def _find_text_in_error(
     errors: Iterable[ErrorReply], body: bytes, status: int | None, reader: Callable[[], Reader]
 ) -> str | None:
     """Find what the model wrote in an error of a server that could not read it; None if it calls no tool.
@@ -301,12 +305,12 @@ def _text_in_error(
     for error in known:
         for text in texts_at(value, error.path.split(".")):
             start = re.match(error.after, text)
-            if start and _calls(reply := text[start.end() :], reader(), alone=error.rest):
+            if start and _calls_tool(reply := text[start.end() :], reader(), alone=error.rest):
                 return reply
     return None
 
 
-def _calls(text: str, reader: Reader, *, alone: bool) -> bool:
+def _calls_tool(text: str, reader: Reader, *, alone: bool) -> bool:
     """True if a text calls a tool; `alone`, if it says nothing else."""
     events = reader.read_whole(text)
     speaks = any(isinstance(event, Text) and not event.raw.isspace() for event in events)

@@ -22,19 +22,19 @@ MOST = 1024
 """Facts that are kept; each takes about 300 bytes."""
 EXPIRES = 24 * 3600.0
 """Seconds after which a lesson is forgotten: servers are updated, and templates mended."""
-MOST_LESSONS = 64
+MAX_QUIRKS = 64
 """Lessons of a server about a model, the last of them: it could find new words for ever."""
 SHORT_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
 """The ids of calls that all servers take."""
 MAX_OWN_IDS = 128
 """Other ids of an upstream's own calls that are remembered, by their digests."""
-MOST_THOUGHTS = 16 << 20
+MAX_REASONING_BYTES = 16 << 20
 """Bytes of what models thought."""
 
-MOST_PROMPTS = 32 << 20
+MAX_PROMPT_BYTES = 32 << 20
 """Bytes of prompts."""
 MAX_HELD_BYTES = 1 << 20
-"""Bytes of lessons that are held for one conversation each."""
+"""Bytes of quirks that are held for one conversation each."""
 
 
 def digest(*of: str) -> bytes:
@@ -78,7 +78,7 @@ class Learned:
 
 
 @dataclass(slots=True)
-class Lessons:
+class Quirks:
     """What a server taught by what it refused of a request for a model: steps, and corrections of fields, by name.
 
     `clock` tells seconds.
@@ -97,11 +97,11 @@ class Lessons:
         now = self.clock()
         known = merge_learned(self._known, {name: (value, now) for name, value in steps.items()})
         # One that reads them in another thread has the old ones or the new.
-        self._known = dict([*known.items()][-MOST_LESSONS:])
+        self._known = dict([*known.items()][-MAX_QUIRKS:])
 
 
-class ConversationLessons:
-    """The lessons of a client's server and model, and those that hold for one of its conversations alone.
+class ConversationQuirks:
+    """The quirks of a client's server and model, and those that hold for one of its conversations alone.
 
     A lesson is held if the server rejected a request for another reason once it was applied. A request that is accepted
     with it shows that it helps; then all conversations get it.
@@ -109,22 +109,22 @@ class ConversationLessons:
 
     def __init__(
         self,
-        all_conversations: Lessons | ConversationLessons | None = None,
+        all_conversations: Quirks | ConversationQuirks | None = None,
         held: BoundedCache | None = None,
         key: Callable[[], bytes] = bytes,
         clock: Callable[[], float] = float,
     ) -> None:
         """`held` keeps what holds for one, by its digest: `key` is called only if anything is held or has to be."""
-        self._all = all_conversations or Lessons()
+        self._all = all_conversations or Quirks()
         self._held = held
         self._key = key
         self._clock = clock
 
     def __repr__(self) -> str:
-        return f"ConversationLessons(known={dict(self.list_known())}, held={dict(self.list_held())})"
+        return f"ConversationQuirks(known={dict(self.list_known())}, held={dict(self.list_held())})"
 
     def list_known(self) -> Mapping[str, Any]:
-        """List the lessons of all conversations, by name."""
+        """List the quirks of all conversations, by name."""
         return self._all.list_known()
 
     def learn(self, steps: Mapping[str, Any]) -> None:
@@ -132,26 +132,26 @@ class ConversationLessons:
         self._all.learn(steps)
 
     def list_held(self) -> Mapping[str, Any]:
-        """List the lessons that hold for this conversation alone, by name."""
-        lessons = self._find() if self._held is not None and self._held.size else None
-        return lessons.list_known() if lessons else {}
+        """List the quirks that hold for this conversation alone, by name."""
+        quirks = self._find() if self._held is not None and self._held.size else None
+        return quirks.list_known() if quirks else {}
 
     def hold(self, steps: Mapping[str, Any]) -> None:
         """Remember steps for the rest of this conversation."""
         if self._held is None or not steps:
             return
-        lessons = self._find() or Lessons(self._clock)
-        lessons.learn(steps)
-        self._held.store(self._key(), lessons, 300 * len(lessons.list_known()))
+        quirks = self._find() or Quirks(self._clock)
+        quirks.learn(steps)
+        self._held.store(self._key(), quirks, 300 * len(quirks.list_known()))
 
     def release(self) -> None:
         """Hold nothing more, because all conversations have it now."""
         if self._held is not None and self._held.size:
             self._held.store(self._key(), None, 0)
 
-    def _find(self) -> Lessons | None:
-        lessons = self._held.get(self._key()) if self._held is not None else None
-        return lessons if isinstance(lessons, Lessons) else None
+    def _find(self) -> Quirks | None:
+        quirks = self._held.get(self._key()) if self._held is not None else None
+        return quirks if isinstance(quirks, Quirks) else None
 
 
 def merge_learned[Value](known: Mapping[str, Value], learned: Mapping[str, Value]) -> dict[str, Value]:
@@ -165,19 +165,19 @@ class Memory:
     def __init__(self, most: int = MOST, clock: Callable[[], float] = float) -> None:
         """`clock` tells seconds."""
         self._of = lru_cache(most)(lambda _digest: Learned())
-        self._lessons = lru_cache(most)(lambda _digest: Lessons(clock))
-        self.thoughts = BoundedCache(MOST_THOUGHTS)
+        self._quirks = lru_cache(most)(lambda _digest: Quirks(clock))
+        self.reasoning = BoundedCache(MAX_REASONING_BYTES)
         """What models thought, by the turn (`exchange.thoughts`)."""
         self.held = BoundedCache(MAX_HELD_BYTES)
-        """What holds for one conversation each (`ConversationLessons`)."""
+        """What holds for one conversation each (`ConversationQuirks`)."""
         self.clock = clock
-        self.prompts = BoundedCache(MOST_PROMPTS)
+        self.prompts = BoundedCache(MAX_PROMPT_BYTES)
         """The prompts that left last, by client, upstream and model (`exchange.prefix`)."""
 
     def get_learned(self, *of: str) -> Learned:
         """Return what was learned under a key; nothing yet for a new one. Only the key's digest is kept."""
         return self._of(digest(*of))
 
-    def lessons(self, *of: str) -> Lessons:
-        """Return the lessons of a key, as `learned` does."""
-        return self._lessons(digest(*of))
+    def get_quirks(self, *of: str) -> Quirks:
+        """Return the quirks of a key, as `learned` does."""
+        return self._quirks(digest(*of))

@@ -17,7 +17,7 @@ from vtc.dialects.reading.reader import UnknownTools
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.grammar import TagPairs
 from vtc.events import Tool
-from vtc.profiles.memory import ConversationLessons, Learned, Lessons
+from vtc.profiles.memory import ConversationQuirks, Learned, Quirks
 from vtc.profiles.schema import ClientProfile
 from vtc.profiles.settings import ProfileStack
 
@@ -117,7 +117,7 @@ class StandIn(msgspec.Struct, frozen=True):
 
     model: str = ""
     """Empty if there is none."""
-    names: Lessons = msgspec.field(default_factory=Lessons)
+    names: Quirks = msgspec.field(default_factory=Quirks)
     """Takes it that the server refused this name."""
 
 
@@ -145,7 +145,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """The steps that make the request ready for the server, by name and value."""
     learned: Learned = msgspec.field(default_factory=Learned)
     """Takes the dialect in which the model calls."""
-    lessons: ConversationLessons = msgspec.field(default_factory=ConversationLessons)
+    quirks: ConversationQuirks = msgspec.field(default_factory=ConversationQuirks)
     """Takes the steps that the server taught by what it refused."""
     thoughts: Field = FIELDS[0]
     """The field in which the server wants what the model thought before, if it does not stand there already."""

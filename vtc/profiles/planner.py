@@ -22,7 +22,7 @@ from vtc.guards.guard import ToolNames
 from vtc.guards.reactors import as_written
 from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import Facts, Matched, ProfileChoice, best, every, is_glob, plain_model
-from vtc.profiles.memory import ConversationLessons, Learned, Lessons, Memory, merge_learned
+from vtc.profiles.memory import ConversationQuirks, Learned, Memory, Quirks, merge_learned
 from vtc.profiles.plan import Plan, ReadingPlan, StandIn, TextClient, Thinking, ToolProtocol
 from vtc.profiles.schema import ConstraintForm, Marks, ModelProfile, ServerProfile
 from vtc.profiles.settings import UNKNOWN_CLIENT, UNKNOWN_MODEL, ProfileStack, Settings, UnknownName, first_set
@@ -361,8 +361,8 @@ class Planner:
         """
         server_model, stand_in = self._model(facts, memory, taught or {})
         facts = dataclass_replace(facts, model=server_model) if server_model else facts
-        lessons = memory.lessons(*facts.whose, facts.model) if memory else Lessons()
-        learned = merge_learned(lessons.list_known(), taught or {})
+        quirks = memory.get_quirks(*facts.whose, facts.model) if memory else Quirks()
+        learned = merge_learned(quirks.list_known(), taught or {})
         seen = memory.get_learned(*facts.whose, facts.model, "thoughts") if memory else Learned()
         stack, why = self._stack(facts, prompted=bool(learned.get(PROMPT)), api=learned.get(API, SAME))
         if stack.known_model is None and (model := shown_model(self._marked, request.messages, seen)):
@@ -393,7 +393,7 @@ class Planner:
             unoffered=frozenset(request.offer.declared) - tools.keys(),
             tool_choice=tool_choice,
             learned=seen,
-            lessons=ConversationLessons(lessons),
+            quirks=ConversationQuirks(quirks),
             thoughts=stack.server.thoughts or told_thoughts(seen),
             buffered=stack.unstreamed and request.stream and bool(tools),
             server_model=server_model,
@@ -499,7 +499,7 @@ class Planner:
 
         That is the only model of a server, once this refused the name.
         """
-        names = memory.lessons(*facts.whose, facts.model) if memory else Lessons()
+        names = memory.get_quirks(*facts.whose, facts.model) if memory else Quirks()
         only = [*self._listed.values()] if len(self._listed) == 1 else []
         model, stand_in = self.server_model(facts), next((name for name in only if name != facts.model), "")
         if not model and merge_learned(names.list_known(), taught).get(MODEL):
@@ -530,7 +530,7 @@ class Planner:
             server=server or profiles.unknown_server,
             policies=tuple(policy for policy, _ in policies),
             prompted=prompted,
-            taught_api="" if api == SAME else api,
+            learned_api="" if api == SAME else api,
         )
         return stack, [*why, *[f"asked by {api}: the server refused this model by another API"] * (api != SAME)]
 

@@ -95,7 +95,7 @@ class ProfileStack(msgspec.Struct, frozen=True, kw_only=True):
     policies: tuple[PolicyProfile, ...] = ()
     prompted: bool = False
     """The server taught by a refusal that it cannot read its model's calls: before the model's profile."""
-    taught_api: str = ""
+    learned_api: str = ""
     """The API in which alone the server has this model, as a refusal of it taught: before all."""
 
     @property
@@ -138,7 +138,7 @@ class ProfileStack(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def apis(self) -> tuple[str, ...]:
         """The APIs that the server speaks, the one for clients of any other first; none for that of the client."""
-        apis = first_set(self.taught_api, self.settings.upstream_api, self.model.api, self.server.api, otherwise=())
+        apis = first_set(self.learned_api, self.settings.upstream_api, self.model.api, self.server.api, otherwise=())
         return () if "same" in apis else (apis,) if isinstance(apis, str) else tuple(apis)
 
     @property

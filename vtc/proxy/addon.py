@@ -273,7 +273,7 @@ class VirtualToolCalling:
             return
         exchange, rewrites = live.session, ctx.options.vtc_mode == "rewrite"
         # Whole replies are looked at when they are there. With `stream_large_bodies` mitmproxy keeps none for that.
-        whole = not exchange.streams(media_type)
+        whole = not exchange.is_streamed(media_type)
         if (whole or (exchange.plan.buffered and rewrites)) and not bodies.streams_large_bodies():
             return  # of what is buffered it is no matter in which form upstream gave it
         try:
@@ -282,14 +282,14 @@ class VirtualToolCalling:
             # frame of a call, these would take a tenth of all that VTC does.
             stream = exchange.stream(encoding, time.thread_time if encoding else time.perf_counter, whole=whole)
         except UnsupportedEncoding as error:
-            live.killed = exchange.whole.unread(str(error)) is not None and rewrites
+            live.killed = exchange.whole.replace_unread(str(error)) is not None and rewrites
             response.stream = withhold if live.killed else True
             return
         if not rewrites:
             response.stream = make_observer(stream, live, flow)
             return
         live.original = None
-        if exchange.crosses:
+        if exchange.is_bridged:
             response.headers["content-type"] = exchange.media_type
         live.encoding = response.headers.pop("content-encoding", "")
         bodies.cut_in_chunks(flow.request, response)
@@ -369,7 +369,7 @@ class VirtualToolCalling:
         if summary and ctx.options.vtc_mode == "observe":
             summary = summary.replace("vtc: ", "vtc (observing): ", 1)
         plan = live.session.plan
-        report.parties.keep_found(prompted=PROMPT in plan.lessons.list_known(), api=plan.stack.taught_api)
+        report.parties.keep_found(prompted=PROMPT in plan.quirks.list_known(), api=plan.stack.learned_api)
         data = report.as_dict()
         self._stats.add(data)
         self._publish(flow, data, summary, report.outcome)

@@ -166,7 +166,7 @@ class Boundary:
         """Ask the policy of a flow whether it may pass as it was received, and report the exception."""
         rewrites, planner = ctx.options.vtc_mode == "rewrite", self._addon.planner
         if live:
-            return live.session.fate.of_fault(error, live.session.report) or not rewrites
+            return live.session.fate.decide_after_fault(error, live.session.report) or not rewrites
         try:
             unread = flows.find_unread(flow)
             may_call = flows.find_client_api(flow) or flows.find_websocket_api(flow) or (unread and unread.may_call)

@@ -46,7 +46,7 @@ async def stream_second_reply(flow: http.HTTPFlow, live: LiveExchange, first: St
     second: Stream | None = None
     why = ""
     try:
-        question = await run_work(partial(exchange.whole.reminder.question, turn), much=is_long(flow.request))
+        question = await run_work(partial(exchange.whole.reminder.encode_question, turn), much=is_long(flow.request))
         ask = FollowUpRequests(flow, retry.seconds)
         answer = ask.stream(question, partial(_is_stream, live), ctx.options.vtc_keep_alive)
         async for piece in answer:
@@ -57,7 +57,7 @@ async def stream_second_reply(flow: http.HTTPFlow, live: LiveExchange, first: St
             body = piece if isinstance(piece, bytes) else _convert_whole_reply(live, piece)
             if second is None:
                 live.seconds += first.seconds
-                second = live.stream = exchange.go_on(first, time.perf_counter)
+                second = live.stream = exchange.continue_reply(first, time.perf_counter)
             live.received.add(body)
             yield _record_sent(live, second.feed(body))
     except NoAnswer as error:
@@ -78,7 +78,7 @@ def _is_stream(live: LiveExchange, response: http.Response) -> bool:
     """True if an answer is a stream that may go on as it comes."""
     coded = response.headers.get("content-encoding", "identity") != "identity"
     ok = 200 <= response.status_code < 300
-    return ok and not coded and live.session.streams(bodies.get_media_type(response))
+    return ok and not coded and live.session.is_streamed(bodies.get_media_type(response))
 
 
 def _convert_whole_reply(live: LiveExchange, response: http.Response) -> bytes:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from vtc.apis import APIS, find_api
-from vtc.exchange.model_list import names_of
+from vtc.exchange.model_list import list_model_names
 from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import Facts, best, plain_model
 from vtc.profiles.planner import Planner
@@ -92,7 +92,7 @@ def identify_server(asker: Asker, profiles: Profiles) -> ServerIdentity:
     if not answer.ok:
         problem = f"{upstream} answers {answer.status} to GET {MODELS_PATH}, so it is not known which server it is"
         return ServerIdentity(None, problem)
-    models = tuple(names_of(answer.body))
+    models = tuple(list_model_names(answer.body))
     owner = find_by_owner(answer.json, profiles)
     if server := owner or named:
         line = f"{upstream} is {server.description or server.name}"
@@ -132,7 +132,7 @@ def _is_spoken(asker: Asker, path: str) -> bool:
 def list_models(asker: Asker, apis: Sequence[str]) -> tuple[str, ...]:
     """Ask a server for its models, where clients do and where one of these APIs has its list; empty if it has none."""
     places = dict.fromkeys([MODELS_PATH, *(api.place.lists for name in apis if (api := find_api(name)))])
-    names = (names_of(answer.body) for path in places if (answer := asker.ask(path)).ok)
+    names = (list_model_names(answer.body) for path in places if (answer := asker.ask(path)).ok)
     return tuple(next(filter(None, names), ()))
 
 

@@ -66,7 +66,7 @@ def redirect(flow: http.HTTPFlow, client: Place, exchange: Session) -> None:
 
     With the headers that this server takes.
     """
-    request, server, (model, streams, changed) = flow.request, exchange.server.place, exchange.asked
+    request, server, (model, streams, changed) = flow.request, exchange.server.place, exchange.sent_request
     for name, value in changed.items():
         if value is None:
             request.headers.pop(name, None)
@@ -74,13 +74,13 @@ def redirect(flow: http.HTTPFlow, client: Place, exchange: Session) -> None:
             request.headers[name] = value
     path, _, query = request.path.partition("?")
     asked = client.match_path(path)
-    if not exchange.crosses:
+    if not exchange.is_bridged:
         if asked and asked.model and asked[1:] != (model, streams):
             flows.move(flow, server.build_path(asked.base, model, query, streams=streams))
         return
     rest, key = client.without_own(query)
     base = f"{client.root(asked.base) if asked else ''}{server.version}"
-    if asked and exchange.plan.stack.taught_api and server.version == client.version:
+    if asked and exchange.plan.stack.learned_api and server.version == client.version:
         base = asked.base  # where the server has the client's API, too
     configured = exchange.plan.stack.server.api_path
     place = server.match_path(configured) if configured else None

@@ -14,7 +14,7 @@ from msgspec.structs import replace as replace_fields
 from vtc.apis import Api, BadRequest, beside, find_api
 from vtc.apis.beside import SideQuestion
 from vtc.events import Failure, ListedModel
-from vtc.exchange.model_list import model_in, models_in, without_prefix
+from vtc.exchange.model_list import find_model, read_models, strip_prefix
 from vtc.json_text import encode
 from vtc.profiles.matching import Facts
 from vtc.profiles.planner import Planner
@@ -112,7 +112,7 @@ class SideQuestions:
         apis = _list_apis(planner, facts)
         showing = next((api.place for api in apis if of_one and api.place.shows), None)
         request.method = "POST" if showing else "GET"
-        request.content = encode({"model": without_prefix(aliases[name])}) if showing else b""
+        request.content = encode({"model": strip_prefix(aliases[name])}) if showing else b""
         _send_question(flow, aside, planner, facts, showing.shows if showing else apis[0].place.lists)
         asked = f"{request.method} {request.path.partition('?')[0]}"
         self._models[flow] = ModelQuestion(aside, name if of_one else "", aliases, asked)
@@ -150,10 +150,10 @@ def _send_question(flow: http.HTTPFlow, aside: SideQuestion, planner: Planner, f
 def _render_answer(question: ModelQuestion, response: http.Response, time: int) -> tuple[int, bytes]:
     """Write the answer for the client, and its status: an error of its API where the server has none."""
     aside, body, status = question.aside, response.get_content(strict=False) or b"", response.status_code
-    listed = models_in(body) if status == 200 else None
+    listed = read_models(body) if status == 200 else None
 
     def get_model(name: str) -> ListedModel | None:
-        model = model_in(body, question.aliases.get(name, name)) if status == 200 else None
+        model = find_model(body, question.aliases.get(name, name)) if status == 200 else None
         return replace_fields(model, name=name, created=model.created or time) if model else None
 
     if question.model:

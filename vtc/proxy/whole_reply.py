@@ -18,8 +18,8 @@ from mitmproxy.net.http import status_codes
 from vtc.apis.fields import is_error, object_of
 from vtc.events import Failure
 from vtc.exchange import NoAnswer, Session
-from vtc.exchange.asking.request import MOST_ASKED
-from vtc.exchange.replying.fate import JSON, LocalReply
+from vtc.exchange.asking.request import MAX_REQUESTS
+from vtc.exchange.replying.fate import JSON_MEDIA_TYPE, LocalReply
 from vtc.proxy import bodies, flows
 from vtc.proxy.bodies import DecodedBody
 from vtc.proxy.follow_up import REPLY_SECONDS, FollowUpRequests
@@ -92,7 +92,7 @@ def _steps(flow: http.HTTPFlow, live: LiveExchange, response: http.Response) -> 
         exchange.report.errors.append(SWITCHED_PROTOCOL)
         flow.websocket = None
         response.headers.pop("upgrade", None)
-        _replace(live, response, b"", exchange.fate.own.error(Failure(f"VTC: {SWITCHED_PROTOCOL}"), 502))
+        _replace(live, response, b"", exchange.fate.own.render_error(Failure(f"VTC: {SWITCHED_PROTOCOL}"), 502))
         return
     body = DecodedBody(response)
     is_refusal = response.status_code >= 400 or (not response.stream and is_error(object_of(body.beginning) or {}))
@@ -106,14 +106,14 @@ def _steps(flow: http.HTTPFlow, live: LiveExchange, response: http.Response) -> 
             body = again
     if (status := response.status_code) >= 400:
         explained = hints.explain_error(status, body.beginning, flows.get_asked_path(flow))
-    if is_refusal and _rewrites() and (error := exchange.whole.error(body.beginning, status)):
+    if is_refusal and _rewrites() and (error := exchange.whole.translate_error(body.beginning, status)):
         exchange.report.errors[:] = [explained or hints.explain_error(None, body.beginning)]
         _replace(live, response, response.raw_content or b"", error)
         return
     if status == OK and not response.stream and _is_empty(response, body):
         exchange.report.errors.append(EMPTY_REPLY)
         if _rewrites():
-            _replace(live, response, b"", exchange.fate.own.error(Failure(f"VTC: {EMPTY_REPLY}"), 502))
+            _replace(live, response, b"", exchange.fate.own.render_error(Failure(f"VTC: {EMPTY_REPLY}"), 502))
         return
     if exchange.reads and not response.stream and exchange.fate.reads(status):
         yield from _rewrite(flow, live, response, body)
@@ -141,7 +141,7 @@ def _rewrites() -> bool:
 def _rewrite(flow: http.HTTPFlow, live: LiveExchange, response: http.Response, body: DecodedBody) -> ReplySteps[None]:
     exchange, rewrites = live.session, _rewrites()
     if reason := _explain_unreadable(body):
-        reply = exchange.whole.unread(reason)
+        reply = exchange.whole.replace_unread(reason)
         if reply and rewrites:
             bodies.replace(response, reply.body, reply.media_type)
             response.status_code = reply.status if reply.status >= 400 else response.status_code
@@ -169,7 +169,7 @@ def _explain_unreadable(body: DecodedBody) -> str:
 
 def _replace_body(exchange: Session, response: http.Response, received: bytes, sent: bytes) -> None:
     """Give a reply the body that leaves, and the headers by which clients read it as it was read here."""
-    if exchange.fate.rules_headers(changed=received != sent):
+    if exchange.fate.overrides_headers(changed=received != sent):
         bodies.drop_other_charset(response)
     if received != sent:
         response.content = sent
@@ -211,8 +211,8 @@ def _retry(
     """
     exchange, status, client, original = live.session, response.status_code, flows.find_client_api(flow), live.original
     answer = partial(ask_server, FollowUpRequests(flow, REPLY_SECONDS))
-    for _ in range(MOST_ASKED - 1):
-        again = exchange.again(body.beginning, status) if _rewrites() else None
+    for _ in range(MAX_REQUESTS - 1):
+        again = exchange.encode_after_rejection(body.beginning, status) if _rewrites() else None
         if again is None:
             return body
         if client and original:
@@ -227,10 +227,11 @@ def _retry(
                 return body
             status = failed.status
             response.status_code, response.reason = status, ""
-            bodies.replace(response, failed.error, JSON)
+            bodies.replace(response, failed.error, JSON_MEDIA_TYPE)
             body = DecodedBody(response)
     else:
-        exchange.again(body.beginning, status)  # which holds for this conversation what the error before it taught
+        # This holds the quirks of the error before it for this conversation.
+        exchange.encode_after_rejection(body.beginning, status)
         return body
     exchange.confirm_quirks()
     exchange.report.errors.clear()

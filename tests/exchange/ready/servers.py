@@ -124,7 +124,9 @@ def until_taken(exchange: Session, server: Server, *, status: int = 400, most: i
             if len(sent) > 1:
                 exchange.confirm_quirks()
             return sent
-        again = exchange.again(json.dumps({"error": {"code": status, "message": words}}).encode(), status)
+        again = exchange.encode_after_rejection(
+            json.dumps({"error": {"code": status, "message": words}}).encode(), status
+        )
         assert again is not None, words
         went = again
     raise AssertionError(words)

@@ -10,13 +10,13 @@ from vtc.apis import APIS, crossing
 from vtc.apis.crossing import WireNames
 from vtc.dialects.constrain import Demand
 from vtc.events import CanonicalRequest, Message, Tool, ToolCall
-from vtc.exchange.asking.steps import BRIDGED, CERTAIN, StepContext, made_ready
+from vtc.exchange.asking.steps import BRIDGE_STEPS, DEFAULT_STEPS, StepContext, apply_steps
 from vtc.profiles.planner import Constraining
 
 BY_NAME = {api.name: api for api in APIS}
 ALL: dict[str, Any] = {
-    **CERTAIN,
-    **BRIDGED,
+    **DEFAULT_STEPS,
+    **BRIDGE_STEPS,
     **dict.fromkeys(
         ("declared", "developer", "single", "after_results", "nulls", "choice", "signatures", "user_last", "streamed"),
         True,
@@ -42,7 +42,7 @@ def given(client: str = "openai-chat", server: str = "openai-chat", **fields: An
 
 def after(*messages: Message, **steps: Any) -> tuple[Message, ...]:
     """The messages after some steps; those for a server of another API without any."""
-    return made_ready(CanonicalRequest(model="m", messages=messages), steps or BRIDGED, given())[0].messages
+    return apply_steps(CanonicalRequest(model="m", messages=messages), steps or BRIDGE_STEPS, given())[0].messages
 
 
 def bridged(client: str, body: Any, server: str = "openai-chat", path: str = "", **steps: Any) -> CanonicalRequest:
@@ -50,7 +50,7 @@ def bridged(client: str, body: Any, server: str = "openai-chat", path: str = "",
     request = BY_NAME[client].request(chat.encoded(body), path)
     found = crossing.read(request, request.messages, request.offer.tools, request.offer.choice)
     context = StepContext(request, BY_NAME[server], WireNames(request.offer.declared))
-    return made_ready(found, {**BRIDGED, **steps}, context)[0]
+    return apply_steps(found, {**BRIDGE_STEPS, **steps}, context)[0]
 
 
 def said(role: str, text: str = "", *calls: ToolCall) -> Message:

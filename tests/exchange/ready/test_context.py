@@ -8,12 +8,12 @@ import pytest
 
 from tests.exchange.ready.steps import given, said
 from vtc.events import CanonicalRequest
-from vtc.exchange.asking.steps import made_ready
+from vtc.exchange.asking.steps import apply_steps
 
 
 def limits(server: str, steps: dict[str, Any], limits: dict[str, Any], text: str = "x") -> tuple[dict[str, Any], str]:
     asked = CanonicalRequest(model="m", messages=(said("user", text),), limits=limits)
-    found, told = made_ready(asked, steps, given(server=server))
+    found, told = apply_steps(asked, steps, given(server=server))
     return dict(found.limits), ", ".join(told.values())
 
 

@@ -63,9 +63,9 @@ def error_of(words: str) -> bytes:
 )
 def test_a_number_of_an_error_has_19_ascii_digits_and_64_bits(words: str, fields: Json, sent: Json | None) -> None:
     exchange = opened("openai-chat", **fields)
-    again = exchange.again(error_of(words), 400)
+    again = exchange.encode_after_rejection(error_of(words), 400)
     assert (again and {name: json.loads(again)[name] for name in fields}) == sent
-    exchange.whole.error(error_of(words), 400)
+    exchange.whole.translate_error(error_of(words), 400)
 
 
 def calls_made(work: Callable[[], object]) -> int:
@@ -94,7 +94,7 @@ def test_the_work_for_an_error_does_not_grow_with_the_names_in_it() -> None:
 
     def work(error: bytes, messages: int) -> int:
         exchange = opened("openai-chat", messages=[{"role": "user", "name": "a", "content": "x"}] * messages)
-        return calls_made(lambda: exchange.again(error, 400))
+        return calls_made(lambda: exchange.encode_after_rejection(error, 400))
 
     work(names(1), 1)  # which compiles the tables
     assert work(names(250), 500) < 1.5 * work(names(1), 500) < 25 * 500
@@ -107,7 +107,12 @@ def test_a_name_of_many_parts_is_followed_once() -> None:
     for _ in range(20):
         nested = {"a": [nested]}
     exchange = opened("openai-chat", metadata=nested)
-    assert calls_made(lambda: exchange.again(error_of(f"x is not supported; {'a.' * 30}x is unknown"), 400)) < 20_000
+    assert (
+        calls_made(
+            lambda: exchange.encode_after_rejection(error_of(f"x is not supported; {'a.' * 30}x is unknown"), 400)
+        )
+        < 20_000
+    )
 
 
 NUMBERS = ["1", "01", "-1", "0.5", "٣", "9" * 19, "9" * 20, "9" * 5000, f"{'9' * 400}.5", "1e999", "NaN", "1,000,000"]
@@ -128,7 +133,7 @@ def expressions() -> list[str]:
         elif isinstance(value, str):
             found.append(value)
 
-    for name in ("refusals", "named_fields", "window"):
+    for name in ("rejections", "named_fields", "window"):
         gather(yaml.safe_load((TABLES / f"{name}.yaml").read_text("utf-8")))
     return found
 
@@ -182,8 +187,8 @@ def test_no_text_of_an_error_raises(name: str, said: str, shape: Callable[[str],
     exchange = opened(name, Memory(), **SHAPES[name].history)
     error = said.encode("utf-8", "replace") if raw else json.dumps(shape(said)).encode()
     for _ in range(3):
-        if exchange.again(error, status) is None:
+        if exchange.encode_after_rejection(error, status) is None:
             break
-    exchange.whole.error(error, status)
+    exchange.whole.translate_error(error, status)
     exchange.whole.from_error(error, status)
     exchange.confirm_quirks()

@@ -18,7 +18,7 @@ from tests.apis import chat
 from tests.apis.shapes import SHAPES, asked
 from tests.dialects import material
 from tests.exchanges import agent, planner
-from tests.known import MOST_ASKED
+from tests.known import MAX_REQUESTS
 from vtc.apis import APIS
 from vtc.exchange import Session
 from vtc.profiles import Memory, Planner, Settings, builtin_directory, load
@@ -65,23 +65,26 @@ def test_what_a_refusal_names_is_corrected(case: Json) -> None:
     memory = Memory()
     exchange = opened_for(case, memory)
     exchange.request()
-    assert exchange.asked.headers == {}
-    again = exchange.again(error_of(case["error"]), case.get("status", 400))
+    assert exchange.sent_request.headers == {}
+    again = exchange.encode_after_rejection(error_of(case["error"]), case.get("status", 400))
     if case["sent"] is None:
         assert again is None
         return
     assert again is not None
     sent = json.loads(again)
     assert {path: at(sent, path) for path in case["sent"]} == case["sent"]
-    assert exchange.asked.headers == case.get("changed", {})
+    assert exchange.sent_request.headers == case.get("changed", {})
     exchange.confirm_quirks()
     later = opened_for(case, memory)
     if case.get("once"):
         assert later.request() != again
         return
     assert "done at once from now on" in exchange.report.notes[-1]
-    assert (later.request(), later.asked) == (again, exchange.asked)
-    assert (later.again(error_of(case["error"]), case.get("status", 400)), later.asked) != (again, exchange.asked)
+    assert (later.request(), later.sent_request) == (again, exchange.sent_request)
+    assert (later.encode_after_rejection(error_of(case["error"]), case.get("status", 400)), later.sent_request) != (
+        again,
+        exchange.sent_request,
+    )
 
 
 OTHERS = [
@@ -104,7 +107,7 @@ def test_errors_that_refuse_no_field_correct_nothing(words: str) -> None:
     fields: Json = {"max_tokens": 5, "user": "me", "stop": ["a"], "tool_choice": "required", "n": 1}
     exchange = opened("openai-chat", "openai-chat", {**fields, "response_format": {"type": "json_object"}})
     exchange.request()
-    exchange.again(error_of(words), 400)
+    exchange.encode_after_rejection(error_of(words), 400)
     assert not [line for line in exchange.report.request if line.endswith("as the server wants it")]
 
 
@@ -115,7 +118,7 @@ def test_what_was_taught_touches_no_byte_of_a_request_without_it() -> None:
         if case["sent"] and is_of_chat and not case.get("adds"):
             exchange = opened("openai-chat", "openai-chat", case["fields"], memory)
             exchange.request()
-            exchange.again(error_of(case["error"]), case.get("status", 400))
+            exchange.encode_after_rejection(error_of(case["error"]), case.get("status", 400))
             exchange.confirm_quirks()
     fields: Json = {"messages": [{"role": "user", "content": "x"}], "top_p": 0.5}
     assert opened("openai-chat", "openai-chat", fields, memory).request() == asked(
@@ -128,7 +131,7 @@ def test_what_is_not_corrected_keeps_its_bytes() -> None:
     api = BY_NAME["openai-chat"]
     exchange = Session.open(api, body, agent("openai-chat"), planner(), "seed")
     exchange.request()
-    assert exchange.again(error_of("messages.1.x: Extra inputs are not permitted"), 400) == (
+    assert exchange.encode_after_rejection(error_of("messages.1.x: Extra inputs are not permitted"), 400) == (
         b'{"model":"m","seed":1,"messages":[{"role":"user",  "content":"\\u00e9"},{"role":"user"}]}'
     )
 
@@ -142,11 +145,11 @@ def test_what_a_policy_sets_or_leaves_out_stays(tmp_path: Path) -> None:
     body = asked("openai-chat", max_tokens=5)
     exchange = Session.open(BY_NAME["openai-chat"], body, agent("openai-chat"), held, "seed")
     assert json.loads(exchange.request())["seed"] == 1
-    assert exchange.again(error_of("Unsupported parameter: 'seed'"), 400) is None
+    assert exchange.encode_after_rejection(error_of("Unsupported parameter: 'seed'"), 400) is None
     renamed = "Unsupported parameter: 'max_tokens' is not supported. Use 'max_completion_tokens' instead."
-    assert b"max_completion_tokens" not in (exchange.again(error_of(renamed), 400) or b"")
+    assert b"max_completion_tokens" not in (exchange.encode_after_rejection(error_of(renamed), 400) or b"")
     beside_tools = "Function tools with reasoning_effort are not supported for m in /v1/chat/completions."
-    assert exchange.again(error_of(beside_tools), 400) is None
+    assert exchange.encode_after_rejection(error_of(beside_tools), 400) is None
 
 
 def test_a_lesson_does_not_reach_what_another_request_says_there() -> None:
@@ -155,7 +158,7 @@ def test_a_lesson_does_not_reach_what_another_request_says_there() -> None:
     first = opened("openai-responses", "openai-responses", {"tools": [], "tool_choice": "auto"}, memory)
     first.request()
     for words in ("`tools` must not be an empty array.", "'tool_choice' is only allowed when 'tools' are specified."):
-        assert first.again(error_of(words), 400)
+        assert first.encode_after_rejection(error_of(words), 400)
     first.confirm_quirks()
     fields: Json = {"tool_choice": "required"}
     assert opened("openai-responses", "openai-responses", fields, memory).request() == asked(
@@ -167,8 +170,10 @@ def test_lessons_of_two_refusals_are_all_kept() -> None:
     memory, fields = Memory(), {"seed": 1, "max_tokens": 5, "top_k": 1}
     exchange = opened("openai-chat", "openai-chat", fields, memory)
     exchange.request()
-    assert exchange.again(error_of("Unsupported parameter: 'seed'"), 400)
-    assert exchange.again(error_of("Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."), 400)
+    assert exchange.encode_after_rejection(error_of("Unsupported parameter: 'seed'"), 400)
+    assert exchange.encode_after_rejection(
+        error_of("Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."), 400
+    )
     exchange.confirm_quirks()
     later = opened("openai-chat", "openai-chat", fields, memory)
     sent = json.loads(later.request())
@@ -189,8 +194,10 @@ def test_a_profile_may_want_no_corrections(client: str, tmp_path: Path) -> None:
     exchange = Session.open(BY_NAME[client], body, agent(client, stream=False), plain, "seed")
     assert (b"noise" in exchange.request()) is (client == "openai-chat")
     assert any("ready.corrections: false" in line for line in exchange.plan.why)
-    assert exchange.again(error_of("Unsupported parameter: 'temperature'"), 400) is None
-    assert exchange.again(error_of("Conversation roles must alternate user/assistant"), 400)  # which teaches a step
+    assert exchange.encode_after_rejection(error_of("Unsupported parameter: 'temperature'"), 400) is None
+    assert exchange.encode_after_rejection(
+        error_of("Conversation roles must alternate user/assistant"), 400
+    )  # which teaches a step
 
 
 @pytest.mark.parametrize(
@@ -213,7 +220,7 @@ def test_a_profile_says_which_flags_a_server_refuses(server: str, flags: str, ch
     body = asked("anthropic-messages", stream=False)
     exchange = Session.open(BY_NAME["anthropic-messages"], body, facts, own, "seed")
     assert (exchange.request() == body) is (server == "anthropic-messages")
-    assert exchange.asked.headers == changed
+    assert exchange.sent_request.headers == changed
     assert bool([line for line in exchange.report.request if line.startswith("header ")]) is bool(changed)
 
 
@@ -236,13 +243,13 @@ REFUSED_WORDS = sorted(
 def test_any_refusals_over_and_over_come_to_an_end(case: Json, refusals: list[str], stream: bool) -> None:
     """A request is asked again only where its body is another one, and what is refused by turns ends, too."""
     exchange = opened_for({**case, "stream": stream})
-    sent = exchange.request(), exchange.asked
-    for words in (refusals * MOST_ASKED)[: MOST_ASKED - 1]:
-        again = exchange.again(error_of(json.loads(words)), 400)
+    sent = exchange.request(), exchange.sent_request
+    for words in (refusals * MAX_REQUESTS)[: MAX_REQUESTS - 1]:
+        again = exchange.encode_after_rejection(error_of(json.loads(words)), 400)
         if again is None:
             break
-        assert (again, exchange.asked) != sent
-        sent = again, exchange.asked
+        assert (again, exchange.sent_request) != sent
+        sent = again, exchange.sent_request
 
 
 def renaming(name: str, to: str) -> bytes:
@@ -264,7 +271,7 @@ def test_refusals_that_contradict_each_other_end(refusals: tuple[bytes, ...], se
     exchange = opened("openai-chat", "openai-chat", {"max_tokens": 5})
     exchange.request()
     names = ["max_tokens", "max_completion_tokens"]
-    bodies = [json.loads(exchange.again(error, 400) or b"{}") for error in refusals]
+    bodies = [json.loads(exchange.encode_after_rejection(error, 400) or b"{}") for error in refusals]
     assert ["".join(name for name in names if name in body) for body in bodies] == sent
 
 
@@ -274,7 +281,7 @@ def test_a_lesson_that_is_learned_anew_comes_last() -> None:
     for error, name in [(THERE, "max_completion_tokens"), (BACK, "max_tokens"), (THERE, "max_completion_tokens")]:
         exchange = opened("openai-chat", "openai-chat", fields, memory)
         exchange.request()
-        assert json.loads(exchange.again(error, 400) or b"{}")[name] == 5
+        assert json.loads(exchange.encode_after_rejection(error, 400) or b"{}")[name] == 5
         exchange.confirm_quirks()
         assert json.loads(opened("openai-chat", "openai-chat", fields, memory).request())[name] == 5
 
@@ -299,7 +306,7 @@ def test_what_is_corrected_in_one_turn_is_a_prefix_of_the_next(words: str, entry
         exchange = opened("openai-chat", "openai-chat", {"messages": turns, "seed": 1}, memory)
         body = exchange.request()
         if turn == 1:
-            body = exchange.again(error_of(words), 400) or b""
+            body = exchange.encode_after_rejection(error_of(words), 400) or b""
             exchange.confirm_quirks()
         if turn:
             sent.append(msgspec.json.decode(body, type=Sent).messages)
@@ -375,7 +382,7 @@ def test_nothing_that_is_said_is_ever_left_out(name: str, data: st.DataObject) -
     exchange = Session.open(BY_NAME[name], body, agent(name), planner(), "seed")
     exchange.request()
     for error in errors:
-        again = exchange.again(error, 400)
+        again = exchange.encode_after_rejection(error, 400)
         if again is None or not all(line.endswith("as the server wants it") for line in exchange.report.request):
             return  # a step of another kind
         assert said_in(name, again) == before

@@ -149,7 +149,7 @@ def test_what_is_too_long_for_the_window_of_the_profile_is_an_error_that_the_cli
 ) -> None:
     exchange = opened(client, "ollama-chat", tmp_path, 8192, 12_000, stream=False)
     error = shown(json.loads(exchange.request()), own=True).error
-    reply = exchange.whole.error(chat.encoded({"error": error}), 400)
+    reply = exchange.whole.translate_error(chat.encoded({"error": error}), 400)
     assert reply
     assert reply.status == 400
     error = json.loads(reply.body)["error"]

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tests.exchange.ready.steps import after, given, result, said
-from tests.known import NO_RESULT
+from tests.known import MISSING_RESULT_TEXT
 from vtc.events import CanonicalRequest, Message, Tool, ToolCall
-from vtc.exchange.asking.steps import BRIDGED, made_ready
+from vtc.exchange.asking.steps import BRIDGE_STEPS, apply_steps
 
 CALL, OTHER = ToolCall("read", "{}", "c1"), ToolCall("list", "{}", "c2")
 
@@ -28,7 +28,10 @@ CALL, OTHER = ToolCall("read", "{}", "c1"), ToolCall("list", "{}", "c2")
             [said("assistant", "", CALL, OTHER), result("2", "c2"), said("user", "x"), result("1")],
             [("assistant", ""), ("tool", "1"), ("tool", "2"), ("user", "x")],
         ),
-        ([said("assistant", "", CALL), said("user", "x")], [("assistant", ""), ("tool", NO_RESULT), ("user", "x")]),
+        (
+            [said("assistant", "", CALL), said("user", "x")],
+            [("assistant", ""), ("tool", MISSING_RESULT_TEXT), ("user", "x")],
+        ),
         (
             [said("assistant", "", CALL), result("1"), result("1"), result("2"), said("user", "x")],
             [("assistant", ""), ("tool", "1"), ("user", "Result:\n2\nx")],
@@ -55,7 +58,7 @@ def test_a_conversation_is_put_in_order(came: list[Message], went: list[tuple[st
 )
 def test_where_a_system_message_goes_is_what_the_server_wants(system: Any, roles: list[tuple[str, str]]) -> None:
     came = [said("system", "a"), said("user", "x"), said("system", "note"), said("assistant", "y")]
-    assert [(one.role, one.text) for one in after(*came, **{**BRIDGED, "system": system})] == roles
+    assert [(one.role, one.text) for one in after(*came, **{**BRIDGE_STEPS, "system": system})] == roles
 
 
 def test_a_demand_is_said_apart_from_results() -> None:
@@ -65,5 +68,5 @@ def test_a_demand_is_said_apart_from_results() -> None:
         tools=(Tool("read"),),
         choice="required",
     )
-    found, _ = made_ready(asked, {"choice": True, "after_results": True}, given())
+    found, _ = apply_steps(asked, {"choice": True, "after_results": True}, given())
     assert [one.role for one in found.messages] == ["user", "assistant", "tool", "assistant", "user"]

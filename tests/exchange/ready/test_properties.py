@@ -16,7 +16,7 @@ from tests.exchange.ready.steps import ALL, BY_NAME, WireNames
 from tests.exchanges import AGENT, planner
 from vtc.events import CanonicalRequest, Message
 from vtc.exchange import Session
-from vtc.exchange.asking.steps import STEPS, StepContext, made_ready
+from vtc.exchange.asking.steps import REQUEST_STEPS, StepContext, apply_steps
 from vtc.profiles import Memory
 
 type Json = dict[str, Any]
@@ -121,7 +121,7 @@ def anew(given: StepContext, asked: CanonicalRequest) -> StepContext:
 
 
 def test_every_step_is_among_those_that_are_tried() -> None:
-    assert STEPS.keys() == ALL.keys() | OTHERS.keys()
+    assert REQUEST_STEPS.keys() == ALL.keys() | OTHERS.keys()
 
 
 @pytest.mark.parametrize(("name", "value"), [*ALL.items(), *OTHERS.items()])
@@ -129,9 +129,9 @@ def test_every_step_is_among_those_that_are_tried() -> None:
 @over(fields=requests())
 def test_a_step_done_twice_is_a_step_done_once(name: str, value: Any, fields: Json) -> None:
     asked, given = read(fields)
-    once, told = STEPS[name](asked, value, given)
+    once, told = REQUEST_STEPS[name](asked, value, given)
     assert bool(told) == (once is not asked)
-    twice, told = STEPS[name](once, value, anew(given, once))
+    twice, told = REQUEST_STEPS[name](once, value, anew(given, once))
     assert twice is once
     assert not told
 
@@ -141,21 +141,21 @@ def test_a_step_done_twice_is_a_step_done_once(name: str, value: Any, fields: Js
 @example(fields=NO_OBJECTS)
 def test_all_steps_done_twice_are_done_once(steps: Json, fields: Json) -> None:
     asked, given = read(fields)
-    once, _ = made_ready(asked, steps, given)
-    twice, told = made_ready(once, steps, anew(given, once))
+    once, _ = apply_steps(asked, steps, given)
+    twice, told = apply_steps(once, steps, anew(given, once))
     assert twice.messages == once.messages
     assert (twice.tools, twice.limits, twice.choice, told) == (once.tools, once.limits, once.choice, {})
 
 
-@over(fields=requests(), names=st.sets(st.sampled_from([*STEPS])), other=st.booleans())
+@over(fields=requests(), names=st.sets(st.sampled_from([*REQUEST_STEPS])), other=st.booleans())
 def test_some_steps_done_twice_are_done_once(fields: Json, names: set[str], other: bool) -> None:
     """Calls are taken apart if their results follow them; no server takes strict tools and only plain words."""
     values = {**ALL, **OTHERS} if other else {**OTHERS, **ALL}
     names |= {"results"} if "single" in names else set()
     steps = {name: values[name] for name in names} | ({"schemas": "object"} if "strict" in names else {})
     asked, given = read(fields)
-    once, _ = made_ready(asked, steps, given)
-    twice, _ = made_ready(once, steps, anew(given, once))
+    once, _ = apply_steps(asked, steps, given)
+    twice, _ = apply_steps(once, steps, anew(given, once))
     assert [*map(spoken, twice.messages)] == [*map(spoken, once.messages)]
     assert (twice.tools, twice.limits, twice.choice) == (once.tools, once.limits, once.choice)
 
@@ -199,13 +199,13 @@ def test_two_steps_that_have_nothing_in_common_may_be_in_any_order(one: str, oth
     def after(*names: str) -> CanonicalRequest:
         found = asked
         for name in names:
-            found, _ = STEPS[name](found, ALL[name], given)
+            found, _ = REQUEST_STEPS[name](found, ALL[name], given)
         return found
 
     assert after(one, other) == after(other, one)
 
 
-@over(fields=requests(), steps=st.sets(st.sampled_from([*STEPS])), other=st.booleans())
+@over(fields=requests(), steps=st.sets(st.sampled_from([*REQUEST_STEPS])), other=st.booleans())
 def test_nothing_that_was_said_is_lost(fields: Json, steps: set[str], other: bool) -> None:
     """Of images a note is left."""
     body = chat.encoded(chat.request(**fields))
@@ -234,7 +234,7 @@ def test_once_tools_stand_in_the_prompt_a_turn_begins_the_next_one(kinds: list[s
         exchange = Session.open(BY_NAME["openai-chat"], body, AGENT, planner(), "seed", memory)
         sent = exchange.request()
         if not number:
-            sent = exchange.again(error, 400) or b""
+            sent = exchange.encode_after_rejection(error, 400) or b""
             exchange.confirm_quirks()
         fields = json.loads(sent)
         assert "tools" not in fields

@@ -101,7 +101,7 @@ def test_no_error_changes_what_protects_the_user_or_limits_the_server(
 ) -> None:
     memory = Memory()
     exchange = opened(api, fields, memory)
-    again = exchange.again(error_of(words.replace("{}", named)), 400)
+    again = exchange.encode_after_rejection(error_of(words.replace("{}", named)), 400)
     if again is not None:
         sent = json.loads(again)
         assert {name: sent.get(name) for name in fields} in (fields, dict.fromkeys(DROPPED & fields.keys()))
@@ -136,7 +136,7 @@ RENAMED = [
 @pytest.mark.parametrize(("api", "name", "to", "fields"), RENAMED)
 def test_no_error_renames_a_field_into_another(api: str, name: str, to: str, fields: Json) -> None:
     exchange = opened(api, fields)
-    again = exchange.again(error_of(f"'{name}' is deprecated. Use '{to}' instead."), 400)
+    again = exchange.encode_after_rejection(error_of(f"'{name}' is deprecated. Use '{to}' instead."), 400)
     assert f'"{to}"'.encode() not in (again or b"").replace(b'"stream":', b"")
 
 
@@ -153,7 +153,9 @@ def test_no_error_renames_a_field_into_another(api: str, name: str, to: str, fie
 )
 def test_an_error_renames_a_field_to_another_name_of_the_same_thing(name: str, to: str, value: Any) -> None:
     exchange = opened("openai-chat", {name: value})
-    sent = json.loads(exchange.again(error_of(f"Unsupported parameter: '{name}'. Use '{to}' instead."), 400) or b"{}")
+    sent = json.loads(
+        exchange.encode_after_rejection(error_of(f"Unsupported parameter: '{name}'. Use '{to}' instead."), 400) or b"{}"
+    )
     assert (sent.get(name), sent.get(to)) == (None, value)
 
 
@@ -191,7 +193,7 @@ def test_what_has_data_stored_is_left_out_only_if_the_server_does_not_know_it(
     error: Any, fields: Json, is_left_out: bool
 ) -> None:
     exchange = opened("openai-chat", fields)
-    again = exchange.again(error_of(error), 400)
+    again = exchange.encode_after_rejection(error_of(error), 400)
     assert (again is not None) is is_left_out
     if again and fields is STORED:
         (line,) = exchange.report.request
@@ -201,7 +203,7 @@ def test_what_has_data_stored_is_left_out_only_if_the_server_does_not_know_it(
 def test_a_lesson_about_a_value_does_not_reach_another_that_keeps_data_private() -> None:
     memory = Memory()
     first = opened("openai-chat", {"store": True}, memory)
-    assert first.again(error_of(QUOTED), 400)
+    assert first.encode_after_rejection(error_of(QUOTED), 400)
     first.confirm_quirks()
     assert json.loads(opened("openai-chat", STORED, memory).request())["store"] is False
 
@@ -211,7 +213,7 @@ def test_a_lesson_about_a_value_does_not_reach_another_that_keeps_data_private()
 )
 def test_only_named_fields_of_a_tool_are_left_out(name: str) -> None:
     tool = {"name": "a", "input_schema": {"type": "object"}, name: ["b"]}
-    again = opened("anthropic-messages", {"tools": [tool]}).again(
+    again = opened("anthropic-messages", {"tools": [tool]}).encode_after_rejection(
         error_of(f"tools.0.{name}: Extra inputs are not permitted"), 400
     )
     assert (again is None) is (name == "x")
@@ -232,11 +234,17 @@ VALUES: list[tuple[str, Json]] = [
 def test_nothing_that_is_learned_holds_a_value_of_the_request(words: str, fields: Json) -> None:
     memory = Memory()
     exchange = opened("openai-chat", fields, memory)
-    exchange.again(error_of(words), 400)
+    exchange.encode_after_rejection(error_of(words), 400)
     exchange.confirm_quirks()
     later = opened("openai-chat", fields, memory)
-    learned = [exchange.taught, exchange.report.request, exchange.report.notes, later.plan.steps, later.plan.why]
-    assert SECRET not in str([*learned, later.plan.lessons.list_known()])
+    learned = [
+        exchange.learned_quirks,
+        exchange.report.request,
+        exchange.report.notes,
+        later.plan.steps,
+        later.plan.why,
+    ]
+    assert SECRET not in str([*learned, later.plan.quirks.list_known()])
 
 
 NO_CHAT = 'model "m" is not accessible via the /chat/completions endpoint'
@@ -249,6 +257,6 @@ def test_an_api_is_refused_only_where_it_was_asked(words: str, api: str, client:
     """A server of Messages that says it of chat completions is not asked by Responses."""
     exchange = opened(client, SHAPES[client].history)
     sent = exchange.request()
-    exchange.again(error_of(words), 400)
+    exchange.encode_after_rejection(error_of(words), 400)
     assert (exchange.server.name == client) is (client != api)
     assert (exchange.request() == sent) is (client != api)

@@ -70,11 +70,16 @@ def test_what_an_error_repeats_of_the_conversation_teaches_nothing(error: Any, t
     messages = [{"role": "user", "content": "a"}, {"role": "system", "content": "b"}, {"role": "user", "content": text}]
     exchange = opened("", messages=messages, **FIELDS)
     body = error_of(quoting(error, text))
-    assert exchange.again(body, 400) is None
-    assert exchange.whole.error(body, 400) is None
+    assert exchange.encode_after_rejection(body, 400) is None
+    assert exchange.whole.translate_error(body, 400) is None
     # The same words of a server that was sent something else are its own.
     other = opened("", messages=[*messages[:2], {"role": "user", "content": "hi"}], **FIELDS)
-    assert other.again(body, 400) or other.report.notes or other.whole.error(body, 400) or "too long" in text
+    assert (
+        other.encode_after_rejection(body, 400)
+        or other.report.notes
+        or other.whole.translate_error(body, 400)
+        or "too long" in text
+    )
 
 
 @pytest.mark.parametrize("where", ["result", "system", "call", "tool", "part"])
@@ -98,7 +103,7 @@ def test_so_does_what_it_repeats_of_any_part_of_a_request(where: str) -> None:
         case "part":
             messages = [{"role": "user", "content": [{"type": "text", "text": text}]}]
     exchange = opened("", messages=messages, tools=[tool], **FIELDS)
-    assert exchange.again(error_of(f"Bad request: {text}"), 400) is None
+    assert exchange.encode_after_rejection(error_of(f"Bad request: {text}"), 400) is None
 
 
 @pytest.mark.parametrize(
@@ -120,12 +125,12 @@ def test_so_does_what_it_repeats_of_any_part_of_a_request(where: str) -> None:
 )
 def test_names_that_an_error_repeats_are_read(said: str, error: str, fields: Json) -> None:
     tools = [{"type": "function", "function": {"name": "mcp__playwright__browser_navigate", "parameters": {}}}]
-    assert opened(said, tools=tools, **fields).again(error_of(error), 400) is not None
+    assert opened(said, tools=tools, **fields).encode_after_rejection(error_of(error), 400) is not None
 
 
 def test_words_on_either_side_of_a_quotation_are_no_neighbours() -> None:
     text = "this is the page that I have just read for you"
-    assert opened(text, **FIELDS).again(error_of(f"'seed' {text} is not supported"), 400) is None
+    assert opened(text, **FIELDS).encode_after_rejection(error_of(f"'seed' {text} is not supported"), 400) is None
 
 
 ORDER = "and 'seed' is not supported here"
@@ -145,5 +150,7 @@ def test_a_run_is_found_wherever_it_is_cut_and_however_it_is_escaped(
     run = f"{head[cut[0] :]}{ORDER}{tail[: cut[1]]}"
     for _ in range(escapes):
         run = json.dumps(run)
-    again = json.loads(exchange.again(error_of(f"{before} {run}. Unknown parameter: 'user'"), 400) or b"{}")
+    again = json.loads(
+        exchange.encode_after_rejection(error_of(f"{before} {run}. Unknown parameter: 'user'"), 400) or b"{}"
+    )
     assert (again["seed"], "user" in again) == (1, False)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.dialects.material import CASES, plain
-from vtc.exchange.asking import refusals
-from vtc.exchange.asking.refusals import Lesson, Refusals, lesson
+from vtc.exchange.asking import rejections
+from vtc.exchange.asking.rejections import LearnedSteps, RejectionTable, learn_steps
 from vtc.profiles import ProfileError
 from vtc.profiles.document import table
 
@@ -42,7 +42,7 @@ TOOLS = plain((CASES / "refusals.yaml").read_text("utf-8"))["tools"]
     ],
 )
 def test_the_limit_becomes_what_the_server_has_room_for(words: str, left: int | None) -> None:
-    found = lesson(400, words, {})
+    found = learn_steps(400, words, {})
     assert (found and found.once) == left
     assert found is None or [*found.steps] == ["context"]
 
@@ -233,8 +233,8 @@ REFUSALS: list[tuple[str, object, str]] = [
 @pytest.mark.parametrize("status", [400, 500])
 @pytest.mark.parametrize(("step", "value", "words"), REFUSALS, ids=[words[:30] for *_, words in REFUSALS])
 def test_a_refusal_teaches_a_step(step: str, value: object, words: str, status: int) -> None:
-    assert lesson(status, words, {}) == Lesson({step: value}, kept=value != "anew")
-    again = lesson(status, words, {step: value})
+    assert learn_steps(status, words, {}) == LearnedSteps({step: value}, kept=value != "anew")
+    again = learn_steps(status, words, {step: value})
     assert again is None or step not in again.steps
 
 
@@ -319,27 +319,27 @@ RESULTS = {"results": True, "after_results": True}
 def test_a_refusal_of_the_same_words_teaches_what_can_still_help(words: str, taught: list[dict[str, object]]) -> None:
     found: list[object] = []
     known: dict[str, object] = {}
-    while more := lesson(400, words, known):
+    while more := learn_steps(400, words, known):
         found.append(more.steps)
         known |= more.steps
     assert found == taught
 
 
 def test_what_the_user_says_already_is_not_told_by_the_system_again() -> None:
-    found = lesson(400, ALTERNATE, {"system": "user"})
+    found = learn_steps(400, ALTERNATE, {"system": "user"})
     assert found is not None
     assert "system" not in found.steps
 
 
 def test_what_leaves_out_more_stays() -> None:
-    assert lesson(400, "messages.1: all messages must have non-empty content", {"empty": "parts"}) is None
+    assert learn_steps(400, "messages.1: all messages must have non-empty content", {"empty": "parts"}) is None
 
 
 def test_an_error_of_all_words_at_once_comes_to_an_end() -> None:
     words = "; ".join(words for _, _, words in REFUSALS if "max_tokens" not in words)
     known: dict[str, object] = {}
     for _ in REFUSALS:
-        if (more := lesson(400, words, known)) is None:
+        if (more := learn_steps(400, words, known)) is None:
             break
         known |= more.steps
     else:
@@ -364,22 +364,24 @@ def test_an_error_of_all_words_at_once_comes_to_an_end() -> None:
     ],
 )
 def test_other_errors_teach_nothing(words: str) -> None:
-    assert lesson(400, words, {}) is None
+    assert learn_steps(400, words, {}) is None
 
 
 @pytest.mark.parametrize("status", [400, 404, 422, 500])
 def test_words_that_refuse_tools_teach_to_write_them_into_the_prompt(status: int) -> None:
-    assert [words for words in TOOLS["refused"] if lesson(status, words, {}) != Lesson({"prompt": True})] == []
+    assert [
+        words for words in TOOLS["refused"] if learn_steps(status, words, {}) != LearnedSteps({"prompt": True})
+    ] == []
 
 
 def test_words_that_refuse_something_beside_tools_do_not() -> None:
-    taught = ((words, lesson(400, words, {})) for words in TOOLS["others"])
+    taught = ((words, learn_steps(400, words, {})) for words in TOOLS["others"])
     assert [words for words, found in taught if found and "prompt" in found.steps] == []
 
 
 @pytest.mark.parametrize("status", [401, 403, 429, 503])
 def test_no_step_helps_against_errors_that_are_not_about_the_request(status: int) -> None:
-    assert lesson(status, "This model does not support image inputs", {}) is None
+    assert learn_steps(status, "This model does not support image inputs", {}) is None
 
 
 GRAMMAR = {"constrain": object()}
@@ -402,17 +404,17 @@ GRAMMAR = {"constrain": object()}
 def test_a_grammar_is_what_a_server_may_refuse_in_any_words(
     status: int, words: str, known: dict[str, object], step: str | None
 ) -> None:
-    found = lesson(status, words, known)
-    assert found == (Lesson({step: False}) if step else None)
+    found = learn_steps(status, words, known)
+    assert found == (LearnedSteps({step: False}) if step else None)
 
 
 def test_what_a_server_says_of_something_else_counts_first() -> None:
-    found = lesson(400, "System message must be at the beginning.", GRAMMAR)
+    found = learn_steps(400, "System message must be at the beginning.", GRAMMAR)
     assert found is not None
     assert "system" in found.steps
 
 
-TABLE = Path(refusals.__file__).with_suffix(".yaml")
+TABLE = Path(rejections.__file__).with_suffix(".yaml")
 
 
 @pytest.mark.parametrize(
@@ -426,11 +428,11 @@ TABLE = Path(refusals.__file__).with_suffix(".yaml")
     ],
 )
 def test_a_bad_row_is_an_error_with_its_place(row: str, place: str, fault: str, tmp_path: Path) -> None:
-    file = tmp_path / "refusals.yaml"
+    file = tmp_path / "rejections.yaml"
     before, head, after = TABLE.read_text("utf-8").partition("lessons:\n")
     file.write_text(f"{before}{head}  - {row}\n{after}", "utf-8")
     with pytest.raises(ProfileError) as refused:
-        table(file, Refusals)
+        table(file, RejectionTable)
     (problem,) = (problem for problem in refused.value.problems if problem.key == place)
     assert (problem.file, problem.line) == (str(file), before.count("\n") + 2)
     assert fault in problem.message

@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 
 from tests.exchange.ready.steps import given
 from vtc.events import CanonicalRequest, Tool
-from vtc.exchange.asking.steps import made_ready
+from vtc.exchange.asking.steps import apply_steps
 
 type Json = dict[str, Any]
 
@@ -26,7 +26,7 @@ ANY = {"anyOf": [{"type": kind} for kind in KINDS]}
 
 def simplified(schema: Json, value: str = "grammar") -> tuple[Any, list[str]]:
     asked = CanonicalRequest(model="m", messages=(), tools=(Tool("go", "", schema),))
-    found, told = made_ready(asked, {"schemas": value}, given())
+    found, told = apply_steps(asked, {"schemas": value}, given())
     return found.tools[0].parameters, [*told.values()]
 
 
@@ -108,7 +108,7 @@ def test_the_schemas_of_all_tools_together_are_bounded() -> None:
     }
     schema = {"$ref": "#/$defs/d0", "$defs": {**definitions, "d10": {"type": "string"}}}
     tools = tuple(Tool(f"go{number}", "", schema) for number in range(20))
-    found, told = made_ready(CanonicalRequest(model="m", messages=(), tools=tools), {"schemas": "grammar"}, given())
+    found, told = apply_steps(CanonicalRequest(model="m", messages=(), tools=tools), {"schemas": "grammar"}, given())
     sizes = [len(json.dumps(tool.parameters)) for tool in found.tools]
     assert sizes[0] == max(sizes) > 20_000
     assert sum(sizes) < 8 * sizes[0]
@@ -179,7 +179,7 @@ def test_entries_of_a_tuple_are_said() -> None:
 @pytest.mark.parametrize("value", ["object", "grammar", "plain"])
 def test_a_tool_that_takes_no_object_is_left_out_and_the_others_are_offered(value: str) -> None:
     tools = tuple(Tool(name, "", schema) for name, schema in (("a", {"type": "string"}), ("b", BY_URL)))
-    found, told = made_ready(CanonicalRequest(model="m", messages=(), tools=tools), {"schemas": value}, given())
+    found, told = apply_steps(CanonicalRequest(model="m", messages=(), tools=tools), {"schemas": value}, given())
     assert [tool.name for tool in found.tools] == ["b"]
     assert told["schemas"] == "not offered, as their arguments are no object: a"
 

@@ -98,7 +98,7 @@ def test_a_refusal_teaches_the_shape_that_its_server_wants(case: dict[str, Any])
         memory = Memory()
         exchange = opened(case["api"], body, memory=memory)
         assert exchange.request() == body
-        again = exchange.again(json.dumps({"error": {"message": words}}).encode(), 400)
+        again = exchange.encode_after_rejection(json.dumps({"error": {"message": words}}).encode(), 400)
         assert json.loads(again or b"null") == json.loads(sent)
         exchange.confirm_quirks()
         assert opened(case["api"], body, memory=memory).request() == again
@@ -110,7 +110,9 @@ def test_tools_that_a_conversation_calls_are_declared_in_any_api(client: str, se
     """Agents have a conversation summed up without its tools."""
     exchange = opened(client, body_of(client, SHAPES[client].history, {"tools": None}), upstream_api=(server,))
     assert not json.loads(exchange.request()).get("tools")
-    again = exchange.again(b'{"error": "The toolConfig field must be defined when using toolUse"}', 400)
+    again = exchange.encode_after_rejection(
+        b'{"error": "The toolConfig field must be defined when using toolUse"}', 400
+    )
     assert [tool.name for tool in BY_NAME[server].request(again or b"", SHAPES[server].path).offer.tools] == ["read"]
 
 

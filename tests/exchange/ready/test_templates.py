@@ -94,7 +94,7 @@ def test_tools_that_the_user_wants_as_fields_do_not_go_into_the_prompt() -> None
     body = chat.encoded({"model": "m", "messages": CONVERSATIONS["call and result"], "tools": [chat.tool("read")]})
     exchange = Session.open(API, body, AGENT, planner(tools="native"), "seed", Memory())
     assert exchange.request() == body
-    assert exchange.again(b'{"error": "Unexpected role: tool"}', 400) is None
+    assert exchange.encode_after_rejection(b'{"error": "Unexpected role: tool"}', 400) is None
 
 
 def test_a_request_planned_anew_is_told_once() -> None:

@@ -45,8 +45,8 @@ def left_out(body: bytes | None) -> set[str]:
 def test_what_two_rows_name_is_tried_one_after_the_other() -> None:
     memory = Memory()
     exchange = opened(memory)
-    assert left_out(exchange.again(error_of(TWO_ROWS, request="req_011CYRQ9"), 400)) == {"seed"}
-    assert left_out(exchange.again(error_of(TWO_ROWS, request="req_022DZSR8"), 400)) == {"top_p"}
+    assert left_out(exchange.encode_after_rejection(error_of(TWO_ROWS, request="req_011CYRQ9"), 400)) == {"seed"}
+    assert left_out(exchange.encode_after_rejection(error_of(TWO_ROWS, request="req_022DZSR8"), 400)) == {"top_p"}
     exchange.confirm_quirks()
     assert left_out(opened(memory, "other").request()) == {"top_p"}
     assert not [line for line in exchange.report.request if "seed" in line]
@@ -56,9 +56,9 @@ def test_corrections_that_were_all_in_vain_are_undone() -> None:
     memory = Memory()
     exchange = opened(memory)
     for _ in range(2):
-        assert exchange.again(error_of(TWO_ROWS), 400)
-    assert exchange.again(error_of(TWO_ROWS), 400) is None
-    assert not exchange.taught
+        assert exchange.encode_after_rejection(error_of(TWO_ROWS), 400)
+    assert exchange.encode_after_rejection(error_of(TWO_ROWS), 400) is None
+    assert not exchange.learned_quirks
     assert left_out(opened(memory).request()) == set()
 
 
@@ -83,15 +83,15 @@ def test_corrections_that_were_all_in_vain_are_undone() -> None:
     ],
 )
 def test_what_an_error_names_in_a_field_of_its_own_is_tried_first(error: bytes, expected: set[str]) -> None:
-    assert left_out(opened(Memory()).again(error, 400)) == expected
+    assert left_out(opened(Memory()).encode_after_rejection(error, 400)) == expected
 
 
 @pytest.mark.parametrize("whole", [True, False])
 def test_a_correction_holds_for_the_conversation_until_a_request_with_it_succeeds(whole: bool) -> None:
     memory = Memory()
     exchange = opened(memory)
-    assert left_out(exchange.again(error_of("Unsupported parameter: 'seed'"), 400)) == {"seed"}
-    assert exchange.again(error_of("The server is confused."), 400) is None
+    assert left_out(exchange.encode_after_rejection(error_of("Unsupported parameter: 'seed'"), 400)) == {"seed"}
+    assert exchange.encode_after_rejection(error_of("The server is confused."), 400) is None
     assert left_out(opened(memory, "other").request()) == set()
     assert left_out(opened(memory, key="b").request()) == set()
     later = opened(memory)
@@ -109,9 +109,9 @@ def test_a_request_that_fails_again_is_no_success() -> None:
     memory = Memory()
     for _ in range(2):
         exchange = opened(memory)
-        exchange.again(error_of("Unsupported parameter: 'seed'"), 400)
-        exchange.again(error_of("The server is confused."), 400)
-        exchange.whole.error(error_of("The server is confused."), 400)
+        exchange.encode_after_rejection(error_of("Unsupported parameter: 'seed'"), 400)
+        exchange.encode_after_rejection(error_of("The server is confused."), 400)
+        exchange.whole.translate_error(error_of("The server is confused."), 400)
     assert left_out(opened(memory).request()) == {"seed"}
     assert left_out(opened(memory, "other").request()) == set()
 
@@ -125,14 +125,14 @@ def test_it_does_so_for_clients_of_any_api(client: str) -> None:
     )
     renaming = error_of("Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.")
     exchange = opened(memory, client=client, **fields)
-    assert b"max_completion_tokens" in (exchange.again(renaming, 400) or b"")
-    assert exchange.again(error_of("The server is confused."), 400) is None
+    assert b"max_completion_tokens" in (exchange.encode_after_rejection(renaming, 400) or b"")
+    assert exchange.encode_after_rejection(error_of("The server is confused."), 400) is None
     assert b"max_completion_tokens" in opened(memory, client=client, **fields).request()
     assert b"max_completion_tokens" not in opened(memory, key="b", client=client, **fields).request()
 
 
 def test_what_is_learned_is_one_line() -> None:
     exchange = opened(Memory())
-    exchange.again(error_of("Unsupported parameter: 'seed'"), 400)
+    exchange.encode_after_rejection(error_of("Unsupported parameter: 'seed'"), 400)
     exchange.confirm_quirks()
     assert str([*exchange.report.request, *exchange.report.notes]).count("seed left out") == 1

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.dialects.material import CASES, plain
-from vtc.exchange.asking.window import TokenCounts, explain_truncation, full
+from vtc.exchange.asking.window import TokenCounts, explain_truncation, read_full_window
 
 WINDOW = plain((CASES / "refusals.yaml").read_text("utf-8"))["window"]
 SIZE = 10_000
@@ -19,7 +19,9 @@ def read(case: dict[str, Any]) -> TokenCounts | None:
     says = case["says"]
     if isinstance(says, str) and says and not says.startswith("<"):
         says = {"error": {"message": says}}
-    return full(case.get("status", 400), says.encode() if isinstance(says, str) else json.dumps(says).encode(), SIZE)
+    return read_full_window(
+        case.get("status", 400), says.encode() if isinstance(says, str) else json.dumps(says).encode(), SIZE
+    )
 
 
 def test_a_prompt_that_is_too_long_is_known_whoever_says_it() -> None:

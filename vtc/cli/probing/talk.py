@@ -19,9 +19,9 @@ from vtc.cli.probing.scenarios import HEADERS, Scenario
 from vtc.cli.probing.template import BoundedAsker, NotAskedError
 from vtc.events import NATIVE, CanonicalRequest, Message
 from vtc.exchange import Session
-from vtc.exchange.asking.refusals import describe_steps, lesson
-from vtc.exchange.asking.request import MOST_ASKED
-from vtc.exchange.model_list import names_of
+from vtc.exchange.asking.rejections import describe_steps, learn_steps
+from vtc.exchange.asking.request import MAX_REQUESTS
+from vtc.exchange.model_list import list_model_names
 from vtc.json_text import encode
 from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import Facts, best, value_at
@@ -154,7 +154,7 @@ def _problem(listed: ServerAnswer, *, has_key: bool) -> str:
 
 def _choose(server: ServerFacts, listed: ServerAnswer) -> None:
     models = list_entries(listed.json)
-    server.models = tuple(names_of(listed.body)) if listed.ok else ()
+    server.models = tuple(list_model_names(listed.body)) if listed.ok else ()
     if not server.model:
         server.model = next((name for name in server.models if not NO_CHAT.search(name)), "")
     own = next((model for model in models if model.get("id") == server.model), {})
@@ -338,23 +338,23 @@ class Talk:
             server = exchange.server.place  # another one's, once the server has taught that
             is_own = exchange.server is self.api or bare
             at = path if is_own else server.build_path(server.version, self.server.model, streams=scenario.stream)
-            return self.asker.ask(at, body, _merge_headers(headers, exchange.asked.headers), server.key)
+            return self.asker.ask(at, body, _merge_headers(headers, exchange.sent_request.headers), server.key)
 
         answer = post(body if bare else sent)
         refusals: dict[str, str] = {}
         refusal = ""
-        for _ in range(MOST_ASKED - 1):
-            again = None if answer.ok or answer.error else exchange.again(answer.body, answer.status)
+        for _ in range(MAX_REQUESTS - 1):
+            again = None if answer.ok or answer.error else exchange.encode_after_rejection(answer.body, answer.status)
             if again is None:
                 break
             refusal = refusal or _words(answer)
-            refusals = {**dict.fromkeys(exchange.taught, _words(answer)), **refusals}
+            refusals = {**dict.fromkeys(exchange.learned_quirks, _words(answer)), **refusals}
             answer = post(again)
         self.replied = self.replied or answer.ok
         self._stop_if_unknown(answer, path)
         if refusal and answer.ok:
             exchange.confirm_quirks()
-            for name, line in describe_steps(exchange.plan.lessons.list_known()).items():
+            for name, line in describe_steps(exchange.plan.quirks.list_known()).items():
                 self.taught.setdefault(line, refusals.get(name, refusal))
         prompted = exchange.plan.protocol.prompt_tools
         problem = "" if answer.ok else answer.why if answer.error else _words(answer)
@@ -378,7 +378,7 @@ class Talk:
         """Ask no more if the server has not this model, or nothing at this path: all questions would be refused so."""
         if self.replied or answer.ok or answer.error or self.asker.stopped:
             return
-        taught = lesson(answer.status, hints.words_of(answer.body), {})
+        taught = learn_steps(answer.status, hints.words_of(answer.body), {})
         others = [name for name in self.server.models if name != self.server.model]
         more = f" and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
         listed = f"; it lists {', '.join(others[:MOST_NAMED])}{more}" if others else ""

@@ -105,15 +105,15 @@ class Correction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             case "leave_out":
                 return self.path[-1] == EVERY or scope.may_leave_out(self.path)
             case "rename":
-                return scope.may_leave_out(self.path) and not scope.is_of_policies((*self.path[:-1], self.to))
+                return scope.may_leave_out(self.path) and not scope.is_set_by_policy((*self.path[:-1], self.to))
             case "give" | "set":  # where rows of the table say so alone
-                return not scope.is_of_policies(self.path)
-        return scope.sets(self.path)
+                return not scope.is_set_by_policy(self.path)
+        return scope.may_set(self.path)
 
     def _change(self, scope: CorrectionScope, top: Fields, fields: Fields) -> Fields | None:
         """Change an object that the path leads to; return the very one if nothing changes, None to leave it out."""
         key = self.path[-1]
-        if (key not in fields and key != EVERY and self.do not in ("give", "set")) or not self._fits(fields):
+        if (key not in fields and key != EVERY and self.do not in ("give", "set")) or not self._matches(fields):
             return fields
         if key == EVERY:
             return None if self.where else fields
@@ -126,7 +126,7 @@ class Correction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             case "set":
                 return {**fields, key: self.to} if value != self.to else fields
             case "leave_out" | "rename":
-                if self.of == "body" and not (self.where or scope.is_beside(self.path, value, top)):
+                if self.of == "body" and not (self.where or scope.is_metadata(self.path, value, top)):
                     return fields
                 if holds_protected(value) or (self.do == "leave_out" and self._lifts_a_limit(value)):
                     return fields
@@ -136,7 +136,7 @@ class Correction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                     return rest
                 return {self.to if name == key else name: field for name, field in fields.items()}
         if self.do == "keep_within":
-            new = _within(value, *self.to, shortens=fold_name(key) in limits().shortened_names)
+            new = _clamp(value, *self.to, shortens=fold_name(key) in limits().shortened_names)
         else:
             new = value if scope.is_limiting_choice(self.path, value) else _find_nearest_word(value, self.to)
         return fields if new == value else {**fields, key: new}
@@ -151,7 +151,7 @@ class Correction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             return False
         return isinstance(value, int) and value > 0 and not self.unknown_to
 
-    def _fits(self, fields: Fields) -> bool:
+    def _matches(self, fields: Fields) -> bool:
         """True for an object of which the field is to be changed."""
         if self.beside and self.beside not in fields:
             return False
@@ -167,41 +167,41 @@ class CorrectionScope(NamedTuple):
 
     def may_leave_out(self, path: Sequence[str]) -> bool:
         """True if what stands at a path may be left out, or have another name, where it is beside what is said."""
-        if self.is_of_policies(path) or (len(path) == 1 and path[0] in (self.layout.entries, "model", "stream")):
+        if self.is_set_by_policy(path) or (len(path) == 1 and path[0] in (self.layout.entries, "model", "stream")):
             return False
         if ".".join(path) in limits().required:
             return False
-        return not self._leads_to_what_is_said(path) or limits().free_names.isdisjoint(path[1:])
+        return not self._leads_to_content(path) or limits().free_names.isdisjoint(path[1:])
 
-    def is_beside(self, path: Sequence[str], value: Any, top: Fields) -> bool:
+    def is_metadata(self, path: Sequence[str], value: Any, top: Fields) -> bool:
         """True if a value at a path that a server named is beside what is said."""
         if _is_nothing(value):
             return True
         if path[0] == self.layout.choice:
-            return not _demands(value) or _is_nothing(_value(top, "tools"))
+            return not _demands_tool(value) or _is_nothing(_value(top, "tools"))
         if path[0] == "tools":
             return any(map(limits().tool_names.__contains__, map(fold_name, path)))
-        if self._leads_to_what_is_said(path):
-            return len(path) > 1 and (".".join(path) in limits().beside_paths or _is_beside(path[-1], value))
+        if self._leads_to_content(path):
+            return len(path) > 1 and (".".join(path) in limits().beside_paths or _is_metadata(path[-1], value))
         dotted = ".".join(path)
-        return not any(_says(never, dotted, value) for never in limits().never if never.startswith(path[0]))
+        return not any(_affects(never, dotted, value) for never in limits().never if never.startswith(path[0]))
 
-    def _leads_to_what_is_said(self, path: Sequence[str]) -> bool:
+    def _leads_to_content(self, path: Sequence[str]) -> bool:
         """True if a path leads into what messages and tools say."""
         return path[0] in (self.layout.entries, self.layout.prompt, "tools")
 
-    def sets(self, path: Sequence[str]) -> bool:
+    def may_set(self, path: Sequence[str]) -> bool:
         """True if what stands at a path may get another value: a number, or a word."""
         layout, dotted = self.layout, f"{'.'.join(path)}."
         if any(dotted.startswith(f"{never}.") for never in limits().never):
             return False
-        return not self.is_of_policies(path) and path[0] not in (layout.entries, layout.prompt, "tools", "model")
+        return not self.is_set_by_policy(path) and path[0] not in (layout.entries, layout.prompt, "tools", "model")
 
     def is_limiting_choice(self, path: Sequence[str], value: Any) -> bool:
         """True for a choice of a tool that has no other word for the same."""
         return path[0] == self.layout.choice and value not in ("required", "any")
 
-    def is_of_policies(self, path: Sequence[str]) -> bool:
+    def is_set_by_policy(self, path: Sequence[str]) -> bool:
         """True if a policy sets or leaves out what stands at a path."""
         dotted = ".".join(path)
         return any(f"{name}.".startswith(f"{dotted}.") or dotted.startswith(f"{name}.") for name in self.policies)
@@ -228,7 +228,7 @@ def apply_corrections(
 # The headers that list flags
 
 
-def flags_in(headers: Mapping[str, str | None]) -> Fields:
+def read_flags(headers: Mapping[str, str | None]) -> Fields:
     """Read the headers that list flags, by name in lower case; of a flag with a version (`x=v1`) `x` is the name."""
     listed = {name: value.split(",") for name in FLAGS if (value := headers.get(name)) is not None}
     return {
@@ -237,7 +237,7 @@ def flags_in(headers: Mapping[str, str | None]) -> Fields:
     }
 
 
-def changed_headers(before: Fields, after: Fields) -> dict[str, str | None]:
+def render_headers(before: Fields, after: Fields) -> dict[str, str | None]:
     """Write the headers whose flags changed; None for a header that is left out."""
     changed = {name: after.get(name) for name, flags in before.items() if after.get(name) is not flags}
     return {name: ",".join(flags.values()) if flags else None for name, flags in changed.items()}
@@ -328,7 +328,7 @@ def limits() -> CorrectionLimits:
     return table(Path(__file__).with_suffix(".yaml"), CorrectionLimits)
 
 
-def _says(never: str, path: str, value: Any) -> bool:
+def _affects(never: str, path: str, value: Any) -> bool:
     """True if what stands at a path is, holds, or is a part of, what is `never` left out, and that says something."""
     if never.startswith(f"{path}."):
         value = at(value, never[len(path) + 1 :])
@@ -357,14 +357,14 @@ def fold_name(name: str) -> str:
     return name[:1] + name[1:].replace("_", "").lower()
 
 
-def _is_beside(name: str, value: Any) -> bool:
+def _is_metadata(name: str, value: Any) -> bool:
     """True for a field of a message or a tool that holds no text, call, result or schema."""
     if name in limits().meaning_names:
         return False
-    return name in limits().beside_names or not any(map(_is_said, _leaves(value)))
+    return name in limits().beside_names or not any(map(_is_content, _leaves(value)))
 
 
-def _is_said(leaf: Any) -> bool:
+def _is_content(leaf: Any) -> bool:
     """True for a text, and for the name of what holds one; what has no space in it is none."""
     return isinstance(leaf, str) and (leaf in limits().meaning_names or len(leaf.split()) > 1 or len(leaf) > 64)
 
@@ -382,7 +382,7 @@ def _leaves(value: Any) -> Iterator[Any]:
             yield node
 
 
-def _demands(choice: Any) -> bool:
+def _demands_tool(choice: Any) -> bool:
     """True if a choice of a tool is not left to the model."""
     words = (leaf for leaf in _leaves(choice) if isinstance(leaf, str))
     return any(word.lower() not in ("auto", "type", "mode", "functioncallingconfig") for word in words)
@@ -395,7 +395,7 @@ def _is_nothing(value: Any) -> bool:
 # The values that are set
 
 
-def _within(value: Any, least: int | float | None, most: int | float | None, *, shortens: bool) -> Any:
+def _clamp(value: Any, least: int | float | None, most: int | float | None, *, shortens: bool) -> Any:
     """Move a number to the bound beyond which it lies; of a list that it `shortens` the first entries remain."""
     if isinstance(value, list):
         return value[: max(most, 0)] if shortens and isinstance(most, int) else value
@@ -426,17 +426,17 @@ What does not change keeps its bytes.
 
 def _edit_at(path: Iterable[str], change: Callable[[Fields], Fields | None]) -> Edit:
     """Make what changes the objects that a path leads to."""
-    edit: Edit = partial(_of_object, change)
+    edit: Edit = partial(_edit_object, change)
     for key in reversed([*path]):
         below = edit
         if key in (EVERY, LAST):
-            edit = partial(_of_each if key == EVERY else _of_last, below)
+            edit = partial(_edit_each if key == EVERY else _edit_last, below)
         else:
-            edit = partial(_of_object, partial(_of_field, key, below))
+            edit = partial(_edit_object, partial(_edit_field, key, below))
     return edit
 
 
-def _of_object(change: Callable[[Fields], Fields | None], value: Any) -> Any:
+def _edit_object(change: Callable[[Fields], Fields | None], value: Any) -> Any:
     """Change an object; any other value stays."""
     fields = raw_fields(value) if isinstance(value, msgspec.Raw) else value
     if not (fields and isinstance(fields, dict)):
@@ -445,14 +445,14 @@ def _of_object(change: Callable[[Fields], Fields | None], value: Any) -> Any:
     return value if new is fields else new
 
 
-def _of_field(key: str, edit: Edit, fields: Fields) -> Fields:
+def _edit_field(key: str, edit: Edit, fields: Fields) -> Fields:
     """Change a field of an object."""
     if key not in fields or (new := edit(fields[key])) is fields[key]:
         return fields
     return {**fields, key: new} if new is not None else fields
 
 
-def _of_each(edit: Edit, values: Any) -> Any:
+def _edit_each(edit: Edit, values: Any) -> Any:
     """Change each entry of a list."""
     entries = raw_items(values) if isinstance(values, msgspec.Raw) else values
     if not isinstance(entries, list):
@@ -463,7 +463,7 @@ def _of_each(edit: Edit, values: Any) -> Any:
     return [new for new, entry in zip(edited, entries, strict=True) if new is not None or entry is None]
 
 
-def _of_last(edit: Edit, values: Any) -> Any:
+def _edit_last(edit: Edit, values: Any) -> Any:
     """Change the model's last message in a list."""
     entries = raw_items(values) if isinstance(values, msgspec.Raw) else values
     if not isinstance(entries, list):

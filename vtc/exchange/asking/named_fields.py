@@ -30,7 +30,7 @@ from vtc.exchange.asking.corrections import (
     limits,
 )
 from vtc.exchange.asking.outline import FieldPath as KeyPath
-from vtc.exchange.asking.outline import RequestOutline, keys_of
+from vtc.exchange.asking.outline import RequestOutline, split_path
 from vtc.exchange.asking.server_error import ServerError
 from vtc.exchange.asking.words import read_number
 from vtc.json_text import decode
@@ -132,18 +132,18 @@ class CorrectionRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         """List the corrections of the fields that a match names."""
         name, second = named.get("name"), named.get("second")
         if name and second:
-            yield from _one_of_two(outline, keys_of(name), keys_of(second))
+            yield from _drop_one_of_two(outline, split_path(name), split_path(second))
             return
-        to = self._to(named)
+        to = self._new_value(named)
         for each in [name] if name else re.findall("⟨([^⟩]*)⟩", named.get("names") or ""):
-            part, paths = outline.find(keys_of(named.get("at") or "") + keys_of(each))
+            part, paths = outline.find(split_path(named.get("at") or "") + split_path(each))
             for path in paths:
-                if self._is_of_use(path[-1], to):
+                if self._is_allowed(path[-1], to):
                     values = (at(sent[part], ".".join(path)),) if self.value_alone else ()
                     if all(map(_is_no_secret, values)):
                         yield Correction(self.do, path, to, of=part, values=values)
 
-    def _is_of_use(self, name: str, to: Any) -> bool:
+    def _is_allowed(self, name: str, to: Any) -> bool:
         """False for a new name, a bound or words that no correction may set."""
         match self.do:
             case "rename":
@@ -154,7 +154,7 @@ class CorrectionRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
                 return bool(to)
         return True
 
-    def _to(self, named: Mapping[str, str | None]) -> Any:
+    def _new_value(self, named: Mapping[str, str | None]) -> Any:
         """Return what the value or the name is to be, by what was named."""
         match self.do:
             case "rename":
@@ -207,7 +207,7 @@ def find_attempts(error: ServerError, body: bytes, headers: Fields, scope: Corre
     attempts: dict[str, dict[str, Correction]] = {FIELDS_OF_THE_ERROR: {}}
     seen: set[str] = set()
     corrected: set[tuple[str, ...]] = set()
-    for correction, row, names in _named_by(error, sent, outline):
+    for correction, row, names in _list_named(error, sent, outline):
         if (line := str(correction)) in seen:  # many names may lead to one place
             continue
         seen.add(line)
@@ -221,7 +221,7 @@ def find_attempts(error: ServerError, body: bytes, headers: Fields, scope: Corre
     return [attempt for attempt in attempts.values() if attempt]
 
 
-def _named_by(
+def _list_named(
     error: ServerError, sent: Mapping[RequestPart, Any], outline: RequestOutline
 ) -> Iterator[NamedCorrection]:
     """List the corrections of all that an error names."""
@@ -252,18 +252,18 @@ def _mark_names(text: str, outline: RequestOutline) -> str:
     known, prose = outline.names, _named_fields().prose
     paths = chain.from_iterable(outline.paths.values())
     # Of messages and tools much is said in such words that names no field.
-    text = _with_spaced(text.translate(_UNMARKED), {path[-1] for path in paths if EVERY not in path})
+    text = _quote_spaced_names(text.translate(_UNMARKED), {path[-1] for path in paths if EVERY not in path})
 
     def mark(match: re.Match[str]) -> str:
         path = match[2]
-        name = next((key for key in reversed(keys_of(path)) if not key.isdigit() and key != EVERY), "")
+        name = next((key for key in reversed(split_path(path)) if not key.isdigit() and key != EVERY), "")
         is_prose = not match[1] and (path in prose or path.removesuffix("s") in prose)
         return match[0] if is_prose or fold_name(name) not in known else f"⟨{path}⟩"
 
     return _PATH.sub(mark, text)
 
 
-def _with_spaced(text: str, names: Collection[str]) -> str:
+def _quote_spaced_names(text: str, names: Collection[str]) -> str:
     """Quote, as they are spelled, names that a text has in several words: `Thinking level` for `thinkingLevel`."""
     lower = text.lower()
     spelled = {_SEAM.sub(" ", name).lower(): name for name in names if _SEAM.search(name) and name.isascii()}
@@ -279,9 +279,9 @@ _SEAM = re.compile(r"(?<=[a-z])(?:_|(?=[A-Z]))")
 """Where a name of several words is parted."""
 
 
-def _one_of_two(outline: RequestOutline, first: KeyPath, second: KeyPath) -> Iterator[Correction]:
+def _drop_one_of_two(outline: RequestOutline, first: KeyPath, second: KeyPath) -> Iterator[Correction]:
     """Leave out one of two that stand side by side: the second, if it may be."""
     for name, kept in ((second, first), (first, second)):
         part, paths = outline.find(name)
         for path in paths if part == "body" else ():
-            yield Correction("leave_out", path, beside=outline.spelling_beside(path, kept[-1]))
+            yield Correction("leave_out", path, beside=outline.find_sibling_spelling(path, kept[-1]))

@@ -31,19 +31,19 @@ class RequestOutline:
     def __init__(self, sent: Mapping[RequestPart, Any]) -> None:
         self._trees: dict[RequestPart, Tree] = {part: {} for part in sent}
         for part, value in sent.items():
-            _add(value, self._trees[part], 0)
+            _add_fields(value, self._trees[part], 0)
         self._found: dict[FieldPath, tuple[RequestPart, Sequence[FieldPath]]] = {}
         self._spelled: dict[int, dict[str, str]] = {}
 
     @cached_property
     def paths(self) -> Mapping[RequestPart, Sequence[FieldPath]]:
         """All paths, by the part of the request; what users and models wrote in free form has none."""
-        return {part: [*_below(tree, ())] for part, tree in self._trees.items()}
+        return {part: [*_list_paths(tree, ())] for part, tree in self._trees.items()}
 
     @cached_property
     def names(self) -> frozenset[str]:
         """All names, folded."""
-        return frozenset(name for paths in self.paths.values() for path in paths for name in names_of(path))
+        return frozenset(name for paths in self.paths.values() for path in paths for name in list_names(path))
 
     @cached_property
     def _by_name(self) -> Mapping[RequestPart, Mapping[str, Sequence[FieldPath]]]:
@@ -51,7 +51,7 @@ class RequestOutline:
         index: dict[RequestPart, dict[str, list[FieldPath]]] = {part: {} for part in self._trees}
         for part, paths in self.paths.items():
             for path in paths:
-                for name in dict.fromkeys(names_of(path)):
+                for name in dict.fromkeys(list_names(path)):
                     index[part].setdefault(name, []).append(path)
         return index
 
@@ -72,7 +72,7 @@ class RequestOutline:
             self._found[names] = ("headers", found["headers"]) if not found["body"] else ("body", found["body"])
         return self._found[names]
 
-    def spelling_beside(self, path: FieldPath, name: str) -> str:
+    def find_sibling_spelling(self, path: FieldPath, name: str) -> str:
         """Return the spelling of a field of the body next to the one at a path; the name itself if there is none."""
         beside = self._follow(self._trees["body"], (*path[:-1], name), set())
         return beside[-1] if beside and beside[:-1] == path[:-1] else name
@@ -102,7 +102,7 @@ class RequestOutline:
             below = self._follow(tree[EVERY], rest if is_index else names, dead)
             if below is not None:
                 return (EVERY, *below)
-        key = self._key(tree, head)
+        key = self._find_key(tree, head)
         below = self._follow(tree[key], rest, dead) if key is not None else None
         if key is not None and below is not None:
             return (key, *below)
@@ -111,7 +111,7 @@ class RequestOutline:
             dead.add(here)
         return below
 
-    def _key(self, tree: Tree, name: str) -> str | None:
+    def _find_key(self, tree: Tree, name: str) -> str | None:
         """Find the field of a name, also in the other spelling (`top_k`, `topK`)."""
         if name in tree:
             return name
@@ -120,21 +120,21 @@ class RequestOutline:
         return self._spelled[id(tree)].get(fold_name(name))
 
 
-def _add(value: Any, tree: Tree, depth: int) -> None:
+def _add_fields(value: Any, tree: Tree, depth: int) -> None:
     """Add the fields of a value to a tree."""
     if depth >= MAX_DEPTH_BY_PATH:
         return
     if isinstance(value, dict):
         for key, part in value.items():
-            _add(part, tree.setdefault(key, {}), depth + 1)
+            _add_fields(part, tree.setdefault(key, {}), depth + 1)
     elif isinstance(value, list) and value:
         entries = tree.setdefault(EVERY, {})
         for part in value:
             if isinstance(part, dict | list):
-                _add(part, entries, depth + 1)
+                _add_fields(part, entries, depth + 1)
 
 
-def _below(tree: Tree, above: FieldPath) -> Iterator[FieldPath]:
+def _list_paths(tree: Tree, above: FieldPath) -> Iterator[FieldPath]:
     """List the paths of all fields of a tree."""
     if len(above) >= MAX_DEPTH_BY_NAME:
         return
@@ -143,16 +143,16 @@ def _below(tree: Tree, above: FieldPath) -> Iterator[FieldPath]:
         if key != EVERY:
             yield path
         if not (above and key in limits().free_names):
-            yield from _below(below, path)
+            yield from _list_paths(below, path)
 
 
-def names_of(path: FieldPath) -> Iterator[str]:
+def list_names(path: FieldPath) -> Iterator[str]:
     """List how the field at a path may be named: by its name, or with that of its object (`reasoningEffort`)."""
     yield fold_name(path[-1])
     if len(path) > 1:
         yield fold_name("_".join(path[-2:]))
 
 
-def keys_of(path: str) -> FieldPath:
+def split_path(path: str) -> FieldPath:
     """Split a path into its keys."""
     return tuple(re.findall(r"[\w$*-]+", path))

@@ -17,7 +17,7 @@ from vtc.dialects.text_client import conversation, documented_tools
 from vtc.dialects.writing import history
 from vtc.dialects.writing.calls import write_calls
 from vtc.events import Call, Message, Opaque, Refusal, Tool, ToolCall
-from vtc.exchange.replying.native_calls import NotInOrder, in_order
+from vtc.exchange.replying.native_calls import MalformedCall, normalize_call
 from vtc.guards import loops
 from vtc.profiles.plan import Plan, TextClient
 from vtc.reporting.report import Report
@@ -38,7 +38,7 @@ def prepare_messages(
     """
     protocol, tools = plan.protocol, plan.protocol.by_name
     shown: Sequence[Tool] = plan.offered
-    messages = _with_whole_calls(messages, tools, lines)
+    messages = _repair_past_calls(messages, tools, lines)
     write, client = protocol.write, protocol.client_text
     if write:
         messages, shown = _write_loaded_tools(request, messages, plan)
@@ -93,7 +93,7 @@ def _write_loaded_tools(
     return out if changed_ else messages, [tool for tool in plan.offered if tool.name not in later]
 
 
-def _with_whole_calls(messages: Sequence[Message], tools: Mapping[str, Tool], lines: list[str]) -> Sequence[Message]:
+def _repair_past_calls(messages: Sequence[Message], tools: Mapping[str, Tool], lines: list[str]) -> Sequence[Message]:
     """Mend past calls whose arguments are no JSON object: servers refuse all that follows in such a conversation."""
     broken = {place for place, message in enumerate(messages) if any(map(_is_broken, message.calls))}
     if not broken:
@@ -124,8 +124,10 @@ def _whole(call: ToolCall, tools: Mapping[str, Tool]) -> ToolCall:
     if not _is_broken(call):
         return call
     try:
-        (mended, *more), _ = in_order(call, {**tools, call.name: tools.get(call.name, Tool(call.name))}, lenient=True)
-    except NotInOrder:
+        (mended, *more), _ = normalize_call(
+            call, {**tools, call.name: tools.get(call.name, Tool(call.name))}, lenient=True
+        )
+    except MalformedCall:
         more = [call]
     if more:
         return replace(call, arguments=json.dumps({"_raw": call.arguments}, ensure_ascii=False))
@@ -162,7 +164,7 @@ def _structure_conversation(
 # Agents that go round in circles: stopped, or told so, by what the conversation of a request shows.
 
 
-LATELY = 4 * (loops.USUAL.repeated_calls or 0)
+RECENT_MESSAGES = 4 * (loops.USUAL.repeated_calls or 0)
 """Messages that are looked at for loops where no profile says anything of them."""
 _ACTIONS = {"stop": "stopped", "steer": "steered", "tell": "told"}
 
@@ -184,7 +186,7 @@ def answer_to_loops(
     if not configured:
         if not plan.protocol.tools:
             return stop, steer
-        configured, messages = [loops.USUAL], messages[-LATELY:]
+        configured, messages = [loops.USUAL], messages[-RECENT_MESSAGES:]
     own = {id(message) for message in messages}
     if client:
         messages = conversation.structure_messages(messages, client.dialect, plan.protocol.by_name)

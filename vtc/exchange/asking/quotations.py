@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 MIN_REPEATED_CHARACTERS = 24
-QUOTED = "\n(quoted)\n"
+QUOTED_TEXT = "\n(quoted)\n"
 """Replaces repeated text: a word, so that the words around it are no neighbours."""
 _STEP = MIN_REPEATED_CHARACTERS // 2
 """Every run of `MIN_REPEATED_CHARACTERS` contains a whole block of so many that begins at a multiple of it."""
@@ -36,7 +36,7 @@ class SentText:
         squeezed, places = _drop_whitespace(text)
         kept, at = [], 0
         for begin, end in self._runs(squeezed):
-            kept += [text[at : places[begin]], QUOTED]
+            kept += [text[at : places[begin]], QUOTED_TEXT]
             at = places[end]
         return "".join([*kept, text[at:]])
 

@@ -1,7 +1,7 @@
 """Ask the model once more in a turn that ends without a word; what it says then goes on in the same reply.
 
 The client never sees the question. So that the prompt of later turns begins with what the model was shown, the first
-reply and the question are kept, and stand there again (`remembering/thoughts.py`).
+reply and the question are kept, and stand there again (`remembering/reasoning.py`).
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from vtc.exchange.asking.request import RequestEncoder
 from vtc.exchange.remembering.past import History
 from vtc.reporting.report import Report
 
-WHY: Mapping[Silence, str] = {
+SILENCE_REASONS: Mapping[Silence, str] = {
     "empty": "the reply was empty",
     "thought": "the model thought, and said nothing",
     "announced": "the reply ended with what the model does next, and without a call",
 }
 """How a turn was silent, for people."""
-USED = "the tokens that the client is told are those of both replies"
+MAX_BYTES_USED = "the tokens that the client is told are those of both replies"
 
 
 class Reminder:
@@ -32,22 +32,22 @@ class Reminder:
         self._encoder = encoder
         self._past = past
         self._report = report
-        self._asked: tuple[str, tuple[Message, ...]] = "", ()
+        self._reminded: tuple[str, tuple[Message, ...]] = "", ()
         """What the model had said, and the messages that were added."""
 
-    def question(self, turn: TurnEncoder) -> bytes:
+    def encode_question(self, turn: TurnEncoder) -> bytes:
         """Encode the request with the first reply of the turn and a reminder."""
-        body, messages = self._encoder.reminding(turn.silence or "empty", turn.said)
-        self._asked = turn.said, messages
+        body, messages = self._encoder.encode_reminder(turn.silence or "empty", turn.said)
+        self._reminded = turn.said, messages
         return body
 
     def mark_answered(self, turn: TurnEncoder) -> None:
         """Take note that there is a reply to it; to be told before the turn goes on."""
         if self._past:
-            self._past.kept_prefix(*self._encoder.left, self._request)
-            if self._past.thoughts:
-                self._past.thoughts.remind(*self._asked)
-        self._report.record_intervention("retry", "asked", "", WHY[turn.silence or "empty"], USED)
+            self._past.record_prompt(*self._encoder.sent_prompt, self._request)
+            if self._past.reasoning:
+                self._past.reasoning.store_reminder(*self._reminded)
+        self._report.record_intervention("retry", "asked", "", SILENCE_REASONS[turn.silence or "empty"], MAX_BYTES_USED)
 
     def mark_failed(self, why: str) -> None:
         """Take note that there is none."""

@@ -26,17 +26,17 @@ from vtc.exchange.asking.corrections import (
     Fields,
     RequestParts,
     apply_corrections,
-    changed_headers,
-    flags_in,
+    read_flags,
+    render_headers,
 )
 from vtc.exchange.asking.named_fields import Attempt, find_attempts
 from vtc.exchange.asking.quotations import SentText
-from vtc.exchange.asking.refusals import GRAMMARS, describe_steps, lesson
+from vtc.exchange.asking.rejections import GRAMMAR_STEPS, describe_steps, learn_steps
 from vtc.exchange.asking.server_error import ServerError, read_error
-from vtc.exchange.asking.steps import BRIDGED, CERTAIN, StepContext, made_ready
-from vtc.exchange.asking.steps.calls import without_seals_of_vtc
-from vtc.exchange.asking.steps.limits import size
-from vtc.exchange.asking.window import LEAST, PLAIN, explain_truncation, full
+from vtc.exchange.asking.steps import BRIDGE_STEPS, DEFAULT_STEPS, StepContext, apply_steps
+from vtc.exchange.asking.steps.calls import drop_vtc_seals
+from vtc.exchange.asking.steps.limits import count_bytes
+from vtc.exchange.asking.window import MAX_BYTES_PER_TOKEN, MIN_CUT_TOKENS, explain_truncation, read_full_window
 from vtc.exchange.replying.expectation import Expectation, GrammarCheck
 from vtc.exchange.replying.factory import ReplyFactory
 from vtc.exchange.replying.silence import lexicon
@@ -51,13 +51,13 @@ from vtc.reporting.report import Report
 from vtc.scrub import format_exception as told_of
 
 logger = logging.getLogger(__name__)
-MOST_ASKED = 4
+MAX_REQUESTS = 4
 """Requests in the place of one, as the server refuses one after the other."""
-_ALWAYS = (PROMPT, API, "context", MAX_TOKENS)
+_ALWAYS_LEARNED = (PROMPT, API, "context", MAX_TOKENS)
 """What is learned though it is no step of its own in the request that was taken."""
-WORDS = 2000
+MAX_QUOTED_ERROR = 2000
 """Characters of a server's error that are looked at."""
-NOTHING = "(nothing)"
+EMPTY_REPLY = "(nothing)"
 """Stands for a reply without a word: servers refuse an empty message."""
 
 
@@ -91,7 +91,7 @@ class Trial:
     """Steps and corrections with which a request was sent again."""
 
     def __init__(self) -> None:
-        self.took: Mapping[str, str] = {}
+        self.applied: Mapping[str, str] = {}
         """Lines about the steps that changed what was sent last, by name."""
         self.in_vain: set[str] = set()
         """Corrections after which the server sent the same error again."""
@@ -130,28 +130,28 @@ class RequestEncoder:
         self._report = report
         self.seals = seals
         self._steps: dict[str, Any] = {
-            **CERTAIN,
-            **(BRIDGED if self._crosses else {}),
+            **DEFAULT_STEPS,
+            **(BRIDGE_STEPS if self._is_bridged else {}),
             **plan.steps,
             **taught,
             MODEL: not plan.stand_in.model,
         }
-        if api := SAME if SAME in plan.stack.settings.upstream_api else plan.stack.taught_api:
+        if api := SAME if SAME in plan.stack.settings.upstream_api else plan.stack.learned_api:
             self._steps[API] = api
-        if self._crosses and server.layout.choice is None:
+        if self._is_bridged and server.layout.choice is None:
             self._steps["choice"] = True
-        self.taught: dict[str, Any] = {**taught}
+        self.learned_quirks: dict[str, Any] = {**taught}
         """What the server taught while it was asked again, be it of use or not."""
         self._trial = Trial()
-        self.asked = SentRequest(request.model, request.stream)
+        self.sent_request = SentRequest(request.model, request.stream)
         """The model and the form of the reply that the server was asked for last, and the headers that are changed."""
-        self.sent = b""
+        self.sent_body = b""
         """The body that it was sent last."""
-        self.left: tuple[Sequence[Message], Sequence[Tool]] = (), ()
+        self.sent_prompt: tuple[Sequence[Message], Sequence[Tool]] = (), ()
         """The messages and tools of that."""
 
     @property
-    def _crosses(self) -> bool:
+    def _is_bridged(self) -> bool:
         return self._server is not self._client
 
     @property
@@ -169,17 +169,17 @@ class RequestEncoder:
         plan, request, changes = self._plan, self._request, self._plan.stack.request
         names = WireNames(request.offer.declared if self._steps.get("names") else ())
         context = StepContext(request, self._server, names, plan.learned.made_id)
-        messages, lines = (messages, []) if self._crosses else self._without_foreign(messages)
+        messages, lines = (messages, []) if self._is_bridged else self._drop_foreign_seals(messages)
         given = request.messages if messages is None else messages
-        canonical = self._read(tuple(given))
-        ready, took = made_ready(canonical, self._steps, context)
+        canonical = self._read_canonical(tuple(given))
+        ready, took = apply_steps(canonical, self._steps, context)
         lines += [*request.body.lines, *took.values()]
-        fields = self._server.ask(ready) if self._crosses else request.fields
+        fields = self._server.ask(ready) if self._is_bridged else request.fields
         drop = [path for path in changes.drop if holds(fields, path.split("."))]
         lines += [f"{path} left out, as a profile says" for path in drop]
-        if self._crosses:
+        if self._is_bridged:
             out: Mapping[str, Any] | None = self._translate(fields, ready, drop)
-            lines += self._untold(canonical, ready, names)
+            lines += self._list_dropped(canonical, ready, names)
         else:
             out = self._change_fields(messages, canonical, ready, names, drop)
         corrections = [Correction("rename", tuple(path.split(".")), to) for path, to in changes.rename.items()]
@@ -188,42 +188,44 @@ class RequestEncoder:
         headers: Mapping[str, str | None] = {}
         if corrections:
             fields = (raw_fields(self._received.body) or {}) if out is None else out
-            before = RequestParts(fields, flags_in(self._received.headers))
+            before = RequestParts(fields, read_flags(self._received.headers))
             after, changed_by = apply_corrections(before, corrections, self._scope)
             out = out if after.body is fields else after.body
-            headers = changed_headers(before.headers, after.headers)
+            headers = render_headers(before.headers, after.headers)
             took |= changed_by
             lines += changed_by.values()
         body = self._received.body if out is None else encode(out)
         strict = {names.back(tool.name): tool for tool in ready.tools if tool.strict}
         constrained = ready.constraint is not None
-        length = 0 if plan.stack.as_is else size(given, plan.offered)
+        length = 0 if plan.stack.as_is else count_bytes(given, plan.offered)
         self._factory.expected = Expectation(
             names=names if names.changed else None,
             grammar=GrammarCheck(constrained, strict),
-            on_count=partial(self._record_token_count, length) if length > LEAST * PLAIN else None,
+            on_count=partial(self._record_token_count, length)
+            if length > MIN_CUT_TOKENS * MAX_BYTES_PER_TOKEN
+            else None,
             on_error=self._learn_from_stream_error,
         )
         self._report.request += [line for line in lines if line not in self._report.request]
-        self._trial.took = took
-        self.asked = SentRequest(ready.model or request.model, ready.stream, headers)
-        self.sent, self.left = body, (ready.messages, ready.tools)
+        self._trial.applied = took
+        self.sent_request = SentRequest(ready.model or request.model, ready.stream, headers)
+        self.sent_body, self.sent_prompt = body, (ready.messages, ready.tools)
         return body
 
-    def _without_foreign(self, messages: Sequence[Message] | None) -> tuple[Sequence[Message] | None, list[str]]:
+    def _drop_foreign_seals(self, messages: Sequence[Message] | None) -> tuple[Sequence[Message] | None, list[str]]:
         """Leave out what VTC sealed for a server of another API, as the client does not know that it asks this one."""
         if MARK.encode() not in self._received.body:
             return messages, []
         given = self._request.messages if messages is None else messages
-        own = [without_seals_of_vtc(message, self._request) for message in given]
+        own = [drop_vtc_seals(message, self._request) for message in given]
         count = sum(map(is_not, own, given))
-        return (own, [_foreign(count)]) if count else (messages, [])
+        return (own, [_describe_foreign_seals(count)]) if count else (messages, [])
 
-    def _read(self, messages: tuple[Message, ...]) -> CanonicalRequest:
+    def _read_canonical(self, messages: tuple[Message, ...]) -> CanonicalRequest:
         """Read what is asked; where the API stays, only what steps look at."""
         plan, request = self._plan, self._request
         tools = plan.offered if plan.protocol.is_native or plan.protocol.promote else ()
-        if not self._crosses:
+        if not self._is_bridged:
             return CanonicalRequest(
                 model=plan.server_model,
                 messages=messages,
@@ -236,7 +238,7 @@ class RequestEncoder:
         # `[1m]` is how Claude Code asks for a longer context.
         model = plan.server_model or canonical.model.removesuffix("[1m]")
         # A model that its server has by Responses alone thinks; what it seals of that is told where it is asked for.
-        effort = canonical.effort or ("auto" if plan.stack.taught_api else None)
+        effort = canonical.effort or ("auto" if plan.stack.learned_api else None)
         return replace(canonical, model=model, stream=canonical.stream and not plan.buffered, effort=effort)
 
     def _change_fields(
@@ -267,16 +269,16 @@ class RequestEncoder:
             streamed=ready.stream and not request.stream,
             limits={name: limit for name, limit in ready.limits.items() if request.limits.get(name) != limit},
             drop=drop,
-            set={**self._grammar(ready), **stack.request.set},
+            set={**self._constraint_fields(ready), **stack.request.set},
         )
         return self._request.apply_changes(changes)
 
     def _translate(self, fields: Mapping[str, Any], ready: CanonicalRequest, drop: Sequence[str]) -> Mapping[str, Any]:
         """Say the request in the fields of the server's API."""
-        kept = {key: value for key, value in {**fields, **self._grammar(ready)}.items() if key not in drop}
+        kept = {key: value for key, value in {**fields, **self._constraint_fields(ready)}.items() if key not in drop}
         return edit_fields(kept, drop, self._plan.stack.request.set)
 
-    def _untold(self, request: CanonicalRequest, ready: CanonicalRequest, names: WireNames) -> list[str]:
+    def _list_dropped(self, request: CanonicalRequest, ready: CanonicalRequest, names: WireNames) -> list[str]:
         """Name in lines for people what the server is not told, if there is anything."""
         places, layout = self._request.LAYOUT.limits, self._server.layout
         strict = {names.back(tool.name) for tool in ready.tools if tool.strict}
@@ -287,7 +289,7 @@ class RequestEncoder:
         untold += ["JSON without a schema"] * bool(ready.answer and not ready.answer.schema and not layout.any_json)
         lines = [f"left out, as the server's API has no such field: {', '.join(untold)}"] if untold else []
         if ready.foreign_seals:
-            lines.append(_foreign(ready.foreign_seals))
+            lines.append(_describe_foreign_seals(ready.foreign_seals))
         return lines
 
     @property
@@ -301,16 +303,16 @@ class RequestEncoder:
     @property
     def _flags(self) -> Fields:
         """Read the flags in the headers that the server was sent last."""
-        return flags_in({**self._received.headers, **self.asked.headers})
+        return read_flags({**self._received.headers, **self.sent_request.headers})
 
     @property
     def _sent_text(self) -> SentText:
         """The texts that the server was sent last; none once they are forgotten."""
         flags = self._flags
-        names = {self.asked.model, *flags, *(flag for header in flags.values() for flag in header)}
-        return SentText(decode(self.sent) if self.sent else None, names)
+        names = {self.sent_request.model, *flags, *(flag for header in flags.values() for flag in header)}
+        return SentText(decode(self.sent_body) if self.sent_body else None, names)
 
-    def _grammar(self, ready: CanonicalRequest) -> Mapping[str, Any]:
+    def _constraint_fields(self, ready: CanonicalRequest) -> Mapping[str, Any]:
         """Write the fields that tell the server the grammar of its reply."""
         return self._server.constrain(*ready.constraint) if ready.constraint else {}
 
@@ -327,46 +329,50 @@ class RequestEncoder:
         That is a full window, in its own API's words.
         """
         plan = self._plan
-        taught = lesson(200, hints.words_of(error, WORDS), self._steps, more=read_error(error).texts)
+        taught = learn_steps(200, hints.words_of(error, MAX_QUOTED_ERROR), self._steps, more=read_error(error).texts)
         steps = {**taught.steps} if taught else {}
-        if grammars := {step: value for step, value in steps.items() if step in GRAMMARS}:
-            plan.lessons.learn(grammars)
-            self._note("the server refused to decode by a grammar, amid its reply: all that follows is asked without")
+        if grammars := {step: value for step, value in steps.items() if step in GRAMMAR_STEPS}:
+            plan.quirks.learn(grammars)
+            self._report_quirk(
+                "the server refused to decode by a grammar, amid its reply: all that follows is asked without"
+            )
         if PROMPT in steps and plan.offered and not plan.protocol.write and plan.stack.settings.tools != "native":
-            plan.lessons.learn({PROMPT: True})
-            self._note("the server refused `tools`, amid its reply: what follows is asked with them in the prompt")
-        return self.full(error, 200)
+            plan.quirks.learn({PROMPT: True})
+            self._report_quirk(
+                "the server refused `tools`, amid its reply: what follows is asked with them in the prompt"
+            )
+        return self.translate_full_window(error, 200)
 
-    def again(self, error: bytes, status: int) -> bytes | None:
+    def encode_after_rejection(self, error: bytes, status: int) -> bytes | None:
         """Encode it with what the server's error teaches; None if that is nothing, or changes nothing.
 
         None, too, if it teaches that the tools are to stand in the prompt, or that the server has no such model: then
         it is to be planned anew.
         """
         sent = self._sent_text
-        words, said = sent.remove_from(hints.words_of(error, WORDS)), read_error(error, sent)
+        words, said = sent.remove_from(hints.words_of(error, MAX_QUOTED_ERROR)), read_error(error, sent)
         self._judge_trial(said)
         before = [*self._report.request]
         # What is said of a prompt that is too long names no field that were better left out.
-        is_full = full(status, error, len(self._received.body), sent) is not None
+        is_full = read_full_window(status, error, len(self._received.body), sent) is not None
         named = partial(self._next_attempt, said) if self._corrects and not is_full else dict
-        read = partial(lesson, asked=self._server.name)
+        read = partial(learn_steps, asked=self._server.name)
         tried: list[Mapping[str, Any]] = []
         # Words may teach two lessons by turns, of which neither changes this request.
         while (taught := read(status, words, self._steps, named, said.texts)) and taught.steps not in tried:
             tried.append(taught.steps)
             if anew := {step: value for step, value in taught.steps.items() if step in REPLANNED}:
-                if API in anew and API in self.taught:  # which brought it here
+                if API in anew and API in self.learned_quirks:  # which brought it here
                     anew[API] = SAME
-                self.taught |= anew
+                self.learned_quirks |= anew
                 self._steps |= anew
                 return None
-            last, self._report.request[:] = (self.sent, self.asked), before
+            last, self._report.request[:] = (self.sent_body, self.sent_request), before
             if taught.kept:
-                self.taught = merge_learned(self.taught, taught.steps)
+                self.learned_quirks = merge_learned(self.learned_quirks, taught.steps)
             self._steps = merge_learned(self._steps, taught.steps if taught.once is None else {MAX_TOKENS: taught.once})
             body = self._encode(self._messages)
-            if (self.sent, self.asked) != last:
+            if (self.sent_body, self.sent_request) != last:
                 self._trial.begin(said.words, taught.steps if taught.kept else {}, before)
                 return body
             self._report.request[:] = before
@@ -376,17 +382,17 @@ class RequestEncoder:
 
     def _next_attempt(self, error: ServerError) -> Attempt:
         """Return the first corrections of what an error names that were not in vain; none if there are no more."""
-        attempts = find_attempts(error, self.sent, self._flags, self._scope)
+        attempts = find_attempts(error, self.sent_body, self._flags, self._scope)
         return next((attempt for attempt in attempts if not attempt.keys() <= self._trial.in_vain), {})
 
     def _judge_trial(self, error: ServerError) -> None:
         """Undo the corrections that were tried last if the server sent the same error again; hold them if another."""
         trial = self._trial
         if error.words != trial.words:
-            self._plan.lessons.hold(trial.steps)
+            self._plan.quirks.hold(trial.steps)
         elif undone := {name for name, step in trial.steps.items() if isinstance(step, Correction)}:
             trial.in_vain |= undone
-            self.taught = {name: step for name, step in self.taught.items() if name not in undone}
+            self.learned_quirks = {name: step for name, step in self.learned_quirks.items() if name not in undone}
             self._steps = {name: step for name, step in self._steps.items() if name not in undone}
             self._report.request[:] = trial.lines
             self._encode(self._messages)
@@ -395,30 +401,30 @@ class RequestEncoder:
     def encode_retry(self, reply: str, faults: Sequence[ReplyFault]) -> bytes:
         """Encode it with the model's reply, what is wrong with it, and how the calls that failed are written."""
         listed = "".join(f"\n- {reason}" for reason in dict.fromkeys(fault.quoted or fault.reason for fault in faults))
-        usages = dict.fromkeys(filter(None, (self._usage(fault.tool) for fault in faults)))
+        usages = dict.fromkeys(filter(None, (self._render_usage(fault.tool) for fault in faults)))
         shown = "".join(f"\nA call is written like this:\n{usage}" for usage in usages)
         again = "Write your call again like that, filled in." if usages else "Write the whole reply again, corrected."
         question = f"Nothing of your last reply was carried out:{listed}{shown}\n{again}"
-        turns = Message("assistant", (reply or NOTHING,)), Message("user", (question,))
-        return self._encode([*self._so_far, *turns])
+        turns = Message("assistant", (reply or EMPTY_REPLY,)), Message("user", (question,))
+        return self._encode([*self._current_messages, *turns])
 
-    def reminding(self, how: Silence, said: str) -> tuple[bytes, tuple[Message, ...]]:
+    def encode_reminder(self, how: Silence, said: str) -> tuple[bytes, tuple[Message, ...]]:
         """Encode it for a turn that ended without a word: with what the model `said`, and a reminder.
 
         Return these messages, too. `how` is the way in which it was silent.
         """
         tools = [tool.name for tool in self._plan.offered]
-        usage = self._usage(next((name for name in tools if name in said), tools[0] if tools else ""))
+        usage = self._render_usage(next((name for name in tools if name in said), tools[0] if tools else ""))
         reminder = lexicon().reminders[how] + f"\nA call is written like this:\n{usage}" * bool(usage)
-        messages = Message("assistant", (said.strip() or NOTHING,)), Message("user", (reminder,))
-        return self._encode([*self._so_far, *messages]), messages
+        messages = Message("assistant", (said.strip() or EMPTY_REPLY,)), Message("user", (reminder,))
+        return self._encode([*self._current_messages, *messages]), messages
 
     @property
-    def _so_far(self) -> Sequence[Message]:
+    def _current_messages(self) -> Sequence[Message]:
         """Return the conversation as the model is shown it."""
         return self._request.messages if self._messages is None else self._messages
 
-    def _usage(self, name: str) -> str:
+    def _render_usage(self, name: str) -> str:
         """Write a call of a tool as the model is told to write it; empty if that is not known."""
         write, tools = self._plan.protocol.write, {tool.name: tool for tool in self._request.offer.tools}
         tool = tools.get(tool_names.resolve(name, tools) or "") if name and write else None
@@ -426,57 +432,61 @@ class RequestEncoder:
 
     def forget(self) -> None:
         """Keep nothing of the conversation."""
-        self.left, self._messages, self.sent = ((), ()), None, b""
+        self.sent_prompt, self._messages, self.sent_body = ((), ()), None, b""
         self._received = ReceivedRequest(self._received.body)
 
     def confirm_quirks(self) -> None:
         """Remember for others what its refusals taught, because the server accepted a request with it."""
-        taught = self._of_use(merge_learned(self._plan.lessons.list_held(), self.taught))
-        self._plan.lessons.learn(taught)
-        self._plan.lessons.release()
+        taught = self._select_used(merge_learned(self._plan.quirks.list_held(), self.learned_quirks))
+        self._plan.quirks.learn(taught)
+        self._plan.quirks.release()
         # The note says it.
         told = {f"{name}, as the server wants it" for name in taught}
         self._report.request[:] = [line for line in self._report.request if line not in told]
-        if self.taught.get(MODEL):
+        if self.learned_quirks.get(MODEL):
             self._plan.stand_in.names.learn({MODEL: True})
             name, only = self._request.model, self._plan.server_model
-            self._note(f"the server has no model {name}: asked again for {only}, its only one, as is what follows")
-        if steps := [line for name, line in describe_steps(taught).items() if name not in (*REPLANNED, *GRAMMARS)]:
-            self._note(f"asked again, as the server refused it; done at once from now on: {', '.join(steps)}")
+            self._report_quirk(
+                f"the server has no model {name}: asked again for {only}, its only one, as is what follows"
+            )
+        if steps := [line for name, line in describe_steps(taught).items() if name not in (*REPLANNED, *GRAMMAR_STEPS)]:
+            self._report_quirk(f"asked again, as the server refused it; done at once from now on: {', '.join(steps)}")
         if (api := taught.get(API)) not in (None, SAME):
-            self._note(f"the server has {self._request.model} in another API: asked again by {api}, as is what follows")
+            self._report_quirk(
+                f"the server has {self._request.model} in another API: asked again by {api}, as is what follows"
+            )
         if PROMPT in taught and (dialect := self._plan.protocol.write):
             line = (
                 "the server refused `tools` for this model: asked again with them in the prompt, as is what follows; "
                 f"to keep that, a profile of the model says `tools: prompt`, `dialect: {dialect.name}`"
             )
-            self._note(line)
-        if taught.keys() & {*GRAMMARS}:
-            self._note("the server refused to decode by a grammar: asked again without, as is all that follows")
+            self._report_quirk(line)
+        if taught.keys() & {*GRAMMAR_STEPS}:
+            self._report_quirk("the server refused to decode by a grammar: asked again without, as is all that follows")
 
     def confirm(self) -> None:
         """Remember for others what is held for this conversation, because the server accepted a request with it."""
-        if held := self._of_use(self._plan.lessons.list_held()):
-            self._plan.lessons.learn(held)
-            self._plan.lessons.release()
+        if held := self._select_used(self._plan.quirks.list_held()):
+            self._plan.quirks.learn(held)
+            self._plan.quirks.release()
 
-    def _of_use(self, steps: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _select_used(self, steps: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return those of the steps that the last request needed."""
-        of_use = {*self._trial.took, *_ALWAYS, *GRAMMARS}
+        of_use = {*self._trial.applied, *_ALWAYS_LEARNED, *GRAMMAR_STEPS}
         return {step: value for step, value in steps.items() if step in of_use}
 
-    def _note(self, line: str) -> None:
+    def _report_quirk(self, line: str) -> None:
         """Tell people of a change that lasts."""
         self._report.notes.append(line)
 
-    def full(self, error: bytes, status: int) -> Failure | None:
+    def translate_full_window(self, error: bytes, status: int) -> Failure | None:
         """Read the error of a prompt that is too long; None if it is another, or the client's API says it so itself."""
-        tokens = full(status, error, len(self._received.body), self._sent_text)
+        tokens = read_full_window(status, error, len(self._received.body), self._sent_text)
         client = self._client.layout.full
         if tokens is None:
             return None
         is_own = status in (200, 400) and client.sign in error.decode(errors="replace")
-        if not self._crosses and (self._plan.stack.as_is or is_own):
+        if not self._is_bridged and (self._plan.stack.as_is or is_own):
             return None
         window, prompt, _ = tokens
         sentence = client.sentence.format(prompt=prompt, window=window, over=prompt - window)
@@ -486,7 +496,7 @@ class RequestEncoder:
 
 
 @contextmanager
-def as_it_came(known: Iterable[str] = ()) -> Iterator[None]:
+def pass_through_on_fault(known: Iterable[str] = ()) -> Iterator[None]:
     """Turn a fault of ours into `BadRequest`, so that the request is passed on as it came."""
     try:
         yield
@@ -497,7 +507,7 @@ def as_it_came(known: Iterable[str] = ()) -> Iterator[None]:
         raise BadRequest(f"{type(error).__name__}: {error}") from error
 
 
-def _foreign(count: int) -> str:
+def _describe_foreign_seals(count: int) -> str:
     """Tell people of seals of another server, model or conversation."""
     seals = format_count(count, "seal")
     return f"{seals} of past reasoning left out: VTC gave the client none like it in this conversation"

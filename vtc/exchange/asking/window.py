@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from vtc.exchange.asking.quotations import SentText
-from vtc.exchange.asking.words import Expressions, number, pattern
+from vtc.exchange.asking.words import Expressions, compile_any, find_number
 from vtc.guards.patterns import Expression
 from vtc.json_text import decode, encode
 from vtc.profiles.document import table
@@ -32,7 +32,7 @@ class WindowWords(Expressions, frozen=True, kw_only=True):
     """Says that the tokens of the prompt are at least so many."""
 
 
-MOST_WORDS = 8000
+MAX_ERROR_LENGTH = 8000
 """Characters of a server's error that are looked at."""
 _DEPTH = 8
 _ECHOES = frozenset(
@@ -53,56 +53,56 @@ class TokenCounts(NamedTuple):
 
 
 @cache
-def _words() -> WindowWords:
+def _read_words() -> WindowWords:
     """Read `window.yaml`: no request needs it, only an error."""
     return table(Path(__file__).with_suffix(".yaml"), WindowWords)
 
 
-def tokens(message: str) -> TokenCounts:
+def read_token_counts(message: str) -> TokenCounts:
     """Read the tokens that an error tells."""
-    words = _words()
-    window, prompt = number(message, *words.window), number(message, *words.prompt)
-    return TokenCounts(window, prompt, partly=pattern(words.partly).search(message) is not None)
+    words = _read_words()
+    window, prompt = find_number(message, *words.window), find_number(message, *words.prompt)
+    return TokenCounts(window, prompt, partly=compile_any(words.partly).search(message) is not None)
 
 
 def is_limited(message: str) -> bool:
     """True for the words of a limit by time or by money."""
-    return pattern(*_words().limited).search(message) is not None
+    return compile_any(*_read_words().limited).search(message) is not None
 
 
 def is_full(message: str) -> bool:
     """True for the words of a prompt that is too long."""
-    return pattern(*_words().full).search(message) is not None
+    return compile_any(*_read_words().full).search(message) is not None
 
 
-def full(status: int, error: bytes, size: int, sent: SentText | None = None) -> TokenCounts | None:
+def read_full_window(status: int, error: bytes, size: int, sent: SentText | None = None) -> TokenCounts | None:
     """Read the error of a prompt that is too long: the tokens of window and prompt; None if it is any other.
 
     `size` are the bytes of the prompt, by which tokens are estimated that the server does not tell; what the error
     repeats of the request that was `sent` is not read.
     """
-    words = _own_words(error)
+    words = _strip_echoes(error)
     words = sent.remove_from(words) if sent else words
-    if status in _NEVER or is_limited(words) or pattern(_words().reply).search(words):
+    if status in _NEVER or is_limited(words) or compile_any(_read_words().reply).search(words):
         return None
     if not (is_full(words) or (status == TOO_LARGE and not words.strip())):
         return None
-    window, prompt, partly = tokens(words)
+    window, prompt, partly = read_token_counts(words)
     if 0 < prompt < window and not partly:
         return None  # it is the reply that has no room
     prompt = prompt if prompt > window else max(size // 4, window + 1, 2)
     return TokenCounts(window or prompt - 1, prompt)
 
 
-def _own_words(error: bytes) -> str:
+def _strip_echoes(error: bytes) -> str:
     """Return what a server says of an error, without what it repeats of the request: that may say anything."""
     try:
         value = decode(error, "replace")
     except ValueError:
-        return error[:MOST_WORDS].decode(errors="replace")
+        return error[:MAX_ERROR_LENGTH].decode(errors="replace")
     if isinstance(value, str):
-        return value[:MOST_WORDS]
-    return encode(_without_echoes(value, _DEPTH)).decode()[:MOST_WORDS]
+        return value[:MAX_ERROR_LENGTH]
+    return encode(_without_echoes(value, _DEPTH)).decode()[:MAX_ERROR_LENGTH]
 
 
 def _without_echoes(value: Any, depth: int) -> Any:
@@ -118,21 +118,21 @@ def _without_echoes(value: Any, depth: int) -> Any:
 # A prompt that the server cut without a word.
 
 
-SLACK = 8
+SLACK_TOKENS = 8
 """Tokens by which a prompt that was cut may differ from the window, or from half of it (Ollama keeps so much)."""
-LEAST = 1024
-PLAIN = 5
+MIN_CUT_TOKENS = 1024
+MAX_BYTES_PER_TOKEN = 5
 """Bytes that are a token, at the most, of most text: fewer tokens where the number of them is that of a window."""
-FEWEST = 14
+IMPOSSIBLE_BYTES_PER_TOKEN = 14
 """Bytes that no token of any text stands for, on an average: a prompt of fewer tokens was cut, whatever they are."""
 
 
 def explain_truncation(tokens: int, size: int, window: int | None = None) -> str:
     """Tell that a prompt of `size` bytes was cut, by the tokens that the server counted; empty if it was not."""
     # Windows are powers of two as a rule.
-    windows = [window, window // 2] if window else [1 << (tokens + SLACK).bit_length() - 1]
-    is_full = any(abs(tokens - known) <= SLACK for known in windows)
-    if tokens < LEAST or size < tokens * (PLAIN if is_full else FEWEST):
+    windows = [window, window // 2] if window else [1 << (tokens + SLACK_TOKENS).bit_length() - 1]
+    is_full = any(abs(tokens - known) <= SLACK_TOKENS for known in windows)
+    if tokens < MIN_CUT_TOKENS or size < tokens * (MAX_BYTES_PER_TOKEN if is_full else IMPOSSIBLE_BYTES_PER_TOKEN):
         return ""
     return (
         f"the server cut the prompt: it read {tokens} tokens of {size // 1000} KB; give it a longer window "

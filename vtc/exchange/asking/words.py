@@ -16,7 +16,7 @@ MAX_INTEGER = (1 << 63) - 1
 
 
 @cache
-def pattern(*words: str) -> re.Pattern[str]:
+def compile_any(*words: str) -> re.Pattern[str]:
     """Compile what any of these expressions find; raises ValueError."""
     try:
         return re.compile("|".join(words), re.I | re.S)
@@ -30,12 +30,12 @@ class Expressions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     def __post_init__(self) -> None:
         for value in msgspec.structs.astuple(self):
             if isinstance(value, tuple):
-                pattern(*value)
+                compile_any(*value)
             elif isinstance(value, str):
-                pattern(value)
+                compile_any(value)
 
 
-class RefusalWords(Expressions, frozen=True, kw_only=True):
+class RejectionWords(Expressions, frozen=True, kw_only=True):
     """The words by which servers say one thing."""
 
     words: tuple[Expression, ...]
@@ -53,9 +53,9 @@ def read_number(text: str | None) -> int | float | None:
     return value if abs(value) <= MAX_INTEGER else None
 
 
-def number(message: str, *expressions: str) -> int:
+def find_number(message: str, *expressions: str) -> int:
     """Find a whole number by the first expression that fits; 0 if a message tells none."""
     message = _THOUSANDS.sub(lambda match: match[0].replace(",", ""), message)
-    matches = (match for words in expressions if (match := pattern(words).search(message)))
+    matches = (match for words in expressions if (match := compile_any(words).search(message)))
     told = (read_number(group) for match in matches for group in match.groups() if group)
     return next((value for value in told if isinstance(value, int)), 0)

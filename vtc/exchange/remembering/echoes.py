@@ -34,11 +34,11 @@ from vtc.dialects.syntax.scan import Scan, Token, list_prefixes, make_search_sca
 from vtc.dialects.text_client import conversation
 from vtc.events import Message, Tool, ToolCall
 
-MOST_KEPT = 1 << 20
+MAX_RESULT_CHARACTERS = 1 << 20
 """Characters of results that are kept, the newest first. In more of them no echo is looked for."""
 _BEFORE_NAME, _QUOTES, _AFTER_NAME = ("<", "[", ">", "\n"), ('"', "'"), frozenset(">\"'(\\ \n")
 
-EFFORT = 1 << 17
+MAX_STEPS = 1 << 17
 """Steps for all calls of a reply, of about a microsecond: places that are looked at, for the most part."""
 _CLOSER, _SEARCHED = 12, 2048
 """Steps of a closer look, and characters that are searched in one step."""
@@ -75,7 +75,7 @@ class Result:
     @cached_property
     def text(self) -> str:
         """What it says."""
-        return plain(self.written)
+        return normalize(self.written)
 
 
 @dataclass(frozen=True)
@@ -109,14 +109,14 @@ class Echoes:
         self._made = counts
         self._dialects = dialects
         self._tools = tools
-        self.left = EFFORT
+        self.steps_left = MAX_STEPS
 
     def find_source(self, written: str, calls: Iterable[ToolCall]) -> str | None:
         """Name the tool in whose result one of these calls stands. Raises `NotCompared` if all effort is spent.
 
         A call without values says too little, and one that the assistant had made before needs no result.
         """
-        text = plain(written).strip()
+        text = normalize(written).strip()
         for call in calls:
             if words := self._split_call(call, len(written)):
                 digest = _digest(call)
@@ -138,8 +138,8 @@ class Echoes:
         return WrittenCall(tuple(dict.fromkeys([call.name, *also])), tuple(dict.fromkeys(values)), room)
 
     def _spend(self, steps: int) -> None:
-        self.left -= steps
-        if self.left < 0:
+        self.steps_left -= steps
+        if self.steps_left < 0:
             raise NotCompared
 
     def _find(self, text: str, part: str, start: int, end: int) -> int:
@@ -147,7 +147,7 @@ class Echoes:
         self._spend(1 + ((end if at < 0 else at) - start) // _SEARCHED)
         return at
 
-    def _places(self, text: str, part: str, start: int, end: int) -> Iterator[int]:
+    def _find_before_mark(self, text: str, part: str, start: int, end: int) -> Iterator[int]:
         """Find where a part of a text stands before a mark."""
         size = len(part)
         at = self._find(text, part, start, end)
@@ -160,7 +160,7 @@ class Echoes:
         """True if a result holds a call."""
         text, longest = result.text, call.longest
         for start, end in ((result.at, len(text)), (0, min(result.at + len(longest) + 2, len(text)))):
-            for at in self._places(text, longest, start, end):
+            for at in self._find_before_mark(text, longest, start, end):
                 names = self._find_names(result, call.names)
                 if not names:
                     return False
@@ -190,61 +190,61 @@ class Echoes:
         low, high = max(0, at - call.room), min(len(text), at + call.room)
         after = bisect_left(names, at)
         near = (name for name in names[max(0, after - 1) : after + 1] if low <= name < high)
-        return any(self._stands_around(text, call, name, low, high) for name in near)
+        return any(self._surrounds_name(text, call, name, low, high) for name in near)
 
-    def _stands_around(self, text: str, call: WrittenCall, name: int, low: int, high: int) -> bool:
+    def _surrounds_name(self, text: str, call: WrittenCall, name: int, low: int, high: int) -> bool:
         """True if all values stand around a name, after what a call begins with."""
         line = max(text.rfind("\n", 0, name) + 1, name - _BEFORE)
         first = name
         self._spend(_CLOSER)
         for lines in call.values:
             # The nearest after the name, as models write it, or any.
-            places = (at for start in (name, low) for at in self._places(text, lines[0], start, high))
+            places = (at for start in (name, low) for at in self._find_before_mark(text, lines[0], start, high))
             at = next((at for at in places if self._is_value(text, at, lines, line)), -1)
             if at < 0:
                 return False
             first = min(first, at)
-        begins, is_named = _begins(self._dialects)
+        begins, is_named = _call_start(self._dialects)
         if is_named and first == name:
             return True
         return begins.search(text, max(0, first - _BEFORE), first) is not None
 
     def _is_value(self, text: str, at: int, lines: Sequence[str], line: int) -> bool:
         """True if a value stands between marks, its lines one after the other; `line` begins that of the name."""
-        if not (_is_mark(text, at - 1, -1) or self._is_begun(text, at, line)):
+        if not (_is_mark(text, at - 1, -1) or self._has_line_prefix(text, at, line)):
             return False
         end = at + len(lines[0])
         for part in islice(lines, 1, None):
-            following = self._following(text, end, part, line)
+            following = self._find_next_line(text, end, part, line)
             if following < 0:
                 return False
             end = following + len(part)
         return _is_mark(text, end, 1)
 
-    def _following(self, text: str, end: int, part: str, line: int) -> int:
+    def _find_next_line(self, text: str, end: int, part: str, line: int) -> int:
         """Find the next line of a value where the one before it has its `end`; -1 if something else stands there."""
         at = text.find(part, end, end + _BEFORE + len(part))
         self._spend(4)
         between = text[end : max(at, end)]
         rest, *more = between.split("\n")
-        if at < 0 or not more or rest.strip() or not self._is_begun(text, at, line):
+        if at < 0 or not more or rest.strip() or not self._has_line_prefix(text, at, line):
             return -1
         blank = (skipped for skipped in more[:-1] if skipped.strip())
-        return at if all(self._is_before(skipped, text, line) for skipped in blank) else -1
+        return at if all(self._is_line_prefix(skipped, text, line) for skipped in blank) else -1
 
-    def _is_begun(self, text: str, at: int, line: int) -> bool:
+    def _has_line_prefix(self, text: str, at: int, line: int) -> bool:
         """True if what stands before something on its line also stands before a call's name, which is on another."""
         start = text.rfind("\n", max(0, at - _BEFORE), at) + 1
-        return start != line and bool(start or at < _BEFORE) and self._is_before(text[start:at], text, line)
+        return start != line and bool(start or at < _BEFORE) and self._is_line_prefix(text[start:at], text, line)
 
-    def _is_before(self, begun: str, text: str, line: int) -> bool:
+    def _is_line_prefix(self, begun: str, text: str, line: int) -> bool:
         """True if a text is what the line of a call's name begins with. A string in JSON begins one, too."""
         if not begun.strip():
             return True
         expected = text[line : line + _BEFORE].partition("\n")[0]
         starts = (0, *(match.end() for match in _STRING.finditer(expected)))
         self._spend(_CLOSER * len(starts))
-        return any(_kinds(expected[start:]).startswith(_kinds(begun)) for start in starts)
+        return any(_normalize_prefix(expected[start:]).startswith(_normalize_prefix(begun)) for start in starts)
 
 
 def find_echoes(
@@ -263,7 +263,7 @@ def find_echoes(
 
     def holds(text: str) -> bool:
         begun = marker.search(text, final=True) is not None
-        return begun or any(_names(text, name) for name in [name for name in tools if name in text])
+        return begun or any(_names_tool(text, name) for name in [name for name in tools if name in text])
 
     if client and any(
         message.role == "user" and (_is_escaped(message.text) or holds(message.text)) for message in messages
@@ -274,11 +274,11 @@ def find_echoes(
     kept = escaped = 0
     for place, message in reversed([*enumerate(messages)]):
         text = get_tool_output(message)
-        if _is_escaped(text) and (escaped := escaped + len(text)) <= MOST_KEPT:
-            text = plain(text)
+        if _is_escaped(text) and (escaped := escaped + len(text)) <= MAX_RESULT_CHARACTERS:
+            text = normalize(text)
         if text and holds(text):
             kept += len(text)
-            if kept > MOST_KEPT:
+            if kept > MAX_RESULT_CHARACTERS:
                 break
             results.append(Result(place, message.name or names.get(message.call_id) or "a tool", text))
     if not results:
@@ -290,7 +290,7 @@ def find_echoes(
     return Echoes(results, counts, dialects, written or (lambda: tools))
 
 
-def plain(text: str) -> str:
+def normalize(text: str) -> str:
     """A text without what JSON and HTML escape, however often, and with one blank for several."""
     for _ in range(_NESTED):
         before = text
@@ -347,12 +347,12 @@ def _values(arguments: object) -> Iterator[str]:
 
 
 def _lines(text: str) -> tuple[str, ...]:
-    return tuple(line for raw in plain(text).split("\n") if (line := raw.strip()))
+    return tuple(line for raw in normalize(text).split("\n") if (line := raw.strip()))
 
 
 def _digest(call: ToolCall) -> bytes:
     """Tell a call from others, however it is spelled."""
-    words = "".join(plain(json.dumps([call.name, _arguments(call)], sort_keys=True, ensure_ascii=False)).split())
+    words = "".join(normalize(json.dumps([call.name, _arguments(call)], sort_keys=True, ensure_ascii=False)).split())
     return hashlib.blake2b(words.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
@@ -362,12 +362,12 @@ def _is_mark(text: str, at: int, by: int) -> bool:
     return not 0 <= at < len(text) or text[at] in _MARKS
 
 
-def _kinds(text: str) -> str:
+def _normalize_prefix(text: str) -> str:
     """What stands before a line: all numbers are alike, the levels of a log, and what grep writes for `:`."""
     return _SIGNS.sub(":", _LEVELS.sub("A", _NUMBERS.sub("0", text))).replace(" ", "")
 
 
-def _names(text: str, name: str) -> bool:
+def _names_tool(text: str, name: str) -> bool:
     """True if a tool's name stands in a text as where a call begins with little more."""
     at = text.find(name) if name else -1
     while at >= 0:
@@ -384,13 +384,13 @@ def _names(text: str, name: str) -> bool:
 @lru_cache(maxsize=8)
 def _marker(dialects: tuple[Description, ...]) -> Scan:
     """Find what the calls of some dialects begin with."""
-    texts = sorted(_begin(dialects))
+    texts = sorted(_list_openers(dialects))
     return make_search_scan(
         [Token(f"t{i}", (Lit(text),)) for i, text in enumerate(texts) if len(text) >= MIN_MARKER_LENGTH]
     )
 
 
-def _begin(dialects: Iterable[Description]) -> set[str]:
+def _list_openers(dialects: Iterable[Description]) -> set[str]:
     """List what the calls of some dialects begin with."""
     return {text for dialect in dialects for text in _begin_in(dialect)}
 
@@ -402,9 +402,9 @@ def _begin_in(dialect: Description) -> frozenset[str]:
 
 
 @lru_cache(maxsize=8)
-def _begins(dialects: tuple[Description, ...]) -> tuple[re.Pattern[str], bool]:
+def _call_start(dialects: tuple[Description, ...]) -> tuple[re.Pattern[str], bool]:
     """Find where a call of some dialects may begin, also inside of a section; True if it may begin with its name."""
-    texts = _begin(dialects)
+    texts = _list_openers(dialects)
     for part in (pattern.parse(call, "call")[0] for dialect in dialects for call in dialect.calls):
         texts.add(part.strip() if isinstance(part, str) else "{" if part.name == "json" else "")
     return re.compile("|".join(map(re.escape, sorted(texts - {""}))) or "(?!)"), "" in texts

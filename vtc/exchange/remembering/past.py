@@ -14,10 +14,10 @@ from vtc.apis import Request
 from vtc.apis.content import is_billing
 from vtc.apis.seals import SealKey
 from vtc.events import Media, Message, Opaque, Seal, Tool, ToolCall
-from vtc.exchange.remembering.thoughts import PastThoughts, opening
+from vtc.exchange.remembering.reasoning import ReasoningStore, digest_opening
 from vtc.json_text import encode
 from vtc.profiles.matching import Facts
-from vtc.profiles.memory import MOST_PROMPTS, ConversationLessons, Memory, digest, merge_learned
+from vtc.profiles.memory import MAX_PROMPT_BYTES, ConversationQuirks, Memory, digest, merge_learned
 from vtc.profiles.plan import Plan
 from vtc.profiles.planner import Planner
 from vtc.scrub import scrub
@@ -27,7 +27,7 @@ from vtc.scrub import scrub
 # What the cache does not see is left out: marks for it, the form in which a client writes a text, ids of its items.
 
 
-ENTRY = 100
+UNIT_OVERHEAD_BYTES = 100
 """Bytes that a tool or message takes beside its text."""
 
 
@@ -49,12 +49,12 @@ class SentPrompt(NamedTuple):
     """Bytes that it takes."""
 
     @property
-    def spoken(self) -> tuple[Unit, ...]:
+    def conversation(self) -> tuple[Unit, ...]:
         """The messages but for the system's."""
         return tuple(unit for unit in self.messages if unit.name != "system")
 
 
-def prompt(
+def build_prompt(
     messages: Sequence[Message],
     tools: Iterable[Tool],
     meaning: Callable[[Any], str | Media | Seal | None],
@@ -78,13 +78,13 @@ def prompt(
             return encode({key: value for key, value in part.part.items() if key != "cache_control"}).decode()
         return f"({content.kind} {_digest(content.data or content.url)})"
 
-    declared = [Unit(f"tool {tool.name}", _tool(tool)) for tool in tools]
-    spoken = [Unit(message.role, _text(message, render_part)) for message in messages]
-    size = sum([sys.getsizeof(unit.text) + ENTRY for unit in (*declared, *spoken)])
+    declared = [Unit(f"tool {tool.name}", _render_tool(tool)) for tool in tools]
+    spoken = [Unit(message.role, _render_message(message, render_part)) for message in messages]
+    size = sum([sys.getsizeof(unit.text) + UNIT_OVERHEAD_BYTES for unit in (*declared, *spoken)])
     return SentPrompt(tuple(declared), tuple(spoken), size)
 
 
-def _text(message: Message, written: Callable[[str | Opaque], str]) -> str:
+def _render_message(message: Message, written: Callable[[str | Opaque], str]) -> str:
     content = message.content
     if not (message.calls or message.reasoning) and len(content) == 1:  # as for nearly all
         return written(content[0])
@@ -96,7 +96,7 @@ def _text(message: Message, written: Callable[[str | Opaque], str]) -> str:
     return "\n".join([*thought, *map(written, content), *calls])
 
 
-def _tool(tool: Tool) -> str:
+def _render_tool(tool: Tool) -> str:
     return f"{tool.description}\n{encode(tool.parameters).decode()}"
 
 
@@ -115,7 +115,7 @@ def _digest(data: str) -> str:
 # none. Of much fewer messages it is a new one, too: the client has compacted it.
 
 
-MOST = 32
+MAX_CONVERSATIONS = 32
 """Conversations of one client with one model that are told apart."""
 _BEFORE, _AFTER = 24, 40
 """Characters of an excerpt before and after the place where a prompt broke."""
@@ -123,7 +123,7 @@ _AROUND = 400
 """Characters on either side in which secrets are looked for: one that is cut in two would not be found."""
 
 
-class Kept(NamedTuple):
+class KeptPrefix(NamedTuple):
     """The part of a prompt that the next one keeps."""
 
     tools: int
@@ -161,14 +161,14 @@ class LastPrompts:
     def _store(self, prompts: Sequence[SentPrompt]) -> None:
         kept: list[SentPrompt] = []
         size = 0
-        for prompt in prompts[:MOST]:
+        for prompt in prompts[:MAX_CONVERSATIONS]:
             size += prompt.size
-            if size > MOST_PROMPTS // 4:
+            if size > MAX_PROMPT_BYTES // 4:
                 break
             kept.append(prompt)
         self._memory.store(self._key, tuple(kept), sum(prompt.size for prompt in kept))
 
-    def _describe_change(self, before: SentPrompt, now: SentPrompt, kept: Kept) -> dict[str, Any]:
+    def _describe_change(self, before: SentPrompt, now: SentPrompt, kept: KeptPrefix) -> dict[str, Any]:
         """Write it as plain data, with an excerpt of both."""
         same = (*now.tools[: kept.tools], *now.messages[: kept.messages])
         chars = sum(len(unit.text) for unit in same)
@@ -198,20 +198,20 @@ class LastPrompts:
         return first, second
 
 
-def compare_prompts(before: SentPrompt, now: SentPrompt) -> Kept:
+def compare_prompts(before: SentPrompt, now: SentPrompt) -> KeptPrefix:
     """Compare a prompt with the one before it; what stands last in either may be there for one turn alone."""
-    tools = _common(before.tools, now.tools)
+    tools = _count_common(before.tools, now.tools)
     if tools < max(len(before.tools), len(now.tools)):
         pair = _at(before.tools, tools), _at(now.tools, tools)
         if pair[0] and pair[0].name not in {unit.name for unit in now.tools}:
             pair = pair[0], None
         elif pair[1] and pair[1].name not in {unit.name for unit in before.tools}:
             pair = None, pair[1]
-        return Kept(tools, 0, pair)
-    messages = _common(before.messages, now.messages)
+        return KeptPrefix(tools, 0, pair)
+    messages = _count_common(before.messages, now.messages)
     if messages >= min(len(before.messages), len(now.messages)) - 1:
-        return Kept(tools, messages, None)
-    return Kept(tools, messages, (before.messages[messages], now.messages[messages]))
+        return KeptPrefix(tools, messages, None)
+    return KeptPrefix(tools, messages, (before.messages[messages], now.messages[messages]))
 
 
 def first_difference(text: str, other_text: str) -> int:
@@ -226,7 +226,7 @@ def first_difference(text: str, other_text: str) -> int:
     return low
 
 
-def _common(before: Sequence[Unit], now: Sequence[Unit]) -> int:
+def _count_common(before: Sequence[Unit], now: Sequence[Unit]) -> int:
     differ = (place for place, (old, new) in enumerate(zip(before, now, strict=False)) if old != new)
     return next(differ, min(len(before), len(now)))
 
@@ -237,7 +237,7 @@ def _at(units: Sequence[Unit], place: int) -> Unit | None:
 
 def _count_shared(before: SentPrompt, now: SentPrompt) -> int:
     """Count the messages that both have, at whatever place; prompts of the system's do not count."""
-    return len({*before.spoken} & {*now.spoken})
+    return len({*before.conversation} & {*now.conversation})
 
 
 def _is_related(before: SentPrompt, now: SentPrompt) -> bool:
@@ -245,7 +245,7 @@ def _is_related(before: SentPrompt, now: SentPrompt) -> bool:
     old, new = ({unit.name for unit in prompt.tools} for prompt in (before, now))
     if 2 * len(old & new) < max(len(old), len(new)):
         return False
-    earlier, later = before.spoken, now.spoken
+    earlier, later = before.conversation, now.conversation
     if earlier[:1] == later[:1]:
         return bool(earlier)
     shared = _count_shared(before, now)
@@ -266,39 +266,39 @@ class History:
         reminds = bool(plan.stack.silences)
         kept = (reminds or (native and bool(plan.protocol.tools))) and not request.generation.several
         of_it = {"recalls": recalls and native, "as_text": as_text, "reminds": reminds}
-        self.thoughts = PastThoughts(memory, of, model, **of_it) if kept else None
+        self.reasoning = ReasoningStore(memory, of, model, **of_it) if kept else None
         """None where nothing is given back to the model."""
         self._prompts = LastPrompts(memory, of, model, facts.secrets)
         self._skips_billing = plan.stack.server.skips_billing
 
-    def conversation(
+    def restore_conversation(
         self, request: Request, field: str | None, seals: SealKey | None, lines: list[str]
     ) -> Sequence[Message]:
         """Return the conversation, with what the model thought (`PastThoughts.given_back`)."""
-        return self.thoughts.given_back(request, field, seals, lines) if self.thoughts else request.messages
+        return self.reasoning.restore(request, field, seals, lines) if self.reasoning else request.messages
 
-    def kept_prefix(self, messages: Sequence[Message], tools: Sequence[Tool], request: Request) -> dict[str, Any]:
+    def record_prompt(self, messages: Sequence[Message], tools: Sequence[Tool], request: Request) -> dict[str, Any]:
         """Keep the prompt that leaves; return what it keeps of the last one (`Report.prefix`)."""
-        return self._prompts.record(prompt(messages, tools, request.meaning, skips_billing=self._skips_billing))
+        return self._prompts.record(build_prompt(messages, tools, request.meaning, skips_billing=self._skips_billing))
 
 
-def _conversation(whose: Sequence[str], request: Request) -> bytes:
+def _digest_conversation(whose: Sequence[str], request: Request) -> bytes:
     """Return a digest of a client's conversation with a model."""
-    return digest(*whose, opening(request.messages).hex())
+    return digest(*whose, digest_opening(request.messages).hex())
 
 
-def planning(planner: Planner, facts: Facts, request: Request, memory: Memory | None) -> MakePlan:
+def make_plan_maker(planner: Planner, facts: Facts, request: Request, memory: Memory | None) -> MakePlan:
     """Make what decides about a request with these facts, once or, when its server teaches what that changes, anew."""
 
-    key = cache(partial(_conversation, (*facts.whose, facts.model), request))
+    key = cache(partial(_digest_conversation, (*facts.whose, facts.model), request))
 
     def plan(taught: Mapping[str, Any]) -> tuple[Plan, History | None]:
         if not memory:
             return planner.plan(facts, request, None, taught), None
-        held = ConversationLessons(None, memory.held, key).list_held()
+        held = ConversationQuirks(None, memory.held, key).list_held()
         plan = planner.plan(facts, request, memory, merge_learned(held, taught))
-        lessons = ConversationLessons(plan.lessons, memory.held, key, memory.clock)
-        plan = msgspec.structs.replace(plan, lessons=lessons)
+        quirks = ConversationQuirks(plan.quirks, memory.held, key, memory.clock)
+        plan = msgspec.structs.replace(plan, quirks=quirks)
         return plan, History(memory, facts, plan, request)
 
     return plan

@@ -22,7 +22,7 @@ class GrammarCheck(msgspec.Struct, frozen=True):
     strict: Mapping[str, Tool] = {}
     """The tools that were declared as strict, by the client's names, with the schemas that were sent."""
 
-    def broken(self, calls: Iterable[ToolCall]) -> Iterator[tuple[str, str]]:
+    def find_violations(self, calls: Iterable[ToolCall]) -> Iterator[tuple[str, str]]:
         """Find calls of strict tools that no grammar of their schemas allows: the tool and the reason of each."""
         for call in calls:
             if (tool := self.strict.get(call.name)) and (reason := _fault(call, tool)):

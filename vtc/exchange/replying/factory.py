@@ -24,12 +24,12 @@ from vtc.dialects.writing.history import PLACEHOLDER, render_sample_call
 from vtc.events import CUT_OFF, Failure, Silence, Tool
 from vtc.exchange.remembering import echoes
 from vtc.exchange.remembering.echoes import Echoes
-from vtc.exchange.remembering.thoughts import PastThoughts, ThoughtRecorder
+from vtc.exchange.remembering.reasoning import ReasoningRecorder, ReasoningStore
 from vtc.exchange.replying.expectation import Expectation
 from vtc.exchange.replying.fate import Fate
 from vtc.exchange.replying.native_calls import reader_of_names
 from vtc.exchange.replying.reply import ReplyPipeline
-from vtc.exchange.replying.silence import silence
+from vtc.exchange.replying.silence import classify_silence
 from vtc.exchange.replying.stages import Ids
 from vtc.exchange.replying.stream import CodedStream, Stream
 from vtc.exchange.replying.text_reading import Guess, LateCalls, ReasoningCalls, TextReading
@@ -40,11 +40,11 @@ from vtc.reporting import hints
 from vtc.reporting.report import Report
 from vtc.wire import compression
 
-SAMPLE = Tool("write_file", "", {"properties": {"path": {"type": "string"}, "text": {"type": "string"}}})
+SAMPLE_TOOL = Tool("write_file", "", {"properties": {"path": {"type": "string"}, "text": {"type": "string"}}})
 """The tool whose call is read before a model's first reply."""
 MAX_UNREAD_BYTES = 1 << 19
 """Bytes at the end of a stream in which a call is looked for that was not read: some thousand frames."""
-NO_END = ("pause_turn", "compaction", "function_call")
+UNFINISHED_REASONS = ("pause_turn", "compaction", "function_call")
 """The words of servers for a reply that is no end of a turn."""
 
 
@@ -70,7 +70,7 @@ class ReplyFactory:
         fate: Fate,
         seed: str,
         seals: SealKey | None,
-        thoughts: PastThoughts | None,
+        thoughts: ReasoningStore | None,
     ) -> None:
         """Ids are derived from `seed`; `seals` signs what the server sealed for a client of another API.
 
@@ -92,9 +92,9 @@ class ReplyFactory:
         form = ("", 9) if plan.stack.ids == "alphanumeric9" else (client.call_ids, 24)  # the former for Mistral
         self._ids = Ids(seed, request.call_ids, *form, counted=plan.stack.ids == "kimi")
         self._budget = Budget()
-        self._results = self._in_results(request)
+        self._results = self._echo_finder(request)
 
-    def _in_results(self, request: Request) -> Callable[[], Echoes | None] | None:
+    def _echo_finder(self, request: Request) -> Callable[[], Echoes | None] | None:
         """Make what looks for calls in the results of the request, which the server need not wait for."""
         reading, client = self._plan.reading, self._plan.protocol.client_text
         if not (reading.dialects and self._tools) or reading.echo == "call":
@@ -161,11 +161,11 @@ class ReplyFactory:
     def _silence(self, reply: Silent) -> Silence | None:
         """Name how a reply was silent; None if it was not, or if the model is not to be asked about it."""
         plan, finish = self._plan, reply.finish
-        goes_on = finish.reason in CUT_OFF or finish.said in NO_END
-        if goes_on or (self._thoughts and self._thoughts.asked_last):
+        goes_on = finish.reason in CUT_OFF or finish.said in UNFINISHED_REASONS
+        if goes_on or (self._thoughts and self._thoughts.reminded_last):
             return None
         offered = bool(plan.offered) and plan.tool_choice != "none"
-        kind = silence(reply.text, thought=reply.thought, offered=offered)
+        kind = classify_silence(reply.text, thought=reply.thought, offered=offered)
         return kind if kind in plan.stack.silences else None
 
     @property
@@ -185,14 +185,14 @@ class ReplyFactory:
             decoder = RenamedModel(decoder, self._server.layout.told_model, self._model)
         return RenamedTools(decoder, names) if names else decoder
 
-    def _recorder(self, past: PastThoughts) -> ThoughtRecorder:
+    def _recorder(self, past: ReasoningStore) -> ReasoningRecorder:
         """Make what hears a reply for later requests."""
         write = self._plan.protocol.write if past.as_text else None
         sections = write.sections[:1] if write else ()
         around = tuple(part.strip() for text in sections for part in text.partition("{calls}")[::2] if part.strip())
         closers = [close for _, close in self._plan.reading.thinking.tags] if write else []
-        return ThoughtRecorder(
-            past.keep,
+        return ReasoningRecorder(
+            past.store_turn,
             around if write else None,
             closers,
             plain=past.recalls,
@@ -249,9 +249,9 @@ class ReplyFactory:
         """Read calls of a tool of ours, in small pieces: the names of a client's own are not to be kept for it."""
         plan, thinking, own = self._plan.reading, self._plan.reading.thinking, self._model_facts(None)
         grammar = compile_grammar(plan.dialects, thinking.tags, plan.markers, plan.answer)
-        call = render_sample_call(plan.dialects[0], SAMPLE, {"path": "a", "text": "b < c"})
+        call = render_sample_call(plan.dialects[0], SAMPLE_TOOL, {"path": "a", "text": "b < c"})
         for begins in dict.fromkeys(thinking.begins(whole=whole) for whole in (False, True)):
-            reader = Reader(grammar, {SAMPLE.name: SAMPLE}, think=thinking.to, begins=begins, own=own)
+            reader = Reader(grammar, {SAMPLE_TOOL.name: SAMPLE_TOOL}, think=thinking.to, begins=begins, own=own)
             thought = "".join(
                 f"{'' if begins == 'reasoning' else opened}\n{closed}" for opened, closed in thinking.tags[:1]
             )

@@ -38,7 +38,7 @@ from vtc.dialects.reading.context import LOOKBEHIND_CHARACTERS
 from vtc.dialects.reading.reader import HeldCall
 from vtc.dialects.syntax.scan import INDENT, PlainRule
 from vtc.events import Delta, Event, ReasoningDelta, TextDelta
-from vtc.exchange.remembering.thoughts import ThoughtRecorder
+from vtc.exchange.remembering.reasoning import ReasoningRecorder
 from vtc.exchange.replying.reply import ReplyPipeline
 from vtc.wire.framing import Frame
 
@@ -78,7 +78,7 @@ class TextCheck(msgspec.Struct, frozen=True):
 
 
 @lru_cache(maxsize=256)
-def check_of(rule: PlainRule) -> TextCheck:
+def compile_check(rule: PlainRule) -> TextCheck:
     """Compile a rule; one that stops at no character is for text that is not read at all."""
     bytes_ = {0x22, 0x5C, *range(0x20), *(character.encode()[0] for character in rule.stop + rule.later)}
     bytes_ |= {*b"|>"} if rule.lines else set()
@@ -115,7 +115,7 @@ def _escape_for_json(characters: str) -> list[bytes]:
 # How frames look that are alike but for a few values: an expression, found out by decoding one with other values.
 
 
-MOST_LEARNED = 1 << 14
+MAX_LEARNED_BYTES = 1 << 14
 """Bytes of a frame beyond which it is not learned from."""
 _PROBE = "vtc probe"
 
@@ -150,16 +150,16 @@ class FrameShape(NamedTuple):
         if not (text and _is_string(text)):
             found = match(frame)
             text = found["text"] if found else b""
-        return b"" if len(text) > MOST_TEXT or (check and check.odd(text) and check.stops(text)) else text
+        return b"" if len(text) > MAX_TEXT_BYTES or (check and check.odd(text) and check.stops(text)) else text
 
 
-def expression_of(decoder: Decoder, frame: Frame, delta: TextDelta | ReasoningDelta) -> bytes | None:
+def derive_expression(decoder: Decoder, frame: Frame, delta: TextDelta | ReasoningDelta) -> bytes | None:
     """Write the expression for frames like this one, with the group `text`; None if there is none.
 
     A value is a hole if the codec decodes the frame to the same with another value in its place.
     """
     data, raw = frame.data, frame.raw
-    if data is None or len(raw) > MOST_LEARNED or not raw.endswith(decoder.framing.end) or b"\r" in raw:
+    if data is None or len(raw) > MAX_LEARNED_BYTES or not raw.endswith(decoder.framing.end) or b"\r" in raw:
         return None
     before, _, after = raw.partition(data)
 
@@ -179,8 +179,8 @@ def expression_of(decoder: Decoder, frame: Frame, delta: TextDelta | ReasoningDe
     if isinstance(probed, ReasoningDelta) and probed.own and probed.own.value == delta.text:
         probed = msgspec.structs.replace(probed, own=msgspec.structs.replace(probed.own, value=_PROBE))
     probe = json.dumps(_PROBE).encode()
-    for text in _values(tokens):
-        if _string(tokens[text]) == delta.text:
+    for text in _list_values(tokens):
+        if _decode_string(tokens[text]) == delta.text:
             trial = decode([*tokens[:text], probe, *tokens[text + 1 :]])
             if trial and trial[0] == (probed,):
                 break
@@ -199,7 +199,7 @@ def expression_of(decoder: Decoder, frame: Frame, delta: TextDelta | ReasoningDe
             dig(places[:middle])
             dig(places[middle:])
 
-    dig([place for place in _values(tokens) if place != text])
+    dig([place for place in _list_values(tokens) if place != text])
     pieces = [
         _TEXT if place == text else _HOLES[token[:1]] if place in holes else re.escape(token)
         for place, token in enumerate(tokens)
@@ -207,7 +207,7 @@ def expression_of(decoder: Decoder, frame: Frame, delta: TextDelta | ReasoningDe
     return b"%b%b%b" % (re.escape(before), b"".join(pieces), re.escape(after))
 
 
-def _values(tokens: Sequence[bytes]) -> Iterator[int]:
+def _list_values(tokens: Sequence[bytes]) -> Iterator[int]:
     """Find the places of the values that may be holes: numbers, arrays of these, strings that are no names."""
     for place, token in enumerate(tokens):
         if token[:1] not in _HOLES or token == b"[":
@@ -217,7 +217,7 @@ def _values(tokens: Sequence[bytes]) -> Iterator[int]:
         yield place
 
 
-def _string(token: bytes) -> str | None:
+def _decode_string(token: bytes) -> str | None:
     if token[:1] != b'"':
         return None
     try:
@@ -226,7 +226,7 @@ def _string(token: bytes) -> str | None:
         return None
 
 
-MOST_PATIENCE = 8
+MAX_PATIENCE_FRAMES = 8
 """Frames that go the long way, at the most, before it is tried again to learn from one."""
 
 
@@ -249,8 +249,8 @@ class Shapes:
             self._patience -= 1
             return None
         self._failures += 1
-        self._patience = min(self._failures, MOST_PATIENCE)
-        if (expression := expression_of(decoder, frame, delta)) is None:
+        self._patience = min(self._failures, MAX_PATIENCE_FRAMES)
+        if (expression := derive_expression(decoder, frame, delta)) is None:
             return None
         match = COMPILED_PATTERNS.get_or_make(
             ("shape", expression), lambda: _compile(expression), lambda _: len(expression) * BYTES_PER_PATTERN_CHARACTER
@@ -277,7 +277,7 @@ class Plain(NamedTuple):
     """True if it waits with the white space at its end; all that waited before it has left."""
 
 
-def plain_frame(last: LastFrame) -> Plain | None:
+def describe_last_frame(last: LastFrame) -> Plain | None:
     """Tell what a frame shows if it left whole, or waits for its white space only, and all before it has left."""
     if not (last.left and last.out):
         return None
@@ -294,17 +294,17 @@ def plain_frame(last: LastFrame) -> Plain | None:
     return Plain(frame, delta, frame.raw if is_own else out[-1], True)
 
 
-MOST_BEGUN = 1 << 16
+MAX_PARTIAL_BYTES = 1 << 16
 """Bytes of a frame that has only begun which wait here; the long way takes more."""
-MOST_WAITING = 64
+MAX_BLANK_FRAMES = 64
 """The same for frames of nothing but white space."""
-MOST_TEXT = 1 << 12
+MAX_TEXT_BYTES = 1 << 12
 """Bytes of a frame's text beyond which it is read: the last ones are kept here."""
 
 
-MOST_BEFORE_CALL = 4
+MAX_FRAMES_BEFORE_CALL = 4
 """Frames that wait for what may begin with them; a call is longer."""
-MOST_UNTOLD = 1 << 12
+MAX_UNREAD_CALL_CHARACTERS = 1 << 12
 """Characters of a call that wait until the reader is told them."""
 _PER_CHARACTER = 4
 """Bytes of UTF-8 at the most."""
@@ -373,16 +373,16 @@ class HeldFrames:
         self._texts.append(text)
         self._room -= len(text)
         is_more = self._room < 0 or call is None or call.find_structure is None or call.find_structure(text)
-        events = self.tell() if is_more else []
+        events = self.catch_up() if is_more else []
         return self._relay.say(self._index, Frame(raw, raw[before : len(raw) - after]), text, events)
 
-    def tell(self) -> list[Event]:
+    def catch_up(self) -> list[Event]:
         """Feed the reader the text that it has not read yet; return the events."""
         text = "".join(self._texts)
         self._texts.clear()
         events = self._pipeline.feed(text) if text else []
         self._call = call = None if events else self._pipeline.held_call
-        self._room = min(call.room_bytes // _PER_CHARACTER, MOST_UNTOLD) if call else 0
+        self._room = min(call.room_bytes // _PER_CHARACTER, MAX_UNREAD_CALL_CHARACTERS) if call else 0
         return events
 
 
@@ -391,13 +391,13 @@ class FastPath:
 
     __slots__ = (
         "_begun",
+        "_buffered_in_relay",
         "_check",
         "_end",
         "_followers",
         "_frames",
-        "_heard",
-        "_owed",
         "_reading",
+        "_recorder",
         "_relay",
         "_shape",
         "_shapes",
@@ -407,9 +407,9 @@ class FastPath:
         "held",
     )
 
-    def __init__(self, relay: Relay[ReplyPipeline], heard: ThoughtRecorder | None = None) -> None:
+    def __init__(self, relay: Relay[ReplyPipeline], heard: ReasoningRecorder | None = None) -> None:
         self._relay = relay
-        self._heard = heard  # hears the texts that leave unread, as far as they count
+        self._recorder = heard  # hears the texts that leave unread, as far as they count
         self._end = relay.decoder.framing.end
         self._shapes = Shapes()
         self._check: TextCheck | None = None  # None while every frame must be read
@@ -419,7 +419,7 @@ class FastPath:
         self._begun = b""  # the beginning of a frame
         self._frames: list[bytes] = []  # those before it that wait for what follows
         self._texts: list[bytes] = []
-        self._owed = 0  # 1 if the first of them waits in the relay, too
+        self._buffered_in_relay = 0  # 1 if the first of them waits in the relay, too
         self._reading: ReplyPipeline | None = None  # reads what does not leave so
         self._tail = deque[bytes](maxlen=LOOKBEHIND_CHARACTERS)  # the texts that left unread
         self._told: ToldText | None = None  # for a client that is sent other frames, as those of another API
@@ -433,7 +433,7 @@ class FastPath:
         data, (before, after, _) = self._begun + chunk, self._shape
         start, end = len(before), len(data) - len(after)
         text: bytes | None = None  # of the only frame
-        if start < end < MOST_TEXT and data[:start] == before and data[end:] == after:
+        if start < end < MAX_TEXT_BYTES and data[:start] == before and data[end:] == after:
             text = data[start:end]  # mostly the next frame is the same but for its text
         if text is None or check.odd(text):
             is_one = data.find(b"\n", start) == len(data) - len(self._end) > 0
@@ -452,7 +452,7 @@ class FastPath:
             texts = [self._shape.text(frame, check) for frame in frames]
         else:
             frames, texts, begun = [data], [text], b""
-        if b"" in texts or len(begun) > MOST_BEGUN or b"\r" in begun:
+        if b"" in texts or len(begun) > MAX_PARTIAL_BYTES or b"\r" in begun:
             return None
         if self._frames:
             frames, texts = self._frames + frames, self._texts + texts
@@ -464,7 +464,7 @@ class FastPath:
             leaves -= 1
             if not check.blank(texts[leaves]):
                 break
-        if len(frames) - leaves > MOST_WAITING:
+        if len(frames) - leaves > MAX_BLANK_FRAMES:
             return None
         is_told = bool(check.later) and check.later in joined
         if is_told and 0 < leaves < len(frames) and texts[leaves - 1].endswith(check.ends):
@@ -473,8 +473,8 @@ class FastPath:
         if out is not None:
             self._frames, self._texts, self._begun = frames[leaves:], texts[leaves:], begun
             if is_told and leaves and self._reading:
-                self._tell()
-                self._check = check_of(rule) if (rule := self._reading.plain) else None
+                self._catch_up()
+                self._check = compile_check(rule) if (rule := self._reading.plain) else None
         return out
 
     def _forward(self, frames: Sequence[bytes], texts: Sequence[bytes]) -> list[bytes] | None:
@@ -487,20 +487,20 @@ class FastPath:
             data = written
         for follow in self._followers:
             follow(data, texts)
-        self._tail.extend(texts[self._owed :] if self._owed else texts)
-        if self._owed:
+        self._tail.extend(texts[self._buffered_in_relay :] if self._buffered_in_relay else texts)
+        if self._buffered_in_relay:
             self._relay.went()
             if self._reading and (reader := self._reading.text.reader):
                 reader.release_whitespace()
-            self._owed = 0
+            self._buffered_in_relay = 0
         return [data]
 
     def take(self, chunk: bytes) -> bytes:
         """Hand over what waits here, and the chunk, when the readers were told what came unread."""
         if self.held or self._tail:
-            self._tell()
-        data = b"".join([*self._frames[self._owed :], self._begun, chunk])
-        self._frames, self._texts, self._begun, self._owed = [], [], b"", 0
+            self._catch_up()
+        data = b"".join([*self._frames[self._buffered_in_relay :], self._begun, chunk])
+        self._frames, self._texts, self._begun, self._buffered_in_relay = [], [], b"", 0
         return data
 
     def give_back(self, chunk: bytes) -> bytes:
@@ -511,12 +511,12 @@ class FastPath:
         self._tail.clear()
         return self.take(chunk)
 
-    def _tell(self) -> None:
+    def _catch_up(self) -> None:
         """Tell the readers what came unread: the end of what left, or all of a call."""
         held, self.held = self.held, None
         text = b"".join(self._tail).decode(errors="replace")
         self._tail.clear()
-        if held and held.tell():
+        if held and held.catch_up():
             raise ValueError("text that only makes a call longer became something else")
         if text and self._reading and (reader := self._reading.text.reader):
             reader.skip_passed(_ESCAPE.sub(lambda escape: _ESCAPED[escape[0]], text) if "\\" in text else text)
@@ -535,10 +535,10 @@ class FastPath:
         if not whole or last is None:
             return
         if not last.left:
-            if len(last.waiting) > MOST_BEFORE_CALL:
+            if len(last.waiting) > MAX_FRAMES_BEFORE_CALL:
                 self._hold(last)
             return
-        if (plain := plain_frame(last)) is None:
+        if (plain := describe_last_frame(last)) is None:
             return
         frame, delta, left, waits = plain
         pipeline = self._relay.pipelines[delta.choice]
@@ -551,11 +551,11 @@ class FastPath:
         text = frame.raw[len(shape.before) : -len(shape.after)]
         if not isinstance(delta, TextDelta):
             rule = rule._replace(stop=rule.stop + rule.later, later="")  # no reader is told of reasoning that left
-        check = check_of(rule)
+        check = compile_check(rule)
         self._reading = pipeline if isinstance(delta, TextDelta) and check.ends else None
         if waits and check.stops(text):
             return
-        self._followers = [*self._who_follow(delta)]
+        self._followers = [*self._list_followers(delta)]
         if left is frame.raw:
             self._told = None
         elif self._told is None or not self._told.goes_on(left):
@@ -564,24 +564,24 @@ class FastPath:
                 return
         self._check, self._shape = check, shape
         if waits:
-            self._frames, self._texts, self._owed = [frame.raw], [text], 1
+            self._frames, self._texts, self._buffered_in_relay = [frame.raw], [text], 1
 
     def _hold(self, last: LastFrame) -> None:
         """Take the frames that follow one of a call which waits, if it is one."""
         frame, delta, pipeline = last.frame, last.delta, self._relay.pipelines[last.delta.choice]
         if not isinstance(delta, TextDelta) or delta.refusal or (call := pipeline.held_call) is None:
             return
-        if _string(b'"%b"' % self._shape.text(frame.raw)) != delta.text:
+        if _decode_string(b'"%b"' % self._shape.text(frame.raw)) != delta.text:
             if (shape := self._shapes.of(self._relay.decoder, frame, delta)) is None:
                 return
             self._shape = shape
         self.held = HeldFrames(self._relay, pipeline, self._shape, frame, delta.choice, call)
 
-    def _who_follow(self, delta: Delta) -> Iterator[Callable[[bytes, Sequence[bytes]], None]]:
+    def _list_followers(self, delta: Delta) -> Iterator[Callable[[bytes, Sequence[bytes]], None]]:
         """Find who must know of the frames that leave and of their texts."""
         if follow := getattr(self._relay.writer.encoder, "record_passed", None):  # of a `FrameFollower`
             yield follow
         if isinstance(delta, ReasoningDelta) and (note := getattr(self._relay.decoder, "thought_more", None)):
             yield note  # of a `Noting`
-        if self._heard and (hear := self._heard.of_unread(type(delta))):
-            yield lambda _, texts: hear(texts, self._owed)
+        if self._recorder and (hear := self._recorder.unread_receiver(type(delta))):
+            yield lambda _, texts: hear(texts, self._buffered_in_relay)

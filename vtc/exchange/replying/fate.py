@@ -31,13 +31,13 @@ from vtc.wire.framing import FrameTooLong
 
 logger = logging.getLogger(__name__)
 
-JSON = "application/json"
+JSON_MEDIA_TYPE = "application/json"
 WITHHELD = "The reply was withheld: it could not be read, and a policy holds here that refuses calls."
 """Takes the place of a whole reply for the client."""
-UNREAD = "the reply could not be read"
+UNREADABLE = "the reply could not be read"
 
 
-def whole_reply(api: Api, request: Request, text: str, seed: str, created: int) -> bytes:
+def render_whole_reply(api: Api, request: Request, text: str, seed: str, created: int) -> bytes:
     """Write a whole reply that says `text`; `created` is the time in seconds since 1970."""
     digest = hashlib.sha256(seed.encode()).hexdigest()
     return answer(api, request, text, digest, created)
@@ -62,28 +62,28 @@ class OwnReplies:
     created: int = 0
     """The time of replies where the server tells none, in seconds since 1970."""
 
-    def saying(self, text: str) -> bytes:
+    def render_text(self, text: str) -> bytes:
         """Write a reply that says `text`, as the client reads it."""
         client, tools = self.protocol.client_text, self.protocol.by_name
         final = client.profile.final_call if client else None
         if client and final and final.tool in tools:
             call = ToolCall(final.tool, json.dumps({final.argument: text}, ensure_ascii=False))
             text = conversation.write_for_client(call, client.dialect, tools)
-        return whole_reply(self.api, self.request, text, self.seed, self.created)
+        return render_whole_reply(self.api, self.request, text, self.seed, self.created)
 
-    def in_form(self, body: bytes) -> LocalReply:
+    def convert_to_asked(self, body: bytes) -> LocalReply:
         """Return a whole reply in the form that the client asked for."""
         if not self.request.stream:
-            return LocalReply(JSON, body)
+            return LocalReply(JSON_MEDIA_TYPE, body)
         return LocalReply(self.api.framing.media_type, convert_to_stream(self.api, body, self.request))
 
-    def error(self, failure: Failure, status: int) -> LocalReply:
+    def render_error(self, failure: Failure, status: int) -> LocalReply:
         """Write an error of the client's API; of a prompt that is too long it is the one that its agents know."""
         if failure.kind == FULL:
             status = 400
             if self.api.layout.full.streamed and self.request.stream:
                 return LocalReply(self.api.framing.media_type, make_error_stream(self.api, self.request, failure))
-        return LocalReply(JSON, encode(self.api.error(failure, status)), status)
+        return LocalReply(JSON_MEDIA_TYPE, encode(self.api.error(failure, status)), status)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +110,13 @@ class Fate:
 
     # A request
 
-    def of_request(self, error: BadRequest, report: Report) -> None:
+    def decide_request(self, error: BadRequest, report: Report) -> None:
         """Send a request that cannot be rewritten as it came; raises the error where its reply may pass unread, too."""
         if not self.strict:
             raise error
         report.failures.append(f"the request went on as it came: {error}")
 
-    def refusal(self, server_api: str) -> LocalReply | None:
+    def render_rejection(self, server_api: str) -> LocalReply | None:
         """Write an error for a request that may not be sent; None for any other.
 
         It would mean another thing to the server, or declares tools in a form in which no policy sees them.
@@ -128,11 +128,11 @@ class Fate:
             reason = f"{request.unread} is not read, and a policy forbids some tools: declare them in `tools`"
         else:
             return None
-        return self.own.error(Failure(reason), 400)
+        return self.own.render_error(Failure(reason), 400)
 
     # A stream
 
-    def of_fault(self, error: Exception, report: Report) -> bool:
+    def decide_after_fault(self, error: Exception, report: Report) -> bool:
         """Decide about a stream after a fault of ours: True if the rest passes as it came, False if it is lost."""
         rest = "forwarded unchanged" if self.is_open else "withheld"
         logger.error(
@@ -145,17 +145,17 @@ class Fate:
             report.record_intervention("unread_calls", "refused", "", reason, str(error))
         return self.is_open
 
-    def of_long_body(self, reason: str, report: Report) -> None:
+    def decide_long_body(self, reason: str, report: Report) -> None:
         """Decide about a body that is no stream and too long to be kept; raises `FrameTooLong` if it may not pass."""
         if not self.is_open:
             raise FrameTooLong(reason)
         report.failures.append(reason)
 
-    def of_frame(self, reason: str, report: Report) -> None:
+    def report_dropped_frame(self, reason: str, report: Report) -> None:
         """Leave a frame out."""
         report.record_intervention("unread_calls", "dropped", "", "a part of the reply could not be read", reason)
 
-    def of_unknown(self, kinds: str, report: Report) -> None:
+    def report_unknown_parts(self, kinds: str, report: Report) -> None:
         """Report parts of a stream that were read and did not leave, as they are not of the client's API."""
         if self.bridged:
             report.notes.append(f"left out of the reply, as the client's API has no such field: {kinds}")
@@ -165,32 +165,32 @@ class Fate:
 
     # A whole reply
 
-    def of_body(self, reason: str, detail: str = "") -> tuple[LocalReply | None, Report]:
+    def replace_body(self, reason: str, detail: str = "") -> tuple[LocalReply | None, Report]:
         """Return what takes the place of a whole reply that could not be read, None if it passes; and the report."""
         report = Report()
         if self.strict:
             report.record_intervention("unread_calls", "refused", "", f"{reason}, so it was withheld", detail)
-            return LocalReply(JSON, self.own.saying(WITHHELD)), report
+            return LocalReply(JSON_MEDIA_TYPE, self.own.render_text(WITHHELD)), report
         report.failures.append(detail or reason)
         if self.bridged:
-            return self.own.error(Failure("The reply of the server could not be read"), 502), report
+            return self.own.render_error(Failure("The reply of the server could not be read"), 502), report
         return None, report
 
-    def of_broken_body(self, error: Exception) -> tuple[LocalReply | None, Report]:
+    def replace_broken_body(self, error: Exception) -> tuple[LocalReply | None, Report]:
         """Return the same after a fault of ours."""
         if not self.strict:
             becomes = "becomes an error" if self.bridged else "is passed on as it came"
             logger.error("vtc: the reply %s\n%s", becomes, format_exception(error, self.secrets))
-        return self.of_body(UNREAD, f"{type(error).__name__}: {error}")
+        return self.replace_body(UNREADABLE, f"{type(error).__name__}: {error}")
 
-    def lets_pass(self, body: bytes) -> bool:
+    def may_pass(self, body: bytes) -> bool:
         """True if a whole body that is no reply of the server's API may pass as it came."""
         return not (self.strict and may_be_reply(body))
 
-    def rules_headers(self, *, changed: bool) -> bool:
+    def overrides_headers(self, *, changed: bool) -> bool:
         """True if clients are to read a whole reply as it was read here, whatever its headers said."""
         return self.strict or changed
 
-    def keeps(self, body: bytes, *, unchanged: bool) -> bool:
+    def keeps_bytes(self, body: bytes, *, unchanged: bool) -> bool:
         """True if a whole reply keeps the bytes of all in it that did not change; else it is written anew."""
         return not self.strict or (unchanged and is_unambiguous(body))

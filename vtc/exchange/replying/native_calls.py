@@ -33,7 +33,7 @@ from vtc.json_schema import ObjectSchema
 # name: read<arg_key>filePath</arg_key><arg_value>/a</arg_value>     arguments: {}
 
 
-MOST = 1 << 18
+MAX_NAME_CHARACTERS = 1 << 18
 """Characters beyond which a name is not read: each opener is tried."""
 _NAME_WITH_CALL = pattern.Slot("name")
 
@@ -45,7 +45,7 @@ def reader_of_names(dialects: Sequence[Description], reader: Callable[[], Reader
     """
 
     def read(text: str) -> Call | None:
-        openers = _openers(dialects) if len(text) <= MOST else []
+        openers = _openers(dialects) if len(text) <= MAX_NAME_CHARACTERS else []
         calls = [call for opener in openers if (call := _read(reader(), opener + text))]
         is_one = calls and all(_meaning(call) == _meaning(calls[0]) for call in calls)
         return calls[0] if is_one else None
@@ -77,9 +77,9 @@ def _openers(dialects: Sequence[Description]) -> list[str]:
 
 
 NO_MARKERS = ValueEnds()
-MOST_OBJECTS = 16
+MAX_OBJECTS = 16
 """Objects in the arguments of one call beyond which they are not taken apart."""
-MOST_ENCODED = 3
+MAX_ENCODINGS = 3
 """Times that an object is found to be encoded too often."""
 _NAME = re.compile(r"[\w.:/=-]+")
 _AS_ID = re.compile(r"(?P<prefix>(?:functions?|tools?|default_api)[._:/=]+)?(?P<name>.+?)(?P<number>[:_]\d+)?\Z")
@@ -89,24 +89,24 @@ _MARKUP = re.compile(rf"(?:{_TAG}\s*(?:(?:commentary|analysis|final|json)\b)?|</
 """A tag, or the beginning of one, and what stands after tags of harmony."""
 _BEFORE = re.compile(rf"(?:\s|{_TAG}|json\b)*+(?=[{{\[`])")  # used with match
 _LAST_TAG = re.compile(rf"{_TAG}\Z")
-MOST_TAGS = 16
+MAX_TRAILING_TAGS = 16
 """Tags after the arguments of a call that are taken away."""
 LONGEST_TAG = 70
 NO_ARGUMENTS = ("", "{}", "null", "None")
 
 
-class NotInOrder(ValueError):
+class MalformedCall(ValueError):
     """The arguments of a call are no object, and cannot be made one."""
 
 
-class InOrder(NamedTuple):
+class NormalizedCall(NamedTuple):
     """The calls that one call of upstream's stands for, and the repairs that it took to see that."""
 
     calls: list[ToolCall]
     repairs: tuple[str, ...]
 
 
-def in_order(
+def normalize_call(
     call: ToolCall,
     tools: Mapping[str, Tool],
     *,
@@ -114,24 +114,24 @@ def in_order(
     complete: bool = True,
     read: Callable[[str], Call | None] = lambda _: None,
     ends: ValueEnds = NO_MARKERS,
-) -> InOrder:
+) -> NormalizedCall:
     """Put a call in order; the same call, and no repairs, if it is. Broken JSON is mended only if `lenient`.
 
     Raises `NotInOrder`. A call of a tool that is not offered, or of a custom tool, is left alone. In a reply that is
     not `complete` an object may lack more than its end. `read` takes the text of a call from its name on, and `ends`
     knows the markers that may be left in values.
     """
-    intended = Meant(call.name) if call.name in tools else meant(call.name, tools)
+    intended = ResolvedTool(call.name) if call.name in tools else resolve_tool(call.name, tools)
     if intended is None or (call.is_custom and tools[intended.tool].parameters == INPUT):
-        return InOrder([call], ())
+        return NormalizedCall([call], ())
     call = as_function(call)
     name, repairs = intended.tool, list[str]() if call.name in tools else [Repair.TOOL_NAME]
     if re.search(r"\w", _MARKUP.sub("", intended.rest)):
-        return _from_name(call, name, read)
+        return _read_from_name(call, name, read)
     schema = tools[name].schema
-    arguments, before = _without_name(call.arguments, name, tools)
+    arguments, before = _strip_name(call.arguments, name, tools)
     ended = ends.end_object(arguments) if lenient and complete else None
-    objects, notes = _objects(arguments if ended is None else ended, schema, lenient=lenient, complete=complete)
+    objects, notes = _read_objects(arguments if ended is None else ended, schema, lenient=lenient, complete=complete)
     notes = [*before, *([] if ended is None else [Repair.MARKUP_IN_VALUE]), *notes]
     if lenient and len(objects) == 1 and (inner := _unwrap_arguments(objects[0][1], name, schema)):
         objects, notes = [(None, inner)], [*notes, Repair.ARGUMENTS_KEY]
@@ -145,7 +145,7 @@ def in_order(
         text = json.dumps(fitted, ensure_ascii=False) if notes or before or text is None else text
         id_ = None if calls else call.id  # of several calls only the first can have it
         calls.append(ToolCall(name, text, id_, call.source))
-    return InOrder(calls, tuple(repairs))
+    return NormalizedCall(calls, tuple(repairs))
 
 
 def as_function(call: ToolCall) -> ToolCall:
@@ -158,14 +158,14 @@ def as_function(call: ToolCall) -> ToolCall:
     return replace(call, arguments=arguments, source=source)
 
 
-class Meant(NamedTuple):
+class ResolvedTool(NamedTuple):
     """The offered tool that a name means, and what else stands in the name."""
 
     tool: str
     rest: str = ""
 
 
-def meant(written: str, tools: Mapping[str, Tool]) -> Meant | None:
+def resolve_tool(written: str, tools: Mapping[str, Tool]) -> ResolvedTool | None:
     """Find the tool that a name means; None if there is none, or if it can mean several."""
     bare = written.strip()
     half = bare[: len(bare) // 2]
@@ -173,7 +173,7 @@ def meant(written: str, tools: Mapping[str, Tool]) -> Meant | None:
     stem = match[0] if match else ""
     for candidate in (bare, half if half * 2 == bare else "", stem):
         if candidate and (name := _resolve_name(candidate, tools)):
-            return Meant(name, bare[len(stem) :] if candidate == stem else "")
+            return ResolvedTool(name, bare[len(stem) :] if candidate == stem else "")
     return None
 
 
@@ -192,14 +192,14 @@ def _resolve_name(written: str, tools: Mapping[str, Tool]) -> str | None:
     return tool_names.resolve(written, tools) or next(iter(offered), None)
 
 
-def _from_name(call: ToolCall, name: str, read: Callable[[str], Call | None]) -> InOrder:
+def _read_from_name(call: ToolCall, name: str, read: Callable[[str], Call | None]) -> NormalizedCall:
     """Read a call whose text stands in its name."""
     arguments = "" if call.arguments.strip() in NO_ARGUMENTS else call.arguments
     event = read(call.name.strip() + arguments)
     if not event or event.call.name != name:
-        raise NotInOrder("its name holds more than a name, and cannot be read")
+        raise MalformedCall("its name holds more than a name, and cannot be read")
     renamed = ToolCall(name, event.call.arguments, call.id, call.source)
-    return InOrder([renamed], (Repair.CALL_IN_NAME, *event.repairs))
+    return NormalizedCall([renamed], (Repair.CALL_IN_NAME, *event.repairs))
 
 
 def _strip_markers(value: Any, ends: ValueEnds) -> Any:
@@ -214,7 +214,7 @@ def _strip_markers(value: Any, ends: ValueEnds) -> Any:
 _BEFORE_OBJECT = re.compile(r"\s*\.?(?P<name>[\w.:/=-]{1,200}+)\s*(?=[{<])")  # used with match
 
 
-def _without_name(arguments: str, name: str, tools: Mapping[str, Tool]) -> tuple[str, list[str]]:
+def _strip_name(arguments: str, name: str, tools: Mapping[str, Tool]) -> tuple[str, list[str]]:
     """Return arguments without the name or the id of their call before them."""
     match = _BEFORE_OBJECT.match(arguments)
     if not match or _resolve_name(match["name"], tools) != name:
@@ -226,7 +226,7 @@ type Objects = tuple[list[tuple[str | None, Any]], list[str]]
 """Each object with its text, None if it must be written anew, and the repairs that it took."""
 
 
-def _objects(text: str, schema: ObjectSchema, *, lenient: bool, complete: bool, depth: int = 0) -> Objects:
+def _read_objects(text: str, schema: ObjectSchema, *, lenient: bool, complete: bool, depth: int = 0) -> Objects:
     """Read arguments; raises `NotInOrder`."""
     bare = text.strip()
     if bare in NO_ARGUMENTS and bare != "{}":
@@ -234,16 +234,16 @@ def _objects(text: str, schema: ObjectSchema, *, lenient: bool, complete: bool, 
     try:
         value = json.loads(bare)
     except (ValueError, RecursionError):
-        return _broken(bare, schema, lenient=lenient, complete=complete)
+        return _repair_objects(bare, schema, lenient=lenient, complete=complete)
     if isinstance(value, dict):
         return [(text, value)], []
     if isinstance(value, list):
-        return _broken(bare, schema, lenient=lenient, complete=complete)
-    if isinstance(value, str) and depth < MOST_ENCODED:
+        return _repair_objects(bare, schema, lenient=lenient, complete=complete)
+    if isinstance(value, str) and depth < MAX_ENCODINGS:
         sole = None if depth else schema.sole_required_text
         try:
-            objects, notes = _objects(value, schema, lenient=lenient, complete=complete, depth=depth + 1)
-        except NotInOrder:
+            objects, notes = _read_objects(value, schema, lenient=lenient, complete=complete, depth=depth + 1)
+        except MalformedCall:
             if sole and re.match(rf"""\s*\{{\s*["']?{re.escape(sole)}["']?\s*:""", value):
                 raise  # an object that broke, and not the parameter's value
             objects, notes = [], []
@@ -253,7 +253,7 @@ def _objects(text: str, schema: ObjectSchema, *, lenient: bool, complete: bool, 
             return [(None, item) for _, item in objects], [
                 *{Repair.ARGUMENTS_ENCODED_TWICE: None, **dict.fromkeys(notes)}
             ]
-    raise NotInOrder("its arguments are no JSON object")
+    raise MalformedCall("its arguments are no JSON object")
 
 
 def _unwrap_arguments(value: Mapping[str, Any], name: str, schema: ObjectSchema) -> Mapping[str, Any] | None:
@@ -266,23 +266,23 @@ def _unwrap_arguments(value: Mapping[str, Any], name: str, schema: ObjectSchema)
     return inner if key in ARGUMENT_KEYS and isinstance(inner, dict) and inner.keys() >= {*needed} else None
 
 
-def _broken(text: str, schema: ObjectSchema, *, lenient: bool, complete: bool) -> Objects:
+def _repair_objects(text: str, schema: ObjectSchema, *, lenient: bool, complete: bool) -> Objects:
     """Read what is no JSON: several objects, or one with the faults that are mended in text, too."""
     if lenient and (last := _last_snapshot(text)):
         return [(None, last)], [Repair.SNAPSHOTS]
-    body, notes = _without_markup(text)
+    body, notes = _strip_markup(text)
     cut_short = text.endswith(body) and list_json_closers(body, ()) is None  # a tag after it says that it is whole
     bodies = None if cut_short else repairs_of_text.repair_json(body, (), ExpectedObject(schema.root))
-    objects = [json.loads(item) for item in bodies.values] if bodies and len(bodies.values) <= MOST_OBJECTS else []
+    objects = [json.loads(item) for item in bodies.values] if bodies and len(bodies.values) <= MAX_OBJECTS else []
     if bodies is None or not objects or not all(isinstance(item, dict) for item in objects):
-        raise NotInOrder("its arguments are not a whole JSON object")
+        raise MalformedCall("its arguments are not a whole JSON object")
     notes += [note for note in bodies.repairs if note != Repair.SEVERAL_OBJECTS]
     notes += [Repair.ARRAY_OF_CALLS] if body.startswith("[") else []
     needed, declared = {*schema.required}, schema.properties
     cut = Repair.JSON_CUT in notes and not (complete and all(item.keys() >= needed for item in objects))
     strange = Repair.ARRAY_OF_CALLS in notes and any(key not in declared for item in objects for key in item)
     if cut or strange or (notes and not lenient):
-        raise NotInOrder("its arguments are not a whole JSON object")
+        raise MalformedCall("its arguments are not a whole JSON object")
     meaning = [item for item in objects if item or not needed] or objects
     different = [item for place, item in enumerate(meaning) if item not in meaning[:place]]
     notes += [Repair.EMPTY_OBJECT] if len(meaning) < len(objects) else []
@@ -291,8 +291,8 @@ def _broken(text: str, schema: ObjectSchema, *, lenient: bool, complete: bool) -
     return [(None, item) for item in different], notes
 
 
-MOST_SNAPSHOTS = 1 << 12
-MOST_STARTS = 1 << 10
+MAX_SNAPSHOTS = 1 << 12
+MAX_STARTS = 1 << 10
 """Braces that are looked at for the beginning of the next one."""
 
 
@@ -305,7 +305,7 @@ def _last_snapshot(text: str) -> dict[str, Any] | None:
     if not text.startswith("{"):
         return None
     starts, size = [0], 1
-    while (following := _next_snapshot(text, starts[-1], size)) is not None and len(starts) < MOST_SNAPSHOTS:
+    while (following := _next_snapshot(text, starts[-1], size)) is not None and len(starts) < MAX_SNAPSHOTS:
         size = following - starts[-1]
         starts.append(following)
     start = starts[-1]
@@ -321,7 +321,7 @@ def _last_snapshot(text: str) -> dict[str, Any] | None:
 def _next_snapshot(text: str, start: int, size: int) -> int | None:
     """Find where the next snapshot begins after one at `start`, which has at least the `size` of the one before it."""
     at = start + size - 1
-    for _ in range(MOST_STARTS):
+    for _ in range(MAX_STARTS):
         at = text.find("{", at + 1)
         if at < 0:
             return None
@@ -337,11 +337,11 @@ def _ends_after_value(text: str) -> bool:
     return text.rstrip()[-1:] in ('"', "}", "]") and not (body.in_string or body.error or body.done)
 
 
-def _without_markup(text: str) -> tuple[str, list[str]]:
+def _strip_markup(text: str) -> tuple[str, list[str]]:
     """Return arguments without the tags around them."""
     before = _BEFORE.match(text)
     body = bare = text.strip()
-    for _ in range(MOST_TAGS):
+    for _ in range(MAX_TRAILING_TAGS):
         tag = _LAST_TAG.search(body, max(0, len(body) - LONGEST_TAG))
         if not tag:
             break

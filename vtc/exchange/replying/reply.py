@@ -14,7 +14,7 @@ from vtc.dialects.text_client import conversation
 from vtc.events import Call, CallDelta, Event, Intervention, Reasoning, Text, Tool, ToolCall
 from vtc.exchange.replying.expectation import NO_GRAMMAR, GrammarCheck
 from vtc.exchange.replying.stages import (
-    MOST_GAP,
+    MAX_GAP_NEWLINES,
     ClientTerms,
     ForStructuredClient,
     ForTextClient,
@@ -28,7 +28,7 @@ from vtc.exchange.replying.stages import (
 )
 from vtc.exchange.replying.streamed_calls import CallEnd
 from vtc.exchange.replying.text_reading import ANYTHING, TextReading
-from vtc.exchange.replying.upstream_calls import UpstreamCalls
+from vtc.exchange.replying.upstream_calls import NativeCalls
 from vtc.guards.chain import GuardChain, refusable
 from vtc.guards.output_filter import OutputFilter
 from vtc.profiles.plan import Plan
@@ -95,7 +95,7 @@ class ReplyPipeline:
         ]
         self._reads_text = any(stage.reads_text for stage in self._stages)
         as_they_come = guards is None and structured and not (self.guarded or plan.protocol.limits_native)
-        self._calls = UpstreamCalls(
+        self._calls = NativeCalls(
             plan, tools, limit.from_text, taken, ids.used, read_name=read_name, as_they_come=as_they_come
         )
 
@@ -117,9 +117,9 @@ class ReplyPipeline:
     @property
     def plain_reasoning(self) -> PlainRule | None:
         """Tell the same of reasoning that upstream parted off."""
-        if not self.text.thoughts:
+        if not self.text.reasoning:
             return ANYTHING
-        reader = self.text.thoughts.reader
+        reader = self.text.reasoning.reader
         return None if reader.has_pending_whitespace else reader.plain_rule
 
     @property
@@ -132,7 +132,7 @@ class ReplyPipeline:
         if self._hear:
             self._hear(text)
         events: list[Event] = reading.reader.feed(text) if reading.reader else [Text(text)]
-        thoughts = reading.thoughts
+        thoughts = reading.reasoning
         if reading.leftovers or (thoughts and (thoughts.kept or thoughts.guess)):
             events = reading.more(text, events)
             thoughts = None
@@ -140,7 +140,7 @@ class ReplyPipeline:
             if not events:
                 return events
             if len(events) == 1 and type(events[0]) is Text:  # as nearly always
-                self._text_end.extend(events[0].raw[-MOST_GAP:])
+                self._text_end.extend(events[0].raw[-MAX_GAP_NEWLINES:])
                 return events
         if thoughts:
             for event in events:
@@ -158,7 +158,7 @@ class ReplyPipeline:
 
     def upstream(self, calls: Sequence[ToolCall]) -> list[Event]:
         again, rest = self.text.settle()
-        return [*self._run_stages([*again, *rest]), *self._run_stages(self._calls.whole(calls))]
+        return [*self._run_stages([*again, *rest]), *self._run_stages(self._calls.read_buffered(calls))]
 
     def pause(self) -> list[Event]:
         return self._run_stages(self.text.pause())
@@ -183,15 +183,17 @@ class ReplyPipeline:
         out = self._run_stages([*again, *rest, *text.finish([*self._calls.made, *calls], complete=complete)])
         if not (delivered or ended or calls):
             spoke = not all(map(str.isspace, self._text_end))
-            out += self._run_stages(text.end_thoughts(spoke=spoke, complete=complete))
-        out += self._run_stages([*self._calls.others(), *self._calls.meant(calls, complete=complete)], ends=True)
+            out += self._run_stages(text.end_reasoning(spoke=spoke, complete=complete))
+        out += self._run_stages(
+            [*self._calls.list_others(), *self._calls.read_calls(calls, complete=complete)], ends=True
+        )
         text.learn(complete=complete)
         for call in ended:
             delivered.append(call.call.name)
             self._record_calls.record_forwarded(call)
         if complete:
             self._record_faults.check_choice(self._demanded, delivered, constrained=self._grammar.constrained)
-            for tool, reason in self._grammar.broken([*self._calls.made, *calls]):
+            for tool, reason in self._grammar.find_violations([*self._calls.made, *calls]):
                 self._record_faults.record_intervention(Intervention("grammar", "missed", tool, reason))
         else:
             self.faults.clear()  # the model was cut off: it would be again

@@ -17,7 +17,7 @@ import msgspec
 from vtc.events import Silence
 from vtc.profiles.document import table
 
-LONGEST = 300
+MAX_SENTENCE_CHARACTERS = 300
 """Characters of a sentence beyond which it is no announcement."""
 
 
@@ -75,23 +75,25 @@ _NOT_PROSE = re.compile(r"\s*(?:[-+>|#]|\*\s|\d+[.)]\s|```|~~~| {4}|\t)")  # use
 _EMPHASIS = re.compile(r"[*_]{1,3}")
 
 
-def silence(text: str, *, thought: bool, offered: bool) -> Silence | None:
+def classify_silence(text: str, *, thought: bool, offered: bool) -> Silence | None:
     """Tell how a whole reply without a call was silent, by all that it said; None if it was not.
 
     `thought` says that the model thought; tools were `offered`, without which it can announce nothing.
     """
     if not text.strip():
         return "thought" if thought else "empty"
-    return "announced" if offered and announces(text) else None
+    return "announced" if offered and is_announcement(text) else None
 
 
-def announces(text: str) -> bool:
+def is_announcement(text: str) -> bool:
     """True if the last sentence of a text says in the first person what the model does next."""
     line = text.rstrip().rpartition("\n")[2]
     if _NOT_PROSE.match(line):
         return False
     last = next(filter(None, reversed(_END.split(line.strip()))), "")
     sentence = _EMPHASIS.sub("", last).strip()
-    if not 0 < len(sentence) <= LONGEST or not any(words.pattern.match(sentence) for words in lexicon().announced):
+    if not 0 < len(sentence) <= MAX_SENTENCE_CHARACTERS or not any(
+        words.pattern.match(sentence) for words in lexicon().announced
+    ):
         return False
     return not (lexicon().exception.search(sentence) or _QUESTION.search(_CODE.sub("`", text)))

@@ -43,13 +43,13 @@ from vtc.profiles.memory import Learned
 from vtc.profiles.plan import Plan, TextClient
 from vtc.reporting.report import Report
 
-MOST_GAP = 9
+MAX_GAP_NEWLINES = 9
 """Newlines that a client profile may want between text and a call, at the most."""
-MESSAGE_GAP = 2
+MESSAGE_GAP_NEWLINES = 2
 """Newlines before a message that stands in the place of a call."""
-MOST_NAMED = 20
+MAX_NAMED_CALLS = 20
 """The calls beyond the limit, in the words in which the client is told."""
-FROM_TEXT = 1 << 30
+FIRST_TEXT_CALL_NUMBER = 1 << 30
 """Numbers of calls out of the text begin after this: upstream's own have others."""
 
 
@@ -168,7 +168,7 @@ class Limit(Stage):
         if not self._extra or not self._tells_extra:
             return ()
         tools = "one tool" if self._most == 1 else f"{self._most} tools"
-        names = ", ".join([*self._extra[:MOST_NAMED], *["…"] * (len(self._extra) > MOST_NAMED)])
+        names = ", ".join([*self._extra[:MAX_NAMED_CALLS], *["…"] * (len(self._extra) > MAX_NAMED_CALLS)])
         return (Rewritten("", f"\n\n(Not carried out, as only {tools} can be used at a time: {names}.)"),)
 
 
@@ -215,7 +215,7 @@ class Identify(Stage):
         if isinstance(event, CallPiece):
             self._begun += [self._ids.take(event.id, event.name)] if event.name else []
             id_ = self._begun[-1] if event.name else None
-            return (msgspec.structs.replace(event, id=id_, number=FROM_TEXT + len(self._begun)),)
+            return (msgspec.structs.replace(event, id=id_, number=FIRST_TEXT_CALL_NUMBER + len(self._begun)),)
         if not isinstance(event, Call):
             return (event,)
         call, id_ = event.call, event.call.id
@@ -338,7 +338,7 @@ class TextEnd(deque[str]):
     """The last characters that the client was told in text: they say how far what follows must be set off."""
 
     def __init__(self) -> None:
-        super().__init__(maxlen=MOST_GAP)
+        super().__init__(maxlen=MAX_GAP_NEWLINES)
 
     def line_breaks(self, wanted: int) -> str:
         """Return the line breaks that are missing of those `wanted` before what follows."""
@@ -362,7 +362,7 @@ class ForStructuredClient(Stage):
                 return (CallPiece(event.raw, arguments=event.rest, number=self._number),)
         else:
             event = self._render_denied(event) if isinstance(event, Denied) else event
-            self._text_end.extend(leaving(event)[-MOST_GAP:])
+            self._text_end.extend(leaving(event)[-MAX_GAP_NEWLINES:])
         return (event,)
 
     def _render_denied(self, event: Denied) -> Event:
@@ -370,8 +370,12 @@ class ForStructuredClient(Stage):
             return Markup(event.raw)
         if event.manner == "text":
             written = json.dumps({"name": event.call.name, "arguments": event.call.arguments}, ensure_ascii=False)
-            return Text(event.raw) if event.raw else Rewritten("", self._text_end.line_breaks(MESSAGE_GAP) + written)
-        return Rewritten(event.raw, self._text_end.line_breaks(MESSAGE_GAP) + event.message)
+            return (
+                Text(event.raw)
+                if event.raw
+                else Rewritten("", self._text_end.line_breaks(MESSAGE_GAP_NEWLINES) + written)
+            )
+        return Rewritten(event.raw, self._text_end.line_breaks(MESSAGE_GAP_NEWLINES) + event.message)
 
 
 def as_called(call: ToolCall) -> Mapping[str, Tool]:
@@ -397,7 +401,7 @@ class ForTextClient(ForStructuredClient):
     def feed(self, event: Event) -> Sequence[Event]:
         written = self._render(event)
         for part in written:
-            self._text_end.extend(leaving(part)[-MOST_GAP:])
+            self._text_end.extend(leaving(part)[-MAX_GAP_NEWLINES:])
         return written
 
     def _render(self, event: Event) -> Sequence[Event]:

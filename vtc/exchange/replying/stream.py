@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from vtc.apis.relay import Relay, UnreadableFrame
 from vtc.apis.relay.turn import TurnEncoder
 from vtc.events import Failure
-from vtc.exchange.remembering.thoughts import ThoughtRecorder
+from vtc.exchange.remembering.reasoning import ReasoningRecorder
 from vtc.exchange.replying.fast_path import FastPath
 from vtc.exchange.replying.fate import Fate
 from vtc.exchange.replying.reply import ReplyPipeline
@@ -31,9 +31,9 @@ from vtc.wire.framing import Frame
 
 logger = logging.getLogger(__name__)
 
-MOST_WHOLE = 64 * 2**20
+MAX_BODY_BYTES = 64 * 2**20
 """Bytes of a body that is no stream beyond which it is not kept."""
-MOST_JSON = 1 << 16
+MAX_JSON_BYTES = 1 << 16
 """The same of one that was declared to be one: it is read at once at its end, while all other streams wait."""
 
 
@@ -51,20 +51,20 @@ class Stream:
         clock: Callable[[], float] = float,
         *,
         whole: Callable[[bytes], bytes] | None = None,
-        heard: ThoughtRecorder | None = None,
+        heard: ReasoningRecorder | None = None,
     ) -> None:
         """`whole` rewrites a body that turns out not to be a stream but one JSON value."""
         self._relay = relay
-        self._heard = heard
+        self._recorder = heard
         relay.writer.heed = heard.record_sent if heard else None
         self._fate = fate
         self._whole = whole
         self._body: bytearray | None = None  # once it is known to be no stream
-        self._most = MOST_WHOLE
+        self._most = MAX_BODY_BYTES
         self._report = report
         self._frames = relay.decoder.framing.make_reader()
-        self._fast: FastPath | None = FastPath(relay, heard)
-        self.left_out = False
+        self._fast_path: FastPath | None = FastPath(relay, heard)
+        self.has_dropped = False
         """True if something of it could not be read, and did not leave."""
         self._finished = False
         self._clock = clock
@@ -75,13 +75,13 @@ class Stream:
         self.broken = False
         """True if the rest of the body is lost: it is not what its content coding says, or it may not leave."""
 
-    def collect(self, most: int = MOST_WHOLE) -> None:
+    def collect(self, most: int = MAX_BODY_BYTES) -> None:
         """Take the body for one that is no stream, from its beginning, if it has not more bytes than that."""
-        self._body, self._fast, self._most = bytearray(), None, most
+        self._body, self._fast_path, self._most = bytearray(), None, most
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """Take the next bytes of the body."""
-        if (fast := self._fast) is None:
+        if (fast := self._fast_path) is None:
             return [data] if (data := self._read(chunk, final=False)) else []
         started = self._clock() if fast.held else 0.0
         try:
@@ -95,7 +95,7 @@ class Stream:
         started = self._clock()
         data = self._read(rest, final=False)
         try:
-            if self._fast is fast:
+            if self._fast_path is fast:
                 fast.learn(whole=not self._frames.buffered)
         except Exception as error:
             data += self._fail(error)
@@ -125,10 +125,10 @@ class Stream:
             self._report.errors.append(failure.message)
         if (breaks or self.failed) and self.turn:
             data += b"".join(self.let_end())
-        if self._heard:
-            self._heard.stop() if breaks or self.failed or self.broken or failure else self._heard.end()
+        if self._recorder:
+            self._recorder.stop() if breaks or self.failed or self.broken or failure else self._recorder.end()
         if unknown := self._relay.writer.left_out:
-            self._fate.of_unknown(", ".join(unknown), self._report)
+            self._fate.report_unknown_parts(", ".join(unknown), self._report)
         self.seconds += self._clock() - started
         return [data] if data else []
 
@@ -145,24 +145,24 @@ class Stream:
 
     def let_end(self) -> list[bytes]:
         """Let the end leave that waits."""
-        pieces = self._given_back(self._relay.writer.let_end)
+        pieces = self._release_safely(self._relay.writer.let_end)
         return [b"".join(pieces)] if pieces else []
 
     def go_on(self, first: Stream) -> None:
         """Write on in the reply of another stream, whose end waits."""
         self._relay.go_on(first._relay)
-        self._relay.writer.heed = self._heard.record_sent if self._heard else None
+        self._relay.writer.heed = self._recorder.record_sent if self._recorder else None
 
     def keep_alive(self) -> bytes | None:
         """Write a frame that tells nothing to a client that waits; None if there is no place for one."""
         frame = None if self.failed else self._relay.writer.encoder.keep_alive()
-        if self._fast and self._relay.writer.encoder.counts:
-            self._fast.rest()
+        if self._fast_path and self._relay.writer.encoder.counts:
+            self._fast_path.rest()
         return frame
 
     def lose(self, fault: Exception) -> list[bytes]:
         """End the body at a fault of ours after which there is a gap in it."""
-        data = self._read_rest(final=False) if self._fast else b""
+        data = self._read_rest(final=False) if self._fast_path else b""
         data += b"" if self.broken else self._fail(fault)
         self.broken = True
         return [data] if data else []
@@ -171,17 +171,17 @@ class Stream:
         """Rewrite no more of the body, from these bytes on."""
         if self._body is not None:  # which is no work
             return Stream.feed(self, data)
-        chunk = self._fast.give_back(data) if self._fast else data
+        chunk = self._fast_path.give_back(data) if self._fast_path else data
         out = self._fail(fault)
         if self.failed and self._in_step:
-            out += b"".join(frame.raw for frame in self._given_back(self._frames.finish))
+            out += b"".join(frame.raw for frame in self._release_safely(self._frames.finish))
         out += self._read(chunk, final=False)
         return [out] if out else []
 
     def _read_rest(self, *, final: bool, breaks: bool = False) -> bytes:
         """Take what waits on the fast path the long way."""
         rest = failed = b""
-        if fast := self._fast:
+        if fast := self._fast_path:
             try:
                 rest = fast.take(b"")
             except Exception as error:
@@ -205,7 +205,7 @@ class Stream:
             if final:
                 rest = self._end_frames(unread)
             if self.failed:
-                end = self._given_back(self._relay.writer.close) if final else []
+                end = self._release_safely(self._relay.writer.close) if final else []
                 return b"".join([*(piece for frame in unread for piece in self._pass_through(frame)), *end, rest])
             while unread or self._relay.unsettled:
                 if self._relay.unsettled:
@@ -216,13 +216,13 @@ class Stream:
                 try:
                     out += self._relay.feed(unread[0])
                 except UnreadableFrame as error:
-                    self._leave_out(str(error))
+                    self._drop_frame(str(error))
                 del unread[0]
             self._relay.queued, unread = unread, []
             if rest and not self._fate.is_open:
                 rest = b""
                 if not breaks:
-                    self._leave_out("it was cut off")
+                    self._drop_frame("it was cut off")
             if final and (last := self._relay.finish(breaks=breaks)):
                 # The body may have ended without a terminator; what is added must not continue the last frame.
                 terminator = self._relay.writer.encoder.framing.end
@@ -234,18 +234,18 @@ class Stream:
                 return b"".join(out)
             out += [piece for frame in unread for piece in self._pass_through(frame)]
             if final or self._in_step:  # a frame that has only begun gets its number when it is whole
-                out += [frame.raw for frame in self._given_back(self._frames.finish)]
+                out += [frame.raw for frame in self._release_safely(self._frames.finish)]
         return b"".join([*out, rest])
 
     def _fail(self, error: Exception) -> bytes:
         """Rewrite no more of this reply; return what waited, if it may leave."""
-        self._fast = None
-        if self._fate.of_fault(error, self._report):
+        self._fast_path = None
+        if self._fate.decide_after_fault(error, self._report):
             self.failed = True
-            waited, queued = self._given_back(self._relay.release), self._relay.queued
+            waited, queued = self._release_safely(self._relay.release), self._relay.queued
             self._relay.queued = []
             return b"".join([*waited, *(piece for frame in queued for piece in self._pass_through(frame))])
-        self.broken = self.left_out = True
+        self.broken = self.has_dropped = True
         return b""
 
     @property
@@ -258,19 +258,19 @@ class Stream:
         """The error by which the reply of a server of another API ended, if by one."""
         return self._relay.writer.failure
 
-    def _leave_out(self, reason: str) -> None:
+    def _drop_frame(self, reason: str) -> None:
         """Leave out a frame that cannot be read."""
-        self.left_out = True
-        self._fate.of_frame(reason, self._report)
-        if self._heard:
-            self._heard.stop()
+        self.has_dropped = True
+        self._fate.report_dropped_frame(reason, self._report)
+        if self._recorder:
+            self._recorder.stop()
 
     def _is_collected(self, data: bytes) -> bool:
         """True if the body is no stream, by its beginning: some servers send one JSON value as one."""
         beginning = data.lstrip(b"\xef\xbb\xbf \t\r\n")
         if self._body is None and self._whole and beginning:
             if beginning.startswith(b"{"):
-                self.collect(MOST_JSON)
+                self.collect(MAX_JSON_BYTES)
                 self._body = bytearray().join(frame.raw for frame in self._frames.finish())
             else:
                 self._whole = None
@@ -284,7 +284,7 @@ class Stream:
         body, whole = self._body, self._whole
         if len(body) > self._most:
             self._body = self._whole = None
-            self._fate.of_long_body(f"the reply is no stream, and longer than {self._most >> 10} KiB", self._report)
+            self._fate.decide_long_body(f"the reply is no stream, and longer than {self._most >> 10} KiB", self._report)
             self.failed = True
             return bytes(body)
         if breaks:
@@ -297,7 +297,7 @@ class Stream:
 
     def _pass_through(self, frame: Frame) -> list[bytes]:
         """Pass a frame after a failure."""
-        return self._given_back(lambda: self._relay.pass_through(frame), [frame.raw])
+        return self._release_safely(lambda: self._relay.pass_through(frame), [frame.raw])
 
     def _end_frames(self, frames: list[Frame]) -> bytes:
         """Append the last frame; return it instead if the body ended in its middle: nothing may complete it."""
@@ -307,7 +307,7 @@ class Stream:
             frames.append(frame)
         return b""
 
-    def _given_back[T](self, give: Callable[[], list[T]], else_: Sequence[T] = ()) -> list[T]:
+    def _release_safely[T](self, give: Callable[[], list[T]], else_: Sequence[T] = ()) -> list[T]:
         """Return what waited, or something else if that fails."""
         try:
             return give()
@@ -327,9 +327,9 @@ def _is_ended(data: bytes, end: bytes) -> bool:
 # up.
 
 
-SLICE = 1 << 13
+SLICE_BYTES = 1 << 13
 """Bytes that are dealt with between two looks at the clock."""
-MOST_SECONDS = 0.1
+MAX_READ_SECONDS = 0.1
 """Of work on one read; without a coding a read is 4 KB, which takes some milliseconds."""
 
 
@@ -349,7 +349,7 @@ class CodedStream(Stream):
         clock: Callable[[], float] = float,
         *,
         whole: Callable[[bytes], bytes] | None = None,
-        heard: ThoughtRecorder | None = None,
+        heard: ReasoningRecorder | None = None,
     ) -> None:
         super().__init__(relay, report, fate, clock, whole=whole, heard=heard)
         self._decoder = decoder
@@ -359,12 +359,12 @@ class CodedStream(Stream):
             return []
         data, fault = _try_decode(lambda: self._decoder.feed(chunk))
         out: list[bytes] = []
-        until = self._clock() + MOST_SECONDS
-        for at in range(0, len(data), SLICE):
+        until = self._clock() + MAX_READ_SECONDS
+        for at in range(0, len(data), SLICE_BYTES):
             if self._clock() > until and not self.failed:
                 out += self.give_up(data[at:], TooMuchWork("one read of the compressed reply took too much work"))
                 break
-            out += super().feed(data[at : at + SLICE])
+            out += super().feed(data[at : at + SLICE_BYTES])
         if fault:
             out += self._end_undecodable(fault)
         return [b"".join(out)] if out else []

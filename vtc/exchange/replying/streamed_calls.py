@@ -25,15 +25,15 @@ from vtc.dialects.arguments.json_object import JsonBody, dump_json, escape_surro
 from vtc.dialects.repair import Repair
 from vtc.events import CallDelta, Tool, ToolCall
 from vtc.exchange.replying import value_ends
-from vtc.exchange.replying.native_calls import NO_MARKERS, NotInOrder, in_order
+from vtc.exchange.replying.native_calls import NO_MARKERS, MalformedCall, normalize_call
 from vtc.exchange.replying.value_ends import ValueEnds
 from vtc.json_schema import ObjectSchema
 
-MOST_AT_ONCE = 1 << 14
+MAX_PIECE_CHARACTERS = 1 << 14
 """Characters of a piece beyond which it waits: at the end of the call it is read in a tenth of the time."""
 
 
-MOST_WHOLE = 1 << 10
+MAX_BUFFERED_PIECES = 1 << 10
 """Characters of pieces that wait whole, each of them as it ends in doubt: more of them leave, the last one cut."""
 
 
@@ -119,7 +119,7 @@ class _Snapshots:
         return piece
 
 
-class _Waiting(NamedTuple):
+class _BufferedText(NamedTuple):
     """The text at the end of what came that may not leave yet."""
 
     text: str = ""
@@ -127,7 +127,7 @@ class _Waiting(NamedTuple):
     """What lets it leave: the next piece shows what it is; the value in which it stands is whole; the call ends."""
 
 
-NOTHING = _Waiting()
+NOT_BUFFERED = _BufferedText()
 
 
 @dataclass(slots=True)
@@ -139,51 +139,53 @@ class _CallInPieces:
     ends: ValueEnds
     streams: bool = False
     """True once its beginning has shown that it is in order."""
-    came: _Snapshots = field(default_factory=_Snapshots)
-    left: list[str] = field(default_factory=list)
+    received: _Snapshots = field(default_factory=_Snapshots)
+    sent: list[str] = field(default_factory=list)
     """Its arguments as they left."""
     arguments: _StreamedArguments = field(default_factory=_StreamedArguments)
     rest: str = ""
     """What came last, and is no whole token yet: half an escape, a number that may go on."""
-    waiting: _Waiting = NOTHING
+    buffered: _BufferedText = NOT_BUFFERED
     kept: list[str] = field(default_factory=list)
     """What came after that, once all waits for the end of the call."""
     whole: list[str] = field(default_factory=list)
     """The pieces that wait, as they came: they leave so, or stay for the end of the call."""
     repairs: dict[str, None] = field(default_factory=dict)
-    has_told: bool = False
+    has_listed_others: bool = False
     """True once the calls that follow it in its arguments were told."""
 
-    def leave(self, piece: str, *, last: bool) -> str | None:
+    def release(self, piece: str, *, last: bool) -> str | None:
         """Take a piece, the last or not; return what leaves now after the pieces that waited. None if it waits, too."""
         shown = self.shows
         left = self._take(piece)
         if not self.shows:
             self.whole.append(piece)
-            self.waiting = NOTHING
+            self.buffered = NOT_BUFFERED
             self.kept.clear()
             return None
         left = left if shown else "".join(self.whole) + left
-        if self._stays(piece, left, last=last):
+        if self._must_buffer(piece, left, last=last):
             self.whole.append(piece)
-            self.waiting = self.waiting._replace(text=left + self.waiting.text)
+            self.buffered = self.buffered._replace(text=left + self.buffered.text)
             return None
         waited = "".join(self.whole)
         self.whole.clear()
-        self.left.append(left)
+        self.sent.append(left)
         return left.removeprefix(waited)
 
-    def _stays(self, piece: str, left: str, *, last: bool) -> bool:
+    def _must_buffer(self, piece: str, left: str, *, last: bool) -> bool:
         """True if a piece waits whole, though so much of what waited and of it may leave."""
         if last and not self.is_whole:  # whether it was cut off shows with the end of the message
             self._keep()
             return True
-        if self.whole and not left and self.waiting.until == "end":
+        if self.whole and not left and self.buffered.until == "end":
             return True
         waited = "".join(self.whole)
-        as_came = bool(waited) or (not self.kept and left + self.waiting.text + self.came.again == piece)
-        undecided = self.arguments.error or self.came.again or (self.waiting.text and self.waiting.until == "next")
-        if undecided and as_came and len(waited) <= MOST_WHOLE:
+        as_came = bool(waited) or (not self.kept and left + self.buffered.text + self.received.again == piece)
+        undecided = (
+            self.arguments.error or self.received.again or (self.buffered.text and self.buffered.until == "next")
+        )
+        if undecided and as_came and len(waited) <= MAX_BUFFERED_PIECES:
             return True
         if not left.startswith(waited):  # what waited does not leave as it came
             self._keep()
@@ -193,31 +195,31 @@ class _CallInPieces:
     def _take(self, piece: str) -> str:
         """Read a piece of the arguments; return what of them may leave."""
         read = self.arguments
-        if read.is_over() or self.waiting.until == "end":
-            self.came.add(piece)
+        if read.is_over() or self.buffered.until == "end":
+            self.received.add(piece)
             return self._keep(piece)
-        piece = self.came.take(piece)
-        if self.came.grows:
+        piece = self.received.take(piece)
+        if self.received.grows:
             read.error = "each piece of it is the object so far"
         elif not piece:
             return ""
-        if len(piece) > MOST_AT_ONCE and not read.error:
+        if len(piece) > MAX_PIECE_CHARACTERS and not read.error:
             read.error = "a piece of it is too long to be read as it comes"
         return self._keep(piece) if read.error else self._read(piece)
 
     def _keep(self, text: str = "") -> str:
         """Let nothing more leave before the end of the call."""
-        if self.waiting.until == "end":
+        if self.buffered.until == "end":
             self.kept.append(text)
         else:
-            unread = self.rest if self.waiting.until == "value" else ""
-            self.waiting = _Waiting(self.waiting.text + unread + text, "end")
+            unread = self.rest if self.buffered.until == "value" else ""
+            self.buffered = _BufferedText(self.buffered.text + unread + text, "end")
         return ""
 
     def _read(self, piece: str) -> str:
         """Read on; what waited for the next piece leaves now, unless that stays in doubt, too."""
-        read, in_value = self.arguments, self.waiting.until == "value"
-        doubtful, value = ("", self.waiting.text) if in_value else (self.waiting.text, "")
+        read, in_value = self.arguments, self.buffered.until == "value"
+        doubtful, value = ("", self.buffered.text) if in_value else (self.buffered.text, "")
         text, out = self.rest + piece, list[str]()
         at, mark, word = 0, 0 if in_value else len(self.rest), slice(0)
         while at < len(text) and not read.is_over():
@@ -241,7 +243,7 @@ class _CallInPieces:
             out.append(text[mark:known])
             mark = known
         value += text[mark:] if read.is_over() else text[mark:at]
-        if in_value and len(value) > MOST_AT_ONCE and not read.is_over():
+        if in_value and len(value) > MAX_PIECE_CHARACTERS and not read.is_over():
             read.error = "a value of it is too long to wait for its end"
             value += self.rest
         return self._split_ready(doubtful + "".join(out), value, in_value=in_value)
@@ -250,20 +252,20 @@ class _CallInPieces:
         """Part text that may leave from what waits at its end, and before a value or a fault."""
         read, doubtful = self.arguments, ""
         has_marker = self.ends and "<" in text
-        if has_marker and (marker := value_ends.HERE.search(text)):
+        if has_marker and (marker := value_ends.MARKER_START.search(text)):
             # It may close the value: the end of the call shows whether it does.
             read.error = read.error or "a special token stands in it"
             value = text[marker.start() :] + value + (self.rest if in_value else "")
             text = text[: marker.start()]
         elif has_marker:
-            marker = value_ends.MAY_BEGIN.search(text) if read.in_string and not in_value else None
+            marker = value_ends.PARTIAL_MARKER.search(text) if read.in_string and not in_value else None
             doubtful = marker[0] if marker else ""
         elif read.follows_comma and (end := text.rstrip()).endswith(","):
             doubtful = text[len(end) - 1 :]
         elif not (in_value or read.in_string or read.is_over()) and self._may_be_text(self.rest):
             doubtful = self.rest
         until: Literal["next", "value", "end"] = "end" if read.is_over() else "value" if in_value else "next"
-        self.waiting = _Waiting(doubtful + value, until)
+        self.buffered = _BufferedText(doubtful + value, until)
         return text.removesuffix(doubtful)
 
     def _may_be_text(self, word: str) -> bool:
@@ -275,7 +277,7 @@ class _CallInPieces:
     @property
     def has_more(self) -> bool:
         """True if something follows its object: another one, perhaps, which is a call before those that come later."""
-        return self.is_whole and any(text.strip() for text in (self.waiting.text, *self.kept))
+        return self.is_whole and any(text.strip() for text in (self.buffered.text, *self.kept))
 
     @property
     def is_whole(self) -> bool:
@@ -344,7 +346,7 @@ class StreamedCalls:
                 self._held.add(number)
                 return None
             call = self._calls[number] = _CallInPieces(delta, self._tools[delta.name].schema, self._ends)
-        left = call.leave(delta.arguments, last=delta.last)
+        left = call.release(delta.arguments, last=delta.last)
         if not call.streams and call.shows and not call.is_in_order:
             del self._calls[number]
             self._held.add(number)
@@ -358,7 +360,7 @@ class StreamedCalls:
 
     def _begins(self, delta: CallDelta, *, again: bool) -> bool:
         """True if a call may begin so that leaves as it comes, which does not begin `again`."""
-        known = not again and delta.name in self._tools and len(delta.arguments) <= MOST_AT_ONCE
+        known = not again and delta.name in self._tools and len(delta.arguments) <= MAX_PIECE_CHARACTERS
         known = known and all(delta.name != given.name for given in self._from_text)
         known = known and not any(call.has_more for call in self._calls.values())
         if not (known and delta.clean and delta.id and delta.id not in self._ids):
@@ -368,10 +370,10 @@ class StreamedCalls:
 
     def following(self) -> list[CallEnd]:
         """End the calls that others follow in their arguments, before those that came later are made."""
-        calls = [call for call in self._calls.values() if call.streams and call.has_more and not call.has_told]
+        calls = [call for call in self._calls.values() if call.streams and call.has_more and not call.has_listed_others]
         ended = [self._end_call(call, complete=True) for call in calls]
         for call in calls:
-            call.has_told = True
+            call.has_listed_others = True
         return ended
 
     def finish(self, *, complete: bool) -> list[CallEnd]:
@@ -379,31 +381,31 @@ class StreamedCalls:
         return [self._end_call(call, complete=complete) for call in self._calls.values() if call.streams]
 
     def _end_call(self, call: _CallInPieces, *, complete: bool) -> CallEnd:
-        written, left, more, fault = "".join(call.came.pieces), "".join(call.left), "", ""
+        written, left, more, fault = "".join(call.received.pieces), "".join(call.sent), "", ""
         others: tuple[ToolCall, ...] = ()
         sent = ToolCall(call.first.name, left, call.first.id, call.first.source)
         if call.has_more or not call.is_whole:
             try:
-                result = in_order(
+                result = normalize_call(
                     replace(sent, arguments=written),
                     self._tools,
                     lenient=self._lenient,
                     complete=complete,
                     ends=self._ends,
                 )
-                more = _after(left, result.calls[0].arguments)
-                if not call.has_told:
+                more = _rest_after(left, result.calls[0].arguments)
+                if not call.has_listed_others:
                     others = tuple(replace(following, source=None) for following in result.calls[1:])
                 call.repairs |= dict.fromkeys(result.repairs)
-            except (NotInOrder, ValueError) as error:
-                unread = call.rest if call.waiting.until == "value" else ""
-                rest = "".join((call.waiting.text, unread, *call.kept, call.came.again))
+            except (MalformedCall, ValueError) as error:
+                unread = call.rest if call.buffered.until == "value" else ""
+                rest = "".join((call.buffered.text, unread, *call.kept, call.received.again))
                 more, fault = ("", "") if call.is_whole else (rest, str(error))
         piece = CallDelta(call.first.index, arguments=more, choice=call.first.choice) if more else None
         return CallEnd(replace(sent, arguments=left + more), call.first.index, piece, (*call.repairs,), fault, others)
 
 
-def _after(left: str, whole: str) -> str:
+def _rest_after(left: str, whole: str) -> str:
     """Return what is missing of `whole` after what has `left`. Raises ValueError if that is another."""
     if whole.startswith(left):
         return whole[len(left) :]

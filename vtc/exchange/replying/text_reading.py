@@ -29,9 +29,9 @@ from vtc.profiles.memory import Learned
 # anything else leaves as it came.
 
 
-LEAST = 5
+MIN_TAG_CHARACTERS = 5
 """Characters of a tag's beginning that could be nothing else."""
-MOST = 4096
+MAX_TAG_CHARACTERS = 4096
 """Characters of tags that are held. More of them are text: with each part all before it is looked at again."""
 
 
@@ -55,20 +55,20 @@ class LateCalls:
             self._held.append(event)
             if isinstance(event, Text):
                 self._read(self._reader.feed(event.raw))
-        return [] if len(self._outside) <= MOST and self._is_markup(1) else self._release()
+        return [] if len(self._outside) <= MAX_TAG_CHARACTERS and self._is_markup(1) else self._release()
 
     def finish(self, calls: Iterable[ToolCall]) -> list[Event]:
         """Return what is held: as markup, if it is nothing else, or if it holds no calls but these."""
         self._read(self._reader.finish())
         own = [_meaning(call) for call in calls] if self._calls else []
-        if not self._is_markup(LEAST) or any(_meaning(call) not in own for call in self._calls):
+        if not self._is_markup(MIN_TAG_CHARACTERS) or any(_meaning(call) not in own for call in self._calls):
             return self._release()
         held, self._held = self._held, []
         return [Markup(event.raw) if isinstance(event, Text) else event for event in held]
 
     def _is_markup(self, least: int) -> bool:
         """True if nothing but tags was said; of the last one `least` characters are enough."""
-        tags, complete = _tags(self._dialects)
+        tags, complete = _compile_tags(self._dialects)
         match = complete.match(self._outside)
         rest = self._outside[match.end() if match else 0 :].rstrip()
         return not rest or (len(rest) >= least and any(tag.startswith(rest) for tag in tags))
@@ -94,7 +94,7 @@ def _meaning(call: ToolCall) -> tuple[str, object]:
 
 
 @lru_cache(maxsize=8)
-def _tags(dialects: tuple[Description, ...]) -> tuple[list[str], re.Pattern[str]]:
+def _compile_tags(dialects: tuple[Description, ...]) -> tuple[list[str], re.Pattern[str]]:
     """List the tags of these dialects, and compile what finds a text of nothing but them."""
     words: set[str] = set()
     for dialect in dialects:
@@ -102,7 +102,9 @@ def _tags(dialects: tuple[Description, ...]) -> tuple[list[str], re.Pattern[str]
             for text in patterns:
                 literal = (part for part in pattern.parse(text, key) if isinstance(part, str))
                 words.update(word for part in literal for word in part.split())
-    tags = sorted((word for word in words if len(word) >= LEAST and not word[0].isalnum()), key=len, reverse=True)
+    tags = sorted(
+        (word for word in words if len(word) >= MIN_TAG_CHARACTERS and not word[0].isalnum()), key=len, reverse=True
+    )
     return tags, re.compile(rf"(?:\s|{'|'.join(map(re.escape, tags))})*+" if tags else r"\s*+")
 
 
@@ -200,9 +202,9 @@ class TextReading:
     """Reads the text of one choice, as long as there is something to read in it. Without a reader text is text."""
 
     reader: Reader | None = None
-    thoughts: ReasoningCalls | None = None
+    reasoning: ReasoningCalls | None = None
     learned: Learned | None = None
-    beside_calls: Callable[[Begins], tuple[Reader, LateCalls]] | None = None
+    make_late_reader: Callable[[Begins], tuple[Reader, LateCalls]] | None = None
     """Makes what reads the text after upstream made calls itself."""
     leftovers: LateCalls | None = None
     """Of the text beside these calls."""
@@ -213,15 +215,15 @@ class TextReading:
 
     def more(self, text: str, events: list[Event]) -> list[Event]:
         """Return what may leave of the events that the reader made of a text, if more than these counts."""
-        if self.thoughts and self.thoughts.kept and self.reader and self.reader.began_inside is None:
-            self.thoughts.feed(text)  # no end of it came yet
+        if self.reasoning and self.reasoning.kept and self.reader and self.reader.began_inside is None:
+            self.reasoning.feed(text)  # no end of it came yet
         else:
             events = self._record_heard(events)
         return self.leftovers.feed(events) if self.leftovers else events
 
     def _record_heard(self, events: list[Event]) -> list[Event]:
         """Look for calls in the reasoning among some events; return what may leave of them."""
-        thoughts, said = self.thoughts, [*events]
+        thoughts, said = self.reasoning, [*events]
         if thoughts is None:
             return said
         if thoughts.guess and events:
@@ -245,12 +247,12 @@ class TextReading:
         The text before them is text: return what was sent of it as reasoning, and the rest. As in the reasoning of a
         reply that goes on, no call in it is one: it may be quoted.
         """
-        if not (self.thoughts and self.thoughts.guess and self.reader and self._is_guessed):
+        if not (self.reasoning and self.reasoning.guess and self.reader and self._is_guessed):
             return [], []
-        guess, self.thoughts.guess = self.thoughts.guess, None
+        guess, self.reasoning.guess = self.reasoning.guess, None
         for event in self.reader.restart():
             guess.text.append(event.raw)
-        self.thoughts.forget()
+        self.reasoning.forget()
         if self.learned:
             self.learned.note(inside=False)
             self.learned = None
@@ -277,8 +279,8 @@ class TextReading:
         """Take reasoning that upstream parted off."""
         if self.reader:
             self.reader.record_reasoning()
-        if self.thoughts:
-            self.thoughts.feed(text)
+        if self.reasoning:
+            self.reasoning.feed(text)
 
     def pause(self) -> list[Event]:
         """End one block of the text. One that was taken for reasoning, and did not end that, is text."""
@@ -292,11 +294,11 @@ class TextReading:
         """Give back what is held: upstream makes calls itself."""
         again, rest = self.settle()
         reader, self._native = self.reader, True
-        if reader is None or self.beside_calls is None:
+        if reader is None or self.make_late_reader is None:
             self.reader = None
             return [*again, *rest, *self._record_heard(reader.release())] if reader else []
         self._learn(reader, complete=False)
-        self.reader, self.leftovers = self.beside_calls(reader.begins)
+        self.reader, self.leftovers = self.make_late_reader(reader.begins)
         return [*again, *self.leftovers.feed([*rest, *self._record_heard(reader.release())])]
 
     def finish(self, calls: Sequence[ToolCall], *, complete: bool) -> list[Event]:
@@ -305,13 +307,13 @@ class TextReading:
         events = self._record_heard(events) if events else events
         return [*self.leftovers.feed(events), *self.leftovers.finish(calls)] if self.leftovers else events
 
-    def end_thoughts(self, *, spoke: bool, complete: bool) -> list[Event]:
+    def end_reasoning(self, *, spoke: bool, complete: bool) -> list[Event]:
         """End the reasoning; return the calls in it, for a reply without other calls that holds no text (`spoke`).
 
         A reply that was taken to begin inside of its reasoning, and never ended that, is text. One that is not
         `complete` has been cut off: it may have been thinking still, so nothing in it is a call.
         """
-        thoughts = self.thoughts
+        thoughts = self.reasoning
         if thoughts is None or self.reader is None:
             return []
         if thoughts.guess and self._is_guessed:

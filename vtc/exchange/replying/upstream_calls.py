@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from vtc.dialects.reading.after_call import MAX_EXCERPT_CHARACTERS
 from vtc.dialects.syntax import tool_names
 from vtc.events import NATIVE, Call, CallDelta, Denied, Event, Refusal, Rewritten, Tool, ToolCall
-from vtc.exchange.replying.native_calls import NO_ARGUMENTS, NotInOrder, as_function, in_order, meant
+from vtc.exchange.replying.native_calls import NO_ARGUMENTS, MalformedCall, as_function, normalize_call, resolve_tool
 from vtc.exchange.replying.streamed_calls import CallEnd, StreamedCalls
 from vtc.exchange.replying.value_ends import ends_in
 from vtc.profiles.plan import Plan
@@ -24,7 +24,7 @@ def _is_json(text: str) -> bool:
     return True
 
 
-class UpstreamCalls:
+class NativeCalls:
     """Makes events of upstream's own calls.
 
     `from_text` holds, at each time, the calls that were read in the text, and `taken` the ids of upstream's that left;
@@ -61,43 +61,45 @@ class UpstreamCalls:
         """The calls that were made so far."""
         return [*self._waited, *(sent.call for sent in self.ended)]
 
-    def whole(self, calls: Sequence[ToolCall]) -> list[Event]:
+    def read_buffered(self, calls: Sequence[ToolCall]) -> list[Event]:
         """Take calls that waited, before the end of the message."""
         ended = self.streamed.following() if self.streamed else []
         self._waited += [*(call for sent in ended for call in sent.others), *calls]
-        return [*self._others(ended), *self.meant(calls, complete=True)]
+        return [*self._others(ended), *self.read_calls(calls, complete=True)]
 
     def end(self, *, complete: bool) -> dict[int | None, CallDelta | None]:
         """End the calls that left as they came; return what is missing of each, by its number."""
         self.ended = self.streamed.finish(complete=complete) if self.streamed else []
         return {sent.number: sent.piece for sent in self.ended}
 
-    def others(self) -> list[Event]:
+    def list_others(self) -> list[Event]:
         """Return the calls that stood in the arguments of those that left."""
         return self._others(self.ended)
 
     def _others(self, ended: Iterable[CallEnd]) -> list[Event]:
-        return [event for sent in ended for call in sent.others for event in self.made_anew(call, sent.repairs)]
+        return [event for sent in ended for call in sent.others for event in self.make_event(call, sent.repairs)]
 
-    def meant(self, calls: Sequence[ToolCall], *, complete: bool) -> list[Event]:
+    def read_calls(self, calls: Sequence[ToolCall], *, complete: bool) -> list[Event]:
         """Read calls that upstream made itself; one that cannot be put in order stays, for a text client as text."""
         events: list[Event] = []
         for call in _put_together(calls) if calls else ():
             if not call.name:
-                events += self._nameless(call)
+                events += self._report_nameless(call)
                 continue
             try:
                 if not call.arguments:
-                    raise NotInOrder("it was cut off before its arguments")
-                result = in_order(
+                    raise MalformedCall("it was cut off before its arguments")
+                result = normalize_call(
                     call, self._tools, lenient=self._lenient, complete=complete, read=self._read_name, ends=self._ends
                 )
-            except NotInOrder as error:
-                known = meant(call.name, self._tools)
+            except MalformedCall as error:
+                known = resolve_tool(call.name, self._tools)
                 name = known.tool if known else call.name
                 events.append(Refusal(str(error), NATIVE, name, call.arguments[:MAX_EXCERPT_CHARACTERS]))
                 judged = replace(as_function(call), name=name)
-                events.append(self._unreadable(call) if self._as_text else Call("", judged, NATIVE, spelled=call))
+                events.append(
+                    self._render_unreadable(call) if self._as_text else Call("", judged, NATIVE, spelled=call)
+                )
                 continue
             for spelled in result.calls:
                 if self._is_given(spelled):
@@ -110,13 +112,13 @@ class UpstreamCalls:
                         )
                     )
                 elif result.repairs or self._as_text:
-                    events += self.made_anew(spelled, result.repairs)
+                    events += self.make_event(spelled, result.repairs)
                 else:  # policies are told which tool is meant; a call that they leave alone leaves as it was spelled
                     name = spelled.name if spelled.name in self._tools else tool_names.strip_name(spelled.name)
                     events.append(Call("", replace(spelled, name=name), NATIVE, spelled=spelled))
         return events
 
-    def _nameless(self, call: ToolCall) -> list[Event]:
+    def _report_nameless(self, call: ToolCall) -> list[Event]:
         """Tell as text what an entry without a name holds, which is no call."""
         refusal = Refusal("it has no name", NATIVE, "", call.arguments[:MAX_EXCERPT_CHARACTERS])
         text = "" if call.arguments in NO_ARGUMENTS else call.arguments
@@ -124,13 +126,13 @@ class UpstreamCalls:
             return [refusal, Denied("", call, "steer", "A call without a name could not be read.")]
         return [refusal, Rewritten("", text)]
 
-    def made_anew(self, call: ToolCall, repairs: tuple[str, ...]) -> list[Event]:
+    def make_event(self, call: ToolCall, repairs: tuple[str, ...]) -> list[Event]:
         """Make the event for a call of upstream's that is written anew, unless the client has it already."""
         if self._as_text and not _is_json(call.arguments):  # of a tool that is not offered: nothing was put in order
-            return [Refusal("its arguments are no JSON", NATIVE, call.name, ""), self._unreadable(call)]
+            return [Refusal("its arguments are no JSON", NATIVE, call.name, ""), self._render_unreadable(call)]
         return [Call("", call, NATIVE, repairs)]
 
-    def _unreadable(self, call: ToolCall) -> Event:
+    def _render_unreadable(self, call: ToolCall) -> Event:
         """Tell in the place of a call that no one could carry out what it was, so that nothing vanishes."""
         message = f"The call of `{call.name}` could not be read"
         return Denied("", call, "steer", f"{message}." if self._hides_arguments else f"{message}: {call.arguments}")

@@ -19,9 +19,9 @@ _MARKER = re.compile(r"</?\|[^<>\n]{1,60}>")
 _SLOT = re.compile(r"\{(?:value|arguments|params|calls)\}")
 _LEAST = {"</": 3, "<|": 6}
 """Characters of a marker that is cut by which it is known, by how it begins."""
-HERE = re.compile(r"</?(?:[|｜]|\\uff5c)", re.IGNORECASE)
+MARKER_START = re.compile(r"</?(?:[|｜]|\\uff5c)", re.IGNORECASE)
 """Finds where a marker may begin in JSON."""
-MAY_BEGIN = re.compile(r"</?(?:\\(?:u[f5]{0,3})?)?\Z", re.IGNORECASE)
+PARTIAL_MARKER = re.compile(r"</?(?:\\(?:u[f5]{0,3})?)?\Z", re.IGNORECASE)
 """Finds at the end of a piece of JSON what may be the beginning of one."""
 
 
@@ -62,7 +62,7 @@ class ValueEnds:
 
     def end_object(self, arguments: str) -> str | None:
         """End an object that stops in a text value at such a marker; None if it does not."""
-        match = HERE.search(arguments, max(map(arguments.rfind, '"{}')) + 1)
+        match = MARKER_START.search(arguments, max(map(arguments.rfind, '"{}')) + 1)
         if not match:
             return None
         try:

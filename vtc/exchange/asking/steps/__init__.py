@@ -33,9 +33,9 @@ from vtc.exchange.asking.steps.messages import (
 from vtc.exchange.asking.steps.schemas import schemas
 from vtc.exchange.asking.steps.tools import choice, constrain, declare_called_tools, strict
 
-__all__ = ["BRIDGED", "CERTAIN", "STEPS", "StepContext", "made_ready"]
+__all__ = ["BRIDGE_STEPS", "DEFAULT_STEPS", "REQUEST_STEPS", "StepContext", "apply_steps"]
 
-STEPS: Mapping[str, RequestStep] = {
+REQUEST_STEPS: Mapping[str, RequestStep] = {
     "shapes": shapes,
     "billing": billing,
     "developer": developer,
@@ -67,9 +67,9 @@ STEPS: Mapping[str, RequestStep] = {
 """By the keys of profiles (`profiles/schema.py`), in their order: results are found by ids, what asks for a call is
 parted from them, what was folded or put in order may have become a neighbour of its own role, calls are taken apart
 after neighbours were joined, and a note is a text."""
-CERTAIN: Mapping[str, Any] = {"shapes": True}
+DEFAULT_STEPS: Mapping[str, Any] = {"shapes": True}
 """What is done to each request, unless a profile says otherwise."""
-BRIDGED: Mapping[str, Any] = {
+BRIDGE_STEPS: Mapping[str, Any] = {
     **dict.fromkeys(("billing", "empty", "turns", "results", "alternate", "text", "names", "something"), True),
     "system": "folded",
     "ids": "short",
@@ -77,7 +77,7 @@ BRIDGED: Mapping[str, Any] = {
 """What is done to each request for a server of another API, unless a profile says otherwise."""
 
 
-def made_ready(
+def apply_steps(
     request: CanonicalRequest, steps: Mapping[str, Any], context: StepContext
 ) -> tuple[CanonicalRequest, dict[str, str]]:
     """Take the steps, by name and value, in order; return the same request if none changes it.
@@ -85,7 +85,7 @@ def made_ready(
     And a line about each that did, by its name.
     """
     lines: dict[str, str] = {}
-    for name, step in STEPS.items():
+    for name, step in REQUEST_STEPS.items():
         if value := steps.get(name):
             request, line = step(request, value, context)
             lines |= {name: line} if line else {}

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from vtc.apis import Request
 from vtc.apis.seals import MARK
 from vtc.events import CanonicalRequest, Message, Opaque, Tool, ToolCall
-from vtc.exchange.asking.steps.messages import StepContext, with_messages
+from vtc.exchange.asking.steps.messages import StepContext, replace_messages
 from vtc.profiles.document import format_count
 from vtc.profiles.memory import SHORT_ID
 
@@ -40,7 +40,7 @@ def ids(request: CanonicalRequest, value: Any, context: StepContext) -> tuple[Ca
                 return f"functions.{context.names.out(name)}:{number}" if name else id_
         return id_ if SHORT_ID.fullmatch(id_) or context.is_own_id(id_) else f"call_{_digest(id_)[:24]}"
 
-    return with_messages(request, _assign_ids(request.messages, form), "message", "ids of calls in {} made anew")
+    return replace_messages(request, _assign_ids(request.messages, form), "message", "ids of calls in {} made anew")
 
 
 def _digest(text: str) -> str:
@@ -76,14 +76,14 @@ def _assign_ids(messages: Iterable[Message], form: Callable[[str, str, int], str
         for place, (given_id, call) in enumerate(waiting):
             if (given_id or None) == wanted and (given_id or message.name in (None, call.name)):
                 del waiting[place]
-                yield _answering(message, call.id, call.name)
+                yield _set_call(message, call.id, call.name)
                 break
         else:
             came = message.call_id
-            yield _answering(message, taken.get(came, form(came, "", 0)) if came else came, message.name)
+            yield _set_call(message, taken.get(came, form(came, "", 0)) if came else came, message.name)
 
 
-def _answering(message: Message, call_id: str | None, name: str | None) -> Message:
+def _set_call(message: Message, call_id: str | None, name: str | None) -> Message:
     """Make a message the result of a call; a name that it says itself stays."""
     if call_id == message.call_id and (name == message.name or message.name):
         return message
@@ -102,15 +102,15 @@ def shapes(request: CanonicalRequest, _value: Any, context: StepContext) -> tupl
     messages = [
         replace(message) if message.role == "tool" and is_unclear(message) else message for message in request.messages
     ]
-    return with_messages(request, messages, "result", "the call of {} named, as the conversation tells it")
+    return replace_messages(request, messages, "result", "the call of {} named, as the conversation tells it")
 
 
 # Results, where servers want them: right after their calls.
 
 
-NO_RESULT = "(The call was not answered.)"
+MISSING_RESULT_TEXT = "(The call was not answered.)"
 """Stands for the result of a call that has none."""
-DONE = "Done."
+DONE_TEXT = "Done."
 """What the model says between results and the user; other clients write the same."""
 
 
@@ -131,11 +131,11 @@ def after_results(request: CanonicalRequest, _value: Any, _context: StepContext)
     out: list[Message] = []
     for message in request.messages:
         if message.role == "user" and out and out[-1].role == "tool":
-            out.append(Message("assistant", (DONE,)))
+            out.append(Message("assistant", (DONE_TEXT,)))
         out.append(message)
     if not (more := len(out) - len(request.messages)):
         return request, ""
-    return replace(request, messages=tuple(out)), f"`{DONE}` said between results and the user {more} times"
+    return replace(request, messages=tuple(out)), f"`{DONE_TEXT}` said between results and the user {more} times"
 
 
 def _pair_results(messages: Sequence[Message]) -> list[Message]:
@@ -145,18 +145,18 @@ def _pair_results(messages: Sequence[Message]) -> list[Message]:
         message = messages[at]
         at += 1
         if message.role == "tool":
-            out += _orphan(message)
+            out += _render_orphan(message)
             continue
         out.append(message)
         if message.calls:
             begin, is_said_by_model = at, message.role == "assistant"
             while is_said_by_model and at < len(messages) and messages[at].role != "assistant":
                 at += 1
-            out += _after(message.calls, messages[begin:at])
+            out += _order_results(message.calls, messages[begin:at])
     return out
 
 
-def _after(calls: Sequence[ToolCall], messages: Sequence[Message]) -> Sequence[Message]:
+def _order_results(calls: Sequence[ToolCall], messages: Sequence[Message]) -> Sequence[Message]:
     """Put results of calls first among the messages that follow these."""
     ids = [call.id for call in calls]
     if len({*ids}) < len(ids):
@@ -165,7 +165,9 @@ def _after(calls: Sequence[ToolCall], messages: Sequence[Message]) -> Sequence[M
     for message in messages:
         if message.role == "tool" and message.call_id in ids:
             by_id.setdefault(message.call_id, message)
-    answers = [by_id.get(call.id) or Message("tool", (NO_RESULT,), call_id=call.id, name=call.name) for call in calls]
+    answers = [
+        by_id.get(call.id) or Message("tool", (MISSING_RESULT_TEXT,), call_id=call.id, name=call.name) for call in calls
+    ]
     # Some APIs want them all in one entry, so they are written together if one of them is new or moves.
     if not (len(messages) >= len(answers) and all(map(is_, answers, messages))):
         answers = [*map(replace, answers)]
@@ -175,11 +177,11 @@ def _after(calls: Sequence[ToolCall], messages: Sequence[Message]) -> Sequence[M
         if message.role != "tool":
             answers.append(message)
         elif message.call_id not in by_id or by_id[message.call_id].content != message.content:
-            answers += _orphan(message)
+            answers += _render_orphan(message)
     return answers
 
 
-def _orphan(result: Message) -> list[Message]:
+def _render_orphan(result: Message) -> list[Message]:
     """Have the user say a result of no call; nothing for one without a word."""
     if not any(part.strip() if isinstance(part, str) else True for part in result.content):
         return []
@@ -198,14 +200,14 @@ def signatures(request: CanonicalRequest, value: Any, context: StepContext) -> t
     """
     own = context.request if context.request.LAYOUT is context.server.layout else None
     request, left_out = _drop_seals(request, own) if value == "anew" else (request, "")
-    messages = [_without_unsigned(message, *own.LAYOUT.signed) for message in request.messages] if own else ()
+    messages = [_drop_unsigned_reasoning(message, *own.LAYOUT.signed) for message in request.messages] if own else ()
     line = "{} without thoughts that nobody signed"
-    request, unsaid = with_messages(request, messages or request.messages, "past message", line)
+    request, unsaid = replace_messages(request, messages or request.messages, "past message", line)
     signed, line = _add_stand_in_seals(request, context)
     return signed, ", ".join(filter(None, [left_out, unsaid, line]))
 
 
-def _without_unsigned(message: Message, kind: str = "", signature: str = "") -> Message:
+def _drop_unsigned_reasoning(message: Message, kind: str = "", signature: str = "") -> Message:
     if not kind or message.role != "assistant":
         return message
 
@@ -217,7 +219,7 @@ def _without_unsigned(message: Message, kind: str = "", signature: str = "") -> 
     return bare if bare.content or bare.calls else message
 
 
-def without_seals_of_vtc(message: Message, own: Request) -> Message:
+def drop_vtc_seals(message: Message, own: Request) -> Message:
     """Leave out of a past message what the model thought, if VTC sealed that for a server of another API."""
     if message.role != "assistant" or not any(seal.startswith(MARK) for seal in own.seals(message)):
         return message
@@ -242,7 +244,7 @@ def _drop_seals(request: CanonicalRequest, own: Request | None) -> tuple[Canonic
         return bare if bare.content or bare.calls else message
 
     messages = map(drop_message_seals, request.messages)
-    return with_messages(request, messages, "past message", "{} without the signatures that the server refuses")
+    return replace_messages(request, messages, "past message", "{} without the signatures that the server refuses")
 
 
 def _add_stand_in_seals(request: CanonicalRequest, context: StepContext) -> tuple[CanonicalRequest, str]:
@@ -262,7 +264,7 @@ def _add_stand_in_seals(request: CanonicalRequest, context: StepContext) -> tupl
         first, *more = message.calls
         return replace(message, calls=(replace(first, before=(*first.before, Opaque(thought=stand_in))), *more))
 
-    return with_messages(
+    return replace_messages(
         request, map(sign_message, request.messages), "past call", "{} that nobody signed sent as such"
     )
 

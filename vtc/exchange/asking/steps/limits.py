@@ -14,9 +14,9 @@ from vtc.json_text import encode
 # The window of the model: Ollama's API is told how long it is, others are not asked for more than is left of it.
 
 
-PER_TOKEN = 3
+MIN_BYTES_PER_TOKEN = 3
 """Bytes of a prompt that are a token, at the least, of text that people and programs write."""
-LEAST = 8
+MIN_REPLY_SHARE = 8
 """A reply is left at least this part of the window: what is left is only estimated, and the server knows it."""
 
 
@@ -29,7 +29,7 @@ def context(request: CanonicalRequest, value: Any, context: StepContext) -> tupl
             return request, ""
         line = f"num_ctx {value} set" if "context" not in limits else "truncate false set"
         return replace(request, limits={**more, **limits}), line
-    left = max(value - size(request.messages, request.tools) // PER_TOKEN, value // LEAST)
+    left = max(value - count_bytes(request.messages, request.tools) // MIN_BYTES_PER_TOKEN, value // MIN_REPLY_SHARE)
     return _lower_limit(request, left)
 
 
@@ -47,7 +47,7 @@ def _lower_limit(request: CanonicalRequest, most: int) -> tuple[CanonicalRequest
     return replace(request, limits=limits), f"{MAX_TOKENS} {most}, as the server has room for no more"
 
 
-def size(messages: Iterable[Message], tools: Iterable[Tool]) -> int:
+def count_bytes(messages: Iterable[Message], tools: Iterable[Tool]) -> int:
     """Count the bytes of a prompt and its tools, images aside."""
     total = 0
     for message in messages:

@@ -34,7 +34,7 @@ type RequestStep = Callable[[CanonicalRequest, Any, StepContext], tuple[Canonica
 where they would wonder."""
 
 
-def with_messages(
+def replace_messages(
     request: CanonicalRequest, messages: Iterable[Message], noun: str, line: str
 ) -> tuple[CanonicalRequest, str]:
     """Put messages in the place of those of a request, one for one; `line` tells how many `noun` are others now.
@@ -46,7 +46,7 @@ def with_messages(
     return (replace(request, messages=messages), line.format(format_count(count, noun))) if count else (request, "")
 
 
-def said_in(message: Message, between: str) -> tuple[str | Opaque, ...]:
+def join_texts(message: Message, between: str) -> tuple[str | Opaque, ...]:
     """Join the texts of a message that stand side by side; the same parts if none do."""
     if len(message.content) < 2:
         return message.content
@@ -69,7 +69,7 @@ def join_messages(messages: Sequence[Message], between: str) -> Message:
     parts: list[str | Opaque] = []
     calls: list[ToolCall] = []
     for joining in messages:
-        message = _sealed_at_calls(joining) if calls else joining
+        message = _move_seals_to_calls(joining) if calls else joining
         begun = len(parts)
         for part in message.content:
             if isinstance(part, str) and 0 < begun == len(parts) and isinstance(parts[-1], str):
@@ -84,7 +84,7 @@ def join_messages(messages: Sequence[Message], between: str) -> Message:
     return Message(first.role, tuple(parts), tuple(calls), source=first.source, reasoning=reasoning, recalled=recalled)
 
 
-def _sealed_at_calls(message: Message) -> Message:
+def _move_seals_to_calls(message: Message) -> Message:
     """Put what was sealed ahead of the calls of a message to these, as its content will stand before other calls."""
     thoughts = tuple(part for part in message.content if isinstance(part, Opaque) and part.thought)
     if not (thoughts and message.calls):
@@ -95,7 +95,7 @@ def _sealed_at_calls(message: Message) -> Message:
     return replace(message, content=content, calls=calls)
 
 
-def may_join(messages: Sequence[Message]) -> bool:
+def can_join(messages: Sequence[Message]) -> bool:
     """True if nothing is lost: what was thought stands in fields of its own, of which a message has one."""
     return sum(bool(message.reasoning and message.source is not None) for message in messages) < 2
 
@@ -105,18 +105,18 @@ def may_join(messages: Sequence[Message]) -> bool:
 
 def turns(request: CanonicalRequest, _value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
     """Join messages of the model that follow each other."""
-    return joined_where(request, ("assistant",), " of the model")
+    return join_roles(request, ("assistant",), " of the model")
 
 
 _ROLE = operator.attrgetter("role")
 
 
-def joined_where(request: CanonicalRequest, roles: Collection[str], of: str = "") -> tuple[CanonicalRequest, str]:
+def join_roles(request: CanonicalRequest, roles: Collection[str], of: str = "") -> tuple[CanonicalRequest, str]:
     """Join neighbours of each of these roles."""
     out: list[Message] = []
     for role, some in groupby(request.messages, _ROLE):
         turn = [*some]
-        out += [join_messages(turn, "\n")] if role in roles and len(turn) > 1 and may_join(turn) else turn
+        out += [join_messages(turn, "\n")] if role in roles and len(turn) > 1 and can_join(turn) else turn
     if not (gone := len(request.messages) - len(out)):
         return request, ""
     return replace(request, messages=tuple(out)), f"{format_count(gone, 'message')}{of} joined to the one before"
@@ -127,7 +127,7 @@ def joined_where(request: CanonicalRequest, roles: Collection[str], of: str = ""
 
 def alternate(request: CanonicalRequest, _value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
     """Join them; results stay apart, as each answers a call."""
-    return joined_where(request, ("user", "assistant"))
+    return join_roles(request, ("user", "assistant"))
 
 
 # System messages: one at the beginning, and a place for those amid the conversation.
@@ -188,7 +188,7 @@ def developer(request: CanonicalRequest, _value: Any, context: StepContext) -> t
     """Call roles by their usual names."""
     usual = context.request.usual
     messages = [usual(message) if message.role == "system" else message for message in request.messages]
-    return with_messages(request, messages, "message", "{} of the developer sent as the system's")
+    return replace_messages(request, messages, "message", "{} of the developer sent as the system's")
 
 
 # Messages that say nothing.
@@ -214,7 +214,7 @@ def empty(request: CanonicalRequest, value: Any, context: StepContext) -> tuple[
     request = replace(request, messages=kept) if gone else request
     if blank_counts:
         return request, line
-    request, of_parts = with_messages(request, map(_without_blank, kept), "message", "blank texts left out of {}")
+    request, of_parts = replace_messages(request, map(_without_blank, kept), "message", "blank texts left out of {}")
     return request, ", ".join(filter(None, (line, of_parts)))
 
 
@@ -234,13 +234,13 @@ def nulls(request: CanonicalRequest, value: Any, context: StepContext) -> tuple[
     """Write an empty text for each; `wanted`: write null for a blank text beside calls."""
     if value == "wanted":
         messages = [_with_null(message, context) for message in request.messages]
-        return with_messages(request, messages, "blank content", "{} beside calls written as null")
+        return replace_messages(request, messages, "blank content", "{} beside calls written as null")
     is_null = context.request.is_null
     messages = [
         message if message.content or not is_null(message) else replace(message, content=("",))
         for message in request.messages
     ]
-    return with_messages(request, messages, "null content", "{} written as an empty text")
+    return replace_messages(request, messages, "null content", "{} written as an empty text")
 
 
 def _with_null(message: Message, context: StepContext) -> Message:
@@ -283,7 +283,7 @@ def _apart(messages: Sequence[Message]) -> Iterator[Message]:
 # Clients send an empty one to see whether a server is there, and show the model how it greeted.
 
 
-SOMETHING = "Hello."
+PLACEHOLDER_TEXT = "Hello."
 
 
 def something(request: CanonicalRequest, value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
@@ -293,13 +293,15 @@ def something(request: CanonicalRequest, value: Any, _context: StepContext) -> t
     if rest and (value != "first" or rest[0].role == "user"):
         return request, ""
     reason = "the model speaks first" if rest else "the request has no message"
-    return replace(request, messages=(*head, Message("user", (SOMETHING,)), *rest)), f"{reason}: {SOMETHING!r} added"
+    return replace(
+        request, messages=(*head, Message("user", (PLACEHOLDER_TEXT,)), *rest)
+    ), f"{reason}: {PLACEHOLDER_TEXT!r} added"
 
 
 # A reply that the model is to go on with (a prefill), and what is left of a conversation that a client cut.
 
 
-CONTINUE = "Continue your last message where it ends, and repeat nothing of it."
+CONTINUE_TEXT = "Continue your last message where it ends, and repeat nothing of it."
 
 
 def user_last(request: CanonicalRequest, _value: Any, _context: StepContext) -> tuple[CanonicalRequest, str]:
@@ -308,7 +310,7 @@ def user_last(request: CanonicalRequest, _value: Any, _context: StepContext) -> 
     if last is None or last.role != "assistant" or last.calls:
         return request, ""
     line = "the model spoke last: the user asks it to go on"
-    return replace(request, messages=(*request.messages, Message("user", (CONTINUE,)))), line
+    return replace(request, messages=(*request.messages, Message("user", (CONTINUE_TEXT,)))), line
 
 
 # Contents that are lists of texts, where a template adds them to a text.
@@ -321,10 +323,10 @@ def text(request: CanonicalRequest, _value: Any, context: StepContext) -> tuple[
         plain = context.request.as_text(message)
         if message.role == "tool" and plain is message:
             return message
-        content = said_in(message, "\n\n" if message.role == "system" else "\n")
+        content = join_texts(message, "\n\n" if message.role == "system" else "\n")
         return plain if content is message.content else replace(plain, content=content)
 
-    return with_messages(
+    return replace_messages(
         request, map(render_as_text, request.messages), "list", "{} of text parts joined into one text"
     )
 
@@ -378,4 +380,4 @@ def billing(request: CanonicalRequest, _value: Any, context: StepContext) -> tup
         return replace(message, content=tuple(part for part in parts if part is not None))
 
     messages = [without(message) if message.role == "system" else message for message in request.messages]
-    return with_messages(request, messages, "", "the billing line left out")
+    return replace_messages(request, messages, "", "the billing line left out")

@@ -25,7 +25,7 @@ from vtc.json_schema import normalize_type, resolve_reference
 from vtc.json_text import encode
 from vtc.profiles.document import format_count
 
-NARROWS = frozenset(
+NARROWING_KEYWORDS = frozenset(
     (
         *("pattern", "format", "minLength", "maxLength", "contentEncoding", "contentMediaType"),
         *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
@@ -34,7 +34,7 @@ NARROWS = frozenset(
     )
 )
 """What only narrows a value whose type is said besides."""
-_SAID = NARROWS | {"const", "default"}
+_SAID = NARROWING_KEYWORDS | {"const", "default"}
 """What servers of few words refuse, and the model is told in words."""
 _UNIONS = ("anyOf", "oneOf")
 _INSIDE = frozenset(("properties", "items", "additionalProperties", "prefixItems", "anyOf", "oneOf", "allOf"))
@@ -43,16 +43,16 @@ _ANYWHERE = _INSIDE | {"$defs", "definitions", "patternProperties", "not", "if",
 _BY_NAME = frozenset(("properties", "patternProperties", "$defs", "definitions"))
 _NOT_ON_TOP = ("anyOf", "oneOf", "allOf", "enum", "not")
 """What OpenAI and Anthropic refuse beside the type of the parameters."""
-_LOOKED_AT = NARROWS | {"$ref", "$defs", "definitions", *_UNIONS}
-MOST_DEPTH = 12
+_LOOKED_AT = NARROWING_KEYWORDS | {"$ref", "$defs", "definitions", *_UNIONS}
+MAX_SCHEMA_DEPTH = 12
 """Schemas within schemas beyond which any value may stand: a schema may refer to itself without end."""
-MOST_PARTS = 2000
+MAX_SUBSCHEMAS = 2000
 """Schemas within one that are looked at."""
-MOST_PARTS_OF_ALL = 12000
+MAX_SUBSCHEMAS_OF_ALL = 12000
 """Schemas within those of all tools that are looked at."""
-MOST_TOLD = 6
+MAX_REPORTED_TOOLS = 6
 """Tools that are named in the report."""
-MOST_HINT = 400
+MAX_HINT_CHARACTERS = 400
 """Characters of what is said in a description instead of one keyword."""
 
 
@@ -61,9 +61,9 @@ def schemas(request: CanonicalRequest, value: Any, _context: StepContext) -> tup
     tools: list[Tool] = []
     lines: list[str] = []
     left_out: list[str] = []
-    left = MOST_PARTS_OF_ALL
+    left = MAX_SUBSCHEMAS_OF_ALL
     for tool in request.tools:
-        written = _write_cached(tool.parameters, value, min(left, MOST_PARTS))
+        written = _write_cached(tool.parameters, value, min(left, MAX_SUBSCHEMAS))
         if not written.is_object and tool.name != request.choice:
             left_out.append(tool.name)
             continue
@@ -72,7 +72,7 @@ def schemas(request: CanonicalRequest, value: Any, _context: StepContext) -> tup
             lines.append(f"{tool.name}: {', '.join(written.gone)}" if written.gone else tool.name)
             tool = replace(tool, parameters=written.parameters)
         tools.append(tool)
-    shown = "; ".join(lines[:MOST_TOLD]) + "; …" * (len(lines) > MOST_TOLD)
+    shown = "; ".join(lines[:MAX_REPORTED_TOOLS]) + "; …" * (len(lines) > MAX_REPORTED_TOOLS)
     told = [f"{format_count(len(lines), 'schema')} simplified ({shown})"] if lines else []
     if left_out:
         told.append(f"not offered, as their arguments are no object: {', '.join(left_out)}")
@@ -97,7 +97,7 @@ def _write_cached(parameters: Json, words: Any, most: int) -> _WrittenParameters
         writer = SchemaWriter(parameters, most=most)
         new = writer.write(words)
         is_object = _is_object(parameters) and _is_object(new)
-        return _WrittenParameters(None if new is parameters else new, tuple(writer.gone), writer.parts, is_object)
+        return _WrittenParameters(None if new is parameters else new, tuple(writer.dropped), writer.parts, is_object)
 
     return COMPILED_PATTERNS.get_or_make(
         (SchemaWriter, source, words, most), make, lambda _: BYTES_PER_PATTERN_CHARACTER * len(source)
@@ -113,13 +113,13 @@ def _is_object(schema: Json) -> bool:
 class SchemaWriter:
     """Writes one schema in the words of a server."""
 
-    def __init__(self, root: Json, *, most: int = MOST_PARTS) -> None:
+    def __init__(self, root: Json, *, most: int = MAX_SUBSCHEMAS) -> None:
         self.root = root
-        self.gone: dict[str, None] = {}
+        self.dropped: dict[str, None] = {}
         """What was left out, or is said otherwise."""
         self.parts = 0
         """Schemas that were looked at."""
-        self._most = min(most, MOST_PARTS)
+        self._most = min(most, MAX_SUBSCHEMAS)
 
     def write(self, words: Any) -> Any:
         """Write the parameters of a tool; return the very schema if there is nothing to it."""
@@ -160,14 +160,14 @@ class SchemaWriter:
             shared = [name for name in _list_required(members[0]) if all(name in _list_required(m) for m in members)]
             if required := dict.fromkeys([*_list_required(own), *shared]):
                 own["required"] = [*required]
-        self.gone.update(dict.fromkeys(gone))
+        self.dropped.update(dict.fromkeys(gone))
         hints = {key: flat[key] for key in gone}
         return _with_hints(own, hints)
 
     def _take(self, schema: Any, within: tuple[str, ...]) -> bool:
         """Count a schema; False for what is none, and beyond the bounds."""
         self.parts += 1
-        return isinstance(schema, Mapping) and self.parts <= self._most and len(within) <= MOST_DEPTH
+        return isinstance(schema, Mapping) and self.parts <= self._most and len(within) <= MAX_SCHEMA_DEPTH
 
     def _conjunction(self, schema: Json, within: tuple[str, ...]) -> dict[str, Any]:
         """Put together what a schema refers to, what it says, and what all of it must fit (`allOf`).
@@ -181,7 +181,7 @@ class SchemaWriter:
                 continue
             both = [part[key] for key in ("allOf",) if isinstance(part.get(key), list)]
             parts = [*((inner, (*path, "allOf")) for inners in both for inner in inners), *parts]
-            self.gone.update(dict.fromkeys(key for key in ("allOf", "$ref") if key in part))
+            self.dropped.update(dict.fromkeys(key for key in ("allOf", "$ref") if key in part))
             if "$ref" in part and (reference := str(part["$ref"])) not in path:
                 parts.insert(0, (resolve_reference(self.root, reference), (*path, reference)))
             says = {key: value for key, value in part.items() if key not in ("allOf", "$ref")}
@@ -205,13 +205,13 @@ class SchemaWriter:
         }
         schema = self._move_type_into_members({**schema, **inside} if inside else schema)
         if isinstance(entries := schema.get("items"), list):
-            self.gone["items"] = None
+            self.dropped["items"] = None
             rest = schema.get("additionalItems")
             schema = {key: value for key, value in schema.items() if key != "additionalItems"}
             more = {"items": rest} if isinstance(rest, Mapping) else _open_list(schema, rest, entries)
             schema = {**schema, "prefixItems": entries, **more}
         elif "array" in _kinds(schema) and not isinstance(entries, Mapping):
-            self.gone["items"] = None
+            self.dropped["items"] = None
             schema = {**schema, **_open_list(schema, entries, schema.get("prefixItems"))}
         return schema
 
@@ -220,7 +220,7 @@ class SchemaWriter:
         members, kind = schema.get("anyOf"), schema.get("type")
         if not isinstance(members, list) or not isinstance(kind, str) or not all(map(_is_mapping, members)):
             return schema
-        self.gone["anyOf"] = None
+        self.dropped["anyOf"] = None
         typed = [member if "type" in member or "$ref" in member else {"type": kind, **member} for member in members]
         return {**{key: value for key, value in schema.items() if key != "type"}, "anyOf": typed}
 
@@ -236,8 +236,8 @@ class SchemaWriter:
         if not isinstance(schema, Mapping):
             return dict(_ANY_VALUE) if schema is True else schema
         reference = schema.get("$ref")
-        if len(within) > MOST_DEPTH or self.parts > self._most or reference in within:
-            self.gone["depth"] = None
+        if len(within) > MAX_SCHEMA_DEPTH or self.parts > self._most or reference in within:
+            self.dropped["depth"] = None
             simple = there if isinstance(there := resolve_reference(self.root, reference), Mapping) else schema
             return _of_types(_kinds(simple) if within else ["object"])  # arguments are one
         depth, within = len(within), (*within, reference if isinstance(reference, str) else "")
@@ -246,11 +246,11 @@ class SchemaWriter:
         simple = schema if is_simple else self._simplify(schema, optional=optional or depth == 0)
         simple = self._inside(simple, within)
         if not (part or simple.keys() & _TYPED):
-            self.gone["no type"] = None
+            self.dropped["no type"] = None
             simple = {**simple, **_of_types(["object"] if depth == 0 else _kinds(simple))}
         if depth == 0 and simple.get("type") == "object" and "properties" not in simple:
             simple = {**simple, "properties": {}}
-        if depth == 0 and "$ref" in self.gone:
+        if depth == 0 and "$ref" in self.dropped:
             simple = {key: value for key, value in simple.items() if key not in ("$defs", "definitions")}
         return simple
 
@@ -281,7 +281,7 @@ class SchemaWriter:
     def _simplify(self, schema: Json, *, optional: bool) -> Json:
         """Simplify a schema, but not those inside."""
         flat = self._flat(schema, optional=optional)
-        lost = {key: value for key, value in flat.items() if key in NARROWS}
+        lost = {key: value for key, value in flat.items() if key in NARROWING_KEYWORDS}
         kinds = flat.get("type")
         others = [value for value in kinds if value != "null"] if isinstance(kinds, list) else []
         if flat is schema and not lost and len(others) != 1:
@@ -291,8 +291,8 @@ class SchemaWriter:
             out["additionalProperties"] = True
         if len(others) == 1:
             out["type"] = others[0]
-            self.gone["null"] = None
-        self.gone.update(dict.fromkeys(lost))
+            self.dropped["null"] = None
+        self.dropped.update(dict.fromkeys(lost))
         out = _with_hints(out, lost)
         if len(others) == 1 and isinstance(kinds, list) and "null" in kinds and not optional:
             about = _get_description(out)
@@ -301,9 +301,9 @@ class SchemaWriter:
 
     def _flat(self, schema: Json, *, optional: bool) -> Json:
         """Resolve a reference, and a union of which only one member is not null; null goes from what is `optional`."""
-        for _ in range(MOST_DEPTH):
+        for _ in range(MAX_SCHEMA_DEPTH):
             if "$ref" in schema:
-                self.gone["$ref"] = None
+                self.dropped["$ref"] = None
                 there = resolve_reference(self.root, schema["$ref"])
                 rest = {key: value for key, value in schema.items() if key != "$ref"}
                 schema = _both(there, rest) if isinstance(there, Mapping) else rest
@@ -315,7 +315,7 @@ class SchemaWriter:
                 break
             if len(schema[key]) > 1 and not optional:
                 break
-            self.gone[key] = None
+            self.dropped[key] = None
             schema = _both(others[0], {name: value for name, value in schema.items() if name != key})
         return schema
 
@@ -325,20 +325,20 @@ class SchemaWriter:
         """Write any schema. What is `optional` need not take null, as it may be missing."""
         schema = schema if isinstance(schema, Mapping) else {}
         if not self._take(schema, within) or schema.get("$ref") in within:
-            self.gone["depth"] = None
+            self.dropped["depth"] = None
             kinds = _kinds(schema) or _kinds(resolve_reference(self.root, schema.get("$ref")))
             return self._any_of([_BARE[kind] for kind in kinds or _ANY], {}, optional=optional)
         flat = self._conjunction(schema, within)
         within = (*within, str(schema.get("$ref") or ""))
         kinds, union = _kinds(flat), _union(flat)
         if kinds:
-            self.gone.update({"type": None} if isinstance(flat.get("type"), list) else {})
+            self.dropped.update({"type": None} if isinstance(flat.get("type"), list) else {})
             about = _get_description(flat)
             bare = {key: value for key, value in flat.items() if key not in about}
             return self._any_of([self._write_typed(kind, bare, within) for kind in kinds], about, optional=optional)
-        self.gone.update(dict.fromkeys(key for key in _UNIONS if key in flat) if union else {"no type": None})
+        self.dropped.update(dict.fromkeys(key for key in _UNIONS if key in flat) if union else {"no type": None})
         hints = {key: value for key, value in flat.items() if key in _SAID}
-        self.gone.update(dict.fromkeys(hints))
+        self.dropped.update(dict.fromkeys(hints))
         some = [self._plain(member, within, optional=False) for member in union] or [_BARE[kind] for kind in _ANY]
         return self._any_of(some, _with_hints(_get_description(flat), hints), optional=optional)
 
@@ -349,7 +349,7 @@ class SchemaWriter:
         members = [member for member in kept if member["type"] != "null"]
         nulls = [member for member in kept if member["type"] == "null"][:1]
         if nulls and members and optional:
-            self.gone["null"] = None
+            self.dropped["null"] = None
         members += nulls if not (members and optional) else []
         if description := about.get("description"):
             own = members[0].get("description")
@@ -371,7 +371,7 @@ class SchemaWriter:
                 hints["enum"] = choices
         if kind == "array":
             out["items"] = self._entries(schema, within)
-        self.gone.update(dict.fromkeys(hints))
+        self.dropped.update(dict.fromkeys(hints))
         return _with_hints({**out, **_get_description(schema)}, hints)
 
     def _entries(self, schema: Json, within: tuple[str, ...]) -> Json:
@@ -380,7 +380,7 @@ class SchemaWriter:
         if isinstance(rest, list):
             rest, first = schema.get("additionalItems"), rest
         some = [*first] if isinstance(first, list) else []
-        self.gone.update(dict.fromkeys(["prefixItems"] * bool(some) + ["items"] * (not rest and not some)))
+        self.dropped.update(dict.fromkeys(["prefixItems"] * bool(some) + ["items"] * (not rest and not some)))
         some += [] if some and rest is False else [rest]
         return self._any_of([self._plain(entry, within, optional=False) for entry in some], {}, optional=False)
 
@@ -396,7 +396,7 @@ class SchemaWriter:
         hints = {key: value for key, value in flat.items() if key in _SAID}
         if isinstance(more := flat.get("additionalProperties"), Mapping) and more:
             hints["additionalProperties"] = more
-        self.gone.update(dict.fromkeys(key for key in flat if key not in _OF_OBJECTS))
+        self.dropped.update(dict.fromkeys(key for key in flat if key not in _OF_OBJECTS))
         out = {"type": "object", "properties": properties, **({"required": needed} if needed else {})}
         return _with_hints({**out, **_get_description(flat)}, hints)
 
@@ -530,7 +530,7 @@ def _kind_of(value: Any) -> str:
 def _with_hints(schema: Json, hints: Json) -> dict[str, Any]:
     """Say in the description what cannot be said otherwise."""
     texts = {key: _short(value) for key, value in hints.items() if not (key == "default" and value is None)}
-    words = [f"{key}: {text}" for key, text in texts.items() if len(text) <= MOST_HINT]
+    words = [f"{key}: {text}" for key, text in texts.items() if len(text) <= MAX_HINT_CHARACTERS]
     if not words:
         return {**schema}
     description, hint = str(schema.get("description") or ""), f"({'; '.join(words)})"

@@ -18,7 +18,7 @@ from vtc.profiles.planner import Constraining
 # Tools for a conversation that holds calls and declares none, as agents send it to be summed up.
 
 
-CALLED = "Was called before in this conversation. It cannot be called now."
+CALLED_BEFORE = "Was called before in this conversation. It cannot be called now."
 
 
 def declare_called_tools(request: CanonicalRequest, _value: Any, context: StepContext) -> tuple[CanonicalRequest, str]:
@@ -26,7 +26,9 @@ def declare_called_tools(request: CanonicalRequest, _value: Any, context: StepCo
     if request.tools or context.request.offer.declared:
         return request, ""
     named = (name for message in request.messages for name in (*(call.name for call in message.calls), _of(message)))
-    tools = tuple(Tool(name, CALLED, {"type": "object", "properties": {}}) for name in dict.fromkeys(named) if name)
+    tools = tuple(
+        Tool(name, CALLED_BEFORE, {"type": "object", "properties": {}}) for name in dict.fromkeys(named) if name
+    )
     if not tools:
         return request, ""
     return replace(request, tools=tools), f"{format_count(len(tools), 'tool')} declared that the conversation calls"
@@ -110,7 +112,7 @@ def _has_members(schema: Schema) -> bool:
     return bool(json_schema.resolve_schema(schema, schema).get("properties"))
 
 
-MOST_DEPTH = 12
+MAX_STRICT_DEPTH = 12
 """Schemas within schemas of tools that are closed."""
 
 
@@ -127,7 +129,7 @@ def close_objects(schema: Any) -> Mapping[str, Any] | None:
 
 
 def _close(schema: Any, depth: int) -> Mapping[str, Any]:
-    if depth > MOST_DEPTH or not isinstance(schema, Mapping):
+    if depth > MAX_STRICT_DEPTH or not isinstance(schema, Mapping):
         raise _OpenObject
     declared = schema.get("properties")
     is_object = declared is not None or schema.get("type") == "object"

@@ -1,6 +1,6 @@
 """Learn from a server's refusal: from its message, whatever its status, the step without which it was refused.
 
-The words of servers stand in `refusals.yaml`, with their sources.
+The words of servers stand in `rejections.yaml`, with their sources.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import msgspec
 
 from vtc.events import MAX_TOKENS
 from vtc.exchange.asking.corrections import Correction
-from vtc.exchange.asking.window import is_full, is_limited, tokens
-from vtc.exchange.asking.words import Expressions, RefusalWords, number, pattern
+from vtc.exchange.asking.window import is_full, is_limited, read_token_counts
+from vtc.exchange.asking.words import Expressions, RejectionWords, compile_any, find_number
 from vtc.guards.patterns import Expression, naming
 from vtc.profiles.document import table
 from vtc.profiles.planner import API, REPLANNED, SAME
 from vtc.profiles.schema import Ready
 
 
-class LessonRow(RefusalWords, frozen=True, kw_only=True):
+class QuirkRow(RejectionWords, frozen=True, kw_only=True):
     """The words by which they refuse a request, and the steps that this teaches, by name and value."""
 
     steps: dict[str, Any]
@@ -47,21 +47,21 @@ class LimitWords(Expressions, frozen=True, kw_only=True):
     most: Expression
 
 
-class Refusals(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class RejectionTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The words of servers that refuse a request."""
 
-    lessons: tuple[LessonRow, ...]
-    grammars: RefusalWords
+    lessons: tuple[QuirkRow, ...]
+    grammars: RejectionWords
     limit: LimitWords
 
 
 @cache
-def _refusals() -> Refusals:
-    """Read `refusals.yaml`: no request needs it, only a refusal."""
-    return table(Path(__file__).with_suffix(".yaml"), Refusals)
+def _read_table() -> RejectionTable:
+    """Read `rejections.yaml`: no request needs it, only a refusal."""
+    return table(Path(__file__).with_suffix(".yaml"), RejectionTable)
 
 
-_STRONGER: Mapping[Any, tuple[str, ...]] = {
+_STRONGER_VALUES: Mapping[Any, tuple[str, ...]] = {
     True: ("parts", "anew", "first"),
     "folded": ("user",),
     "object": ("grammar", "plain"),
@@ -70,12 +70,12 @@ _STRONGER: Mapping[Any, tuple[str, ...]] = {
     **dict.fromkeys(("openai-responses", "openai-chat"), (SAME,)),
 }
 """By the value of a step, those that do the same and more: what teaches both must not go from one to the other."""
-_NOT_OF_THE_REQUEST = (401, 402, 403, 405, 408, 429, 502, 503, 504)
+_UNRELATED_STATUSES = (401, 402, 403, 405, 408, 429, 502, 503, 504)
 """Statuses of what no other request would mend."""
-_NOTHING_THERE = (404, 405, 501)
+_API_MISSING_STATUSES = (404, 405, 501)
 """Statuses of an API that a server has not."""
-_NOT_UNDERSTOOD = (400, 422, 501)
-GRAMMARS = ("constrain", "strict")
+_FIELD_UNKNOWN_STATUSES = (400, 422, 501)
+GRAMMAR_STEPS = ("constrain", "strict")
 """The steps that have the server decode by a grammar: any refusal may be due to them."""
 
 
@@ -83,7 +83,7 @@ _QUOTES = re.compile(r"(?<!\w)[`'\"“”‘’]+|[`'\"“”‘’]+(?!\w)")
 """Quotes around what is named: some servers write them, and some do not."""
 
 
-class Lesson(NamedTuple):
+class LearnedSteps(NamedTuple):
     """The steps that a refusal teaches, by name."""
 
     steps: Mapping[str, Any]
@@ -101,14 +101,14 @@ def describe_steps(steps: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def lesson(
+def learn_steps(
     status: int,
     message: str,
     known: Mapping[str, Any],
     named: Callable[[], Mapping[str, Correction]] = dict,
     more: Sequence[str] = (),
     asked: str = "",
-) -> Lesson | None:
+) -> LearnedSteps | None:
     """Read a server's refusal; None if it teaches nothing but what is `known`: steps that were taken.
 
     `named` reads what it names of the request; that comes last, as a field may be named for what a step mends. `more`
@@ -119,51 +119,51 @@ def lesson(
     for text in (message, *more):
         texts.setdefault(_QUOTES.sub("", " ".join(text.split())), text)
     as_said, spellings = [*texts.values()], [*dict.fromkeys((*texts.values(), *texts))]
-    if status in _NOTHING_THERE and known.get(API) not in (None, SAME):
-        return Lesson({API: SAME})
-    if status in _NOT_OF_THE_REQUEST or any(map(is_limited, as_said)):
+    if status in _API_MISSING_STATUSES and known.get(API) not in (None, SAME):
+        return LearnedSteps({API: SAME})
+    if status in _UNRELATED_STATUSES or any(map(is_limited, as_said)):
         return None
-    if of_limit := next(filter(None, (_of_limit(text, known) for text in as_said)), None):
+    if of_limit := next(filter(None, (_learn_limit(text, known) for text in as_said)), None):
         return of_limit if of_limit.steps else None
     if any(map(is_full, as_said)):
         return None
-    grammar = next((step for step in GRAMMARS if known.get(step)), "")
-    if grammar and any(map(pattern(*_refusals().grammars.words).search, spellings)):
-        return Lesson({grammar: False})
-    rows = [row for row in _refusals().lessons if not (row.asked and asked) or row.asked == asked]
-    if of_row := _of_rows((row for row in rows if not row.last), spellings, known):
+    grammar = next((step for step in GRAMMAR_STEPS if known.get(step)), "")
+    if grammar and any(map(compile_any(*_read_table().grammars.words).search, spellings)):
+        return LearnedSteps({grammar: False})
+    rows = [row for row in _read_table().lessons if not (row.asked and asked) or row.asked == asked]
+    if of_row := _match_rows((row for row in rows if not row.last), spellings, known):
         return of_row
     if corrections := named():
-        return Lesson(corrections, kept=all(correction.kept for correction in corrections.values()))
-    if of_row := _of_rows((row for row in rows if row.last), spellings, known):
+        return LearnedSteps(corrections, kept=all(correction.kept for correction in corrections.values()))
+    if of_row := _match_rows((row for row in rows if row.last), spellings, known):
         return of_row
     # A server that does not know the field says so in any words.
-    return Lesson({grammar: False}) if grammar and status in _NOT_UNDERSTOOD else None
+    return LearnedSteps({grammar: False}) if grammar and status in _FIELD_UNKNOWN_STATUSES else None
 
 
-def _of_rows(rows: Iterable[LessonRow], spellings: Sequence[str], known: Mapping[str, Any]) -> Lesson | None:
+def _match_rows(rows: Iterable[QuirkRow], spellings: Sequence[str], known: Mapping[str, Any]) -> LearnedSteps | None:
     """Find the first of the rows whose words fit and that holds a step that is not known yet."""
     for row in rows:
         steps = {
             name: value
             for name, value in row.steps.items()
-            if known.get(name) not in (value, *_STRONGER.get(value, ()))
+            if known.get(name) not in (value, *_STRONGER_VALUES.get(value, ()))
         }
-        if steps and any(map(pattern(*row.words).search, spellings)):
-            return Lesson(steps, kept=row.kept)
+        if steps and any(map(compile_any(*row.words).search, spellings)):
+            return LearnedSteps(steps, kept=row.kept)
     return None
 
 
-def _of_limit(message: str, known: Mapping[str, Any]) -> Lesson | None:
+def _learn_limit(message: str, known: Mapping[str, Any]) -> LearnedSteps | None:
     """Read what a text says of the limit on the reply, or of the window beside it; None if it says nothing of that."""
-    limit = _refusals().limit
-    names_limit = pattern(limit.named).search(message)
-    window, prompt, partly = tokens(message)
+    limit = _read_table().limit
+    names_limit = compile_any(limit.named).search(message)
+    window, prompt, partly = read_token_counts(message)
     if partly and window and names_limit:
-        return Lesson({"context": window} if known.get("context") != window else {})
+        return LearnedSteps({"context": window} if known.get("context") != window else {})
     if window and prompt and names_limit:
         # What is left is known for this request; for others it is estimated.
-        return Lesson({"context": window}, window - prompt) if window > prompt else Lesson({})
-    if most := number(message, limit.most):
-        return Lesson({MAX_TOKENS: most} if known.get(MAX_TOKENS) != most else {})
+        return LearnedSteps({"context": window}, window - prompt) if window > prompt else LearnedSteps({})
+    if most := find_number(message, limit.most):
+        return LearnedSteps({MAX_TOKENS: most} if known.get(MAX_TOKENS) != most else {})
     return None

@@ -53,20 +53,20 @@ from vtc.profiles.document import format_count
 from vtc.profiles.memory import Memory
 from vtc.scrub import format_exception
 
-MOST = 1 << 20
+MAX_REASONING_CHARACTERS = 1 << 20
 """Characters of the reasoning of one turn beyond which it is not kept."""
 _REMINDER = re.compile(r"<system-reminder>.*?(?:</system-reminder>|(?P<unclosed>\Z))", re.S)
 """What agents add to the last message of a request, and take out of it in the next. One that never ends is found once,
 at the first opener, so that a page of openers is not searched to its end from each."""
-MOST_UNREAD = 512
+MAX_UNREAD_TEXTS = 512
 """Pieces of text that wait until they are counted together."""
 _CHARACTER = re.compile(r"\S\s*")
 _sorted = msgspec.json.Encoder(order="sorted").encode
-_SEVERAL = ""
+_AMBIGUOUS = ""
 """Stands for turns that differ in what the client lost, where all else is the same."""
 
 
-class PlacedThought(msgspec.Struct, frozen=True):
+class PlacedReasoning(msgspec.Struct, frozen=True):
     """A thought that its server sealed, and its place."""
 
     thought: Thought
@@ -90,7 +90,7 @@ class Turn(msgspec.Struct, frozen=True):
     """One turn of a model."""
 
     thought: str = ""
-    sealed: tuple[PlacedThought, ...] = ()
+    sealed: tuple[PlacedReasoning, ...] = ()
     wrote: str = ""
     """All that it wrote besides; empty where that need not come back."""
     said: str = ""
@@ -102,14 +102,14 @@ class Turn(msgspec.Struct, frozen=True):
         return sum(map(len, (self.thought, self.wrote, self.said))) + sum(thought.size for thought in self.sealed)
 
 
-class Reminded(msgspec.Struct, frozen=True):
+class RemindedTurn(msgspec.Struct, frozen=True):
     """The first reply of a turn that ended without a word, and what the model was told then: its client sees neither
     apart from the reply after them."""
 
     said: str
     messages: tuple[Message, ...]
 
-    def after(self, turn: Sequence[Message]) -> list[Message] | None:
+    def strip_first_reply(self, turn: Sequence[Message]) -> list[Message] | None:
         """Return what a turn, as the client has it, said after the first reply; None if it does not begin with that."""
         left, out = drop_whitespace(self.said), list[Message]()
         for message in turn:
@@ -143,7 +143,7 @@ def _match_prefix(text: str, squeezed: str) -> int | None:
     return len(text)
 
 
-class PastThoughts:
+class ReasoningStore:
     """Gives thoughts back to one request, and keeps those of its reply."""
 
     def __init__(
@@ -164,15 +164,15 @@ class PastThoughts:
         self.recalls = recalls
         self.as_text = as_text
         self.reminds = reminds
-        self.asked_last = False
+        self.reminded_last = False
         """True if it was asked again in its last turn, and made no call."""
-        self._memory = memory.thoughts
+        self._memory = memory.reasoning
         self._learned = memory.get_learned(*whose, model, "thoughts")
         self._of = repr((*whose, model)).encode("utf-8", "surrogatepass")
         self._said = b""
         """The digest of the conversation that this request sends."""
 
-    def given_back(
+    def restore(
         self, request: Request, field: str | None, seals: SealKey | None, lines: list[str]
     ) -> Sequence[Message]:
         """Return the conversation with what the model thought, where that is lost; its own messages if it is nowhere.
@@ -184,7 +184,7 @@ class PastThoughts:
         changed: dict[int, tuple[Message, ...]] = {}
         given = 0
         so_far = hashlib.blake2b(self._of, digest_size=32)
-        for place, turn in _turns(messages):
+        for place, turn in _split_turns(messages):
             first, own = self._split_reminded(so_far.digest(), turn)
             said = own[0].text if len(own) == 1 else None
             is_model = self._memory.size and own and turn[0].role == "assistant"
@@ -193,7 +193,7 @@ class PastThoughts:
                 given += is_lost
                 # A client of another API may have no place for each of them, though it brings all.
                 if is_lost or (known.sealed and seals):
-                    own = self._with(request, own, known, field)
+                    own = self._restore_turn(request, own, known, field)
                 if self.as_text and known.wrote and said is not None and drop_whitespace(said) == known.said:
                     own = [_as_written(own[0], known.wrote)]
             if first or own is not turn:
@@ -203,7 +203,7 @@ class PastThoughts:
                     so_far.update(part)
         self._said = so_far.digest()
         if self.reminds and self._memory.get(_derive_retry_key(self._said)):
-            self._memory.store(_derive_retry_key(self._said), _SEVERAL, 0)  # the reply to come is another one
+            self._memory.store(_derive_retry_key(self._said), _AMBIGUOUS, 0)  # the reply to come is another one
         if not changed:
             return messages
         if given:
@@ -215,24 +215,24 @@ class PastThoughts:
         if not self.reminds or turn[0].role != "assistant":
             return (), turn
         known = self._memory.get(_derive_retry_key(so_far))
-        rest = known.after(turn) if isinstance(known, Reminded) else None
-        self.asked_last = rest is not None and not any(message.calls for message in turn)
-        return (known.messages, rest) if isinstance(known, Reminded) and rest is not None else ((), turn)
+        rest = known.strip_first_reply(turn) if isinstance(known, RemindedTurn) else None
+        self.reminded_last = rest is not None and not any(message.calls for message in turn)
+        return (known.messages, rest) if isinstance(known, RemindedTurn) and rest is not None else ((), turn)
 
-    def remind(self, said: str, messages: tuple[Message, ...]) -> None:
+    def store_reminder(self, said: str, messages: tuple[Message, ...]) -> None:
         """Keep that the model, which `said` that much, was told something amid its turn: with these messages."""
         self._memory.store(
-            _derive_retry_key(self._said), Reminded(said, messages), 4 * sum(len(one.text) for one in messages)
+            _derive_retry_key(self._said), RemindedTurn(said, messages), 4 * sum(len(one.text) for one in messages)
         )
 
     def _find_turn(self, conversation: bytes, turn: Sequence[Message]) -> Turn | None:
         """Find what is kept of a turn."""
         calls = [call for message in turn for call in message.calls]
-        text = SaidText("".join(message.text for message in turn)).digest if not calls else b""
-        known = self._memory.get(_key(conversation, calls, text))
+        text = DeliveredText("".join(message.text for message in turn)).digest if not calls else b""
+        known = self._memory.get(_derive_turn_key(conversation, calls, text))
         return known if isinstance(known, Turn) else None
 
-    def _with(self, request: Request, turn: Sequence[Message], known: Turn, field: str | None) -> list[Message]:
+    def _restore_turn(self, request: Request, turn: Sequence[Message], known: Turn, field: str | None) -> list[Message]:
         """Write a turn with what is known of it, in the place of what the client sends of that."""
         at = next((at for at, message in enumerate(turn) if message.calls), 0)
         bare = [request.without_thoughts(message) for message in turn]
@@ -240,7 +240,7 @@ class PastThoughts:
         is_signed = any(placed.thought.signature for placed in known.sealed)
         own = "" if is_signed else "".join(message.reasoning for message in turn)
         bare[at] = replace(bare[at], reasoning=known.thought or own, recalled=bool(known.thought))
-        out = place_thoughts(bare, known.sealed)
+        out = place_reasoning(bare, known.sealed)
         return [request.with_thoughts(message, field) for message in out] if field else out
 
     def _is_lost(self, request: Request, turn: Sequence[Message], known: Turn, seals: SealKey | None) -> bool:
@@ -251,7 +251,7 @@ class PastThoughts:
         is_told = any(message.reasoning for message in turn)
         return bool(known.sealed) or (self.recalls and bool(known.thought) and not is_told)
 
-    def keep(self, turn: Turn, field: str, calls: Sequence[ToolCall], text: bytes) -> None:
+    def store_turn(self, turn: Turn, field: str, calls: Sequence[ToolCall], text: bytes) -> None:
         """Keep a reply to this request, which made these calls, as the client was given them.
 
         `text` is the digest of what it said, which tells replies without calls apart.
@@ -260,13 +260,13 @@ class PastThoughts:
         # Some clients send no ids back.
         without_ids = [ToolCall(call.name, call.arguments) for call in calls]
         for some in (calls, without_ids) if calls else ((),):
-            key = _key(self._said, some, b"" if calls else text)
+            key = _derive_turn_key(self._said, some, b"" if calls else text)
             known = self._memory.get(key)
-            kept = turn if known in (None, turn) else _SEVERAL
+            kept = turn if known in (None, turn) else _AMBIGUOUS
             self._memory.store(key, kept, 4 * turn.size)
 
 
-def place_thoughts(turn: Sequence[Message], thoughts: Sequence[PlacedThought]) -> list[Message]:
+def place_reasoning(turn: Sequence[Message], thoughts: Sequence[PlacedReasoning]) -> list[Message]:
     """Put thoughts into a turn, in their places."""
     before = deque(thought for thought in thoughts if not thought.is_at_call)
     rest = deque(thought for thought in thoughts if thought.is_at_call)
@@ -296,7 +296,7 @@ def place_thoughts(turn: Sequence[Message], thoughts: Sequence[PlacedThought]) -
             calls.append(replace(call, before=(*call.before, *here)) if here else call)
             called += 1
         out.append(replace(message, content=tuple(content), calls=tuple(calls)))
-    return _append_thoughts(out, [Opaque(thought=thought.thought) for thought in rest]) if rest else out
+    return _append_reasoning(out, [Opaque(thought=thought.thought) for thought in rest]) if rest else out
 
 
 def _split(text: str, count: int) -> tuple[str, str]:
@@ -307,7 +307,7 @@ def _split(text: str, count: int) -> tuple[str, str]:
     return text[:end], text[end:]
 
 
-def _append_thoughts(turn: list[Message], thoughts: Sequence[Opaque]) -> list[Message]:
+def _append_reasoning(turn: list[Message], thoughts: Sequence[Opaque]) -> list[Message]:
     """Put thoughts at the end of a turn."""
     at = next((at for at in reversed(range(len(turn))) if turn[at].calls), -1)
     *calls, last = turn[at].calls or (None,)
@@ -318,7 +318,7 @@ def _append_thoughts(turn: list[Message], thoughts: Sequence[Opaque]) -> list[Me
     return turn
 
 
-class SaidText:
+class DeliveredText:
     """Text that a client was told: its length without white space, and a digest of that, by which it is known again."""
 
     def __init__(self, text: str = "") -> None:
@@ -336,10 +336,10 @@ class SaidText:
         self._size += len(plain)
         self._hash.update(plain.encode("utf-8", "surrogatepass"))
 
-    def leave(self, texts: Sequence[bytes]) -> None:
+    def add_encoded(self, texts: Sequence[bytes]) -> None:
         """Add texts as JSON has them, which are read later."""
         self._unread += texts
-        if len(self._unread) > MOST_UNREAD:
+        if len(self._unread) > MAX_UNREAD_TEXTS:
             self.add("")
 
     @property
@@ -354,7 +354,7 @@ class SaidText:
         return self._hash.digest()
 
 
-def opening(messages: Iterable[Message]) -> bytes:
+def digest_opening(messages: Iterable[Message]) -> bytes:
     """Return a digest of what the user says first: it tells a conversation from others, whatever becomes of the rest.
 
     Agents shorten results, and leave out turns in the middle.
@@ -374,7 +374,7 @@ def _as_written(message: Message, text: str) -> Message:
     return replace(message, content=(*others, text), calls=())
 
 
-def _turns(messages: Sequence[Message]) -> Iterator[tuple[int, list[Message]]]:
+def _split_turns(messages: Sequence[Message]) -> Iterator[tuple[int, list[Message]]]:
     """Part a conversation into turns: neighbours of one role, with the place of the first. Prompts are none."""
     turn: list[Message] = []
     for place, message in enumerate(messages):
@@ -402,9 +402,11 @@ def _serialize_content(message: Message) -> tuple[bytes, ...]:
     return about.encode("utf-8", "surrogatepass"), text.encode("utf-8", "surrogatepass")
 
 
-def _key(conversation: bytes, calls: Sequence[ToolCall], text: bytes) -> bytes:
+def _derive_turn_key(conversation: bytes, calls: Sequence[ToolCall], text: bytes) -> bytes:
     has_ids = all(call.id for call in calls)
-    calls_written = sorted((call.id or "" if has_ids else "", call.name, _plain(call.arguments)) for call in calls)
+    calls_written = sorted(
+        (call.id or "" if has_ids else "", call.name, _normalize_arguments(call.arguments)) for call in calls
+    )
     digest = hashlib.blake2b(conversation, digest_size=32)
     digest.update(text)
     for id_, name, arguments in calls_written:
@@ -417,7 +419,7 @@ def _derive_retry_key(conversation: bytes) -> bytes:
     return hashlib.blake2b(conversation, digest_size=32, person=b"asked again").digest()
 
 
-def _plain(arguments: str) -> bytes:
+def _normalize_arguments(arguments: str) -> bytes:
     """Write arguments in one way: clients read them and write them again."""
     written = arguments.encode("utf-8", "surrogatepass")
     try:
@@ -432,14 +434,14 @@ def _plain(arguments: str) -> bytes:
 logger = logging.getLogger(__name__)
 
 
-class HeardThoughts:
+class ReceivedReasoning:
     """What was heard of the reasoning of a reply: its text, and what its server sealed."""
 
     def __init__(self, seals: SealKey | None) -> None:
         self._seals = seals
         self._texts: list[str] = []
         self._block: list[str] = []  # the server's own since the last seal, which a signature is for
-        self.sealed: list[PlacedThought] = []
+        self.sealed: list[PlacedReasoning] = []
 
     def add(self, text: str, *, own: bool) -> None:
         """Add text, which the server parted off itself if it is its `own`."""
@@ -456,7 +458,7 @@ class HeardThoughts:
         own = self._seals.unseal(seal.value) if self._seals else None
         text = "".join(self._block) if seal.signature else ""
         thought = own or Thought(text, seal.signature, seal.encrypted, seal.on)
-        self.sealed.append(PlacedThought(thought, said, seal.calls))
+        self.sealed.append(PlacedReasoning(thought, said, seal.calls))
         self._block.clear()
         return self.sealed[-1].size
 
@@ -466,7 +468,7 @@ class HeardThoughts:
         return "" if is_signed else "".join(self._texts)
 
 
-class ThoughtRecorder:
+class ReasoningRecorder:
     """Records the first choice of a reply; `keep` takes it at the end, if there is something to keep."""
 
     def __init__(
@@ -489,14 +491,14 @@ class ThoughtRecorder:
         self._markup = markup
         self._closers = closers
         self._plain = plain
-        self._thinks = plain or signed
-        self._listens = True
+        self._records_reasoning = plain or signed
+        self._is_recording = True
         self._wrote: list[str] = []
         self._calls_in_text: list[str] | None = []
         """None once a call leaves in other words than the model wrote."""
-        self._thoughts = HeardThoughts(seals)
+        self._thoughts = ReceivedReasoning(seals)
         self._length = 0
-        self._said = SaidText() if amid else None
+        self._said = DeliveredText() if amid else None
         """What the client was told; None where that need not be known, and no seal came before it."""
         self._spoke = False
         self._field = ""
@@ -509,39 +511,39 @@ class ThoughtRecorder:
 
     def write(self, text: str) -> None:
         """Take text that the model wrote, which is not read yet."""
-        if self._listens:
+        if self._is_recording:
             self._length += len(text)
             self._wrote.append(text)
 
-    def of_unread(self, kind: type[Delta]) -> Callable[[Sequence[bytes], int], None] | None:
+    def unread_receiver(self, kind: type[Delta]) -> Callable[[Sequence[bytes], int], None] | None:
         """Return what takes texts of frames that leave unread, as JSON has them; None if such texts do not count.
 
         It is told how many of them, the first, were written before.
         """
-        if kind is ReasoningDelta and self._thinks:
-            return self._unread_thoughts
-        return self._unread_text if kind is TextDelta and (self.keeps_text or self._said) else None
+        if kind is ReasoningDelta and self._records_reasoning:
+            return self._record_unread_reasoning
+        return self._record_unread_text if kind is TextDelta and (self.keeps_text or self._said) else None
 
-    def _unread_thoughts(self, texts: Sequence[bytes], written: int) -> None:
+    def _record_unread_reasoning(self, texts: Sequence[bytes], written: int) -> None:
         try:
-            text = _text_of(texts[written:])
+            text = _decode_texts(texts[written:])
         except ValueError:  # they are no JSON, and leave as they came all the same
             self.stop()
         else:
-            self._think(text, own=True)
+            self._add_reasoning(text, own=True)
 
-    def _unread_text(self, texts: Sequence[bytes], written: int) -> None:
+    def _record_unread_text(self, texts: Sequence[bytes], written: int) -> None:
         try:
             if self._said:
-                self._said.leave(texts)
+                self._said.add_encoded(texts)
             if self.keeps_text:
-                self.write(_text_of(texts[written:]))
+                self.write(_decode_texts(texts[written:]))
         except ValueError:
             self.stop()
 
     def record_sent(self, events: Iterable[ReplyEvent], choice: int) -> None:
         """Take what leaves for the client; the end of the message ends the listening."""
-        for event in events if self._listens and not choice else ():
+        for event in events if self._is_recording and not choice else ():
             match event:
                 case CallDelta():
                     self._calls.append(event)
@@ -557,10 +559,10 @@ class ThoughtRecorder:
                     if self._said:
                         self._said.add(text)
                 case Reasoning(text):
-                    self._think(text, own=False)
+                    self._add_reasoning(text, own=False)
                 case ReasoningDelta(text):
                     self._field = event.own.kind.removeprefix("delta.") if event.own else ""
-                    self._think(text, own=True)
+                    self._add_reasoning(text, own=True)
                 case BlockStart(kind="reasoning"):
                     self._thoughts.begin()
                 case Seal():
@@ -570,14 +572,14 @@ class ThoughtRecorder:
 
     def _seal(self, seal: Seal) -> None:
         """Take a seal, with its place."""
-        self._said = self._said or (None if self._spoke else SaidText())
+        self._said = self._said or (None if self._spoke else DeliveredText())
         self._length += self._thoughts.seal(seal, self._said.size if self._said else 0)
-        if self._length > MOST:
+        if self._length > MAX_REASONING_CHARACTERS:
             self.stop()
 
     def end(self) -> None:
         """Have kept what was heard (idempotent): what the client does next may come before the last byte is here."""
-        if not self._listens:
+        if not self._is_recording:
             return
         try:
             calls = self._collect_calls()
@@ -598,8 +600,8 @@ class ThoughtRecorder:
 
     def stop(self) -> None:
         """Listen no more, and keep nothing."""
-        self._listens, self._calls_in_text, self._said = False, None, None
-        self._thoughts, self._wrote, self._calls = HeardThoughts(None), [], []
+        self._is_recording, self._calls_in_text, self._said = False, None, None
+        self._thoughts, self._wrote, self._calls = ReceivedReasoning(None), [], []
 
     def _get_written_text(self) -> tuple[str, str]:
         """Return what the model wrote, and that without its calls; nothing where calls are not as it wrote them."""
@@ -619,14 +621,14 @@ class ThoughtRecorder:
             rest = rest.replace(text, "")
         return wrote, drop_whitespace(rest)
 
-    def _think(self, text: str, *, own: bool) -> None:
+    def _add_reasoning(self, text: str, *, own: bool) -> None:
         self._length += len(text)
-        if text and self._length > MOST:
+        if text and self._length > MAX_REASONING_CHARACTERS:
             self.stop()
-        elif text and self._listens:
+        elif text and self._is_recording:
             self._thoughts.add(text, own=own)
 
 
-def _text_of(texts: Sequence[bytes]) -> str:
+def _decode_texts(texts: Sequence[bytes]) -> str:
     """Read texts as JSON has them. Raises ValueError."""
     return "".join(decode(b'["%b"]' % b'","'.join(texts)))
