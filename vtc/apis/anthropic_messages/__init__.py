@@ -1,4 +1,4 @@
-"""Anthropic Messages (`POST …/v1/messages`), as Claude Code and the Anthropic SDKs speak it."""
+"""Anthropic Messages (`POST …/v1/messages`), the API of Claude Code and the Anthropic SDKs."""
 
 from vtc.apis.anthropic_messages import request
 from vtc.apis.anthropic_messages.decoder import Decoder

@@ -1,4 +1,4 @@
-r"""Replies of Anthropic Messages as they come: events of a stream. A whole reply is the stream that says the same.
+r"""Decoding of Anthropic Messages replies, which are streams of events. A whole reply is first unfolded to a stream.
 
     {"type": "message_start", "message": {"id": "msg_1", "content": [], …}}
     {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}
@@ -9,8 +9,8 @@ r"""Replies of Anthropic Messages as they come: events of a stream. A whole repl
     {"type": "message_delta", "delta": {"stop_reason": "tool_use", "stop_sequence": null}, "usage": {…}}
     {"type": "message_stop"}
 
-Blocks of other types, their deltas and their ends are told as whole events. Some servers let blocks overlap, or write
-text into a block that is a call.
+Blocks of other types, with their deltas and ends, are passed on as whole events (`Origin`). Some servers let blocks
+overlap, or write text into the block of a call.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ from vtc.wire.sse import EventStream
 _REQUIRED_FIELDS = {
     *("type", "index", "role", "stop_reason", "error", "message", "content", "content_block", "delta"),
 }
-"""Fields without which a reply says nothing; they are never dropped."""
+"""Fields that a reply cannot do without; they are never dropped."""
 _SERVER_TOOLS = ("web_search", "web_fetch", "code_execution", "bash_code_execution", "text_editor_code_execution")
 _HARMLESS_BLOCKS = {
     *(f"{tool}_tool_result" for tool in (*_SERVER_TOOLS, "tool_search", "mcp", "advisor")),
     *("mcp_tool_result", "server_tool_use", "mcp_tool_use", "container_upload", "compaction"),
 }
-"""Blocks in which no client finds a call to make: the server itself has made those that it tells of."""
+"""Blocks that hold no call for the client: the server has already run the calls that they describe."""
 _KNOWN_FIELDS = {
     START: {"type", "index", "content_block"},
     DELTA: {"type", "index", "delta"},
@@ -71,11 +71,13 @@ _KNOWN_FIELDS = {
         *("container", "context_management"),
     },
 }
-"""The fields of events, and of the objects in them."""
-
+"""Known fields of each event and of the objects inside events."""
 
 _CLEAN_CALL: Table = {"id": (WRITTEN,), "name": (WRITTEN,), "input": (MISSING, HOLLOW)}
-"""The clean start of a call: some clients drop arguments that stand there, others join them with those to come."""
+"""The kinds of value in a clean start of a call.
+
+It has no arguments: some clients drop those in the start, others join them with the deltas that follow.
+"""
 
 
 class _TextBlock(msgspec.Struct, gc=False, forbid_unknown_fields=True, tag_field="type", tag="text_delta"):
@@ -95,23 +97,26 @@ _decode_content_delta = msgspec.json.Decoder(_ContentDelta).decode
 
 
 class Decoder(msgspec.Struct):
-    """The events of a streamed reply; `drop` names fields to leave out."""
+    """Decoder of a streamed reply; fields named in `drop` are removed."""
 
     framing: ClassVar[EventStream] = FRAMING
 
     drop: frozenset[str] = frozenset()
     block_types: dict[int, str] = {}
-    """The types of the blocks that have not ended."""
+    """Types of the open blocks, by number."""
     current_block: int | None = None
-    """The block that began last, if it has not ended."""
+    """Number of the newest block; None after its end."""
     initial_inputs: dict[int, Any] = {}
-    """The arguments that stand in the starts of calls: they count if no others come."""
+    """Arguments from the starts of calls, by block; None once deltas have replaced them."""
     usage: Json = {}
     call_count: int = 0
-    """Those that began."""
+    """Number of calls that have started."""
 
     def decode(self, frame: Frame) -> Decoded | None:
-        """Read an event. Nearly all are a piece of text or thinking: these are decoded into their few fields."""
+        """Decode an event.
+
+        Nearly all events are a piece of text or thinking, so these are parsed by a schema that has only their fields.
+        """
         data = frame.data
         if data is None:
             return Decoded(at_once=True)
@@ -195,7 +200,7 @@ class Decoder(msgspec.Struct):
                     number, get_text(block.get("id")) or None, get_text(block.get("name")), source=block, clean=clean
                 )
                 return Decoded((call,), (*_find_unknown_fields(event),))
-        # Even without any text in it: the text before is complete.
+        # An empty delta, because the block completes the text before it.
         own = Origin(NAME, kind, event, harmless=kind in _HARMLESS_BLOCKS and _is_known(event), lost=kind)
         return Decoded((TextDelta(""),), (own,))
 
@@ -243,7 +248,7 @@ class Decoder(msgspec.Struct):
     def _decode_message_delta(self, event: Json, delta: Json) -> Decoded:
         harmless = _is_known(event) and delta.keys() <= _KNOWN_FIELDS["delta"]
         reason = get_text(delta.get("stop_reason"))
-        ends = reason or (self.call_count and "stop_reason" in delta)  # after calls no client waits for another reason
+        ends = reason or (self.call_count and "stop_reason" in delta)  # after a call, clients accept a null reason
         own = Origin(NAME, "message_delta", event, harmless=harmless, ends=bool(ends and not reason))
         beside: list[Any] = [own]
         if usage := part_of(event, "usage"):
@@ -252,7 +257,7 @@ class Decoder(msgspec.Struct):
         if not ends:
             return Decoded((), (*beside,))
         finish = Finish(REASON_OF[reason] if reason else "stop", said=reason)
-        # Without the end of its block the end of the message does not complete a call that has no arguments.
+        # A call whose block has not ended and that received no arguments stays incomplete at the end of the message.
         untold = [
             number
             for number, kind in self.block_types.items()
@@ -262,19 +267,19 @@ class Decoder(msgspec.Struct):
         return Decoded((*cut, finish), (*beside,))
 
     def _make_initial_arguments(self, number: int) -> CallDelta:
-        """Return the arguments in the start of a call, which count if no others were received."""
+        """Make a delta of the arguments in the start of a call; they apply only if no delta brought others."""
         input_ = self.initial_inputs.get(number)
         return CallDelta(number, arguments=arguments_text(input_), clean=input_ != "")
 
 
 def _is_known(event: Json) -> bool:
-    """True if an event has only fields that the API has, and objects where the API has some."""
+    """True if an event has only known fields, and its object fields hold objects."""
     objects = (event[key] for key in ("message", "content_block", "delta", "usage", "error") if key in event)
     return event.keys() <= _KNOWN_FIELDS[event["type"]] and all(isinstance(entry, dict | None) for entry in objects)
 
 
 def _find_unknown_fields(event: Json, delta: Json | None = None) -> Iterator[Origin]:
-    """Take the fields of an event, and of its delta, that the API does not have."""
+    """Collect the fields of an event and of its delta that the API does not define."""
     more: dict[str, Any] = {key: value for key, value in event.items() if key not in _KNOWN_FIELDS[event["type"]]}
     if delta and (known := _KNOWN_FIELDS.get(delta["type"])) and not delta.keys() <= known:
         more["delta"] = {key: value for key, value in delta.items() if key not in known}
@@ -283,7 +288,7 @@ def _find_unknown_fields(event: Json, delta: Json | None = None) -> Iterator[Ori
 
 
 def _decode_usage(usage: Json, own: Origin) -> Usage:
-    """Read the counts: those of the prompt are told apart by whether they were cached."""
+    """Decode the token counts; the API counts cached tokens of the prompt separately."""
     cached = count_of(usage, "cache_read_input_tokens")
     prompt = count_of(usage, "input_tokens") + cached + count_of(usage, "cache_creation_input_tokens")
     thoughts = count_of(part_of(usage, "output_tokens_details"), "thinking_tokens")

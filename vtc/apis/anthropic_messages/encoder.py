@@ -1,7 +1,7 @@
-"""Replies of Anthropic Messages as they leave: the events of a stream (`decoder.py` shows them).
+"""Encoding of Anthropic Messages replies as a stream of events (`decoder.py` shows them).
 
-One block is open at a time, and a call takes a block of its own. A text block without text is refused when the client
-sends it back, so it does not begin.
+One block is open at a time, and each call has a separate block. An empty text block is never started, because the
+server would reject it when the client sends the conversation back.
 """
 
 from __future__ import annotations
@@ -47,45 +47,44 @@ from vtc.events import (
 )
 from vtc.wire.sse import EventStream
 
-# Calls that upstream makes, one after the other: the pieces that it sends of several may be mixed.
-#
-# The first call leaves as it comes. What is said besides waits until its arguments are whole; then the calls that
-# waited leave in the order of their numbers. So it is with a block that only this API has, which is whole at its end.
-
-
 type Queue = tuple[Queue, ReplyEvent] | None
-"""Events in a chain, each with those before it: it grows without being copied."""
+"""Linked list of events, newest first: appending copies nothing."""
 
 
 class OutgoingCall(msgspec.Struct, frozen=True):
-    """The call that leaves."""
+    """The call, or native block, that is being sent."""
 
     number: int
     name: str
     id: str | None
     nesting: JsonNesting
     passed: TextChain = None
-    """Pieces of its arguments that left in their frames, and are looked at only if something comes between them."""
+    """Argument pieces that were forwarded in their frames; parsed only when another event arrives between them."""
 
     def with_passed_pieces(self) -> OutgoingCall:
-        """Return it with the place that it is at after the pieces that passed."""
+        """Return the call with its JSON nesting advanced over the forwarded pieces."""
         if not self.passed:
             return self
         return replace(self, nesting=self.nesting.after(join_chain(self.passed)), passed=None)
 
 
 class CallsInOrder(msgspec.Struct):
-    """Orders events so that each call is in one piece: a delta with its name and id, then its arguments."""
+    """Serializes interleaved calls: the pieces of one call are contiguous, the delta with its name and id first.
+
+    The first call is streamed as it arrives. All other events are queued until its arguments are complete; then the
+    queued calls are sent in the order of their numbers. A block that only this API defines is handled like a call,
+    and is complete at its stop event.
+    """
 
     open: OutgoingCall | None = None
     begun: frozenset[int] = frozenset()
-    """Upstream's numbers of calls that began before: pieces without a name belong to them."""
+    """The server's numbers of all calls that have started; pieces without a name belong to them."""
     queue: Queue = None
-    """Events that wait for the end of the call, and pieces of calls that have no name yet."""
+    """Events that are buffered until the end of the call, and pieces of calls that have no name yet."""
     unnumbered: int = 0
 
     def follow(self, event: CallDelta | Origin) -> None:
-        """Take note of what left in its frame: of a call, or of a block that only this API has."""
+        """Record a piece of a call, or an event of a native block, that was forwarded in its frame."""
         match event, self.open:
             case CallDelta(int() as number, name=name), _ if name:
                 self.begun |= {number}
@@ -98,7 +97,7 @@ class CallsInOrder(msgspec.Struct):
                 self.open = None
 
     def feed(self, event: ReplyEvent) -> Iterator[ReplyEvent]:
-        """Take what is said next; yield what may be said now."""
+        """Accept the next event; yield the events that can be sent now."""
         self.open = self.open and self.open.with_passed_pieces()
         if isinstance(event, Start | Usage | Finish | Failure) or (
             isinstance(event, Origin) and block_number_of(event) == NO_BLOCK
@@ -120,7 +119,7 @@ class CallsInOrder(msgspec.Struct):
                     yield from self._end_call()
 
     def finish(self) -> Iterator[ReplyEvent]:
-        """End the message: yield all that waits. Arguments of a call without a name are text."""
+        """End the message: yield all queued events. Arguments of a call without a name become text."""
         while self.open or self.queue:
             if self.open:
                 yield from self._end_call()
@@ -135,7 +134,7 @@ class CallsInOrder(msgspec.Struct):
                 yield Text(entry.arguments)
 
     def _take_queued(self) -> list[ReplyEvent]:
-        """Take all that waits."""
+        """Empty the queue and return its events in order."""
         waited, self.queue = list_chain(self.queue), None
         return waited
 
@@ -144,7 +143,7 @@ class CallsInOrder(msgspec.Struct):
             self.queue = self.queue, event
 
     def _continues(self, call: OutgoingCall, event: ReplyEvent) -> bool:
-        """True if something belongs to the call that leaves."""
+        """True if an event belongs to the call that is being sent."""
         if not isinstance(event, CallDelta):
             return isinstance(event, Origin) and block_number_of(event) == call.number
         if event.index not in (None, call.number):
@@ -155,7 +154,7 @@ class CallsInOrder(msgspec.Struct):
         return not call.nesting.is_whole and not (differs and event.name != call.name)
 
     def _feed_piece(self, piece: CallDelta) -> Iterator[ReplyEvent]:
-        """Take a piece of the open call, or of one that begins as soon as its name and id are there."""
+        """Add a piece to the open call, or to one that starts as soon as its name and id are known."""
         if self.open:
             self.open = replace(self.open, nesting=self.open.nesting.after(piece.arguments))
             yield CallDelta(self.open.number, arguments=piece.arguments)
@@ -170,7 +169,7 @@ class CallsInOrder(msgspec.Struct):
             yield from self._begin_call([*parts, piece])
 
     def _begin_call(self, parts: Sequence[CallDelta], *, waits: bool = True) -> Iterator[ReplyEvent]:
-        """Begin a call, or let its pieces wait for its name or id; without an id it begins when it is whole."""
+        """Start a call, or queue its pieces until its name and id are known; without an id it starts when complete."""
         named = next((part for part in parts if part.name), parts[0])
         id_ = next((part.id for part in parts if part.id), None)
         arguments = "".join([part.arguments for part in parts])
@@ -188,48 +187,44 @@ class CallsInOrder(msgspec.Struct):
         yield replace(call, index=number)
 
     def _end_call(self) -> Iterator[ReplyEvent]:
-        """End the open call, and say what waited for that."""
+        """End the open call, and yield the events that were queued behind it."""
         self.open = None
         for entry in sorted(self._take_queued(), key=_queue_order):
             yield from self.feed(entry)
 
 
 def _queue_order(event: ReplyEvent) -> int:
-    """Return the place of the block among those that waited: text and thoughts are first."""
+    """Return the sort key of a queued event: text and reasoning first, then blocks by number."""
     number = (
         block_number_of(event) if isinstance(event, Origin) else event.index if isinstance(event, CallDelta) else None
     )
     return 0 if number in (None, NO_BLOCK) else number + 1
 
 
-# What the client was told of a reply: its blocks, by the numbers that upstream and the client have for them.
-#
-# Frames that leave as they came are followed here, so that the encoder can go on from there.
-
-
 ADDED_BLOCK = -1
-"""Stands for the number of a block that upstream has none for."""
+"""The number of a block that VTC adds: the server has none for it."""
 _REASONING_FIELDS = {"thinking", "reasoning", "reasoning_content"}
-"""Names for reasoning among the fields to drop."""
+"""Names in `drop` that hide reasoning."""
 type DeferredEvent = BlockStart | BlockEnd | Origin
 
 
 class ContentBlock(msgspec.Struct, frozen=True, gc=False):
-    """A block of text or of reasoning in which more may be said."""
+    """An open block of text or reasoning."""
 
     kind: str
     number: int
-    """Upstream's."""
+    """The server's number."""
     index: int
-    """The client's."""
+    """The client's number."""
     unsigned: bool = False
-    """True for reasoning that began without its signature, until that comes: clients take none without one."""
+    """True for reasoning without a `signature` field until one is sent, because clients require the field."""
 
 
 class SentEvents(msgspec.Struct):
-    """The events that the client was sent; `thinks` says that its request asked for thinking.
+    """State of the client's stream: the blocks that it was sent, by the server's number and by its own.
 
-    `drop` names kinds of blocks to leave out.
+    Forwarded frames are tracked here (`follow`), so that the encoder can continue after them. `thinks` is True if the
+    request asked for thinking; `drop` names kinds of blocks to remove.
     """
 
     framing: ClassVar[EventStream] = FRAMING
@@ -242,26 +237,26 @@ class SentEvents(msgspec.Struct):
     id: str = ""
     started: bool = False
     native: bool = False
-    """True if the server speaks this API, too."""
+    """True if the server speaks this API as well."""
     block_count: int = 0
-    """Blocks that began at the client."""
+    """Number of blocks that the client was sent, which is the next block's number."""
     open_indices: dict[int, int] = {}
-    """By upstream's number, the client's of the blocks that have begun and not ended."""
+    """The open blocks: the client's number by the server's."""
     open: ContentBlock | None = None
     deferred: tuple[DeferredEvent, ...] = ()
-    """Starts and ends of blocks that the client was not told."""
+    """Starts and ends of blocks that are not yet sent to the client."""
     is_frame_deferred: bool = False
-    """True if frames that say what is noted are kept by the relay."""
+    """True if the relay buffers the frames of the deferred events."""
     calls: CallsInOrder = msgspec.field(default_factory=CallsInOrder)
     has_calls: bool = False
     has_refusal: bool = False
     blank: str = ""
-    """White space that waits for the text after it."""
+    """White space that is buffered until text follows."""
     usage: Json = {}
     message_delta: Json = {}
-    """Upstream's last event but one, whose other fields leave with the reason."""
+    """The server's `message_delta` event; its other fields are sent with the stop reason."""
     finish: Finish | None = None
-    """The end of the message, until it is told."""
+    """The end of the message, until it is sent."""
     finished: bool = False
     ended: bool = False
 
@@ -302,7 +297,7 @@ class SentEvents(msgspec.Struct):
 
     @property
     def _is_aligned(self) -> bool:
-        """True if nothing waits, and no block that is noted or open must be told of, or ended, in upstream's place."""
+        """True if nothing is queued, deferred events are buffered by the relay, and open blocks have equal numbers."""
         level = (self.is_frame_deferred or not self.deferred) and all(
             number == index for number, index in self.open_indices.items()
         )
@@ -315,7 +310,7 @@ class SentEvents(msgspec.Struct):
         self.deferred, self.is_frame_deferred = (*self.deferred, event), True
 
     def _mark_deferred_sent(self) -> None:
-        """Take note that the client is told now what was noted, by frames that were kept."""
+        """Record that the frames of the deferred events, which the relay buffered, are sent now."""
         for event in self.deferred:
             if isinstance(event, BlockStart):
                 unsigned = event.kind == "reasoning" and bool(event.own) and "signature" not in _get_block(event)
@@ -348,7 +343,7 @@ class SentEvents(msgspec.Struct):
                 self.ended = True
 
     def _follow_event(self, event: Origin) -> bool:
-        """Take note of an event that only this API has; False if it is kept with the start of its block."""
+        """Record an API-specific event; False if it is deferred with the start of its block."""
         data, number = event.value, block_number_of(event)
         if data["type"] == DELTA and self._is_start_deferred(number):
             self._defer(event)
@@ -369,7 +364,7 @@ class SentEvents(msgspec.Struct):
         self.calls.follow(event)
 
     def _assign_index(self, number: int) -> int:
-        """Take the next of the client's numbers for a block of upstream's, in step if no other is open."""
+        """Assign the client's next number to a block of the server; in step only if no other block is open."""
         self.in_step = self.in_step and not self.open_indices
         index, self.block_count = self.block_count, self.block_count + 1
         self.open_indices = {**self.open_indices, number: index}
@@ -383,11 +378,11 @@ class SentEvents(msgspec.Struct):
         return any(isinstance(event, BlockStart) and event.number == number for event in self.deferred)
 
     def _is_hidden(self, kind: str) -> bool:
-        """True if the client is not sent blocks of this kind."""
+        """True if blocks of this kind are not sent to the client."""
         return kind in self.drop or (kind in _REASONING_FIELDS and bool(self.drop & _REASONING_FIELDS))
 
     def _record_message_start(self, start: Start) -> None:
-        """Take note of the start of the message."""
+        """Record the start of the message."""
         self.started, self.native = True, start.own is not None
         self.id = start.id if self.native and start.id else f"msg_{start.id or 'vtc'}"
         if start.own:
@@ -402,14 +397,14 @@ _STARTS: dict[str, Json] = {
 
 
 class Encoder(SentEvents):
-    """Writes the events of a streamed reply.
+    """Encoder of a streamed reply.
 
-    If the request did not ask for thinking, only that is shown which a server of this API tells of.
+    If the request did not ask for thinking, only thinking blocks from a server of this API are shown.
     """
 
     def write(self, events: Sequence[ReplyEvent], choice: int) -> list[Json]:
         if choice:
-            return []  # a message has only one
+            return []  # a message has only one choice
         self.deferred, started = _drop_empty_blocks(self.deferred), self.started
         self.calls = copy.copy(self.calls)
         written = [
@@ -480,7 +475,10 @@ class Encoder(SentEvents):
                 yield event.own.value if event.own else render_error_event(event)
 
     def _buffer_blank_text(self, text: str) -> str:
-        """Keep white space that would begin a block of another API's: Anthropic's server takes no blank one back."""
+        """Buffer white space at the start of a text block, because Anthropic's server rejects blank blocks.
+
+        Blocks of a server of this API keep it.
+        """
         start = self._find_deferred_start("text")
         if (self.open and self.open.kind == "text" and start is None) or (start and start.own):
             return text
@@ -498,14 +496,12 @@ class Encoder(SentEvents):
         rest = {"stop_reason": None, "stop_sequence": None, "usage": {"input_tokens": 0, "output_tokens": 0}}
         return [{"type": "message_start", "message": {**head, **rest}}]
 
-    # Blocks
-
     def _find_deferred_start(self, kind: str) -> BlockStart | None:
-        """Find the start of a block that the client was not told."""
+        """Find the start of a block that is not yet sent to the client."""
         return next((event for event in self.deferred if isinstance(event, BlockStart) and event.kind == kind), None)
 
     def _open_block(self, kind: str, block: Json | None = None) -> Iterator[Json]:
-        """Have a block open for text or for reasoning; `block` is how it starts if that is not known by its kind."""
+        """Ensure that a block of text or reasoning is open; `block` replaces the usual content of its start."""
         start = self._find_deferred_start(kind)
         if start is None and self.open and self.open.kind == kind:
             self.deferred = _drop_block_ends(self.deferred)
@@ -527,7 +523,7 @@ class Encoder(SentEvents):
         return {"type": DELTA, "index": self.open.index, "delta": {"type": f"{field}_delta", field: text}}
 
     def _close_blocks(self) -> Iterator[Json]:
-        """End the blocks that the client has open."""
+        """End all blocks that are open at the client."""
         if self.open and self.open.unsigned:
             yield self._make_delta("signature", "")
         for index in self.open_indices.values():
@@ -535,7 +531,7 @@ class Encoder(SentEvents):
         self.open, self.open_indices, self.deferred = None, {}, _drop_block_ends(self.deferred)
 
     def _encode_seal(self, seal: Seal) -> Iterator[Json]:
-        """Write what belongs to reasoning; encrypted data without any text have a block of their own."""
+        """Send a signature in the block of its reasoning; encrypted reasoning without text gets a separate block."""
         begins = self._find_deferred_start("reasoning") is not None
         is_open = self.open is not None and self.open.kind == "reasoning" and not begins
         if seal.encrypted and not is_open:
@@ -548,7 +544,7 @@ class Encoder(SentEvents):
             self.open = self.open and replace(self.open, unsigned=False)
 
     def _encode_origin(self, event: Origin) -> Iterator[Json]:
-        """Write an event that only this API has, with the client's number of its block."""
+        """Send an API-specific event with the client's number of its block."""
         data, number = event.value, block_number_of(event)
         if number == NO_BLOCK:
             yield data
@@ -567,7 +563,7 @@ class Encoder(SentEvents):
                 self._remove_block(number)
 
     def _start_call(self, call: CallDelta) -> Iterator[Json]:
-        """Begin a block that is a call."""
+        """Start the block of a call."""
         yield from self._close_blocks()
         number = ADDED_BLOCK if call.index is None else call.index
         index, self.has_calls = self._assign_index(number), True
@@ -584,10 +580,8 @@ class Encoder(SentEvents):
         delta = {"type": "input_json_delta", "partial_json": arguments}
         return {"type": DELTA, "index": self.open_indices[number], "delta": delta}
 
-    # The end
-
     def _finish_message(self) -> Iterator[Json]:
-        """End what is open, and tell why the message ended."""
+        """End the open blocks, and send the stop reason."""
         for item in self.calls.finish():
             yield from self._encode(item)
         yield from self._close_blocks()
@@ -614,24 +608,24 @@ class Encoder(SentEvents):
         return b'event: ping\ndata: {"type":"ping"}\n\n'
 
     def _is_shown(self, event: ReplyEvent) -> bool:
-        """True if the client is sent a thought; those parted off from the text only where it asked for thinking."""
+        """True if reasoning is sent to the client; reasoning split off from text only if it asked for thinking."""
         wanted = self.thinks or (self.native and not isinstance(event, Reasoning))
         return wanted and not self._is_hidden("reasoning")
 
 
 def _is_stop(event: ReplyEvent) -> bool:
-    """True for the end of a block, which comes after all that the same frame says of it."""
+    """True for the end of a block, which is sent after the other events of its frame."""
     return isinstance(event, Origin) and block_number_of(event) != NO_BLOCK and event.value["type"] == STOP
 
 
 def _is_object_or_prefix(arguments: str) -> bool:
-    """True for an object, or the beginning of one, which clients take of a message that was cut off."""
+    """True for an object or the start of one; clients accept the latter when the message was cut off."""
     begun = arguments.lstrip().startswith("{") and JsonNesting().after(arguments).is_cut
     return begun or object_in(arguments) is not None
 
 
 def _get_block(start: BlockStart | None) -> Json:
-    """Return the block that a start of this API has; empty for one of another."""
+    """Return the `content_block` of a start from this API; empty for a start from another one."""
     return part_of(start.own.value, "content_block") if start and start.own else {}
 
 
@@ -640,7 +634,7 @@ def _drop_block_ends(noted: Iterable[DeferredEvent]) -> tuple[DeferredEvent, ...
 
 
 def _drop_empty_blocks(noted: Iterable[DeferredEvent]) -> tuple[DeferredEvent, ...]:
-    """Leave out what need not be told: a block that has ended without any text."""
+    """Remove the starts and ends of blocks that ended without text, since they need not be sent."""
     left: list[DeferredEvent] = []
     for event in noted:
         if isinstance(event, BlockStart | BlockEnd):

@@ -1,10 +1,10 @@
-"""Requests of Anthropic Messages. A request keeps the bytes of every field and message that is not changed.
+"""Requests of Anthropic Messages. Fields and messages that are not changed keep their original bytes.
 
     {"system": "…", "messages": [{"role": "user", "content": [
         {"type": "tool_result", "tool_use_id": "toolu_1", "content": "…"}, {"type": "text", "text": "…"}]}]}
 
-The system prompt is the first canonical message, and each result in a user's message is one of its own. A message
-of which nothing changed keeps its bytes; in any other the blocks of unknown types stay as they are.
+The system prompt is the first canonical message, and each tool result in a user message becomes a separate message.
+In a message that is changed, blocks of unknown types are preserved.
 """
 
 from __future__ import annotations
@@ -43,9 +43,6 @@ from vtc.events import (
 from vtc.json_text import decode
 from vtc.wire.sse import EventStream
 
-# Names that the decoder and the encoder of Anthropic Messages share.
-
-
 NAME = "anthropic-messages"
 FRAMING = EventStream(named_by="type")
 REASONS: dict[str, Reason] = {
@@ -58,39 +55,37 @@ REASONS: dict[str, Reason] = {
     "refusal": "halted",
     "compaction": "other",
 }
-"""Stop reasons of this API."""
+"""Stop reasons of this API, with their canonical ones."""
 REASON_OF = ReasonTable(REASONS)
 START, DELTA, STOP = (f"content_block_{part}" for part in ("start", "delta", "stop"))
 NO_BLOCK = -2
-"""Stands for the number of what is about no block."""
+"""The number for events that belong to no block."""
 
 
 def block_number_of(origin: Origin) -> int:
-    """Find upstream's number of the block that an event is about."""
+    """Return the server's number of the block that an event belongs to."""
     event = origin.value if isinstance(origin.value, dict) else {}
     number = event.get("index")
     return number if isinstance(number, int) and event.get("type") in (START, DELTA, STOP) else NO_BLOCK
 
 
-# Whole replies as streams.
-#
-# A stream has the order that Anthropic writes: the message without content, each block with one delta of its text or
-# arguments, the reason with the usage, the stop.
-
-
 _DELTA_FIELDS = {"text": ("text",), "thinking": ("thinking", "signature")}
-"""The fields of blocks that come in deltas of their own."""
-
+"""Fields of blocks that are streamed in deltas."""
 
 _ERROR_NAMES = {
     *("invalid_request", "authentication", "billing", "permission", "not_found", "request_too_large"),
     *("rate_limit", "timeout", "overloaded"),
 }
-"""The types of errors, without their ending."""
+"""Types of errors, without the suffix `_error`."""
 
 
 def unfold_reply(reply: Any, request: request.Request | None = None) -> Iterator[Json]:
-    """Tell a whole reply by the events of a stream; a client that asked for them is told a reason in any case."""
+    """Unfold a whole reply to the events of a stream.
+
+    The order is Anthropic's: the message without content, each block with one delta for its text or arguments, the
+    reason with the usage, the stop. With a `request`, a missing stop reason becomes `end_turn`, since its client asked
+    for a stream. Raises TypeError if `content` is no list.
+    """
     if not isinstance(reply["content"], list):
         raise TypeError("`content` is no list")
     usage = reply.get("usage") or {}
@@ -107,7 +102,7 @@ def unfold_reply(reply: Any, request: request.Request | None = None) -> Iterator
 
 
 def fold_events(events: Iterable[Json]) -> dict[str, Any]:
-    """Add up the events of a stream to a whole reply."""
+    """Fold the events of a stream to a whole reply."""
     reply: dict[str, Any] = {}
     blocks: dict[int, Any] = {}
     for event in events:
@@ -136,7 +131,7 @@ def fold_events(events: Iterable[Json]) -> dict[str, Any]:
 
 
 def unfold_block(block: Json, index: int) -> Iterator[Json]:
-    """Write the events by which a stream tells of a block; a kind that has no deltas comes whole in its start."""
+    """Unfold a block to the events of a stream; a type without deltas is complete in its start."""
     start: dict[str, Any] = {**block}
     deltas: list[Json] = []
     for key in _DELTA_FIELDS.get(block["type"], ()):
@@ -154,7 +149,7 @@ def unfold_block(block: Json, index: int) -> Iterator[Json]:
 
 
 def render_call(call: ToolCall) -> dict[str, Any]:
-    """Write a call as a block, with the fields that VTC does not know (`caller`)."""
+    """Render a call as a block, with the fields that VTC does not know (`caller`)."""
     try:
         arguments = json.loads(call.arguments)
     except ValueError:
@@ -164,7 +159,7 @@ def render_call(call: ToolCall) -> dict[str, Any]:
 
 
 def render_stop(end: Finish, delta: Json, *, called: bool, refused: bool, native: bool) -> Json:
-    """Write why a message ended, by what was sent: in the server's own word if that is one of this API and true."""
+    """Render the stop reason; the server's own word if it is one of this API and matches the blocks that were sent."""
     is_own = (REASON_OF[end.said] if native and end.said else REASONS.get(end.said)) == end.reason
     is_own = is_own or (native and not end.said and end.reason == "stop")
     if is_own and called is {"stop": False, "tool_calls": True}.get(end.reason, called):
@@ -178,7 +173,7 @@ def render_stop(end: Finish, delta: Json, *, called: bool, refused: bool, native
 
 
 def render_usage(usage: Usage) -> Json:
-    """Write the tokens used: those of the prompt without those that were cached."""
+    """Render the token counts; `input_tokens` excludes cached tokens."""
     return {
         "input_tokens": max(usage.prompt - usage.cached, 0),
         "cache_read_input_tokens": usage.cached,
@@ -187,15 +182,10 @@ def render_usage(usage: Usage) -> Json:
 
 
 def render_error_event(failure: Failure) -> Json:
-    """Write an error of a server of another API."""
+    """Render an error of a server of another API as an event."""
     known = failure.kind if failure.kind.removesuffix("_error") in _ERROR_NAMES else "api_error"
     kind = "invalid_request_error" if failure.kind == FULL else known
     return {"type": "error", "error": {"type": kind, "message": failure.message}}
-
-
-# Requests of Anthropic Messages that stand for those of another API.
-#
-# What the model thought is left out, unless this very server told it: it may want the signature that it made.
 
 
 LAYOUT = BodyLayout(
@@ -203,7 +193,7 @@ LAYOUT = BodyLayout(
     name="request of Anthropic Messages",
     full=FullError("prompt is too long: {prompt} tokens > {window} maximum", sign="prompt is too long"),
     prompt="system",
-    parallel=None,  # stands in the choice
+    parallel=None,  # a field of `tool_choice`
     any_json=False,
     signed=("thinking", "signature"),
     limits={**{name: (name,) for name in ("max_tokens", "temperature", "top_p", "top_k")}, "stop": ("stop_sequences",)},
@@ -213,12 +203,12 @@ LAYOUT = BodyLayout(
     ),
 )
 DEFAULT_MAX_TOKENS = 8192
-"""The limit of a reply where the client set none, as this API demands one: the most that all of its models take."""
+"""Limit of a reply when the client set none, because this API requires one: all of its models accept this number."""
 DEFAULT_MAX_TOKENS_WITH_THINKING = 32_000
-"""The same for models that think, whose thoughts count."""
+"""The same for models that think, because thinking counts towards the limit."""
 _EFFORTS = {"minimal": "low", "xhigh": "high"}
 THINKING_TYPES = ("thinking", "redacted_thinking")
-"""Blocks of what the model thought. They cannot hold `cache_control`."""
+"""Types of thinking blocks. They cannot hold `cache_control`."""
 _ERROR_TYPE_OF_STATUS = {
     401: "authentication_error",
     403: "permission_error",
@@ -231,7 +221,10 @@ _ERROR_TYPE_OF_STATUS = {
 
 
 def ask(canonical: CanonicalRequest) -> Json:
-    """Write a request."""
+    """Render a canonical request for this API.
+
+    Reasoning is omitted unless this same server produced it, because the server may check the signature that it made.
+    """
     prompt, messages = canonical.split_system_prompt()
     fields: dict[str, Any] = {
         "model": canonical.model,
@@ -262,7 +255,7 @@ def ask(canonical: CanonicalRequest) -> Json:
     config: dict[str, Any] = {}
     if canonical.effort == "none":
         fields["thinking"] = {"type": "disabled"}
-    elif canonical.effort and canonical.choice in ("auto", "none"):  # with a call that is demanded it is an error
+    elif canonical.effort and canonical.choice in ("auto", "none"):  # the API rejects thinking with a forced call
         fields["thinking"] = {"type": "adaptive"}
         fields["max_tokens"] = canonical.limits.get("max_tokens", DEFAULT_MAX_TOKENS_WITH_THINKING)
     if canonical.effort not in (None, "none", "auto"):
@@ -293,7 +286,7 @@ def _render_part(part: str | Opaque | ToolCall) -> Iterator[Json]:
 
 
 def render_thinking(thought: Thought) -> Json:
-    """Write the block of what the model thought."""
+    """Render the model's reasoning as a thinking block."""
     if thought.encrypted and not thought.signature:
         return {"type": "redacted_thinking", "data": thought.encrypted}
     return {"type": "thinking", "thinking": thought.text, "signature": thought.signature}
@@ -308,7 +301,7 @@ def _render_media(media: Media) -> Json:
 
 
 def meaning(part: Any) -> str | Media | Seal | None:
-    """Tell what a block is."""
+    """Return the canonical meaning of a block: text, media or a seal; None if it has none."""
     match part:
         case str():
             return part
@@ -340,13 +333,13 @@ def _join_texts(blocks: Sequence[Any]) -> str:
 
 
 def _add_description(part: Json, text: str) -> str:
-    """Write the text of a document or a search result, after what its fields say of it: where it is from, too."""
+    """Render the text of a document or a search result, preceded by its title, source and context."""
     about = [part.get(key) for key in ("title", "source", "context")]
     return "\n".join(line for line in (*about, text) if isinstance(line, str))
 
 
 def find_lost_fields(part: Any) -> Iterator[str]:
-    """Name the fields of a document or of a search result that no other API has a word for."""
+    """Name the fields of a document or a search result that no other API can express."""
     if isinstance(part, dict) and part.get("type") in ("document", "search_result"):
         if isinstance(citations := part.get("citations"), dict) and citations.get("enabled"):
             yield "citations"
@@ -355,7 +348,7 @@ def find_lost_fields(part: Any) -> Iterator[str]:
 
 
 def error(failure: Failure, status: int) -> Json:
-    """Write an error, by its status."""
+    """Render an error for an HTTP status."""
     words = re.match(r"(\w+)_error$", failure.kind)
     known = _ERROR_TYPE_OF_STATUS.get(status, "invalid_request_error" if status < 500 else "api_error")
     return {
@@ -368,11 +361,8 @@ _THINKING_ON = ("enabled", "adaptive")
 type Block = dict[str, Any]
 
 
-# What clients miss of this API's shape
-
-
 def _normalize_result(value: Any) -> Any:
-    """Write what a tool returned as a text or as a list of blocks, which texts alone are not."""
+    """Convert a tool's result to a text or a list of blocks; bare strings in a list become text blocks."""
     return each(
         lambda part: {"type": "text", "text": part} if isinstance(part, str) else _normalize_part(part),
         shapes.result(value),
@@ -380,12 +370,12 @@ def _normalize_result(value: Any) -> Any:
 
 
 def _normalize_part(part: Any) -> Any:
-    """Write a part as a block of this API."""
+    """Convert a part in the shape of another API to a block."""
     return shapes.own_part(part, ("input_text", "output_text", "input_image", "image_url"), "text", _render_media)
 
 
 def _drop_blank_texts(blocks: Any) -> Any:
-    """Leave out texts that say nothing beside others; a mark for the cache moves to the block before."""
+    """Remove blank text blocks unless all are blank; a cache mark on one moves to the block before it."""
     if not isinstance(blocks, list) or not any(map(_is_blank, blocks)) or all(map(_is_blank, blocks)):
         return blocks
     kept: list[Any] = []
@@ -413,7 +403,7 @@ def _can_hold_cache_mark(block: Any) -> bool:
 
 
 def _normalize_tool(entry: Any) -> Any:
-    """Declare a function as this API does: its schema is that of an object."""
+    """Convert the declaration of a function to this API's shape, with an object schema."""
     function = None if not isinstance(entry, dict) or "input_schema" in entry else shapes.function_in(entry)
     if function:
         return _normalize_tool(function.flat("input_schema"))
@@ -427,7 +417,7 @@ def _normalize_tool(entry: Any) -> Any:
 
 
 class Request(request.Request):
-    """A request; `form` is True if it asks for thinking, which else the reply must not show."""
+    """A request; `form` is True if it asks for thinking, since the reply must not show thinking otherwise."""
 
     LAYOUT = replace(
         LAYOUT,
@@ -447,7 +437,7 @@ class Request(request.Request):
     meaning = staticmethod(meaning)
 
     def kind(self, part: Any) -> str:
-        """Name a block that cannot be told; what was thought before is left out without a word."""
+        """Name a block that other APIs cannot express; empty for thinking blocks, which are omitted silently."""
         kind = super().kind(part)
         return "" if kind in THINKING_TYPES else kind
 
@@ -480,7 +470,7 @@ class Request(request.Request):
 
     @staticmethod
     def _tools(fields: Mapping[str, Any]) -> list[Tool]:
-        """Read the tools that are functions; the others have a dated type."""
+        """Parse the tools that are functions; the others have a dated type."""
         return [
             Tool(entry["name"], str(entry.get("description") or ""), part_of(entry, "input_schema"))
             for entry in fields.get("tools") or ()
@@ -503,7 +493,7 @@ class Request(request.Request):
         return ((_read_messages(entry), (place,)) for place, entry in enumerate(self._conversation))
 
     def _add(self, entries: list[Any], message: Message, called: Collection[str | None]) -> None:
-        """Add a message; of those of the user in a row that were written anew, one is made, its results first."""
+        """Append a message; consecutive re-encoded user messages are merged, with tool results first."""
         entry, last = _render_entry(message, called), entries[-1] if entries else None
         if isinstance(last, dict) and last["role"] == entry["role"] == "user":
             _append_blocks(last["content"], entry["content"])
@@ -513,7 +503,7 @@ class Request(request.Request):
             entries[-1]["content"].sort(key=lambda block: block.get("type") != "tool_result")
 
     def _prompt(self, messages: Sequence[Message]) -> Any:
-        """Write the system prompt: a text if it was one."""
+        """Render the system prompt, as a string if it was a string."""
         sources = [
             message.source.content if isinstance(message.source, request.PromptField) else "" for message in messages
         ]
@@ -525,11 +515,8 @@ class Request(request.Request):
         return blocks
 
 
-# Reading
-
-
 def _list_blocks(content: Any) -> list[Block]:
-    """Return the blocks of a content. Raises TypeError if it is none."""
+    """Return the blocks of a `content` field. Raises TypeError if it is neither text nor a list of blocks."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}] if content else []
     if not isinstance(content, list) or not all(isinstance(block, dict) for block in content):
@@ -538,12 +525,12 @@ def _list_blocks(content: Any) -> list[Block]:
 
 
 def is_thinking(block: Any) -> bool:
-    """True for a block of what the model thought."""
+    """True for a thinking block."""
     return isinstance(block, dict) and block.get("type") in THINKING_TYPES
 
 
 def _read_messages(entry: Mapping[str, Any]) -> list[Message]:
-    """Read a message as canonical ones: each result in one of the user's is one of its own."""
+    """Parse a message into canonical ones: each tool result in a user message becomes a separate message."""
     role, blocks = str(entry["role"]), _list_blocks(entry["content"])
     if role == "assistant":
         rest, calls = content.split_calls(
@@ -567,11 +554,8 @@ def _read_call(block: Block) -> ToolCall:
     return ToolCall(str(block.get("name")), arguments_text(block.get("input")) or "{}", text_at(block, "id"), block)
 
 
-# Writing
-
-
 def _render_entry(message: Message, called: Collection[str | None]) -> Block:
-    """Write one canonical message as an entry of its own; a result of no call is said by the user."""
+    """Render one canonical message as an entry; a tool result without its call becomes text of the user."""
     source = message.source if isinstance(message.source, dict) else {}
     if message.role == "tool" and message.call_id in called:
         original = source.get("content")
@@ -583,7 +567,7 @@ def _render_entry(message: Message, called: Collection[str | None]) -> Block:
     mark = source.get("cache_control") if source.get("type") == "tool_result" else None
     if role != source.get("role"):
         source = {}
-    # Calls that stay, and all results, are written apart.
+    # Tool results, and calls that are preserved, are rendered separately.
     originals = [
         block
         for block in _list_blocks(source.get("content") or [])
@@ -599,16 +583,16 @@ def _render_entry(message: Message, called: Collection[str | None]) -> Block:
 
 
 def _render_own_part(part: str | Opaque | ToolCall) -> Any:
-    """Write a part that is no new text as a block, or as the block that it is."""
+    """Render a part other than new text as a block; an original block is returned as it is."""
     if isinstance(part, ToolCall):
         return render_call(part)
     return part.part if isinstance(part, Opaque) and not part.thought else next(_render_part(part))
 
 
 def _render_parts(parts: Iterable[str | Opaque], originals: Sequence[Block]) -> list[Block]:
-    """Write the parts of a content.
+    """Render the parts of a message as blocks.
 
-    New text continues the block before it. A mark for the cache whose block is gone moves to the last.
+    New text is appended to the text block before it. A cache mark whose block is gone moves to the last block.
     """
     blocks: list[Block] = []
     parts = (Opaque(_render_own_part(part)) if isinstance(part, Opaque) else part for part in parts)
@@ -627,7 +611,7 @@ def _render_parts(parts: Iterable[str | Opaque], originals: Sequence[Block]) -> 
 
 
 def _append_blocks(blocks: list[Block], more: Iterable[Block]) -> None:
-    """Add what another message says; text is set off from text by an empty line."""
+    """Append the blocks of another message; an empty line separates its text from the text before."""
     for place, block in enumerate(more):
         last = blocks[-1] if blocks else {}
         if not place and block.get("type") == "text" and content.is_text(last):
@@ -636,18 +620,15 @@ def _append_blocks(blocks: list[Block], more: Iterable[Block]) -> None:
             blocks.append(block)
 
 
-# What clients of Anthropic Messages ask besides replies.
-
-
 def render_model(model: ListedModel) -> Json:
-    """Write a model."""
+    """Render a model for the answer to a side question."""
     limits = {"max_input_tokens": model.window, "max_tokens": model.longest}
     head = {"type": "model", "id": model.name, "display_name": model.name, "created_at": model.date}
     return {**head, **{key: tokens for key, tokens in limits.items() if tokens}}
 
 
 def render_model_list(models: Sequence[ListedModel]) -> Json:
-    """Write a list of models."""
+    """Render a list of models."""
     ends: Sequence[str | None] = [model.name for model in models] or (None,)
     return {"data": [*map(render_model, models)], "has_more": False, "first_id": ends[0], "last_id": ends[-1]}
 
